@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from biomed.terms.names import percent
 from domainbert.tables import TableError
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 LONGEST = 400  # characters; a longer sentence is mostly a list
 SHORTEST = 30
 SHORTEST_NAME = 4  # a shorter one is mostly an abbreviation of several things
-VALIDATION = 10  # percent of the concepts
 SENTENCE_END = re.compile(r"(?<=[a-z)][.?!]) +(?=[A-Z])")
 _WORD = re.compile(r"\w+|[^\w\s]")
 _HEADING = re.compile(r"^(Key Points - |Summary : )")
@@ -64,11 +62,6 @@ class Concept:
     key: str
     names: tuple[str, ...] = field(repr=False)
     sentences: tuple[str, ...] = field(repr=False)
-
-    @property
-    def is_validation(self) -> bool:
-        """Whether it is for validation: a tenth of all concepts, by a hash of the key."""
-        return percent(self.key) < VALIDATION
 
 
 def find_mentions(terms: Sequence[str], sentences: Iterable[str]) -> Iterator[Mention]:
@@ -207,7 +200,7 @@ def name_relations(concepts: Iterable[Concept], *, without: Collection[str]) -> 
     """The names of each concept.
 
     Args:
-        concepts: from `read_concepts`; those for validation are left out.
+        concepts: from `read_concepts`.
         without: folded names that no relation may have.
     """
     kept = ((concept.key, _kept_names(concept, without)) for concept in concepts)
@@ -222,7 +215,7 @@ def definition_relations(
     Names in the sentence are replaced by "it", so that the model learns the meaning.
 
     Args:
-        concepts: from `read_concepts`; those for validation are left out.
+        concepts: from `read_concepts`.
         without: folded names that no relation may have.
     """
     return [
@@ -234,14 +227,13 @@ def definition_relations(
 
 
 def _kept_names(concept: Concept, without: Collection[str]) -> tuple[str, ...]:
-    names = () if concept.is_validation else concept.names
-    return tuple(name for name in names if name.casefold() not in without)
+    return tuple(name for name in concept.names if name.casefold() not in without)
 
 
 def name_keys(concepts: Iterable[Concept], vocabulary: pd.DataFrame) -> dict[str, str]:
     """Folded name -> key of its concept or group, for `context_relations`.
 
-    Names of concepts for validation, held-out names and very short ones are left out.
+    Held-out names and very short ones are left out.
     """
     without = {name.casefold() for name in held_out_names(vocabulary)}
     rows = vocabulary[~vocabulary["held_out"]].itertuples()
@@ -305,16 +297,6 @@ def _lines(path: Path) -> Iterator[str]:
         raise TableError(msg)
     with gzip.open(path, "rt", encoding="utf-8") as handle:
         yield from (line.strip() for line in handle)
-
-
-def synonym_pairs(concepts: Iterable[Concept]) -> list[tuple[str, str, str]]:
-    """Another name, the first name and the key of the concepts for validation."""
-    return [
-        (name, concept.names[0], concept.key)
-        for concept in concepts
-        if concept.is_validation
-        for name in concept.names[1:]
-    ]
 
 
 def icd9_relations(path: Path, *, without: Collection[str], seed: int = 0) -> list[Relation]:

@@ -38,24 +38,40 @@ from recipes.relations import (
     name_relations,
     read_concepts,
     read_sentences,
-    synonym_pairs,
     vocabulary_relations,
     without_names,
+)
+from recipes.vocabularies import (
+    CHOOSING,
+    HPO,
+    MEASURED,
+    MESH,
+    MONDO,
+    family_rows,
+    held_out,
+    look_alikes,
+    name_key,
+    read_vocabularies,
+    synonym_rows,
+    without,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from recipes.relations import Concept, Relation
+    from recipes.vocabularies import Entry
 
 MEDQUAD = "text/medquad.jsonl.gz"
 ICD9 = "readmission/icd9_diagnosis_long_titles.txt"
 PUBMED = "text/pubmed_sentences.txt.gz"
 RATED_PAIRS = "terms/umnsrs_similarity_half.csv"
 CONTEXTS = 5  # sentences of one name
+MOST_SYNONYMS = {MESH: 8, MONDO: 3, HPO: 3}
 SCORES_NOTE = (
-    "No rated pair was trained on, and no training text contains a held-out term or its synonym as "
-    "whole words. 95% intervals from 1,000 resamples of pairs or terms."
+    "No rated pair was trained on, and no name, in any spelling, of a held-out term or of the "
+    "tenth of MeSH that is held out. 95% intervals from 1,000 resamples of pairs, terms or "
+    "synonyms."
 )
 Times = Annotated[float, Field(ge=0)]
 AnyRow = TypeVar("AnyRow")
@@ -73,6 +89,9 @@ class Relations(Settings):
         definitions: a name with a sentence that defines it, in which the name is replaced.
         icd9: titles of one ICD-9 category.
         contexts: a name with a sentence that contains it, in which the name is replaced.
+        vocabularies: a synonym with the preferred name of its concept in MeSH, MONDO or HPO, and
+            the name of another concept that looks like it.
+        families: a concept of MeSH or HPO with its parent or a child of the same parent.
     """
 
     synonyms: Times = 1.0
@@ -82,6 +101,8 @@ class Relations(Settings):
     definitions: Times = 1.0
     icd9: Times = 1.0
     contexts: Times = 1.0
+    vocabularies: Times = 1.0
+    families: Times = 1.0
 
 
 class MedicalTermRecipe(SentenceRecipe):
@@ -112,32 +133,62 @@ def train_medical_terms(
     Raises:
         TableError: a file that training needs is missing.
     """
-    terms, concepts = vocabulary_terms(), read_concepts(data / MEDQUAD)
-    seed = recipe.training.seed
-    chooser = random.Random(seed)  # noqa: S311  (no secret)
-    pairs = {
-        name: frame(drawn(repeated(part, getattr(recipe.relations, name), seed=seed), chooser))
-        for name, part in all_relations(terms, concepts, data).items()
-    }
+    terms, entries = vocabulary_terms(), read_vocabularies(data)
+    plain = TermEmbedder.from_pretrained(recipe.model.encoder)
+    choosing = held_out(entries, CHOOSING)
     trained = fit_encoder(
-        pairs,
-        frame(synonym_pairs(concepts)),
+        training_sets(recipe, terms, entries, data, embedder=plain),
+        frame([(name, e.names[0], e.names[0]) for e in choosing for name in e.names[1:3]]),
         recipe,
         model_class=TermEmbedder,
         checkpoints=checkpoints,
         resume=resume,
     )
     trained.manifest["counts"]["terms of the vocabulary held out"] = int(terms["held_out"].sum())
-    plain = TermEmbedder.from_pretrained(recipe.model.encoder)
+    places = terms, entries, data / RATED_PAIRS
     trained.manifest |= {
         "card": recipe.card.model_dump(),
         "scores_note": SCORES_NOTE,
         "scores": {
-            "plain encoder": measure(plain, terms, data / RATED_PAIRS),
-            "this model": measure(trained, terms, data / RATED_PAIRS),
+            "plain encoder": measure(plain, *places),
+            "this model": measure(trained, *places),
         },
     }
     return trained
+
+
+def training_sets(
+    recipe: MedicalTermRecipe,
+    terms: pd.DataFrame,
+    entries: list[Entry],
+    data: Path,
+    *,
+    embedder: TermEmbedder,
+) -> dict[str, pd.DataFrame]:
+    """The pairs of each source, `first, second, key`; those of the vocabularies have a `negative`.
+
+    Args:
+        recipe: says how often each source is read.
+        terms: from `vocabulary_terms`.
+        entries: from `read_vocabularies`.
+        data: folder of the public data sets.
+        embedder: finds the names that look alike.
+    """
+    times, seed = recipe.relations, recipe.training.seed
+    apart = [*held_out(entries, MEASURED), *held_out(entries, CHOOSING)]
+    names = {name_key(name) for entry in apart for name in entry.names}
+    chooser = random.Random(seed)  # noqa: S311  (no secret)
+    rows: dict[str, list[Row]] = {}
+    for name, part in all_relations(terms, read_concepts(data / MEDQUAD), data).items():
+        kept = [each for each in part if names.isdisjoint(map(name_key, each.texts))]
+        rows[name] = drawn(repeated(kept, getattr(times, name), seed=seed), chooser)
+    used = without(entries, names | {name_key(name) for name in held_out_names(terms)})
+    rows["families"] = repeated(family_rows(used, seed=seed), times.families, seed=seed)
+    synonyms = synonym_rows(used, most=MOST_SYNONYMS, seed=seed)
+    synonyms = repeated(synonyms, times.vocabularies, seed=seed)
+    near = look_alikes(synonyms, used, embedder, seed=seed)
+    sets = {name: frame(part) for name, part in rows.items()}
+    return {**sets, "vocabularies": frame(synonyms).assign(negative=near)}
 
 
 def drawn(relations: Sequence[Relation], chooser: random.Random) -> list[Row]:
@@ -188,11 +239,25 @@ def repeated(relations: Sequence[AnyRow], times: float, *, seed: int) -> list[An
     return [*relations] * whole + part
 
 
-def measure(embedder: TermEmbedder, vocabulary: pd.DataFrame, pairs: Path) -> dict[str, Any]:
+def measure(
+    embedder: TermEmbedder, vocabulary: pd.DataFrame, entries: Sequence[Entry], pairs: Path
+) -> dict[str, Any]:
     """The rows of the card's table of scores; rated pairs where the file is there."""
-    measured = {"pairs": evaluate_pairs(embedder, read_pairs(pairs))} if pairs.is_file() else {}
-    measured["categories"] = evaluate_categories(embedder, vocabulary)
-    measured["synonyms"] = evaluate_synonyms(embedder, vocabulary)
+    measured = {}
+    if pairs.is_file():
+        rated = evaluate_pairs(embedder, read_pairs(pairs))
+        measured["pairs rated by physicians"] = rated
+    measured["held-out terms"] = evaluate_categories(embedder, vocabulary)
+    measured["synonyms of held-out terms"] = evaluate_synonyms(embedder, vocabulary)
+    mesh = pd.DataFrame(
+        {"term": e.names[0], "synonyms": list(e.names[1:]), "held_out": e in wanted}
+        for wanted in [held_out(entries, MEASURED)]
+        for e in entries
+        if e.source == MESH
+    )
+    first = mesh.assign(synonyms=mesh["synonyms"].str[:1])
+    measured["synonyms of held-out MeSH diseases"] = evaluate_synonyms(embedder, mesh)
+    measured["first synonyms of held-out MeSH diseases"] = evaluate_synonyms(embedder, first)
     return {
         f"{name}, {len(evaluation.table)} {kind}": asdict(score)
         for kind, evaluation in measured.items()

@@ -19,16 +19,31 @@ from recipes.relations import (
     name_keys,
     name_relations,
     read_concepts,
-    synonym_pairs,
     vocabulary_relations,
     without_names,
 )
 from recipes.terms import (
+    MOST_SYNONYMS,
     MedicalTermRecipe,
     all_relations,
     evaluate_synonyms,
     repeated,
     train_medical_terms,
+)
+from recipes.vocabularies import (
+    CHOOSING,
+    MEASURED,
+    MESH,
+    MONDO,
+    Entry,
+    concept_keys,
+    family_rows,
+    held_out,
+    look_alikes,
+    name_key,
+    read_vocabularies,
+    synonym_rows,
+    without,
 )
 
 
@@ -70,7 +85,6 @@ def test_texts_that_contain_a_held_out_name_are_dropped():
 
 def test_concepts_give_names_and_sentences_without_the_name():
     concept = Concept("C1", ("Gout", "gouty arthritis"), ("Gouty arthritis hurts; gout is old.",))
-    assert not concept.is_validation
     (names,) = name_relations([concept], without=())
     assert names.texts == ("Gout", "gouty arthritis")
     (sentence,) = definition_relations([concept], without=())
@@ -92,7 +106,6 @@ def test_names_for_contexts_leave_out_what_is_held_out(vocabulary):
     held = vocabulary[vocabulary["held_out"]]["term"].iloc[0]
     concepts = [Concept("C1", ("Gouty tophus", held, "abc", "SIADH"), ())]
     assert "SIADH" in held_out_names(vocabulary)
-    assert not concepts[0].is_validation
     keys = name_keys(concepts, vocabulary)
     assert keys["gouty tophus"] == "C1"
     assert keys["lisinopril"] == "medication/ACE inhibitor"
@@ -108,15 +121,6 @@ def test_relations_are_read_as_often_as_the_recipe_says():
     assert len({relation.key for relation in some[10:]}) == 5
     with pytest.raises(ValueError, match=r"\[relations\] names: expected a number of at least 0"):
         read_recipe(MedicalTermRecipe, overrides={"relations.names": -1.0})
-
-
-def test_validation_concepts_are_in_no_relation():
-    concepts = [Concept(f"C{i}", (f"a{i}", f"b{i}"), ()) for i in range(300)]
-    chosen = {key for *_, key in synonym_pairs(concepts)}
-    trained = {relation.key for relation in name_relations(concepts, without=())}
-    assert 10 < len(chosen) < 60
-    assert not chosen & trained
-    assert len(chosen | trained) == 300
 
 
 def test_icd9_titles_of_one_category_stand_together(tmp_path):
@@ -139,7 +143,6 @@ def test_medquad_is_read(data_folder, vocabulary):
     concepts = read_concepts(data_folder / "text" / "medquad.jsonl.gz")
     assert len(concepts) > 10_000
     assert all(concept.names for concept in concepts)
-    assert len(synonym_pairs(concepts)) > 1_000
     with pytest.raises(TableError, match="no such file; training needs MedQuAD"):
         read_concepts(data_folder / "absent.jsonl.gz")
 
@@ -194,3 +197,61 @@ def test_a_synonym_searches_its_own_term_among_all(tiny_encoder):
     assert found.table["own_rank"].is_monotonic_decreasing
     with pytest.raises(ValueError, match="no term of this vocabulary has a synonym"):
         evaluate_synonyms(embedder, table.iloc[3:])
+
+
+def entry(*names, source=MESH, **codes):
+    return Entry(source, names, **codes)
+
+
+def test_spellings_of_one_name_are_one_name():
+    assert name_key("Diseases, Peripheral Artery") == name_key("peripheral artery disease")
+    assert name_key("hypotension") != name_key("hypertension")
+
+
+def test_entries_that_share_a_name_are_one_concept():
+    entries = [
+        entry("Sprue", "celiac disease"),
+        entry("gluten enteropathy", "Disease, Celiac", source=MONDO),
+        entry("tropical sprue"),
+    ]
+    first, second, third = concept_keys(entries)
+    assert first == second != third
+    assert without(entries, {name_key("Celiac diseases")}) == entries[2:]
+
+
+def test_synonyms_stand_with_the_preferred_name_and_another_concept(tiny_encoder):
+    entries = [entry(f"heart pain {i}", f"cardiac edema {i}", f"left edema {i}") for i in range(20)]
+    rows = synonym_rows(entries, most={MESH: 1}, seed=0)
+    assert sorted(second for _, second, _ in rows) == sorted(e.names[0] for e in entries)
+    embedder = TermEmbedder.from_pretrained(tiny_encoder)
+    near = look_alikes(rows, entries, embedder, seed=0)
+    assert all(other != own for (_, own, _), other in zip(rows, near, strict=True))
+
+
+def test_families_are_parents_and_children_of_one_parent():
+    entries = [
+        entry("heart disease", codes=("C1",)),
+        entry("heart failure", codes=("C1.2",), parents=("C1",)),
+        entry("heart attack", codes=("C1.3",), parents=("C1",)),
+        entry("fever", codes=("C9.1",), parents=("C9",)),
+    ]
+    rows = {(*sorted(row[:2]), row[2]) for row in family_rows(entries, seed=0)}
+    assert rows == {
+        ("heart disease", "heart failure", "C1"),
+        ("heart attack", "heart disease", "C1"),
+        ("heart attack", "heart failure", "C1"),
+    }
+
+
+@pytest.mark.data
+def test_no_name_of_a_held_out_mesh_disease_is_trained_on(data_folder, vocabulary, tiny_encoder):
+    entries = read_vocabularies(data_folder)
+    apart = [*held_out(entries, MEASURED), *held_out(entries, CHOOSING)]
+    names = {name_key(name) for each in apart for name in each.names}
+    assert len(apart) > 1_000
+    left = without(entries, names)
+    assert 30_000 < len(left) < len(entries) - len(apart)
+    rows = synonym_rows(left, most=MOST_SYNONYMS, seed=0)
+    texts = {text for row in (*rows, *family_rows(left, seed=0)) for text in row[:2]}
+    assert len(texts) > 50_000
+    assert names.isdisjoint(map(name_key, texts))
