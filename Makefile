@@ -79,6 +79,8 @@ models: $(INSTALLED)
 	$(BIN)/python -m recipes.notes.real runs --data $(DATA) --model runs/disease-drug-start
 	$(BIN)/python -m recipes.entities $(CORPORA) runs/silver --recipe recipes/disease-drug.toml \
 		--out biomed/models/disease-drug
+	$(BIN)/python -m recipes.notes.lists biomed/models/disease-drug $(DEVEL) --data $(DATA) \
+		--out biomed/models/disease-drug
 	$(BIN)/python -m recipes.calibration biomed/models/disease-drug $(DEVEL) $(TESTS) --data $(DATA) \
 		--texts 1000 --out biomed/models/disease-drug --figure docs/lab/reliability.png
 	$(BIN)/biomed qa train $(DATA)/qa/squad_v1.1_dev.json $(DATA)/qa/covid_qa_train.json \

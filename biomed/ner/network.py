@@ -6,7 +6,7 @@ window where it has the most context.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from biomed.ner.decoding import Outputs, find_entities
+from domainbert.errors import UserError
 from domainbert.files import whole_text
 from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 WordSpan = tuple[int, int, str, float]
 """First word, one past the last, type and score of an entity."""
 
+LISTED = 4.0  # log-odds, chosen on dev sides
+
 
 class EntitySettings(Settings):
     """The windows of an entity model.
@@ -40,10 +43,13 @@ class EntitySettings(Settings):
         window: maximum tokens of a window, [CLS] and [SEP] included; None is the encoder's limit.
         calibration: of each entity type, slope and intercept that make a score a probability; see
             `recipes/calibration.py`. Types without one keep the network's score.
+        abbreviations: of each entity type, words that nearly always are one, as they are spelt.
+            Their log-odds are raised by `LISTED` when tags are decoded.
     """
 
     window: Count | None = None
     calibration: dict[str, list[float]] = Field(default_factory=dict)
+    abbreviations: dict[str, list[str]] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,12 +61,14 @@ class Pieces:
         first: index in `ids` of each word's first piece, shape (words,).
         is_read: whether a word has any piece; tokenizers drop control characters. Shape (words,).
         starts: the words into which no entity continues, in order; the first word is one.
+        listed: of each word, the B tag of the type that lists it as an abbreviation, or 0.
     """
 
     ids: np.ndarray
     first: np.ndarray
     is_read: np.ndarray
     starts: np.ndarray
+    listed: np.ndarray
 
     def __len__(self) -> int:
         """Tokens, for the size of a chunk."""
@@ -74,7 +82,10 @@ class WordReader:
     one, as it reads a whole text. Threads may share it; the pieces of recent words are remembered.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, listed: Mapping[str, int] | None = None
+    ) -> None:
+        self._listed = listed or {}
         self._tokenizer = own_tokenizer(tokenizer)
         self.cls, self.sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         before = self._tokenizer.pre_tokenizer
@@ -92,6 +103,7 @@ class WordReader:
         `spaced` is which of them follow a space, by default all but the first; into `breaks`,
         numbers of words in order, no entity continues.
         """
+        listed = np.array([self._listed.get(word, 0) for word in words], dtype=np.int64)
         if self._reads_spaces:
             flags = (number > 0 for number in range(len(words))) if spaced is None else spaced
             words = [f" {w}" if flag else w for w, flag in zip(words, flags, strict=True)]
@@ -99,7 +111,7 @@ class WordReader:
         lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
         ids = np.fromiter(chain.from_iterable(pieces), dtype=np.int64, count=int(lengths.sum()))
         starts = np.append(np.zeros(min(len(words), 1)), breaks).astype(np.int64)
-        return Pieces(ids, np.cumsum(lengths) - lengths, lengths > 0, starts)
+        return Pieces(ids, np.cumsum(lengths) - lengths, lengths > 0, starts, listed)
 
     def window(self, ids: np.ndarray) -> np.ndarray:
         """Pieces between [CLS] and [SEP], shape (pieces + 2,)."""
@@ -137,7 +149,12 @@ class WordTagger(Model):
         names = self.network.config.id2label
         self._outputs = Outputs([names[number] for number in sorted(names)])
         self.types, self.labels = self._outputs.types, self._outputs.names
-        self.reader = WordReader(self.tokenizer)
+        abbreviations = self.settings.abbreviations
+        if unknown := sorted(abbreviations.keys() - set(self.types)):
+            raise UserError(f"abbreviations of {unknown[0]!r}; expected {', '.join(self.types)}")
+        tags = {kind: 1 + 2 * number for number, kind in enumerate(self.types)}
+        listed = {word: tags[kind] for kind, words in abbreviations.items() for word in words}
+        self.reader = WordReader(self.tokenizer, listed)
         self.window = self.window_tokens()
 
     @classmethod
@@ -152,8 +169,8 @@ class WordTagger(Model):
     ) -> list[np.ndarray]:
         """Log-probability of each tag for each word of each text, shape (words, tags), float32.
 
-        O and I of a word without a piece have 0. `network` replaces the model's own during
-        training.
+        Listed abbreviations are counted in. O and I of a word without a piece have 0. `network`
+        replaces the model's own during training.
         """
         runner = self.runner if network is None else self.runner.with_model(network)
         capacity, overlap = self.window - SPECIAL_TOKENS, self.window // 8
@@ -175,6 +192,11 @@ class WordTagger(Model):
             scores = np.zeros((len(text.first), 1 + 2 * len(self.types)), dtype=np.float32)
             scores[~text.is_read, 1::2] = -np.inf  # O or, within an entity, I
             scores[text.is_read] = self._outputs.tags(outputs)
+            told = np.flatnonzero(text.is_read & (text.listed > 0))
+            begins = text.listed[told]
+            scores[told, begins] += LISTED
+            scores[told, begins + 1] += LISTED
+            scores[told] -= np.logaddexp.reduce(scores[told], axis=1, keepdims=True)
             result.append(scores)
         return result
 

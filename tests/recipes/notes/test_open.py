@@ -52,3 +52,13 @@ def test_no_abstract_is_measured_on(data_folder, name, least, types):
         measured = {"".join(filter(str.isalnum, "".join(t.words).casefold())) for t in texts}
         assert len(measured) > 500
         assert not {title for title in titles & measured if len(title) > 50}
+
+
+def test_abbreviations_of_diseases_are_listed_by_rule(data_folder):
+    from recipes.notes.lists import abbreviations
+
+    found = set(abbreviations(data_folder))
+    assert {"COPD", "CKD", "HTN", "AFib", "MI"} <= found
+    others = {"HD", "LN", "RF", "ECT", "MMSE", "LOC", "ONC", "RA", "PE", "SOB", "ID", "M0", "Hep"}
+    assert not {name.casefold() for name in others} & {name.casefold() for name in found}
+    assert not [name for name in found if name.islower()]
