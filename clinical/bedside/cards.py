@@ -44,7 +44,7 @@ class ReadmissionService(HookService):
         super().__init__(service)
         fingerprint = served.model.fingerprint()[:12]
         self._method = f"{served.name} {fingerprint}, domainbert {domainbert.__version__}"
-        self._outcome = served.tasks[self.id].about()["outcome"]
+        self._outcome = str(served.tasks[self.id].about()["outcome"])
         self.about = _TEXTS["about"] | {"title": f"Risk: {self._outcome}"}
         self._folder = service.work / "evidence"
         self._folder.mkdir(mode=0o700, exist_ok=True)
