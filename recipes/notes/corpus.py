@@ -1,7 +1,7 @@
-"""Two corpora of notes with entities and assertions: 300 real sections, 200 invented texts.
+"""Tagged notes: 300 real sections and 200 invented texts to measure on, and others to train on.
 
-The README of `real-sections` and of `hand-tagged-notes` says how each was made and tagged. "dev" is
-for choosing models and rules, "test" for measuring.
+The README of `real-sections`, `hand-tagged-notes` and `written-notes` says how each was made and
+tagged. "dev" is for choosing models and rules, "test" for measuring.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Literal
 
 from biomed.corpora import Document, Span, gold_of
 from domainbert.errors import UserError
-from recipes.notes.sections import drawn
+from recipes.notes.sections import drawn, others
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
     from biomed.corpora import Gold
+    from recipes.notes.sections import Section
 
 Side = Literal["dev", "test"]
 SIDES: tuple[Side, ...] = ("dev", "test")
@@ -54,7 +55,22 @@ def sections_gold(side: Side, data: Path, *, labels: dict[str, str] | None = Non
     Raises:
         UserError: a text differs from the one that was tagged.
     """
-    texts = {section.id: section.text for section in drawn(data)}
+    documents = _sections(side, drawn(data), data)
+    return gold_of(documents, name=f"real-sections {side}", labels=labels)
+
+
+def training_documents(data: Path) -> list[Document]:
+    """Tagged sections of real notes and written notes, none of which is measured on.
+
+    Raises:
+        UserError: see `sections_gold`.
+    """
+    written = [_document(row, row["text"]) for row in _rows("written-notes", "train")]
+    return [*_sections("train", others(data), data), *written]
+
+
+def _sections(side: str, sections: list[Section], data: Path) -> list[Document]:
+    texts = {section.id: section.text for section in sections}
     documents = []
     for row in _rows("real-sections", side):
         text = texts.get(row["id"], "")
@@ -62,17 +78,18 @@ def sections_gold(side: Side, data: Path, *, labels: dict[str, str] | None = Non
             msg = f"{data / 'notes'}: section {row['id']} is not the text that was tagged"
             raise UserError(msg)
         documents.append(_document(row, text))
-    return gold_of(documents, name=f"real-sections {side}", labels=labels)
+    return documents
 
 
-def _rows(folder: str, side: Side) -> list[dict[str, Any]]:
+def _rows(folder: str, side: str) -> list[dict[str, Any]]:
     path = _FOLDER / folder / f"{side}.jsonl"
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def _document(row: Mapping[str, Any], text: str) -> Document:
     spans = (
-        Span(e["start"], e["end"], e["label"], assertion=e["assertion"]) for e in row["entities"]
+        Span(e["start"], e["end"], e["label"], assertion=e.get("assertion", ""))
+        for e in row["entities"]
     )
     return Document(row["id"], text, tuple(spans))
 

@@ -4,7 +4,8 @@
     python -m recipes.notes.real runs --data ../shared/data --model MODEL
 
 The first writes the abstracts of `CORPORA` as they were published, so that models learn from text
-as users have it, and leaves out those of devel and test sides. The second writes `runs/silver`:
+as users have it, and leaves out those of devel and test sides; and `runs/tagged`, the notes that
+were tagged for training, each of them `TIMES` times. The second writes `runs/silver`:
 sentences of real notes that the model and the open lists of names tag alike; where they disagree
 the sentence is left out.
 """
@@ -24,6 +25,7 @@ from biomed.corpora.formats import read_pubtator
 from domainbert.cli.console import one_line_errors, say
 from recipes.corpora import write_iob2
 from recipes.notes import open_names
+from recipes.notes.corpus import training_documents
 from recipes.notes.open_names import CHEMICAL, DISEASE
 from recipes.notes.sections import real_notes
 
@@ -42,6 +44,7 @@ CORPORA = {  # the sides with training texts, and the types that are read
     ),
 }
 MEASURED = ("ncbi-disease/devel.tsv", "ncbi-disease/test.tsv", "bc5cdr-disease/devel.tsv")
+TIMES = 3  # an epoch reads the tagged notes so often
 TITLE = 50  # letters of a title that tell an abstract
 SURE, UNSURE = 0.9, 0.3  # scores from which a name that no list has is kept, or a sentence left out
 LISTED = 0.6  # score from which a listed name is kept
@@ -112,11 +115,12 @@ def main(
     data: Annotated[Path, typer.Option(help="The public data.")],
     model: Annotated[str | None, typer.Option(help="Tags the notes: writes `silver`.")] = None,
 ) -> None:
-    """Write the abstracts, or with a model the sentences of notes."""
+    """Write abstracts and tagged notes, or with a model the sentences of notes."""
     written = (
         {"silver": silver(data, model)}
         if model
         else {name: abstracts(data, name) for name in CORPORA}
+        | {"tagged": training_documents(data) * TIMES}
     )
     for name, documents in written.items():
         (out / name).mkdir(parents=True, exist_ok=True)

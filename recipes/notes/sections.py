@@ -29,6 +29,7 @@ PARAGRAPHS = {
     "mtsamples": re.compile(r"(?<=\.)(,)(?=[A-Z]{2})"),
 }
 REPEATED = 60  # characters from which a section inside another text is more than a common phrase
+SHARED = 10  # words in a row that a training section has in common with none kept apart
 DEV = 3  # one section of so many is for choosing, the others for measuring
 
 
@@ -71,6 +72,38 @@ def drawn(data: Path) -> list[Section]:
         Section(one.id, one.kind, one.text, "dev" if number % DEV == 0 else "test")
         for number, one in enumerate(found)
     ]
+
+
+@cache
+def others(data: Path) -> list[Section]:
+    """The sections that may be trained on, in the order of their digests.
+
+    Left out are the longer notes of which a section is kept apart, and every section that shares
+    `SHARED` words in a row with one.
+    """
+    apart = drawn(data)
+    texts = {section.text for section in apart}
+    notes = {_note(section) for section in apart}
+    known = set().union(*(_runs(text) for text in texts))
+    found = [
+        section
+        for name in DRAWN
+        for section in _sections(data, name)
+        if section.text not in texts
+        and _note(section) not in notes
+        and known.isdisjoint(_runs(section.text))
+    ]
+    return sorted(found, key=lambda section: _digest(section.text))
+
+
+def _note(section: Section) -> str:
+    """The note of a paragraph; a section of MTS-Dialog is a note of its own."""
+    return section.id if section.id.startswith("mts-") else section.id.rpartition("-")[0]
+
+
+def _runs(text: str) -> set[tuple[str, ...]]:
+    words = re.findall(r"\w+", text.casefold())
+    return {tuple(words[at : at + SHARED]) for at in range(len(words) - SHARED + 1)}
 
 
 def real_notes(data: Path) -> Iterator[str]:

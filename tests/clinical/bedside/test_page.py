@@ -125,6 +125,7 @@ def test_nothing_is_kept_or_fetched_from_elsewhere(browser, address):
     browser.execute_script("document.getElementById('clear').click()")
     assert browser.execute_script("return document.getElementById('result').hidden")
     open_page(browser, address, 1280)
+    until(browser, "document.getElementById('note-1')")
     assert browser.execute_script("return document.getElementById('note-1').value") == ""
 
 
