@@ -68,7 +68,11 @@ models: $(INSTALLED)
 	$(BIN)/clinical synthesize runs/brief --stays 20000 --seed 2 --brief
 	$(BIN)/clinical cohort runs/brief --out runs/brief.parquet
 	$(BIN)/clinical train runs/hospital.parquet --also runs/brief.parquet \
-		--recipe recipes/readmission-demo.toml --out clinical/models/readmission-demo
+		--recipe recipes/readmission-demo-start.toml --out runs/readmission-demo-start
+	$(BIN)/clinical synthesize runs/whole --stays 4000 --seed 4
+	$(BIN)/clinical cohort runs/whole --out runs/whole.parquet --fractions 0.6 0.3 0.1
+	$(BIN)/clinical train runs/whole.parquet --recipe recipes/readmission-demo.toml \
+		--out clinical/models/readmission-demo
 	$(BIN)/clinical synthesize runs/new --stays 1500 --seed 3 --notes-per-stay many
 	$(BIN)/clinical cohort runs/new --out runs/new.parquet
 	$(BIN)/python -m recipes.evidence runs/new.parquet clinical/models/readmission-demo
@@ -77,8 +81,10 @@ models: $(INSTALLED)
 	$(BIN)/python -m recipes.entities $(CORPORA) --recipe recipes/disease-drug-start.toml \
 		--out runs/disease-drug-start
 	$(BIN)/python -m recipes.notes.real runs --data $(DATA) --model runs/disease-drug-start
-	$(BIN)/python -m recipes.entities $(CORPORA) runs/silver --recipe recipes/disease-drug.toml \
-		--out biomed/models/disease-drug
+	$(BIN)/python -m recipes.entities $(CORPORA) runs/silver --recipe recipes/disease-drug-silver.toml \
+		--out runs/disease-drug-silver
+	$(BIN)/python -m recipes.entities $(CORPORA) runs/tagged --recipe recipes/disease-drug.toml \
+		--seed 0 --seed 1 --average 0.3 --out biomed/models/disease-drug
 	$(BIN)/python -m recipes.notes.lists biomed/models/disease-drug $(DEVEL) --data $(DATA) \
 		--out biomed/models/disease-drug
 	$(BIN)/python -m recipes.calibration biomed/models/disease-drug $(DEVEL) $(TESTS) --data $(DATA) \

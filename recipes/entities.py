@@ -1,6 +1,7 @@
-"""Train the shipped entity model: joined corpora, and the best of several seeds.
+"""Train the shipped entity model: joined corpora, and the best or the average of several seeds.
 
     python -m recipes.entities CORPUS... --recipe RECIPE --seed 0 --seed 1 --out MODEL
+    python -m recipes.entities CORPUS... --recipe RECIPE --seed 0 --seed 1 --average 0.3 --out MODEL
 
 Corpora that annotate different types in the same texts are learnt from as one, and measured each
 on its own. `biomed ner train` has none of this.
@@ -11,12 +12,14 @@ from __future__ import annotations
 import statistics
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from biomed.corpora import Corpus, read_corpus
-from biomed.ner.training import EntityRecipe, fit
+from biomed.ner.network import WordTagger
+from biomed.ner.training import EntityRecipe, fit, measure
 from domainbert.cli.console import one_line_errors, say
 from domainbert.training.checkpoints import training_run
 from domainbert.training.recipes import read_recipe
@@ -24,8 +27,6 @@ from recipes.corpora import overlaid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from biomed.ner.network import WordTagger
 
 
 def joined(corpora: Sequence[Corpus]) -> list[Corpus]:
@@ -39,13 +40,20 @@ def joined(corpora: Sequence[Corpus]) -> list[Corpus]:
 
 
 def fit_seeds(
-    corpora: Sequence[Corpus], recipe: EntityRecipe, *, seeds: Sequence[int], **options: Any
+    corpora: Sequence[Corpus],
+    recipe: EntityRecipe,
+    *,
+    seeds: Sequence[int],
+    average: float | None = None,
+    **options: Any,
 ) -> Iterator[WordTagger]:
     """Train once for each seed; after each, yield the model that is the best on devel so far.
 
-    Its manifest has the scores of all seeds, with mean and standard deviation.
+    Its manifest has the scores of all seeds, with mean and standard deviation. With `average`,
+    the last model is the average of all, see `averaged`.
     """
     best, highest = None, -1.0
+    models: list[WordTagger] = []
     scores: dict[str, dict[str, Any]] = {}
     runs: list[dict[str, Any]] = []
     checkpoints = options.pop("checkpoints", None)
@@ -53,6 +61,7 @@ def fit_seeds(
         seeded = recipe.replaced(training=recipe.training.replaced(seed=seed))
         folder = checkpoints / f"seed-{seed}" if checkpoints else None
         model = fit(corpora, seeded, checkpoints=folder, **options)
+        models.append(model)
         f1 = {
             side: {name: score["all"]["f1"] for name, score in model.manifest[side].items()}
             for side in ("devel", "test")
@@ -62,13 +71,37 @@ def fit_seeds(
         if best is None or devel > highest:
             best, highest, scores = model, devel, model.manifest["scores"]
         best.manifest |= {"seeds": runs}
-        if runs[1:]:
+        if runs[1:] and average is None:
             best.manifest["scores"] = {**scores, **_over_seeds(runs)}
             note = model.manifest["scores_note"]
             best.manifest["scores_note"] = note.replace(
                 "the weights,", "the weights and the best of several seeds,"
             )
         yield best
+    if average is not None:
+        soup = averaged(models, WordTagger.from_pretrained(recipe.model.start), share=average)
+        measure(soup, corpora)
+        soup.manifest |= {"seeds": runs, "average": average}
+        yield soup
+
+
+def averaged(models: Sequence[WordTagger], start: WordTagger, *, share: float) -> WordTagger:
+    """The average of the adapters and heads of models and of the model that they started from.
+
+    Weights of runs from one start lie in one valley, where their average is better than each
+    (Wortsman et al., arXiv 2203.05482); the weights of the start keep what the runs unlearned
+    (arXiv 2109.01903). `share` is that of the start.
+    """
+    soup, weight = models[0], (1 - share) / len(models)
+    parts = [(start, share), *((model, weight) for model in models)]
+    tensors = {
+        name: sum(part * model.adapter.tensors[name].float() for model, part in parts).half()
+        for name in soup.adapter.tensors
+    }
+    soup.adapter = replace(soup.adapter, tensors=tensors)
+    with TemporaryDirectory() as folder:
+        soup.save_pretrained(folder)
+        return WordTagger.from_pretrained(folder)
 
 
 def _over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -92,17 +125,23 @@ def main(
     seed: Annotated[
         list[int] | None, typer.Option(help="May be repeated: the best run on devel is kept.")
     ] = None,
+    average: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Average all seeds, with this share of the start."),
+    ] = None,
     checkpoints: Annotated[Path | None, typer.Option(help="Folder of the checkpoints.")] = None,
     resume: Annotated[bool, typer.Option("--resume")] = False,  # noqa: FBT002
 ) -> None:
-    """Train with each seed, and keep the best model."""
+    """Train with each seed, and keep the best model or the average."""
     plan = read_recipe(EntityRecipe, recipe)
     read = list(map(read_corpus, corpora))
     options: dict[str, Any] = {"seeds": seed or [plan.training.seed], "resume": resume}
+    options["average"] = average
     with training_run(out, checkpoints, resume=resume) as run:
         for model in fit_seeds(joined(read), plan, checkpoints=run.checkpoints, **options):
             run.save(model)
-            say(f"F1 {model.manifest['seeds'][-1]}")
+            f1 = {name: each["all"]["f1"] for name, each in model.manifest["devel"].items()}
+            say(f"F1 on devel {f1}")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 LONGEST = 1000  # characters of a passage that is trained on: a passage of an index has 254 tokens
-SQUAD = 5000  # questions of Wikipedia that are trained on
+MEDQUAD, SQUAD, TITLES = 4000, 2000, 1000  # questions of each source that are trained on
 ANSWERS = 6  # of a topic of MedQuAD at most
 NEAREST = range(1, 20)  # places from which a passage that looks right is drawn
 QUESTIONS = 300  # of MedQuAD that are measured on
@@ -74,13 +74,12 @@ def _side(key: str) -> int:
 def squad(data: Path) -> list[Pair]:
     """Questions of SQuAD with their paragraphs; another paragraph of the article is a negative."""
     articles = json.loads((data / "qa/squad_v1.1_dev.json").read_text("utf-8"))["data"]
-    pairs = [
+    return [
         (question["question"].strip(), part["context"], article["title"])
         for article in articles
         for part in article["paragraphs"]
         for question in part["qas"]
     ]
-    return random.Random(0).sample(pairs, SQUAD)  # noqa: S311  (no secret)
 
 
 def titles(data: Path) -> list[Pair]:
@@ -108,10 +107,10 @@ def pubmedqa(data: Path) -> pd.DataFrame:
 
 
 def triplets(pairs: Sequence[Pair], encoder: SentenceEncoder, *, seed: int) -> pd.DataFrame:
-    """Two rows a question: `first, second, negative`, the negatives of two kinds.
+    """A row for each question: `first, second, negative`.
 
-    One is another passage about the same (if there is none, one that looks right to the encoder),
-    the other one that looks right.
+    The negative of every second question is another passage about the same, if there is one; the
+    others have one of another topic that looks right to the encoder.
     """
     chooser = random.Random(seed)  # noqa: S311  (no secret)
     passages = [passage[:LONGEST] for _, passage, _ in pairs]
@@ -125,9 +124,9 @@ def triplets(pairs: Sequence[Pair], encoder: SentenceEncoder, *, seed: int) -> p
         ranked = (-(vectors @ queries[number])).argsort()[: NEAREST.stop]
         near = [i for i in ranked[: NEAREST.stop] if passages[i] != passages[number]]
         other = [i for i in near if pairs[i][2] != key] or near
-        beside = [i for i in same[key] if passages[i] != passages[number]] or other
-        for pool in (beside, other):
-            rows.append((question, passages[number], passages[chooser.choice(pool)]))
+        beside = [i for i in same[key] if passages[i] != passages[number]]
+        pool = beside if beside and chooser.random() < 0.5 else other
+        rows.append((question, passages[number], passages[chooser.choice(pool)]))
     return pd.DataFrame(rows, columns=["first", "second", "negative"])
 
 
@@ -176,10 +175,12 @@ def main(
     """Train the model by recipes/rerank.toml, measure it, and write the model folder."""
     plan = read_recipe(SentenceRecipe, recipe or recipe_file("rerank"))
     encoder = SentenceEncoder.from_pretrained(plan.model.encoder)
-    sides = medquad(data)
-    sources = [[p for side in range(2, 10) for p in sides[side]], squad(data), titles(data)]
-    rows = pd.concat([triplets(pairs, encoder, seed=0) for pairs in sources], ignore_index=True)
-    choosing = triplets(sides[CHOOSING], encoder, seed=1)[:600]
+    sides, chooser = medquad(data), random.Random(plan.training.seed)  # noqa: S311  (no secret)
+    known = [pair for side, pairs in sorted(sides.items()) if side > CHOOSING for pair in pairs]
+    sources = (known, MEDQUAD), (squad(data), SQUAD), (titles(data), TITLES)
+    drawn = [chooser.sample(pairs, number) for pairs, number in sources]
+    rows = pd.concat([triplets(pairs, encoder, seed=0) for pairs in drawn], ignore_index=True)
+    choosing = triplets(sides[CHOOSING][:400], encoder, seed=1)
     with TemporaryDirectory() as work, training_run(out, checkpoints, resume=resume) as run:
         start = started(plan, Path(work) / START)
         plan = plan.replaced(model=plan.model.replaced(start=start))

@@ -113,11 +113,17 @@ def fit(corpora: Sequence[Corpus], recipe: EntityRecipe | None = None, **place: 
         **place,
     )
     model.manifest["card"] = recipe.card.model_dump()
-    model.manifest["scores_note"] = SCORES_NOTE
     model.manifest["counts"] = {
         f"{name}, texts for training": len(source.texts)
         for name, source in objective.sources.items()
     }
+    measure(model, corpora)
+    return model
+
+
+def measure(model: WordTagger, corpora: Sequence[Corpus]) -> None:
+    """Put the scores on devel and test into the manifest, beside those of names looked up."""
+    model.manifest["scores_note"] = SCORES_NOTE
     for side in ("test", "devel"):
         scores = side_scores(model, corpora, side)
         model.manifest[side] = {name: each.table.to_dict("index") for name, each in scores.items()}
@@ -128,7 +134,6 @@ def fit(corpora: Sequence[Corpus], recipe: EntityRecipe | None = None, **place: 
         if corpus.test:
             row = f"{corpus.name} test, names of training looked up"
             look_up_names(names, corpus.test).add_to_card(model.manifest, row)
-    return model
 
 
 def side_scores(

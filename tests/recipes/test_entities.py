@@ -2,13 +2,16 @@
 
 import json
 
+import numpy as np
+import torch
 import typer
 from typer.testing import CliRunner
 
 from biomed.corpora import Corpus, Gold, TaggedText
+from biomed.ner.network import WordTagger
 from biomed.ner.training import EntityRecipe, EntityTable, fit
 from domainbert.training.settings import TrainingSettings
-from recipes.entities import joined, main
+from recipes.entities import fit_seeds, joined, main
 
 QUICK = TrainingSettings(epochs=1, learning_rate=6e-3, batch_tokens=96, dropout=0.0, evaluations=1)
 WORDS = ("heart", "failure", "was", "insulin")
@@ -72,3 +75,24 @@ def test_the_best_of_several_seeds_is_kept_and_all_are_reported(tiny_encoder, tm
     # A run that is resumed only measures the seeds that are done.
     again = run("again", "--seed", "3", "--seed", "4", "--resume", *checkpoints)
     assert again["seeds"] == manifest["seeds"]
+
+
+def test_the_average_is_that_of_all_seeds_and_the_start(tiny_encoder, tmp_path):
+    corpora = [corpus("Disease")]
+    fit(corpora, recipe(tiny_encoder)).save_pretrained(tmp_path / "start")
+    table = EntityTable(encoder=str(tiny_encoder), window=32, start=str(tmp_path / "start"))
+    plan = EntityRecipe(model=table, training=QUICK)
+    *runs, soup = fit_seeds(corpora, plan, seeds=[0, 1], average=0.3)
+    seeded = [plan.replaced(training=QUICK.replaced(seed=seed)) for seed in (0, 1)]
+    parts = [WordTagger.from_pretrained(tmp_path / "start"), *(fit(corpora, p) for p in seeded)]
+    for name, tensor in soup.adapter.tensors.items():
+        expected = sum(
+            share * part.adapter.tensors[name].float()
+            for share, part in zip((0.3, 0.35, 0.35), parts, strict=True)
+        )
+        assert torch.allclose(tensor.float(), expected, atol=2e-3), name
+    assert (len(runs), soup.manifest["average"]) == (2, 0.3)
+    assert len(soup.manifest["seeds"]) == 2
+    texts = [soup.reader.read(WORDS)]
+    merged, own = (each.log_probabilities(texts)[0] for each in (soup, parts[1]))
+    assert not np.allclose(merged, own)  # the network is that of the average

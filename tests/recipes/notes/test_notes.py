@@ -11,7 +11,7 @@ from biomed.ner.entities import Entity
 from domainbert.errors import UserError
 from recipes.notes import corpus, evaluate
 from recipes.notes.corpus import SIDES, note_names, notes_gold
-from recipes.notes.sections import drawn, real_notes
+from recipes.notes.sections import _runs, drawn, real_notes
 
 FOLDER = Path(corpus.__file__).parent / "hand-tagged-notes"
 ROWS = [
@@ -78,6 +78,26 @@ def test_real_sections_are_what_was_tagged(data_folder):
     texts = [document.text for gold in golds.values() for document in gold.documents]
     assert len(set(texts)) == 300
     assert not [text for text in texts if len(text) >= 60 and text in learnt]
+
+
+def test_notes_to_train_on_are_tagged_exactly_and_none_is_measured_on(data_folder):
+    documents = corpus.training_documents(data_folder)
+    assert len(documents) == 2200 + 579
+    assert {span.label for one in documents for span in one.spans} == {"Disease", "Chemical"}
+    for one in documents:
+        ends = [0, *(span.end for span in one.spans)]
+        for span, last in zip(one.spans, ends, strict=False):
+            assert last <= span.start < span.end <= len(one.text), one.id
+            around = one.text[span.start - 1 : span.start + 1], one.text[span.end - 1 :][:2]
+            assert not any(pair.isalnum() and len(pair) == 2 for pair in around), one.id
+    measured = [
+        one.text
+        for side in SIDES
+        for gold in (notes_gold(side), corpus.sections_gold(side, data_folder))
+        for one in gold.documents
+    ]
+    apart = set().union(*map(_runs, measured))
+    assert not [one.id for one in documents if _runs(one.text) & apart]
 
 
 def test_a_changed_section_is_refused(data_folder, monkeypatch):
