@@ -219,7 +219,8 @@ def test_the_recipe(tmp_path):
         ("entities", 8, 32),
         ("small", 60, 64),
         ("disease-drug-start", 4, 64),
-        ("disease-drug", 1, 64),
+        ("disease-drug-silver", 1, 64),
+        ("disease-drug", 2, 64),
     ],
 )
 def test_shipped_recipes_go_by_name(name, epochs, rank):
