@@ -68,10 +68,10 @@ models: $(INSTALLED)
 	$(BIN)/clinical synthesize runs/brief --stays 20000 --seed 2 --brief
 	$(BIN)/clinical cohort runs/brief --out runs/brief.parquet
 	$(BIN)/clinical train runs/hospital.parquet --also runs/brief.parquet \
-		--recipe recipes/readmission-demo-start.toml --out runs/readmission-demo-start
+		--recipe recipes/readmission-demo.toml --out clinical/models/readmission-demo
 	$(BIN)/clinical synthesize runs/whole --stays 4000 --seed 4
 	$(BIN)/clinical cohort runs/whole --out runs/whole.parquet --fractions 0.6 0.3 0.1
-	$(BIN)/clinical train runs/whole.parquet --recipe recipes/readmission-demo.toml \
+	$(BIN)/clinical recalibrate runs/whole.parquet --model clinical/models/readmission-demo \
 		--out clinical/models/readmission-demo
 	$(BIN)/clinical synthesize runs/new --stays 1500 --seed 3 --notes-per-stay many
 	$(BIN)/clinical cohort runs/new --out runs/new.parquet
