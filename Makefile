@@ -71,8 +71,8 @@ models: $(INSTALLED)
 		--recipe recipes/readmission-demo.toml --out clinical/models/readmission-demo
 	$(BIN)/clinical synthesize runs/whole --stays 4000 --seed 4
 	$(BIN)/clinical cohort runs/whole --out runs/whole.parquet --fractions 0.6 0.3 0.1
-	$(BIN)/clinical recalibrate runs/whole.parquet --model clinical/models/readmission-demo \
-		--out clinical/models/readmission-demo
+	$(BIN)/clinical recalibrate runs/whole.parquet --keep-c \
+		--model clinical/models/readmission-demo --out clinical/models/readmission-demo
 	$(BIN)/clinical synthesize runs/new --stays 1500 --seed 3 --notes-per-stay many
 	$(BIN)/clinical cohort runs/new --out runs/new.parquet
 	$(BIN)/python -m recipes.evidence runs/new.parquet clinical/models/readmission-demo

@@ -71,6 +71,9 @@ def recalibrate(
     columns: Annotated[
         str, typer.Option(help="Numbers to read beside the notes, such as age,prior_admissions.")
     ] = "",
+    keep_c: Annotated[
+        bool, typer.Option("--keep-c", help="Keep c: stays of other lengths will be scored too.")
+    ] = False,
 ) -> None:
     """Fit c, the calibrator and the alert threshold on your own stays; the weights are kept."""
     from clinical.evaluation.comparison import compare, record
@@ -82,7 +85,7 @@ def recalibrate(
     with training_run(out) as run:
         table, loaded = read_cohort(cohort_file), RiskModel.from_pretrained(model)
         names = [name.strip() for name in columns.split(",") if name.strip()]
-        fit_again(loaded, table, split=split, columns=names)
+        fit_again(loaded, table, split=split, columns=names, keep_c=keep_c)
         if split != "test" and (table["split"] == "test").any():
             record(compare(loaded, table), loaded)
         run.save(loaded)

@@ -43,7 +43,12 @@ def check_events(outcome: np.ndarray | pd.Series, *, parameters: int = 2) -> Non
 
 
 def choose(
-    model: RiskModel, values: np.ndarray, counts: np.ndarray, outcome: np.ndarray
+    model: RiskModel,
+    values: np.ndarray,
+    counts: np.ndarray,
+    outcome: np.ndarray,
+    *,
+    grid: Sequence[float] = C_GRID,
 ) -> np.ndarray:
     """Fit c, the calibrator and the 80% precision threshold of `model` on stays kept from training.
 
@@ -55,6 +60,7 @@ def choose(
         values: probabilities of all windows, from `RiskModel.window_probabilities`.
         counts: windows of each stay, from there too; each at least 1.
         outcome: 0 or 1, shape (stays,).
+        grid: the values of c to choose from.
 
     Returns:
         The probabilities of the stays, shape (stays,).
@@ -65,7 +71,7 @@ def choose(
     """
     check_events(outcome)
     fits, refused = [], ""
-    for c in C_GRID:
+    for c in grid:
         score = aggregate_stays(values, counts, c=c)
         try:
             platt = fit_platt(logit(score), outcome)
@@ -125,7 +131,12 @@ def fit_columns(
 
 
 def recalibrate(
-    model: RiskModel, cohort: pd.DataFrame, *, split: str = "val", columns: Sequence[str] = ()
+    model: RiskModel,
+    cohort: pd.DataFrame,
+    *,
+    split: str = "val",
+    columns: Sequence[str] = (),
+    keep_c: bool = False,
 ) -> None:
     """Fit c, the calibrator and the alert threshold on a hospital's own stays.
 
@@ -138,6 +149,7 @@ def recalibrate(
         cohort: see `clinical.stays.cohorts.usable_stays`.
         split: the side to fit on; measure on another one.
         columns: numbers to read beside the notes; by default those that the model reads.
+        keep_c: leave c as it is, where shorter or longer stays will be scored too.
 
     Raises:
         TableError: a column is missing.
@@ -156,7 +168,8 @@ def recalibrate(
     outcome = rows["readmitted"].to_numpy()[readable]
     check_events(outcome, parameters=2 + len(names))
     values, counts = model.window_probabilities([windows[i] for i in readable])
-    probability = choose(model, values, counts, outcome)
+    grid = (model.c,) if keep_c else C_GRID
+    probability = choose(model, values, counts, outcome, grid=grid)
     for outdated in ("calibration_refused", "example", "without"):
         model.manifest.pop(outdated, None)
     if names:

@@ -10,7 +10,7 @@ from clinical import ReadmissionModel, ReadmissionSettings
 from clinical.cli import app
 from clinical.evaluation.comparison import compare, record
 from clinical.stays.patients import overlap, patient_hashes
-from clinical.training.recalibration import recalibrate
+from clinical.training.recalibration import C_GRID, recalibrate
 from clinical.training.training import ReadmissionRecipe, ReadmissionTable
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import calibrated, logit
@@ -240,3 +240,14 @@ def test_the_command_reads_columns(model, wide, tmp_path):
     loaded = ReadmissionModel.from_pretrained(tmp_path / "new")
     assert [column.name for column in loaded.settings.columns] == COLUMNS
     assert "without age" in loaded.manifest["scores"]
+
+
+def test_c_is_kept_where_it_is_asked_for(model, cohort):
+    chosen = []
+    for keep_c in (True, False):
+        model.settings = model.settings.replaced(c=3.0, calibration=None)
+        recalibrate(model, cohort, keep_c=keep_c)
+        assert model.settings.calibration is not None
+        chosen.append(model.c)
+    assert chosen[0] == 3.0
+    assert chosen[1] in C_GRID  # which has no 3
