@@ -1,4 +1,4 @@
-"""The model `rerank`: which passage answers a question, both read together.
+"""A reranker: which passage answers a question, both read together. It is not shipped.
 
     python -m recipes.rerank ../shared/data --out MODEL
 
