@@ -84,7 +84,7 @@ models: $(INSTALLED)
 	$(BIN)/python -m recipes.entities $(CORPORA) runs/silver --recipe recipes/disease-drug-silver.toml \
 		--out runs/disease-drug-silver
 	$(BIN)/python -m recipes.entities $(CORPORA) runs/tagged --recipe recipes/disease-drug.toml \
-		--seed 0 --seed 1 --average 0.3 --out biomed/models/disease-drug
+		--average 0.3 --out biomed/models/disease-drug
 	$(BIN)/python -m recipes.notes.lists biomed/models/disease-drug $(DEVEL) --data $(DATA) \
 		--out biomed/models/disease-drug
 	$(BIN)/python -m recipes.calibration biomed/models/disease-drug $(DEVEL) $(TESTS) --data $(DATA) \

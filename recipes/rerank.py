@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 LONGEST = 1000  # characters of a passage that is trained on: a passage of an index has 254 tokens
 MEDQUAD, SQUAD, TITLES = 4000, 2000, 1000  # questions of each source that are trained on
 ANSWERS = 6  # of a topic of MedQuAD at most
-NEAREST = range(1, 20)  # places from which a passage that looks right is drawn
+NEAREST = 20  # passages from which one that looks right is drawn
 QUESTIONS = 300  # of MedQuAD that are measured on
 MEASURED, CHOOSING = 0, 1  # what the hash of a topic leaves when divided by 10
 ABSTRACTS = ("bc5cdr-ids/train", "bc5cdr-ids/devel", "ncbi-disease-ids/train", "biored/train")
@@ -100,7 +100,7 @@ def _cut(text: str) -> tuple[str, str]:
 
 
 def pubmedqa(data: Path) -> pd.DataFrame:
-    """Every second question of PubMedQA with its abstract."""
+    """The questions of PubMedQA with their abstracts."""
     rows = json.loads((data / "qa/pubmedqa_labeled.json").read_text("utf-8")).values()
     pairs = [(row["QUESTION"], " ".join(row["CONTEXTS"])) for row in rows]
     return pd.DataFrame(pairs, columns=["first", "second"])
@@ -109,7 +109,7 @@ def pubmedqa(data: Path) -> pd.DataFrame:
 def triplets(pairs: Sequence[Pair], encoder: SentenceEncoder, *, seed: int) -> pd.DataFrame:
     """A row for each question: `first, second, negative`.
 
-    The negative of every second question is another passage about the same, if there is one; the
+    The negative of half of the questions is another passage about the same, if there is one; the
     others have one of another topic that looks right to the encoder.
     """
     chooser = random.Random(seed)  # noqa: S311  (no secret)
@@ -121,8 +121,8 @@ def triplets(pairs: Sequence[Pair], encoder: SentenceEncoder, *, seed: int) -> p
     queries = unit(encoder.embed([question for question, *_ in pairs]))
     rows = []
     for number, (question, _, key) in enumerate(pairs):
-        ranked = (-(vectors @ queries[number])).argsort()[: NEAREST.stop]
-        near = [i for i in ranked[: NEAREST.stop] if passages[i] != passages[number]]
+        ranked = (-(vectors @ queries[number])).argsort()[:NEAREST]
+        near = [i for i in ranked if passages[i] != passages[number]]
         other = [i for i in near if pairs[i][2] != key] or near
         beside = [i for i in same[key] if passages[i] != passages[number]]
         pool = beside if beside and chooser.random() < 0.5 else other
