@@ -71,13 +71,8 @@ class ReadmissionService(HookService):
         unread["that the model does not choose"] = len(notes) - len(read)
         evidence = {"records": read, "risk": row, "passages": passages}
         key, settings = self._keep(evidence), self._service.settings
-        text = _TEMPLATES.get_template("card.md.j2").render(
-            **evidence,
-            unread=unread,
-            outcome=self._outcome,
-            method=self._method,
-            report=settings.report,
-        )
+        model = {"outcome": self._outcome, "method": self._method, "report": settings.report}
+        text = _TEMPLATES.get_template("card.md.j2").render(**evidence, **model, unread=unread)
         summary, _, detail = text.partition("\n")
         link = {"label": "The notes with the passages", "type": "absolute"}
         card = {
@@ -132,8 +127,7 @@ class ReadmissionService(HookService):
             file = self._folder / hashlib.sha256(key.encode()).hexdigest()
             found = Fernet(key).decrypt(file.read_bytes(), ttl=KEPT_SECONDS)
         except (OSError, ValueError, InvalidToken):
-            why = f"evidence is kept for {KEPT_SECONDS / 60:g} minutes"
-            raise HTTPException(404, why) from None
+            raise HTTPException(404, f"kept for {KEPT_SECONDS / 60:g} minutes only") from None
         return Answer(json.loads(found))
 
 

@@ -30,9 +30,6 @@ _SCHEMA = load_schema("fhir")
 _CODES = {400: "invalid", 401: "login", 404: "not-found", 412: "required", 413: "too-long"}
 
 
-# The names of the fields are the standard's; unknown ones are clients' extensions.
-
-
 class _Authorization(BaseModel):
     access_token: str = Field(min_length=1)
     token_type: Literal["Bearer"]
@@ -44,7 +41,7 @@ class _Context(BaseModel):
 
 
 class HookRequest(BaseModel):
-    """The call of a service."""
+    """The call of a service; the standard names the fields, and clients may add others."""
 
     hook: str
     hookInstance: uuid.UUID  # noqa: N815

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 import time
 from collections import deque
@@ -12,11 +11,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
+from threading import Condition
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from domainbert.encoders.loading import unknown_name
 from domainbert.errors import UserError
-from domainbert.models.storage import shipped_models
+from domainbert.models.storage import read_task_config, shipped_models
 
 if TYPE_CHECKING:
     from domainbert.models.model import Model
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-5
 WAIT_SECONDS = 0.010  # for other requests, from the arrival of the first
 BATCH_CHARACTERS = 32_768  # about twice the tokens of a CPU's batch, so that little is padded
+LONG_CHARACTERS = 4096  # a request of more is long
 
 
 @dataclass(frozen=True)
@@ -70,9 +73,8 @@ class Announced:
     def does(self, name: str) -> bool:
         """Whether a shipped model, or the one in a folder, is for this task."""
         folder = shipped_models(self.package).get(name, Path(name).expanduser())
-        file = folder / "config.json"
-        config = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-        return bool(config.get("domainbert", {}).get("task") == self.task)
+        config = read_task_config(folder) if (folder / "config.json").is_file() else None
+        return config is not None and config.task == self.task
 
 
 def announced() -> list[Announced]:
@@ -103,19 +105,17 @@ class _Job:
 
 
 class Worker:
-    """A thread that runs one task: the items of requests that come together are one batch.
+    """Threads that run one task: the items of requests that come together are one batch.
 
-    `seen` gets the number of items of each request.
+    Two batches of short requests run side by side, each on half of the cores; a long request has
+    all cores. `seen` gets the number of items of each request.
     """
 
     def __init__(self, task: AnyTask, seen: Callable[[int], None]) -> None:
-        self.task, self._seen = task, seen
+        self.task, self._seen, self._cores = task, seen, torch.get_num_threads()
         self._waiting: deque[_Job] = deque()
-        self._thread = ThreadPoolExecutor(max_workers=1)
-
-    def close(self) -> None:
-        """Finish what waits, then end the thread."""
-        self._thread.shutdown()
+        self._turn, self._busy = Condition(), 0  # halves of the cores in use
+        self._threads = ThreadPoolExecutor(max_workers=2)
 
     def score(self, records: Sequence[Mapping[str, Any]], seconds: float) -> list[dict[str, Any]]:
         """The output rows of records, as `score_frame` makes them; a number that is none is None.
@@ -131,7 +131,7 @@ class Worker:
         def run(items: Iterable[Any]) -> Iterator[Any]:
             job = _Job(list(items), sum(map(characters, records)))
             self._waiting.append(job)
-            self._thread.submit(self._work)
+            self._threads.submit(self._work)
             try:
                 return iter(job.done.result(timeout=seconds))
             finally:
@@ -147,14 +147,26 @@ class Worker:
 
     def _work(self) -> None:
         """Run what waits, up to a batch; what is left over has a call of its own."""
-        waiting = list(self._waiting)
-        if waiting and sum(job.characters for job in waiting) < BATCH_CHARACTERS:
+        waiting, jobs, left = list(self._waiting), list[_Job](), BATCH_CHARACTERS
+        if waiting and sum(job.characters for job in waiting) < left:
             time.sleep(max(0.0, waiting[0].since + WAIT_SECONDS - time.monotonic()))
-        jobs: list[_Job] = []
-        while self._waiting and sum(job.characters for job in jobs) < BATCH_CHARACTERS:
-            jobs.append(self._waiting.popleft())
+        with self._turn:
+            self._turn.wait_for(lambda: self._busy + self._halves() <= 2)
+            halves = self._halves()
+            while self._waiting and left > 0 and (not jobs or halves == self._halves() == 1):
+                jobs.append(self._waiting.popleft())
+                left -= jobs[-1].characters
+            self._busy += halves
+            torch.set_num_threads(max(1, self._cores * halves // self._busy))
         if wanted := [job for job in jobs if job.done.set_running_or_notify_cancel()]:
             self._run(wanted)
+        with self._turn:
+            self._busy -= halves
+            self._turn.notify_all()
+
+    def _halves(self) -> int:
+        """How many halves of the cores the next request is to have."""
+        return 1 + (bool(self._waiting) and self._waiting[0].characters > LONG_CHARACTERS)
 
     def _run(self, jobs: list[_Job]) -> None:
         try:
