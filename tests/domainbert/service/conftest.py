@@ -23,7 +23,7 @@ class LengthTask(Task):
     columns = (STAY, NOTE, TEXT)
 
     def __init__(self):
-        self.batches = []
+        self.batches, self.running, self.beside = [], 0, {}  # text -> batches while it ran
 
     @property
     def output(self):
@@ -38,13 +38,24 @@ class LengthTask(Task):
     def run(self, items):
         items = list(items)
         self.batches.append(len(items))
+        self.running += 1
+        try:
+            yield from self._lengths(items)
+        finally:
+            self.running -= 1
+
+    def _lengths(self, items):
         for text in items:
             if text == "bug":
                 raise RuntimeError(f"this message quotes {text}")
             if text == "stop":
                 raise StopIteration
             if text.startswith("sleep "):
-                time.sleep(float(text.split()[1]))
+                end, most = time.monotonic() + float(text.split()[1]), 0
+                while time.monotonic() < end:
+                    most = max(most, self.running)
+                    time.sleep(0.01)
+                self.beside[text] = most
             yield len(text)
 
     def rows(self, item, result):
@@ -82,9 +93,17 @@ def start(tmp_path):
 
 @pytest.fixture
 def client(start):
+    return connect(start(seconds=2.0))
+
+
+@pytest.fixture
+def patient_client(start):
+    return connect(start(seconds=60.0))
+
+
+def connect(found):
     from starlette.testclient import TestClient
 
-    found = start(seconds=2.0)
     client = TestClient(
         found.service.app, base_url="http://localhost", raise_server_exceptions=False
     )

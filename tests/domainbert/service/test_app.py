@@ -5,6 +5,7 @@ import json
 import logging
 import re
 import threading
+import time
 import uuid
 
 import pytest
@@ -12,7 +13,7 @@ from starlette.testclient import TestClient
 
 from domainbert.errors import UserError
 from domainbert.service.http import JsonLines
-from domainbert.service.served import find_kind
+from domainbert.service.served import LONG_CHARACTERS, find_kind
 
 
 def post(client, records, **options):
@@ -137,6 +138,34 @@ def test_requests_at_the_same_time_share_a_batch(client):
         thread.join()
     assert sum(client.task.batches[1:]) == 12  # the first was the self-test
     assert max(client.task.batches) > 1
+
+
+def send_in_turn(client, texts):
+    """Send requests from threads of their own, each after the one before is running."""
+    threads = []
+    for text in texts:
+        threads.append(threading.Thread(target=post, args=(client, [{"text": text}])))
+        threads[-1].start()
+        time.sleep(0.2)
+    for thread in threads:
+        thread.join()
+
+
+def test_two_batches_of_short_requests_run_side_by_side(patient_client):
+    texts = [f"sleep 1 {n}" for n in range(3)]
+    send_in_turn(patient_client, texts)
+    beside = patient_client.task.beside
+    assert set(beside) == set(texts)
+    assert set(beside.values()) <= {1, 2}  # never three
+    assert beside[texts[0]] == 2
+
+
+def test_a_long_request_has_the_machine_to_itself_and_is_not_overtaken(patient_client):
+    long = "sleep 0.3 " + "x" * LONG_CHARACTERS
+    texts = ["sleep 1 a", long, "sleep 0.1 b"]
+    send_in_turn(patient_client, texts)
+    assert list(patient_client.task.beside) == texts  # in the order in which they ended
+    assert patient_client.task.beside[long] == 1
 
 
 def test_ids_of_requests(client):
