@@ -2,9 +2,11 @@
 
 import gzip
 import json
+import re
 import threading
 import uuid
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
@@ -136,6 +138,16 @@ def test_the_numbers_are_those_of_the_model(client, model_folder):
         "/v1/readmission", json={"records": [{"stay_id": "e", "text": list(NOTES)}]}
     ).json()["records"]
     assert rows[0]["probability"] == pytest.approx(chance, abs=1e-5)
+
+
+def test_the_call_of_the_documentation_is_answered(start):
+    page = Path(__file__).parents[3] / "docs" / "howto" / "bedside.md"
+    (body,) = re.findall(r"curl .*\n +-d '(.*)'\n", page.read_text())
+    client = TestClient(start(folder="readmission-demo").app, base_url="http://localhost")
+    answer = client.post("/v1/readmission", json=json.loads(body))
+    assert answer.status_code == 200, answer.text
+    (row,) = answer.json()["records"]
+    assert (row["status"], row["reason"]) == ("ok", "")
 
 
 def test_a_model_of_notes_and_columns_reads_them_in_the_records(
