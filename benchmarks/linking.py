@@ -108,7 +108,7 @@ def main() -> None:
     for least in LEAST:
         kept = [link if link and link.score >= least else None for link in links]
         rows.append(row(f"and vectors, score of at least {least}", kept, right))
-    say(table(["by", "names", "linked", "right", "precision"], rows))
+    print(table(["by", "names", "linked", "right", "precision"], rows))
 
 
 if __name__ == "__main__":
