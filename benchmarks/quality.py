@@ -68,16 +68,16 @@ def trained_tables() -> str:
     return "\n\n".join(parts)
 
 
-def headline(comparisons: dict[str, Comparison], best: float) -> str:
+def headline(comparisons: dict[str, Comparison], best: float, expected: float) -> str:
     """Markdown: the main scores of the shipped models, each beside the usual alternative."""
     rows = []
     for name, comparison in comparisons.items():
         found = comparison.evaluations.items()
         scores = {key: score_text(evaluation.to_dict()["auroc"]) for key, evaluation in found}
         is_demo = name == "readmission-demo"
-        where = "a made-up hospital" if is_demo else "US hospitals, patients kept apart"
+        where = "a made-up hospital" if is_demo else "US hospitals, of patients kept for testing"
         data = f"30-day readmission, {len(comparison.stays)} stays of {where}"
-        note = f"; best to expect {best:.3f}" if is_demo else ""
+        note = f"; by the true risks {expected:.3f}, best {best:.3f}" if is_demo else ""
         rows.append([f"`{name}`", data, "AUROC", scores[MODEL], f"TF-IDF {scores['TF-IDF']}{note}"])
     models = {
         name: manifest_of(folder)["scores"] for name, folder in shipped_models("biomed").items()
@@ -153,7 +153,7 @@ def main() -> None:
     if options.page:
         write_section(options.page, "quality", text)
     if options.readme:
-        write_section(options.readme, "headline", headline(comparisons, best))
+        write_section(options.readme, "headline", headline(comparisons, best, expected))
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ class ReadmissionService(HookService):
             file = self._folder / hashlib.sha256(key.encode()).hexdigest()
             found = Fernet(key).decrypt(file.read_bytes(), ttl=KEPT_SECONDS)
         except (OSError, ValueError, InvalidToken):
-            raise HTTPException(404, f"kept for {KEPT_SECONDS / 60:g} minutes only") from None
+            raise HTTPException(404, f"evidence is kept {KEPT_SECONDS / 60:g} minutes") from None
         return Answer(json.loads(found))
 
 

@@ -1,4 +1,4 @@
-"""The models that a service offers, and the thread that runs each of their tasks."""
+"""The models that a service offers, and the threads that run each of their tasks."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ class _Job:
 class Worker:
     """Threads that run one task: the items of requests that come together are one batch.
 
-    Two batches of short requests run side by side, each on half of the cores; a long request has
-    all cores. `seen` gets the number of items of each request.
+    Two batches of short requests run side by side, the second on half of the cores; a long request
+    waits until no other of its task runs. `seen` gets the number of items of each request.
     """
 
     def __init__(self, task: AnyTask, seen: Callable[[int], None]) -> None:
@@ -130,7 +130,8 @@ class Worker:
 
         def run(items: Iterable[Any]) -> Iterator[Any]:
             job = _Job(list(items), sum(map(characters, records)))
-            self._waiting.append(job)
+            with self._turn:  # the next request stays the same while its cores are counted
+                self._waiting.append(job)
             self._threads.submit(self._work)
             try:
                 return iter(job.done.result(timeout=seconds))
@@ -151,8 +152,7 @@ class Worker:
         if waiting and sum(job.characters for job in waiting) < left:
             time.sleep(max(0.0, waiting[0].since + WAIT_SECONDS - time.monotonic()))
         with self._turn:
-            self._turn.wait_for(lambda: self._busy + self._halves() <= 2)
-            halves = self._halves()
+            halves = self._turn.wait_for(lambda: (n := self._halves()) * (self._busy + n <= 2))
             while self._waiting and left > 0 and (not jobs or halves == self._halves() == 1):
                 jobs.append(self._waiting.popleft())
                 left -= jobs[-1].characters
@@ -174,13 +174,13 @@ class Worker:
             for job in jobs:
                 job.done.set_result([next(results) for _ in job.items])
                 self._seen(len(job.items))
-        except Exception as error:  # noqa: BLE001  (it is the request's, not the worker's)
-            left = [job for job in jobs if not job.done.done()]
-            for job in left:  # one request's fault is not the others'
+        except BaseException as error:  # noqa: BLE001  (a panic of a tokenizer is one)
+            why = error if isinstance(error, Exception) else RuntimeError("a library panicked")
+            for job in [job for job in jobs if not job.done.done()]:  # one's fault is its own
                 if len(jobs) > 1:
                     self._run([job])
                 else:
-                    job.done.set_exception(error)
+                    job.done.set_exception(why)
 
 
 def characters(record: Mapping[str, Any]) -> int:

@@ -16,6 +16,10 @@ from domainbert.service.served import Announced, Served
 from domainbert.tables import NOTE, STAY, TEXT
 
 
+class Panic(BaseException):
+    """What a tokenizer written in Rust raises: no `Exception`."""
+
+
 class LengthTask(Task):
     """Characters of each text."""
 
@@ -48,6 +52,8 @@ class LengthTask(Task):
         for text in items:
             if text == "bug":
                 raise RuntimeError(f"this message quotes {text}")
+            if text == "panic":
+                raise Panic
             if text == "stop":
                 raise StopIteration
             if text.startswith("sleep "):
