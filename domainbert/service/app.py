@@ -30,7 +30,6 @@ from domainbert.service.served import Announced, Served, Worker, announced, char
 
 MOST_RECORDS = 1000  # of a request; the notes of a stay count each
 _BYTES = 12  # of a body, for each character that is allowed: "\\ud83d\\ude00" is one
-_LINGER_SECONDS = 1.0  # for requests that are on their way at the end
 _ITEMS = Counter("domainbert_items_total", "Items scored", ["task"])
 
 
@@ -68,7 +67,7 @@ class Service:
                     raise UserError(f"{other} and {model.name} both do {path}; name one of them")
                 self._workers[path] = model, Worker(task, _ITEMS.labels(path).inc)
         self._fault = next(filter(None, (m.self_test(self.score) for m in self._models)), "")
-        self.app = self._application()
+        self._add_routes()
 
     def score(
         self, task: str, records: Sequence[Mapping[str, Any]], *, card: str = ""
@@ -86,7 +85,7 @@ class Service:
         self.ledger.served(task, model.model.fingerprint(), risks, card)
         return rows
 
-    def _application(self) -> FastAPI:
+    def _add_routes(self) -> None:
         about: dict[str, Any] = {"title": "domainbert", "version": domainbert.__version__}
         self.app = app = FastAPI(**about, docs_url=None, redoc_url=None)
         app.get("/health", summary="Whether the process answers")(lambda: {"status": "ok"})
@@ -110,7 +109,6 @@ class Service:
         app.add_middleware(shell, self)
         for kind in (HTTPException, RequestValidationError, UserError, TimeoutError):
             app.add_exception_handler(kind, lambda asked, why: self.refusal(asked.url.path, why))
-        return app
 
     def _answer(self, task: str, served: Served) -> Callable[..., Response]:
         same = {"task": task, "model": served.name, "fingerprint": served.model.fingerprint()}
@@ -182,7 +180,7 @@ def _stop_gently() -> None:
         STOPPING.set()
         for listening in server.servers:
             listening.close()
-        await asyncio.sleep(_LINGER_SECONDS)
+        await asyncio.sleep(1.0)  # for requests that are on their way
         await plain(server, sockets)
 
     uvicorn.Server.shutdown = shutdown  # type: ignore[assignment, method-assign]

@@ -14,8 +14,6 @@ from pathlib import Path
 from threading import Condition
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from domainbert.encoders.loading import unknown_name
 from domainbert.errors import UserError
 from domainbert.models.storage import read_task_config, shipped_models
@@ -112,7 +110,10 @@ class Worker:
     """
 
     def __init__(self, task: AnyTask, seen: Callable[[int], None]) -> None:
+        import torch
+
         self.task, self._seen, self._cores = task, seen, torch.get_num_threads()
+        self._use_cores = torch.set_num_threads  # of the calling thread
         self._waiting: deque[_Job] = deque()
         self._turn, self._busy = Condition(), 0  # halves of the cores in use
         self._threads = ThreadPoolExecutor(max_workers=2)
@@ -152,12 +153,12 @@ class Worker:
         if waiting and sum(job.characters for job in waiting) < left:
             time.sleep(max(0.0, waiting[0].since + WAIT_SECONDS - time.monotonic()))
         with self._turn:
-            halves = self._turn.wait_for(lambda: (n := self._halves()) * (self._busy + n <= 2))
+            halves = self._turn.wait_for(self._halves)
             while self._waiting and left > 0 and (not jobs or halves == self._halves() == 1):
                 jobs.append(self._waiting.popleft())
                 left -= jobs[-1].characters
             self._busy += halves
-            torch.set_num_threads(max(1, self._cores * halves // self._busy))
+            self._use_cores(max(1, self._cores * halves // self._busy))
         if wanted := [job for job in jobs if job.done.set_running_or_notify_cancel()]:
             self._run(wanted)
         with self._turn:
@@ -165,8 +166,9 @@ class Worker:
             self._turn.notify_all()
 
     def _halves(self) -> int:
-        """How many halves of the cores the next request is to have."""
-        return 1 + (bool(self._waiting) and self._waiting[0].characters > LONG_CHARACTERS)
+        """The halves of the cores that the next request is to have; 0 while they are in use."""
+        halves = 1 + (bool(self._waiting) and self._waiting[0].characters > LONG_CHARACTERS)
+        return halves if self._busy + halves <= 2 else 0
 
     def _run(self, jobs: list[_Job]) -> None:
         try:

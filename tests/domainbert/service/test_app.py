@@ -4,6 +4,8 @@ import io
 import json
 import logging
 import re
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -219,6 +221,12 @@ def test_pages_of_other_origins_only_by_list(start):
     for origin, allowed in {"https://ehr.example": True, "https://evil.example": False}.items():
         answer = client.options("/v1/lengths", headers={"origin": origin, **asked})
         assert (answer.headers.get("access-control-allow-origin") == origin) is allowed
+
+
+def test_a_wrong_name_is_refused_without_loading_torch():
+    code = "import sys, domainbert.service.served as s; s.announced(); "
+    code += "assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_models_are_found_by_name():
