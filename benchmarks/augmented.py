@@ -39,7 +39,10 @@ def few_rated(
     recipe = _recipe(seed, pooling)
     rest = without(train, test)
     order = np.random.default_rng(seed).permutation(len(rest))
-    gold, validation = rest.iloc[order[:GOLD]], rest.iloc[order[GOLD : GOLD + VALIDATION]]
+    gold, validation = (
+        rest.iloc[order[:GOLD]],
+        rest.iloc[order[GOLD : GOLD + VALIDATION]],
+    )
     found = augment(recipe, gold, validation)
     # As many steps on gold alone as on gold and silver, so that only the pairs differ.
     longer = recipe.training.epochs * (len(gold) + len(found.silver)) / len(gold)
@@ -55,7 +58,12 @@ def few_rated(
 
 
 def none_rated(
-    train: pd.DataFrame, test: pd.DataFrame, genres: list[Any], *, seed: int, pooling: str
+    train: pd.DataFrame,
+    test: pd.DataFrame,
+    genres: list[Any],
+    *,
+    seed: int,
+    pooling: str,
 ) -> Any:
     """The same for a domain without rated pairs: captions."""
     is_caption, is_test_caption = (np.array(part) == CAPTIONS for part in genres)
@@ -63,11 +71,16 @@ def none_rated(
     general = without(train[~is_caption], test)
     recipe = _recipe(seed, pooling)
     order = np.random.default_rng(seed).permutation(len(general))
-    gold, validation = general.iloc[order[VALIDATION:]], general.iloc[order[:VALIDATION]]
+    gold, validation = (
+        general.iloc[order[VALIDATION:]],
+        general.iloc[order[:VALIDATION]],
+    )
     texts = [*domain["first"], *domain["second"]]
     found = augment(recipe, gold, validation, texts=texts, silver_only=True)
     return {
-        "general pairs only": _spearman(train_from_recipe(recipe, gold, validation), captions),
+        "general pairs only": _spearman(
+            train_from_recipe(recipe, gold, validation), captions
+        ),
         "silver pairs of the domain": _spearman(found.encoder, captions),
         "cross-encoder on general pairs": _spearman(found.cross, captions),
     }
@@ -79,7 +92,9 @@ def _recipe(seed: int, pooling: str) -> AugmentRecipe:
 
 
 def _genres(path: Path) -> list[str]:
-    return [line.split("\t")[0] for line in path.read_text("utf-8").splitlines() if line]
+    return [
+        line.split("\t")[0] for line in path.read_text("utf-8").splitlines() if line
+    ]
 
 
 def _spearman(model: Any, pairs: pd.DataFrame) -> float:
@@ -91,30 +106,56 @@ def main() -> int:
     parser = options(__doc__ or "", quick=False)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--upper", type=int, default=1, help="that many seeds have all pairs too")
-    parser.add_argument("--general", action="store_true", help="the case without rated pairs")
+    parser.add_argument(
+        "--upper", type=int, default=1, help="that many seeds have all pairs too"
+    )
+    parser.add_argument(
+        "--general", action="store_true", help="the case without rated pairs"
+    )
     parser.add_argument("--pooling", default="mean")
     asked = parser.parse_args()
-    paths = [asked.data / "sentences" / f"stsb_en_{side}.tsv" for side in ("train", "dev")]
+    paths = [
+        asked.data / "sentences" / f"stsb_en_{side}.tsv" for side in ("train", "dev")
+    ]
     train, test = map(read_pairs, paths)
     genres = [_genres(path) for path in paths]
     runs = []
     for number, seed in enumerate(asked.seeds):
         if asked.general:
-            runs.append(none_rated(train, test, genres, seed=seed, pooling=asked.pooling))
+            runs.append(
+                none_rated(train, test, genres, seed=seed, pooling=asked.pooling)
+            )
         else:
             upper = number < asked.upper
-            runs.append(few_rated(train, test, seed=seed, upper=upper, pooling=asked.pooling))
+            runs.append(
+                few_rated(train, test, seed=seed, upper=upper, pooling=asked.pooling)
+            )
         say(f"seed {seed}: {runs[-1]}")
-    plain = _spearman(SentenceEncoder.from_pretrained(DEFAULT_ENCODER, pooling=asked.pooling), test)
-    rows = [{"trained on": "nothing (plain)", "Spearman": f"{plain:.4f}", "by seed": ""}]
+    plain = _spearman(
+        SentenceEncoder.from_pretrained(DEFAULT_ENCODER, pooling=asked.pooling), test
+    )
+    rows = [
+        {"trained on": "nothing (plain)", "Spearman": f"{plain:.4f}", "by seed": ""}
+    ]
     for name in runs[0]:
         values = [run[name] for run in runs if name in run]
         by_seed = ", ".join(f"{value:.4f}" for value in values)
-        rows.append({"trained on": name, "Spearman": f"{np.mean(values):.4f}", "by seed": by_seed})
-    setting = {"gold": GOLD, "seeds": asked.seeds, **versions_of("torch", "transformers")}
+        rows.append(
+            {
+                "trained on": name,
+                "Spearman": f"{np.mean(values):.4f}",
+                "by seed": by_seed,
+            }
+        )
+    setting = {
+        "gold": GOLD,
+        "seeds": asked.seeds,
+        **versions_of("torch", "transformers"),
+    }
     setting |= {"recipe": "augmented", "pooling": asked.pooling}
-    report(rows, setting=setting, measured={"runs": runs, "plain": plain}, out=asked.out)
+    report(
+        rows, setting=setting, measured={"runs": runs, "plain": plain}, out=asked.out
+    )
     return 0
 
 

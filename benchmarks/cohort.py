@@ -46,7 +46,14 @@ WORDS = (
     "right stable the to treated was weeks with without 1.2 98.6 120/80 [**2101-3-4**] mg po bid"
 )
 PANDAS = ("pandas", "lean pandas")
-CATEGORIES = ("Nursing", "Radiology", "Physician ", "Nursing/other", "ECG", "Respiratory ")
+CATEGORIES = (
+    "Nursing",
+    "Radiology",
+    "Physician ",
+    "Nursing/other",
+    "ECG",
+    "Respiratory ",
+)
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,9 @@ def write_hospital(folder: Path, *, notes: int, seed: int = 0) -> Hospital:
     length = rng.integers(12 * 60, 15 * 24 * 60, stays)
     away = (60 + rng.exponential(90 * 24 * 60, stays)).astype(int)
     elapsed = np.cumsum(length + away)
-    start = elapsed - length - np.maximum.accumulate(np.where(first, elapsed - length, 0))
+    start = (
+        elapsed - length - np.maximum.accumulate(np.where(first, elapsed - length, 0))
+    )
     admit = np.datetime64("2100-01-01T00:00") + start.astype("timedelta64[m]")
     leave = admit + length.astype("timedelta64[m]")
     kind = rng.choice(
@@ -119,15 +128,21 @@ def write_hospital(folder: Path, *, notes: int, seed: int = 0) -> Hospital:
     )
     died = rng.random(stays) < 0.05
     with (folder / "ADMISSIONS.csv").open("w") as file:
-        file.write("SUBJECT_ID,HADM_ID,ADMITTIME,DISCHTIME,ADMISSION_TYPE,HOSPITAL_EXPIRE_FLAG\n")
+        file.write(
+            "SUBJECT_ID,HADM_ID,ADMITTIME,DISCHTIME,ADMISSION_TYPE,HOSPITAL_EXPIRE_FLAG\n"
+        )
         for n in range(stays):
             times = f"{_clock(admit[n])},{_clock(leave[n])}"
             file.write(f"{patient[n]},{100000 + n},{times},{kind[n]},{int(died[n])}\n")
     with (folder / "PATIENTS.csv").open("w") as file:
         file.write("SUBJECT_ID,GENDER,DOB\n")
-        file.writelines(f"{p},{'FM'[p % 2]},2040-01-01 00:00:00\n" for p in np.unique(patient))
+        file.writelines(
+            f"{p},{'FM'[p % 2]},2040-01-01 00:00:00\n" for p in np.unique(patient)
+        )
     with (folder / "NOTEEVENTS.csv").open("wb", buffering=2**20) as raw:
-        raw.write(b"ROW_ID,SUBJECT_ID,HADM_ID,CHARTDATE,CHARTTIME,STORETIME,CATEGORY,DESCRIPTION,")
+        raw.write(
+            b"ROW_ID,SUBJECT_ID,HADM_ID,CHARTDATE,CHARTTIME,STORETIME,CATEGORY,DESCRIPTION,"
+        )
         raw.write(b"CGID,ISERROR,TEXT\n")
         raw.writelines(_note_lines(rng, stays * NOTES_A_STAY, patient, admit, leave))
     size = sum(path.stat().st_size for path in folder.iterdir())
@@ -145,21 +160,30 @@ def _note_lines(
     words = WORDS.replace('"', '""').split()
     picked = rng.integers(0, len(words), 4_000_000)
     breaks = "\n".join(
-        " ".join(words[i] for i in picked[n : n + 11]) for n in range(0, len(picked), 11)
+        " ".join(words[i] for i in picked[n : n + 11])
+        for n in range(0, len(picked), 11)
     ).encode()
     starts = np.flatnonzero(np.frombuffer(breaks, dtype=np.uint8) == ord("\n")) + 1
     order = rng.permutation(notes)
     for number, place in enumerate(order, start=1):
         stay, is_summary = place // NOTES_A_STAY, place % NOTES_A_STAY == 0
-        wanted = int((SUMMARY_BYTES if is_summary else NOTE_BYTES) * (0.5 + rng.random()))
-        begin = int(starts[rng.integers(0, np.searchsorted(starts, len(breaks) - 2 * wanted))])
+        wanted = int(
+            (SUMMARY_BYTES if is_summary else NOTE_BYTES) * (0.5 + rng.random())
+        )
+        begin = int(
+            starts[rng.integers(0, np.searchsorted(starts, len(breaks) - 2 * wanted))]
+        )
         text = breaks[begin : breaks.index(b"\n", begin + wanted)]
         charted = admit[stay] + (leave[stay] - admit[stay]) * rng.random()
-        category = "Discharge summary" if is_summary else CATEGORIES[place % len(CATEGORIES)]
+        category = (
+            "Discharge summary" if is_summary else CATEGORIES[place % len(CATEGORIES)]
+        )
         day = str(leave[stay] if is_summary else charted)[:10]
         clock = "" if is_summary else _clock(charted)
         head = f'{number},{patient[stay]},{100000 + stay},"{day}",{clock},,"{category}",Report,,,"'
-        yield b"".join((head.encode(), b"[**Note ", str(place).encode(), b"**]\n", text, b'"\n'))
+        yield b"".join(
+            (head.encode(), b"[**Note ", str(place).encode(), b"**]\n", text, b'"\n')
+        )
 
 
 def _clock(moment: np.datetime64) -> str:
@@ -191,7 +215,9 @@ def run_pandas(folder: Path, out: Path, *, lean: bool) -> None:
     if not lean:
         day = merged["ADMITTIME"].apply(lambda time: str(time).split(" ")[0])
         merged["ADMITTIME_C"] = pd.to_datetime(day, format="%Y-%m-%d", errors="coerce")
-    merged["CHARTDATE"] = pd.to_datetime(merged["CHARTDATE"], format="%Y-%m-%d", errors="coerce")
+    merged["CHARTDATE"] = pd.to_datetime(
+        merged["CHARTDATE"], format="%Y-%m-%d", errors="coerce"
+    )
     summaries = merged[merged["CATEGORY"] == "Discharge summary"]
     texts = summaries.groupby("HADM_ID")["TEXT"].agg(list)
     cohort = stays.merge(texts.rename("text"), left_on="HADM_ID", right_index=True)
@@ -203,7 +229,9 @@ def label_with_pandas(folder: Path) -> Any:
     """The stays with their labels."""
     import pandas as pd
 
-    stays = pd.read_csv(folder / "ADMISSIONS.csv", parse_dates=["ADMITTIME", "DISCHTIME"])
+    stays = pd.read_csv(
+        folder / "ADMISSIONS.csv", parse_dates=["ADMITTIME", "DISCHTIME"]
+    )
     patients = pd.read_csv(folder / "PATIENTS.csv", parse_dates=["DOB"])
     stays = stays.merge(patients, on="SUBJECT_ID", how="left")
     stays = stays.sort_values(["SUBJECT_ID", "ADMITTIME"])
@@ -212,7 +240,9 @@ def label_with_pandas(folder: Path) -> Any:
     stays["NEXT"] = stays.groupby("SUBJECT_ID")["NEXT"].bfill()
     days = (stays["NEXT"] - stays["DISCHTIME"]).dt.total_seconds() / 86400
     stays["readmitted"] = ((days > 0) & (days < 30)).astype(int)
-    return stays[(stays["ADMISSION_TYPE"] != "NEWBORN") & (stays["HOSPITAL_EXPIRE_FLAG"] == 0)]
+    return stays[
+        (stays["ADMISSION_TYPE"] != "NEWBORN") & (stays["HOSPITAL_EXPIRE_FLAG"] == 0)
+    ]
 
 
 def run_way(way: str, folder: Path, out: Path) -> None:
@@ -227,7 +257,9 @@ def run_way(way: str, folder: Path, out: Path) -> None:
     print(json.dumps({"seconds": seconds, "peak": peak}))
 
 
-def measure_once(way: str, hospital: Hospital, out: Path, *, limit: float) -> dict[str, Any] | None:
+def measure_once(
+    way: str, hospital: Hospital, out: Path, *, limit: float
+) -> dict[str, Any] | None:
     """Seconds and peak bytes of one run; None if it needed more memory than `limit` bytes."""
     command = [sys.executable, __file__, "--run", way, str(hospital.folder), str(out)]
     child = subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: S603
@@ -252,7 +284,9 @@ def describe(path: Path) -> tuple[int, int, str]:
 
     kept = readmitted = total = 0
     with pq.ParquetFile(path) as file:
-        columns = {"stay_id", "readmitted", "text", "exclusion"} & set(file.schema_arrow.names)
+        columns = {"stay_id", "readmitted", "text", "exclusion"} & set(
+            file.schema_arrow.names
+        )
         for batch in file.iter_batches(batch_size=1024, columns=sorted(columns)):
             for row in batch.to_pylist():
                 if row.get("exclusion") is not None:
@@ -264,7 +298,9 @@ def describe(path: Path) -> tuple[int, int, str]:
     return kept, readmitted, f"{total:064x}"
 
 
-def compare(notes: int, *, ways: Sequence[str], rounds: int, limit: float) -> dict[str, Measured]:
+def compare(
+    notes: int, *, ways: Sequence[str], rounds: int, limit: float
+) -> dict[str, Measured]:
     """Each way on a fresh hospital; those that need too much memory are not in the answer.
 
     Args:
@@ -280,12 +316,16 @@ def compare(notes: int, *, ways: Sequence[str], rounds: int, limit: float) -> di
         for number in range(1, rounds + 1):
             for way in list(runs):
                 allowed = limit if way in PANDAS else math.inf
-                run = measure_once(way, hospital, Path(work) / f"{way}.parquet", limit=allowed)
+                run = measure_once(
+                    way, hospital, Path(work) / f"{way}.parquet", limit=allowed
+                )
                 if run is None:
                     say(f"  {way}: more than {allowed / 1e9:g} GB")
                     del runs[way]
                     continue
-                say(f"  {way}, round {number}: {run['seconds']:.1f} s, {run['peak'] / 1e9:.2f} GB")
+                say(
+                    f"  {way}, round {number}: {run['seconds']:.1f} s, {run['peak'] / 1e9:.2f} GB"
+                )
                 runs[way].append(run)
         return {
             way: summarise(way, hospital, measured, Path(work) / f"{way}.parquet")
@@ -293,7 +333,9 @@ def compare(notes: int, *, ways: Sequence[str], rounds: int, limit: float) -> di
         }
 
 
-def summarise(way: str, hospital: Hospital, runs: list[dict[str, Any]], out: Path) -> Measured:
+def summarise(
+    way: str, hospital: Hospital, runs: list[dict[str, Any]], out: Path
+) -> Measured:
     """All runs of a way, and what it made."""
     kept, readmitted, sha256 = describe(out)
     return Measured(
@@ -317,7 +359,10 @@ def conclusions(measured: Sequence[Measured]) -> list[str]:
         same = next(m for m in ours if m.notes == other.notes)
         if same.sha256 != other.sha256:
             sys.exit(f"ours and {other.way} differ on {other.notes:,} notes")
-        ratios = [theirs / mine for theirs, mine in zip(other.seconds, same.seconds, strict=True)]
+        ratios = [
+            theirs / mine
+            for theirs, mine in zip(other.seconds, same.seconds, strict=True)
+        ]
         memory = statistics.median(other.peaks) / statistics.median(same.peaks)
         lines.append(
             f"{other.notes:,} notes: {spread(ratios, '.1f')} times as fast as {other.way} in "
@@ -344,9 +389,14 @@ def main() -> None:
         help="sizes of the hospital (500000 1000000 2000000)",
     )
     parser.add_argument(
-        "--pandas-memory", type=float, default=16, help="GB; above, pandas is stopped (16)"
+        "--pandas-memory",
+        type=float,
+        default=16,
+        help="GB; above, pandas is stopped (16)",
     )
-    parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)  # a child: way, folder, result
+    parser.add_argument(
+        "--run", nargs=3, help=argparse.SUPPRESS
+    )  # a child: way, folder, result
     asked = parser.parse_args()
     if asked.run:
         way, folder, out = asked.run
@@ -356,7 +406,9 @@ def main() -> None:
     for notes in sorted(asked.notes, reverse=True):
         known = {m.way for m in measured}
         ways = ["ours", *(way for way in ("early", *PANDAS) if way not in known)]
-        found = compare(notes, ways=ways, rounds=asked.rounds, limit=asked.pandas_memory * 1e9)
+        found = compare(
+            notes, ways=ways, rounds=asked.rounds, limit=asked.pandas_memory * 1e9
+        )
         measured += found.values()
     lines = conclusions(measured)
     report(

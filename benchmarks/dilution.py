@@ -36,9 +36,13 @@ def main() -> None:
         notes = read_table(Path(folder) / "NOTEEVENTS.csv")["TEXT"].dropna()
     model = ReadmissionModel.from_pretrained("readmission-demo")
     risks = model.predict_many([[note[:CHARACTERS]] for note in notes[:NOTES]])
-    ranked = sorted((risk for risk in risks if risk.status == "ok"), key=lambda risk: risk.p_max)
+    ranked = sorted(
+        (risk for risk in risks if risk.status == "ok"), key=lambda risk: risk.p_max
+    )
     stay = [window.probability for window in ranked[-1].windows]
-    neutral = [w.probability for risk in ranked[: len(ranked) // 2] for w in risk.windows]
+    neutral = [
+        w.probability for risk in ranked[: len(ranked) // 2] for w in risk.windows
+    ]
     calibration = model.settings.calibration
     rows = []
     for c in GRID:

@@ -34,7 +34,9 @@ def make_tables(folder: Path, sizes: tuple[int, int]) -> list[Path]:
     """Short stays of a made-up hospital, one a note or a few, as Parquet files of each size."""
     synthesize(folder / "hospital", stays=max(sizes), seed=0, brief=True)
     notes = pd.read_csv(folder / "hospital" / "NOTEEVENTS.csv", dtype=str)
-    notes = notes.rename(columns={"HADM_ID": "stay_id", "TEXT": "text", "CHARTDATE": "chart_time"})
+    notes = notes.rename(
+        columns={"HADM_ID": "stay_id", "TEXT": "text", "CHARTDATE": "chart_time"}
+    )
     stays = notes["stay_id"].drop_duplicates()
     paths = []
     for size in sizes:
@@ -57,7 +59,9 @@ def score_with_ray(path: Path, task: Any) -> pd.DataFrame:
 
     from domainbert.scoring.engines import score_ray
 
-    return score_ray(ray.data.read_parquet(str(path)), task, workers=WORKERS).to_pandas()
+    return score_ray(
+        ray.data.read_parquet(str(path)), task, workers=WORKERS
+    ).to_pandas()
 
 
 def score_with_spark(path: Path, task: Any) -> pd.DataFrame:
@@ -85,7 +89,9 @@ def start(way: str) -> Any:
 
         os.environ["PYSPARK_PYTHON"] = sys.executable
         builder = SparkSession.builder.master(f"local[{WORKERS}]")
-        builder.config("spark.ui.enabled", "false").getOrCreate().sparkContext.setLogLevel("OFF")
+        builder.config(
+            "spark.ui.enabled", "false"
+        ).getOrCreate().sparkContext.setLogLevel("OFF")
         return score_with_spark
     import torch
 
@@ -114,7 +120,9 @@ def measure(way: str, paths: list[Path], out: Path) -> None:
 def main() -> None:
     """Measure, print the table, write the JSON; exit 1 where the numbers disagree."""
     parser = options("Time Ray and Spark against one process.")
-    parser.add_argument("--stays", type=int, nargs=2, default=(100, 2100), metavar=("FEW", "MANY"))
+    parser.add_argument(
+        "--stays", type=int, nargs=2, default=(100, 2100), metavar=("FEW", "MANY")
+    )
     parser.add_argument("--measure", nargs=4, help="(used by the script itself)")
     asked = parser.parse_args()
     if asked.measure:
@@ -131,7 +139,8 @@ def main() -> None:
                 say(f"round {number}: {way}")
                 out = folder / "found.json"
                 words = [way, *map(str, paths), str(out)]
-                subprocess.run([sys.executable, __file__, "--measure", *words], check=True)  # noqa: S603
+                command = [sys.executable, __file__, "--measure", *words]
+                subprocess.run(command, check=True)  # noqa: S603
                 runs[way].append(json.loads(out.read_text()))
                 say(f"  seconds {runs[way][-1]['seconds']}")
     rates, fixed = {}, {}
@@ -153,12 +162,18 @@ def main() -> None:
             }
             for way in WAYS
         ],
-        setting={"stays": sizes[1], "workers": WORKERS, **versions_of("torch", "ray", "pyspark")},
+        setting={
+            "stays": sizes[1],
+            "workers": WORKERS,
+            **versions_of("torch", "ray", "pyspark"),
+        },
         measured={"runs": runs},
         out=asked.out,
     )
     if max(worst.values()) > TOLERANCE:
-        sys.exit(f"the ways differ by {max(worst.values()):.1e}, more than {TOLERANCE:.0e}")
+        sys.exit(
+            f"the ways differ by {max(worst.values()):.1e}, more than {TOLERANCE:.0e}"
+        )
 
 
 if __name__ == "__main__":

@@ -45,9 +45,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         planted = made_up(folder, stays=asked.stays, seed=asked.seed)
         rows = usable_stays(build_cohort(folder).to_frame())
-    print(table(["tokens", "window", "predict, s", "explain, s", "times"], speed_rows(model, rows)))
+    print(
+        table(
+            ["tokens", "window", "predict, s", "explain, s", "times"],
+            speed_rows(model, rows),
+        )
+    )
     print()
-    head = ["top passages by", "true positives", "with a planted fact", "share of passages"]
+    head = [
+        "top passages by",
+        "true positives",
+        "with a planted fact",
+        "share of passages",
+    ]
     print(table(head, fact_rows(model, rows, planted)))
 
 
@@ -71,7 +81,9 @@ def made_up(folder: str, *, stays: int, seed: int) -> set[str]:
 
 def speed_rows(model: ReadmissionModel, rows: pd.DataFrame) -> list[list[str]]:
     """Seconds of `predict` and `explain`, taking turns, for stays nearest to each of `SIZES`."""
-    tokens = np.array([model.read(stay).risk.coverage.tokens for stay in rows["text"][:200]])
+    tokens = np.array(
+        [model.read(stay).risk.coverage.tokens for stay in rows["text"][:200]]
+    )
     longest = model.network.config.max_position_embeddings
     whole = ReadmissionModel(
         model.network, model.tokenizer, settings=model.settings.replaced(window=longest)
@@ -80,10 +92,15 @@ def speed_rows(model: ReadmissionModel, rows: pd.DataFrame) -> list[list[str]]:
     for size, reader in [*((size, model) for size in SIZES), (SIZES[1], whole)]:
         chosen = int(np.abs(tokens - size).argmin())
         stay = rows["text"][chosen]
-        pairs = [(clock(reader.predict, stay), clock(reader.explain, stay)) for _ in range(ROUNDS)]
+        pairs = [
+            (clock(reader.predict, stay), clock(reader.explain, stay))
+            for _ in range(ROUNDS)
+        ]
         times = [f"{median(values):.2f}" for values in zip(*pairs, strict=True)]
         ratio = median(slow / fast for fast, slow in pairs)
-        result.append([f"{tokens[chosen]:,}", str(reader.window_tokens()), *times, f"{ratio:.1f}"])
+        result.append(
+            [f"{tokens[chosen]:,}", str(reader.window_tokens()), *times, f"{ratio:.1f}"]
+        )
     return result
 
 
@@ -94,10 +111,14 @@ def clock(function: Callable[[list[str]], object], stay: list[str]) -> float:
     return time.perf_counter() - start
 
 
-def fact_rows(model: ReadmissionModel, rows: pd.DataFrame, planted: set[str]) -> list[list[str]]:
+def fact_rows(
+    model: ReadmissionModel, rows: pd.DataFrame, planted: set[str]
+) -> list[list[str]]:
     """How often the top passages of true positives contain a planted fact, by method."""
     readmitted = rows[rows["readmitted"] == 1].reset_index(drop=True)
-    risks = counted(model.predict_many(readmitted["text"]), what="scoring", total=len(readmitted))
+    risks = counted(
+        model.predict_many(readmitted["text"]), what="scoring", total=len(readmitted)
+    )
     positives = readmitted[[bool(risk.alert) for risk in risks]][:POSITIVES]
     generator, result = np.random.default_rng(0), []
     for method in METHODS:
@@ -106,10 +127,14 @@ def fact_rows(model: ReadmissionModel, rows: pd.DataFrame, planted: set[str]) ->
             facts = places(stay.text, planted)
             if method == "random":
                 pieces = sentence_pieces(model.read(stay.text))
-                found = [pieces[i] for i in generator.choice(len(pieces), TOP, replace=False)]
+                found = [
+                    pieces[i] for i in generator.choice(len(pieces), TOP, replace=False)
+                ]
             else:
                 found = model.explain(stay.text, top=TOP).raising
-            hits.append([any(meets(passage, place) for place in facts) for passage in found])
+            hits.append(
+                [any(meets(passage, place) for place in facts) for passage in found]
+            )
         right = np.mean([any(one) for one in hits])
         share = np.mean([hit for one in hits for hit in one])
         result.append([method, str(len(hits)), f"{right:.0%}", f"{share:.0%}"])

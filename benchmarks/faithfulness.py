@@ -60,7 +60,9 @@ def main() -> None:
     parser.add_argument("--split", default="test")
     parser.add_argument("--stays", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="write all that was measured here, as JSON")
+    parser.add_argument(
+        "--out", type=Path, help="write all that was measured here, as JSON"
+    )
     asked = parser.parse_args()
     rows = usable_stays(read_cohort(asked.cohort))
     side = rows[rows["split"] == asked.split]
@@ -99,9 +101,17 @@ class Faithfulness:
     def to_rows(self) -> list[list[str]]:
         """Table of measures by methods as text, a head row first; without the shuffled words."""
         kept = [key for key in self.intervals if key[0] != SHUFFLED]
-        methods, measures = (list(dict.fromkeys(names)) for names in zip(*kept, strict=True))
+        methods, measures = (
+            list(dict.fromkeys(names)) for names in zip(*kept, strict=True)
+        )
         cells = [
-            [measure, *(str(self.intervals.get((m, measure), Interval(None))) for m in methods)]
+            [
+                measure,
+                *(
+                    str(self.intervals.get((m, measure), Interval(None)))
+                    for m in methods
+                ),
+            ]
             for measure in measures
         ]
         return [["", *methods], *cells]
@@ -128,7 +138,11 @@ class Faithfulness:
 
 
 def evaluate_methods(
-    model: ReadmissionModel, stays: pd.DataFrame, *, bootstrap: int = 1000, seed: int = 0
+    model: ReadmissionModel,
+    stays: pd.DataFrame,
+    *,
+    bootstrap: int = 1000,
+    seed: int = 0,
 ) -> Faithfulness:
     """Measure the methods on stays with `patient_id` and `text` (a note or a list of notes).
 
@@ -176,13 +190,16 @@ def _curves(
     drops = (case.risk.probability - case.risks(choices)[1]).reshape(-1, len(SHARES), 2)
     ends = np.cumsum([len(some) for some in orders.values()])[:-1]
     return {
-        name: part.mean(axis=0).T for name, part in zip(orders, np.split(drops, ends), strict=True)
+        name: part.mean(axis=0).T
+        for name, part in zip(orders, np.split(drops, ends), strict=True)
     }
 
 
 def _numbers(curves: Mapping[str, np.ndarray]) -> Numbers:
     """The measures of the curves; AOPC is also placed between the worst and the best order."""
-    areas = {name: float(comprehensive.mean()) for name, (comprehensive, _) in curves.items()}
+    areas = {
+        name: float(comprehensive.mean()) for name, (comprehensive, _) in curves.items()
+    }
     low, high = min(areas.values()), max(areas.values())
     numbers: Numbers = {}
     for name, (comprehensive, sufficient) in curves.items():
@@ -202,7 +219,9 @@ def _shuffled(case: Case, generator: np.random.Generator) -> Numbers:
     for _, window in case.stay.windows:
         words = np.split(window.input_ids[1:-1], word_starts(window)[1:])
         mixed = [words[i] for i in generator.permutation(len(words))]
-        windows.append(np.concatenate((window.input_ids[:1], *mixed, window.input_ids[-1:])))
+        windows.append(
+            np.concatenate((window.input_ids[:1], *mixed, window.input_ids[-1:]))
+        )
     before = case.risk.probability
     after = case.model.risk_of(case.stay, case.score(windows)).probability
     return {
@@ -212,13 +231,17 @@ def _shuffled(case: Case, generator: np.random.Generator) -> Numbers:
     }
 
 
-def _intervals(columns: dict[tuple[str, str], Resampled]) -> dict[tuple[str, str], Interval]:
+def _intervals(
+    columns: dict[tuple[str, str], Resampled],
+) -> dict[tuple[str, str], Interval]:
     """With the ratios of the AOPCs to that of random, and the default's leads."""
     by_chance = columns["random", "AOPC"]
     for name in (*METHODS, *CONTROLS):
         own = columns[name, "AOPC"]
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = Resampled(own.value / by_chance.value, own.replicates / by_chance.replicates)
+            ratio = Resampled(
+                own.value / by_chance.value, own.replicates / by_chance.replicates
+            )
         columns[name, "AOPC over random"] = ratio
         for area in AREAS if name != DEFAULT else ():
             columns[name, lead(area)] = columns[DEFAULT, area] - columns[name, area]
@@ -240,22 +263,30 @@ def resampled(
     return {name: means[number] for number, name in enumerate(names)}
 
 
-def greedy_order(case: Case, pieces: Sequence[Piece], windows: Sequence[int]) -> np.ndarray:
+def greedy_order(
+    case: Case, pieces: Sequence[Piece], windows: Sequence[int]
+) -> np.ndarray:
     """An order of removal that lowers the risk fast, shape (pieces,): an estimate of the best one.
 
     In each of the windows given, the piece whose removal leaves the lowest probability goes next;
     among windows, the one that is then riskiest. The pieces of other windows follow, from the
     riskiest window to the least risky. Reversed, it is an estimate of the worst order.
     """
-    left = {w: [i for i, piece in enumerate(pieces) if piece.window == w] for w in windows}
+    left = {
+        w: [i for i, piece in enumerate(pieces) if piece.window == w] for w in windows
+    }
     paths: dict[int, list[int]] = {w: [] for w in windows}
     risks = {w: [float(case.probabilities[w])] for w in windows}
     while any(left.values()):
         tried = [(w, i) for w in windows for i in left[w]]
-        shorter = [case.shortened(w, [pieces[j] for j in (*paths[w], i)]) for w, i in tried]
+        shorter = [
+            case.shortened(w, [pieces[j] for j in (*paths[w], i)]) for w, i in tried
+        ]
         found = case.score(shorter)
         for w in windows:
-            options = [(float(p), i) for p, (v, i) in zip(found, tried, strict=True) if v == w]
+            options = [
+                (float(p), i) for p, (v, i) in zip(found, tried, strict=True) if v == w
+            ]
             if options:
                 lowest, i = min(options)
                 paths[w].append(i)
@@ -268,7 +299,9 @@ def greedy_order(case: Case, pieces: Sequence[Piece], windows: Sequence[int]) ->
         order.append(paths[riskiest][done[riskiest]])
         done[riskiest] += 1
     rest = [i for i, piece in enumerate(pieces) if piece.window not in paths]
-    return np.array([*order, *sorted(rest, key=lambda i: -case.probabilities[pieces[i].window])])
+    return np.array(
+        [*order, *sorted(rest, key=lambda i: -case.probabilities[pieces[i].window])]
+    )
 
 
 def integrated_gradients(
@@ -300,7 +333,9 @@ def integrated_gradients(
     method = LayerIntegratedGradients(forward, network.get_input_embeddings())
     rows = [case.window(number).input_ids for number in windows]
     result: list[Any] = [None] * len(rows)
-    for batch in plan_batches([len(row) for row in rows], batch_tokens=model.runner.batch_tokens):
+    for batch in plan_batches(
+        [len(row) for row in rows], batch_tokens=model.runner.batch_tokens
+    ):
         ids, mask = pad([rows[i] for i in batch], pad_token_id=nothing)
         baseline = ids.clone()
         for row, index in enumerate(batch):
@@ -337,7 +372,9 @@ def attention_weights(
     bert = model.network.base_model
     layers = list(bert.encoder.layer)
     if not -len(layers) <= layer < len(layers):
-        raise UserError(f"layer is {layer}; expected {-len(layers)} to {len(layers) - 1}")
+        raise UserError(
+            f"layer is {layer}; expected {-len(layers)} to {len(layers) - 1}"
+        )
     ids = torch.as_tensor(window, device=model.runner.device)[None]
     with torch.inference_mode():
         hidden = bert.eval().embeddings(input_ids=ids)
@@ -346,31 +383,40 @@ def attention_weights(
         own = layers[layer].attention.self
         heads = (own.num_attention_heads, own.attention_head_size)
         query, key = (
-            part(hidden)[0].unflatten(-1, heads).transpose(0, 1) for part in (own.query, own.key)
+            part(hidden)[0].unflatten(-1, heads).transpose(0, 1)
+            for part in (own.query, own.key)
         )
         scores = query @ key.transpose(1, 2) / own.attention_head_size**0.5
         return scores.softmax(-1).float().cpu().numpy()
 
 
-def gradients(case: Case, pieces: Sequence[Piece], windows: Sequence[int]) -> np.ndarray:
+def gradients(
+    case: Case, pieces: Sequence[Piece], windows: Sequence[int]
+) -> np.ndarray:
     """Integrated gradients of the logit, summed over a piece, times the window's probability."""
     tokens = dict(zip(windows, integrated_gradients(case, windows), strict=True))
     return _summed(case, pieces, tokens)
 
 
-def attention(case: Case, pieces: Sequence[Piece], windows: Sequence[int]) -> np.ndarray:
+def attention(
+    case: Case, pieces: Sequence[Piece], windows: Sequence[int]
+) -> np.ndarray:
     """The last layer's attention from [CLS], mean over heads, times the window's probability.
 
     It has no sign: attention does not say whether a passage raises or lowers the risk.
     """
     tokens = {
-        number: attention_weights(case.model, case.window(number).input_ids).mean(0)[0, 1:-1]
+        number: attention_weights(case.model, case.window(number).input_ids).mean(0)[
+            0, 1:-1
+        ]
         for number in windows
     }
     return _summed(case, pieces, tokens)
 
 
-def _summed(case: Case, pieces: Sequence[Piece], tokens: Mapping[int, np.ndarray]) -> np.ndarray:
+def _summed(
+    case: Case, pieces: Sequence[Piece], tokens: Mapping[int, np.ndarray]
+) -> np.ndarray:
     """Sums of token values over pieces, times the window's probability; 0 in other windows."""
     return np.array(
         [

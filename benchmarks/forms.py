@@ -39,7 +39,9 @@ def translate(mimic: Path, folder: Path, form: str) -> Path:
 
     folder.mkdir()
     script = resources.files("clinical.datasets") / "forms" / f"{form}.sql"
-    with duckdb.connect(config={"memory_limit": "4GB", "temp_directory": str(folder)}) as con:
+    with duckdb.connect(
+        config={"memory_limit": "4GB", "temp_directory": str(folder)}
+    ) as con:
         con.execute("SET preserve_insertion_order = false")
         for name, columns in LACKING.items():
             path = str(mimic / f"{name}.csv")
@@ -62,7 +64,9 @@ def build(folder: Path, out: Path) -> None:
     print(json.dumps({"seconds": seconds, "peak": peak}))
 
 
-def measure(folders: dict[str, Path], out: Path, *, rounds: int) -> dict[str, list[dict[str, Any]]]:
+def measure(
+    folders: dict[str, Path], out: Path, *, rounds: int
+) -> dict[str, list[dict[str, Any]]]:
     """What `build` says of each form, round by round; ends the program where cohorts differ."""
     runs: dict[str, list[dict[str, Any]]] = {form: [] for form in folders}
     found = {}
@@ -71,7 +75,9 @@ def measure(folders: dict[str, Path], out: Path, *, rounds: int) -> dict[str, li
             command = [sys.executable, __file__, "--run", str(folder), str(out)]
             said = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout  # noqa: S603
             runs[form].append(run := json.loads(said))
-            say(f"  {form}, round {number}: {run['seconds']:.1f} s, {run['peak'] / 1e9:.2f} GB")
+            say(
+                f"  {form}, round {number}: {run['seconds']:.1f} s, {run['peak'] / 1e9:.2f} GB"
+            )
             found[form] = describe(out)
     if len(set(found.values())) > 1:
         sys.exit(f"the cohorts differ: {found}")
@@ -81,9 +87,15 @@ def measure(folders: dict[str, Path], out: Path, *, rounds: int) -> dict[str, li
 def main() -> None:
     """Measure, print the table, write the JSON."""
     parser = options("Time build_cohort on OMOP and FHIR against MIMIC-III.")
-    parser.add_argument("--notes", type=int, default=1_000_000, help="of the hospital (1000000)")
-    parser.add_argument("--forms", nargs="+", default=["omop"], choices=FORMS, help="(omop)")
-    parser.add_argument("--run", nargs=2, help=argparse.SUPPRESS)  # a child: folder, result
+    parser.add_argument(
+        "--notes", type=int, default=1_000_000, help="of the hospital (1000000)"
+    )
+    parser.add_argument(
+        "--forms", nargs="+", default=["omop"], choices=FORMS, help="(omop)"
+    )
+    parser.add_argument(
+        "--run", nargs=2, help=argparse.SUPPRESS
+    )  # a child: folder, result
     asked = parser.parse_args()
     if asked.run:
         build(*map(Path, asked.run))
@@ -100,11 +112,19 @@ def main() -> None:
         for form, theirs in runs.items():
             ratios = {
                 key: spread(
-                    [a[key] / b[key] for a, b in zip(theirs, runs["mimic3"], strict=True)], ".2f"
+                    [
+                        a[key] / b[key]
+                        for a, b in zip(theirs, runs["mimic3"], strict=True)
+                    ],
+                    ".2f",
                 )
                 for key in ("seconds", "peak")
             }
-            size = sum(path.stat().st_size for path in folders[form].rglob("*") if path.is_file())
+            size = sum(
+                path.stat().st_size
+                for path in folders[form].rglob("*")
+                if path.is_file()
+            )
             rows.append(
                 {
                     "form": form,

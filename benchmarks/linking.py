@@ -53,7 +53,9 @@ def with_names(dictionary: Dictionary, table: Path) -> Dictionary:
         ids = known.find(row.name)[0]
         if len(ids) != 1:
             counts = Counter(id_ for name in names for id_ in known.find(name)[0])
-            ids = [id_ for id_, count in counts.items() if count == max(counts.values())]
+            ids = [
+                id_ for id_, count in counts.items() if count == max(counts.values())
+            ]
         if len(ids) == 1:
             joined += [(name, ids[0]) for name in names]
     return Dictionary([*dictionary.pairs, *joined], codes=dictionary.codes)
@@ -66,8 +68,12 @@ def as_in(dictionary: Dictionary, corpora: list[Path]) -> Dictionary:
         for _, id_, name in mentions(path, dictionary):
             if form := normalised(name):
                 counts[form][name, id_] += 1
-    seen = {form: max(each, key=lambda pair: each[pair]) for form, each in counts.items()}
-    pairs = [(n, i) for n, i in dictionary.pairs if seen.get(normalised(n), (n, i))[1] == i]
+    seen = {
+        form: max(each, key=lambda pair: each[pair]) for form, each in counts.items()
+    }
+    pairs = [
+        (n, i) for n, i in dictionary.pairs if seen.get(normalised(n), (n, i))[1] == i
+    ]
     return Dictionary([*pairs, *seen.values()], codes=dictionary.codes)
 
 
@@ -75,7 +81,8 @@ def row(way: str, links: list[Link | None], right: list[str]) -> list[str]:
     """Names, links, share of names that are right, share of links that are right."""
     linked = sum(link is not None for link in links)
     correct = sum(
-        link is not None and link.id == id_ for link, id_ in zip(links, right, strict=True)
+        link is not None and link.id == id_
+        for link, id_ in zip(links, right, strict=True)
     )
     shares = (correct / len(right), correct / max(linked, 1))
     return [way, f"{len(right)}", f"{linked}", *(f"{share:.3f}" for share in shares)]

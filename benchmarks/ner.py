@@ -44,7 +44,11 @@ LIMIT = 512  # tokens of a window
 STRIDE = 64  # overlap of the pipeline's windows, as ours
 ONE_BY_ONE = 0
 BATCHES = (2, 4, 8, 16, 32, 64)
-SAMPLE = {"sentences": 128, "abstracts": 48, "articles": 3}  # texts that choose the batch size
+SAMPLE = {
+    "sentences": 128,
+    "abstracts": 48,
+    "articles": 3,
+}  # texts that choose the batch size
 
 Spans = list[tuple[int, int, str]]
 
@@ -105,10 +109,16 @@ def workloads(data: Path, *, quick: bool) -> list[Workload]:
     """The three kinds of texts."""
     gold = read_gold(data / "ner" / "ncbi-disease" / "test.tsv")
     sentences = [" ".join(text.words) for text in gold.texts]
-    questions = json.loads((data / "qa" / "pubmedqa_labeled.json").read_text(encoding="utf-8"))
+    questions = json.loads(
+        (data / "qa" / "pubmedqa_labeled.json").read_text(encoding="utf-8")
+    )
     abstracts = ["\n".join(question["CONTEXTS"]) for question in questions.values()]
-    covid = json.loads((data / "qa" / "covid_qa_train.json").read_text(encoding="utf-8"))
-    articles = [p["context"] for article in covid["data"] for p in article["paragraphs"]]
+    covid = json.loads(
+        (data / "qa" / "covid_qa_train.json").read_text(encoding="utf-8")
+    )
+    articles = [
+        p["context"] for article in covid["data"] for p in article["paragraphs"]
+    ]
     sizes = (20, 5, 1) if quick else (940, 300, 15)
     kinds = {"sentences": sentences, "abstracts": abstracts, "articles": articles}
     return [
@@ -131,14 +141,19 @@ def make_pipeline(tagger: EntityTagger) -> Any:
     )
 
 
-def piped(texts: list[str], *, pipe: Any, batch_size: int, stride: int | None) -> list[Spans]:
+def piped(
+    texts: list[str], *, pipe: Any, batch_size: int, stride: int | None
+) -> list[Spans]:
     """The pipeline's entities of each text."""
     options: dict[str, Any] = {} if stride is None else {"stride": stride}
     if batch_size == ONE_BY_ONE:
         found = [pipe(text, **options) for text in texts]
     else:
         found = pipe(texts, batch_size=batch_size, **options)
-    spans = [[(e["start"], e["end"], e["entity_group"]) for e in entities] for entities in found]
+    spans = [
+        [(e["start"], e["end"], e["entity_group"]) for e in entities]
+        for entities in found
+    ]
     return [
         [span for span in each if any(map(str.isalpha, text[slice(*span[:2])]))]
         for text, each in zip(texts, spans, strict=True)
@@ -147,7 +162,9 @@ def piped(texts: list[str], *, pipe: Any, batch_size: int, stride: int | None) -
 
 def ours(texts: list[str], *, tagger: EntityTagger) -> list[Spans]:
     """Our entities of each text."""
-    return [[(e.start, e.end, e.label) for e in found] for found in tagger.tag_many(texts)]
+    return [
+        [(e.start, e.end, e.label) for e in found] for found in tagger.tag_many(texts)
+    ]
 
 
 def compare(workload: Workload, tagger: EntityTagger, *, rounds: int) -> Comparison:
@@ -192,7 +209,9 @@ def is_seen_whole(text: str, tagger: EntityTagger) -> bool:
     """Whether the pipeline reads the text in one window, with the same word pieces."""
     network = tagger.network
     pieces = network.reader.read([text[start:end] for start, end in split_words(text)])
-    theirs = network.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    theirs = network.tokenizer(text, add_special_tokens=False, verbose=False)[
+        "input_ids"
+    ]
     fits = len(pieces.ids) + 2 <= min(network.window, LIMIT)
     return fits and pieces.ids.tolist() == theirs
 
@@ -223,12 +242,17 @@ def main() -> None:
     ]
     report(
         [comparison.row() for comparison in comparisons],
-        setting={"threads": torch.get_num_threads(), **versions_of("torch", "transformers")},
+        setting={
+            "threads": torch.get_num_threads(),
+            **versions_of("torch", "transformers"),
+        },
         measured={"comparisons": [asdict(c) | c.row() for c in comparisons]},
         out=asked.out,
     )
     if unexplained := sum(comparison.unexplained for comparison in comparisons):
-        sys.exit(f"{unexplained} texts have other entities than the pipeline's for no known reason")
+        sys.exit(
+            f"{unexplained} texts have other entities than the pipeline's for no known reason"
+        )
 
 
 if __name__ == "__main__":

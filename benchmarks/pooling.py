@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 POOLINGS = ("mean", "cls", "max")
 OBJECTIVES = {
-    "classification (u, v)": {"model.objective": "classification", "model.difference": False},
+    "classification (u, v)": {
+        "model.objective": "classification",
+        "model.difference": False,
+    },
     "classification (u, v, |u − v|)": {"model.objective": "classification"},
     "regression (cosine)": {"model.objective": "regression"},
 }
@@ -43,7 +46,11 @@ def cell(
     pooling: str, change: dict[str, Any], train: pd.DataFrame, validation: pd.DataFrame
 ) -> Any:
     """The encoder of one cell."""
-    changes: dict[str, Any] = {"model.pooling": pooling, "training.epochs": 1.0, **change}
+    changes: dict[str, Any] = {
+        "model.pooling": pooling,
+        "training.epochs": 1.0,
+        **change,
+    }
     changes["training.evaluations"] = 1
     recipe = read_recipe(SentenceRecipe, "sts", changes)
     if recipe.model.objective == "classification":
@@ -66,7 +73,8 @@ def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
         place = np.arange(len(POOLINGS)) + (number - (len(found) - 1) / 2) * 0.2
         value = np.array([cells[pooling].value for pooling in POOLINGS])
         low, high = (
-            np.array([getattr(cells[p], side) for p in POOLINGS]) for side in ("low", "high")
+            np.array([getattr(cells[p], side) for p in POOLINGS])
+            for side in ("low", "high")
         )
         axes.errorbar(
             *(place, value),
@@ -76,7 +84,9 @@ def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
             label=name,
             elinewidth=1.2,
         )
-    axes.set_xticks(range(len(POOLINGS)), [f"{pooling} pooling" for pooling in POOLINGS])
+    axes.set_xticks(
+        range(len(POOLINGS)), [f"{pooling} pooling" for pooling in POOLINGS]
+    )
     axes.set_ylabel("Spearman, STS-B dev")
     axes.grid(axis="y", color="#E5E5E5", linewidth=0.8)
     axes.set_axisbelow(True)
@@ -110,7 +120,11 @@ def main() -> int:
         {"objective": name, **{pooling: str(cells[pooling]) for pooling in POOLINGS}}
         for name, cells in found.items()
     ]
-    setting = {"pairs": number, "test pairs": len(test), **versions_of("torch", "transformers")}
+    setting = {
+        "pairs": number,
+        "test pairs": len(test),
+        **versions_of("torch", "transformers"),
+    }
     measured = {n: {p: vars(i) for p, i in cells.items()} for n, cells in found.items()}
     report(rows, setting=setting, measured=measured, out=asked.out)
     if asked.figure:

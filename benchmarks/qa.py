@@ -94,7 +94,9 @@ class Comparison:
 
 def workloads(data: Path, *, quick: bool) -> list[Workload]:
     """Whole articles, each with one of its questions, and paragraphs."""
-    covid = split_by_article(read_questions(data / "qa" / "covid_qa_train.json"), share=0.2)[1]
+    covid = split_by_article(
+        read_questions(data / "qa" / "covid_qa_train.json"), share=0.2
+    )[1]
     # One question of each article.
     plain = [q for q in covid.questions if not asks_number(q.text)]
     articles = {q.article: (q.text, q.context) for q in plain}
@@ -126,7 +128,9 @@ def ours(pairs: list[tuple[str, str]], *, answerer: QuestionAnswerer) -> Found:
     return [(answer.start, answer.end, answer.score) for (answer,) in found]
 
 
-def looped(pairs: list[tuple[str, str]], *, model: Any, tokenizer: Any, longest: int) -> Found:
+def looped(
+    pairs: list[tuple[str, str]], *, model: Any, tokenizer: Any, longest: int
+) -> Found:
     """The answers of the plain loop."""
     answers = []
     for question, context in pairs:
@@ -146,7 +150,9 @@ def looped(pairs: list[tuple[str, str]], *, model: Any, tokenizer: Any, longest:
         for number in range(len(encoded["input_ids"])):
             names = ("input_ids", "attention_mask", "token_type_ids")
             with torch.inference_mode():
-                output = model(**{name: encoded[name][number : number + 1] for name in names})
+                output = model(
+                    **{name: encoded[name][number : number + 1] for name in names}
+                )
             logits = (output.start_logits[0].numpy(), output.end_logits[0].numpy())
             offsets = encoded["offset_mapping"][number].tolist()
             worded = np.array([any(map(str.isalnum, context[a:b])) for a, b in offsets])
@@ -159,7 +165,9 @@ def looped(pairs: list[tuple[str, str]], *, model: Any, tokenizer: Any, longest:
 
 def word_edges(tokenizer: Any, text: str) -> tuple[np.ndarray, np.ndarray]:
     """Characters where words begin, and where they end."""
-    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    encoded = tokenizer(
+        text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+    )
     words, offsets = np.array(encoded.word_ids(0)), np.array(encoded["offset_mapping"])
     changes = words[1:] != words[:-1]
     return offsets[np.append(True, changes), 0], offsets[np.append(changes, True), 1]
@@ -180,7 +188,9 @@ def best_of_window(
     is_context = np.array([side == 1 for side in encoded.sequence_ids(number)])
     begins = is_context & np.isin(offsets[:, 0], edges[0])
     ends = is_context & np.isin(offsets[:, 1], edges[1])
-    scores = np.where(begins, start, -np.inf)[:, None] + np.where(ends, end, -np.inf)[None]
+    scores = (
+        np.where(begins, start, -np.inf)[:, None] + np.where(ends, end, -np.inf)[None]
+    )
     legal = np.tri(*scores.shape, k=longest - 1, dtype=bool) & ~np.tri(
         *scores.shape, k=-1, dtype=bool
     )
@@ -189,15 +199,26 @@ def best_of_window(
     following = np.minimum.accumulate(following[::-1])[::-1]
     legal &= np.arange(len(worded)) >= following[:, None]
     i, j = np.unravel_index(np.where(legal, scores, -np.inf).argmax(), scores.shape)
-    return int(offsets[i, 0]), int(offsets[j, 1]), float(scores[i, j] - start[0] - end[0])
+    return (
+        int(offsets[i, 0]),
+        int(offsets[j, 1]),
+        float(scores[i, j] - start[0] - end[0]),
+    )
 
 
-def compare(workload: Workload, answerer: QuestionAnswerer, *, rounds: int) -> Comparison:
+def compare(
+    workload: Workload, answerer: QuestionAnswerer, *, rounds: int
+) -> Comparison:
     """Answer one workload in both ways, in turn, after a warm-up."""
     say(f"{workload.name}: warming up")
-    model = AutoModelForQuestionAnswering.from_config(copy.deepcopy(answerer.network.config))
+    model = AutoModelForQuestionAnswering.from_config(
+        copy.deepcopy(answerer.network.config)
+    )
     model.load_state_dict(answerer.network.state_dict())
-    options = {"tokenizer": load_tokenizer(find_encoder()), "longest": answerer.max_answer}
+    options = {
+        "tokenizer": load_tokenizer(find_encoder()),
+        "longest": answerer.max_answer,
+    }
     ways = {
         "ours": partial(ours, workload.pairs, answerer=answerer),
         "loop": partial(looped, workload.pairs, model=model.eval(), **options),
@@ -215,7 +236,11 @@ def compare(workload: Workload, answerer: QuestionAnswerer, *, rounds: int) -> C
             seconds[name].append(time.perf_counter() - start)
     both = list(zip(results["ours"], results["loop"], strict=True))
     same = sum(one[:2] == other[:2] for one, other in both)
-    alike = sum(abs(one[2] - other[2]) < TOLERANCE for one, other in both if one[:2] != other[:2])
+    alike = sum(
+        abs(one[2] - other[2]) < TOLERANCE
+        for one, other in both
+        if one[:2] != other[:2]
+    )
     windows = [
         window
         for question, context in workload.pairs
@@ -232,7 +257,9 @@ def compare(workload: Workload, answerer: QuestionAnswerer, *, rounds: int) -> C
     )
 
 
-def tokens_of_windows(answerer: QuestionAnswerer, question: str, context: str) -> list[int]:
+def tokens_of_windows(
+    answerer: QuestionAnswerer, question: str, context: str
+) -> list[int]:
     """Tokens of each window of a question and its text."""
     reader = answerer.reader
     pair = reader.pair(question, context)
@@ -243,7 +270,9 @@ def main() -> None:
     """Measure, print the table, write the JSON; exit 1 where answers differ without a reason."""
     parser = options("Time QuestionAnswerer against a loop.")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--model", help="shipped name or folder; else an untrained head")
+    parser.add_argument(
+        "--model", help="shipped name or folder; else an untrained head"
+    )
     asked = parser.parse_args()
     answerer = make_answerer(asked.model)
     comparisons = [
@@ -252,7 +281,10 @@ def main() -> None:
     ]
     report(
         [comparison.row() for comparison in comparisons],
-        setting={"threads": torch.get_num_threads(), **versions_of("torch", "transformers")},
+        setting={
+            "threads": torch.get_num_threads(),
+            **versions_of("torch", "transformers"),
+        },
         measured={"comparisons": [asdict(c) | c.row() for c in comparisons]},
         out=asked.out,
     )

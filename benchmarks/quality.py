@@ -47,7 +47,9 @@ def made_up(work: Path) -> tuple[Comparison, tuple[float, float]]:
     synthesize(work / "fresh", stays=FRESH_STAYS, seed=FRESH_SEED)
     fresh = build_cohort(work / "fresh", out=work / "fresh.parquet").to_frame()
     parts.append(fresh[fresh["exclusion"].isna()].assign(split="test"))
-    comparison = compare(ReadmissionModel.from_pretrained("readmission-demo"), pd.concat(parts))
+    comparison = compare(
+        ReadmissionModel.from_pretrained("readmission-demo"), pd.concat(parts)
+    )
     truth = read_table(work / "fresh" / "TRUE_RISK.csv", schema={"TRUE_RISK": "float"})
     return comparison, expected_ranking(comparison.stays, truth)
 
@@ -64,7 +66,9 @@ def trained_tables() -> str:
     for name, folder in shipped_models("biomed").items():
         manifest = manifest_of(folder)
         head, *rows = score_rows(manifest)
-        parts.append(f"`{name}`. {manifest.get('scores_note', '')}\n\n{table(head, rows)}")
+        parts.append(
+            f"`{name}`. {manifest.get('scores_note', '')}\n\n{table(head, rows)}"
+        )
     return "\n\n".join(parts)
 
 
@@ -73,14 +77,29 @@ def headline(comparisons: dict[str, Comparison], best: float, expected: float) -
     rows = []
     for name, comparison in comparisons.items():
         found = comparison.evaluations.items()
-        scores = {key: score_text(evaluation.to_dict()["auroc"]) for key, evaluation in found}
+        scores = {
+            key: score_text(evaluation.to_dict()["auroc"]) for key, evaluation in found
+        }
         is_demo = name == "readmission-demo"
-        where = "a made-up hospital" if is_demo else "US hospitals, of patients kept for testing"
+        where = (
+            "a made-up hospital"
+            if is_demo
+            else "US hospitals, of patients kept for testing"
+        )
         data = f"30-day readmission, {len(comparison.stays)} stays of {where}"
         note = f"; by the true risks {expected:.3f}, best {best:.3f}" if is_demo else ""
-        rows.append([f"`{name}`", data, "AUROC", scores[MODEL], f"TF-IDF {scores['TF-IDF']}{note}"])
+        rows.append(
+            [
+                f"`{name}`",
+                data,
+                "AUROC",
+                scores[MODEL],
+                f"TF-IDF {scores['TF-IDF']}{note}",
+            ]
+        )
     models = {
-        name: manifest_of(folder)["scores"] for name, folder in shipped_models("biomed").items()
+        name: manifest_of(folder)["scores"]
+        for name, folder in shipped_models("biomed").items()
     }
     for side, data, other in (
         ("ncbi-disease test", "", ""),
@@ -93,7 +112,9 @@ def headline(comparisons: dict[str, Comparison], best: float, expected: float) -
         rows.append(["`qa`", data, "F1", score_text(found), ""])
     for data, found in models["terms"]["this model"].items():
         if "Spearman" in data:
-            plain = f"plain encoder {score_text(models['terms']['plain encoder'][data])}"
+            plain = (
+                f"plain encoder {score_text(models['terms']['plain encoder'][data])}"
+            )
             rows.append(["`terms`", data, "Spearman", score_text(found), plain])
     return table(["model", "measured on", "measure", "score", "for comparison"], rows)
 
@@ -118,9 +139,15 @@ def write_section(page: Path, section: str, text: str) -> None:
 def main() -> None:
     """Measure both models and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--page", type=Path, help="file whose section `quality` is replaced")
-    parser.add_argument("--readme", type=Path, help="file whose section `headline` is replaced")
-    parser.add_argument("--biomed", action="store_true", help="only take over biomed's tables")
+    parser.add_argument(
+        "--page", type=Path, help="file whose section `quality` is replaced"
+    )
+    parser.add_argument(
+        "--readme", type=Path, help="file whose section `headline` is replaced"
+    )
+    parser.add_argument(
+        "--biomed", action="store_true", help="only take over biomed's tables"
+    )
     options = parser.parse_args()
     if options.page:
         write_section(options.page, "biomed", trained_tables())
@@ -142,7 +169,9 @@ def main() -> None:
     comparisons = {"readmission-demo": fresh}
     if (data / "readmission").is_dir():
         cohort = build_diabetes130(data / "readmission")
-        real = compare(ReadmissionModel.from_pretrained("readmission-diabetes130"), cohort)
+        real = compare(
+            ReadmissionModel.from_pretrained("readmission-diabetes130"), cohort
+        )
         patients = real.stays["patient_id"].nunique()
         comparisons["readmission-diabetes130"] = real
         text += (

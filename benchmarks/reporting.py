@@ -23,8 +23,12 @@ def options(description: str, *, quick: bool = True) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rounds", type=int, default=3, help="turns of each way (3)")
     if quick:
-        parser.add_argument("--quick", action="store_true", help="does it run? no fair numbers")
-    parser.add_argument("--out", type=Path, help="write all that was measured here, as JSON")
+        parser.add_argument(
+            "--quick", action="store_true", help="does it run? no fair numbers"
+        )
+    parser.add_argument(
+        "--out", type=Path, help="write all that was measured here, as JSON"
+    )
     return parser
 
 

@@ -28,7 +28,17 @@ from reporting import markdown, say, spread
 STAYS = (1_000, 10_000, 100_000)
 NOTE = "Pt. {number} admitted with dyspnea, diuresed, discharged home on day {day}."
 DAYS, GROWING = 10, 20
-WORDS = ["pain", "dyspnea", "stable", "furosemide", "home", "denies", "fever", "edema", "renal"]
+WORDS = [
+    "pain",
+    "dyspnea",
+    "stable",
+    "furosemide",
+    "home",
+    "denies",
+    "fever",
+    "edema",
+    "renal",
+]
 OVERHEAD_STAYS, ROUNDS = 1000, 3
 SEED = 2029
 
@@ -58,7 +68,9 @@ def stub_model() -> Any:
         config = BertConfig(num_labels=1)
 
         def forward(self, input_ids: torch.Tensor, **_: Any) -> Any:
-            return SimpleNamespace(logits=input_ids[:, :3].sum(1, keepdim=True) % 7 - 3.0)
+            return SimpleNamespace(
+                logits=input_ids[:, :3].sum(1, keepdim=True) % 7 - 3.0
+            )
 
     return ReadmissionModel(Stub(), load_tokenizer(find_encoder()), device="cpu")
 
@@ -76,11 +88,15 @@ def growth_of(stays: int) -> dict[str, float]:
             for number in range(stays):
                 file.write(f'{number},"{NOTE.format(number=number, day=number % 9)}"\n')
         model = stub_model()
-        model.cache = WindowCache(Path(work) / "cache", model="stub", max_bytes=20_000_000)
+        model.cache = WindowCache(
+            Path(work) / "cache", model="stub", max_bytes=20_000_000
+        )
         warm = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         started = time.perf_counter()
         counts, seconds = timed(
-            lambda: score_file(ReadmissionTask(model), source, Path(work) / "out.parquet")
+            lambda: score_file(
+                ReadmissionTask(model), source, Path(work) / "out.parquet"
+            )
         )
         wall = time.perf_counter() - started
         assert counts.made == stays  # noqa: S101
@@ -197,12 +213,21 @@ def overhead(stays: list[list[str]]) -> list[dict[str, str]]:
             model.cache = None
             found = pd.read_parquet(work / "stays.parquet")
             risks = model.predict_many(list(map(list, found["text"])))
-            result = [(risk.probability, risk.score, risk.p_max, risk.p_mean) for risk in risks]
-            pd.DataFrame(result).assign(stay_id=found["stay_id"]).to_parquet(work / "plain.parquet")
+            result = [
+                (risk.probability, risk.score, risk.p_max, risk.p_mean)
+                for risk in risks
+            ]
+            pd.DataFrame(result).assign(stay_id=found["stay_id"]).to_parquet(
+                work / "plain.parquet"
+            )
 
         def ours(model: Any, number: int) -> None:
             model.cache = WindowCache(work / f"cache{number}", model="a")
-            score_file(ReadmissionTask(model), work / "stays.parquet", work / f"{number}.parquet")
+            score_file(
+                ReadmissionTask(model),
+                work / "stays.parquet",
+                work / f"{number}.parquet",
+            )
 
         stub = stub_model()
         plain(stub)
@@ -230,7 +255,9 @@ def main() -> None:
     parser.add_argument("--stays", type=int, nargs="+", default=list(STAYS))
     parser.add_argument("--only", choices=["growth", "daily", "overhead"])
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--page", type=Path, help="file whose sections scale-NAME are replaced")
+    parser.add_argument(
+        "--page", type=Path, help="file whose sections scale-NAME are replaced"
+    )
     options = parser.parse_args()
     if options.one:
         print(json.dumps(growth_of(options.one)))

@@ -93,7 +93,10 @@ class Comparison:
     def row(self) -> dict[str, str]:
         """A line of the table."""
         seconds = {way: np.array(values) for way, values in self.seconds.items()}
-        achieved, left_out = self.flop / seconds["model"], f" ({self.retokenised} left out)"
+        achieved, left_out = (
+            self.flop / seconds["model"],
+            f" ({self.retokenised} left out)",
+        )
         return {
             "shape": self.shape,
             "notes": f"{self.stays} {self.workload} of {self.tokens / self.stays:.0f} tokens",
@@ -102,7 +105,8 @@ class Comparison:
             "× padded": spread(seconds["padded"] / seconds["ours"], ".2f"),
             "× pipeline": spread(seconds["pipeline"] / seconds["ours"], ".2f"),
             "its batch": str(self.pipeline_batch),
-            "differ by": f"{self.worst_difference:.0e}" + left_out * bool(self.retokenised),
+            "differ by": f"{self.worst_difference:.0e}"
+            + left_out * bool(self.retokenised),
             "GFLOP/s": spread(achieved / 1e9, ".0f"),
             "of matrix rate": spread(achieved / self.matrix_rates, ".0%"),
         }
@@ -124,7 +128,9 @@ def multiply_adds(config: BertConfig, tokens: int) -> int:
         keys_and_values = 2 * tokens * hidden * hidden
         query_and_output = 2 * rows * hidden * hidden
         attention = 2 * rows * tokens * hidden
-        return keys_and_values + query_and_output + attention + 2 * rows * hidden * inner
+        return (
+            keys_and_values + query_and_output + attention + 2 * rows * hidden * inner
+        )
 
     head = hidden * hidden + hidden * config.num_labels
     return (config.num_hidden_layers - 1) * layer(tokens) + layer(1) + head
@@ -133,7 +139,11 @@ def multiply_adds(config: BertConfig, tokens: int) -> int:
 def matrix_rate(*, repeats: int = 7) -> float:
     """FLOP/s of the best of several fp32 products of two 1536 x 1536 matrices."""
     left, right = torch.randn(2, MATRIX, MATRIX)
-    return 2 * MATRIX**3 / min(seconds_of(lambda: torch.mm(left, right)) for _ in range(repeats))
+    return (
+        2
+        * MATRIX**3
+        / min(seconds_of(lambda: torch.mm(left, right)) for _ in range(repeats))
+    )
 
 
 def load_network(shape: str) -> CLSClassifier:
@@ -154,7 +164,9 @@ def twin(network: CLSClassifier, *, attention: str) -> tuple[Any, Any]:
     A tokenizer remembers the padding of the last call, so it is not shared.
     """
     config = copy.deepcopy(network.config)
-    model = AutoModelForSequenceClassification.from_config(config, attn_implementation=attention)
+    model = AutoModelForSequenceClassification.from_config(
+        config, attn_implementation=attention
+    )
     model.load_state_dict(network.state_dict())
     return model.eval(), load_tokenizer(find_encoder())
 
@@ -178,7 +190,9 @@ def score_padded(texts: list[str], *, model: Any, tokenizer: Any) -> np.ndarray:
 def score_piped(texts: list[str], *, pipe: Any, batch_size: int) -> np.ndarray:
     """Probabilities of windows from Hugging Face's pipeline."""
     options = {"truncation": True, "max_length": LIMIT, "function_to_apply": "sigmoid"}
-    return np.array([output["score"] for output in pipe(texts, batch_size=batch_size, **options)])
+    return np.array(
+        [output["score"] for output in pipe(texts, batch_size=batch_size, **options)]
+    )
 
 
 def score_ours(notes: list[str], *, model: ReadmissionModel) -> np.ndarray:
@@ -192,12 +206,20 @@ def make_workload(name: str, *, stays: int) -> Workload:
     length, per_stay = WORKLOADS[name]
     with tempfile.TemporaryDirectory() as folder:
         synthesize(folder, stays=5 * stays + 20, seed=0)
-        table = pd.read_csv(Path(folder) / "NOTEEVENTS.csv", usecols=["CATEGORY", "TEXT"])
-    chosen = (table["CATEGORY"] == "Discharge summary") == (name == "discharge summaries")
+        table = pd.read_csv(
+            Path(folder) / "NOTEEVENTS.csv", usecols=["CATEGORY", "TEXT"]
+        )
+    chosen = (table["CATEGORY"] == "Discharge summary") == (
+        name == "discharge summaries"
+    )
     notes = table.loc[chosen, "TEXT"].tolist()
-    parts = Windower(load_tokenizer(find_encoder())).split_many([clean(note) for note in notes])
+    parts = Windower(load_tokenizer(find_encoder())).split_many(
+        [clean(note) for note in notes]
+    )
     nearest = sorted(range(len(notes)), key=lambda i: abs(parts[i].tokens - length))
-    kept = sorted(nearest[: per_stay * stays])  # as they came: in order of length none would pad
+    kept = sorted(
+        nearest[: per_stay * stays]
+    )  # as they came: in order of length none would pad
     windows = [(clean(notes[i]), window) for i in kept for window in parts[i].windows]
     return Workload(
         name,
@@ -223,7 +245,8 @@ def compare(shape: str, workload: Workload, *, rounds: int, sample: int) -> Comp
     piped = partial(score_piped, pipe=pipe)
     piped(texts[:2], batch_size=1)
     trials = [
-        seconds_of(partial(piped, texts[:sample], batch_size=size)) for size in PIPELINE_BATCHES
+        seconds_of(partial(piped, texts[:sample], batch_size=size))
+        for size in PIPELINE_BATCHES
     ]
     batch = PIPELINE_BATCHES[int(np.argmin(trials))]
 
@@ -274,7 +297,9 @@ def race(
     return results, seconds, rates
 
 
-def worst_difference(results: Mapping[str, np.ndarray], workload: Workload) -> tuple[float, int]:
+def worst_difference(
+    results: Mapping[str, np.ndarray], workload: Workload
+) -> tuple[float, int]:
     """The largest difference to ours, and the number of windows left out of it."""
     again = load_tokenizer(find_encoder())(workload.windows)["input_ids"]
     pairs = zip(again, workload.token_ids, strict=True)
@@ -287,7 +312,10 @@ def main() -> None:
     """Measure, print the table, write the JSON; exit 1 where the numbers disagree."""
     parser = options("Time ReadmissionModel against two other ways.")
     parser.add_argument(
-        "--stays", type=int, default=10, help="at bert-base's shape, more at MiniLM's (10)"
+        "--stays",
+        type=int,
+        default=10,
+        help="at bert-base's shape, more at MiniLM's (10)",
     )
     parser.add_argument("--shape", choices=[*SHAPES, "both"], default="both")
     asked = parser.parse_args()
@@ -305,7 +333,10 @@ def main() -> None:
     ]
     report(
         [comparison.row() for comparison in comparisons],
-        setting={"threads": torch.get_num_threads(), **versions_of("torch", "transformers")},
+        setting={
+            "threads": torch.get_num_threads(),
+            **versions_of("torch", "transformers"),
+        },
         measured={"comparisons": [asdict(c) | c.row() for c in comparisons]},
         out=asked.out,
     )

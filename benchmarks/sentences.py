@@ -40,12 +40,16 @@ TOLERANCE = 1e-5
 
 def encoding(texts: list[str], *, rounds: int) -> dict[str, Any]:
     """Seconds of both ways, and the largest difference of a number of their unit vectors."""
-    ours = SentenceEncoder.from_pretrained(DEFAULT_ENCODER, unit_norm=True, device="cpu")
+    ours = SentenceEncoder.from_pretrained(
+        DEFAULT_ENCODER, unit_norm=True, device="cpu"
+    )
     theirs = SentenceTransformer(find_encoder().location, device="cpu")
     theirs.max_seq_length = ours.windower.window
     some = texts[:SAMPLE]
     ours.encode(some)
-    trials = [seconds_of(partial(theirs.encode, some, batch_size=size)) for size in BATCHES]
+    trials = [
+        seconds_of(partial(theirs.encode, some, batch_size=size)) for size in BATCHES
+    ]
     batch = BATCHES[int(np.argmin(trials))]
     found: dict[str, Any] = {}
     ways: dict[str, Callable[[], Any]] = {
@@ -58,7 +62,12 @@ def encoding(texts: list[str], *, rounds: int) -> dict[str, Any]:
         for name, way in ways.items():
             seconds[name].append(seconds_of(way))
     worst = float(np.abs(found["ours"] - found["theirs"]).max())
-    return {"texts": len(texts), "batch": batch, "seconds": seconds, "worst_difference": worst}
+    return {
+        "texts": len(texts),
+        "batch": batch,
+        "seconds": seconds,
+        "worst_difference": worst,
+    }
 
 
 def searching(number: int, *, rounds: int) -> dict[str, Any]:
@@ -67,8 +76,12 @@ def searching(number: int, *, rounds: int) -> dict[str, Any]:
     queries = unit(generator.standard_normal((QUERIES, DIMENSION), dtype=np.float32))
     matrix = generator.standard_normal((number, DIMENSION), dtype=np.float32)
     with tempfile.TemporaryDirectory() as folder:
-        index = VectorIndex.create(Path(folder) / "i", fingerprint="", dimension=DIMENSION)
-        frame = pd.DataFrame({"id": map(str, range(number)), "start": 0, "end": 0, "text": ""})
+        index = VectorIndex.create(
+            Path(folder) / "i", fingerprint="", dimension=DIMENSION
+        )
+        frame = pd.DataFrame(
+            {"id": map(str, range(number)), "start": 0, "end": 0, "text": ""}
+        )
         index.add(
             (matrix[start : start + PIECE], frame[start : start + PIECE])
             for start in range(0, number, PIECE)
@@ -98,7 +111,9 @@ def students(
         try:
             encoders[name] = SentenceEncoder.from_pretrained(name, device="cpu")
         except EncoderError:
-            encoders[name] = SentenceTransformer(name, device="cpu", local_files_only=True)
+            encoders[name] = SentenceTransformer(
+                name, device="cpu", local_files_only=True
+            )
     found: dict[str, dict[str, Any]] = {}
     for name, encoder in encoders.items():
         first, second = (
@@ -155,11 +170,21 @@ PARTS = tuple(ROWS)
 def main() -> None:
     """Measure, print the table, write the JSON; exit 1 where results disagree."""
     parser = options("Time SentenceEncoder and VectorIndex.")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="data sets")
-    parser.add_argument("--sentences", type=int, default=20_000, help="how many (20,000)")
-    parser.add_argument("--vectors", type=int, default=1_000_000, help="how many (1,000,000)")
-    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="parts to run")
-    parser.add_argument("--students", nargs="+", default=[], help="compare these model folders")
+    parser.add_argument(
+        "--data", type=Path, default=Path("../shared/data"), help="data sets"
+    )
+    parser.add_argument(
+        "--sentences", type=int, default=20_000, help="how many (20,000)"
+    )
+    parser.add_argument(
+        "--vectors", type=int, default=1_000_000, help="how many (1,000,000)"
+    )
+    parser.add_argument(
+        "--only", nargs="*", choices=PARTS, default=PARTS, help="parts to run"
+    )
+    parser.add_argument(
+        "--students", nargs="+", default=[], help="compare these model folders"
+    )
     asked = parser.parse_args()
     with gzip.open(asked.data / "text" / "pubmed_sentences.txt.gz", "rt") as lines:
         sentences = [line.strip() for line in lines if line.strip()]
@@ -167,14 +192,19 @@ def main() -> None:
         asked.sentences, asked.vectors, asked.rounds = 500, 20_000, 1
     measured: dict[str, Any] = {}
     if "encoding" in asked.only:
-        measured["encoding"] = encoding(sentences[: asked.sentences], rounds=asked.rounds)
+        measured["encoding"] = encoding(
+            sentences[: asked.sentences], rounds=asked.rounds
+        )
     if "searching" in asked.only:
         measured["searching"] = searching(asked.vectors, rounds=asked.rounds)
     if asked.students:
         names = [DEFAULT_ENCODER, *asked.students]
         some = sentences[: asked.sentences]
         compared = students(asked.data, some, names, rounds=asked.rounds)
-        print(markdown([_student_row(name, found) for name, found in compared.items()]), "\n")
+        print(
+            markdown([_student_row(name, found) for name, found in compared.items()]),
+            "\n",
+        )
     threads = {"threads": torch.get_num_threads()}
     if not measured:
         return

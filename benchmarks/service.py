@@ -44,8 +44,20 @@ class Service:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        command = [str(Path(sys.executable).with_name("domainbert")), "serve", "--model", MODEL]
-        command += ["--port", str(self.port), "--log-level", "warning", "--seconds", str(TIMEOUT)]
+        command = [
+            str(Path(sys.executable).with_name("domainbert")),
+            "serve",
+            "--model",
+            MODEL,
+        ]
+        command += [
+            "--port",
+            str(self.port),
+            "--log-level",
+            "warning",
+            "--seconds",
+            str(TIMEOUT),
+        ]
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)  # noqa: S603
         while not self.answers():
             time.sleep(0.2)
@@ -71,7 +83,9 @@ class Client:
 
     def call(self, method: str, path: str, body: bytes | None = None) -> int:
         """Send one request and read its answer."""
-        self.connection.request(method, path, body, {"content-type": "application/json"})
+        self.connection.request(
+            method, path, body, {"content-type": "application/json"}
+        )
         answer = self.connection.getresponse()
         answer.read()
         return answer.status
@@ -95,7 +109,9 @@ def bodies(notes: list[str], mark: str) -> list[bytes]:
     return [json.dumps({"records": [{"text": [text]}]}).encode() for text in texts]
 
 
-def together(port: int, requests: list[bytes], rate: float | None = None) -> list[float]:
+def together(
+    port: int, requests: list[bytes], rate: float | None = None
+) -> list[float]:
     """Seconds for each request from `CLIENTS` clients, as fast as they can or at a rate."""
     waits: list[float] = []
     left: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -125,14 +141,18 @@ def made_up(brief: bool, count: int) -> list[str]:  # noqa: FBT001
     """Discharge summaries of a made-up hospital."""
     with tempfile.TemporaryDirectory() as folder:
         synthesize(folder, stays=2 * count, seed=5, brief=brief)
-        table = pd.read_csv(Path(folder) / "NOTEEVENTS.csv", usecols=["CATEGORY", "TEXT"])
+        table = pd.read_csv(
+            Path(folder) / "NOTEEVENTS.csv", usecols=["CATEGORY", "TEXT"]
+        )
     return table.loc[table["CATEGORY"] == "Discharge summary", "TEXT"].tolist()[:count]
 
 
 def main() -> None:
     """Measure and report."""
     parser = options(__doc__ or "")
-    parser.add_argument("--requests", type=int, default=10_000, help="for the memory (10000)")
+    parser.add_argument(
+        "--requests", type=int, default=10_000, help="for the memory (10000)"
+    )
     asked = parser.parse_args()
     count, longer = (32, 4) if asked.quick else (1000, 50)
     short, long = made_up(brief=True, count=count), made_up(brief=False, count=longer)
@@ -145,10 +165,13 @@ def main() -> None:
         library.append(len(short) / seconds_of(lambda: list(model.predict_many(texts))))  # noqa: B023
         requests = bodies(short, f"s{turn}x")
         ours.append(
-            len(short) / seconds_of(lambda: waits.extend(together(service.port, requests)))  # noqa: B023
+            len(short)
+            / seconds_of(lambda: waits.extend(together(service.port, requests)))  # noqa: B023
         )
     shares = [a / b for a, b in zip(ours, library, strict=True)]
-    say(f"{spread(ours, '.1f')} a second, {spread(shares, '.2f')} of predict_many; waiting")
+    say(
+        f"{spread(ours, '.1f')} a second, {spread(shares, '.2f')} of predict_many; waiting"
+    )
     alone = [client.score(body) for body in bodies(long, "alone")]
     rate = float((LOAD - np.mean(alone) / EVERY) * np.median(ours))
     if rate <= 0:
@@ -172,18 +195,34 @@ def main() -> None:
     service.process.terminate()
     p95 = [float(np.percentile(times, 95)) for times in (alone, loaded, waits)]
     rows = [
-        {"what": "short stays a second, predict_many", "measured": spread(library, ".1f")},
-        {"what": f"the same, {CLIENTS} clients of the service", "measured": spread(ours, ".1f")},
+        {
+            "what": "short stays a second, predict_many",
+            "measured": spread(library, ".1f"),
+        },
+        {
+            "what": f"the same, {CLIENTS} clients of the service",
+            "measured": spread(ours, ".1f"),
+        },
         {"what": "share of predict_many", "measured": spread(shares, ".2f")},
-        {"what": "wait of a short stay then, 95th percentile", "measured": f"{p95[2]:.3f} s"},
-        {"what": "discharge summary alone, 95th percentile", "measured": f"{p95[0]:.3f} s"},
+        {
+            "what": "wait of a short stay then, 95th percentile",
+            "measured": f"{p95[2]:.3f} s",
+        },
+        {
+            "what": "discharge summary alone, 95th percentile",
+            "measured": f"{p95[0]:.3f} s",
+        },
         {"what": f"the same at {LOAD:.0%} load", "measured": f"{p95[1]:.3f} s"},
         {
             "what": f"memory before, at each quarter and after {count:,} scored requests",
             "measured": f"{', '.join(f'{each:.0f}' for each in memory)} MB",
         },
     ]
-    setting = {"model": MODEL, "threads": torch.get_num_threads(), "torch": torch.__version__}
+    setting = {
+        "model": MODEL,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
     measured = {"library": library, "service": ours, "alone": alone, "loaded": loaded}
     measured["waits"] = waits
     report(rows, setting=setting, measured=measured | {"memory": memory}, out=asked.out)

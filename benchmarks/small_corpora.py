@@ -67,7 +67,10 @@ def main() -> None:
     parser.add_argument("--recipes", nargs="+", default=["small", "entities"])
     args = parser.parse_args()
     folder = args.data / "ner" / "biored"
-    pool, measured = list(gold(folder / "train.pubtator").texts), gold(folder / "devel.pubtator")
+    pool, measured = (
+        list(gold(folder / "train.pubtator").texts),
+        gold(folder / "devel.pubtator"),
+    )
     random.Random(0).shuffle(pool)
     devel = Gold("devel", tuple(pool[:DEVEL]))
     for size in args.sizes:

@@ -33,11 +33,39 @@ SAMPLE = 2000  # terms on which sentence-transformers' batch size is chosen
 FEW, MANY = 10_000, 100_000  # terms whose memory is compared
 TOLERANCE = 1e-5
 # Words around a term, so that a hundred thousand of them differ, as they do in a hospital's table.
-BEFORE = ("", "acute ", "chronic ", "recurrent ", "suspected ", "history of ", "severe ", "mild ")
+BEFORE = (
+    "",
+    "acute ",
+    "chronic ",
+    "recurrent ",
+    "suspected ",
+    "history of ",
+    "severe ",
+    "mild ",
+)
 AFTER = (
-    *("", " in childhood", " in pregnancy", ", left", ", right", ", unspecified", ", resolved"),
-    *(" with complications", " without complications", " after surgery", ", initial encounter"),
-    *(", follow-up", " due to trauma", " of unknown origin", ", family history", ", status post"),
+    *(
+        "",
+        " in childhood",
+        " in pregnancy",
+        ", left",
+        ", right",
+        ", unspecified",
+        ", resolved",
+    ),
+    *(
+        " with complications",
+        " without complications",
+        " after surgery",
+        ", initial encounter",
+    ),
+    *(
+        ", follow-up",
+        " due to trauma",
+        " of unknown origin",
+        ", family history",
+        ", status post",
+    ),
 )
 
 
@@ -72,7 +100,9 @@ class Comparison:
             "×": spread(theirs / ours, ".2f"),
             "its batch": str(self.batch),
             "differ by": f"{self.worst_difference:.0e}",
-            f"MiB at {FEW:,} and {MANY:,}": f"{few:.0f} and {many:.0f}" if few and many else "",
+            f"MiB at {FEW:,} and {MANY:,}": f"{few:.0f} and {many:.0f}"
+            if few and many
+            else "",
         }
 
 
@@ -99,7 +129,8 @@ def compare(terms: list[str], *, rounds: int) -> Comparison:
     ours.embed(terms[:SAMPLE])
     theirs.encode(terms[:SAMPLE])
     trials = [
-        seconds_of(partial(theirs.encode, terms[:SAMPLE], batch_size=size)) for size in BATCHES
+        seconds_of(partial(theirs.encode, terms[:SAMPLE], batch_size=size))
+        for size in BATCHES
     ]
     batch = BATCHES[int(np.argmin(trials))]
     ways: dict[str, Callable[[], Any]] = {
@@ -115,7 +146,9 @@ def compare(terms: list[str], *, rounds: int) -> Comparison:
         batch=batch,
         worst_difference=float(np.abs(results["ours"] - results["theirs"]).max()),
         seconds=seconds,
-        peaks={number: peak_of(number) for number in (FEW, MANY)} if len(terms) >= MANY else {},
+        peaks={number: peak_of(number) for number in (FEW, MANY)}
+        if len(terms) >= MANY
+        else {},
     )
 
 
@@ -170,7 +203,9 @@ def main() -> None:
         out=asked.out,
     )
     if comparison.worst_difference > TOLERANCE:
-        sys.exit(f"the two differ by {comparison.worst_difference:.1e}, over {TOLERANCE:.0e}")
+        sys.exit(
+            f"the two differ by {comparison.worst_difference:.1e}, over {TOLERANCE:.0e}"
+        )
 
 
 if __name__ == "__main__":

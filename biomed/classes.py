@@ -23,7 +23,10 @@ class EntityTagger(Tagger):
 
     @classmethod
     def fit(
-        cls, corpora: Sequence[Corpus], recipe: EntityRecipe | None = None, **options: Any
+        cls,
+        corpora: Sequence[Corpus],
+        recipe: EntityRecipe | None = None,
+        **options: Any,
     ) -> EntityTagger:
         """Train one network on corpora; see `biomed.ner.training.fit`."""
         from biomed.ner.training import fit

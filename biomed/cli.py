@@ -8,7 +8,9 @@ from biomed.sentences import commands as sentences
 from biomed.terms import commands as terms
 from domainbert.cli.console import command_line, one_line_errors, print_table
 
-app = command_line("biomed", "BioBERT: entities, answers and embeddings from biomedical text.")
+app = command_line(
+    "biomed", "BioBERT: entities, answers and embeddings from biomedical text."
+)
 app.add_typer(ner.app, name="ner")
 app.add_typer(qa.app, name="qa")
 app.add_typer(terms.app, name="terms")
@@ -25,6 +27,8 @@ def models() -> None:
     from domainbert.models.storage import shipped_models
 
     for name, folder in shipped_models("biomed").items():
-        manifest = json.loads((folder / "config.json").read_text("utf-8"))["domainbert"]["manifest"]
+        manifest = json.loads((folder / "config.json").read_text("utf-8"))[
+            "domainbert"
+        ]["manifest"]
         head, *rows = score_rows(manifest)
         print_table(rows, head, title=f"{name}: {manifest['card']['title']}")

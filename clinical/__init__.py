@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from clinical.stays.stays import StayRisk as StayRisk
     from clinical.stays.stays import UnreadSpan as UnreadSpan
     from clinical.stays.stays import WindowRisk as WindowRisk
-    from clinical.training.estimator import ReadmissionClassifier as ReadmissionClassifier
+    from clinical.training.estimator import (
+        ReadmissionClassifier as ReadmissionClassifier,
+    )
     from clinical.training.training import ReadmissionRecipe as ReadmissionRecipe
 
 # Each name is imported on first use, so that `clinical --help` does not import torch.

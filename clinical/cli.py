@@ -15,14 +15,17 @@ from clinical.training.commands import recalibrate, train
 from domainbert.cli.console import command_line, one_line_errors, stdout
 
 app = command_line(
-    "clinical", "ClinicalBERT: long clinical notes -> the risk of readmission within 30 days."
+    "clinical",
+    "ClinicalBERT: long clinical notes -> the risk of readmission within 30 days.",
 )
 
 
 @app.command()
 @one_line_errors
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for everything the demo makes.")] = Path("demo"),
+    out: Annotated[
+        Path, typer.Option(help="Folder for everything the demo makes.")
+    ] = Path("demo"),
     stays: Annotated[int, typer.Option(help="Stays of the made-up hospital.")] = 1500,
     seed: Annotated[int, typer.Option(help="Another seed is another hospital.")] = 2026,
 ) -> None:
@@ -31,10 +34,21 @@ def demo(
 
     comparison, best, own = run_demo(out, stays=stays, seed=seed)
     print_comparison(comparison)
-    stdout.print(f"expected AUROC on these stays: {own:.3f}; the best possible is {best:.3f}")
+    stdout.print(
+        f"expected AUROC on these stays: {own:.3f}; the best possible is {best:.3f}"
+    )
 
 
-for command in (synthesize, cohort, train, recalibrate, score, trajectory, explain, evaluate):
+for command in (
+    synthesize,
+    cohort,
+    train,
+    recalibrate,
+    score,
+    trajectory,
+    explain,
+    evaluate,
+):
     app.command()(command)
 app.command()(monitor)
 app.command()(convert)
@@ -50,7 +64,9 @@ def models() -> None:
     from domainbert.statistics.bootstrap import Interval
 
     for name, folder in shipped_models("clinical").items():
-        manifest = json.loads((folder / "config.json").read_text("utf-8"))["domainbert"]["manifest"]
+        manifest = json.loads((folder / "config.json").read_text("utf-8"))[
+            "domainbert"
+        ]["manifest"]
         own = next(iter(manifest["scores"].values()))
         stdout.print(
             f"{name}: {manifest['card']['title']}\n    AUROC {Interval(**own['auroc'])} on the "

@@ -39,15 +39,23 @@ def run_demo(
     started, out = time.perf_counter(), Path(out)
     out.mkdir(parents=True, exist_ok=True)
     hospital = synthesize(out / "hospital", stays=stays, seed=seed, dates="real")
-    say(f"1/4  made up a hospital of {hospital.stays} stays with {hospital.notes} notes")
+    say(
+        f"1/4  made up a hospital of {hospital.stays} stays with {hospital.notes} notes"
+    )
     cohort = build_cohort(out / "hospital", schema="mimic3", out=out / "cohort.parquet")
     table = cohort.to_frame()
     kept = int(table["exclusion"].isna().sum())
-    say(f"2/4  a cohort of {kept} stays; the other {len(table) - kept} are listed with the reason")
+    say(
+        f"2/4  a cohort of {kept} stays; the other {len(table) - kept} are listed with the reason"
+    )
     model = ReadmissionModel.from_pretrained(MODEL_NAME)
     comparison = compare(model, table, bootstrap=BOOTSTRAP)
-    say(f"3/4  {len(comparison.stays)} stays of the test side scored, every token of their notes")
-    truth = read_table(out / "hospital" / "TRUE_RISK.csv", schema={"TRUE_RISK": "float"})
+    say(
+        f"3/4  {len(comparison.stays)} stays of the test side scored, every token of their notes"
+    )
+    truth = read_table(
+        out / "hospital" / "TRUE_RISK.csv", schema={"TRUE_RISK": "float"}
+    )
     best, own = expected_ranking(comparison.stays, truth)
     report = write_report(
         comparison,
@@ -71,7 +79,9 @@ def run_demo(
     return comparison, best, own
 
 
-def expected_ranking(stays: pd.DataFrame, true_risk: pd.DataFrame) -> tuple[float, float]:
+def expected_ranking(
+    stays: pd.DataFrame, true_risk: pd.DataFrame
+) -> tuple[float, float]:
     """The AUROC expected over the hospital's TRUE_RISK: the best possible, and the model's.
 
     The chance that of two stays, one readmitted and one not, the readmitted one has the higher
@@ -81,7 +91,9 @@ def expected_ranking(stays: pd.DataFrame, true_risk: pd.DataFrame) -> tuple[floa
     import numpy as np
     from sklearn.metrics import roc_auc_score
 
-    risk = dict(zip(true_risk["HADM_ID"].astype(str), true_risk["TRUE_RISK"], strict=True))
+    risk = dict(
+        zip(true_risk["HADM_ID"].astype(str), true_risk["TRUE_RISK"], strict=True)
+    )
     true = np.array([risk[stay] for stay in stays["stay_id"].astype(str)])
     outcome, weights = np.repeat([1, 0], len(true)), np.r_[true, 1 - true]
     pairs, own = true.sum() * (1 - true).sum(), true @ (1 - true)

@@ -26,7 +26,14 @@ class ReadmissionModel(RiskModel):
     def __dir__(self) -> list[str]:
         """What users call, for completion; the rest is for the rooms below."""
         own = [name for name in vars(ReadmissionModel) if not name.startswith("_")]
-        shared = ("cache", "fingerprint", "from_pretrained", "manifest", "predict", "predict_many")
+        shared = (
+            "cache",
+            "fingerprint",
+            "from_pretrained",
+            "manifest",
+            "predict",
+            "predict_many",
+        )
         return sorted([*own, *shared, "save_pretrained", "settings"])
 
     def predict_frame(
@@ -53,7 +60,9 @@ class ReadmissionModel(RiskModel):
         from clinical.risk.task import ReadmissionTask
         from domainbert.scoring import score_frame
 
-        return score_frame(ReadmissionTask(self, notes=notes), frame, named=named, keep=keep)
+        return score_frame(
+            ReadmissionTask(self, notes=notes), frame, named=named, keep=keep
+        )
 
     def explain(self, stay: Given, *, top: int = 5) -> Explanation:
         """The passages that raise and lower the risk of a stay; see `clinical.explain`."""
@@ -81,7 +90,9 @@ class ReadmissionModel(RiskModel):
         from clinical.risk.task import TrajectoryTask
         from domainbert.scoring import score_frame
 
-        return score_frame(TrajectoryTask(self, notes=notes), frame, named=named, keep=keep)
+        return score_frame(
+            TrajectoryTask(self, notes=notes), frame, named=named, keep=keep
+        )
 
 
 def fit_readmission(

@@ -19,14 +19,20 @@ TUTORIALS = (  # in the order a newcomer reads them
     "sentence_embeddings",
     "pretraining",
 )
-PROGRAMS = {"clinical": "clinical.cli", "biomed": "biomed.cli", "domainbert": "domainbert.__main__"}
+PROGRAMS = {
+    "clinical": "clinical.cli",
+    "biomed": "biomed.cli",
+    "domainbert": "domainbert.__main__",
+}
 
 
 def write_pages(docs: Path) -> None:
     """Write the generated pages below `docs`; git ignores them."""
     for name in TUTORIALS:
         text = (ROOT / "notebooks" / f"{name}.ipynb").read_text("utf-8")
-        _write(docs / "tutorials" / f"{name}.ipynb", text.replace("](../docs/", "](../"))
+        _write(
+            docs / "tutorials" / f"{name}.ipynb", text.replace("](../docs/", "](../")
+        )
     for program, module in PROGRAMS.items():
         app = importlib.import_module(module).app
         page = "\n".join(_command(typer.main.get_command(app), program))
@@ -34,13 +40,17 @@ def write_pages(docs: Path) -> None:
     for package in ("clinical", "biomed"):
         _write(docs / "reference" / "python" / f"{package}.md", _names(package))
         for card in sorted((ROOT / package / "models").glob("*/README.md")):
-            text = re.sub(r"\A---\n.*?\n---\n", "", card.read_text("utf-8"), flags=re.DOTALL)
+            text = re.sub(
+                r"\A---\n.*?\n---\n", "", card.read_text("utf-8"), flags=re.DOTALL
+            )
             _write(docs / "reference" / "models" / f"{card.parent.name}.md", text)
 
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists() or path.read_text("utf-8") != text:  # else Sphinx would read it again
+    if (
+        not path.exists() or path.read_text("utf-8") != text
+    ):  # else Sphinx would read it again
         path.write_text(text, "utf-8")
 
 
@@ -55,10 +65,14 @@ def _command(command: Any, name: str, level: int = 1) -> list[str]:
     usage = " ".join([name, *map(_shown, arguments), "[OPTIONS]"])
     lines += [f"    {usage}", "", "| | | default |", "|---|---|---|"]
     for parameter in command.params:
-        default = "" if parameter.default in (None, False, ()) else f"`{parameter.default}`"
+        default = (
+            "" if parameter.default in (None, False, ()) else f"`{parameter.default}`"
+        )
         if parameter.required:
             default = "required"
-        lines.append(f"| `{_shown(parameter)}` | {_plain(parameter.help or '')} | {default} |")
+        lines.append(
+            f"| `{_shown(parameter)}` | {_plain(parameter.help or '')} | {default} |"
+        )
     return [*lines, ""]
 
 
@@ -81,13 +95,23 @@ def _names(package: str) -> str:
     for name in module.__all__:
         value = getattr(module, name)
         if inspect.isclass(value):
-            lines += [f"## `{name}`", "", "```{eval-rst}", f".. autoclass:: {package}.{name}"]
+            lines += [
+                f"## `{name}`",
+                "",
+                "```{eval-rst}",
+                f".. autoclass:: {package}.{name}",
+            ]
             # What a library's base class has is in that library's documentation.
             bases = "BaseModel, dict, BaseEstimator, ClassifierMixin"
             hidden = "get_metadata_routing, set_fit_request, set_score_request"
             lines += ["   :members:", f"   :inherited-members: {bases}"]
             lines += [f"   :exclude-members: {hidden}", "```", ""]
         elif callable(value):
-            lines += [f"## `{name}`", "", "```{eval-rst}", f".. autofunction:: {package}.{name}"]
+            lines += [
+                f"## `{name}`",
+                "",
+                "```{eval-rst}",
+                f".. autofunction:: {package}.{name}",
+            ]
             lines += ["```", ""]
     return "\n".join(lines)

@@ -32,7 +32,9 @@ def read_imports() -> tuple[dict[str, int], dict[str, set[str]]]:
             lines[here] = lines.get(here, 0) + text.count("\n")
             for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.ImportFrom) and node.module:
-                    imports.setdefault(here, set()).add(room(tuple(node.module.split("."))))
+                    imports.setdefault(here, set()).add(
+                        room(tuple(node.module.split(".")))
+                    )
     return lines, {here: there & set(lines) - {here} for here, there in imports.items()}
 
 
@@ -40,11 +42,15 @@ def levels(rooms: dict[str, int], imports: dict[str, set[str]]) -> dict[str, int
     """How far each room is above those it imports; there must be no circle."""
     level: dict[str, int] = {}
     while len(level) < len(rooms):
-        ready = [r for r in rooms if r not in level and imports.get(r, set()) <= set(level)]
+        ready = [
+            r for r in rooms if r not in level and imports.get(r, set()) <= set(level)
+        ]
         if not ready:
             raise SystemExit(f"rooms in a circle: {sorted(set(rooms) - set(level))}")
         for name in ready:
-            level[name] = 1 + max((level[below] for below in imports.get(name, set())), default=-1)
+            level[name] = 1 + max(
+                (level[below] for below in imports.get(name, set())), default=-1
+            )
     return level
 
 
@@ -71,7 +77,9 @@ def draw(path: Path) -> None:
         package, label = name.split("/")
         text = f"{label}\n{rooms[name]:,}"
         box = {"boxstyle": "round,pad=0.4", "fc": COLOURS[package], "ec": "none"}
-        axes.text(x, y, text, ha="center", va="center", color="white", fontsize=8, bbox=box)
+        axes.text(
+            x, y, text, ha="center", va="center", color="white", fontsize=8, bbox=box
+        )
     handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in COLOURS.values()]
     axes.legend(handles, COLOURS, loc="upper right", frameon=False, ncols=3)
     axes.set(xlim=(0, 1), ylim=(-0.6, max(level.values()) + 0.8))

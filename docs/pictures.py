@@ -21,4 +21,6 @@ STYLE = "font: 16px/1.9 sans-serif; margin: 16px 20px; width: 860px"
 
 if __name__ == "__main__":
     page = biomed.EntityTagger.from_pretrained().show(NOTE)._repr_html_()
-    Path(sys.argv[1]).write_text(f"<meta charset=utf-8><body style='{STYLE}'>{page}", "utf-8")
+    Path(sys.argv[1]).write_text(
+        f"<meta charset=utf-8><body style='{STYLE}'>{page}", "utf-8"
+    )

@@ -31,7 +31,9 @@ EXTRAS = {
     "spark": "pyspark",
 }
 
-app = command_line("domainbert", "The foundation of clinical and biomed: offline BERT encoders.")
+app = command_line(
+    "domainbert", "The foundation of clinical and biomed: offline BERT encoders."
+)
 app.command()(serve)
 
 
@@ -40,7 +42,9 @@ app.command()(serve)
 def doctor(
     clean: Annotated[
         list[Path] | None,
-        typer.Option(help="Only remove what killed runs left in this folder and those below."),
+        typer.Option(
+            help="Only remove what killed runs left in this folder and those below."
+        ),
     ] = None,
 ) -> None:
     """Show versions, extras, threads, encoders and models, and whether their numbers are right."""
@@ -84,15 +88,26 @@ def _installation() -> Iterator[tuple[str, object]]:
         yield package, version(package)
     for extra, module in EXTRAS.items():
         here = find_spec(module) is not None
-        yield f"extra {extra}", "installed" if here else f"pip install 'domainbert[{extra}]'"
+        yield (
+            f"extra {extra}",
+            "installed" if here else f"pip install 'domainbert[{extra}]'",
+        )
     yield "Python", platform.python_version()
-    yield "processor", f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+    yield (
+        "processor",
+        f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
+    )
     yield "cores, threads", f"{os.cpu_count()}, {torch.get_num_threads()}"
     yield "CUDA devices", torch.cuda.device_count()
 
 
 def _encoders() -> Iterator[tuple[object, ...]]:
-    from domainbert.encoders.loading import SHIPPED, find_encoder, load_config, window_limit
+    from domainbert.encoders.loading import (
+        SHIPPED,
+        find_encoder,
+        load_config,
+        window_limit,
+    )
 
     for name in SHIPPED:
         encoder = find_encoder(name)
@@ -107,13 +122,19 @@ def _self_test(kind: Announced, name: str) -> tuple[str, str, str]:
 
     from domainbert.scoring import score_frame
 
-    def score(task: str, records: list[dict[str, object]]) -> list[dict[Hashable, object]]:
+    def score(
+        task: str, records: list[dict[str, object]]
+    ) -> list[dict[Hashable, object]]:
         return score_frame(served.tasks[task], pd.DataFrame(records)).to_dict("records")
 
     with TemporaryDirectory() as folder:
         served = kind.load(name, cache=Path(folder) / "cache")
         numbers = DIFFERENT if served.self_test(score) else SAME
-    return name, kind.task, numbers if "example" in served.model.manifest else "no example"
+    return (
+        name,
+        kind.task,
+        numbers if "example" in served.model.manifest else "no example",
+    )
 
 
 @app.command()
@@ -129,7 +150,8 @@ def pretrain(
     ],
     out: Annotated[Path, typer.Option(help="Encoder folder to write.")],
     recipe: Annotated[
-        str | None, typer.Option(help="TOML file, or a shipped name such as clinicalbert.")
+        str | None,
+        typer.Option(help="TOML file, or a shipped name such as clinicalbert."),
     ] = None,
     encoder: options.EncoderName = None,
     exclude: Annotated[
@@ -145,9 +167,13 @@ def pretrain(
     note: options.NoteColumn = None,
     work: Annotated[
         Path | None,
-        typer.Option(help="Folder for tokens, examples and checkpoints; by default OUT-work."),
+        typer.Option(
+            help="Folder for tokens, examples and checkpoints; by default OUT-work."
+        ),
     ] = None,
-    max_steps: Annotated[int | None, typer.Option(min=1, help="Steps, for a trial run.")] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(min=1, help="Steps, for a trial run.")
+    ] = None,
     seed: options.Seed = None,
 ) -> None:
     """Train an encoder on your own text. A killed run resumes with the same command."""
@@ -175,4 +201,6 @@ def pretrain(
         say(f"{count:,} {what}")
     say(f"Encoder in {out}; its card says how it was made. Use it with --encoder {out}")
     where = work or out.with_name(f"{out.name}-work")
-    say(f"{where} keeps the text as numbers for the next run; remove it when you are done")
+    say(
+        f"{where} keeps the text as numbers for the next run; remove it when you are done"
+    )

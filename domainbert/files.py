@@ -24,7 +24,9 @@ LOCK = ".lock"
 _LONGEST = 100  # characters of a name within a temporary one
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _PARTIAL = re.compile(r"\A\.(.+)\.partial-(\w+)-(\d+)-(\w+)-[0-9a-f]+(-old)?(?:\..*)?")
-_ABANDONED = 24 * 3600  # seconds without a change, for temporaries whose process is out of sight
+_ABANDONED = (
+    24 * 3600
+)  # seconds without a change, for temporaries whose process is out of sight
 
 
 def whole_text(text: str) -> str:
@@ -48,7 +50,9 @@ def check_output(out: str | Path, inputs: Iterable[str | Path]) -> None:
         source = Path(name).expanduser()
         with suppress(OSError):
             if target.resolve() == source.resolve() or target.samefile(source):
-                raise UserError(f"{out} is an input of this command; write to another file")
+                raise UserError(
+                    f"{out} is an input of this command; write to another file"
+                )
 
 
 def write_json(document: Any, path: Path) -> None:
@@ -76,7 +80,9 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     if not path.parent.is_dir():
-        raise UserError(f"{path.parent}: no such folder; make it first, or write somewhere else")
+        raise UserError(
+            f"{path.parent}: no such folder; make it first, or write somewhere else"
+        )
     temporary = _temporary_name(path, ending="".join(path.suffixes))
     temporary.touch(exist_ok=False)
     try:
@@ -150,7 +156,9 @@ def locked(folder: Path) -> Iterator[None]:
 
 def release_empty(folder: Path) -> None:
     """Remove a folder that this process holds, if nothing but its lock is left in it."""
-    with suppress(OSError):  # Windows keeps a file in use; another process may lock the folder
+    with suppress(
+        OSError
+    ):  # Windows keeps a file in use; another process may lock the folder
         (folder / LOCK).unlink()
         folder.rmdir()
 
@@ -201,7 +209,12 @@ def _is_abandoned(found: Path, host: str, process: str, started: str) -> bool:
 def _started(process: int) -> str:
     """When a process started, in the system's ticks; "unknown" without such a process or /proc."""
     try:
-        return Path(f"/proc/{process}/stat").read_text("utf-8").rsplit(")", 1)[1].split()[19]
+        return (
+            Path(f"/proc/{process}/stat")
+            .read_text("utf-8")
+            .rsplit(")", 1)[1]
+            .split()[19]
+        )
     except OSError:
         return "unknown"
 

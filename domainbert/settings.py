@@ -13,7 +13,9 @@ from domainbert.errors import UserError
 Count = Annotated[int, Field(ge=1, description="a whole number above 0")]
 Positive = Annotated[float, Field(gt=0, description="a number above 0")]
 Share = Annotated[float, Field(ge=0, lt=1, description="a number from 0 to below 1")]
-Seed = Annotated[int, Field(ge=0, lt=2**32, description=f"a whole number from 0 to {2**32 - 1}")]
+Seed = Annotated[
+    int, Field(ge=0, lt=2**32, description=f"a whole number from 0 to {2**32 - 1}")
+]
 Names = Annotated[tuple[str, ...], Field(strict=False)]  # a list in TOML
 _EXPECTED = {
     "bool_type": "true or false",
@@ -41,7 +43,9 @@ class Settings(BaseModel):
         UserError: the first setting that is wrong, what came and what is expected.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False
+    )
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -77,20 +81,26 @@ def _one_line(error: ValidationError, kind: type[BaseModel]) -> str:
         return f"{place}: no such setting; expected one of {', '.join(sorted(fields))}"
     if problem["type"] == "missing":
         return f"{place}: this setting is required"
-    if problem["type"] == "value_error":  # from a nested table, or a check of the table's own
+    if (
+        problem["type"] == "value_error"
+    ):  # from a nested table, or a check of the table's own
         where = f"[{'.'.join(map(str, problem['loc']))}] " if problem["loc"] else ""
         return f"{where}{problem['ctx']['error']}"
     if problem["type"].startswith(("model_type", "model_attributes")):
         return f"{place}: expected a table, written [{name}], got {problem['input']!r}"
     field = kind.model_fields.get(name) if not tables else None
-    known = _EXPECTED.get(problem["type"], problem["msg"].removeprefix("Input should be "))
+    known = _EXPECTED.get(
+        problem["type"], problem["msg"].removeprefix("Input should be ")
+    )
     expected = (field and field.description) or known.format(**problem.get("ctx", {}))
     return f"{place}: expected {expected}, got {problem['input']!r}"
 
 
 def _fields_at(kind: type[BaseModel], tables: list[str]) -> list[str]:
     for table in tables:
-        inner = kind.model_fields[table].annotation if table in kind.model_fields else None
+        inner = (
+            kind.model_fields[table].annotation if table in kind.model_fields else None
+        )
         if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
             return []
         kind = inner

@@ -42,11 +42,15 @@ CALIBRATION_NOTE = (
 log = logging.getLogger(__name__)
 
 
-def calibrate(model: AnswerModel, questions: QuestionSet, *, choosing: int = 64) -> None:
+def calibrate(
+    model: AnswerModel, questions: QuestionSet, *, choosing: int = 64
+) -> None:
     """Fit threshold and probability on at most `choosing` questions; notes go to the manifest."""
     own, elsewhere = ask_elsewhere(model, questions, count=choosing)
     none = find_threshold(own, elsewhere)
-    model.settings = model.settings.replaced(threshold=none["threshold"], calibration=None)
+    model.settings = model.settings.replaced(
+        threshold=none["threshold"], calibration=None
+    )
     row = f"{len(own)} of {questions.name}"
     manifest = model.manifest
     manifest["no_answer"] = none
@@ -54,7 +58,11 @@ def calibrate(model: AnswerModel, questions: QuestionSet, *, choosing: int = 64)
         "answered from the right article": {row: none["answered"]},
         "no answer from a wrong one": {row: none["abstained"]},
     }
-    note = manifest.get("scores_note", "").removesuffix(".").split(" The last two columns:")[0]
+    note = (
+        manifest.get("scores_note", "")
+        .removesuffix(".")
+        .split(" The last two columns:")[0]
+    )
     manifest["scores_note"] = note.rstrip(".") + "." + SCORES_NOTE.format(**none)
     manifest.pop("calibration", None)
     if fitted := find_calibration(own, elsewhere):
@@ -80,7 +88,9 @@ def ask_elsewhere(
         if other:
             pairs += [(question.text, question.context), (question.text, other.context)]
     # No answer has the score of the best candidate, whichever would be preferred.
-    scores = np.array([a[0].score for a in answerer.answer_many(pairs, threshold=math.inf)])
+    scores = np.array(
+        [a[0].score for a in answerer.answer_many(pairs, threshold=math.inf)]
+    )
     return scores[::2], scores[1::2]
 
 
@@ -153,10 +163,13 @@ def find_calibration(own: np.ndarray, elsewhere: np.ndarray) -> dict[str, Any] |
 @one_line_errors
 def main(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
-    questions: Annotated[Path, typer.Argument(metavar="QUESTIONS", help="SQuAD JSON or a table.")],
+    questions: Annotated[
+        Path, typer.Argument(metavar="QUESTIONS", help="SQuAD JSON or a table.")
+    ],
     out: Annotated[Path, typer.Option(help="The model folder to write; may be MODEL.")],
     held_out: Annotated[
-        float | None, typer.Option(help="Only the articles that training held out at this share.")
+        float | None,
+        typer.Option(help="Only the articles that training held out at this share."),
     ] = None,
 ) -> None:
     """Fit threshold and probability on questions that the model was not trained on."""

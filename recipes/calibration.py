@@ -35,7 +35,14 @@ from domainbert.statistics.calibration import (
     logit,
     reliability_curve,
 )
-from domainbert.statistics.figures import COLOURS, DASHES, GREY, drawing, new_axes, save_figure
+from domainbert.statistics.figures import (
+    COLOURS,
+    DASHES,
+    GREY,
+    drawing,
+    new_axes,
+    save_figure,
+)
 from recipes.notes.corpus import notes_gold, sections_gold
 
 if TYPE_CHECKING:
@@ -51,7 +58,9 @@ _NOTE = (
 
 
 @drawing()
-def plot_reliability(curves: Mapping[str, tuple[np.ndarray, np.ndarray]], path: str | Path) -> None:
+def plot_reliability(
+    curves: Mapping[str, tuple[np.ndarray, np.ndarray]], path: str | Path
+) -> None:
     """Draw the share of right ones against the score, a line for each {name: (scores, right)}."""
     figure, (axes,) = new_axes((5, 4.2))
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
@@ -110,7 +119,9 @@ def fit_maps(entities: pd.DataFrame) -> dict[str, list[float]]:
         except UserError as error:
             raise UserError(f"{kind}: {error}") from None
     if not maps:
-        raise UserError("the model finds no entity in these corpora; nothing to calibrate on")
+        raise UserError(
+            "the model finds no entity in these corpora; nothing to calibrate on"
+        )
     return maps
 
 
@@ -150,10 +161,14 @@ def calibrate(
     """
     names = ["devel", *(gold.name for gold in test)]
     if twice := {name for name in names if names.count(name) > 1}:
-        raise UserError(f"two sides are named {', '.join(twice)}; rename one of the files")
+        raise UserError(
+            f"two sides are named {', '.join(twice)}; rename one of the files"
+        )
     entities = scored_entities(model, devel)
     maps = fit_maps(entities)
-    model.settings = model.settings.replaced(calibration=maps)  # the card has what users get
+    model.settings = model.settings.replaced(
+        calibration=maps
+    )  # the card has what users get
     parts = {"devel": entities.assign(after=cross_fitted(entities))}
     for gold in test:
         other = scored_entities(model, [gold])
@@ -176,7 +191,9 @@ def calibrate(
     shown = names[1:] or names
     table = pd.concat([parts[name] for name in shown])
     curve = reliability_curve(table["right"], table["after"])
-    errors = (f"{e['before']:.3f} and {e['after']:.3f} on {name}" for name, e in sides.items())
+    errors = (
+        f"{e['before']:.3f} and {e['after']:.3f} on {name}" for name, e in sides.items()
+    )
     note = _NOTE.format(
         entities=f"{len(entities):,}",
         devel=", ".join(gold.name for gold in devel),
@@ -199,34 +216,48 @@ def thinned(gold: Gold, most: int | None) -> Gold:
 
 @one_line_errors
 def main(
-    name: Annotated[str, typer.Argument(metavar="MODEL", help="Shipped name or model folder.")],
+    name: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Shipped name or model folder.")
+    ],
     golds: Annotated[
-        list[Path], typer.Argument(metavar="GOLD...", help="Devel sides, never a test side.")
+        list[Path],
+        typer.Argument(metavar="GOLD...", help="Devel sides, never a test side."),
     ],
     test: Annotated[
         list[Path] | None,
         typer.Option(help="A test side, whose scores go to the card; may be repeated."),
     ] = None,
     data: Annotated[
-        Path, typer.Option(help="Folder of the public data, with the texts of the real sections.")
+        Path,
+        typer.Option(
+            help="Folder of the public data, with the texts of the real sections."
+        ),
     ] = Path("../shared/data"),
     texts: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of texts of each GOLD, evenly spread.")
+        int | None,
+        typer.Option(
+            min=1, help="Maximum number of texts of each GOLD, evenly spread."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write the calibrated model to this folder.")
     ] = None,
     figure: Annotated[
-        Path | None, typer.Option(help="Draw the reliability diagram (.png, .svg, .pdf).")
+        Path | None,
+        typer.Option(help="Draw the reliability diagram (.png, .svg, .pdf)."),
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="Also write the numbers to this file.")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Also write the numbers to this file.")
+    ] = None,
 ) -> None:
     """Calibrate an entity model's scores, and show the calibration error before and after."""
     for path in filter(None, (figure, json)):
         check_output(path, [*golds, *(test or [])])
     model = WordTagger.from_pretrained(name)
     devel = [thinned(_side(path, data), texts) for path in golds]
-    numbers, scored = calibrate(model, devel, [_side(path, data) for path in test or []])
+    numbers, scored = calibrate(
+        model, devel, [_side(path, data) for path in test or []]
+    )
     table = Table("expected calibration error", "entities", "right", "before", "after")
     for side, each in numbers["sides"].items():
         table.add_row(side, *map(score_text, each.values()))
@@ -245,7 +276,9 @@ def main(
 def _side(path: Path, data: Path) -> Gold:
     """A gold standard, named after its folder and file; a corpus of notes, or as `read_gold`."""
     if path.suffix != ".jsonl":
-        return replace(read_gold(path), name=f"{path.resolve().parent.name} {path.stem}")
+        return replace(
+            read_gold(path), name=f"{path.resolve().parent.name} {path.stem}"
+        )
     side: Any = path.stem
     is_real = path.resolve().parent.name == "real-sections"
     return sections_gold(side, data) if is_real else notes_gold(side)

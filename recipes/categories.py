@@ -83,7 +83,9 @@ def evaluate_categories(
     table["purity"] = (nearest == category[measured][:, None]).mean(axis=1)
     means = mean_scores(table, ["right", "purity"], bootstrap=bootstrap)
     names = {"right": "accuracy", "purity": "purity"}
-    scores = {f"category {names[n]} of {k} neighbours": score for n, score in means.items()}
+    scores = {
+        f"category {names[n]} of {k} neighbours": score for n, score in means.items()
+    }
     return Evaluation(scores, table)
 
 

@@ -25,13 +25,16 @@ def write_iob2(texts: Iterable[TaggedText], path: Path) -> None:
     """
     written = False
     with atomic_path(path) as temporary:
-        with temporary.open("w", encoding="utf-8", errors="replace", newline="\n") as handle:
+        with temporary.open(
+            "w", encoding="utf-8", errors="replace", newline="\n"
+        ) as handle:
             for text in texts:
                 if any(not _fits(word) for word in text.words):
                     msg = "a word that IOB2 cannot hold: empty, with a tab or line break, or a mark"
                     raise CorpusError(msg)
                 handle.writelines(
-                    f"{word}\t{tag}\n" for word, tag in zip(text.words, text.tags, strict=True)
+                    f"{word}\t{tag}\n"
+                    for word, tag in zip(text.words, text.tags, strict=True)
                 )
                 handle.write("\n")
                 written = True
@@ -54,7 +57,9 @@ def overlaid(corpora: Sequence[Corpus]) -> list[Corpus]:
     groups: dict[tuple[tuple[str, ...], ...], list[Corpus]] = {}
     for corpus in corpora:
         groups.setdefault(_words(corpus.train), []).append(corpus)
-    return [group[0] if len(group) == 1 else _joined(group) for group in groups.values()]
+    return [
+        group[0] if len(group) == 1 else _joined(group) for group in groups.values()
+    ]
 
 
 def _words(gold: Gold) -> tuple[tuple[str, ...], ...]:
@@ -75,5 +80,7 @@ def _with_all(texts: Sequence[TaggedText]) -> TaggedText:
     words = texts[0].words
     spans = [Span(*span) for text in texts for span in spans_of(text.tags)]
     kept = flat_spans(Document("", "", tuple(dict.fromkeys(spans))))
-    tags = tags_of([(span.start, span.end, span.label) for span in kept], words=len(words))
+    tags = tags_of(
+        [(span.start, span.end, span.label) for span in kept], words=len(words)
+    )
     return TaggedText(words, tuple(tags))

@@ -33,9 +33,14 @@ def joined(corpora: Sequence[Corpus]) -> list[Corpus]:
     """Corpora of the same training texts as one to learn from, and the parts to measure on."""
     together = overlaid(corpora)
     learnt = [
-        replace(corpus, devel=None, test=None) for corpus in together if corpus not in corpora
+        replace(corpus, devel=None, test=None)
+        for corpus in together
+        if corpus not in corpora
     ]
-    parts = [corpus if corpus in together else replace(corpus, train=None) for corpus in corpora]
+    parts = [
+        corpus if corpus in together else replace(corpus, train=None)
+        for corpus in corpora
+    ]
     return [*parts, *learnt]
 
 
@@ -63,7 +68,9 @@ def fit_seeds(
         model = fit(corpora, seeded, checkpoints=folder, **options)
         models.append(model)
         f1 = {
-            side: {name: score["all"]["f1"] for name, score in model.manifest[side].items()}
+            side: {
+                name: score["all"]["f1"] for name, score in model.manifest[side].items()
+            }
             for side in ("devel", "test")
         }
         runs.append({"seed": seed, **f1})
@@ -79,13 +86,17 @@ def fit_seeds(
             )
         yield best
     if average is not None:
-        soup = averaged(models, WordTagger.from_pretrained(recipe.model.start), share=average)
+        soup = averaged(
+            models, WordTagger.from_pretrained(recipe.model.start), share=average
+        )
         measure(soup, corpora)
         soup.manifest |= {"seeds": runs, "average": average}
         yield soup
 
 
-def averaged(models: Sequence[WordTagger], start: WordTagger, *, share: float) -> WordTagger:
+def averaged(
+    models: Sequence[WordTagger], start: WordTagger, *, share: float
+) -> WordTagger:
     """The average of the adapters and heads of models and of the model that they started from.
 
     Weights of runs from one start lie in one valley, where their average is better than each
@@ -95,7 +106,9 @@ def averaged(models: Sequence[WordTagger], start: WordTagger, *, share: float) -
     soup, weight = models[0], (1 - share) / len(models)
     parts = [(start, share), *((model, weight) for model in models)]
     tensors = {
-        name: sum(part * model.adapter.tensors[name].float() for model, part in parts).half()
+        name: sum(
+            part * model.adapter.tensors[name].float() for model, part in parts
+        ).half()
         for name in soup.adapter.tensors
     }
     soup.adapter = replace(soup.adapter, tensors=tensors)
@@ -112,24 +125,33 @@ def _over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
         for corpus in runs[0][side]
     }
     return {
-        f"f1, mean of {len(runs)} seeds": {row: statistics.fmean(of) for row, of in f1.items()},
+        f"f1, mean of {len(runs)} seeds": {
+            row: statistics.fmean(of) for row, of in f1.items()
+        },
         "its standard deviation": {row: statistics.stdev(of) for row, of in f1.items()},
     }
 
 
 @one_line_errors
 def main(
-    corpora: Annotated[list[Path], typer.Argument(help="Folders with train, devel and test.")],
+    corpora: Annotated[
+        list[Path], typer.Argument(help="Folders with train, devel and test.")
+    ],
     recipe: Annotated[str, typer.Option(help="A TOML file.")],
     out: Annotated[Path, typer.Option(help="The model folder to write.")],
     seed: Annotated[
-        list[int] | None, typer.Option(help="May be repeated: the best run on devel is kept.")
+        list[int] | None,
+        typer.Option(help="May be repeated: the best run on devel is kept."),
     ] = None,
     average: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Average all seeds, with this share of the start."),
+        typer.Option(
+            min=0, max=1, help="Average all seeds, with this share of the start."
+        ),
     ] = None,
-    checkpoints: Annotated[Path | None, typer.Option(help="Folder of the checkpoints.")] = None,
+    checkpoints: Annotated[
+        Path | None, typer.Option(help="Folder of the checkpoints.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume")] = False,  # noqa: FBT002
 ) -> None:
     """Train with each seed, and keep the best model or the average."""
@@ -138,9 +160,14 @@ def main(
     options: dict[str, Any] = {"seeds": seed or [plan.training.seed], "resume": resume}
     options["average"] = average
     with training_run(out, checkpoints, resume=resume) as run:
-        for model in fit_seeds(joined(read), plan, checkpoints=run.checkpoints, **options):
+        for model in fit_seeds(
+            joined(read), plan, checkpoints=run.checkpoints, **options
+        ):
             run.save(model)
-            f1 = {name: each["all"]["f1"] for name, each in model.manifest["devel"].items()}
+            f1 = {
+                name: each["all"]["f1"]
+                for name, each in model.manifest["devel"].items()
+            }
             say(f"F1 on devel {f1}")
 
 

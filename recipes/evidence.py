@@ -19,16 +19,23 @@ from domainbert.cli.console import one_line_errors, say
 
 @one_line_errors
 def main(
-    cohort: Annotated[Path, typer.Argument(metavar="COHORT.parquet", help="Stays not trained on.")],
+    cohort: Annotated[
+        Path, typer.Argument(metavar="COHORT.parquet", help="Stays not trained on.")
+    ],
     folder: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
     split: Annotated[str, typer.Option(help="The side to measure on.")] = "val",
     stays: Annotated[int, typer.Option(min=1, help="At most, drawn at random.")] = 80,
 ) -> None:
     """Measure faithfulness on a random part of one side."""
-    model, rows = ReadmissionModel.from_pretrained(folder), usable_stays(read_cohort(cohort))
+    model, rows = (
+        ReadmissionModel.from_pretrained(folder),
+        usable_stays(read_cohort(cohort)),
+    )
     side = rows[rows["split"] == split]
     check_unseen(side["patient_id"], model.manifest, side=split)
-    found = evaluate_faithfulness(model, side.sample(min(stays, len(side)), random_state=0))
+    found = evaluate_faithfulness(
+        model, side.sample(min(stays, len(side)), random_state=0)
+    )
     say(found["verdicts"][0])
     model.manifest["evidence"] = {"cohort": cohort.name, "side": split, **found}
     model.save_pretrained(folder)

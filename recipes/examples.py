@@ -25,7 +25,9 @@ EXAMPLES = {
 
 
 @one_line_errors
-def add_example(models: Annotated[list[Path], typer.Argument(help="Model folders.")]) -> None:
+def add_example(
+    models: Annotated[list[Path], typer.Argument(help="Model folders.")],
+) -> None:
     """Score the example of each model; write it to its folder and its card."""
     with tempfile.TemporaryDirectory() as work:
         for folder in models:
@@ -40,9 +42,13 @@ def add_example(models: Annotated[list[Path], typer.Argument(help="Model folders
             config = json.loads(file.read_text("utf-8"))
             found = {"record": record, "row": {column: row[column]}}
             config["domainbert"]["manifest"]["example"] = found
-            file.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
+            file.write_text(
+                json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8"
+            )
             model = kind.load(name, cache=Path(work) / "windows.sqlite").model
-            (folder / "README.md").write_text(model.card(model.config, model.adapter), "utf-8")
+            (folder / "README.md").write_text(
+                model.card(model.config, model.adapter), "utf-8"
+            )
 
 
 if __name__ == "__main__":

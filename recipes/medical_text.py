@@ -39,7 +39,10 @@ def pubmedqa(file: Path) -> Iterator[tuple[str, str]]:
 def covid_qa(file: Path) -> Iterator[tuple[str, str]]:
     """Each article, by its position in the file."""
     for number, article in enumerate(_json(file)["data"]):
-        yield str(number), "\n\n".join(part["context"] for part in article["paragraphs"])
+        yield (
+            str(number),
+            "\n\n".join(part["context"] for part in article["paragraphs"]),
+        )
 
 
 def _json(file: Path) -> Any:

@@ -75,7 +75,9 @@ def find_mentions(terms: Sequence[str], sentences: Iterable[str]) -> Iterator[Me
         if words := [word.lower() for word in _WORD.findall(term)]:
             by_first[words[0]].append((number, words))
     for sentence in sentences:
-        found = [(m.group().lower(), m.start(), m.end()) for m in _WORD.finditer(sentence)]
+        found = [
+            (m.group().lower(), m.start(), m.end()) for m in _WORD.finditer(sentence)
+        ]
         seen: set[int] = set()
         for i, (word, start, _) in enumerate(found):
             for number, words in by_first.get(word, ()):
@@ -99,7 +101,9 @@ def vocabulary_relations(vocabulary: pd.DataFrame, *, level: str) -> list[Relati
         return [Relation(row.group, (row.term, *row.synonyms)) for row in rows]
     relations = []
     for key, part in kept.groupby(level, sort=False):
-        names = tuple(name for row in part.itertuples() for name in (row.term, *row.synonyms))
+        names = tuple(
+            name for row in part.itertuples() for name in (row.term, *row.synonyms)
+        )
         relations += [Relation(str(key), names)] * (len(part) if len(part) > 1 else 0)
     return relations
 
@@ -110,7 +114,9 @@ def held_out_names(vocabulary: pd.DataFrame) -> set[str]:
     return {name for row in rows for name in (row.term, *row.synonyms)}
 
 
-def without_names(relations: Iterable[Relation], names: Collection[str]) -> list[Relation]:
+def without_names(
+    relations: Iterable[Relation], names: Collection[str]
+) -> list[Relation]:
     """Relations without the texts that contain one of the names as whole words.
 
     Case does not matter, except for abbreviations in capitals: "ALL" is not in "all of them".
@@ -120,7 +126,9 @@ def without_names(relations: Iterable[Relation], names: Collection[str]) -> list
         names: the names, as they are spelled.
     """
     relations = list(relations)
-    texts = list(dict.fromkeys(text for relation in relations for text in relation.texts))
+    texts = list(
+        dict.fromkeys(text for relation in relations for text in relation.texts)
+    )
     listed = list(names)
     found = {
         mention.sentence
@@ -132,7 +140,8 @@ def without_names(relations: Iterable[Relation], names: Collection[str]) -> list
         pattern = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, capitals))})(?!\w)")
         found |= {text for text in texts if pattern.search(text)}
     left = (
-        Relation(r.key, tuple(text for text in r.texts if text not in found)) for r in relations
+        Relation(r.key, tuple(text for text in r.texts if text not in found))
+        for r in relations
     )
     return [relation for relation in left if len(relation.texts) > 1]
 
@@ -147,7 +156,9 @@ def read_concepts(path: Path) -> list[Concept]:
         TableError: no such file, or not MedQuAD as JSON lines.
     """
     return [
-        concept for document in medquad_documents(path) if (concept := _concept(document)).names
+        concept
+        for document in medquad_documents(path)
+        if (concept := _concept(document)).names
     ]
 
 
@@ -175,7 +186,9 @@ def _concept(document: dict[str, Any]) -> Concept:
         first = _FORM.sub("", first)
     spelled = {spaced(name) for name in (document["focus"], *document["synonyms"])}
     names = [first, *sorted(spelled - {first})]
-    different = {name.casefold(): name for name in reversed(names) if 2 < len(name) < 80}
+    different = {
+        name.casefold(): name for name in reversed(names) if 2 < len(name) < 80
+    }
     sentences = [
         sentence
         for question in document["questions"]
@@ -196,7 +209,9 @@ def spaced(text: str) -> str:
     return " ".join(text.split())
 
 
-def name_relations(concepts: Iterable[Concept], *, without: Collection[str]) -> list[Relation]:
+def name_relations(
+    concepts: Iterable[Concept], *, without: Collection[str]
+) -> list[Relation]:
     """The names of each concept.
 
     Args:
@@ -299,7 +314,9 @@ def _lines(path: Path) -> Iterator[str]:
         yield from (line.strip() for line in handle)
 
 
-def icd9_relations(path: Path, *, without: Collection[str], seed: int = 0) -> list[Relation]:
+def icd9_relations(
+    path: Path, *, without: Collection[str], seed: int = 0
+) -> list[Relation]:
     """Titles of ICD-9 diagnoses that share a category of three digits.
 
     Args:

@@ -138,13 +138,17 @@ def train_medical_terms(
     choosing = held_out(entries, CHOOSING)
     trained = fit_encoder(
         training_sets(recipe, terms, entries, data, embedder=plain),
-        frame([(name, e.names[0], e.names[0]) for e in choosing for name in e.names[1:3]]),
+        frame(
+            [(name, e.names[0], e.names[0]) for e in choosing for name in e.names[1:3]]
+        ),
         recipe,
         model_class=TermEmbedder,
         checkpoints=checkpoints,
         resume=resume,
     )
-    trained.manifest["counts"]["terms of the vocabulary held out"] = int(terms["held_out"].sum())
+    trained.manifest["counts"]["terms of the vocabulary held out"] = int(
+        terms["held_out"].sum()
+    )
     places = terms, entries, data / RATED_PAIRS
     trained.manifest |= {
         "card": recipe.card.model_dump(),
@@ -202,7 +206,11 @@ def frame(rows: Sequence[Row]) -> pd.DataFrame:
 
 
 def all_relations(
-    vocabulary: pd.DataFrame, concepts: list[Concept], data: Path, *, limit: int | None = None
+    vocabulary: pd.DataFrame,
+    concepts: list[Concept],
+    data: Path,
+    *,
+    limit: int | None = None,
 ) -> dict[str, list[Relation]]:
     """All training relations by source; no text contains a held-out name.
 
@@ -240,7 +248,10 @@ def repeated(relations: Sequence[AnyRow], times: float, *, seed: int) -> list[An
 
 
 def measure(
-    embedder: TermEmbedder, vocabulary: pd.DataFrame, entries: Sequence[Entry], pairs: Path
+    embedder: TermEmbedder,
+    vocabulary: pd.DataFrame,
+    entries: Sequence[Entry],
+    pairs: Path,
 ) -> dict[str, Any]:
     """The rows of the card's table of scores; rated pairs where the file is there."""
     measured = {}
@@ -257,7 +268,9 @@ def measure(
     )
     first = mesh.assign(synonyms=mesh["synonyms"].str[:1])
     measured["synonyms of held-out MeSH diseases"] = evaluate_synonyms(embedder, mesh)
-    measured["first synonyms of held-out MeSH diseases"] = evaluate_synonyms(embedder, first)
+    measured["first synonyms of held-out MeSH diseases"] = evaluate_synonyms(
+        embedder, first
+    )
     return {
         f"{name}, {len(evaluation.table)} {kind}": asdict(score)
         for kind, evaluation in measured.items()
@@ -287,16 +300,24 @@ def evaluate_synonyms(
     rows = vocabulary.reset_index(drop=True)
     pairs = rows.loc[measured_terms(rows), "synonyms"].explode().dropna()
     if pairs.empty:
-        raise UserError("no term of this vocabulary has a synonym; expected a column synonyms")
+        raise UserError(
+            "no term of this vocabulary has a synonym; expected a column synonyms"
+        )
     terms = rows["term"].to_numpy(dtype=object)
-    cosines = unit(embedder.embed(pairs.tolist())) @ unit(embedder.embed(terms.tolist())).T
+    cosines = (
+        unit(embedder.embed(pairs.tolist())) @ unit(embedder.embed(terms.tolist())).T
+    )
     each, own = np.arange(len(pairs)), pairs.index.to_numpy()
     ranks = 1 + (cosines > cosines[each, own][:, None]).sum(axis=1)
     columns = {"synonym": pairs.to_numpy(), "term": terms[own]}
-    table = pd.DataFrame({**columns, "found": terms[cosines.argmax(axis=1)], "own_rank": ranks})
+    table = pd.DataFrame(
+        {**columns, "found": terms[cosines.argmax(axis=1)], "own_rank": ranks}
+    )
     name = "own term first for a synonym"
     scores = mean_scores(pd.DataFrame({name: ranks == 1}), [name], bootstrap=bootstrap)
-    table = table.sort_values("own_rank", ascending=False, kind="stable", ignore_index=True)
+    table = table.sort_values(
+        "own_rank", ascending=False, kind="stable", ignore_index=True
+    )
     return Evaluation(scores, table)
 
 
@@ -312,7 +333,9 @@ def main(
     """Train the model by recipes/terms.toml, measure it, and write the model folder."""
     plan = read_recipe(MedicalTermRecipe, recipe or recipe_file("terms"))
     with training_run(out, checkpoints, resume=resume) as run:
-        run.save(train_medical_terms(plan, data, checkpoints=run.checkpoints, resume=resume))
+        run.save(
+            train_medical_terms(plan, data, checkpoints=run.checkpoints, resume=resume)
+        )
     say(f"model in {out}; its card says how it was made and how good it is")
 
 

@@ -46,7 +46,9 @@ class Entry(NamedTuple):
 def name_key(name: str) -> str:
     """What spellings of a name share: case, the order of words and a plural s do not count."""
     words = _WORD.findall(name.casefold())
-    return " ".join(sorted(w[:-1] if len(w) > 3 and w.endswith("s") else w for w in words))
+    return " ".join(
+        sorted(w[:-1] if len(w) > 3 and w.endswith("s") else w for w in words)
+    )
 
 
 def read_vocabularies(data: Path) -> list[Entry]:
@@ -70,7 +72,9 @@ def _phenotypes(path: Path) -> Iterator[Entry]:
                 for field in ("name", "synonym", "is_a")
             }
             others = [
-                text.split('"')[1].rstrip(".") for text in found["synonym"] if "EXACT" in text
+                text.split('"')[1].rstrip(".")
+                for text in found["synonym"]
+                if "EXACT" in text
             ]
             parents = tuple(f"HPO {text.partition('! ')[2]}" for text in found["is_a"])
             codes = tuple(f"HPO {name}" for name in found["name"])
@@ -79,12 +83,18 @@ def _phenotypes(path: Path) -> Iterator[Entry]:
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:
     """Different names; of several spellings of one the first."""
-    return tuple({name_key(name): name for name in [*names][::-1] if len(name) > 2}.values())[::-1]
+    return tuple(
+        {name_key(name): name for name in [*names][::-1] if len(name) > 2}.values()
+    )[::-1]
 
 
 def held_out(entries: Iterable[Entry], side: int) -> list[Entry]:
     """The MeSH diseases of a held-out side, `MEASURED` or `CHOOSING`."""
-    return [entry for entry in entries if entry.source == MESH and _side(entry.names[0]) == side]
+    return [
+        entry
+        for entry in entries
+        if entry.source == MESH and _side(entry.names[0]) == side
+    ]
 
 
 def _side(name: str) -> int:
@@ -93,7 +103,11 @@ def _side(name: str) -> int:
 
 def without(entries: Iterable[Entry], keys: Collection[str]) -> list[Entry]:
     """The entries none of whose names has one of these `name_key`s."""
-    return [entry for entry in entries if not any(name_key(name) in keys for name in entry.names)]
+    return [
+        entry
+        for entry in entries
+        if not any(name_key(name) in keys for name in entry.names)
+    ]
 
 
 def concept_keys(entries: Sequence[Entry]) -> list[str]:
@@ -119,7 +133,9 @@ def synonym_rows(
     chooser, rows = random.Random(seed), []  # noqa: S311  (no secret)
     for entry, key in zip(entries, concept_keys(entries), strict=True):
         first, *others = (
-            name for name in entry.names if len(name) <= LONGEST or name == entry.names[0]
+            name
+            for name in entry.names
+            if len(name) <= LONGEST or name == entry.names[0]
         )
         chosen = chooser.sample(others, min(len(others), most[entry.source]))
         rows += [(name, first, key) for name in chosen if len(first) <= LONGEST]
@@ -144,7 +160,11 @@ def family_rows(entries: Iterable[Entry], *, seed: int) -> list[tuple[str, str, 
 
 
 def look_alikes(
-    rows: Sequence[tuple[str, str, str]], entries: Sequence[Entry], embedder: Embedder, *, seed: int
+    rows: Sequence[tuple[str, str, str]],
+    entries: Sequence[Entry],
+    embedder: Embedder,
+    *,
+    seed: int,
 ) -> list[str]:
     """For each row a preferred name of another concept that is near its first text.
 
@@ -159,6 +179,12 @@ def look_alikes(
         cosines = unit(embedder.embed([first for first, *_ in part])) @ vectors
         nearest = np.argpartition(-cosines, NEAREST, axis=1)[:, :NEAREST]
         for (*_, key), places, row in zip(part, nearest, cosines, strict=True):
-            others = [place for place in places[np.argsort(-row[places])] if keys[place] != key]
-            found.append(listed[chooser.choice(others[:3] or np.flatnonzero(keys != key))])
+            others = [
+                place
+                for place in places[np.argsort(-row[places])]
+                if keys[place] != key
+            ]
+            found.append(
+                listed[chooser.choice(others[:3] or np.flatnonzero(keys != key))]
+            )
     return found

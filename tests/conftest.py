@@ -13,7 +13,9 @@ import pytest
 # `recipes` and `benchmarks` are not installed. At the end of the path: the packages are.
 sys.path.append(str(Path(__file__).parents[1]))
 
-FUZZ_INPUTS = 2620  # texts, stays and rows of tests/fuzz/test_fuzz.py; FUZZ asks for more
+FUZZ_INPUTS = (
+    2620  # texts, stays and rows of tests/fuzz/test_fuzz.py; FUZZ asks for more
+)
 
 WORDS = """
 admitted afebrile alone and antibiotic blood breath chest chronic clinic compliance condition
@@ -26,7 +28,9 @@ pulmonary renal return right shortness stable the to treated was weeks wife with
 
 def pytest_addoption(parser):
     times = max(1, int(os.environ.get("FUZZ", 0)) // FUZZ_INPUTS)
-    parser.addoption("--fuzz", type=int, default=times, help="times as many cases in tests/fuzz")
+    parser.addoption(
+        "--fuzz", type=int, default=times, help="times as many cases in tests/fuzz"
+    )
 
 
 def pytest_collection_modifyitems(items):
@@ -71,7 +75,9 @@ def data_folder() -> Path:
     here = Path(__file__).parents[1] / ".." / "shared" / "data"
     folder = Path(os.environ.get("DOMAINBERT_DATA", here)).resolve()
     if not folder.is_dir():
-        pytest.skip(f"no data in {folder.name}; set DOMAINBERT_DATA to the folder that has it")
+        pytest.skip(
+            f"no data in {folder.name}; set DOMAINBERT_DATA to the folder that has it"
+        )
     return folder
 
 
@@ -86,7 +92,9 @@ def make_tokenizer(*, lower_case: bool = True):
     return BertTokenizer(vocab=vocab, do_lower_case=lower_case, model_max_length=512)
 
 
-def make_random(model_class, tokenizer=None, *, head, seed=0, positions=64, layers=2, **settings):
+def make_random(
+    model_class, tokenizer=None, *, head, seed=0, positions=64, layers=2, **settings
+):
     """A random BERT of a few thousand weights with the head of a class, strong enough to disagree.
 
     Its vocabulary is that of a tokenizer, by default the tiny one.
@@ -170,7 +178,9 @@ def write_adapter(tiny_encoder):
         for name, parameter in network.named_parameters():
             if "lora_B" in name:
                 torch.nn.init.normal_(parameter, std=0.1)
-        model.finished(network, encoder=tiny_encoder, full=False).save_pretrained(folder)
+        model.finished(network, encoder=tiny_encoder, full=False).save_pretrained(
+            folder
+        )
         return folder
 
     return write

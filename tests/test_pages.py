@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-HOMES = {"clinical": "clinical.cli", "biomed": "biomed.cli", "domainbert": "domainbert.__main__"}
+HOMES = {
+    "clinical": "clinical.cli",
+    "biomed": "biomed.cli",
+    "domainbert": "domainbert.__main__",
+}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "docs" / "explanation").glob("*.md"))
 GUIDES = sorted((ROOT / "docs" / "howto").glob("*.md"))
@@ -20,7 +24,9 @@ def commands_of(text: str) -> list[str]:
     blocks = "\n".join(body for _, body in BLOCK.findall(text))
     spans = re.findall(r"`((?:clinical|biomed|domainbert) [^`\n]+)`", text)
     lines = [line.split(" #")[0].strip() for line in blocks.splitlines()]
-    return spans + [line for line in lines if re.match(r"(clinical|biomed|domainbert) [a-z]", line)]
+    return spans + [
+        line for line in lines if re.match(r"(clinical|biomed|domainbert) [a-z]", line)
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES + GUIDES, ids=lambda page: page.stem)
@@ -32,8 +38,12 @@ def test_the_commands_and_options_on_a_page_exist(page):
         command = typer.main.get_command(importlib.import_module(HOMES[program]).app)
         while hasattr(command, "commands") and words and words[0] in command.commands:
             command = command.commands[words.pop(0)]
-        known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
-        named = {word.strip("[]().,") for word in words if word.strip("[(").startswith("--")}
+        known = {
+            option for parameter in command.params for option in parameter.opts
+        } | {"--help"}
+        named = {
+            word.strip("[]().,") for word in words if word.strip("[(").startswith("--")
+        }
         assert not hasattr(command, "commands") or not named, line
         assert named <= known, line
 

@@ -67,7 +67,9 @@ def slowest(read):
     for text in TEXTS:
         start = time.process_time()
         read(text)
-        worst = max(worst, (time.process_time() - start, f"{text[:8]!r} ... {text[-1]!r}"))
+        worst = max(
+            worst, (time.process_time() - start, f"{text[:8]!r} ... {text[-1]!r}")
+        )
     return worst
 
 

@@ -8,11 +8,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from biomed.corpora.documents import OUTSIDE, CorpusError, Document, TaggedText, tagged
-from biomed.corpora.formats import is_brat, is_pubtator, read_brat, read_iob2, read_pubtator
+from biomed.corpora.formats import (
+    is_brat,
+    is_pubtator,
+    read_brat,
+    read_iob2,
+    read_pubtator,
+)
 from domainbert.training.objective import fingerprint
 
 # The names that the files of each side may have.
-SIDES = {"train": ("train",), "devel": ("devel", "dev", "validation", "val"), "test": ("test",)}
+SIDES = {
+    "train": ("train",),
+    "devel": ("devel", "dev", "validation", "val"),
+    "test": ("test",),
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,9 @@ class Gold:
     @property
     def types(self) -> tuple[str, ...]:
         """The entity types, sorted."""
-        return tuple(sorted({tag[2:] for text in self.texts for tag in text.tags} - {""}))
+        return tuple(
+            sorted({tag[2:] for text in self.texts for tag in text.tags} - {""})
+        )
 
     @property
     def sha256(self) -> str:
@@ -53,7 +65,9 @@ class Corpus:
     @property
     def sides(self) -> dict[str, Gold]:
         """The sides that are there, by name."""
-        return {side: gold for side in SIDES if (gold := getattr(self, side)) is not None}
+        return {
+            side: gold for side in SIDES if (gold := getattr(self, side)) is not None
+        }
 
 
 def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold:
@@ -78,22 +92,31 @@ def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold
 
 
 def gold_of(
-    documents: Iterable[Document], *, name: str = "documents", labels: dict[str, str] | None = None
+    documents: Iterable[Document],
+    *,
+    name: str = "documents",
+    labels: dict[str, str] | None = None,
 ) -> Gold:
     """Documents with character spans, also as words with tags; see `tagged` and `read_gold`."""
     new = labels or {}
     named = []
     for document in documents:
         spans = (replace(s, label=new.get(s.label, s.label)) for s in document.spans)
-        named.append(replace(document, spans=tuple(span for span in spans if span.label)))
+        named.append(
+            replace(document, spans=tuple(span for span in spans if span.label))
+        )
     pairs = [tagged(document) for document in named]
     remarks = tuple(itertools.chain.from_iterable(remarks for _, remarks in pairs))
-    return Gold(name, tuple(text for text, _ in pairs if text.words), tuple(named), remarks)
+    return Gold(
+        name, tuple(text for text, _ in pairs if text.words), tuple(named), remarks
+    )
 
 
 def _renamed(text: TaggedText, labels: dict[str, str]) -> TaggedText:
     kinds = ((tag[:2], labels.get(tag[2:], tag[2:])) for tag in text.tags)
-    return TaggedText(text.words, tuple(mark + kind if kind else OUTSIDE for mark, kind in kinds))
+    return TaggedText(
+        text.words, tuple(mark + kind if kind else OUTSIDE for mark, kind in kinds)
+    )
 
 
 def read_corpus(folder: str | Path, *, labels: dict[str, str] | None = None) -> Corpus:
@@ -108,12 +131,18 @@ def read_corpus(folder: str | Path, *, labels: dict[str, str] | None = None) -> 
         raise CorpusError(msg)
     golds: dict[str, Gold | None] = dict.fromkeys(SIDES)
     for side, names in SIDES.items():
-        found = [f for f in sorted(folder.iterdir()) if f.name.split(".")[0].lower() in names]
+        found = [
+            f for f in sorted(folder.iterdir()) if f.name.split(".")[0].lower() in names
+        ]
         if len(found) > 1:
             listed = ", ".join(path.name for path in found)
-            raise CorpusError(f"{folder} has several files for its {side} side: {listed}; keep one")
+            raise CorpusError(
+                f"{folder} has several files for its {side} side: {listed}; keep one"
+            )
         if found:
             golds[side] = read_gold(found[0], labels=labels)
     if not any(golds.values()):
-        raise CorpusError(f"{folder} has no train, devel or test file, such as train.tsv")
+        raise CorpusError(
+            f"{folder} has no train, devel or test file, such as train.tsv"
+        )
     return Corpus(folder.name, **golds)

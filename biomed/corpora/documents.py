@@ -105,7 +105,9 @@ def tagged(document: Document) -> tuple[TaggedText, list[str]]:
     for span in document.spans:
         if not 0 <= span.start < span.end <= len(document.text):
             place = f"document {document.id}: characters {span.start} to {span.end}"
-            raise CorpusError(f"{place} are not within its text of {len(document.text)}")
+            raise CorpusError(
+                f"{place} are not within its text of {len(document.text)}"
+            )
         if span.discontinuous:
             remark(span, DISCONTINUOUS)
     words = split_words(document.text)

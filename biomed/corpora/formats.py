@@ -30,7 +30,8 @@ def read_iob2(path: Path) -> list[TaggedText]:
                 words, tags = [], []
             continue
         word, *others = (
-            cell.strip() for cell in (line.split("\t") if "\t" in line else line.split())
+            cell.strip()
+            for cell in (line.split("\t") if "\t" in line else line.split())
         )
         if not word or not others:
             raise CorpusError(
@@ -75,7 +76,9 @@ def read_pubtator(path: Path) -> list[Document]:
             current = match[1]
             parts[match[2]] = match[3]
         elif line.strip() and (
-            span := _mention(line.split("\t"), parts, current, f"{path.name}, line {number}")
+            span := _mention(
+                line.split("\t"), parts, current, f"{path.name}, line {number}"
+            )
         ):
             spans.append(span)
     return documents
@@ -85,11 +88,17 @@ def _joined(parts: dict[str, str]) -> str:
     return f"{parts.get('t', '')}\n{parts.get('a', '')}"
 
 
-def _mention(columns: list[str], parts: dict[str, str], current: str, where: str) -> Span | None:
+def _mention(
+    columns: list[str], parts: dict[str, str], current: str, where: str
+) -> Span | None:
     if len(columns) < 2 or not parts:
-        raise CorpusError(f"{where}: expected a title (id|t|…), an abstract (id|a|…) or a mention")
+        raise CorpusError(
+            f"{where}: expected a title (id|t|…), an abstract (id|a|…) or a mention"
+        )
     if columns[0] != current:
-        msg = f"{where}: a mention of document {columns[0]!r} under document {current!r}"
+        msg = (
+            f"{where}: a mention of document {columns[0]!r} under document {current!r}"
+        )
         raise CorpusError(msg)
     if not columns[1].isdigit():
         return None  # a relation
@@ -97,12 +106,16 @@ def _mention(columns: list[str], parts: dict[str, str], current: str, where: str
         msg = f"{where}: expected a mention as id, start, end, text, type, separated by tabs"
         raise CorpusError(msg)
     start, end = int(columns[1]), int(columns[2])
-    if not start < end or _WORDS.findall(_joined(parts)[start:end]) != _WORDS.findall(columns[3]):
+    if not start < end or _WORDS.findall(_joined(parts)[start:end]) != _WORDS.findall(
+        columns[3]
+    ):
         raise CorpusError(
             f"{where}: characters {start} to {end} differ from the mention in the file; offsets "
             "count the title, one character, then the abstract"
         )
-    return Span(start, end, columns[4].strip(), id=columns[5].strip() if columns[5:] else "")
+    return Span(
+        start, end, columns[4].strip(), id=columns[5].strip() if columns[5:] else ""
+    )
 
 
 def is_brat(path: Path) -> bool:
@@ -121,7 +134,9 @@ def read_brat(folder: Path) -> list[Document]:
     for file in sorted(folder.glob("*.ann")):
         source = file.with_suffix(".txt")
         if not source.is_file():
-            raise CorpusError(f"{file.name} has no text: expected {source.name} beside it")
+            raise CorpusError(
+                f"{file.name} has no text: expected {source.name} beside it"
+            )
         text = _decoded(source, "utf-8")  # offsets count "\r\n" as two characters
         spans = [
             _brat_span(line, text, f"{file.name}, line {number}")
@@ -144,7 +159,9 @@ def _brat_span(line: str, text: str, where: str) -> Span:
     quoted = " ".join(columns[2:3]).split()
     # BRAT writes line breaks as spaces, and joins fragments with a space.
     if not all(pieces) or " ".join(pieces).split() != quoted:
-        raise CorpusError(f"{where}: the text at its offsets differs from the mention in the file")
+        raise CorpusError(
+            f"{where}: the text at its offsets differs from the mention in the file"
+        )
     start, end = min(fragments)[0], max(end for _, end in fragments)
     # A mention across a line break also has two fragments, with only the break between them.
     return Span(start, end, label, discontinuous=text[start:end].split() != quoted)

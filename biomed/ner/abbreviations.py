@@ -45,7 +45,11 @@ def find_abbreviations(text: str) -> dict[str, Abbreviation]:
 
 
 def _is_short(text: str) -> bool:
-    return len(text) <= _LONGEST and _SHORT.fullmatch(text) is not None and not text.islower()
+    return (
+        len(text) <= _LONGEST
+        and _SHORT.fullmatch(text) is not None
+        and not text.islower()
+    )
 
 
 def _long_start(short: str, before: str) -> int | None:

@@ -25,7 +25,9 @@ DRUGS = frozenset({"chemical", "drug", "drugs", "medication", "treatment"})
 _MASK = "\u00a4"
 _FARTHEST = 400  # characters between a cue and an entity after it
 _NEAR = 120  # and before it
-_END = re.compile(r"\b(?:dr|mrs?|ms|vs|approx|pt|hx|e\.g|i\.e)\.(?=\s)|(?P<end>[;!]|[.?](?=\s|$))")
+_END = re.compile(
+    r"\b(?:dr|mrs?|ms|vs|approx|pt|hx|e\.g|i\.e)\.(?=\s)|(?P<end>[;!]|[.?](?=\s|$))"
+)
 _HEADING = re.compile(r"(?:^[ \t]*|(?<=[.;] ))([a-z][a-z /&'-]{0,40}):", re.MULTILINE)
 _CLEAN_TAIL = re.compile(r"\s{0,20}(?:$|[,.;)(&+/]|and\b|or\b|nor\b|w/|vs\b)")
 _JOINED = re.compile(rf"[\s&+/{_MASK}]|\band\b|\bor\b")
@@ -42,7 +44,9 @@ _DATA = tomllib.loads((Path(__file__).parent / "cues.toml").read_text("utf-8"))
 _NOT_A_CUE, _TERMINATORS = _any_of(_DATA["not_a_cue"]), _any_of(_DATA["terminators"])
 # Section headings in small letters, and what they make of a disease and of a drug.
 _SECTIONS: dict[str, dict[str, str]] = {
-    heading: section for section in _DATA["section"] for heading in section["headings"].splitlines()
+    heading: section
+    for section in _DATA["section"]
+    for heading in section["headings"].splitlines()
 }
 
 
@@ -59,13 +63,17 @@ class _Cue:
     barriers: re.Pattern[str] | None = None
 
     @classmethod
-    def read(cls, *, words: str = "", regex: str = "", barriers: str = "", **row: Any) -> _Cue:
+    def read(
+        cls, *, words: str = "", regex: str = "", barriers: str = "", **row: Any
+    ) -> _Cue:
         """A cue of the file."""
         for name in ("relative", "informant"):
             regex = regex.replace(f"{{{name}}}", _DATA[name].replace("\n", "|"))
         pattern = re.compile(regex) if regex else _any_of(words)
         barriers = _DATA["drug_barriers"] if row.get("kind") == "drug" else barriers
-        return cls(pattern=pattern, barriers=_any_of(barriers) if barriers else None, **row)
+        return cls(
+            pattern=pattern, barriers=_any_of(barriers) if barriers else None, **row
+        )
 
 
 _CUES = [_Cue.read(**row) for row in _DATA["cue"]]
@@ -119,7 +127,11 @@ class _Clause:
 
     def __init__(self, masked: str, start: int, end: int) -> None:
         self._text, self._end = masked, end
-        none = {at for m in _NOT_A_CUE.finditer(masked, start, end) for at in range(*m.span())}
+        none = {
+            at
+            for m in _NOT_A_CUE.finditer(masked, start, end)
+            for at in range(*m.span())
+        }
         hits = [
             (*match.span(), cue)
             for cue in _CUES
@@ -128,7 +140,9 @@ class _Clause:
         ]
         self._hits = sorted(hits, key=itemgetter(0, 1))
         self._starts = [first for first, _, _ in self._hits]
-        self._stops = [match.span() for match in _TERMINATORS.finditer(masked, start, end)]
+        self._stops = [
+            match.span() for match in _TERMINATORS.finditer(masked, start, end)
+        ]
 
     def assertions(self, start: int, end: int, kind: str) -> set[str]:
         """The assertions of the cues that reach an entity; of each cue the nearest one counts."""

@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from biomed.ner.evaluation import Scores
 
 app = typer.Typer(
-    no_args_is_help=True, help="Find diseases and drugs in text of any length, with positions."
+    no_args_is_help=True,
+    help="Find diseases and drugs in text of any length, with positions.",
 )
 
 Labels = Annotated[
     list[str] | None,
-    typer.Option("--label", help="Rename an entity type: OLD=NEW; OLD= drops it. Repeatable."),
+    typer.Option(
+        "--label", help="Rename an entity type: OLD=NEW; OLD= drops it. Repeatable."
+    ),
 ]
 
 
@@ -42,7 +45,9 @@ Labels = Annotated[
 def train(
     corpora: Annotated[
         list[Path],
-        typer.Argument(metavar="CORPUS...", help="Folders with train, devel and optionally test."),
+        typer.Argument(
+            metavar="CORPUS...", help="Folders with train, devel and optionally test."
+        ),
     ],
     out: options.ModelFolder,
     training: TrainingOptions,
@@ -74,7 +79,9 @@ def tag(
     scoring: ScoringOptions,
     out: Annotated[
         Path | None,
-        typer.Option(help="A table (.csv, .parquet, .jsonl); without it, marked texts are shown."),
+        typer.Option(
+            help="A table (.csv, .parquet, .jsonl); without it, marked texts are shown."
+        ),
     ] = None,
     model: options.ModelName = "disease-drug",
     form: Annotated[
@@ -90,7 +97,9 @@ def tag(
     ] = MIN_SCORE,
     dictionary: Annotated[
         Path | None,
-        typer.Option(help="A table with the columns name and id; entities get the concept's id."),
+        typer.Option(
+            help="A table with the columns name and id; entities get the concept's id."
+        ),
     ] = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="Link by name only, not by vectors.")
@@ -106,16 +115,22 @@ def tag(
 
     def load() -> Tagger:
         vectors = None if exact else "terms"
-        linker = EntityLinker.from_table(dictionary, model=vectors) if dictionary else None
+        linker = (
+            EntityLinker.from_table(dictionary, model=vectors) if dictionary else None
+        )
         return Tagger.from_pretrained(
             model, min_score=min_score, linker=linker, device=scoring.device
         )
 
     if form and out is None:
-        raise typer.BadParameter("--format writes a file or a folder: name it with --out")
+        raise typer.BadParameter(
+            "--format writes a file or a folder: name it with --out"
+        )
     if out and (form is None or form in NEEDED):
         needed = NEEDED[form] if form else None
-        options.score_source(lambda: TagTask(load(), needed=needed), source, out, scoring)
+        options.score_source(
+            lambda: TagTask(load(), needed=needed), source, out, scoring
+        )
         if form:
             paths = export_entities(out, form, named=scoring.named())
             say(f"as {form}: {', '.join(map(str, paths))}")
@@ -143,17 +158,25 @@ def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
 
     if source == "-":
         scoring.refuse("text", "note", "delimiter", because="on a text from stdin")
-        yield "stdin", sys.stdin.buffer.read().decode(scoring.encoding or "utf-8-sig", "replace")
+        yield (
+            "stdin",
+            sys.stdin.buffer.read().decode(scoring.encoding or "utf-8-sig", "replace"),
+        )
         return
     reading = scoring.reading()
     names = table_columns(source, reading)
-    chosen = match_columns(names, TagTask.columns, named=scoring.named(), source=Path(source).name)
+    chosen = match_columns(
+        names, TagTask.columns, named=scoring.named(), source=Path(source).name
+    )
     files = _file_ids(source)
     for row in iter_rows(source, reading):
         file = next(files) if is_text_file(row.place) else None
         text = row.cells.get(chosen["text"])
         if isinstance(text, str):
-            yield str(row.cells.get(chosen.get("note_id", "")) or file or row.number), text
+            yield (
+                str(row.cells.get(chosen.get("note_id", "")) or file or row.number),
+                text,
+            )
         else:
             say(f"{row.place}: {row.fault or 'no text'}")
 
@@ -163,10 +186,16 @@ def _file_ids(source: str) -> Iterator[str]:
     from domainbert.tables import is_text_file, source_files
 
     paths = source_files(source)
-    folder = source if Path(source).is_dir() else os.path.commonpath([p.parent for p in paths])
+    folder = (
+        source
+        if Path(source).is_dir()
+        else os.path.commonpath([p.parent for p in paths])
+    )
     for path in paths:
         if is_text_file(path):
-            yield re.sub(r"\.txt(\.gz)?$", "", path.relative_to(folder).as_posix(), flags=re.I)
+            yield re.sub(
+                r"\.txt(\.gz)?$", "", path.relative_to(folder).as_posix(), flags=re.I
+            )
 
 
 @app.command()
@@ -180,12 +209,16 @@ def dictionary(
             "RxNorm's with rxcui, ingredient, brands.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The dictionary to write, such as names.parquet.")],
+    out: Annotated[
+        Path, typer.Option(help="The dictionary to write, such as names.parquet.")
+    ],
     mappings: Annotated[
-        Path | None, typer.Option(help="A table of ids and their codes in other systems.")
+        Path | None,
+        typer.Option(help="A table of ids and their codes in other systems."),
     ] = None,
     system: Annotated[
-        str | None, typer.Option(help="Link to this system: MESH, UMLS, SNOMED, ICD10CM or OMIM.")
+        str | None,
+        typer.Option(help="Link to this system: MESH, UMLS, SNOMED, ICD10CM or OMIM."),
     ] = None,
 ) -> None:
     """Build a dictionary for `tag --dictionary` from MONDO, DrugBank, RxNorm or your own names."""
@@ -203,11 +236,15 @@ def dictionary(
 def evaluate(
     gold: Annotated[
         Path,
-        typer.Argument(metavar="GOLD", help="An IOB2 or PubTator file, or a BRAT folder."),
+        typer.Argument(
+            metavar="GOLD", help="An IOB2 or PubTator file, or a BRAT folder."
+        ),
     ],
     model: options.ModelName,
     label: Labels = None,
-    json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Also write the scores to this file.")
+    ] = None,
     device: options.Device = None,
 ) -> None:
     """Score a model by exact spans of whole documents, or of the sentences of an IOB2 file."""
@@ -229,7 +266,9 @@ def evaluate(
     print_scores(f"by {unit}", scores)
     if json:
         counts = {"gold": right.name, "texts": len(right.texts)}
-        write_json({**counts, "unit": unit, "scores": scores.table.to_dict("index")}, json)
+        write_json(
+            {**counts, "unit": unit, "scores": scores.table.to_dict("index")}, json
+        )
 
 
 def print_scores(title: str, scores: Scores) -> None:

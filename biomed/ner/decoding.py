@@ -18,7 +18,9 @@ from domainbert.errors import UserError
 _MARKED = re.compile(r"([BIESLUWM])[-_](.+)")
 _BEGIN = frozenset("BSUW")  # the marks of IOBES and BILOU that begin an entity
 # Outputs for tokens that are not words, which some trainings count.
-_SPECIAL = frozenset({"X", "[CLS]", "[SEP]", "[PAD]", "[UNK]", "CLS", "SEP", "PAD", "<pad>"})
+_SPECIAL = frozenset(
+    {"X", "[CLS]", "[SEP]", "[PAD]", "[UNK]", "CLS", "SEP", "PAD", "<pad>"}
+)
 _UNNAMED = re.compile(r"LABEL_\d+")
 _JUST_BELOW = 1e-4  # in IOB1, continuing an entity goes before starting another one
 
@@ -45,17 +47,25 @@ class Outputs:
             if name == OUTSIDE or name in _SPECIAL:
                 places[OUTSIDE].append(number)
             elif match:
-                places[f"{'B' if match[1] in _BEGIN else 'I'}-{match[2]}"].append(number)
+                places[f"{'B' if match[1] in _BEGIN else 'I'}-{match[2]}"].append(
+                    number
+                )
             else:
                 places[f"I-{name}"].append(number)
         self.types = tuple(sorted({tag[2:] for tag in places if tag != OUTSIDE}))
-        if OUTSIDE not in places or not self.types or all(map(_UNNAMED.fullmatch, names)):
+        if (
+            OUTSIDE not in places
+            or not self.types
+            or all(map(_UNNAMED.fullmatch, names))
+        ):
             raise UserError(
                 f"the network's labels are {', '.join(names[:9])}; expected O and labels such as "
                 'B-type and I-type: name them in its config.json, "id2label": {"0": "O", …}'
             )
         self.starts_inside = any(f"B-{kind}" not in places for kind in self.types)
-        self._summed = [places.get(tag, []) for tag in tags_for(self.types)]  # outputs of each tag
+        self._summed = [
+            places.get(tag, []) for tag in tags_for(self.types)
+        ]  # outputs of each tag
 
     def tags(self, outputs: np.ndarray) -> np.ndarray:
         """Log-probabilities of the tags, shape (words, tags), from those of the outputs.
@@ -64,7 +74,9 @@ class Outputs:
         the rows may sum to more than 1.
         """
         parts = (outputs[:, columns] for columns in self._summed)
-        tags = np.stack([np.logaddexp.reduce(part, axis=1, initial=-np.inf) for part in parts], 1)
+        tags = np.stack(
+            [np.logaddexp.reduce(part, axis=1, initial=-np.inf) for part in parts], 1
+        )
         if self.starts_inside:
             tags[:, 1::2] = np.maximum(tags[:, 1::2], tags[:, 2::2] - _JUST_BELOW)
         return tags
@@ -137,19 +149,39 @@ def find_entities(
     continues = np.zeros((len(path) + 1, len(inside)))
     continues[:-1] = np.exp(log_probabilities[:, inside])
     continues[starts] = 0.0
-    continues[:-1][log_probabilities[:, 0] == 0] = 0.0  # words that the network does not read
+    continues[:-1][log_probabilities[:, 0] == 0] = (
+        0.0  # words that the network does not read
+    )
     score = np.exp(total[end] - total[first]) * (1 - continues[end, kind])
     return zip(*(values.tolist() for values in (first, end, kind, score)), strict=True)
 
 
 # Marks and words that no name begins or ends with.
-_LOOSE = frozenset(",.;:!?/\\-\u2010\u2011\u2013\u2014_*&=<>|\"'`\u2018\u2019\u201c\u201d")
-_LOOSE |= {"and", "as", "at", "by", "due", "for", "from", "in", "is", "no", "not", "of", "on", "or"}
+_LOOSE = frozenset(
+    ",.;:!?/\\-\u2010\u2011\u2013\u2014_*&=<>|\"'`\u2018\u2019\u201c\u201d"
+)
+_LOOSE |= {
+    "and",
+    "as",
+    "at",
+    "by",
+    "due",
+    "for",
+    "from",
+    "in",
+    "is",
+    "no",
+    "not",
+    "of",
+    "on",
+    "or",
+}
 _LOOSE |= {"than", "the", "to", "was", "with", "without"}
 _OPENING = {")": "(", "]": "[", "}": "{"}
 # Shorthand of several words, such as "s/p" (status post), into which no entity continues.
 _SHORTHAND = re.compile(
-    r"(?<!\w)(?:[scf]/b|s/p|[cap]/w|[cyhrw]/o|c/f|d/[ct]|r/t|2/2|[fw]/u|b/l|w/)(?!\w)", re.I
+    r"(?<!\w)(?:[scf]/b|s/p|[cap]/w|[cyhrw]/o|c/f|d/[ct]|r/t|2/2|[fw]/u|b/l|w/)(?!\w)",
+    re.I,
 )
 _GREEK = r"[\u03b1-\u03c9]|alpha|beta|gamma|delta"
 # What a hyphen attaches to a name: Greek letters and locants before it ("1,25-", "L-"), and Greek
@@ -157,7 +189,9 @@ _GREEK = r"[\u03b1-\u03c9]|alpha|beta|gamma|delta"
 _BEFORE = re.compile(
     rf"(?<![\w.])(?:{_GREEK}|(?:\d{{1,2}}(?:,\d{{1,2}})+|1?\d)'?|[DLNORS])-$", re.I
 )
-_AFTER = re.compile(rf"[-\u2010\u2011](?:(?:{_GREEK})\d?|\d+)(?![\w%]|[-/.,:+]\d)", re.I)
+_AFTER = re.compile(
+    rf"[-\u2010\u2011](?:(?:{_GREEK})\d?|\d+)(?![\w%]|[-/.,:+]\d)", re.I
+)
 _FARTHEST = 16  # characters that are searched for them
 
 

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 NORMALISED = 0.95  # the score of a name that differs in form only
 # Systems of codes as tables of mappings spell them -> as dictionaries name them.
-SYSTEMS = {"MESH": "MESH", "UMLS": "UMLS", "SCTID": "SNOMED", "ICD10CM": "ICD10CM", "OMIM": "OMIM"}
+SYSTEMS = {
+    "MESH": "MESH",
+    "UMLS": "UMLS",
+    "SCTID": "SNOMED",
+    "ICD10CM": "ICD10CM",
+    "OMIM": "OMIM",
+}
 _RXNORM = {"rxcui": "id", "ingredient": "name", "brands": "synonyms"}
 
 
@@ -62,9 +68,15 @@ class Dictionary:
         codes: Mapping[str, tuple[str, ...]] | None = None,
         path: Path | None = None,
     ) -> None:
-        self.pairs, self.codes, self.path = list(dict.fromkeys(pairs)), codes or {}, path
+        self.pairs, self.codes, self.path = (
+            list(dict.fromkeys(pairs)),
+            codes or {},
+            path,
+        )
         if not self.pairs:
-            raise UserError("the dictionary is empty; expected at least one name and id")
+            raise UserError(
+                "the dictionary is empty; expected at least one name and id"
+            )
         self.preferred = {id_: name for name, id_ in reversed(self.pairs)}
         self._names = Names(self.pairs)
         self._sizes = Counter(id_ for _, id_ in self.pairs)
@@ -81,7 +93,11 @@ class Dictionary:
         require_cells(table, ["name", "id"], source=path.name)
         pairs = zip(table["name"].str.strip(), table["id"], strict=True)
         listed = table.reindex(columns=["id", "codes"]).dropna().itertuples(index=False)
-        return cls(pairs, codes={id_: tuple(each.split("|")) for id_, each in listed}, path=path)
+        return cls(
+            pairs,
+            codes={id_: tuple(each.split("|")) for id_, each in listed},
+            path=path,
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -101,7 +117,9 @@ class Dictionary:
         if not ids:
             return None
         key = " ".join(name.split()).casefold()
-        best = max(ids, key=lambda i: (self.preferred[i].casefold() == key, self._sizes[i]))
+        best = max(
+            ids, key=lambda i: (self.preferred[i].casefold() == key, self._sizes[i])
+        )
         return self.link(best, (1.0 if is_exact else NORMALISED) / len(ids))
 
 
@@ -135,9 +153,13 @@ def build_dictionary(
         for own, name, synonyms in rows:
             concept = own if ":" in own else f"{path.name.split('.')[0]}:{own}"
             others = [concept, *codes.get(concept, ())]
-            id_ = next((c for c in others if not system or c.startswith(f"{system}:")), None)
+            id_ = next(
+                (c for c in others if not system or c.startswith(f"{system}:")), None
+            )
             if id_:
-                known.setdefault(id_, {}).update(dict.fromkeys(c for c in others if c != id_))
+                known.setdefault(id_, {}).update(
+                    dict.fromkeys(c for c in others if c != id_)
+                )
                 pairs += [(each, id_) for each in (name, *split_names(synonyms))]
     if not pairs:
         raise UserError(
@@ -150,7 +172,9 @@ def build_dictionary(
 def _read_codes(path: Path | None) -> dict[str, list[str]]:
     """The codes of each concept in the systems of `SYSTEMS`."""
     codes: dict[str, list[str]] = defaultdict(list)
-    for concept, code in read_table(path).iloc[:, :2].itertuples(index=False) if path else ():
+    for concept, code in (
+        read_table(path).iloc[:, :2].itertuples(index=False) if path else ()
+    ):
         system, _, number = code.partition(":")
         if system.upper() in SYSTEMS:
             codes[concept].append(f"{SYSTEMS[system.upper()]}:{number}")

@@ -84,7 +84,9 @@ class TaggedView:
             labels = [html.escape(e.title) for e in over if e.end == end]
             small = '<sub style="opacity:.65;margin:0 .2em">'
             parts += [piece, *(f"{small}{label}</sub>" for label in labels)]
-        return f'<div style="white-space:pre-wrap;line-height:1.7">{"".join(parts)}</div>'
+        return (
+            f'<div style="white-space:pre-wrap;line-height:1.7">{"".join(parts)}</div>'
+        )
 
     def __rich__(self) -> Text:
         """Coloured text for a rich console."""
@@ -92,13 +94,20 @@ class TaggedView:
 
         shown = Text()
         for start, end, over in self._segments():
-            style = f"black on {self._colour(over[0])}{_INK[over[0].assertion][1]}" if over else ""
+            style = (
+                f"black on {self._colour(over[0])}{_INK[over[0].assertion][1]}"
+                if over
+                else ""
+            )
             # Control characters could control the terminal.
             piece = (
-                c if c.isprintable() or c in "\n\t" else "\ufffd" for c in self.text[start:end]
+                c if c.isprintable() or c in "\n\t" else "\ufffd"
+                for c in self.text[start:end]
             )
             # Both ends are marked, because a pipe has no colours.
-            shown.append("[" * sum(entity.start == start for entity in over), style="dim")
+            shown.append(
+                "[" * sum(entity.start == start for entity in over), style="dim"
+            )
             shown.append("".join(piece), style=style)
             for entity in over:
                 if entity.end == end:
@@ -109,14 +118,18 @@ class TaggedView:
         """Text with terminal colours."""
         from rich.console import Console
 
-        console = Console(force_terminal=True, color_system="truecolor", highlight=False)
+        console = Console(
+            force_terminal=True, color_system="truecolor", highlight=False
+        )
         with console.capture() as capture:
             console.print(self, soft_wrap=True, end="")
         return capture.get()
 
     def _segments(self) -> Iterator[tuple[int, int, list[Entity]]]:
         """Ranges of characters with the same entities over them."""
-        edges = {0, len(self.text)} | {at for e in self.entities for at in (e.start, e.end)}
+        edges = {0, len(self.text)} | {
+            at for e in self.entities for at in (e.start, e.end)
+        }
         for start, end in itertools.pairwise(sorted(edges)):
             yield start, end, [e for e in self.entities if e.start <= start < e.end]
 

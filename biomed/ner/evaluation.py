@@ -51,7 +51,10 @@ class Scores:
 
 
 def score_spans(
-    gold: Sequence[Iterable[Span]], predicted: Sequence[Iterable[Span]], *, types: Collection[str]
+    gold: Sequence[Iterable[Span]],
+    predicted: Sequence[Iterable[Span]],
+    *,
+    types: Collection[str],
 ) -> Scores:
     """Scores of exact spans: (start, end, type) of each entity of each text, of these types.
 
@@ -66,11 +69,16 @@ def score_spans(
     both = [one & other for one, other in zip(right, found, strict=True)]
     sides = {"correct": both, "predicted": found, "gold": right}
     counts = pd.DataFrame(
-        {name: Counter(span[2] for spans in side for span in spans) for name, side in sides.items()}
+        {
+            name: Counter(span[2] for spans in side for span in spans)
+            for name, side in sides.items()
+        }
     ).sort_index()
     counts = pd.concat([counts.sum().to_frame("all").T, counts.fillna(0)]).astype(int)
     mean = (counts["predicted"] + counts["gold"]) / 2
-    sizes = pd.DataFrame({"precision": counts["predicted"], "recall": counts["gold"], "f1": mean})
+    sizes = pd.DataFrame(
+        {"precision": counts["predicted"], "recall": counts["gold"], "f1": mean}
+    )
     scores = sizes.clip(lower=1).rdiv(counts["correct"], axis="index")
     correct, *others = (np.array(list(map(len, side))) for side in sides.values())
     return Scores(scores.join(counts), ratio_interval(2 * correct, np.add(*others)))
@@ -78,7 +86,9 @@ def score_spans(
 
 def evaluate_words(model: WordTagger, gold: Gold, **options: Any) -> Scores:
     """Scores over the corpus' own words, each text on its own; `options` are for `entities`."""
-    entities = model.entities((model.reader.read(text.words) for text in gold.texts), **options)
+    entities = model.entities(
+        (model.reader.read(text.words) for text in gold.texts), **options
+    )
     found = [[span[:3] for span in each] for each in entities]
     right = [spans_of(text.tags) for text in gold.texts]
     return score_spans(right, found, types={*gold.types} & {*model.types})
@@ -102,7 +112,9 @@ def look_up_names(texts: Iterable[TaggedText], gold: Gold) -> Scores:
                 spans.append((at, end, names[tuple(words[at:end])]))
             at = end or at + 1
         found.append(spans)
-    return score_spans([spans_of(text.tags) for text in gold.texts], found, types=gold.types)
+    return score_spans(
+        [spans_of(text.tags) for text in gold.texts], found, types=gold.types
+    )
 
 
 def evaluate_documents(tagger: Tagger, gold: Gold) -> Scores:
@@ -110,7 +122,8 @@ def evaluate_documents(tagger: Tagger, gold: Gold) -> Scores:
     right = map(flat_spans, gold.documents)
     entities = tagger.tag_many(document.text for document in gold.documents)
     spans, found = (
-        [[(s.start, s.end, s.label) for s in each] for each in side] for side in (right, entities)
+        [[(s.start, s.end, s.label) for s in each] for each in side]
+        for side in (right, entities)
     )
     return score_spans(spans, found, types={*gold.types} & {*tagger.labels})
 

@@ -40,11 +40,18 @@ def entity_types(corpora: Sequence[Corpus]) -> list[str]:
     """The entity types of all training sides; a `UserError` if the corpora cannot be trained on."""
     for corpus in corpora:
         if any(not gold.types for gold in (corpus.train, corpus.devel) if gold):
-            raise CorpusError(f"corpus {corpus.name} needs entities in train and in devel")
-    for side, what in (("train", "to learn from"), ("devel", "which chooses the weights")):
+            raise CorpusError(
+                f"corpus {corpus.name} needs entities in train and in devel"
+            )
+    for side, what in (
+        ("train", "to learn from"),
+        ("devel", "which chooses the weights"),
+    ):
         if not any(side in corpus.sides for corpus in corpora):
             raise CorpusError(f"no corpus has a {side} side, {what}")
-    types = sorted({kind for corpus in corpora if corpus.train for kind in corpus.train.types})
+    types = sorted(
+        {kind for corpus in corpora if corpus.train for kind in corpus.train.types}
+    )
     for corpus in corpora:
         if corpus.devel:
             check_types(types, corpus.devel)
@@ -77,7 +84,9 @@ def make_sources(
     return sources, np.stack(allowed)
 
 
-def _kept(corpus: Corpus, train: Gold, corpora: Sequence[Corpus]) -> tuple[TaggedText, ...]:
+def _kept(
+    corpus: Corpus, train: Gold, corpora: Sequence[Corpus]
+) -> tuple[TaggedText, ...]:
     taken = [gold for other in corpora for gold in (other.devel, other.test) if gold]
     if not corpus.devel:
         taken += [other.train for other in corpora if other.devel and other.train]
@@ -121,8 +130,12 @@ class ExampleMaker:
         for source in self.sources:
             for text in self._packed(source, generator, room):
                 for start, end in plan_windows(len(text.ids), capacity=room):
-                    codes = np.concatenate(([IGNORED], text.codes[start:end], [IGNORED]))
-                    windows.append(Example(self.reader.window(text.ids[start:end]), codes))
+                    codes = np.concatenate(
+                        ([IGNORED], text.codes[start:end], [IGNORED])
+                    )
+                    windows.append(
+                        Example(self.reader.window(text.ids[start:end]), codes)
+                    )
         return windows
 
     def _packed(
@@ -156,5 +169,6 @@ def _wanted(generator: np.random.Generator, room: int) -> int:
 
 def _joined(run: Sequence[Example]) -> Example:
     return Example(
-        np.concatenate([part.ids for part in run]), np.concatenate([part.codes for part in run])
+        np.concatenate([part.ids for part in run]),
+        np.concatenate([part.codes for part in run]),
     )

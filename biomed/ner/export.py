@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from biomed.ner.entities import Entity
 
 Format = Literal["pubtator", "brat", "omop", "fhir"]
-NEEDED = {"omop": "note_id", "fhir": "patient_id"}  # the id that each row of these forms has
+NEEDED = {
+    "omop": "note_id",
+    "fhir": "patient_id",
+}  # the id that each row of these forms has
 Tagged = tuple[str, str, "Sequence[Entity]"]  # id, text and entities of a document
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
 _LONGEST_NAME = 60  # letters of a file name, of up to four bytes
@@ -37,7 +40,9 @@ def to_brat(text: str, entities: Iterable[Entity]) -> str:
         parts = list(_PART.finditer(text, entity.start, entity.end))
         offsets = ";".join(f"{part.start()} {part.end()}" for part in parts)
         shown = " ".join(part[0] for part in parts)
-        lines.append(f"T{number}\t{_NOT_IN_NAMES.sub('_', entity.label)} {offsets}\t{shown}")
+        lines.append(
+            f"T{number}\t{_NOT_IN_NAMES.sub('_', entity.label)} {offsets}\t{shown}"
+        )
         lines.append(f"A{2 * number - 1}\tAssertion T{number} {entity.assertion}")
         lines.append(f"A{2 * number}\tScore T{number} {entity.score:.2f}")
         if entity.id is not None:
@@ -74,7 +79,10 @@ def write_tagged(documents: Iterable[Tagged], out: Path, *, kind: Format) -> int
     if kind == "brat":
         return _write_brat(documents, out)
     names: set[str] = set()
-    with atomic_path(out) as path, path.open("w", encoding="utf-8", errors="replace") as file:
+    with (
+        atomic_path(out) as path,
+        path.open("w", encoding="utf-8", errors="replace") as file,
+    ):
         for name, text, entities in documents:
             file.write(to_pubtator(_unused(name, names), text, entities))
     return len(names)
@@ -102,7 +110,9 @@ def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
             labels.update(_NOT_IN_NAMES.sub("_", entity.label) for entity in entities)
             standoff = to_brat(text, entities)
             (folder / f"{free}.txt").write_text(text, "utf-8", "replace", newline="")
-            (folder / f"{free}.ann").write_text(standoff, "utf-8", "replace", newline="\n")
+            (folder / f"{free}.ann").write_text(
+                standoff, "utf-8", "replace", newline="\n"
+            )
         types = _form("annotation.conf").replace("{labels}", "\n".join(sorted(labels)))
         (folder / "annotation.conf").write_text(types, "utf-8")
         replace_folder(folder, out)
@@ -123,12 +133,18 @@ def export_entities(table: Path, form: str, *, named: Mapping[str, str]) -> list
     import duckdb
     import pandas as pd
 
-    summary = json.loads(table.with_name(f"{table.name}.summary.json").read_text("utf-8"))
+    summary = json.loads(
+        table.with_name(f"{table.name}.summary.json").read_text("utf-8")
+    )
     found, ids = read_table(table), (PATIENT, STAY, NOTE)
     given = list(found.columns[: found.columns.get_loc("row")])
     names = match_columns(given, ids, named=named, source=table.name)
-    found = found[found["entity"].notna()].rename(columns={t: name for name, t in names.items()})
-    found = found.reindex(columns=list(dict.fromkeys([*found.columns, *(c.name for c in ids)])))
+    found = found[found["entity"].notna()].rename(
+        columns={t: name for name, t in names.items()}
+    )
+    found = found.reindex(
+        columns=list(dict.fromkeys([*found.columns, *(c.name for c in ids)]))
+    )
     needed = NEEDED[form]
     pattern = r"\d{1,18}" if form == "omop" else r"(?s).+"
     fits = found[needed].astype("string").str.fullmatch(pattern).fillna(value=False)
@@ -147,6 +163,8 @@ def export_entities(table: Path, form: str, *, named: Mapping[str, str]) -> list
     with duckdb.connect() as con:
         con.register("FOUND", found)
         con.execute(
-            _form(f"{form}.sql").replace("{out}", str(table.with_suffix("")).replace("'", "''"))
+            _form(f"{form}.sql").replace(
+                "{out}", str(table.with_suffix("")).replace("'", "''")
+            )
         )
     return sorted(table.parent.glob(f"{table.stem}.{form}*"))

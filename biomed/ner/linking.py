@@ -63,12 +63,16 @@ class EntityLinker:
         min_score: float = MIN_SCORE,
     ) -> None:
         if not 0 <= min_score <= 1:
-            raise UserError(f"min_score: expected a number from 0 to 1, got {min_score!r}")
+            raise UserError(
+                f"min_score: expected a number from 0 to 1, got {min_score!r}"
+            )
         self.dictionary, self.embedder, self.min_score = dictionary, embedder, min_score
         self._known: dict[str, Link | None] = {}
 
     @classmethod
-    def from_table(cls, path: str | Path, *, model: str | Path | None = "terms") -> EntityLinker:
+    def from_table(
+        cls, path: str | Path, *, model: str | Path | None = "terms"
+    ) -> EntityLinker:
         """A linker with the dictionary of a table (see `Dictionary.read`).
 
         `model` is a `TermEmbedder`'s name or folder, or None to link by name only. The vectors of
@@ -82,7 +86,11 @@ class EntityLinker:
     def facts(self) -> dict[str, object]:
         """What decides the links, as JSON."""
         model = self.embedder.fingerprint() if self.embedder else None
-        return {"dictionary": self.dictionary.digest, "model": model, "min_score": self.min_score}
+        return {
+            "dictionary": self.dictionary.digest,
+            "model": model,
+            "min_score": self.min_score,
+        }
 
     def link(self, names: Sequence[str]) -> list[Link | None]:
         """The concept of each name; None where no concept is sure enough."""
@@ -91,10 +99,14 @@ class EntityLinker:
         known = self._known  # it only grows, also where another thread starts a new one
         new = [name for name in dict.fromkeys(names) if name not in known]
         links = dict(zip(new, map(self._by_name, new), strict=True))
-        left = [name for name in new if links[name] is None and not is_abbreviation(name)]
+        left = [
+            name for name in new if links[name] is None and not is_abbreviation(name)
+        ]
         if left and self.embedder:
             near = zip(left, self.nearest(left), strict=True)
-            links |= {n: link for n, link in near if link and link.score >= self.min_score}
+            links |= {
+                n: link for n, link in near if link and link.score >= self.min_score
+            }
         known |= links
         return [known[name] for name in names]
 
@@ -108,9 +120,13 @@ class EntityLinker:
 
     def nearest(self, names: Sequence[str]) -> list[Link | None]:
         """The concept of the name with the nearest vector that does not `differ`, however sure."""
-        hits = top_k(self._embedded(names), [self._vectors], k=min(_CANDIDATES, len(self._forms)))
+        hits = top_k(
+            self._embedded(names), [self._vectors], k=min(_CANDIDATES, len(self._forms))
+        )
         found: list[Link | None] = []
-        for name, rows, cosines in zip(names, hits.rows, hits.scores.tolist(), strict=True):
+        for name, rows, cosines in zip(
+            names, hits.rows, hits.scores.tolist(), strict=True
+        ):
             near: dict[str, list[float]] = {}
             for row, cosine in zip(rows, cosines, strict=True):
                 if not differ(name, self._forms[row]) and (
@@ -147,7 +163,9 @@ class EntityLinker:
             with np.load(beside, allow_pickle=False) as kept:
                 if str(kept["key"]) == key:
                     return kept["vectors"].astype(np.float32)
-        names = counted(self._forms, what="names of the dictionary", total=len(self._forms))
+        names = counted(
+            self._forms, what="names of the dictionary", total=len(self._forms)
+        )
         vectors = self._embedded(names).astype(np.float16)
         if beside and os.access(beside.parent, os.W_OK):
             with atomic_path(beside) as temporary, temporary.open("wb") as file:
@@ -169,16 +187,25 @@ def differ(name: str, other: str) -> bool:
     ("adenocarcinoma" ends with "carcinoma").
     """
     name, other = name.casefold(), other.casefold()
-    if _types(name) != _types(other) or bool(_NOT.search(name)) != bool(_NOT.search(other)):
+    if _types(name) != _types(other) or bool(_NOT.search(name)) != bool(
+        _NOT.search(other)
+    ):
         return True
-    ours, theirs = ({*_WORD.findall(each), *_START.findall(each)} for each in (name, other))
+    ours, theirs = (
+        {*_WORD.findall(each), *_START.findall(each)} for each in (name, other)
+    )
     if (theirs - ours).intersection(_DATA["sides"]):
         return True
     for pair in _DATA["opposites"]:
-        if sorted([mark in words for mark in pair] for words in (ours, theirs)) == _ONE_EACH:
+        if (
+            sorted([mark in words for mark in pair] for words in (ours, theirs))
+            == _ONE_EACH
+        ):
             return True
     one, two = _ENDING.findall(name), _ENDING.findall(other)
-    return bool(one and two) and not any(a.endswith(b) or b.endswith(a) for a in one for b in two)
+    return bool(one and two) and not any(
+        a.endswith(b) or b.endswith(a) for a in one for b in two
+    )
 
 
 def _types(name: str) -> set[str]:

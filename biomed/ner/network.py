@@ -83,7 +83,9 @@ class WordReader:
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, listed: Mapping[str, int] | None = None
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        listed: Mapping[str, int] | None = None,
     ) -> None:
         self._listed = listed or {}
         self._tokenizer = own_tokenizer(tokenizer)
@@ -105,11 +107,19 @@ class WordReader:
         """
         listed = np.array([self._listed.get(word, 0) for word in words], dtype=np.int64)
         if self._reads_spaces:
-            flags = (number > 0 for number in range(len(words))) if spaced is None else spaced
-            words = [f" {w}" if flag else w for w, flag in zip(words, flags, strict=True)]
+            flags = (
+                (number > 0 for number in range(len(words)))
+                if spaced is None
+                else spaced
+            )
+            words = [
+                f" {w}" if flag else w for w, flag in zip(words, flags, strict=True)
+            ]
         pieces = [_pieces(self._tokenizer, word) for word in words]
         lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
-        ids = np.fromiter(chain.from_iterable(pieces), dtype=np.int64, count=int(lengths.sum()))
+        ids = np.fromiter(
+            chain.from_iterable(pieces), dtype=np.int64, count=int(lengths.sum())
+        )
         starts = np.append(np.zeros(min(len(words), 1)), breaks).astype(np.int64)
         return Pieces(ids, np.cumsum(lengths) - lengths, lengths > 0, starts, listed)
 
@@ -151,9 +161,13 @@ class WordTagger(Model):
         self.types, self.labels = self._outputs.types, self._outputs.names
         abbreviations = self.settings.abbreviations
         if unknown := sorted(abbreviations.keys() - set(self.types)):
-            raise UserError(f"abbreviations of {unknown[0]!r}; expected {', '.join(self.types)}")
+            raise UserError(
+                f"abbreviations of {unknown[0]!r}; expected {', '.join(self.types)}"
+            )
         tags = {kind: 1 + 2 * number for number, kind in enumerate(self.types)}
-        listed = {word: tags[kind] for kind, words in abbreviations.items() for word in words}
+        listed = {
+            word: tags[kind] for kind, words in abbreviations.items() for word in words
+        }
         self.reader = WordReader(self.tokenizer, listed)
         self.window = self.window_tokens()
 
@@ -174,7 +188,9 @@ class WordTagger(Model):
         """
         runner = self.runner if network is None else self.runner.with_model(network)
         capacity, overlap = self.window - SPECIAL_TOKENS, self.window // 8
-        ranges = [plan_windows(len(t.ids), capacity=capacity, overlap=overlap) for t in texts]
+        ranges = [
+            plan_windows(len(t.ids), capacity=capacity, overlap=overlap) for t in texts
+        ]
         windows = [
             self.reader.window(text.ids[start:end])
             for text, cuts in zip(texts, ranges, strict=True)
@@ -189,7 +205,9 @@ class WordTagger(Model):
             for number, (start, _) in enumerate(cuts):
                 chosen = choice == number
                 outputs[chosen] = next(rows)[1 + first[chosen] - start]
-            scores = np.zeros((len(text.first), 1 + 2 * len(self.types)), dtype=np.float32)
+            scores = np.zeros(
+                (len(text.first), 1 + 2 * len(self.types)), dtype=np.float32
+            )
             scores[~text.is_read, 1::2] = -np.inf  # O or, within an entity, I
             scores[text.is_read] = self._outputs.tags(outputs)
             told = np.flatnonzero(text.is_read & (text.listed > 0))

@@ -26,7 +26,11 @@ _FIELDS = ("score", "assertion", "link_score", "codes")
 
 @Language.factory(
     "biomed",
-    default_config={"model": "disease-drug", "min_score": MIN_SCORE, "dictionary": None},
+    default_config={
+        "model": "disease-drug",
+        "min_score": MIN_SCORE,
+        "dictionary": None,
+    },
     assigns=["doc.ents", "doc.spans", "token.is_sent_start"],
 )
 def make_component(
@@ -35,7 +39,9 @@ def make_component(
     """The component with an entity model and perhaps the table of a dictionary."""
     del nlp, name
     linker = EntityLinker.from_table(dictionary) if dictionary else None
-    return BiomedComponent(Tagger.from_pretrained(model, min_score=min_score, linker=linker))
+    return BiomedComponent(
+        Tagger.from_pretrained(model, min_score=min_score, linker=linker)
+    )
 
 
 class BiomedComponent:

@@ -58,7 +58,9 @@ class Tagger:
         linker: EntityLinker | None = None,
     ) -> None:
         if not 0 <= min_score <= 1:
-            raise UserError(f"min_score: expected a number from 0 to 1, got {min_score!r}")
+            raise UserError(
+                f"min_score: expected a number from 0 to 1, got {min_score!r}"
+            )
         self.network, self.min_score, self.linker = network, min_score, linker
 
     @classmethod
@@ -82,7 +84,9 @@ class Tagger:
             EncoderError: no such model, or an encoder without a trained head.
             UserError: outputs whose names are no tags of entities.
         """
-        network = WordTagger.from_pretrained(name, device=device, batch_tokens=batch_tokens)
+        network = WordTagger.from_pretrained(
+            name, device=device, batch_tokens=batch_tokens
+        )
         return cls(network, min_score=min_score, linker=linker)
 
     @property
@@ -110,13 +114,17 @@ class Tagger:
         Raises:
             UserError: one text instead of several, a table, or an item that is not a string.
         """
-        if isinstance(texts, str | bytes | dict) or hasattr(texts, "columns"):  # items are names
+        if isinstance(texts, str | bytes | dict) or hasattr(
+            texts, "columns"
+        ):  # items are names
             kind = type(texts).__name__
             fix = "use tag for one text, and tag_frame for a DataFrame"
             raise UserError(f"tag_many: expected a list of texts, got {kind}; {fix}")
         read = (self._read(text, number) for number, text in enumerate(texts))
         limit = self.network.runner.buffer_tokens
-        for chunk in read_ahead(chunked(read, size=lambda text: len(text.pieces), limit=limit)):
+        for chunk in read_ahead(
+            chunked(read, size=lambda text: len(text.pieces), limit=limit)
+        ):
             spans = self.network.entities(text.pieces for text in chunk)
             yield from self._linked(chunk, list(map(self._finished, chunk, spans)))
 
@@ -124,26 +132,38 @@ class Tagger:
         """The entities with a sufficient score, with their assertions."""
         entities = [e for e in _kept(read, spans) if e.score >= self.min_score]
         entities = _with_short_forms(read.text, entities, read.abbreviations)
-        asserted = assert_spans(read.text, [(e.start, e.end, e.label) for e in entities])
-        return [replace(e, assertion=a) for e, a in zip(entities, asserted, strict=True)]
+        asserted = assert_spans(
+            read.text, [(e.start, e.end, e.label) for e in entities]
+        )
+        return [
+            replace(e, assertion=a) for e, a in zip(entities, asserted, strict=True)
+        ]
 
-    def _linked(self, texts: list[_ReadText], found: list[list[Entity]]) -> list[list[Entity]]:
+    def _linked(
+        self, texts: list[_ReadText], found: list[list[Entity]]
+    ) -> list[list[Entity]]:
         """The entities of each text with the concepts of their names, abbreviations resolved."""
         if self.linker is None:
             return found
         pairs = zip(texts, found, strict=True)
-        names = [expanded(e.text, read.abbreviations) for read, each in pairs for e in each]
+        names = [
+            expanded(e.text, read.abbreviations) for read, each in pairs for e in each
+        ]
         links = iter(self.linker.link(names))
         return [[_linked_to(entity, next(links)) for entity in each] for each in found]
 
     def _read(self, text: object, number: int) -> _ReadText:
         if not isinstance(text, str):
-            raise UserError(f"text number {number} is {type(text).__name__}, not a string")
+            raise UserError(
+                f"text number {number} is {type(text).__name__}, not a string"
+            )
         # The network has not seen signs, as in "HTN (-)": they are read as commas; offsets stay.
         shown = _SIGN.sub(lambda sign: "   " if sign[1] else ",  ", text)
         words = split_words(shown)
         strings = [shown[start:end] for start, end in words.tolist()]
-        spaced = [start > 0 and text[start - 1].isspace() for start in words[:, 0].tolist()]
+        spaced = [
+            start > 0 and text[start - 1].isspace() for start in words[:, 0].tolist()
+        ]
         breaks = starts_after_breaks(text, words)
         pieces = self.network.reader.read(strings, spaced=spaced, breaks=breaks)
         return _ReadText(text, words, pieces, find_abbreviations(text))
@@ -162,7 +182,11 @@ def _kept(read: _ReadText, spans: Iterable[WordSpan]) -> Iterator[Entity]:
         elif last:
             yield last
         text = read.text[start:end]
-        last = Entity(start, end, text, kind, score) if any(map(str.isalpha, text)) else None
+        last = (
+            Entity(start, end, text, kind, score)
+            if any(map(str.isalpha, text))
+            else None
+        )
     if last:
         yield last
 
@@ -186,4 +210,6 @@ def _with_short_forms(
 def _linked_to(entity: Entity, link: Link | None) -> Entity:
     if link is None:
         return entity
-    return replace(entity, id=link.id, name=link.name, link_score=link.score, codes=link.codes)
+    return replace(
+        entity, id=link.id, name=link.name, link_score=link.score, codes=link.codes
+    )

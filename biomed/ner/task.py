@@ -38,7 +38,12 @@ class TagTask(Task):
         text, number = pa.string(), pa.float64()
         fields = {"start": pa.int64(), "end": pa.int64(), "entity": text, "label": text}
         fields |= {"score": number, "score_kind": text, "assertion": text}
-        links = {"entity_id": text, "entity_name": text, "entity_codes": text, "link_score": number}
+        links = {
+            "entity_id": text,
+            "entity_name": text,
+            "entity_codes": text,
+            "link_score": number,
+        }
         return pa.schema(fields | links)
 
     def read(self, rows: Sequence[Row]) -> str | Fault:
@@ -51,7 +56,9 @@ class TagTask(Task):
 
     def rows(self, item: str, result: list[Entity]) -> list[dict[str, Any]]:
         """One row for each entity."""
-        names = {field: f"entity_{field}" for field in ("id", "name", "codes")} | {"text": "entity"}
+        names = {field: f"entity_{field}" for field in ("id", "name", "codes")} | {
+            "text": "entity"
+        }
         kind = self._tagger.score_kind
         return [
             {names.get(field, field): value for field, value in vars(entity).items()}

@@ -49,15 +49,21 @@ class TagObjective(Objective):
 
     metric = "f1"
 
-    def __init__(self, model: WordTagger, corpora: Sequence[Corpus], recipe: EntityRecipe) -> None:
+    def __init__(
+        self, model: WordTagger, corpora: Sequence[Corpus], recipe: EntityRecipe
+    ) -> None:
         self._model, self._recipe, self._corpora = model, recipe, corpora
         self.sources, allowed = make_sources(corpora, model.types)
         self._forbidden = ~torch.from_numpy(allowed)
         seed, batch_tokens = recipe.training.seed, recipe.training.batch_tokens
-        maker = ExampleMaker(list(self.sources.values()), model.reader, model.window, seed)
+        maker = ExampleMaker(
+            list(self.sources.values()), model.reader, model.window, seed
+        )
         self.batches = FreshBatches(maker, batch_tokens=batch_tokens, seed=seed)
 
-    def collate(self, batch: Sequence[Example], *, epoch: int) -> dict[str, torch.Tensor]:
+    def collate(
+        self, batch: Sequence[Example], *, epoch: int
+    ) -> dict[str, torch.Tensor]:
         """Padded token ids, codes and mask, each of shape (windows, longest)."""
         del epoch
         padding = self._model.tokenizer.pad_token_id
@@ -68,7 +74,9 @@ class TagObjective(Objective):
 
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """Mean over the words of −log of the probability of the allowed tags."""
-        outputs = network(input_ids=batch["input_ids"], attention_mask=batch.get("attention_mask"))
+        outputs = network(
+            input_ids=batch["input_ids"], attention_mask=batch.get("attention_mask")
+        )
         is_word = batch["codes"] != IGNORED
         scores = outputs.logits[is_word].float().log_softmax(dim=-1)
         forbidden = self._forbidden.to(scores.device)[batch["codes"][is_word]]
@@ -89,7 +97,9 @@ class TagObjective(Objective):
         return {"objective": "tags", "corpora": corpora}
 
 
-def fit(corpora: Sequence[Corpus], recipe: EntityRecipe | None = None, **place: Any) -> WordTagger:
+def fit(
+    corpora: Sequence[Corpus], recipe: EntityRecipe | None = None, **place: Any
+) -> WordTagger:
     """Train on the train sides of all corpora; the best mean F1 on devel sides chooses the weights.
 
     The manifest has the scores on devel and test.
@@ -103,7 +113,9 @@ def fit(corpora: Sequence[Corpus], recipe: EntityRecipe | None = None, **place: 
     training, encoder = recipe.training, recipe.model.encoder
     labels = tags_for(entity_types(corpora))
     settings = EntitySettings(**recipe.model.model_dump(exclude={"encoder", "start"}))
-    model = WordTagger.untrained(encoder, training=training, settings=settings, labels=labels)
+    model = WordTagger.untrained(
+        encoder, training=training, settings=settings, labels=labels
+    )
     objective = TagObjective(model, corpora, recipe)
     model = train(
         model,
@@ -126,7 +138,9 @@ def measure(model: WordTagger, corpora: Sequence[Corpus]) -> None:
     model.manifest["scores_note"] = SCORES_NOTE
     for side in ("test", "devel"):
         scores = side_scores(model, corpora, side)
-        model.manifest[side] = {name: each.table.to_dict("index") for name, each in scores.items()}
+        model.manifest[side] = {
+            name: each.table.to_dict("index") for name, each in scores.items()
+        }
         for name, each in scores.items():
             each.add_to_card(model.manifest, f"{name} {side}")
     names = [text for corpus in corpora if corpus.train for text in corpus.train.texts]
@@ -140,5 +154,9 @@ def side_scores(
     model: WordTagger, corpora: Sequence[Corpus], side: str, **options: Any
 ) -> dict[str, Scores]:
     """The scores on a side of each corpus that has it; `options` are for `WordTagger.entities`."""
-    golds = {corpus.name: corpus.sides[side] for corpus in corpora if side in corpus.sides}
-    return {name: evaluate_words(model, gold, **options) for name, gold in golds.items()}
+    golds = {
+        corpus.name: corpus.sides[side] for corpus in corpora if side in corpus.sides
+    }
+    return {
+        name: evaluate_words(model, gold, **options) for name, gold in golds.items()
+    }

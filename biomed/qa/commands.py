@@ -67,16 +67,24 @@ def ask(
         ),
     ],
     scoring: options.ScoringOptions,
-    question: Annotated[str | None, typer.Option(help="Ask this of every text.")] = None,
+    question: Annotated[
+        str | None, typer.Option(help="Ask this of every text.")
+    ] = None,
     model: options.ModelName = "qa",
     out: Annotated[
         Path | None,
-        typer.Option(help="Answers: .csv, .parquet, .jsonl, or a folder; otherwise shown here."),
+        typer.Option(
+            help="Answers: .csv, .parquet, .jsonl, or a folder; otherwise shown here."
+        ),
     ] = None,
-    top_k: Annotated[int, typer.Option(min=1, help="Maximum answers per question.")] = 1,
+    top_k: Annotated[
+        int, typer.Option(min=1, help="Maximum answers per question.")
+    ] = 1,
     threshold: Annotated[
         float | None,
-        typer.Option(help="Answers must score above this; with -inf there is always an answer."),
+        typer.Option(
+            help="Answers must score above this; with -inf there is always an answer."
+        ),
     ] = None,
 ) -> None:
     """Answer one question from texts, or a file of questions, each from its own context."""
@@ -98,10 +106,24 @@ def ask(
         column = "context" if question is None else "text"
         options.score_source(make_task, sources[0], out, scoring, text=column)
         return
-    names = ("text", "stay", "patient", "note", "time", "keep", "delimiter", "query", "restart")
-    scoring.refuse(*names, because="on answers that are shown; name --out for a table of them")
+    names = (
+        "text",
+        "stay",
+        "patient",
+        "note",
+        "time",
+        "keep",
+        "delimiter",
+        "query",
+        "restart",
+    )
+    scoring.refuse(
+        *names, because="on answers that are shown; name --out for a table of them"
+    )
     texts = [_text(Path(source), scoring.reading()) for source in sources]
-    for answer in answerer().answer(str(question), texts, top_k=top_k, threshold=threshold):
+    for answer in answerer().answer(
+        str(question), texts, top_k=top_k, threshold=threshold
+    ):
         _show(answer, Path(sources[answer.document]).name)
 
 
@@ -126,7 +148,9 @@ def _text(path: Path, reading: ReadOptions) -> str:
         raise UserError(f"{path}: expected a .txt or .txt.gz file; {fix}")
     (row,) = iter_rows(path, reading)
     if row.remark:
-        say(f"{path.name}: {row.remark}; name its encoding (--encoding cp1252, for example)")
+        say(
+            f"{path.name}: {row.remark}; name its encoding (--encoding cp1252, for example)"
+        )
     return str(row.cells["text"] or "")
 
 
@@ -134,14 +158,21 @@ def _text(path: Path, reading: ReadOptions) -> str:
 @one_line_errors
 def evaluate(
     questions: Annotated[
-        Path, typer.Argument(metavar="QUESTIONS", help="SQuAD JSON, or a table, with answers.")
+        Path,
+        typer.Argument(
+            metavar="QUESTIONS", help="SQuAD JSON, or a table, with answers."
+        ),
     ],
     model: options.ModelName = "qa",
     held_out: Annotated[
         float | None,
-        typer.Option(help="Only the articles that training holds out at this share, such as 0.2."),
+        typer.Option(
+            help="Only the articles that training holds out at this share, such as 0.2."
+        ),
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the scores here too.")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Write the scores here too.")
+    ] = None,
 ) -> None:
     """Score a model by SQuAD's exact match and F1."""
     from biomed.qa import evaluation
@@ -153,8 +184,14 @@ def evaluate(
         _, gold = split_by_article(gold, share=held_out)
         say(f"{len(gold)} questions of held-out articles")
     scores = evaluation.evaluate(AnswerModel.from_pretrained(model), gold)
-    known = {name.replace("_", " "): value for name, value in scores.items() if value is not None}
-    rows = [(name, f"{v:.3f}" if isinstance(v, float) else v) for name, v in known.items()]
+    known = {
+        name.replace("_", " "): value
+        for name, value in scores.items()
+        if value is not None
+    }
+    rows = [
+        (name, f"{v:.3f}" if isinstance(v, float) else v) for name, v in known.items()
+    ]
     print_table(rows, [gold.name, ""])
     if json:
         write_json({"file": gold.name, "held_out": held_out, **scores}, json)

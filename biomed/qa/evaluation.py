@@ -80,20 +80,36 @@ def evaluate(
     if has.all():
         options.setdefault("threshold", -math.inf)
     pairs = ((question.text, question.context) for question in questions)
-    answers = counted(answerer.answer_many(pairs, **options), what="answering", total=len(has))
-    texts = [(answer.text, q.answers) for q, (answer, *_) in zip(questions, answers, strict=True)]
+    answers = counted(
+        answerer.answer_many(pairs, **options), what="answering", total=len(has)
+    )
+    texts = [
+        (answer.text, q.answers)
+        for q, (answer, *_) in zip(questions, answers, strict=True)
+    ]
     exact = np.array([exact_match(*each) for each in texts])
     f1 = np.array([token_f1(*each) for each in texts])
-    parts = {"exact_answerable": exact[has], "f1_answerable": f1[has], "abstained": exact[~has]}
-    _, articles = np.unique([question.article for question in questions], return_inverse=True)
-    means = resample(lambda weights: weights @ f1 / weights.sum(), articles, fewest=FEWEST_ARTICLES)
+    parts = {
+        "exact_answerable": exact[has],
+        "f1_answerable": f1[has],
+        "abstained": exact[~has],
+    }
+    _, articles = np.unique(
+        [question.article for question in questions], return_inverse=True
+    )
+    means = resample(
+        lambda weights: weights @ f1 / weights.sum(), articles, fewest=FEWEST_ARTICLES
+    )
     interval = means.interval()
     return {
         "questions": len(questions),
         "exact": float(exact.mean()),
         "f1": float(f1.mean()),
         "answerable": int(has.sum()),
-        **{name: float(part.mean()) if len(part) else None for name, part in parts.items()},
+        **{
+            name: float(part.mean()) if len(part) else None
+            for name, part in parts.items()
+        },
         "f1_low": interval.low,
         "f1_high": interval.high,
     }

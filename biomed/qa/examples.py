@@ -68,12 +68,15 @@ class WindowMaker:
         self._reader, self._longest = reader, longest
         self._negatives, self._seed = negatives, seed
         self._read = {
-            text: reader.read(text) for text in dict.fromkeys(q.context for q in questions)
+            text: reader.read(text)
+            for text in dict.fromkeys(q.context for q in questions)
         }
         self._texts: dict[str, dict[str, None]] = defaultdict(dict)  # of each article
         for question in questions:
             self._texts[question.article][question.context] = None
-        self._asked = [asked for question in questions if (asked := self._prepared(question))]
+        self._asked = [
+            asked for question in questions if (asked := self._prepared(question))
+        ]
         if not any(asked.answer for asked in self._asked):
             count = f"{questions.name} has {len(questions)} questions, but none with an answer that"
             raise QuestionError(f"{count} occurs in its context; training needs them")
@@ -85,7 +88,9 @@ class WindowMaker:
             return None
         if question.answers:
             places = Counter(question.places).most_common(1)
-            tokens = self._read[question.context].covering(*places[0][0]) if places else None
+            tokens = (
+                self._read[question.context].covering(*places[0][0]) if places else None
+            )
             if not tokens:
                 return None
             answer = tokens[0], min(tokens[1], tokens[0] + self._longest - 1)
@@ -97,9 +102,15 @@ class WindowMaker:
     def make(self, epoch: int) -> list[Example]:
         """The windows of an epoch; the same seed and epoch give the same windows."""
         generator = np.random.default_rng((self._seed, epoch))
-        return [window for asked in self._asked for window in self._windows(asked, generator)]
+        return [
+            window
+            for asked in self._asked
+            for window in self._windows(asked, generator)
+        ]
 
-    def _windows(self, asked: _Asked, generator: np.random.Generator) -> Iterator[Example]:
+    def _windows(
+        self, asked: _Asked, generator: np.random.Generator
+    ) -> Iterator[Example]:
         text = asked.question.context
         if asked.answer is None:
             yield self._example(asked, text, self._random_start(asked, text, generator))
@@ -114,7 +125,9 @@ class WindowMaker:
             if negative := self._negative(asked, generator):
                 yield negative
 
-    def _negative(self, asked: _Asked, generator: np.random.Generator) -> Example | None:
+    def _negative(
+        self, asked: _Asked, generator: np.random.Generator
+    ) -> Example | None:
         texts = list(self._texts[asked.question.article])
         # A long text has more windows than a short one.
         weights = np.array([len(self._read[text]) for text in texts], dtype=float)
@@ -127,20 +140,31 @@ class WindowMaker:
 
     def _has_answer(self, asked: _Asked, text: str, start: int) -> bool:
         """Whether a window touches an answer's position or contains an answer's text."""
-        question, shown = asked.question, self._read[text].offsets[start : start + asked.capacity]
+        question, shown = (
+            asked.question,
+            self._read[text].offsets[start : start + asked.capacity],
+        )
         begin, end = shown[0, 0], shown[-1, 1]
         touched = text == question.context and any(
             start < end and begin < stop for start, stop in question.places
         )
         window = text[begin:end].casefold()
-        return touched or any(answer.casefold() in window for answer in question.answers)
+        return touched or any(
+            answer.casefold() in window for answer in question.answers
+        )
 
-    def _random_start(self, asked: _Asked, text: str, generator: np.random.Generator) -> int:
+    def _random_start(
+        self, asked: _Asked, text: str, generator: np.random.Generator
+    ) -> int:
         spare = len(self._read[text]) - asked.capacity
         return int(generator.integers(max(0, spare) + 1))
 
     def _example(
-        self, asked: _Asked, text: str, start: int, answer: tuple[int, int] | None = None
+        self,
+        asked: _Asked,
+        text: str,
+        start: int,
+        answer: tuple[int, int] | None = None,
     ) -> Example:
         span = start, start + asked.capacity
         window = self._reader.window_of(asked.pieces, self._read[text], span)

@@ -109,7 +109,9 @@ class AnswerModel(Model):
     def prepare(self) -> None:
         """The reader of questions with their documents."""
         window = self.window_tokens()
-        overlap = window // 4 if self.settings.overlap is None else self.settings.overlap
+        overlap = (
+            window // 4 if self.settings.overlap is None else self.settings.overlap
+        )
         plan_windows(0, capacity=window // 2, overlap=overlap)  # checks the overlap
         self.reader = PairReader(self.tokenizer, window=window, overlap=overlap)
         self.max_answer = self.settings.max_answer or overlap
@@ -134,7 +136,9 @@ class AnswerModel(Model):
         takes = "token_type_ids" in inspect.signature(self.network.forward).parameters
         return takes and getattr(self.network.config, "type_vocab_size", 0) > 1
 
-    def answer(self, question: str, context: str | Sequence[str], **options: Any) -> list[Answer]:
+    def answer(
+        self, question: str, context: str | Sequence[str], **options: Any
+    ) -> list[Answer]:
         """The best answers to a question, best first.
 
         Args:
@@ -169,13 +173,17 @@ class AnswerModel(Model):
         asked = AskSettings(**options)
         runner = self.runner if network is None else self.runner.with_model(network)
         read = (self._read(pair, number) for number, pair in enumerate(pairs))
-        for chunk in read_ahead(chunked(read, size=self.reader.size, limit=runner.buffer_tokens)):
+        for chunk in read_ahead(
+            chunked(read, size=self.reader.size, limit=runner.buffer_tokens)
+        ):
             windows = [self.reader.windows(pair) for pair in chunk]
             types = [window.segments for each in windows for window in each]
             rows = runner.run(
                 [window.ids for each in windows for window in each],
                 token_types=types if self.reads_segments else None,
-                read=lambda out, _: torch.stack((out.start_logits, out.end_logits), dim=-1),
+                read=lambda out, _: torch.stack(
+                    (out.start_logits, out.end_logits), dim=-1
+                ),
             )
             waiting = iter(rows)
             for pair, each in zip(chunk, windows, strict=True):
@@ -205,9 +213,13 @@ class AnswerModel(Model):
         spans = [
             candidate
             for window, row in logits
-            for candidate in window_spans(pair, window, row, longest=self.max_answer, top_k=top_k)
+            for candidate in window_spans(
+                pair, window, row, longest=self.max_answer, top_k=top_k
+            )
         ]
-        best = best_candidates((c for c in spans if c.score + c.bonus > limit), top_k=top_k)
+        best = best_candidates(
+            (c for c in spans if c.score + c.bonus > limit), top_k=top_k
+        )
         score = max((c.score for c in spans), default=float("-inf"))
         calibration = self.settings.calibration
         probability = float(platt(score, *calibration)) if calibration else None
@@ -218,10 +230,16 @@ class AnswerModel(Model):
 
 def _answer(pair: Pair, candidate: Candidate, *, probability: float | None) -> Answer:
     passage = pair.passages[candidate.passage]
-    start, end = int(passage.offsets[candidate.first, 0]), int(passage.offsets[candidate.last, 1])
+    start, end = (
+        int(passage.offsets[candidate.first, 0]),
+        int(passage.offsets[candidate.last, 1]),
+    )
     text = passage.text[start:end]
     # Some tokenizers count the space before a word to its token.
-    start, end = start + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip())
+    start, end = (
+        start + len(text) - len(text.lstrip()),
+        end - len(text) + len(text.rstrip()),
+    )
     first, last = passage.places[passage.sentences[candidate.first]].tolist()
     return Answer(
         text=text.strip(),

@@ -32,7 +32,9 @@ QUESTION = Column("question", "text", ("query",), required=True)
 CONTEXT = Column("context", "text", ("passage", "document"), required=True)
 COLUMNS = (ID, QUESTION, CONTEXT, Column("answer"), Column("answer_start"))
 _NAMES = ("document_id", "title")  # of an article or paragraph, in SQuAD JSON
-_SHAPE = "data[].paragraphs[] with context and qas[], each with id, question and answers"
+_SHAPE = (
+    "data[].paragraphs[] with context and qas[], each with id, question and answers"
+)
 NEAR = 16  # characters that an answer may be away from its stated position
 
 
@@ -78,7 +80,9 @@ class QuestionSet:
 
     def fingerprint(self) -> str:
         """A hash of all questions, contexts and answers, for the manifest."""
-        return text_hash(repr([(q.id, q.text, q.context, q.answers, q.places) for q in self]))
+        return text_hash(
+            repr([(q.id, q.text, q.context, q.answers, q.places) for q in self])
+        )
 
 
 def read_questions(path: str | Path) -> QuestionSet:
@@ -98,7 +102,9 @@ def read_questions(path: str | Path) -> QuestionSet:
     path = Path(path)
     asked: dict[str, Row] = {}
     answers: dict[str, list[tuple[str, int | None]]] = {}
-    for row in _squad_rows(path) if path.suffix.lower() == ".json" else _table_rows(path):
+    for row in (
+        _squad_rows(path) if path.suffix.lower() == ".json" else _table_rows(path)
+    ):
         answer = _checked(row)
         id_ = id_text(row.cells.get("id")) or str(row.number)
         first = asked.setdefault(id_, row).cells
@@ -111,7 +117,9 @@ def read_questions(path: str | Path) -> QuestionSet:
         fault = f"{len(asked)} questions without answers" if asked else "no questions"
         raise QuestionError(f"{path.name} has {fault}; training and scoring need them")
     if missing := len(asked) - len(known):
-        log.warning("%s: %d questions without a known answer are left out", path.name, missing)
+        log.warning(
+            "%s: %d questions without a known answer are left out", path.name, missing
+        )
     questions = (_question(id_, cells, answers[id_]) for id_, cells in known)
     return QuestionSet(path.name, tuple(questions))
 
@@ -122,19 +130,27 @@ def _squad_rows(path: Path) -> Iterator[Row]:
     try:
         for article in json.loads(path.read_text("utf-8-sig"))["data"]:
             for paragraph in article["paragraphs"]:
-                names = [each.get(key) for each in (article, paragraph) for key in _NAMES]
+                names = [
+                    each.get(key) for each in (article, paragraph) for key in _NAMES
+                ]
                 cells = {
-                    "article": next((str(name) for name in names if str(name or "").strip()), None),
+                    "article": next(
+                        (str(name) for name in names if str(name or "").strip()), None
+                    ),
                     "context": paragraph["context"],
                 }
                 for qa in paragraph["qas"]:
                     number += 1
                     cells |= {"id": qa["id"], "question": qa["question"]}
                     for answer in _squad_answers(qa):
-                        yield Row(number, cells | answer, f"{path.name} question {number}")
+                        yield Row(
+                            number, cells | answer, f"{path.name} question {number}"
+                        )
         return
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        line = f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        line = (
+            f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        )
     last = f"not SQuAD JSON after question {number}" if number else "not SQuAD JSON"
     raise QuestionError(f"{path.name}{line}: {last}; expected {_SHAPE}")
 
@@ -144,13 +160,17 @@ def _squad_answers(qa: Mapping[str, Any]) -> list[dict[str, Any]]:
     if qa.get("is_impossible") is True:
         return [{"answer": None}]
     given = qa.get("answers") or []
-    return [{"answer": a["text"], "answer_start": a["answer_start"]} for a in given] or [{}]
+    return [
+        {"answer": a["text"], "answer_start": a["answer_start"]} for a in given
+    ] or [{}]
 
 
 def _table_rows(path: Path) -> Iterator[Row]:
     columns = match_columns(table_columns(path), COLUMNS, source=path.name)
     for row in iter_rows(path):
-        yield replace(row, cells={name: row.cells.get(column) for name, column in columns.items()})
+        yield replace(
+            row, cells={name: row.cells.get(column) for name, column in columns.items()}
+        )
 
 
 def _checked(row: Row) -> list[tuple[str, int | None]]:
@@ -170,7 +190,11 @@ def _checked(row: Row) -> list[tuple[str, int | None]]:
     start = id_key(row.cells.get("answer_start"))
     if start is not None and not re.fullmatch(r"-?\d{1,12}", start):
         raise QuestionError(f"{row.place}: answer_start is not a whole number")
-    return [(row.cells["answer"], None if start is None else int(start))] if has_answer else []
+    return (
+        [(row.cells["answer"], None if start is None else int(start))]
+        if has_answer
+        else []
+    )
 
 
 def _question(
@@ -204,7 +228,9 @@ def locate(context: str, answer: str, start: int | None) -> tuple[int, int] | No
     return nearest, nearest + len(text)
 
 
-def split_by_article(questions: QuestionSet, *, share: float) -> tuple[QuestionSet, QuestionSet]:
+def split_by_article(
+    questions: QuestionSet, *, share: float
+) -> tuple[QuestionSet, QuestionSet]:
     """The questions to train on and those of held-out articles.
 
     An article is held out if the SHA-256 of its name (its title or id in the file, otherwise its
@@ -214,8 +240,12 @@ def split_by_article(questions: QuestionSet, *, share: float) -> tuple[QuestionS
     names = {question.article for question in questions}
     held = {name for name in names if int(text_hash(name)[:16], 16) < share * 2**64}
     return (
-        questions.subset(question for question in questions if question.article not in held),
-        questions.subset(question for question in questions if question.article in held),
+        questions.subset(
+            question for question in questions if question.article not in held
+        ),
+        questions.subset(
+            question for question in questions if question.article in held
+        ),
     )
 
 
@@ -228,7 +258,10 @@ def without_articles(questions: QuestionSet, other: QuestionSet) -> QuestionSet:
     def plain(question: Question) -> str:
         return " ".join(question.context.split()).casefold()
 
-    articles, contexts = {question.article for question in other}, set(map(plain, other))
+    articles, contexts = (
+        {question.article for question in other},
+        set(map(plain, other)),
+    )
     return questions.subset(
         q for q in questions if q.article not in articles and plain(q) not in contexts
     )

@@ -18,7 +18,9 @@ from domainbert.text.windows import checked_text, own_tokenizer, plan_windows
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_UNITS = r"(?:years?|months?|weeks?|days?|hours?|minutes?|min|fold|percent|mg|ml|kg|g)\b"
+_UNITS = (
+    r"(?:years?|months?|weeks?|days?|hours?|minutes?|min|fold|percent|mg|ml|kg|g)\b"
+)
 _PART = (
     r"(?:\d++(?:[.,·]\d++|:\d\d)*(?!(?:st|nd|rd|th)\b)|\b(?:zero|none|one|two|three|four|five|six|seven|"
     r"eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twen|thir|for|fif|"
@@ -107,7 +109,9 @@ class PairReader:
     share a reader. `window` and `overlap` are those of `QuestionSettings`.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, window: int, overlap: int) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, *, window: int, overlap: int
+    ) -> None:
         self._tokenizer = own_tokenizer(tokenizer)
         self.window, self.overlap = window, overlap
         # So that windows still advance over the context.
@@ -157,7 +161,9 @@ class PairReader:
             offsets=offsets,
             begins=np.concatenate((edge, changes)),
             ends=np.concatenate((changes, edge)),
-            worded=np.array([any(map(str.isalnum, text[a:b])) for a, b in encoded.offsets], bool),
+            worded=np.array(
+                [any(map(str.isalnum, text[a:b])) for a, b in encoded.offsets], bool
+            ),
             numbers=_numbered(text, offsets),
             sentences=np.searchsorted(places[1:, 0], offsets[:, 1], side="left"),
             places=places,
@@ -169,7 +175,9 @@ class PairReader:
 
     def size(self, pair: Pair) -> int:
         """Maximum tokens of a pair's windows together."""
-        return self.window * sum(len(self._ranges(pair.question, text)) for text in pair.passages)
+        return self.window * sum(
+            len(self._ranges(pair.question, text)) for text in pair.passages
+        )
 
     def windows(self, pair: Pair) -> list[Window]:
         """The overlapping windows over all passages of a pair."""
@@ -180,10 +188,16 @@ class PairReader:
         ]
 
     def _ranges(self, question: Pieces, context: Pieces) -> list[tuple[int, int]]:
-        return plan_windows(len(context), capacity=self.capacity(question), overlap=self.overlap)
+        return plan_windows(
+            len(context), capacity=self.capacity(question), overlap=self.overlap
+        )
 
     def window_of(
-        self, question: Pieces, context: Pieces, tokens: tuple[int, int], passage: int = 0
+        self,
+        question: Pieces,
+        context: Pieces,
+        tokens: tuple[int, int],
+        passage: int = 0,
     ) -> Window:
         """The window with the question and a range of the context's tokens."""
         # RoBERTa has two separators between question and context.
@@ -200,9 +214,15 @@ def asks_number(question: str) -> bool:
 
 
 def _numbered(text: str, offsets: np.ndarray) -> np.ndarray:
-    ends = [at for match in _NUMBER.finditer(text) for at in (match.start(), match.end() - 1)]
+    ends = [
+        at
+        for match in _NUMBER.finditer(text)
+        for at in (match.start(), match.end() - 1)
+    ]
     places = np.sort(ends + 3 * [match.start() for match in _COMMA.finditer(text)])
-    return np.searchsorted(places, offsets[:, 1]) - np.searchsorted(places, offsets[:, 0])
+    return np.searchsorted(places, offsets[:, 1]) - np.searchsorted(
+        places, offsets[:, 0]
+    )
 
 
 @dataclass(frozen=True)
@@ -231,7 +251,9 @@ def window_spans(
     pieces, tokens = pair.passages[window.passage], slice(*window.tokens)
     wanted = [(pieces.worded, (1.0, np.inf), longest, 0.0)]
     if pair.asks_number:
-        wanted.append((pieces.numbers, (2.0, 2.0), min(NUMBER_LONGEST, longest), NUMBER_MARGIN))
+        wanted.append(
+            (pieces.numbers, (2.0, 2.0), min(NUMBER_LONGEST, longest), NUMBER_MARGIN)
+        )
     start, end = logits[-1 - len(pieces.ids[tokens]) : -1].T
     for weights, limits, most, bonus in wanted:
         for first, last, score in best_spans(
@@ -272,7 +294,9 @@ def best_spans(
 
     def spans(values: np.ndarray, fill: float) -> np.ndarray:
         """Row i, column j: the value of token i + j, where the span of tokens i to i + j ends."""
-        return sliding_window_view(np.append(values, np.full(longest - 1, fill)), longest)
+        return sliding_window_view(
+            np.append(values, np.full(longest - 1, fill)), longest
+        )
 
     scores = start[:, None] + spans(end, -np.inf)
     sums = np.cumsum(weights)
@@ -300,12 +324,17 @@ def best_candidates(candidates: Iterable[Candidate], *, top_k: int) -> list[Cand
     A span found in several windows occurs once, with its best score; of equal ones the first in
     the text wins.
     """
-    order = sorted(candidates, key=lambda c: (-(c.score + c.bonus), c.passage, c.first, c.last))
+    order = sorted(
+        candidates, key=lambda c: (-(c.score + c.bonus), c.passage, c.first, c.last)
+    )
     kept: list[Candidate] = []
     for candidate in order:
         if len(kept) == top_k:
             break
         here = (other for other in kept if other.passage == candidate.passage)
-        if all(other.last < candidate.first or candidate.last < other.first for other in here):
+        if all(
+            other.last < candidate.first or candidate.last < other.first
+            for other in here
+        ):
             kept.append(candidate)
     return kept

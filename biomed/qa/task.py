@@ -24,7 +24,12 @@ NO_ANSWER = "No answer was found."
 PLACES = ("start", "end", "document")
 SENTENCE = ("sentence", "sentence_start", "sentence_end")
 COLUMNS = ("rank", "answer", "score", "probability", *PLACES, *SENTENCE)
-TYPES = {"answer": "string", "score": "double", "probability": "double", "sentence": "string"}
+TYPES = {
+    "answer": "string",
+    "score": "double",
+    "probability": "double",
+    "sentence": "string",
+}
 NO_PLACE = dict.fromkeys([*PLACES, *SENTENCE])
 
 
@@ -43,7 +48,9 @@ class AskTask(Task):
         self, answerer: AnswerModel, *, question: str | None = None, **options: Any
     ) -> None:
         if question is not None and not question.strip():
-            raise UserError("the question is empty; without one, the table has a column of them")
+            raise UserError(
+                "the question is empty; without one, the table has a column of them"
+            )
         self._answerer, self._question = answerer, question
         self._options = AskSettings(**options).model_dump()
         self.columns = (QUESTION, CONTEXT) if question is None else (TEXT,)
@@ -79,7 +86,8 @@ class AskTask(Task):
         """One row per answer."""
         del item
         rows = [
-            {"rank": rank, "answer": a.text, **vars(a)} for rank, a in enumerate(result, start=1)
+            {"rank": rank, "answer": a.text, **vars(a)}
+            for rank, a in enumerate(result, start=1)
         ]
         return [row if row["answer"] else row | NO_PLACE for row in rows]
 

@@ -76,7 +76,9 @@ class QuestionRecipe(Recipe):
                 msg = f"[stages] {name} has {len(values)} values for {count} files of questions"
                 raise UserError(msg)
         return [
-            self.training.replaced(**{name: values[number] for name, values in self.stages.items()})
+            self.training.replaced(
+                **{name: values[number] for name, values in self.stages.items()}
+            )
             for number in range(count)
         ]
 
@@ -118,13 +120,19 @@ class AnswerObjective(Objective):
             self.windows, batch_tokens=training.batch_tokens, seed=training.seed
         )
 
-    def collate(self, batch: Sequence[Example], *, epoch: int) -> dict[str, torch.Tensor]:
+    def collate(
+        self, batch: Sequence[Example], *, epoch: int
+    ) -> dict[str, torch.Tensor]:
         """Token ids, segments, and the answer's start and end."""
         del epoch
-        ids, mask = pad([e.ids for e in batch], pad_token_id=self._model.tokenizer.pad_token_id)
+        ids, mask = pad(
+            [e.ids for e in batch], pad_token_id=self._model.tokenizer.pad_token_id
+        )
         tensors = {
             "input_ids": ids,
-            "token_type_ids": pad([example.segments for example in batch], pad_token_id=0)[0],
+            "token_type_ids": pad(
+                [example.segments for example in batch], pad_token_id=0
+            )[0],
             "start": torch.tensor([example.start for example in batch]),
             "end": torch.tensor([example.end for example in batch]),
         }
@@ -140,8 +148,13 @@ class AnswerObjective(Objective):
         excluded = segments * segments.roll(-1, dims=1) == 0
         excluded[:, 0] = False
         losses = [
-            cross_entropy(logits.float().masked_fill(excluded, float("-inf")), batch[name])
-            for name, logits in (("start", output.start_logits), ("end", output.end_logits))
+            cross_entropy(
+                logits.float().masked_fill(excluded, float("-inf")), batch[name]
+            )
+            for name, logits in (
+                ("start", output.start_logits),
+                ("end", output.end_logits),
+            )
         ]
         return torch.stack(losses).mean()
 
@@ -188,14 +201,18 @@ def fit(
         sets[-1], validation = split_by_article(sets[-1], share=share)
         note = HELD_OUT_NOTE.format(share=share)
     if not validation:
-        raise UserError(f"{validation.name} has no articles to hold out at a share of {share}")
+        raise UserError(
+            f"{validation.name} has no articles to hold out at a share of {share}"
+        )
     stages = recipe.each_stage(len(sets))
     encoder, start = recipe.model.encoder, recipe.model.start
     settings = QuestionSettings(**recipe.model.model_dump(exclude={"encoder", "start"}))
     untrained = AnswerModel.untrained(encoder, training=stages[0], settings=settings)
     choosing = recipe.validation.choosing
     objectives = [
-        AnswerObjective(untrained, questions, validation, training=stage, choosing=choosing)
+        AnswerObjective(
+            untrained, questions, validation, training=stage, choosing=choosing
+        )
         for questions, stage in zip(sets, stages, strict=True)
     ]
     pairs = zip(objectives, stages, strict=True)
@@ -207,7 +224,10 @@ def fit(
     model.manifest |= {
         "card": recipe.card.model_dump(),
         "counts": {
-            **{f"{each.name}, questions for training": len(each.windows) for each in objectives},
+            **{
+                f"{each.name}, questions for training": len(each.windows)
+                for each in objectives
+            },
             "questions held out": len(validation),
             "articles held out": len({question.article for question in validation}),
         },

@@ -100,7 +100,10 @@ def augment(
     import pandas as pd
 
     def place(name: str) -> dict[str, Any]:
-        return {"checkpoints": Path(checkpoints) / name if checkpoints else None, "resume": resume}
+        return {
+            "checkpoints": Path(checkpoints) / name if checkpoints else None,
+            "resume": resume,
+        }
 
     # Bad texts are reported before anything trains.
     texts = texts or [*rated["first"], *rated["second"]]
@@ -147,7 +150,9 @@ def candidates(
     generator = np.random.default_rng(recipe.training.seed)
     partners = generator.integers(0, number, (number, table.random))
     if table.neighbours:
-        vectors = unit(SentenceEncoder.from_pretrained(recipe.model.encoder).embed(texts))
+        vectors = unit(
+            SentenceEncoder.from_pretrained(recipe.model.encoder).embed(texts)
+        )
         # A text is its own best neighbour.
         nearest = top_k(vectors, [vectors], k=min(table.neighbours + 1, number)).rows
         partners = np.hstack([partners, nearest])
@@ -159,7 +164,9 @@ def candidates(
             if len(pair) == 2 and pair not in known:
                 new.setdefault(pair, (first, second))
     if not new:
-        raise UserError("no new pair: every pair of these texts is rated; name other texts")
+        raise UserError(
+            "no new pair: every pair of these texts is rated; name other texts"
+        )
     return list(new.values())
 
 
@@ -185,8 +192,12 @@ def silver_pairs(
     bins = np.digitize(given, edges)
     wanted = np.bincount(np.digitize(scores(rated, scale), edges), minlength=table.bins)
     drawn = [
-        generator.permutation(np.flatnonzero(bins == number))[: round(share * table.pairs)]
+        generator.permutation(np.flatnonzero(bins == number))[
+            : round(share * table.pairs)
+        ]
         for number, share in enumerate(wanted / len(rated))
     ]
     pairs = pd.DataFrame(list(new), columns=["first", "second"])
-    return pairs.assign(label=(given * scale).astype(str)).iloc[np.sort(np.concatenate(drawn))]
+    return pairs.assign(label=(given * scale).astype(str)).iloc[
+        np.sort(np.concatenate(drawn))
+    ]

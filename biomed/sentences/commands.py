@@ -24,7 +24,9 @@ app = typer.Typer(
 
 DEFAULT = "all-MiniLM-L6-v2"
 PAIRS_HELP = "A table (first, second, score or label), or an STS or XNLI .tsv."
-Cross = Annotated[str | None, typer.Option("--rerank", help="A cross-encoder that reorders.")]
+Cross = Annotated[
+    str | None, typer.Option("--rerank", help="A cross-encoder that reorders.")
+]
 Pairs = Annotated[Path, typer.Argument(metavar="PAIRS", help=PAIRS_HELP)]
 Validation = Annotated[
     Path, typer.Option(help="Pairs that choose the weights, in the same formats.")
@@ -45,20 +47,26 @@ def encode(
     """Write a vector for every text of a table; long texts are read to their end."""
     from biomed.sentences.task import EncodeTask
 
-    options.score_source(lambda: EncodeTask(_encoder(model, scoring.device)), source, out, scoring)
+    options.score_source(
+        lambda: EncodeTask(_encoder(model, scoring.device)), source, out, scoring
+    )
 
 
 @app.command()
 @one_line_errors
 def index(
     source: options.Source,
-    out: Annotated[Path, typer.Option(help="The index folder; if it exists, texts are added.")],
+    out: Annotated[
+        Path, typer.Option(help="The index folder; if it exists, texts are added.")
+    ],
     model: options.EncoderModel = DEFAULT,
     text: options.TextColumn = None,
     identifier: Annotated[
         str | None, typer.Option("--id", help="The column with the texts' ids.")
     ] = None,
-    window: Annotated[int | None, typer.Option(help="Maximum tokens of a passage.")] = None,
+    window: Annotated[
+        int | None, typer.Option(help="Maximum tokens of a passage.")
+    ] = None,
 ) -> None:
     """Cut texts into passages and index their vectors in a folder."""
     from biomed.sentences.search import SentenceIndex
@@ -67,7 +75,9 @@ def index(
     texts, ids = read_texts(source, text=text, identifier=identifier)
     is_new = not (out / "index.json").is_file()
     if window and not is_new:
-        raise typer.BadParameter(f"{out} is there and has its window; leave --window out")
+        raise typer.BadParameter(
+            f"{out} is there and has its window; leave --window out"
+        )
     encoder = _encoder(model)
     if is_new:
         built = SentenceIndex.build(texts, encoder, ids=ids, folder=out, window=window)
@@ -75,7 +85,9 @@ def index(
         built = SentenceIndex.open(out, encoder)
         built.add(texts, ids=ids)
     if faults := built.faults:
-        say(f"{len(faults)} texts could not be indexed; the first is {next(iter(faults))}")
+        say(
+            f"{len(faults)} texts could not be indexed; the first is {next(iter(faults))}"
+        )
     say(f"{len(built):,} passages in {out}")
 
 
@@ -83,8 +95,12 @@ def index(
 @one_line_errors
 @options.takes_options
 def search(
-    queries: Annotated[str, typer.Argument(metavar="QUERY", help="A query; or a table of them.")],
-    index_folder: Annotated[Path, typer.Option("--index", help="From `biomed sentences index`.")],
+    queries: Annotated[
+        str, typer.Argument(metavar="QUERY", help="A query; or a table of them.")
+    ],
+    index_folder: Annotated[
+        Path, typer.Option("--index", help="From `biomed sentences index`.")
+    ],
     *,
     scoring: options.ScoringOptions,
     out: Annotated[
@@ -92,7 +108,9 @@ def search(
     ] = None,
     model: options.EncoderModel = DEFAULT,
     rerank: Cross = None,
-    words: Annotated[bool, typer.Option("--words", help="Combine the vectors with BM25.")] = False,
+    words: Annotated[
+        bool, typer.Option("--words", help="Combine the vectors with BM25.")
+    ] = False,
     k: Annotated[int, typer.Option("-k", min=1, help="Passages per query.")] = 10,
 ) -> None:
     """Search an index by meaning: one query, or every query of a table."""
@@ -102,7 +120,9 @@ def search(
     def load() -> SearchTask:
         built = SentenceIndex.open(index_folder, _encoder(model, scoring.device))
         cross = _cross(rerank, scoring.device) if rerank else None
-        return SearchTask(built, k=k, rerank=cross, words=built.words() if words else None)
+        return SearchTask(
+            built, k=k, rerank=cross, words=built.words() if words else None
+        )
 
     if out is not None:
         options.score_source(load, queries, out, scoring, text="query")
@@ -110,7 +130,13 @@ def search(
     task = load()
     (passages,) = task.index.search(queries, **task.options)
     rows = [
-        (p.rank, p.id, f"{p.start}–{p.end}", f"{p.score:.3f}", " ".join(p.text.split())[:200])
+        (
+            p.rank,
+            p.id,
+            f"{p.start}–{p.end}",
+            f"{p.score:.3f}",
+            " ".join(p.text.split())[:200],
+        )
         for p in passages
     ]
     print_table(rows, ["", "id", "characters", "score", "passage"])
@@ -130,7 +156,11 @@ def rerank(
     from biomed.sentences.task import PairTask
 
     options.score_source(
-        lambda: PairTask(_cross(model, scoring.device)), source, out, scoring, text="second"
+        lambda: PairTask(_cross(model, scoring.device)),
+        source,
+        out,
+        scoring,
+        text="second",
     )
 
 
@@ -139,7 +169,8 @@ def rerank(
 def evaluate(
     out: Annotated[Path, typer.Option(help="Folder for the table.")],
     model: Annotated[
-        list[str] | None, typer.Option(help="May be repeated; by default the shipped encoder.")
+        list[str] | None,
+        typer.Option(help="May be repeated; by default the shipped encoder."),
     ] = None,
     sts: Annotated[Path | None, typer.Option(help=f"Rated pairs. {PAIRS_HELP}")] = None,
     retrieval: Annotated[
@@ -170,8 +201,14 @@ def write_comparison(scores: Mapping[str, Mapping[str, Interval]], out: Path) ->
 
     from domainbert.tables import write_table
 
-    each = [(m, name, interval) for name, own in scores.items() for m, interval in own.items()]
-    rows = [{"encoder": name, "measure": measure, **vars(i)} for measure, name, i in each]
+    each = [
+        (m, name, interval)
+        for name, own in scores.items()
+        for m, interval in own.items()
+    ]
+    rows = [
+        {"encoder": name, "measure": measure, **vars(i)} for measure, name, i in each
+    ]
     out.mkdir(parents=True, exist_ok=True)
     write_table(pd.DataFrame(rows), out / "comparison.csv")
     ordered = sorted(each, key=lambda row: row[0])
@@ -187,7 +224,9 @@ def train(
     out: options.ModelFolder,
     training: TrainingOptions,
     validation: Validation,
-    kind: Annotated[str | None, typer.Option(help="bi-encoder or cross-encoder.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="bi-encoder or cross-encoder.")
+    ] = None,
     objective: Annotated[
         str | None,
         typer.Option(help="contrastive, regression, classification or triplet."),
@@ -203,7 +242,9 @@ def train(
     plan = training.plan(SentenceRecipe, changes)
     with training.run(out) as run:
         sides = read_pairs(pairs), read_pairs(validation)
-        trained = train_from_recipe(plan, *sides, checkpoints=run.checkpoints, resume=run.resume)
+        trained = train_from_recipe(
+            plan, *sides, checkpoints=run.checkpoints, resume=run.resume
+        )
         run.save(trained, merged=merged)
     say(f"validation: {_validation(trained)}; model in {out}")
 
@@ -217,12 +258,16 @@ def augment(
     out: options.ModelFolder,
     training: TrainingOptions,
     texts: Annotated[
-        Path | None, typer.Option(help="A table of texts to pair; by default those of PAIRS.")
+        Path | None,
+        typer.Option(help="A table of texts to pair; by default those of PAIRS."),
     ] = None,
     silver_only: Annotated[
-        bool, typer.Option("--silver-only", help="PAIRS are of another domain than --texts.")
+        bool,
+        typer.Option("--silver-only", help="PAIRS are of another domain than --texts."),
     ] = False,
-    silver: Annotated[Path | None, typer.Option(help="Write the silver pairs here.")] = None,
+    silver: Annotated[
+        Path | None, typer.Option(help="Write the silver pairs here.")
+    ] = None,
     scale: Scale = None,
 ) -> None:
     """Train a bi-encoder on few rated pairs and on pairs that a cross-encoder rates."""
@@ -255,14 +300,20 @@ def augment(
 @options.takes_options
 def distill(
     out: options.ModelFolder,
-    sentences: Annotated[Path, typer.Argument(help=f"A .txt of lines, or pairs. {PAIRS_HELP}")],
+    sentences: Annotated[
+        Path, typer.Argument(help=f"A .txt of lines, or pairs. {PAIRS_HELP}")
+    ],
     training: TrainingOptions,
     language: Annotated[
-        Path | None, typer.Option(help="The translation of each sentence, in the same order.")
+        Path | None,
+        typer.Option(help="The translation of each sentence, in the same order."),
     ] = None,
-    layers: Annotated[int | None, typer.Option(help="Layers that the student keeps.")] = None,
+    layers: Annotated[
+        int | None, typer.Option(help="Layers that the student keeps.")
+    ] = None,
     student: Annotated[
-        str | None, typer.Option(help="Encoder to start from; by default the teacher, --encoder.")
+        str | None,
+        typer.Option(help="Encoder to start from; by default the teacher, --encoder."),
     ] = None,
 ) -> None:
     """Train a student for another language, or a smaller one, to give a teacher's vectors."""
@@ -270,11 +321,15 @@ def distill(
     from biomed.sentences.data import read_sentences, read_translations
 
     shipped = "distill-language" if language else "distill-small"
-    plan = training.plan(distilled.DistillRecipe, {"model.layers": layers}, default=shipped)
+    plan = training.plan(
+        distilled.DistillRecipe, {"model.layers": layers}, default=shipped
+    )
     with training.run(out) as run:
         translations: tuple[str, ...] | None = None
         if language:
-            texts, translations = zip(*read_translations(sentences, language), strict=True)
+            texts, translations = zip(
+                *read_translations(sentences, language), strict=True
+            )
         else:
             texts = tuple(dict.fromkeys(filter(None, read_sentences(sentences))))
         trained = distilled.distill(
@@ -299,4 +354,6 @@ def _cross(model: str, device: str | None = None) -> CrossEncoder:
 
 def _validation(model: SentenceEncoder | CrossEncoder) -> str:
     """The scores that chose the weights, as text."""
-    return ", ".join(f"{name} {v:.4f}" for name, v in model.manifest["validation"].items())
+    return ", ".join(
+        f"{name} {v:.4f}" for name, v in model.manifest["validation"].items()
+    )

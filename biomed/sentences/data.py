@@ -31,7 +31,9 @@ COLUMNS = (
     Column("label", "value", _LABEL),
 )
 _NUMBER = re.compile(r"\d+(\.\d+)?")
-_STS_CELLS = 7  # genre, file, year, id, score, sentence, sentence; some rows have licence cells
+_STS_CELLS = (
+    7  # genre, file, year, id, score, sentence, sentence; some rows have licence cells
+)
 _NAMES = ["first", "second", "label"]
 _XNLI = ["sentence1", "sentence2", "gold_label"]
 
@@ -53,7 +55,9 @@ def read_pairs(source: str | Path) -> pd.DataFrame:
         TableError: no such source or column, a malformed line, or a row without a text.
     """
     path = Path(source)
-    pairs = _unquoted(path) if path.suffix.lower() == ".tsv" and path.is_file() else None
+    pairs = (
+        _unquoted(path) if path.suffix.lower() == ".tsv" and path.is_file() else None
+    )
     if pairs is None:
         table = read_table(source)
         names = match_columns(list(table.columns), COLUMNS, source=path.name)
@@ -61,7 +65,9 @@ def read_pairs(source: str | Path) -> pd.DataFrame:
     if pairs.empty:
         raise TableError(f"{path.name}: no rows")
     for name in list(pairs):
-        missing = np.flatnonzero(pairs[name].isna() | (pairs[name].astype(str).str.strip() == ""))
+        missing = np.flatnonzero(
+            pairs[name].isna() | (pairs[name].astype(str).str.strip() == "")
+        )
         if len(missing) == len(pairs) and name in ("negative", "label"):
             pairs = pairs.drop(columns=name)
         elif len(missing):
@@ -104,7 +110,9 @@ def scores(pairs: pd.DataFrame, scale: float = 1.0) -> np.ndarray:
 
     if "label" not in pairs.columns:
         raise TableError("the pairs have no scores; expected a column `score`")
-    values = pd.to_numeric(pairs["label"], errors="coerce").to_numpy(dtype=float) / scale
+    values = (
+        pd.to_numeric(pairs["label"], errors="coerce").to_numpy(dtype=float) / scale
+    )
     if len(wrong := np.flatnonzero(~((values >= 0) & (values <= 1)))):
         raise TableError(
             f"{len(wrong)} of {len(values)} scores are not numbers from 0 to {scale:g}; the first "
@@ -151,7 +159,9 @@ def read_sentences(source: str | Path) -> list[str]:
     return [(row.cells["text"] or "").strip() for row in rows]
 
 
-def read_translations(source: str | Path, translation: str | Path) -> list[tuple[str, str]]:
+def read_translations(
+    source: str | Path, translation: str | Path
+) -> list[tuple[str, str]]:
     """Sentences and their translations, line by line, without repeated and empty pairs.
 
     Raises:
@@ -170,4 +180,6 @@ def read_translations(source: str | Path, translation: str | Path) -> list[tuple
             raise TableError(msg)
     if not any(first):
         raise TableError(f"{Path(source).name} has no sentence")
-    return [pair for pair in dict.fromkeys(zip(first, second, strict=True)) if all(pair)]
+    return [
+        pair for pair in dict.fromkeys(zip(first, second, strict=True)) if all(pair)
+    ]

@@ -69,7 +69,9 @@ def distill(
     name, training = recipe.model.encoder, recipe.training
     teacher = SentenceEncoder.from_pretrained(name)
     settings = SentenceEncoder.from_pretrained(student or name).settings
-    learner = SentenceEncoder.untrained(student or name, training=training, settings=settings)
+    learner = SentenceEncoder.untrained(
+        student or name, training=training, settings=settings
+    )
     if recipe.model.layers:
         with_layers(learner, recipe.model.layers)
     if (width := teacher.dimension) != learner.dimension:
@@ -103,7 +105,9 @@ def check_sides(student: SentenceEncoder, sides: Mapping[str, Sequence[str]]) ->
         raise UserError(f"distillation needs at least two sentences, got {count}")
     for name, texts in sides.items():
         if len(texts) != count:
-            raise UserError(f"{count} sentences but {len(texts)} {name}; give one for each")
+            raise UserError(
+                f"{count} sentences but {len(texts)} {name}; give one for each"
+            )
         check_texts(student, texts, what=name)
 
 
@@ -135,7 +139,11 @@ class TeacherObjective(Objective):
     ) -> None:
         self._student, self._sides, self._vectors = student, sides, vectors
         data = fingerprint({name: list(side) for name, side in sides.items()})
-        self._facts = {"objective": "vectors", "data": data, "student": student.fingerprint()}
+        self._facts = {
+            "objective": "vectors",
+            "data": data,
+            "student": student.fingerprint(),
+        }
         order = np.random.default_rng(training.seed).permutation(len(vectors))
         share = max(1, min(MOST_HELD_OUT, len(vectors) // HELD_OUT))
         self.held, rest = order[:share], order[share:]
@@ -183,7 +191,9 @@ def with_layers(student: SentenceEncoder, layers: int) -> None:
     network = student.network
     number = network.config.num_hidden_layers
     if not 1 <= layers <= number:
-        raise UserError(f"layers must be from 1 to {number} for this encoder, got {layers}")
+        raise UserError(
+            f"layers must be from 1 to {number} for this encoder, got {layers}"
+        )
     stacks = [
         child
         for child in network.modules()
@@ -193,7 +203,11 @@ def with_layers(student: SentenceEncoder, layers: int) -> None:
         raise UserError(
             f"cannot tell the layers of a {network.config.model_type} model; distil without layers"
         )
-    kept = np.linspace(0, number - 1, layers).round().tolist() if layers > 1 else [number - 1]
+    kept = (
+        np.linspace(0, number - 1, layers).round().tolist()
+        if layers > 1
+        else [number - 1]
+    )
     for place in reversed(range(number)):
         if place not in kept:
             del stacks[0][place]

@@ -77,7 +77,9 @@ def evaluate_pairs(
     from scipy.stats import rankdata
 
     if "label" not in pairs.columns:
-        raise UserError("the pairs have no ratings; expected a column `rating` or `score`")
+        raise UserError(
+            "the pairs have no ratings; expected a column `rating` or `score`"
+        )
     rating = pd.to_numeric(pairs["label"], errors="coerce").to_numpy(dtype=float)
     if np.isnan(rating).any():
         msg = f"row number {int(np.isnan(rating).argmax())} has a rating that is not a number"
@@ -154,7 +156,9 @@ def evaluate_retrieval(
     if with_words:
         words = index.words()
         found["words"] = index.passages(words.search(queries, k=k))
-        found["meaning and words"] = index.search(queries, k=k, words=words, candidates=candidates)
+        found["meaning and words"] = index.search(
+            queries, k=k, words=words, candidates=candidates
+        )
     return {
         # A text with several passages ranks where its first passage does.
         way: measure_rankings([[p.id for p in row] for row in passages], right)
@@ -162,7 +166,9 @@ def evaluate_retrieval(
     }
 
 
-def measure_rankings(ranked: Sequence[Sequence[str]], right: pd.Series[Any]) -> Evaluation:
+def measure_rankings(
+    ranked: Sequence[Sequence[str]], right: pd.Series[Any]
+) -> Evaluation:
     """Measure rankings by sentence-transformers' `InformationRetrievalEvaluator`.
 
     Args:
@@ -175,16 +181,28 @@ def measure_rankings(ranked: Sequence[Sequence[str]], right: pd.Series[Any]) -> 
         right texts among k); the table has `query` and these columns.
     """
     import pandas as pd
-    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+    from sentence_transformers.sentence_transformer.evaluation import (
+        InformationRetrievalEvaluator,
+    )
 
     rows = []
     for names, (query, wanted) in zip(ranked, right.items(), strict=True):
         evaluator = InformationRetrievalEvaluator(
-            {"": query}, {}, {"": wanted}, precision_recall_at_k=list(RECALLS), write_csv=False
+            {"": query},
+            {},
+            {"": wanted},
+            precision_recall_at_k=list(RECALLS),
+            write_csv=False,
         )
-        hits = [{"corpus_id": name, "score": -n} for n, name in enumerate(dict.fromkeys(names))]
+        hits = [
+            {"corpus_id": name, "score": -n}
+            for n, name in enumerate(dict.fromkeys(names))
+        ]
         measures = evaluator.compute_metrics([hits])
-        row = {f"MRR@{CUT}": measures["mrr@k"][CUT], f"nDCG@{CUT}": measures["ndcg@k"][CUT]}
+        row = {
+            f"MRR@{CUT}": measures["mrr@k"][CUT],
+            f"nDCG@{CUT}": measures["ndcg@k"][CUT],
+        }
         row |= {f"recall@{k}": measures["recall@k"][k] for k in RECALLS}
         rows.append({"query": query, **row})
     table = pd.DataFrame(rows)
@@ -215,12 +233,19 @@ def evaluate_models(
         raise UserError("nothing to measure: name --sts or --retrieval")
     rows: dict[str, dict[str, Interval]] = {name: {} for name in encoders}
     if sts is not None:
-        rows = {name: evaluate_pairs(encoder, sts).scores for name, encoder in encoders.items()}
+        rows = {
+            name: evaluate_pairs(encoder, sts).scores
+            for name, encoder in encoders.items()
+        }
         if cross is not None:
             rows[cross.name or "cross-encoder"] = evaluate_pairs(cross, sts).scores
     if retrieval is not None:
         for name, encoder in encoders.items():
-            ways = evaluate_retrieval(encoder, retrieval, rerank=cross, with_words=with_words)
+            ways = evaluate_retrieval(
+                encoder, retrieval, rerank=cross, with_words=with_words
+            )
             rows[name] |= ways.pop("meaning").scores
-            rows |= {f"{name}, {way}": measured.scores for way, measured in ways.items()}
+            rows |= {
+                f"{name}, {way}": measured.scores for way, measured in ways.items()
+            }
     return rows

@@ -88,7 +88,12 @@ class TextVectorsObjective(Objective):
         training: TrainingSettings,
         scale: float = 1.0,
     ) -> None:
-        self.metric, self._embedder, self._kind, self._scale = METRICS[kind], embedder, kind, scale
+        self.metric, self._embedder, self._kind, self._scale = (
+            METRICS[kind],
+            embedder,
+            kind,
+            scale,
+        )
         torch.manual_seed(training.seed)  # of the head and of new adapters
         self._classes: list[str] = []
         if kind == "classification":
@@ -96,7 +101,9 @@ class TextVectorsObjective(Objective):
             self.head = torch.nn.Linear(3 * embedder.dimension, len(self._classes))
         self._facts = {
             "objective": {"name": kind, "classes": self._classes, "scale": scale},
-            "data": fingerprint({name: pairs.to_dict("list") for name, pairs in sets.items()}),
+            "data": fingerprint(
+                {name: pairs.to_dict("list") for name, pairs in sets.items()}
+            ),
             "split": fingerprint(validation.to_dict("list")),
         }
         self._rows: list[tuple[tuple[str, ...], float]] = []
@@ -109,7 +116,9 @@ class TextVectorsObjective(Objective):
             plan: BatchPlan = LengthBatches.of_texts(texts, **options)
             if kind == "contrastive":
                 keys = pairs.get("key", range(len(pairs)))
-                rows = [(*row, f"key {key}") for row, key in zip(texts, keys, strict=True)]
+                rows = [
+                    (*row, f"key {key}") for row, key in zip(texts, keys, strict=True)
+                ]
                 plan = DifferentBatches(rows, **options)
             plans.append((plan, len(self._rows)))
             self._rows += zip(texts, labels, strict=True)
@@ -120,7 +129,9 @@ class TextVectorsObjective(Objective):
         self._held = np.array([[place[text] for text in row] for row in held]).T
         self._expected = np.array(labels)
 
-    def _read(self, pairs: pd.DataFrame, *, name: str) -> tuple[list[tuple[str, ...]], list[float]]:
+    def _read(
+        self, pairs: pd.DataFrame, *, name: str
+    ) -> tuple[list[tuple[str, ...]], list[float]]:
         """The texts that are compared, and the label of each row."""
         if self._kind == "triplet" and "negative" not in pairs.columns:
             raise UserError("triplets need a column `negative`, in validation too")
@@ -128,7 +139,9 @@ class TextVectorsObjective(Objective):
         if self._kind in ("contrastive", "triplet") and "negative" in pairs.columns:
             names.append("negative")
         for column in names:
-            check_texts(self._embedder, pairs[column].tolist(), what=f"{name}: {column}")
+            check_texts(
+                self._embedder, pairs[column].tolist(), what=f"{name}: {column}"
+            )
         labels = [0.0] * len(pairs)
         if self._kind == "regression":
             labels = scores(pairs, self._scale).tolist()
@@ -149,8 +162,12 @@ class TextVectorsObjective(Objective):
         vectors = vectors_of(self._embedder, network, batch).split(len(labels))
         if self.head is not None:
             u, v = vectors
-            return cross_entropy(self.head(torch.cat([u, v, (u - v).abs()], dim=1)), labels)
-        loss: torch.Tensor = _LOSSES[self._kind].compute_loss_from_embeddings(vectors, labels)
+            return cross_entropy(
+                self.head(torch.cat([u, v, (u - v).abs()], dim=1)), labels
+            )
+        loss: torch.Tensor = _LOSSES[self._kind].compute_loss_from_embeddings(
+            vectors, labels
+        )
         return loss
 
     def score(self, network: Any) -> dict[str, float]:
@@ -161,7 +178,9 @@ class TextVectorsObjective(Objective):
     def _measure(self, vectors: np.ndarray) -> float:
         if self._kind == "triplet":
             anchor, positive, negative = vectors[self._held]
-            near, far = (np.linalg.norm(anchor - other, axis=1) for other in (positive, negative))
+            near, far = (
+                np.linalg.norm(anchor - other, axis=1) for other in (positive, negative)
+            )
             return float((near < far).mean())
         vectors = unit(vectors)
         u, v = vectors[self._held[:2]]
@@ -209,7 +228,8 @@ class PairsObjective(Objective):
         train, validation = labelled(train), labelled(validation)
         self._targets, self._expected = scores(train, scale), scores(validation, scale)
         self._pairs, held = (
-            list(zip(side["first"], side["second"], strict=True)) for side in (train, validation)
+            list(zip(side["first"], side["second"], strict=True))
+            for side in (train, validation)
         )
         self._held_out = model.windower.split_many(held)
         model.windower.split_many(self._pairs)  # bad texts end here
@@ -223,7 +243,9 @@ class PairsObjective(Objective):
 
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
         """Ids and segments of the windows, the windows of each pair, and the targets."""
-        split = self._model.windower.split_many([self._pairs[number] for number in batch])
+        split = self._model.windower.split_many(
+            [self._pairs[number] for number in batch]
+        )
         split = [
             self._at_most(windows, [self._training.seed, epoch, number])
             for number, windows in zip(batch, split, strict=True)
@@ -249,7 +271,9 @@ class PairsObjective(Objective):
 
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """See the class."""
-        inputs = {k: value for k, value in batch.items() if k not in ("counts", "targets")}
+        inputs = {
+            k: value for k, value in batch.items() if k not in ("counts", "targets")
+        }
         windows = network(**inputs).logits.float()
         logits = torch.segment_reduce(windows, "max", lengths=batch["counts"], axis=0)
         return binary_cross_entropy_with_logits(logits[:, 0], batch["targets"])
@@ -348,7 +372,9 @@ def _pooled(
 class DifferentBatches:
     """Batches in which no text and no key occurs twice, so that negatives are negatives."""
 
-    def __init__(self, rows: Sequence[tuple[str, ...]], *, batch_size: int, seed: int) -> None:
+    def __init__(
+        self, rows: Sequence[tuple[str, ...]], *, batch_size: int, seed: int
+    ) -> None:
         self._sampler = NoDuplicatesBatchSampler(
             _Rows(dict(enumerate(row)) for row in rows),
             batch_size=batch_size,

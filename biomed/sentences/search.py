@@ -165,7 +165,9 @@ class SentenceIndex:
             given = (int(name) + 1 for name in here if name.isdecimal())
             total = max([total + part.count, *given])
         if ids is not None and next(names, None) is not None:
-            raise UserError(f"there are more ids than texts ({first}); give one for each text")
+            raise UserError(
+                f"there are more ids than texts ({first}); give one for each text"
+            )
         about["texts"] = total
 
     def search(
@@ -215,8 +217,12 @@ class SentenceIndex:
             hits = fuse([hits, by_words], k=most)
         for number, rows in zip(good, self.passages(hits), strict=True):
             if rerank is not None:
-                rows[:candidates] = _reranked(rerank, queries[number], rows[:candidates])
-            found[number] = [replace(row, rank=rank) for rank, row in enumerate(rows[:k], start=1)]
+                rows[:candidates] = _reranked(
+                    rerank, queries[number], rows[:candidates]
+                )
+            found[number] = [
+                replace(row, rank=rank) for rank, row in enumerate(rows[:k], start=1)
+            ]
         return found
 
     def _embedded(
@@ -227,7 +233,9 @@ class SentenceIndex:
         faults = [fault for part in parts for fault in part.faults]
         if rerank is not None:
             for number, query in enumerate(queries):
-                if not faults[number] and (long := rerank.windower.fault_of_first(query)):
+                if not faults[number] and (
+                    long := rerank.windower.fault_of_first(query)
+                ):
                     faults[number] = f"to be reranked, it {long}"
         none = np.empty((0, self.encoder.dimension), dtype=np.float32)
         vectors = np.concatenate([none, *(part.vectors for part in parts)])
@@ -251,5 +259,8 @@ class SentenceIndex:
 
 def _reranked(model: PairModel, query: str, passages: list[Passage]) -> list[Passage]:
     results = model.predict_many((query, passage.text) for passage in passages)
-    scored = [replace(p, score=result.score) for p, result in zip(passages, results, strict=True)]
+    scored = [
+        replace(p, score=result.score)
+        for p, result in zip(passages, results, strict=True)
+    ]
     return sorted(scored, key=lambda passage: -passage.score)

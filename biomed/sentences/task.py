@@ -63,7 +63,12 @@ class EncodeTask(Task):
     def run(self, items: Iterable[str]) -> Iterator[Any]:
         """Tokens, windows and vector of each text."""
         for part in self.encoder.embed_many(items):
-            columns = (part.tokens.tolist(), part.windows.tolist(), part.vectors, part.faults)
+            columns = (
+                part.tokens.tolist(),
+                part.windows.tolist(),
+                part.vectors,
+                part.faults,
+            )
             for tokens, windows, vector, fault in zip(*columns, strict=True):
                 yield Fault(fault) if fault else (tokens, windows, vector)
 
@@ -108,7 +113,13 @@ class SearchTask(Task):
     def output(self) -> pa.Schema:
         """The output columns."""
         text, number = pa.string(), pa.int64()
-        names = {"query": text, "rank": number, "found_id": text, "start": number, "end": number}
+        names = {
+            "query": text,
+            "rank": number,
+            "found_id": text,
+            "start": number,
+            "end": number,
+        }
         return pa.schema([*names.items(), ("score", pa.float64()), ("passage", text)])
 
     def read(self, rows: Sequence[Row]) -> str | Fault:
@@ -127,7 +138,12 @@ class SearchTask(Task):
         """A row per passage."""
         rows = [asdict(passage) for passage in result]
         return [
-            {"query": item, "found_id": row.pop("id"), "passage": row.pop("text"), **row}
+            {
+                "query": item,
+                "found_id": row.pop("id"),
+                "passage": row.pop("text"),
+                **row,
+            }
             for row in rows
         ] or [{"query": item, "reason": "nothing was found"}]
 
@@ -195,7 +211,9 @@ def read_texts(
     """
     named = {"text": text or "", "id": identifier or ""}
     columns = (SENTENCE, Column("id", "value", ("note_id", "doc_id", "row_id")))
-    names = match_columns(table_columns(source), columns, named=named, source=Path(source).name)
+    names = match_columns(
+        table_columns(source), columns, named=named, source=Path(source).name
+    )
 
     def cells(name: str) -> Iterator[Any]:
         for row in iter_rows(source):

@@ -71,9 +71,13 @@ def train_from_recipe(
     """
     given, pairs = len(pairs), without(pairs, validation)
     if pairs.empty:
-        raise UserError(f"all {given} pairs are in training and validation; train on others")
+        raise UserError(
+            f"all {given} pairs are in training and validation; train on others"
+        )
     if shared := given - len(pairs):
-        log.warning("%d of %d pairs are in validation too; left out of training", shared, given)
+        log.warning(
+            "%d of %d pairs are in validation too; left out of training", shared, given
+        )
     if recipe.model.kind == "cross-encoder":
         return _fit_cross(pairs, validation, recipe, **place)
     return fit_encoder({"pairs": pairs}, validation, recipe, **place)
@@ -101,8 +105,12 @@ def fit_encoder(
             `resume` with other data or another recipe.
     """
     model, training = recipe.model, recipe.training
-    settings = EmbeddingSettings(**model.model_dump(include=set(EmbeddingSettings.model_fields)))
-    embedder = model_class.untrained(model.encoder, training=training, settings=settings)
+    settings = EmbeddingSettings(
+        **model.model_dump(include=set(EmbeddingSettings.model_fields))
+    )
+    embedder = model_class.untrained(
+        model.encoder, training=training, settings=settings
+    )
     objective = TextVectorsObjective(
         embedder,
         sets,
@@ -112,10 +120,19 @@ def fit_encoder(
         scale=recipe.model.scale,
     )
     stage = (objective, training)
-    place = {"encoder": model.encoder, "start": model.start, "share": model.share, **place}
+    place = {
+        "encoder": model.encoder,
+        "start": model.start,
+        "share": model.share,
+        **place,
+    }
     trained = train(embedder, stage, **place)
     trained.name = str(model.encoder)
-    counts = {f"training rows, {name}": len(pairs) for name, pairs in sets.items() if len(pairs)}
+    counts = {
+        f"training rows, {name}": len(pairs)
+        for name, pairs in sets.items()
+        if len(pairs)
+    }
     trained.manifest |= {"objective": model.objective, "counts": counts}
     return _described(trained, recipe, validation)
 
@@ -128,8 +145,12 @@ def _fit_cross(
     model = CrossEncoder.untrained(
         plan.encoder, training=training, settings=settings, labels=("score",)
     )
-    objective = PairsObjective(model, pairs, validation, training=training, scale=plan.scale)
-    trained = train(model, (objective, training), encoder=plan.encoder, start=plan.start, **place)
+    objective = PairsObjective(
+        model, pairs, validation, training=training, scale=plan.scale
+    )
+    trained = train(
+        model, (objective, training), encoder=plan.encoder, start=plan.start, **place
+    )
     trained.manifest["counts"] = {
         "pairs for training": len(pairs),
         "pairs to choose weights": len(validation),
@@ -137,7 +158,9 @@ def _fit_cross(
     return _described(trained, recipe, validation)
 
 
-def _described(trained: AnyModel, recipe: SentenceRecipe, validation: pd.DataFrame) -> AnyModel:
+def _described(
+    trained: AnyModel, recipe: SentenceRecipe, validation: pd.DataFrame
+) -> AnyModel:
     """The model, with what its card says."""
     trained.manifest |= {
         "card": recipe.card.model_dump(),

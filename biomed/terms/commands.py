@@ -21,7 +21,8 @@ app = typer.Typer(
 )
 
 VocabularyFile = Annotated[
-    Path | None, typer.Option("--vocabulary", help="Your own terms; by default the shipped ones.")
+    Path | None,
+    typer.Option("--vocabulary", help="Your own terms; by default the shipped ones."),
 ]
 SOURCE_HELP = "Terms: a table with a column `term`, or .txt with one on each line."
 
@@ -49,11 +50,15 @@ def embed(
 @one_line_errors
 @options.takes_options
 def similar(
-    term: Annotated[str | None, typer.Argument(help="A term; or none, with --terms.")] = None,
+    term: Annotated[
+        str | None, typer.Argument(help="A term; or none, with --terms.")
+    ] = None,
     *,
     scoring: options.ScoringOptions,
     terms: Annotated[str | None, typer.Option(help=SOURCE_HELP)] = None,
-    out: Annotated[Path | None, typer.Option(help="With --terms: the table to write.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="With --terms: the table to write.")
+    ] = None,
     vocabulary: VocabularyFile = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Neighbours per term.")] = 10,
     model: options.EncoderModel = "terms",
@@ -79,13 +84,19 @@ def similar(
     if terms is not None and out is not None:
         check_output(out, [vocabulary] if vocabulary else [])
         options.score_source(
-            lambda: NearestTask(load_index(), k=k), terms, out, scoring, text="term", lines=True
+            lambda: NearestTask(load_index(), k=k),
+            terms,
+            out,
+            scoring,
+            text="term",
+            lines=True,
         )
     elif term is not None:
         (result,) = load_index().look_up([term], k=k)
         check_faults([result.fault])
         rows = [
-            (n.rank, n.neighbour, f"{n.similarity:.3f}", n.match, n.meaning) for n in result.found
+            (n.rank, n.neighbour, f"{n.similarity:.3f}", n.match, n.meaning)
+            for n in result.found
         ]
         print_table(rows, ["", "neighbour", "similarity", "match", "meaning"])
         if result.reason:
@@ -97,10 +108,13 @@ def similar(
 def plot(
     out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf.")],
     source: Annotated[
-        Path | None, typer.Argument(help=f"{SOURCE_HELP} By default the shipped vocabulary.")
+        Path | None,
+        typer.Argument(help=f"{SOURCE_HELP} By default the shipped vocabulary."),
     ] = None,
     model: options.EncoderModel = "terms",
-    perplexity: Annotated[float | None, typer.Option(help="Perplexity of t-SNE.")] = None,
+    perplexity: Annotated[
+        float | None, typer.Option(help="Perplexity of t-SNE.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Another seed gives another picture.")] = 0,
 ) -> None:
     """Draw terms by t-SNE; NAME.coordinates.csv gets their coordinates."""
@@ -132,9 +146,12 @@ def plot(
 @one_line_errors
 def evaluate(
     out: Annotated[Path, typer.Option(help="Folder for the table.")],
-    pairs: Annotated[Path, typer.Option(help="Rated pairs: UMNSRS, or first, second, rating.")],
+    pairs: Annotated[
+        Path, typer.Option(help="Rated pairs: UMNSRS, or first, second, rating.")
+    ],
     model: Annotated[
-        list[str] | None, typer.Option(help="May be repeated; by default the two shipped ones.")
+        list[str] | None,
+        typer.Option(help="May be repeated; by default the two shipped ones."),
     ] = None,
 ) -> None:
     """Compare encoders on pairs of terms that people have rated."""
@@ -163,10 +180,16 @@ def train(
     from biomed.sentences.training import SentenceRecipe
     from biomed.terms.training import read_names, train_from_recipe
 
-    plan = training.plan(SentenceRecipe, {"model.objective": "contrastive"}, default="synonyms")
+    plan = training.plan(
+        SentenceRecipe, {"model.objective": "contrastive"}, default="synonyms"
+    )
     with training.run(out) as run:
         table = read_names(names)
-        run.save(train_from_recipe(plan, table, checkpoints=run.checkpoints, resume=run.resume))
+        run.save(
+            train_from_recipe(
+                plan, table, checkpoints=run.checkpoints, resume=run.resume
+            )
+        )
     say(f"model in {out}; its card says how it was made and how good it is")
 
 

@@ -19,17 +19,32 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).parents[1] / "data"
 _WORD = re.compile(r"[^\W_]+")
-_BRITISH = (("aem", "em"), ("oed", "ed"), ("oes", "es"), ("tumour", "tumor"), ("rrhoe", "rrhe"))
+_BRITISH = (
+    ("aem", "em"),
+    ("oed", "ed"),
+    ("oes", "es"),
+    ("tumour", "tumor"),
+    ("rrhoe", "rrhe"),
+)
 _DROPPED = frozenset(("the", "of", "in", "nos", "unspecified", "and"))
 _NUMBERS = {"ii": "2", "iii": "3", "iv": "4"}
 _ARTICLE = re.compile(r"^(?:the|an?) ")
-_CAPITALS = re.compile(r"\b[A-Z]{4,6}\b")  # an abbreviation such as AIDS has no singular
+_CAPITALS = re.compile(
+    r"\b[A-Z]{4,6}\b"
+)  # an abbreviation such as AIDS has no singular
 _OWNER = re.compile(r"(?<=\w)['\u2018\u2019]s\b")
 _LONGEST_ABBREVIATION = 6
 # Abbreviations that are common words when case is ignored.
-COMMON_WORDS = frozenset(["as", "he", "all", "ed", "mom", "dig", "ten", "ua", "mr", "tr"])
+COMMON_WORDS = frozenset(
+    ["as", "he", "all", "ed", "mom", "dig", "ten", "ua", "mr", "tr"]
+)
 TERM = Column("term", "text", ("text", "terms", "concept", "name"), required=True)
-_COLUMNS = (TERM, Column("category"), Column("synonyms", also=("synonym",)), Column("id", "id"))
+_COLUMNS = (
+    TERM,
+    Column("category"),
+    Column("synonyms", also=("synonym",)),
+    Column("id", "id"),
+)
 Value = TypeVar("Value")
 
 
@@ -64,7 +79,9 @@ def read_vocabulary(path: str | Path) -> pd.DataFrame:
     table = read_table(path, options=ReadOptions(lines=True))
     names = match_columns(list(table.columns), _COLUMNS, source=path.name)
     table = table[list(names.values())].set_axis(list(names), axis=1)
-    table = table[[isinstance(term, str) and bool(term.strip()) for term in table["term"]]]
+    table = table[
+        [isinstance(term, str) and bool(term.strip()) for term in table["term"]]
+    ]
     for name in {"category", "id"} & set(names):
         missing = int(table[name].isna().sum())
         if missing == len(table):
@@ -95,15 +112,25 @@ def normalised(name: str) -> str:
     short = {word.casefold() for word in _CAPITALS.findall(letters)}
     plain = _OWNER.sub("", letters.casefold())
     plain = "".join(char for char in plain if not unicodedata.combining(char))
-    plain = _ARTICLE.sub("", plain.strip())  # elsewhere "a" is a letter, as in "hepatitis A"
+    plain = _ARTICLE.sub(
+        "", plain.strip()
+    )  # elsewhere "a" is a letter, as in "hepatitis A"
     for british, american in _BRITISH:
         plain = plain.replace(british, american)
-    words = [_NUMBERS.get(word, word) for word in _WORD.findall(plain) if word not in _DROPPED]
-    return " ".join(sorted(word if word in short else _singular(word) for word in words))
+    words = [
+        _NUMBERS.get(word, word)
+        for word in _WORD.findall(plain)
+        if word not in _DROPPED
+    ]
+    return " ".join(
+        sorted(word if word in short else _singular(word) for word in words)
+    )
 
 
 def _singular(word: str) -> str:
-    is_plural = len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
+    is_plural = (
+        len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
+    )
     return word[:-1] if is_plural else word
 
 

@@ -107,18 +107,29 @@ def layout_terms(
         msg = f"{number} terms but {len(categories)} categories; give one for each term"
         raise UserError(msg)
     if not np.ptp(vectors, axis=0).any():
-        raise UserError(f"these {number} terms all have the same vector; there is nothing to place")
+        raise UserError(
+            f"these {number} terms all have the same vector; there is nothing to place"
+        )
     perplexity = min(PERPLEXITY, (number - 1) / 3) if perplexity is None else perplexity
     if not 0 < perplexity < number:
         msg = f"perplexity must be above 0 and below {number}, the terms; got {perplexity:g}"
         raise UserError(msg)
     points = unit(np.asarray(vectors, dtype=np.float32))
     places = TSNE(perplexity=perplexity, random_state=seed).fit_transform(points)
-    trust = trustworthiness(points, places, n_neighbors=min(NEIGHBOURS, (number - 1) // 2))
-    columns = {"term": terms, "category": categories, "x": places[:, 0], "y": places[:, 1]}
+    trust = trustworthiness(
+        points, places, n_neighbors=min(NEIGHBOURS, (number - 1) // 2)
+    )
+    columns = {
+        "term": terms,
+        "category": categories,
+        "x": places[:, 0],
+        "y": places[:, 1],
+    }
     table = pd.DataFrame({k: list(v) for k, v in columns.items() if v is not None})
     how = f"t-SNE, perplexity {perplexity:.3g} of {number:,} terms"
-    return TermLayout(table, f"{how}; trustworthiness of neighbours: {trust:.2f} (1 is best).")
+    return TermLayout(
+        table, f"{how}; trustworthiness of neighbours: {trust:.2f} (1 is best)."
+    )
 
 
 def place_labels(
@@ -148,7 +159,9 @@ def place_labels(
         far = gap + size[1] * np.arange(rings).repeat(len(_DIRECTIONS))[:, None]
         low = point + far * ways + (ways - 1) / 2 * size
         high = low + size
-        overlaps = ((low[:, None] < taken[:, 1]) & (high[:, None] > taken[:, 0])).all(axis=2)
+        overlaps = ((low[:, None] < taken[:, 1]) & (high[:, None] > taken[:, 0])).all(
+            axis=2
+        )
         free = ((low >= 0) & (high <= page)).all(axis=1) & ~overlaps.any(axis=1)
         if free.any():
             best = free.argmax()
@@ -163,7 +176,11 @@ def plot_layout(layout: TermLayout) -> Figure:
     from matplotlib.figure import Figure
 
     table = layout.table
-    groups = [*table.groupby("category", sort=False, dropna=False)] if "category" in table else []
+    groups = (
+        [*table.groupby("category", sort=False, dropna=False)]
+        if "category" in table
+        else []
+    )
     across, up = np.ptp(table[["x", "y"]].to_numpy(), axis=0)
     height = _WIDTH * float(np.clip(up / max(across, 1e-9), 0.6, 1.1))
     legend = 0.4 + 0.2 * -(-len(groups) // _LEGEND_COLUMNS)
@@ -173,7 +190,9 @@ def plot_layout(layout: TermLayout) -> Figure:
     axes.set_adjustable("datalim")
     axes.spines[:].set(visible=True, color="#CCCCCC", linewidth=0.6)
     axes.set_xlabel(layout.caption, loc="left", size=7, color=GREY)
-    side = float(np.clip(80 / len(table) ** 0.5, 2, 6))  # in points: the fewer, the larger
+    side = float(
+        np.clip(80 / len(table) ** 0.5, 2, 6)
+    )  # in points: the fewer, the larger
     for number, (name, part) in enumerate(groups or [("", table)]):
         axes.scatter(
             part["x"],
@@ -187,14 +206,18 @@ def plot_layout(layout: TermLayout) -> Figure:
         )
     if groups:
         place, columns = "outside lower center", _LEGEND_COLUMNS
-        figure.legend(loc=place, ncols=columns, fontsize=8, frameon=False, markerscale=6 / side)
+        figure.legend(
+            loc=place, ncols=columns, fontsize=8, frameon=False, markerscale=6 / side
+        )
     figure.draw_without_rendering()  # from here on the axes have their place
     figure.set_layout_engine("none")
     _draw_labels(axes, table, gap=side / 2 + 2, to_points=72 / figure.dpi)
     return figure
 
 
-def _draw_labels(axes: Axes, table: pd.DataFrame, *, gap: float, to_points: float) -> None:
+def _draw_labels(
+    axes: Axes, table: pd.DataFrame, *, gap: float, to_points: float
+) -> None:
     """Write the labels that fit; with few terms a label may be off its point, with a line to it."""
     from matplotlib.patheffects import withStroke
 
@@ -216,10 +239,19 @@ def _draw_labels(axes: Axes, table: pd.DataFrame, *, gap: float, to_points: floa
         for term, place in zip(table["term"], places.tolist(), strict=True)
     ]
     # A little air: the width in print differs by up to two points from that on the screen.
-    sizes = np.array([text.get_window_extent().size for text in texts]) * to_points + (2, 0)
+    sizes = np.array([text.get_window_extent().size for text in texts]) * to_points + (
+        2,
+        0,
+    )
     page, rings = np.multiply(axes.bbox.size, to_points), 4 if number <= _FEW else 1
     corners = place_labels(points, sizes, page=page, gap=gap, rings=rings)
-    line = {"arrowstyle": "-", "color": GREY, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 2}
+    line = {
+        "arrowstyle": "-",
+        "color": GREY,
+        "linewidth": 0.5,
+        "shrinkA": 0,
+        "shrinkB": 2,
+    }
     for i, text in enumerate(texts):
         if np.isnan(corners[i]).any():
             text.remove()
@@ -227,4 +259,6 @@ def _draw_labels(axes: Axes, table: pd.DataFrame, *, gap: float, to_points: floa
         text.set_position(corners[i] + sizes[i] / 2 - points[i])
         edge = np.clip(points[i], corners[i], corners[i] + sizes[i]) - points[i]
         if np.abs(edge).max() > gap + 0.1:
-            axes.annotate("", places[i], edge, textcoords="offset points", arrowprops=line)
+            axes.annotate(
+                "", places[i], edge, textcoords="offset points", arrowprops=line
+            )

@@ -39,7 +39,9 @@ class TermEmbedder(Embedder):
 
     package, task, default = "biomed", "terms", "terms"
     train_command = "biomed terms train NAMES --out MODEL"
-    _index: tuple[bytes, TermIndex] | None = None  # of the vocabulary that `nearest` searched last
+    _index: tuple[bytes, TermIndex] | None = (
+        None  # of the vocabulary that `nearest` searched last
+    )
 
     def similarity_matrix(
         self, terms: Sequence[str], others: Sequence[str] | None = None
@@ -54,7 +56,11 @@ class TermEmbedder(Embedder):
         return pd.DataFrame(np.clip(rows @ columns.T, -1, 1), *map(list, both))
 
     def nearest(
-        self, term: str, vocabulary: Sequence[str] | pd.DataFrame | None = None, *, k: int = 10
+        self,
+        term: str,
+        vocabulary: Sequence[str] | pd.DataFrame | None = None,
+        *,
+        k: int = 10,
     ) -> pd.DataFrame:
         """The k terms of a vocabulary nearest to a term, by name, synonym and then by vector.
 
@@ -119,10 +125,18 @@ class TermIndex:
         import pandas as pd
 
         check_many(vocabulary)
-        listed = vocabulary["term"] if isinstance(vocabulary, pd.DataFrame) else vocabulary
+        listed = (
+            vocabulary["term"] if isinstance(vocabulary, pd.DataFrame) else vocabulary
+        )
         shipped = medical_terms()
-        self._is_own = isinstance(vocabulary, pd.DataFrame) and "synonyms" in vocabulary.columns
-        known = vocabulary if isinstance(vocabulary, pd.DataFrame) and self._is_own else shipped
+        self._is_own = (
+            isinstance(vocabulary, pd.DataFrame) and "synonyms" in vocabulary.columns
+        )
+        known = (
+            vocabulary
+            if isinstance(vocabulary, pd.DataFrame) and self._is_own
+            else shipped
+        )
         self.terms = list(dict.fromkeys(shipped["term"] if listed is None else listed))
         if not self.terms:
             raise UserError("the vocabulary is empty; expected at least one term")
@@ -132,7 +146,9 @@ class TermIndex:
         for term, synonyms in zip(known["term"], known["synonyms"], strict=True):
             named.setdefault(term, []).extend(split_names(synonyms))
         self._concepts = [(term, *names) for term, names in named.items()]
-        self._named = Names((name, c) for c, names in enumerate(self._concepts) for name in names)
+        self._named = Names(
+            (name, c) for c, names in enumerate(self._concepts) for name in names
+        )
         self._rows = Names((term, row) for row, term in enumerate(self.terms))
 
     @cached_property
@@ -165,7 +181,9 @@ class TermIndex:
 
         (result,) = self.look_up([term], k=k)
         check_faults([result.fault], first=0)
-        return pd.DataFrame([asdict(near) for near in result.found], columns=list(COLUMNS))
+        return pd.DataFrame(
+            [asdict(near) for near in result.found], columns=list(COLUMNS)
+        )
 
     def look_up(self, terms: Iterable[str], *, k: int) -> Iterator[Neighbours]:
         """The neighbours of each term, in order; `k` of each meaning."""
@@ -188,20 +206,32 @@ class TermIndex:
             found = [
                 neighbour
                 for text, (vector, rows, named) in zip(read_as, near, strict=False)
-                for neighbour in self._ranked(term, text, vector, rows=rows, named=named)[:k]
+                for neighbour in self._ranked(
+                    term, text, vector, rows=rows, named=named
+                )[:k]
             ]
             fault = "".join(dict.fromkeys(next(faults) for _ in read_as))
             yield Neighbours(tuple(found), reason, fault)
 
     def _ranked(
-        self, term: str, text: str, vector: np.ndarray, *, rows: list[int], named: dict[int, str]
+        self,
+        term: str,
+        text: str,
+        vector: np.ndarray,
+        *,
+        rows: list[int],
+        named: dict[int, str],
     ) -> list[Neighbour]:
         """The rows found by name, by kind and cosine, then those by vector alone."""
         matches = dict.fromkeys((row for row in rows if row >= 0), VECTOR) | named
-        order = [row for row in matches if self.terms[row].casefold() != term.casefold()]
+        order = [
+            row for row in matches if self.terms[row].casefold() != term.casefold()
+        ]
         cosines = np.clip(self._vectors[order] @ vector, -1, 1).tolist()
         kinds = [(NAME, SYNONYM, VECTOR).index(matches[row]) for row in order]
-        ranked = sorted(zip(kinds, cosines, order, strict=True), key=lambda r: (r[0], -r[1], r[2]))
+        ranked = sorted(
+            zip(kinds, cosines, order, strict=True), key=lambda r: (r[0], -r[1], r[2])
+        )
         meaning = text if text != term else ""
         return [
             Neighbour(

@@ -40,7 +40,11 @@ class EmbedTask(EncodeTask):
 
 
 def embed_frame(
-    embedder: Embedder, frame: pd.DataFrame, *, column: str | None = None, keep: Iterable[str] = ()
+    embedder: Embedder,
+    frame: pd.DataFrame,
+    *,
+    column: str | None = None,
+    keep: Iterable[str] = (),
 ) -> pd.DataFrame:
     """The vectors of a table of terms; see `EmbedTask` for the columns.
 

@@ -31,12 +31,17 @@ def read_names(path: str | Path) -> pd.DataFrame:
     if "synonyms" not in table.columns:
         require_columns(table.columns, ["id"], source=str(path))
         table["synonyms"] = [[]] * len(table)
-    names = [[term, *more] for term, more in zip(table["term"], table["synonyms"], strict=True)]
+    names = [
+        [term, *more]
+        for term, more in zip(table["term"], table["synonyms"], strict=True)
+    ]
     table = table.assign(name=names, id=table.get("id", table["term"])).explode("name")
     return table[["name", "id"]].drop_duplicates(ignore_index=True)
 
 
-def name_pairs(names: pd.DataFrame, *, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
+def name_pairs(
+    names: pd.DataFrame, *, seed: int = 0
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Pairs of names for training and for validation, which has a tenth of the concepts.
 
     Args:
@@ -56,7 +61,9 @@ def name_pairs(names: pd.DataFrame, *, seed: int = 0) -> tuple[pd.DataFrame, pd.
     return pairs[~is_held].reset_index(drop=True), pairs[is_held].reset_index(drop=True)
 
 
-def train_from_recipe(recipe: SentenceRecipe, names: pd.DataFrame, **place: Any) -> TermEmbedder:
+def train_from_recipe(
+    recipe: SentenceRecipe, names: pd.DataFrame, **place: Any
+) -> TermEmbedder:
     """Train on the names of concepts; a tenth of the concepts, by a hash, chooses the weights.
 
     Args:
@@ -73,4 +80,6 @@ def train_from_recipe(recipe: SentenceRecipe, names: pd.DataFrame, **place: Any)
             f"{len(train)} pairs of names to train on and {len(held)} to choose the weights by: "
             "both are needed; give more concepts with two names or more"
         )
-    return fit_encoder({"names": train}, held, recipe, model_class=TermEmbedder, **place)
+    return fit_encoder(
+        {"names": train}, held, recipe, model_class=TermEmbedder, **place
+    )

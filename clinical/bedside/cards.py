@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
 
 KEPT_SECONDS = 900
-_TEXTS = json.loads((resources.files(__package__) / "texts/readmission.json").read_text("utf-8"))
+_TEXTS = json.loads(
+    (resources.files(__package__) / "texts/readmission.json").read_text("utf-8")
+)
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~&:@])")
 
 
@@ -43,7 +45,9 @@ class ReadmissionService(HookService):
     def __init__(self, service: Service, served: Served) -> None:
         super().__init__(service)
         fingerprint = served.model.fingerprint()[:12]
-        self._method = f"{served.name} {fingerprint}, domainbert {domainbert.__version__}"
+        self._method = (
+            f"{served.name} {fingerprint}, domainbert {domainbert.__version__}"
+        )
         self._outcome = str(served.tasks[self.id].about()["outcome"])
         self.about = _TEXTS["about"] | {"title": f"Risk: {self._outcome}"}
         self._folder = service.work / "evidence"
@@ -56,23 +60,39 @@ class ReadmissionService(HookService):
         if not stay and request.hook == "patient-view":
             return []
         if not stay:
-            raise HTTPException(400, "context.encounterId: required for encounter-discharge")
+            raise HTTPException(
+                400, "context.encounterId: required for encounter-discharge"
+            )
         records, unread = self.documents(request, stay)
         if not records:
-            why = "; ".join(f"{why}: {n}" for why, n in unread.items()) or "none was sent"
-            raise HTTPException(412, f"prefetch.notes: no note of this stay can be read ({why})")
+            why = (
+                "; ".join(f"{why}: {n}" for why, n in unread.items()) or "none was sent"
+            )
+            raise HTTPException(
+                412, f"prefetch.notes: no note of this stay can be read ({why})"
+            )
         name = str(uuid.uuid4())
         passages = self._service.score("passages", records)
         (row,) = self._service.score(self.id, records, card=name)
         if row["status"] != "ok":
-            raise HTTPException(412, f"prefetch.notes: no risk, because {row['reason']}")
-        notes = {record["note_id"]: record for record in reversed(records)}  # the first of each
+            raise HTTPException(
+                412, f"prefetch.notes: no risk, because {row['reason']}"
+            )
+        notes = {
+            record["note_id"]: record for record in reversed(records)
+        }  # the first of each
         read = [notes[note] for note in passages[0]["notes_read"]]
         unread["that the model does not choose"] = len(notes) - len(read)
         evidence = {"records": read, "risk": row, "passages": passages}
         key, settings = self._keep(evidence), self._service.settings
-        model = {"outcome": self._outcome, "method": self._method, "report": settings.report}
-        text = _TEMPLATES.get_template("card.md.j2").render(**evidence, **model, unread=unread)
+        model = {
+            "outcome": self._outcome,
+            "method": self._method,
+            "report": settings.report,
+        }
+        text = _TEMPLATES.get_template("card.md.j2").render(
+            **evidence, **model, unread=unread
+        )
         summary, _, detail = text.partition("\n")
         link = {"label": "The notes with the passages", "type": "absolute"}
         card = {
@@ -80,7 +100,10 @@ class ReadmissionService(HookService):
             "summary": summary,
             "detail": detail,
             "indicator": "warning" if row.get("alert") else "info",
-            "source": {"label": self._method, "url": settings.report or settings.address},
+            "source": {
+                "label": self._method,
+                "url": settings.report or settings.address,
+            },
             "overrideReasons": self.reasons,
             "links": [link | {"url": f"{settings.address}/#card={key}"}],
         }
@@ -89,7 +112,10 @@ class ReadmissionService(HookService):
     def assessments(self, records: Sequence[Row]) -> Answer:
         """`?format=fhir`: a RiskAssessment or OperationOutcome, of several stays in a Bundle."""
         passages = self._service.score("passages", records)
-        made = [self._assessment(row, passages) for row in self._service.score(self.id, records)]
+        made = [
+            self._assessment(row, passages)
+            for row in self._service.score(self.id, records)
+        ]
         entries = [{"resource": each} for each in made]
         bundle = {"resourceType": "Bundle", "type": "collection", "entry": entries}
         whole = made[0] if len(made) == 1 else bundle
@@ -100,13 +126,17 @@ class ReadmissionService(HookService):
         if row["status"] != "ok" or not row.get("stay_id") or not row.get("patient_id"):
             why = row["reason"] or "a RiskAssessment needs patient_id and stay_id"
             return operation_outcome(422, f"no risk: {why}")
-        of_stay = [passage for passage in passages if passage["stay_id"] == row["stay_id"]]
+        of_stay = [
+            passage for passage in passages if passage["stay_id"] == row["stay_id"]
+        ]
         return risk_assessment(
             row,
             self._method,
             self._outcome.capitalize(),
             time=now(),
-            passages=[each["text"] for each in of_stay if each["direction"] == "raises"],
+            passages=[
+                each["text"] for each in of_stay if each["direction"] == "raises"
+            ],
             documents=[note for note in of_stay[0]["notes_read"] if note],
             remark=_TEMPLATES.get_template("receipt.j2").render(risk=row),
         )
@@ -127,7 +157,9 @@ class ReadmissionService(HookService):
             file = self._folder / hashlib.sha256(key.encode()).hexdigest()
             found = Fernet(key).decrypt(file.read_bytes(), ttl=KEPT_SECONDS)
         except (OSError, ValueError, InvalidToken):
-            raise HTTPException(404, f"evidence is kept {KEPT_SECONDS / 60:g} minutes") from None
+            raise HTTPException(
+                404, f"evidence is kept {KEPT_SECONDS / 60:g} minutes"
+            ) from None
         return Answer(json.loads(found))
 
 

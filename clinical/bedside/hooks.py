@@ -23,11 +23,19 @@ from domainbert.service.http import Answer
 if TYPE_CHECKING:
     from domainbert.service.app import Service
 
-Documents = tuple[list[dict[str, Any]], Counter[str]]  # records; how many are left out, and why
+Documents = tuple[
+    list[dict[str, Any]], Counter[str]
+]  # records; how many are left out, and why
 PAGES = 20  # of a search that are followed
 _TIMEOUT, _LARGEST = 10.0, 32 << 20
 _SCHEMA = load_schema("fhir")
-_CODES = {400: "invalid", 401: "login", 404: "not-found", 412: "required", 413: "too-long"}
+_CODES = {
+    400: "invalid",
+    401: "login",
+    404: "not-found",
+    412: "required",
+    413: "too-long",
+}
 
 
 class _Authorization(BaseModel):
@@ -67,10 +75,16 @@ class _Feedback(BaseModel):
     @model_validator(mode="after")
     def _invariants(self) -> _Feedback:
         if self.outcome == "accepted" and not self.acceptedSuggestions:  # cds-fb-2
-            raise ValueError("acceptedSuggestions: required where the outcome is accepted")
+            raise ValueError(
+                "acceptedSuggestions: required where the outcome is accepted"
+            )
         given = self.overrideReason
-        if given is not None and not (given.get("reason") or given.get("userComment")):  # cds-fb-3
-            raise ValueError("overrideReason: expected a reason, a userComment, or both")
+        if given is not None and not (
+            given.get("reason") or given.get("userComment")
+        ):  # cds-fb-3
+            raise ValueError(
+                "overrideReason: expected a reason, a userComment, or both"
+            )
         return self
 
 
@@ -100,25 +114,45 @@ class HookService:
         for entry in feedback:
             given = (entry.overrideReason or {}).get("reason")
             place = [values_at(given, name) for name in ("system", "code")]
-            codes = [r["code"] for r in self.reasons if place == [[r["system"]], [r["code"]]]]
+            codes = [
+                r["code"] for r in self.reasons if place == [[r["system"]], [r["code"]]]
+            ]
             reason = codes[0] if codes else "other" if given else ""
-            self._service.ledger.feedback(self.id, str(entry.card), entry.outcome, reason)
+            self._service.ledger.feedback(
+                self.id, str(entry.card), entry.outcome, reason
+            )
         return Answer({})
 
     def documents(self, request: HookRequest, stay: str) -> Documents:
         """The notes of a stay, prefetched or from the FHIR server; see `read_documents`."""
-        sent, patient = request.prefetch or {}, request.context.patientId.rpartition("/")[2]
-        encounters = [_read(each, "Encounter", patient) for each in entries(sent.get("encounter"))]
-        admitted = next((each["admit_time"] for each in encounters if each["admit_time"]), None)
+        sent, patient = (
+            request.prefetch or {},
+            request.context.patientId.rpartition("/")[2],
+        )
+        encounters = [
+            _read(each, "Encounter", patient) for each in entries(sent.get("encounter"))
+        ]
+        admitted = next(
+            (each["admit_time"] for each in encounters if each["admit_time"]), None
+        )
         resources, more = entries(sent.get("notes")), next_page(sent.get("notes"))
-        fault = "is missing" if "notes" not in sent else "has another page" if more else ""
+        fault = (
+            "is missing" if "notes" not in sent else "has another page" if more else ""
+        )
         if any(each.get("resourceType") == "OperationOutcome" for each in resources):
             fault = "is an error"
         if fault:
             if not (request.fhirServer and request.fhirAuthorization):
-                raise HTTPException(412, f"prefetch.notes {fault}, and no FHIR server was named")
-            token, hosts = request.fhirAuthorization.access_token, self._service.settings.fhir or ()
-            resources += fetch_documents(request.fhirServer, token, stay, hosts=hosts, start=more)
+                raise HTTPException(
+                    412, f"prefetch.notes {fault}, and no FHIR server was named"
+                )
+            token, hosts = (
+                request.fhirAuthorization.access_token,
+                self._service.settings.fhir or (),
+            )
+            resources += fetch_documents(
+                request.fhirServer, token, stay, hosts=hosts, start=more
+            )
         return read_documents(resources, patient, stay, admitted)
 
 
@@ -126,8 +160,12 @@ def add_services(service: Service, offered: Sequence[HookService]) -> None:
     """Add discovery, the services and their feedback to the application."""
     service.errors["/cds-services"] = operation_outcome
     of = [(each, hook) for each in offered for hook in each.hooks]
-    found = [{"hook": hook, "id": s.id, **s.about, "version": "2.0.1"} for s, hook in of]
-    service.app.get("/cds-services", summary="CDS Hooks: discovery")(lambda: {"services": found})
+    found = [
+        {"hook": hook, "id": s.id, **s.about, "version": "2.0.1"} for s, hook in of
+    ]
+    service.app.get("/cds-services", summary="CDS Hooks: discovery")(
+        lambda: {"services": found}
+    )
     for each in offered:
         path, summary = f"/cds-services/{each.id}", f"CDS Hooks: {each.about['title']}"
         service.app.post(path, summary=summary)(each.answer)
@@ -142,7 +180,10 @@ def operation_outcome(status: int, why: str) -> dict[str, Any]:
 
 
 def read_documents(
-    resources: Iterable[dict[str, Any]], patient: str, stay: str, admitted: str | None = None
+    resources: Iterable[dict[str, Any]],
+    patient: str,
+    stay: str,
+    admitted: str | None = None,
 ) -> Documents:
     """The notes of a stay as records, and how many documents were left out for which reason."""
     summaries = set(_SCHEMA.views["DocumentReference"].values["summary"].split())
@@ -161,8 +202,15 @@ def read_documents(
             unread[why] += 1
             continue
         category = row["category"] or "Note"
-        ids = {"patient_id": patient, "stay_id": stay, "note_id": name, "admit_time": admitted}
-        ids["category"] = category if summaries.isdisjoint(codes) else "Discharge summary"
+        ids = {
+            "patient_id": patient,
+            "stay_id": stay,
+            "note_id": name,
+            "admit_time": admitted,
+        }
+        ids["category"] = (
+            category if summaries.isdisjoint(codes) else "Discharge summary"
+        )
         found.append(ids | {"chart_time": row["chart_time"] or "", "text": row["text"]})
     return found, unread
 
@@ -183,8 +231,14 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def next_page(bundle: Any) -> str:
     """The address of the next page of a search, or ""."""
-    links = [each for each in values_at(bundle, "link") if values_at(each, "relation") == ["next"]]
-    return next((u for each in links for u in values_at(each, "url") if isinstance(u, str)), "")
+    links = [
+        each
+        for each in values_at(bundle, "link")
+        if values_at(each, "relation") == ["next"]
+    ]
+    return next(
+        (u for each in links for u in values_at(each, "url") if isinstance(u, str)), ""
+    )
 
 
 def fetch_documents(
@@ -203,7 +257,9 @@ def fetch_documents(
             host, scheme = urlsplit(url).hostname, urlsplit(url).scheme
             secure = scheme == "https" or (scheme == "http" and host in LOOPBACK)
             if host not in hosts or not secure:
-                raise HTTPException(412, "notes are missing, and this FHIR server may not be asked")
+                raise HTTPException(
+                    412, "notes are missing, and this FHIR server may not be asked"
+                )
             request = urllib.request.Request(url, headers=headers)  # noqa: S310  (checked above)
             with opener.open(request, timeout=_TIMEOUT) as answer:
                 bundle = json.loads(answer.read(_LARGEST))

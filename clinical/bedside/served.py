@@ -18,7 +18,9 @@ def load(name: str, *, cache: Path) -> Served:
     model = RiskModel.from_pretrained(name)
     model.cache = WindowCache(cache, model=model.fingerprint())
     passages = ExplainTask(model, top=3, text=True, sources=True)
-    return Served(model, {"readmission": ReadmissionTask(model), "passages": passages}, _routes)
+    return Served(
+        model, {"readmission": ReadmissionTask(model), "passages": passages}, _routes
+    )
 
 
 def _routes(service: Any, served: Served) -> None:
@@ -30,7 +32,9 @@ def _routes(service: Any, served: Served) -> None:
     cards = ReadmissionService(service, served)
     add_services(service, [cards])
     service.forms["readmission", "fhir"] = cards.assessments
-    service.app.mount("/", StaticFiles(packages=[("clinical.bedside", "page")], html=True))
+    service.app.mount(
+        "/", StaticFiles(packages=[("clinical.bedside", "page")], html=True)
+    )
 
 
 READMISSION = Announced("readmission", "clinical", load)

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.definition import Request, load_definition, load_schema
-from clinical.cohort.result import SUMMARY_KEY, Cohort, find_caveats, issues_path, summarise
+from clinical.cohort.result import (
+    SUMMARY_KEY,
+    Cohort,
+    find_caveats,
+    issues_path,
+    summarise,
+)
 from clinical.cohort.source import Reader, Tables, detect_schema, find_tables, step
 from clinical.cohort.views import ViewSource
 from clinical.stays.choice import CHOICE, NoteChoice
@@ -85,7 +91,11 @@ def build_cohort(
         raise UserError(f"hours must be a number above 0, got {hours!r}")
     if out is not None and Path(out).suffix.lower() != ".parquet":
         raise TableError(f"out must end in .parquet, got {Path(out).name}")
-    if len(fractions) != len(FRACTIONS) or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-9:
+    if (
+        len(fractions) != len(FRACTIONS)
+        or min(fractions) <= 0
+        or abs(sum(fractions) - 1) > 1e-9
+    ):
         msg = f"fractions must be three numbers above 0 that sum to 1, got {tuple(fractions)}"
         raise UserError(msg)
     shares = dict(zip(FRACTIONS, fractions, strict=True))
@@ -104,11 +114,15 @@ def build_cohort(
         with open_source(source, con, ReadOptions(delimiter, encoding)) as tables:
             known = given or detect_schema(tables)
             derives = data_end is None and not known.shifted_dates
-            request = Request(known, notes, hours, rules, seed, end, derives, split_by, shares)
+            request = Request(
+                known, notes, hours, rules, seed, end, derives, split_by, shares
+            )
             caveats = _read_source(con, ViewSource(tables, known), request)
         for name in ("texts", "issues"):
             con.execute(step(name))
-        con.execute("COPY listed_issues TO $path (FORMAT csv, HEADER)", {"path": str(listing)})
+        con.execute(
+            "COPY listed_issues TO $path (FORMAT csv, HEADER)", {"path": str(listing)}
+        )
         _export_cohort(con, table, request=request, caveats=caveats)
     return Cohort.open(path, keep=keep)
 
@@ -147,7 +161,9 @@ def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         try:
             yield con
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
-            raise TableError(f"the cohort cannot be built: {str(error).splitlines()[0]}") from None
+            raise TableError(
+                f"the cohort cannot be built: {str(error).splitlines()[0]}"
+            ) from None
         except duckdb.Error as error:
             raise TableError(
                 f"the source cannot be read to its end ({type(error).__name__}): a file is "
@@ -155,14 +171,18 @@ def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             ) from None
 
 
-def _read_source(con: duckdb.DuckDBPyConnection, source: ViewSource, request: Request) -> list[str]:
+def _read_source(
+    con: duckdb.DuckDBPyConnection, source: ViewSource, request: Request
+) -> list[str]:
     """Read every table of the source once, and decide about every row except for the texts.
 
     Returns what a reader of the cohort should know.
     """
     tables = find_tables(source, request.schema, notes=request.notes)
     if request.definition.death and "death_date" not in tables.known:
-        raise UserError(f"{request.definition.name} needs dates of death: patients.death_date")
+        raise UserError(
+            f"{request.definition.name} needs dates of death: patients.death_date"
+        )
     con.execute(step("macros"))
     _set_rules(con, request, tables)
     Reader(con, source, request.schema).read(tables)
@@ -195,11 +215,17 @@ def _export_cohort(
         event=definition.event,
     ).model_dump_json()
     query = step("piece")
-    pieces = con.execute("SELECT first_stay, last_stay FROM pieces ORDER BY first_stay").fetchall()
+    pieces = con.execute(
+        "SELECT first_stay, last_stay FROM pieces ORDER BY first_stay"
+    ).fetchall()
 
     def read(first: int, last: int) -> Any:
         bounds = {"first_stay": first, "last_stay": last}
-        table = con.sql(query, params=bounds).to_arrow_table().replace_schema_metadata(metadata)
+        table = (
+            con.sql(query, params=bounds)
+            .to_arrow_table()
+            .replace_schema_metadata(metadata)
+        )
         return table.append_column(CHOICE, pa.repeat(choice, len(table)))
 
     # The cohort of an empty source has columns too.
@@ -221,12 +247,17 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
             )
         # Shares of the stays after which the validation and the test period begin.
         val_from = request.fractions["train"]
-        starts = {"val_from": val_from, "test_from": val_from + request.fractions["val"]}
+        starts = {
+            "val_from": val_from,
+            "test_from": val_from + request.fractions["val"],
+        }
         for name, share in starts.items():
             con.execute(f"SET VARIABLE {name} = $share", {"share": share})
         con.execute(step("split_by_time"))
         return
-    if con.execute("SELECT count(split) FROM patients").fetchall()[0][0]:  # the source's own
+    if con.execute("SELECT count(split) FROM patients").fetchall()[0][
+        0
+    ]:  # the source's own
         con.execute("CREATE TABLE splits AS SELECT patient_id, split FROM patients")
         return
     # Patients are split by their ids as they are compared.
@@ -239,7 +270,9 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
     con.execute("CREATE TABLE splits AS FROM sides")
 
 
-def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> None:
+def _set_rules(
+    con: duckdb.DuckDBPyConnection, request: Request, tables: Tables
+) -> None:
     """Create `rules`: the definition and the request as a table of one row for all SQL steps."""
     definition = request.definition
     values: dict[str, Any] = {"planned_types": (), "death_after_discharge": "keep"}
@@ -249,7 +282,8 @@ def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables)
         "outcome": definition.outcome,
         "hours": request.hours,
         "data_end": request.data_end,
-        "derive_data_end": request.derive_data_end and "follow_up_end" not in tables.known,
+        "derive_data_end": request.derive_data_end
+        and "follow_up_end" not in tables.known,
         "early": request.notes == "early",
         "discharge_categories": request.schema.summary_categories,
         "addendum_kinds": request.schema.addendum_kinds,
@@ -258,5 +292,7 @@ def _set_rules(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables)
         "has_types": "admission_type" in tables.admissions.chosen,
         "deaths_known": "death_date" in tables.known,
     }
-    lists = {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
+    lists = {
+        name: list(value) for name, value in values.items() if isinstance(value, tuple)
+    }
     con.execute(step("rules"), values | lists)

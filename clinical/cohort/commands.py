@@ -16,9 +16,15 @@ def synthesize(
     folder: Annotated[Path, typer.Argument(help="Where to write the tables.")],
     stays: Annotated[int, typer.Option(min=1, help="How many stays.")] = 1000,
     seed: Annotated[int, typer.Option(help="Another seed is another hospital.")] = 0,
-    brief: Annotated[bool, typer.Option("--brief", help="Short discharge summaries.")] = False,
-    notes_per_stay: Annotated[str, typer.Option(help="Short notes per stay: few or many.")] = "few",
-    dates: Annotated[str, typer.Option(help="shifted, as in MIMIC, or real.")] = "shifted",
+    brief: Annotated[
+        bool, typer.Option("--brief", help="Short discharge summaries.")
+    ] = False,
+    notes_per_stay: Annotated[
+        str, typer.Option(help="Short notes per stay: few or many.")
+    ] = "few",
+    dates: Annotated[
+        str, typer.Option(help="shifted, as in MIMIC, or real.")
+    ] = "shifted",
     form: Annotated[
         str, typer.Option("--as", help="mimic3, mimic4, omop, meds or fhir.")
     ] = "mimic3",
@@ -26,7 +32,12 @@ def synthesize(
     """Write a made-up hospital as tables like those of MIMIC, with the true risk of each stay."""
     from clinical.datasets.hospital import synthesize as make
 
-    style: Any = {"brief": brief, "notes_per_stay": notes_per_stay, "dates": dates, "form": form}
+    style: Any = {
+        "brief": brief,
+        "notes_per_stay": notes_per_stay,
+        "dates": dates,
+        "form": form,
+    }
     hospital = make(folder, stays=stays, seed=seed, **style)
     counts = f"{hospital.stays} stays of {hospital.patients} patients with {hospital.notes} notes"
     say(f"{counts} in {folder}")
@@ -34,10 +45,13 @@ def synthesize(
 
 @one_line_errors
 def cohort(
-    source: Annotated[str, typer.Argument(help="Folder, DuckDB file, postgresql:// or sqlite://.")],
+    source: Annotated[
+        str, typer.Argument(help="Folder, DuckDB file, postgresql:// or sqlite://.")
+    ],
     out: Annotated[Path, typer.Option(help="The cohort to write, .parquet.")],
     schema: Annotated[
-        str | None, typer.Option(help="mimic3, mimic4, omop, meds, fhir, generic; else detected.")
+        str | None,
+        typer.Option(help="mimic3, mimic4, omop, meds, fhir, generic; else detected."),
     ] = None,
     notes: Annotated[str, typer.Option(help="discharge or early.")] = "discharge",
     hours: Annotated[int, typer.Option(help="With early: hours since admission.")] = 48,
@@ -45,22 +59,28 @@ def cohort(
         str | None,
         typer.Option(help="Your own definition, TOML, or death-30d or long-stay-7d."),
     ] = None,
-    mapping: Annotated[Path | None, typer.Option(help="Your own tables and columns, TOML.")] = None,
+    mapping: Annotated[
+        Path | None, typer.Option(help="Your own tables and columns, TOML.")
+    ] = None,
     data_end: Annotated[
-        str | None, typer.Option(help="Until when admissions were recorded: a date, or none.")
+        str | None,
+        typer.Option(help="Until when admissions were recorded: a date, or none."),
     ] = None,
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     seed: Annotated[int, typer.Option(help="Seed of the split by patient.")] = 0,
     split_by: Annotated[
-        str, typer.Option(help="patient, or time: the latest discharges are the test side.")
+        str,
+        typer.Option(help="patient, or time: the latest discharges are the test side."),
     ] = "patient",
     fractions: Annotated[
         tuple[float, float, float], typer.Option(help="Shares of train, val and test.")
     ] = (0.8, 0.1, 0.1),
     form: Annotated[
         Literal["table", "meds-labels"],
-        typer.Option("--format", help="meds-labels: write the outcomes as MEDS labels too."),
+        typer.Option(
+            "--format", help="meds-labels: write the outcomes as MEDS labels too."
+        ),
     ] = "table",
 ) -> None:
     """Build a labelled cohort from admissions and notes, with every exclusion counted."""

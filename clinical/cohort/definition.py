@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from domainbert.errors import UserError
@@ -51,7 +57,9 @@ Value = Annotated[Upper, BeforeValidator(str)]  # a number or true too
 NotNegative = Annotated[float, Field(ge=0)]
 UpperTexts = Annotated[tuple[Upper, ...], Field(strict=False)]
 # One or several: a text may stand for a list of it.
-Names = Annotated[tuple[Text, ...], Field(strict=False, min_length=1), BeforeValidator(_listed)]
+Names = Annotated[
+    tuple[Text, ...], Field(strict=False, min_length=1), BeforeValidator(_listed)
+]
 UpperNames = Annotated[UpperTexts, BeforeValidator(_listed)]
 Values = Annotated[tuple[Value, ...], Field(strict=False), BeforeValidator(_listed)]
 
@@ -256,7 +264,9 @@ class Schema(Settings):
 
     admissions: Admissions
     patients: Patients | None = None
-    notes: Annotated[tuple[Notes, ...], Field(strict=False), BeforeValidator(_listed)] = ()
+    notes: Annotated[
+        tuple[Notes, ...], Field(strict=False), BeforeValidator(_listed)
+    ] = ()
     discharge_categories: UpperNames = ()
     addendum_kinds: UpperNames = ("ADDENDUM",)
     files: dict[str, Shards] = Field(default={})

@@ -23,16 +23,29 @@ if TYPE_CHECKING:
     Fields = Mapping[str, str]  # name -> place
 
 _BATCH_ROWS = 500  # notes among them
-_MANY = ("codes", "encounters", "disposition_codes")  # all values, with spaces between them
+_MANY = (
+    "codes",
+    "encounters",
+    "disposition_codes",
+)  # all values, with spaces between them
 _CHARSET = re.compile(r'charset="?([\w.:-]{1,40})', re.IGNORECASE)
 _BLOCKS = re.compile("p|div|br|tr|li|h[1-6]|table|ul|ol|section")
 _RTF = re.compile(
-    r"\\([a-z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-f]{2})|\\([^a-z])|([{}])|[\r\n]+|(.)", re.IGNORECASE
+    r"\\([a-z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-f]{2})|\\([^a-z])|([{}])|[\r\n]+|(.)",
+    re.IGNORECASE,
 )
 _RTF_HIDDEN = re.compile(
     "fonttbl|colortbl|stylesheet|info|pict|generator|header|footer|object|themedata"
 )
-_RTF_SIGNS = {"par": "\n", "line": "\n", "row": "\n", "tab": "\t", "cell": "\t", "~": " ", "_": "-"}
+_RTF_SIGNS = {
+    "par": "\n",
+    "line": "\n",
+    "row": "\n",
+    "tab": "\t",
+    "cell": "\t",
+    "~": " ",
+    "_": "-",
+}
 
 
 def batches(
@@ -51,7 +64,9 @@ def batches(
             if resource.get("resourceType") != kind:
                 continue
             if release := _other_release(resource):
-                raise TableError(f"{path.name} is FHIR {release}; expected R4, fhirVersion 4.0.1")
+                raise TableError(
+                    f"{path.name} is FHIR {release}; expected R4, fhirVersion 4.0.1"
+                )
             yield read_resource(resource, fields)
 
     found = rows()
@@ -59,7 +74,9 @@ def batches(
         yield pa.RecordBatch.from_pylist(piece, schema)
 
 
-def _resources(paths: Sequence[Path], flaws: Flaws) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _resources(
+    paths: Sequence[Path], flaws: Flaws
+) -> Iterator[tuple[Path, dict[str, Any]]]:
     for path in paths:
         with path.open(encoding="utf-8", errors="replace") as file:
             lines = [file.read()] if path.suffix == ".json" else file
@@ -68,7 +85,9 @@ def _resources(paths: Sequence[Path], flaws: Flaws) -> Iterator[tuple[Path, dict
                     found = entries(json.loads(line)) if line.strip() else []
                     yield from ((path, resource) for resource in found)
                 except (ValueError, RecursionError):
-                    flaws.append((path.name, number, f"{NO_ROW}: JSON that is cut or malformed"))
+                    flaws.append(
+                        (path.name, number, f"{NO_ROW}: JSON that is cut or malformed")
+                    )
 
 
 def has_resources(path: Path) -> bool:
@@ -99,19 +118,33 @@ def read_resource(resource: dict[str, Any], fields: Fields) -> dict[str, str | N
     """
     row: dict[str, str | None] = {}
     for name, places in fields.items():
-        found = [text for place in places.split("|") for text in _texts(resource, place.strip())]
+        found = [
+            text
+            for place in places.split("|")
+            for text in _texts(resource, place.strip())
+        ]
         row[name] = " ".join(found) if name in _MANY else next(iter(found), None)
     if "encounters" in fields:
-        form = [*values_at(resource, "content.attachment"), *values_at(resource, "presentedForm")]
+        form = [
+            *values_at(resource, "content.attachment"),
+            *values_at(resource, "presentedForm"),
+        ]
         is_document = resource["resourceType"] == "DocumentReference"
         others = [section_text(resource), *_texts(resource, "conclusion")]
         # The narrative of a document is about the document; that of the others may be all there is.
         others += [] if is_document else map(_html, _texts(resource, "text.div"))
         own = attachment_text(form, values_at(resource, "contained"))
         text = next(filter(None, [own, *others]), None)
-        is_error = "entered-in-error" in (resource.get("status"), resource.get("docStatus"))
+        is_error = "entered-in-error" in (
+            resource.get("status"),
+            resource.get("docStatus"),
+        )
         is_lost = not text and (form or is_document)
-        row |= {"error": str(int(is_error)), "text": text, "fault": "1" if is_lost else None}
+        row |= {
+            "error": str(int(is_error)),
+            "text": text,
+            "fault": "1" if is_lost else None,
+        }
     return {name: value and whole_text(value) for name, value in row.items()}
 
 
@@ -120,16 +153,24 @@ def values_at(value: Any, place: str) -> list[Any]:
     found = [value]
     for name in place.split("."):
         inner = [each.get(name) for each in found if isinstance(each, dict)]
-        found = [one for each in inner for one in (each if isinstance(each, list) else [each])]
+        found = [
+            one
+            for each in inner
+            for one in (each if isinstance(each, list) else [each])
+        ]
     return [each for each in found if each is not None]
 
 
 def _texts(resource: dict[str, Any], place: str) -> list[str]:
     """The texts at a place; of references the ids, of those to contained resources none."""
-    found = [str(v).lower() if isinstance(v, bool) else v for v in values_at(resource, place)]
+    found = [
+        str(v).lower() if isinstance(v, bool) else v for v in values_at(resource, place)
+    ]
     texts = [each for each in found if isinstance(each, str)]
     if place.endswith(".reference"):
-        texts = [re.split("[/:]", t.split("/_history")[0])[-1] for t in texts if t[:1] != "#"]
+        texts = [
+            re.split("[/:]", t.split("/_history")[0])[-1] for t in texts if t[:1] != "#"
+        ]
     return [text for text in texts if text.strip()]
 
 
@@ -138,21 +179,30 @@ def entries(value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, dict) or value.get("resourceType") != "Bundle":
         return [value] if isinstance(value, dict) else []
     return [
-        {"id": "".join(_texts(entry, "fullUrl")).replace(":", "/").rpartition("/")[2], **resource}
+        {
+            "id": "".join(_texts(entry, "fullUrl"))
+            .replace(":", "/")
+            .rpartition("/")[2],
+            **resource,
+        }
         for entry in values_at(value, "entry")
         for resource in values_at(entry, "resource")
         if isinstance(resource, dict)
     ]
 
 
-def attachment_text(attachments: Sequence[Any], contained: Sequence[Any] = ()) -> str | None:
+def attachment_text(
+    attachments: Sequence[Any], contained: Sequence[Any] = ()
+) -> str | None:
     """The text of the attachments of a document, which are one text in several formats.
 
     Plain text is preferred, then HTML, then RTF; None where none of them can be read. `contained`
     has the Binary of an attachment with the address `#id`.
     """
     inner = {f"#{each.get('id')}": each for each in contained if isinstance(each, dict)}
-    given = [inner.get(str(a.get("url")), a) for a in attachments if isinstance(a, dict)]
+    given = [
+        inner.get(str(a.get("url")), a) for a in attachments if isinstance(a, dict)
+    ]
     for kinds, read in _READERS.items():
         for attachment in given:
             kind = str(attachment.get("contentType", ""))
@@ -161,7 +211,9 @@ def attachment_text(attachments: Sequence[Any], contained: Sequence[Any] = ()) -
             try:
                 if kind.partition(";")[0].strip().lower() in kinds and data:
                     raw = base64.b64decode(data, validate=True)
-                    return read(raw.decode(charset[1] if charset else "utf-8", "replace"))
+                    return read(
+                        raw.decode(charset[1] if charset else "utf-8", "replace")
+                    )
             except (ValueError, LookupError):  # not base64, or an unknown charset
                 continue
     return None
@@ -177,7 +229,10 @@ def section_text(composition: Any) -> str | None:
             yield from parts(inner)
 
     sections = values_at(composition, "section")
-    return "\n\n".join(part for each in sections for part in parts(each) if part.strip()) or None
+    return (
+        "\n\n".join(part for each in sections for part in parts(each) if part.strip())
+        or None
+    )
 
 
 class _Text(HTMLParser):
@@ -188,7 +243,9 @@ class _Text(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         self._hidden += tag in ("script", "style")
-        self.parts.append("\n" if _BLOCKS.fullmatch(tag) else "\t" if tag in ("td", "th") else "")
+        self.parts.append(
+            "\n" if _BLOCKS.fullmatch(tag) else "\t" if tag in ("td", "th") else ""
+        )
 
     def handle_endtag(self, tag: str) -> None:
         self._hidden -= tag in ("script", "style")
@@ -215,14 +272,18 @@ def _rtf(markup: str) -> str:
             hidden = groups.pop() if groups else False
         elif _RTF_HIDDEN.fullmatch(word) or sign == "*":
             hidden = True
-        elif not hidden and skip and (code or letter):  # stands for a Unicode letter before it
+        elif (
+            not hidden and skip and (code or letter)
+        ):  # stands for a Unicode letter before it
             skip -= 1
         elif not hidden and word == "u":
             parts.append(chr(int(argument or 0) % 0x10000))
             skip = 1
         elif not hidden:
             text = bytes.fromhex(code).decode("cp1252", "replace") if code else letter
-            parts.append(_RTF_SIGNS.get(word or sign, sign if sign in "\\{}" else "") or text)
+            parts.append(
+                _RTF_SIGNS.get(word or sign, sign if sign in "\\{}" else "") or text
+            )
     return "".join(parts).strip()
 
 

@@ -69,16 +69,25 @@ class Cohort:
 
         metadata = read_metadata(path)
         if SUMMARY_KEY not in metadata:
-            raise TableError(f"{path} was not written by build_cohort: it carries no flow")
+            raise TableError(
+                f"{path} was not written by build_cohort: it carries no flow"
+            )
         summary = json.loads(metadata[SUMMARY_KEY])
         if "box" not in summary["steps"][0]:
-            raise TableError(f"{path} is from an older version; build it again: clinical cohort")
+            raise TableError(
+                f"{path} is from an older version; build it again: clinical cohort"
+            )
         return cls(
             path=Path(path),
             flow=pd.DataFrame(summary["steps"]).drop(columns="box"),
-            issues=pd.DataFrame(summary["issues"], columns=["source", "problem", "count"]),
+            issues=pd.DataFrame(
+                summary["issues"], columns=["source", "problem", "count"]
+            ),
             n_admissions=summary["steps"][0]["left"],
-            **{f"n_{what}": summary["kept"][what] for what in ("stays", "patients", "readmitted")},
+            **{
+                f"n_{what}": summary["kept"][what]
+                for what in ("stays", "patients", "readmitted")
+            },
             caveats=tuple(summary["caveats"]),
             summary=summary,
             _keep=keep,
@@ -116,7 +125,9 @@ class Cohort:
 def meds_labels(stays: pd.DataFrame) -> pd.DataFrame:
     """`Cohort.labels` as MEDS labels: `subject_id`, `prediction_time`, `boolean_value`."""
     labels = stays.assign(subject_id=whole_ids(stays["patient_id"]))
-    return labels[["subject_id", "prediction_time", "boolean_value"]].reset_index(drop=True)
+    return labels[["subject_id", "prediction_time", "boolean_value"]].reset_index(
+        drop=True
+    )
 
 
 def whole_ids(ids: pd.Series) -> pd.Series:
@@ -149,8 +160,12 @@ def summarise(
     counts = {row.pop("side"): row for row in _rows(con, step("sides"))}
     total = counts.pop("all")
     if steps[-1]["left"] != total["stays"]:
-        raise AssertionError(f"the flow leaves {steps[-1]['left']} stays of {total['stays']}")
-    notes = con.execute("SELECT status, count(*) FROM notes GROUP BY ALL ORDER BY ALL").fetchall()
+        raise AssertionError(
+            f"the flow leaves {steps[-1]['left']} stays of {total['stays']}"
+        )
+    notes = con.execute(
+        "SELECT status, count(*) FROM notes GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
     issues = "SELECT source, problem, count(*) AS count FROM issues GROUP BY ALL ORDER BY ALL"
     ((data_end,),) = con.execute("SELECT data_end FROM rules").fetchall()
     return {
@@ -187,9 +202,13 @@ def _deaths(con: duckdb.DuckDBPyConnection, horizon: float) -> str:
     )
 
 
-def find_caveats(con: duckdb.DuckDBPyConnection, request: Request, tables: Tables) -> list[str]:
+def find_caveats(
+    con: duckdb.DuckDBPyConnection, request: Request, tables: Tables
+) -> list[str]:
     """The caveats of a cohort as sentences, most general first; `caveats.j2` has their words."""
-    others = con.execute("SELECT other, rows FROM others ORDER BY rows DESC, other").fetchall()
+    others = con.execute(
+        "SELECT other, rows FROM others ORDER BY rows DESC, other"
+    ).fetchall()
     (counts,) = _rows(con, step("caveats"))
     counts |= {"others": dict(others), "unmatched": _unmatched(con)}
     lines = render("caveats.j2", {"request": request, "tables": tables, **counts})

@@ -30,7 +30,9 @@ _TIMES = frozenset({
 
 def step(name: str) -> str:
     """The text of `sql/NAME.sql`."""
-    return (resources.files("clinical.cohort") / "sql" / f"{name}.sql").read_text("utf-8")
+    return (resources.files("clinical.cohort") / "sql" / f"{name}.sql").read_text(
+        "utf-8"
+    )
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,12 @@ class Found:
         Row numbers follow the order of the file; without them DuckDB reads it with all cores.
         `other` is what the `where` of the table has against a row, NULL for a row to be read.
         """
-        columns = [f"{self._column(ours, schema)} AS {ours}" for ours in self.table.columns]
-        scan = source.scan(self.name, list(dict.fromkeys([*self.chosen.values(), *self.where])))
+        columns = [
+            f"{self._column(ours, schema)} AS {ours}" for ours in self.table.columns
+        ]
+        scan = source.scan(
+            self.name, list(dict.fromkeys([*self.chosen.values(), *self.where]))
+        )
         row = "row_number() OVER ()" if numbered else "NULL::BIGINT"
         others = []
         for name, values in self.where.items():
@@ -74,7 +80,9 @@ class Found:
             return "NULL::VARCHAR"
         column = f"CAST({identifier(self.chosen[ours])} AS VARCHAR)"
         formats = self.table.time_format if ours in _TIMES else ()
-        as_iso = [f"iso_text({column}, {quoted(time_format)})" for time_format in formats]
+        as_iso = [
+            f"iso_text({column}, {quoted(time_format)})" for time_format in formats
+        ]
         return f"coalesce({', '.join([*as_iso, column])})"
 
 
@@ -90,7 +98,9 @@ class Tables:
     @property
     def known(self) -> set[str]:
         """Our columns of admissions and patients that the source has."""
-        return set(self.admissions.chosen) | set(self.patients.chosen if self.patients else ())
+        return set(self.admissions.chosen) | set(
+            self.patients.chosen if self.patients else ()
+        )
 
 
 def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
@@ -106,7 +116,9 @@ def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
         patients = _find(source, schema.patients, schema)
     wanted = schema.notes_for(notes)
     absent = [table.table for table in wanted if _is_absent(source, table)]
-    found = [_find(source, table, schema) for table in wanted if table.table not in absent]
+    found = [
+        _find(source, table, schema) for table in wanted if table.table not in absent
+    ]
     for table in found if notes == "early" else ():
         _check_early(table, schema)
     return Tables(admissions, patients, found, absent)
@@ -123,8 +135,12 @@ def detect_schema(source: Source) -> Schema:
         schema = load_schema(name)
         views = ViewSource(source, schema)
         if views.columns(schema.admissions.table) is not None:
-            for table in filter(None, (schema.admissions, schema.patients, *schema.notes)):
-                spelled = {column.lower() for column in views.columns(table.table) or ()}
+            for table in filter(
+                None, (schema.admissions, schema.patients, *schema.notes)
+            ):
+                spelled = {
+                    column.lower() for column in views.columns(table.table) or ()
+                }
                 theirs = {column.lower() for column in chain(*table.columns.values())}
                 known[name] = known.get(name, 0) + len(spelled & theirs)
     if not known:
@@ -145,32 +161,44 @@ def _find(source: Source, table: TableMap, schema: Schema) -> Found:
     available = source.columns(table.table)
     if available is None:
         there = ", ".join(source.tables()) or "nothing"
-        raise TableError(f"{source.name} has no table {table.table}. Found there: {there}")
+        raise TableError(
+            f"{source.name} has no table {table.table}. Found there: {there}"
+        )
     named = f"{table.table} in {source.name}"
     spelled = {name.lower(): name for name in reversed(available)}
     chosen: dict[str, str] = {}
     for ours, theirs in table.columns.items():
-        match = next((spelled[name.lower()] for name in theirs if name.lower() in spelled), None)
+        match = next(
+            (spelled[name.lower()] for name in theirs if name.lower() in spelled), None
+        )
         if match is not None:
             chosen[ours] = match
         elif theirs and ours not in table.optional:
-            option = f"{ours} =" if schema.name == "generic" else ""  # of the user's mapping
+            option = (
+                f"{ours} =" if schema.name == "generic" else ""
+            )  # of the user's mapping
             require_columns(available, theirs[:1], source=named, option=option)
     wanted = [name.lower() for name in table.where]
     require_columns(spelled, wanted, source=named)
-    return Found(table, chosen, {spelled[name.lower()]: v for name, v in table.where.items()})
+    return Found(
+        table, chosen, {spelled[name.lower()]: v for name, v in table.where.items()}
+    )
 
 
 def _check_early(found: Found, schema: Schema) -> None:
     """Raise if a discharge summary or a late note could get into an early prediction."""
     rule, name = "early prediction must never see a discharge summary", found.name
-    has_value = isinstance(found.table, Notes) and found.table.category_value is not None
+    has_value = (
+        isinstance(found.table, Notes) and found.table.category_value is not None
+    )
     if "category" not in found.chosen and not has_value:
         why = f"{rule}, and {name} does not say what kind of note each row is"
         raise UserError(f'{why}; add to [notes]: category = "its column"')
     if not schema.discharge_categories:
         fix = 'discharge_categories = ["Discharge summary"]'
-        raise UserError(f"{rule}; say at the top of the mapping what your notes call one: {fix}")
+        raise UserError(
+            f"{rule}; say at the top of the mapping what your notes call one: {fix}"
+        )
     if not {"chart_time", "chart_date"} & set(found.chosen):
         fix = f'add to [notes] for {name}: chart_time = "its column"'
         raise UserError(f"early prediction needs the time of each note; {fix}")
@@ -194,16 +222,31 @@ class Reader:
             self._scan("CREATE TABLE raw_patients AS", tables.patients, numbered=True)
         else:
             run(step("no_patients"))
-        for role, table in (("admissions", tables.admissions), ("patients", tables.patients)):
-            run(f"SET VARIABLE {role}_table = $name", {"name": table.name if table else ""})
-        for name in ("admissions", "patients", "episodes", "stays", "note_stays", "note_table"):
+        for role, table in (
+            ("admissions", tables.admissions),
+            ("patients", tables.patients),
+        ):
+            run(
+                f"SET VARIABLE {role}_table = $name",
+                {"name": table.name if table else ""},
+            )
+        for name in (
+            "admissions",
+            "patients",
+            "episodes",
+            "stays",
+            "note_stays",
+            "note_table",
+        ):
             run(step(name))
         for table in tables.notes:
             _log.info("reading %s", table.name)
             self._read_notes(table)
         run("CREATE TABLE flaws (source VARCHAR, line BIGINT, problem VARCHAR)")
         flaws = list(chain(*self.source.flaws.values()))
-        self.con.register("found", pd.DataFrame(flaws, columns=["source", "line", "problem"]))
+        self.con.register(
+            "found", pd.DataFrame(flaws, columns=["source", "line", "problem"])
+        )
         run("INSERT INTO flaws FROM found")
         self.source.check_unchanged()
 
@@ -219,7 +262,9 @@ class Reader:
         run("RESET preserve_insertion_order")
         run("RESET disabled_optimizers")
 
-    def _scan(self, create: str, table: Found, *, numbered: bool, then: str = "") -> None:
+    def _scan(
+        self, create: str, table: Found, *, numbered: bool, then: str = ""
+    ) -> None:
         """Scan a table; its malformed lines are listed and left out."""
         import duckdb
 

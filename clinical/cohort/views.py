@@ -43,7 +43,9 @@ class ViewSource(Source):
         there = {name for name in view.reads if self._own_columns(name) is not None}
         if next(iter(view.reads)) not in there:
             return None
-        rows = self._con.execute(f"DESCRIBE {self._select(view, scans=False)}").fetchall()
+        rows = self._con.execute(
+            f"DESCRIBE {self._select(view, scans=False)}"
+        ).fetchall()
         return [row[0] for row in rows if view.needs.get(row[0]) in (None, *there)]
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
@@ -57,7 +59,9 @@ class ViewSource(Source):
         """The SELECT of a view; without `scans` it reads no rows."""
         relations = {}
         for table, names in view.reads.items():
-            spelled = {name.lower(): name for name in self._own_columns(table) or () if scans}
+            spelled = {
+                name.lower(): name for name in self._own_columns(table) or () if scans
+            }
             own = [spelled[name] for name in names if name in spelled]
             columns = [
                 f"{identifier(spelled[name]) if name in spelled else 'NULL::VARCHAR'} AS {name}"
@@ -90,7 +94,10 @@ class ViewSource(Source):
         if table in self._found:
             return self._found[table]
         shards, folder = self._files[table], Path(self.name)
-        found, flaws = self._found.setdefault(table, {}), self.flaws.setdefault(table.lower(), [])
+        found, flaws = (
+            self._found.setdefault(table, {}),
+            self.flaws.setdefault(table.lower(), []),
+        )
         paths = {path for each in shards.glob for path in folder.glob(each)}
         for path in sorted(paths) if folder.is_dir() else ():
             if shards.fields:
@@ -100,10 +107,14 @@ class ViewSource(Source):
             try:
                 names = parquet_columns(path)
             except TableError:
-                flaws.append((path.name, 1, "file that cannot be read as Parquet, left out"))
+                flaws.append(
+                    (path.name, 1, "file that cannot be read as Parquet, left out")
+                )
                 continue
             if lacks := ", ".join(sorted(set(shards.columns) - set(names))):
-                flaws.append((path.name, 1, f"file without the columns {lacks}, left out"))
+                flaws.append(
+                    (path.name, 1, f"file without the columns {lacks}, left out")
+                )
             else:
                 found[path] = names
         return found

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 _TABLES = read_data("tables.toml")
 COLUMNS: dict[str, list[str]] = _TABLES["columns"]
-ADDENDA, ERRORS = 0.05, 0.01  # share of stays with an addendum, and with a note marked as wrong
+ADDENDA, ERRORS = (
+    0.05,
+    0.01,
+)  # share of stays with an addendum, and with a note marked as wrong
 FORMS = ("mimic4", "omop", "meds", "fhir")
 # How many short notes a stay has, and the chance that one of them tells a fact. With many notes
 # most of them say nothing about the risk, as in a real chart.
@@ -81,7 +84,9 @@ def synthesize(
         UserError: `stays` is less than 1, or an option is not one of those above.
     """
     if stays < 1:
-        raise UserError(f"stays is {stays}, expected at least 1: synthesize(folder, stays=1000)")
+        raise UserError(
+            f"stays is {stays}, expected at least 1: synthesize(folder, stays=1000)"
+        )
     check_choice("notes_per_stay", notes_per_stay, tuple(NOTES_PER_STAY))
     check_choice("dates", dates, tuple(CALENDARS))
     check_choice("form", form, ("mimic3", *FORMS))
@@ -120,11 +125,15 @@ def _translate(mimic3: Path, folder: Path, form: str) -> None:
     with duckdb.connect() as con:
         for name in ("ADMISSIONS", "PATIENTS", "NOTEEVENTS"):
             path = quoted(glob.escape(str(mimic3 / f"{name}.csv")))
-            con.execute(f"CREATE VIEW {name} AS FROM read_csv({path}, all_varchar = true)")
+            con.execute(
+                f"CREATE VIEW {name} AS FROM read_csv({path}, all_varchar = true)"
+            )
         splits = con.sql("SELECT SUBJECT_ID AS subject_id FROM PATIENTS").df()
         con.register("SPLITS", splits.assign(split=assign_splits(splits["subject_id"])))
         con.execute(script.replace("{folder}", str(folder).replace("'", "''")))
-    for shard in folder.glob("data/*.parquet"):  # MEDS wants large strings, which DuckDB lacks
+    for shard in folder.glob(
+        "data/*.parquet"
+    ):  # MEDS wants large strings, which DuckDB lacks
         table = pq.read_table(shard)
         place = table.schema.get_field_index("text_value")
         texts = table["text_value"].cast(pa.large_string())
@@ -146,7 +155,12 @@ class _Writer:
     """The rows of each table without ROW_ID; a row of a note is written when it is asked for."""
 
     def __init__(
-        self, patients: list[Patient], rng: random.Random, *, brief: bool, notes_per_stay: str
+        self,
+        patients: list[Patient],
+        rng: random.Random,
+        *,
+        brief: bool,
+        notes_per_stay: str,
     ) -> None:
         self.rng, self.brief = rng, brief
         self.short_notes, self.told_share = NOTES_PER_STAY[notes_per_stay]
@@ -156,7 +170,11 @@ class _Writer:
         hospital = zlib.crc32(repr(subjects).encode()) % 2000
         stays = iter(rng.sample(range(100_000, 100_000 + 3 * total), total))
         self.numbered = [
-            (subject + 1_000_000 * hospital, patient, [(next(stays), s) for s in patient.stays])
+            (
+                subject + 1_000_000 * hospital,
+                patient,
+                [(next(stays), s) for s in patient.stays],
+            )
             for subject, patient in zip(subjects, patients, strict=True)
         ]
 
@@ -164,7 +182,15 @@ class _Writer:
         for subject, patient, _ in self.numbered:
             last = patient.stays[-1]
             died = _time(last.discharged) if last.kind == "death" else ""
-            yield [subject, patient.sex, _time(patient.birth), died, died, "", int(bool(died))]
+            yield [
+                subject,
+                patient.sex,
+                _time(patient.birth),
+                died,
+                died,
+                "",
+                int(bool(died)),
+            ]
 
     def risks(self) -> Iterator[Cells]:
         for subject, _, stays in self.numbered:
@@ -174,7 +200,9 @@ class _Writer:
 
     def admissions(self) -> Iterator[Cells]:
         for subject, _, stays in self.numbered:
-            person = [self.rng.choice(options) for options in _TABLES["person"].values()]
+            person = [
+                self.rng.choice(options) for options in _TABLES["person"].values()
+            ]
             moved = False
             for hadm, stay in stays:
                 yield [subject, hadm, *self._admission(stay, person, moved=moved)]
@@ -184,7 +212,11 @@ class _Writer:
         """One row from ADMITTIME on; `moved` says that the stay before it ended in a transfer."""
         rng, planned = self.rng, {"elective": "ELECTIVE", "newborn": "NEWBORN"}
         kind = planned.get(stay.kind) or rng.choice(("EMERGENCY",) * 9 + ("URGENT",))
-        source = "PHYS REFERRAL/NORMAL DELI" if stay.kind in planned else "EMERGENCY ROOM ADMIT"
+        source = (
+            "PHYS REFERRAL/NORMAL DELI"
+            if stay.kind in planned
+            else "EMERGENCY ROOM ADMIT"
+        )
         if moved:
             source = "TRANSFER FROM HOSP/EXTRAM"
         places = _TABLES["discharge_location"]
@@ -214,11 +246,16 @@ class _Writer:
         if stay.kind == "newborn":
             return
         hours = min(46.0, (stay.discharged - stay.admitted) / timedelta(hours=1) - 1)
-        for hour in sorted(rng.uniform(1, hours) for _ in range(rng.choice(self.short_notes))):
+        for hour in sorted(
+            rng.uniform(1, hours) for _ in range(rng.choice(self.short_notes))
+        ):
             charted = stay.admitted + timedelta(hours=hour)
             stored = _time(charted + timedelta(minutes=rng.randint(3, 90)))
             if rng.random() < 0.5:
-                kind, text = ["Nursing/other", "Report"], chart.short_note("nursing", told=told)
+                kind, text = (
+                    ["Nursing/other", "Report"],
+                    chart.short_note("nursing", told=told),
+                )
             else:
                 kind = ["Physician ", "Physician Resident Progress Note"]
                 text = chart.short_note("physician", told=told)
@@ -233,7 +270,11 @@ class _Writer:
         rng = self.rng
 
         def row(description: str, text: str, error: str = "") -> Cells:
-            late = rng.choice((0, 0, 0, 1)) if description == "Report" else rng.randint(1, 4)
+            late = (
+                rng.choice((0, 0, 0, 1))
+                if description == "Report"
+                else rng.randint(1, 4)
+            )
             dated = f"{chart.stay.discharged + timedelta(days=late):%Y-%m-%d}"
             return [dated, "", "", "Discharge summary", description, "", error, text]
 

@@ -36,7 +36,9 @@ def _date(moment: datetime) -> str:
 _ENVIRONMENT = Environment(autoescape=False)  # noqa: S701 - plain text
 _ENVIRONMENT.filters |= {
     "date": _date,
-    "wrap": partial(textwrap.fill, width=75, break_long_words=False, break_on_hyphens=False),
+    "wrap": partial(
+        textwrap.fill, width=75, break_long_words=False, break_on_hyphens=False
+    ),
 }
 _LAYOUT = _ENVIRONMENT.from_string(
     (resources.files(__package__) / "notes.j2").read_text(encoding="utf-8")
@@ -60,7 +62,9 @@ class Chart:
     ) -> None:
         self.patient, self.stay, self.rng = patient, stay, rng
         self.true = facts | {f.name for f in sentences.NEUTRAL if rng.random() < f.rate}
-        self.details = {slot: rng.choice(words) for slot, words in sentences.FILLINGS.items()}
+        self.details = {
+            slot: rng.choice(words) for slot, words in sentences.FILLINGS.items()
+        }
         self.complaint = rng.choice(FILLER["complaints"])
         self.names: sentences.Names = {}
 
@@ -81,7 +85,9 @@ class Chart:
         tail = [write.medications(), write.instructions()]
         middle = [write.background(), write.exam()]
         pieces = sum(map(count_pieces, (*head, course, *tail, *middle)))
-        writers = [partial(write.report, *text.split(": ", 1)) for text in FILLER["reports"]]
+        writers = [
+            partial(write.report, *text.split(": ", 1)) for text in FILLER["reports"]
+        ]
         writers += [write.laboratory, write.progress] * 12
         for section in rng.sample(writers, len(writers)):
             if pieces >= target:
@@ -133,13 +139,20 @@ class Chart:
             "age": str(years) if years < 90 else "[**Age over 90 **]",
             "pmh": " and ".join(rng.sample(FILLER["history"], 2)),
             "kin": [kin for people in sentences.KIN.values() for kin in people],
-            "date": [_date(admitted + timedelta(days=rng.randint(0, days))) for _ in range(4)],
+            "date": [
+                _date(admitted + timedelta(days=rng.randint(0, days))) for _ in range(4)
+            ],
         }
         return self._sections()
 
     def _sections(self) -> Any:
         """The sections of `notes.j2` as functions."""
-        known = {"chart": self, "patient": self.patient, "stay": self.stay, "filler": FILLER}
+        known = {
+            "chart": self,
+            "patient": self.patient,
+            "stay": self.stay,
+            "filler": FILLER,
+        }
         return _LAYOUT.make_module({**known, "rng": self.rng})
 
     def fill(self, template: str) -> str:
@@ -149,7 +162,9 @@ class Chart:
     def draw(self, kind: str, least: int, most: int | None = None) -> list[str]:
         """That many different lines of one kind of filler."""
         count = least if most is None else self.rng.randint(least, most)
-        return [self.fill(template) for template in self.rng.sample(FILLER[kind], count)]
+        return [
+            self.fill(template) for template in self.rng.sample(FILLER[kind], count)
+        ]
 
     def tell(
         self, *, clause_share: float, told: float = 1.0, refuted: float = REFUTED

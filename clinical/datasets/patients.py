@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 # First day and years of admissions; charts tell local time.
 CALENDARS = {"shifted": (datetime(2100, 1, 1), 90), "real": (datetime(2018, 1, 1), 2)}  # noqa: DTZ001
-_RETURNS_LATER = 0.35  # share of stays without a readmission that a much later stay follows
+_RETURNS_LATER = (
+    0.35  # share of stays without a readmission that a much later stay follows
+)
 _PLANNED = 0.05  # share of stays without a readmission that a planned return in 30 days follows
 _TRANSFERRED = 0.02  # share of stays that begin with a transfer between two services
 _DIES = 0.03  # share of later stays that end in death
@@ -51,7 +53,9 @@ class Patient:
 def true_risk(facts: Collection[str]) -> float:
     """Probability of an unplanned readmission within 30 days given the facts of a stay."""
     logit = INTERCEPT + sum(fact.weight for fact in FACTS if fact.name in facts)
-    return round(1.0 / (1.0 + math.exp(-logit)), 6)  # as written: equal facts, equal risk
+    return round(
+        1.0 / (1.0 + math.exp(-logit)), 6
+    )  # as written: equal facts, equal risk
 
 
 def draw_facts(rng: random.Random) -> frozenset[str]:
@@ -59,7 +63,9 @@ def draw_facts(rng: random.Random) -> frozenset[str]:
     return frozenset(fact.name for fact in FACTS if rng.random() < fact.rate)
 
 
-def draw_patients(stays: int, rng: random.Random, *, dates: str = "shifted") -> list[Patient]:
+def draw_patients(
+    stays: int, rng: random.Random, *, dates: str = "shifted"
+) -> list[Patient]:
     """Patients with exactly `stays` index stays in total, and a few other stays.
 
     `dates` is one of `CALENDARS`.
@@ -69,14 +75,20 @@ def draw_patients(stays: int, rng: random.Random, *, dates: str = "shifted") -> 
         chain = _draw_chain(stays, rng, dates)
         stays -= sum(stay.risk is not None for stay in chain)
         years = min(max(rng.gauss(66, 15), 18.5), 97)
-        birth = datetime.combine(chain[0].admitted - timedelta(days=365.25 * years), time())
+        birth = datetime.combine(
+            chain[0].admitted - timedelta(days=365.25 * years), time()
+        )
         if years >= 90:  # MIMIC-III hides the age of the very old in this way
             birth = birth.replace(year=chain[0].admitted.year - 300, day=1)
         patients.append(Patient(rng.choice("MF"), birth, tuple(chain)))
         if rng.random() < _NEWBORN:
             born = _random_start(rng, dates)
-            baby = Stay("newborn", born, born + timedelta(days=rng.uniform(1.5, 4)), "NEWBORN")
-            patients.append(Patient(rng.choice("MF"), datetime.combine(born, time()), (baby,)))
+            baby = Stay(
+                "newborn", born, born + timedelta(days=rng.uniform(1.5, 4)), "NEWBORN"
+            )
+            patients.append(
+                Patient(rng.choice("MF"), datetime.combine(born, time()), (baby,))
+            )
     return patients
 
 
@@ -93,7 +105,9 @@ def _draw_chain(most: int, rng: random.Random, dates: str) -> list[Stay]:
         dies = most == 0 or (len(chain) > 0 and not planned and rng.random() < _DIES)
         if not planned and rng.random() < _TRANSFERRED and not dies:
             left = admitted + timedelta(days=rng.uniform(1, 3))
-            chain.append(Stay("transfer", admitted, left, rng.choice(FILLER["diagnoses"])))
+            chain.append(
+                Stay("transfer", admitted, left, rng.choice(FILLER["diagnoses"]))
+            )
             admitted = left - timedelta(hours=rng.choice((0, 0, 1, 4)))
         stay = _draw_stay(admitted, rng, planned=planned, dies=dies)
         chain.append(stay)
@@ -113,8 +127,12 @@ def _draw_chain(most: int, rng: random.Random, dates: str) -> list[Stay]:
         admitted = stay.discharged + timedelta(days=days)
 
 
-def _draw_stay(admitted: datetime, rng: random.Random, *, planned: bool, dies: bool) -> Stay:
-    discharged = admitted + timedelta(days=min(max(rng.lognormvariate(1.5, 0.55), 2.1), 40))
+def _draw_stay(
+    admitted: datetime, rng: random.Random, *, planned: bool, dies: bool
+) -> Stay:
+    discharged = admitted + timedelta(
+        days=min(max(rng.lognormvariate(1.5, 0.55), 2.1), 40)
+    )
     facts = draw_facts(rng)
     diagnosis = rng.choice(FILLER["diagnoses"])
     if dies:

@@ -72,7 +72,9 @@ class Told(NamedTuple):
 
 def read_data(name: str) -> dict[str, Any]:
     """The content of a TOML file that lies beside this module."""
-    return tomllib.loads((resources.files(__package__) / name).read_text(encoding="utf-8"))
+    return tomllib.loads(
+        (resources.files(__package__) / name).read_text(encoding="utf-8")
+    )
 
 
 _PHRASES = read_data("phrases.toml")
@@ -109,7 +111,11 @@ def fill(template: str, names: Names, rng: random.Random) -> str:
 
 
 def statements(
-    true_names: Collection[str], rng: random.Random, *, told: float = 1.0, refuted: float = REFUTED
+    true_names: Collection[str],
+    rng: random.Random,
+    *,
+    told: float = 1.0,
+    refuted: float = REFUTED,
 ) -> list[Statement]:
     """What a passage says, in random order: true facts, distractors and neutral conditions.
 
@@ -120,8 +126,14 @@ def statements(
     absent = [fact for fact in FACTS if fact.name not in true_names]
     chosen = [Statement(f, truth=True) for f in true if rng.random() < told]
     denied = [Statement(f, truth=False) for f in absent if rng.random() < refuted]
-    other = [Statement(f, truth=False, elsewhere=True) for f in FACTS if rng.random() < ELSEWHERE]
-    neutral = [Statement(f, f.name in true_names) for f in rng.sample(NEUTRAL, len(NEUTRAL))]
+    other = [
+        Statement(f, truth=False, elsewhere=True)
+        for f in FACTS
+        if rng.random() < ELSEWHERE
+    ]
+    neutral = [
+        Statement(f, f.name in true_names) for f in rng.sample(NEUTRAL, len(NEUTRAL))
+    ]
     more_true = max(0, round(rng.randint(1, 3) * told) - len(chosen))
     more_denied = max(0, rng.randint(1, 2) - len(denied))
     result = chosen + denied + other
@@ -150,7 +162,9 @@ def clause_sentence(statement: Statement, names: Names, rng: random.Random) -> s
     return fill(frame.text, {**names, "c": clause, "C": capital}, rng)
 
 
-def noun_sentences(parts: Sequence[Statement], names: Names, rng: random.Random) -> list[Told]:
+def noun_sentences(
+    parts: Sequence[Statement], names: Names, rng: random.Random
+) -> list[Told]:
     """Sentences around one to three noun phrases each; every statement is told once."""
     left = list(parts)
     sentences = []
@@ -163,7 +177,9 @@ def noun_sentences(parts: Sequence[Statement], names: Names, rng: random.Random)
     return sentences
 
 
-def _draw_frame(left: Sequence[Statement], rng: random.Random) -> tuple[Frame, list[Statement]]:
+def _draw_frame(
+    left: Sequence[Statement], rng: random.Random
+) -> tuple[Frame, list[Statement]]:
     """A frame that the remaining statements can fill, and the statements in slot order."""
     possible = []
     for frame in NOUN_FRAMES:
@@ -184,7 +200,9 @@ def tell(
     nouns: list[Statement] = []
     for part in parts:
         has_frame = any(frame.fits(0, part) for frame in NOUN_FRAMES)
-        (clauses if rng.random() < clause_share or not has_frame else nouns).append(part)
+        (clauses if rng.random() < clause_share or not has_frame else nouns).append(
+            part
+        )
     sentences = [Told(clause_sentence(part, names, rng), (part,)) for part in clauses]
     sentences += noun_sentences(nouns, names, rng)
     rng.shuffle(sentences)

@@ -72,7 +72,9 @@ def baselines(
         sublinear_tf=True,
         dtype=np.float32,
     )
-    texts, checks, tests = (frame["text"].map("\n".join) for frame in (train, val, test))
+    texts, checks, tests = (
+        frame["text"].map("\n".join) for frame in (train, val, test)
+    )
     try:
         features = words.fit_transform(texts)
     except ValueError:  # its vocabulary is empty
@@ -80,7 +82,9 @@ def baselines(
         raise UserError(few) from None
     sides = [words.transform(side) for side in (checks, tests)]
     how: dict[str, Any] = {"solver": "liblinear", "max_iter": 1000, "random_state": 0}
-    models = [LogisticRegression(C=c, **how).fit(features, train["readmitted"]) for c in _GRID]
+    models = [
+        LogisticRegression(C=c, **how).fit(features, train["readmitted"]) for c in _GRID
+    ]
     risks = [[model.predict_proba(side)[:, 1] for side in sides] for model in models]
     scores = max(risks, key=lambda both: roc_auc_score(val["readmitted"], both[0]))
     with contextlib.suppress(UserError):  # too few validation stays: as they are
@@ -116,12 +120,16 @@ def point_scores(
             continue
         if missing:
             name = f"{name} ({have} of {full} points)"
-        points = [sum(_points(item, side) for item in known) for side in (train, val, test)]
+        points = [
+            sum(_points(item, side) for item in known) for side in (train, val, test)
+        ]
         try:
             fitted = fit_platt(points[0], train["readmitted"])
         except UserError:
             why = f"; {lacks}" if missing else ""
-            remarks.append(f"{name} ranks the training stays no better than chance{why}.")
+            remarks.append(
+                f"{name} ranks the training stays no better than chance{why}."
+            )
             continue
         found[name] = BaselineScores(*(platt(side, *fitted) for side in points[1:]))
         remarks += [f"{score['name']} is incomplete: {lacks}."] if missing else []
@@ -139,7 +147,10 @@ def _points(item: dict[str, Any], stays: pd.DataFrame) -> np.ndarray:
 
     values = stays[item["column"]]
     if "values" in item:
-        return item["points"] * values.astype(str).str.upper().isin(item["values"]).to_numpy()
+        return (
+            item["points"]
+            * values.astype(str).str.upper().isin(item["values"]).to_numpy()
+        )
     numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
     if "below" in item:
         return np.asarray(item["points"] * (numbers < item["below"]))
@@ -161,11 +172,15 @@ def with_history(cohort: pd.DataFrame) -> pd.DataFrame:
     named = "episode_start" if "episode_start" in cohort.columns else "admit_time"
     start, end = (pd.to_datetime(cohort[name]) for name in (named, "discharge_time"))
     patient = cohort["patient_id"].map(id_key)
-    first = pd.DataFrame({"patient": patient, "start": start}).dropna().drop_duplicates()
+    first = (
+        pd.DataFrame({"patient": patient, "start": start}).dropna().drop_duplicates()
+    )
     starts = {key: np.sort(times) for key, times in first.groupby("patient")["start"]}
     year = np.timedelta64(365, "D")
     earlier = [
-        int(((starts[key] < time) & (starts[key] >= time - year)).sum()) if key in starts else 0
+        int(((starts[key] < time) & (starts[key] >= time - year)).sum())
+        if key in starts
+        else 0
         for key, time in zip(patient, start.to_numpy(), strict=True)
     ]
     days = (end - start) / np.timedelta64(1, "D")

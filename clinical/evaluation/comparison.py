@@ -27,7 +27,12 @@ from clinical.evaluation.drift import compare_inputs
 from clinical.evaluation.groups import by_group, by_period
 from clinical.evaluation.intervals import Evaluation, evaluate, measure_rows
 from clinical.evaluation.measures import precise_threshold
-from clinical.evaluation.verdicts import Verdict, benefit_verdicts, group_verdicts, verdicts
+from clinical.evaluation.verdicts import (
+    Verdict,
+    benefit_verdicts,
+    group_verdicts,
+    verdicts,
+)
 from clinical.stays.choice import check_notes
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, patient_keys
@@ -117,9 +122,15 @@ def compare(
     rows = usable_stays(with_history(cohort), notes=scores is None)
     side = rows[rows["split"] == split].reset_index(drop=True)
     if side.empty:
-        there = ", ".join(sorted(rows["split"].unique())) or "none, every row is excluded"
-        raise UserError(f"the cohort has no stays on the side {split!r}; its sides: {there}")
-    caveats = check_unseen(side["patient_id"], model.manifest if model else {}, side=split)
+        there = (
+            ", ".join(sorted(rows["split"].unique())) or "none, every row is excluded"
+        )
+        raise UserError(
+            f"the cohort has no stays on the side {split!r}; its sides: {there}"
+        )
+    caveats = check_unseen(
+        side["patient_id"], model.manifest if model else {}, side=split
+    )
     stays, remarks = _measurable(model, side, scores)
     caveats += remarks
     train, val = (rows[rows["split"] == name] for name in ("train", "val"))
@@ -134,7 +145,9 @@ def compare(
         if scores is None:
             others |= baselines(train, val, stays)
     if scores is not None:
-        caveats.append("The notes of the cohort were not read: no baseline on words was fitted.")
+        caveats.append(
+            "The notes of the cohort were not read: no baseline on words was fitted."
+        )
     for name, baseline in others.items():
         risks[name] = baseline.test
         thresholds[name] = precise_threshold(val["readmitted"], baseline.validation)
@@ -174,7 +187,9 @@ def measure(
     """
     keyed = stays.assign(patient_id=patient_keys(stays["patient_id"]))
     outcome, patients = keyed["readmitted"], keyed["patient_id"]
-    working = next((name for name in (OWN, "10 alerts per 100") if name in points), None)
+    working = next(
+        (name for name in (OWN, "10 alerts per 100") if name in points), None
+    )
     level = None if working is None else points[working].threshold
     periods, dates = by_period(keyed, threshold=level, bootstrap=bootstrap)
     inputs, findings = compare_inputs(model, keyed)
@@ -182,7 +197,11 @@ def measure(
         stays=stays,
         evaluations={
             name: evaluate(
-                outcome, risk, patients=patients, threshold=thresholds[name], bootstrap=bootstrap
+                outcome,
+                risk,
+                patients=patients,
+                threshold=thresholds[name],
+                bootstrap=bootstrap,
             )
             for name, risk in risks.items()
         },
@@ -201,12 +220,16 @@ def measure(
     )
 
 
-def _without_columns(model: RiskModel, stays: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
+def _without_columns(
+    model: RiskModel, stays: pd.DataFrame
+) -> dict[str, NDArray[np.float64]]:
     """The risks of stays from the notes alone, and without each of the columns beside them."""
     found, part = {}, copy(model)
     for name, fitted in model.manifest.get("without", {}).items():
         part.settings = model.settings.replaced(**{"columns": (), **fitted})
-        found[name] = part.calibrated(stays["score"], shifts(stays, part.settings.columns))
+        found[name] = part.calibrated(
+            stays["score"], shifts(stays, part.settings.columns)
+        )
     return found
 
 
@@ -221,7 +244,9 @@ def _measurable(
             f"The model has no calibrator ({reason}): its probability is the rule's score."
         )
     if scores is not None:
-        stays = side.assign(probability=risks_of(scores, side)).dropna(subset="probability")
+        stays = side.assign(probability=risks_of(scores, side)).dropna(
+            subset="probability"
+        )
         if stays.empty:
             why = "their stay_id is not in the score table, or has no risk there"
             raise UserError(f"none of the {len(side)} stays can be scored: {why}")
@@ -230,7 +255,9 @@ def _measurable(
     else:
         raise UserError("neither a model nor scores were given; pass one of them")
     if unscored := len(side) - len(stays):
-        caveats.append(f"{unscored} of {len(side)} stays could not be scored and are not measured.")
+        caveats.append(
+            f"{unscored} of {len(side)} stays could not be scored and are not measured."
+        )
     if model is not None and scores is None:
         caveats += check_notes(model.settings.notes, side)
     return stays.reset_index(drop=True), caveats
@@ -243,11 +270,15 @@ def with_risks(model: RiskModel, rows: pd.DataFrame) -> pd.DataFrame:
         UserError: there is none.
     """
     risks = list(
-        counted(model.predict_many(rows.to_dict("records")), what="scoring", total=len(rows))
+        counted(
+            model.predict_many(rows.to_dict("records")), what="scoring", total=len(rows)
+        )
     )
     scored = [risk.status == "ok" for risk in risks]
     if not any(scored):
-        raise UserError(f"none of the {len(rows)} stays can be scored: {risks[0].reason}")
+        raise UserError(
+            f"none of the {len(rows)} stays can be scored: {risks[0].reason}"
+        )
     return rows.assign(
         text=rows["text"].map(present_notes),
         probability=[risk.probability for risk in risks],
@@ -264,7 +295,9 @@ def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
         TableError: a column is missing.
         UserError: the score table has several rows for a stay.
     """
-    require_columns(scores.columns, ("stay_id", "probability"), source="the score table")
+    require_columns(
+        scores.columns, ("stay_id", "probability"), source="the score table"
+    )
     require_columns(stays.columns, ("stay_id",), source="the cohort")
     keys = scores["stay_id"].map(id_key)
     if repeated := int(keys.duplicated().sum()):
@@ -285,15 +318,21 @@ def _val_percentiles(
     profile = model.manifest.get("profile") or {} if model else {}
     if kept := profile.get("val", {}).get("probability", {}).get("percentiles"):
         return kept, "the model's validation side"
-    risks = [] if scores is None else [r for r in risks_of(scores, val) if not np.isnan(r)]
+    risks = (
+        [] if scores is None else [r for r in risks_of(scores, val) if not np.isnan(r)]
+    )
     levels = np.quantile(risks, np.arange(1, 100) / 100).tolist() if risks else []
     return levels, "this cohort's validation side"
 
 
 def record(comparison: Comparison, model: RiskModel) -> None:
     """Put the measures into the model's manifest, for its card."""
-    model.manifest["scores"] = {n: e.to_dict() for n, e in comparison.evaluations.items()}
+    model.manifest["scores"] = {
+        n: e.to_dict() for n, e in comparison.evaluations.items()
+    }
     model.manifest["score_table"] = measure_rows(comparison.evaluations)
-    model.manifest["verdicts"] = [verdict.text for verdict in verdicts(comparison.evaluations)]
+    model.manifest["verdicts"] = [
+        verdict.text for verdict in verdicts(comparison.evaluations)
+    ]
     model.manifest["caveats"] = comparison.caveats
     model.manifest["disparities"] = [v.text for v in group_verdicts(comparison.groups)]

@@ -57,11 +57,15 @@ def decision_curve(y: ArrayLike, scores: Mapping[str, ArrayLike]) -> pd.DataFram
     columns: dict[str, Floats] = {"threshold": levels}
     for name, probability in {**scores, ALL: np.ones(len(np.asarray(y)))}.items():
         outcome, risk = checked(y, probability)
-        columns[name] = _benefit(outcome, risk[:, None] >= levels, levels, np.ones_like(outcome))
+        columns[name] = _benefit(
+            outcome, risk[:, None] >= levels, levels, np.ones_like(outcome)
+        )
     return pd.DataFrame({**columns, NONE: np.zeros(len(levels))})
 
 
-def _benefit(y: Floats, alerts: NDArray[np.bool_], levels: Floats, weights: Floats) -> Floats:
+def _benefit(
+    y: Floats, alerts: NDArray[np.bool_], levels: Floats, weights: Floats
+) -> Floats:
     true, false = (weights * y) @ alerts, (weights * (1 - y)) @ alerts
     return np.asarray((true - false * levels / (1 - levels)) / weights.sum())
 
@@ -84,7 +88,10 @@ def benefit_table(stays: pd.DataFrame, *, bootstrap: int = 1000) -> pd.DataFrame
 
     outcome, risk = checked(stays["readmitted"], stays["probability"])
     levels = np.array(SHOWN)
-    alerts, everybody = risk[:, None] >= levels, np.ones((len(risk), len(levels)), dtype=bool)
+    alerts, everybody = (
+        risk[:, None] >= levels,
+        np.ones((len(risk), len(levels)), dtype=bool),
+    )
 
     def measure(weights: Floats) -> Floats:
         own = _benefit(outcome, alerts, levels, weights)
@@ -117,7 +124,9 @@ def alert_burden(
     kept = ("alerts_per_100", "recall_at_threshold", "precision_at_threshold")
     chosen = [next(m for m in MEASURES if m.field == name) for name in kept]
     burden = resample(
-        lambda weights: np.reshape([numbers(s, weights, chosen) for s in parts], (-1, 3)),
+        lambda weights: np.reshape(
+            [numbers(s, weights, chosen) for s in parts], (-1, 3)
+        ),
         patient_codes(stays["patient_id"], n=len(outcome)),
         bootstrap=bootstrap,
     )

@@ -57,8 +57,14 @@ def describe_notes(model: RiskModel, stays: pd.Series) -> dict[str, Floats]:
             ids = [word for word in read.word_ids if word is not None]
             pieces = np.bincount(np.array(ids, dtype=np.intp))
             tokens, words = tokens + len(read.ids), words + int((pieces > 0).sum())
-            split, missing = split + int((pieces > 1).sum()), missing + read.ids.count(unknown)
-        shares = split / words if words else np.nan, missing / tokens if tokens else np.nan
+            split, missing = (
+                split + int((pieces > 1).sum()),
+                missing + read.ids.count(unknown),
+            )
+        shares = (
+            split / words if words else np.nan,
+            missing / tokens if tokens else np.nan,
+        )
         rows.append((len(notes), sum(map(len, notes)), tokens, *shares))
     columns = np.array(rows, dtype=np.float64).reshape(-1, 5).T
     return dict(zip(QUANTITIES, columns, strict=False))
@@ -85,7 +91,9 @@ def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, dict[str, Any]]:
             "shares": _shares(values, edges).tolist(),
         }
         if name == "probability":
-            kept[name]["percentiles"] = np.quantile(values, np.arange(1, 100) / 100).tolist()
+            kept[name]["percentiles"] = np.quantile(
+                values, np.arange(1, 100) / 100
+            ).tolist()
     return kept
 
 
@@ -122,7 +130,11 @@ def drift(
         then = _smoothed(np.asarray(old["shares"]), n_then)
         now = _smoothed(_shares(values, np.asarray(old["edges"])), n_now)
         index = float(((now - then) * np.log(now / then)).sum())
-        chance = float(chi2.ppf(0.95, bins - 1) * (1 / n_then + 1 / n_now)) if bins > 1 else 0.0
+        chance = (
+            float(chi2.ppf(0.95, bins - 1) * (1 / n_then + 1 / n_now))
+            if bins > 1
+            else 0.0
+        )
         level = 0 if index <= chance else int(index > WATCH) + int(index > ACT)
         finding = ("stable", "watch", "act")[level]
         medians = old["median"], float(np.median(values))
@@ -136,7 +148,9 @@ def _smoothed(shares: Floats, n: int) -> Floats:
     return (shares * n + 0.5) / (n + 0.5 * len(shares))
 
 
-def compare_inputs(model: RiskModel | None, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def compare_inputs(
+    model: RiskModel | None, rows: pd.DataFrame
+) -> tuple[pd.DataFrame, list[str]]:
     """`drift` since validation, and what it says, a sentence for each change.
 
     Args:

@@ -26,7 +26,15 @@ MOST_PERIODS = 24
 _AGE_BANDS = (0, 18, 45, 65, 80)
 _UNKNOWN = "not recorded"
 _LONGEST_NAME = 80
-_EACH = ("", "_low", "_high", "_difference", "_difference_low", "_difference_high", "_p_adjusted")
+_EACH = (
+    "",
+    "_low",
+    "_high",
+    "_difference",
+    "_difference_low",
+    "_difference_high",
+    "_p_adjusted",
+)
 _NUMBERS = (
     *("n", "prevalence", "mean_probability"),
     *(f"{measure.field}{end}" for measure in GROUP_MEASURES for end in _EACH),
@@ -80,9 +88,13 @@ def by_group(
             name = ", ".join(small)
             if len(name) > _LONGEST_NAME:
                 name = f"{len(small)} small groups"
-            reason = f"fewer than {SMALLEST_GROUP} stays{' each' if len(small) > 1 else ''}"
+            reason = (
+                f"fewer than {SMALLEST_GROUP} stays{' each' if len(small) > 1 else ''}"
+            )
             number = int(counts[small].sum())
-            rows.append({"column": column, "group": name, "n": number, "reason": reason})
+            rows.append(
+                {"column": column, "group": name, "n": number, "reason": reason}
+            )
     measured = iter(_measured(frame, masks, threshold=threshold, bootstrap=bootstrap))
     rows = [row if row["reason"] else row | next(measured) for row in rows]
     return pd.DataFrame(rows, columns=["column", "group", *_NUMBERS])
@@ -94,14 +106,21 @@ def group_labels(values: pd.Series) -> pd.Series:
 
     if values.name == "age" and pd.api.types.is_numeric_dtype(values):
         edges = [*_AGE_BANDS, np.inf]
-        names = [f"{low}–{high - 1}" for low, high in zip(edges, _AGE_BANDS[1:], strict=False)]
+        names = [
+            f"{low}–{high - 1}"
+            for low, high in zip(edges, _AGE_BANDS[1:], strict=False)
+        ]
         ages = values.astype("Float64").astype(float)
-        bands = pd.cut(ages, bins=edges, right=False, labels=[*names, f"{_AGE_BANDS[-1]}+"])
+        bands = pd.cut(
+            ages, bins=edges, right=False, labels=[*names, f"{_AGE_BANDS[-1]}+"]
+        )
         labels = bands.cat.add_categories(_UNKNOWN).fillna(_UNKNOWN)
     else:
         text = values.map(str, na_action="ignore").astype(object).fillna(_UNKNOWN)
         order = [*sorted(set(text) - {_UNKNOWN}), _UNKNOWN]
-        labels = pd.Series(pd.Categorical(text, order), index=values.index, name=values.name)
+        labels = pd.Series(
+            pd.Categorical(text, order), index=values.index, name=values.name
+        )
     return labels.cat.remove_unused_categories()
 
 
@@ -121,14 +140,21 @@ def _measured(
     if not masks:
         return []
     y, risk = checked(frame["readmitted"], frame["probability"])
-    sides = [[(m, Stays(y[m], risk[m], threshold)) for m in (mask, ~mask)] for mask in masks]
+    sides = [
+        [(m, Stays(y[m], risk[m], threshold)) for m in (mask, ~mask)] for mask in masks
+    ]
 
     def measure(weights: Floats) -> Floats:
         return np.array(
-            [[numbers(part, weights[m], GROUP_MEASURES) for m, part in pair] for pair in sides]
+            [
+                [numbers(part, weights[m], GROUP_MEASURES) for m, part in pair]
+                for pair in sides
+            ]
         )
 
-    both = resample(measure, patient_codes(frame["patient_id"], n=len(y)), bootstrap=bootstrap)
+    both = resample(
+        measure, patient_codes(frame["patient_id"], n=len(y)), bootstrap=bootstrap
+    )
     values, difference = both[:, 0], both[:, 0] - both[:, 1]
     adjusted = holm(difference)
     rows = []
@@ -138,7 +164,9 @@ def _measured(
             "n": n,
             "prevalence": events / n,
             "mean_probability": float(risk[mask].mean()),
-            "reason": "" if 0 < events < n else f"{events} of {n} stays have the outcome",
+            "reason": ""
+            if 0 < events < n
+            else f"{events} of {n} stays have the outcome",
         }
         for number, one in enumerate(GROUP_MEASURES):
             row |= values[group, number].columns(one.field)
@@ -182,7 +210,9 @@ def by_period(
     given = frame["discharge_time"]
     times = pd.to_datetime(given, errors="coerce", format="ISO8601")
     if wrong := int((times.isna() & given.notna()).sum()):
-        raise UserError(f"discharge_time holds {wrong} values that are not ISO 8601 dates")
+        raise UserError(
+            f"discharge_time holds {wrong} values that are not ISO 8601 dates"
+        )
     frame, times = frame[times.notna()], times[times.notna()]
     if len(times) and times.median().year > datetime.now().year + 1:  # noqa: DTZ005
         return None, (
@@ -195,5 +225,7 @@ def by_period(
         if finer.nunique() <= min(MOST_PERIODS, len(frame) / SMALLEST_GROUP):
             periods = finer
     frame = frame.assign(period=periods.astype(str))
-    table = by_group(frame, columns=["period"], threshold=threshold, bootstrap=bootstrap)
+    table = by_group(
+        frame, columns=["period"], threshold=threshold, bootstrap=bootstrap
+    )
     return table.rename(columns={"group": "period"}).drop(columns="column"), ""

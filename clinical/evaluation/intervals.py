@@ -54,11 +54,15 @@ class Evaluation:
         Both must come from the same patients, `bootstrap` and `seed`.
         """
         difference = self.resampled - other.resampled
-        return {m.field: difference[number].interval() for number, m in enumerate(MEASURES)}
+        return {
+            m.field: difference[number].interval() for number, m in enumerate(MEASURES)
+        }
 
     def to_dict(self) -> dict[str, object]:
         """Plain numbers in nested dicts, ready for JSON; the measures are at the top level."""
-        content = vars(self) | {name: vars(value) for name, value in self.intervals.items()}
+        content = vars(self) | {
+            name: vars(value) for name, value in self.intervals.items()
+        }
         return {k: v for k, v in content.items() if k not in ("intervals", "resampled")}
 
     def to_frame(self) -> pd.DataFrame:
@@ -103,12 +107,19 @@ def evaluate(
     if threshold is not None and not 0 <= threshold <= 1:
         raise UserError(f"threshold is {threshold}; it must be in [0, 1], or None")
     if bootstrap < 0:
-        raise UserError(f"bootstrap is {bootstrap}; it must be 0 (no intervals) or more")
+        raise UserError(
+            f"bootstrap is {bootstrap}; it must be 0 (no intervals) or more"
+        )
     stays, n_patients = Stays(outcome, risk, threshold=threshold), int(codes.max()) + 1
     measured = resample(
-        lambda weights: numbers(stays, weights, MEASURES), codes, bootstrap=bootstrap, seed=seed
+        lambda weights: numbers(stays, weights, MEASURES),
+        codes,
+        bootstrap=bootstrap,
+        seed=seed,
     )
-    intervals = {m.field: measured[number].interval() for number, m in enumerate(MEASURES)}
+    intervals = {
+        m.field: measured[number].interval() for number, m in enumerate(MEASURES)
+    }
     intervals["ece"] = _reflected(intervals["ece"])
     if not intervals["rp80"].value:  # the precision is out of reach
         intervals["rp80"] = Interval(None)
@@ -117,7 +128,9 @@ def evaluate(
     if positive in (0, len(outcome)):
         reasons.append(f"{positive} of {len(outcome)} stays have the outcome")
     if bootstrap and n_patients < MIN_GROUPS:
-        reasons.append(f"no intervals: {n_patients} patients, at least {MIN_GROUPS} are needed")
+        reasons.append(
+            f"no intervals: {n_patients} patients, at least {MIN_GROUPS} are needed"
+        )
     return Evaluation(
         n_stays=len(outcome),
         n_patients=n_patients,
@@ -137,7 +150,9 @@ def _reflected(ece: Interval) -> Interval:
     if ece.value is None or ece.low is None or ece.high is None:
         return ece
     value = ece.value
-    return Interval(value, max(0.0, 2 * value - ece.high), max(value, 2 * value - ece.low))
+    return Interval(
+        value, max(0.0, 2 * value - ece.high), max(value, 2 * value - ece.low)
+    )
 
 
 def measure_rows(evaluations: Mapping[str, Evaluation]) -> list[list[str]]:

@@ -61,7 +61,10 @@ class WeightedStays:
     def __init__(self, stays: Stays, weights: Floats | None = None) -> None:
         self.stays, self.y, self.risk = stays, stays.y, stays.risk
         self.weights = np.ones_like(stays.risk) if weights is None else weights
-        self.positive, self.total = float(self.weights @ self.y), float(self.weights.sum())
+        self.positive, self.total = (
+            float(self.weights @ self.y),
+            float(self.weights.sum()),
+        )
         self.expected = float(self.weights @ self.risk)
         self.varies = 0 < self.positive < self.total
 
@@ -117,7 +120,9 @@ def measure(
 
     def add(function: Function) -> Function:
         reading = " ".join((function.__doc__ or "").split())
-        MEASURES.append(Measure(function.__name__, name, reading, function, both, by_group))
+        MEASURES.append(
+            Measure(function.__name__, name, reading, function, both, by_group)
+        )
         return function
 
     return add
@@ -129,7 +134,9 @@ def auroc(stays: WeightedStays) -> float:
     positives, ranks = stays.weights * stays.y, stays.stays.ranks
     others = np.bincount(ranks, weights=stays.weights - positives)
     below = np.cumsum(others) - others / 2  # a tie counts as half
-    return float(positives @ below[ranks] / (stays.positive * (stays.total - stays.positive)))
+    return float(
+        positives @ below[ranks] / (stays.positive * (stays.total - stays.positive))
+    )
 
 
 @measure("AUPRC")
@@ -216,7 +223,9 @@ def calibration_in_the_large(stays: WeightedStays) -> float:
     from scipy.optimize import brentq
 
     logits, weights, positive = stays.stays.logits, stays.weights, stays.positive
-    return float(brentq(lambda shift: positive - weights @ sigmoid(logits + shift), -40, 40))
+    return float(
+        brentq(lambda shift: positive - weights @ sigmoid(logits + shift), -40, 40)
+    )
 
 
 @measure("Calibration slope")
@@ -235,7 +244,9 @@ def ece(stays: WeightedStays) -> float:
 
     Chance alone keeps it above 0, more so with few stays.
     """
-    return calibration_error(stays.y, stays.risk, stays.weights, cells=stays.stays.cells)
+    return calibration_error(
+        stays.y, stays.risk, stays.weights, cells=stays.stays.cells
+    )
 
 
 GROUP_MEASURES = [measure for measure in MEASURES if measure.by_group]

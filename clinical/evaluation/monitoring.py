@@ -40,7 +40,9 @@ class Monitoring:
     findings: list[str]
 
 
-def monitor(model: RiskModel, stays: pd.DataFrame, *, bootstrap: int = 1000) -> Monitoring:
+def monitor(
+    model: RiskModel, stays: pd.DataFrame, *, bootstrap: int = 1000
+) -> Monitoring:
     """Compare new stays with those the model was validated on.
 
     Args:
@@ -62,7 +64,11 @@ def monitor(model: RiskModel, stays: pd.DataFrame, *, bootstrap: int = 1000) -> 
     rows = with_risks(model, new)
     inputs, drifted = compare_inputs(model, rows)
     threshold = model.settings.alert_threshold
-    alerts = None if threshold is None else 100 * float((rows["probability"] >= threshold).mean())
+    alerts = (
+        None
+        if threshold is None
+        else 100 * float((rows["probability"] >= threshold).mean())
+    )
     evaluation = periods = None
     if "readmitted" in rows.columns and (known := rows["readmitted"].notna()).any():
         labelled = rows[known].astype({"readmitted": float}).reset_index(drop=True)
@@ -97,7 +103,9 @@ def _trained_on(model: RiskModel, stays: pd.DataFrame) -> list[str]:
     if "patient_id" not in stays.columns:
         return []
     if stored is None:
-        return ["It is not known whether the model was trained on these patients (no record)."]
+        return [
+            "It is not known whether the model was trained on these patients (no record)."
+        ]
     seen = overlap(stays["patient_id"], stored).get("train", 0)
     patients = len(set(patient_keys(stays["patient_id"])))
     warning = f"The model was trained on {seen} of these {patients} patients: its quality here is "

@@ -53,13 +53,21 @@ def verdicts(evaluations: Mapping[str, Evaluation]) -> list[Verdict]:
     The others are compared by paired differences, so all must be of the same stays.
     """
     (model, own), *baselines = evaluations.items()
-    measured = [(name, other) for name, other in baselines if other.auroc.value is not None]
-    return _said("measured", model, own, {n: own.minus(other)["auroc"] for n, other in measured})
+    measured = [
+        (name, other) for name, other in baselines if other.auroc.value is not None
+    ]
+    return _said(
+        "measured", model, own, {n: own.minus(other)["auroc"] for n, other in measured}
+    )
 
 
-def monitoring_verdicts(now: Evaluation | None, manifest: Mapping[str, Any]) -> list[Verdict]:
+def monitoring_verdicts(
+    now: Evaluation | None, manifest: Mapping[str, Any]
+) -> list[Verdict]:
     """A model in use, against the scores of its test side; None without outcomes."""
-    return _said("monitored", now, next(iter(manifest.get("scores", {}).values()), None))
+    return _said(
+        "monitored", now, next(iter(manifest.get("scores", {}).values()), None)
+    )
 
 
 def benefit_verdicts(table: pd.DataFrame) -> list[Verdict]:
@@ -77,7 +85,9 @@ def group_verdicts(groups: pd.DataFrame) -> list[Verdict]:
     A difference is named if its p-value, corrected for all of the table, is below 0.05.
     """
     names = [measure.field for measure in GROUP_MEASURES]
-    low, high = (groups[[f"{n}_difference_{end}" for n in names]] for end in ("low", "high"))
+    low, high = (
+        groups[[f"{n}_difference_{end}" for n in names]] for end in ("low", "high")
+    )
     excludes = (low > 0).to_numpy() | (high < 0).to_numpy()
     tested, chance = int(low.notna().to_numpy().sum()), int(excludes.sum())
     return _said("groups", groups.to_dict("records"), GROUP_MEASURES, tested, chance)
@@ -100,7 +110,12 @@ def _sentences() -> Any:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    limits = {"LEVEL": LEVEL, "SLOPE": SLOPE, "NEAR_CHANCE": NEAR_CHANCE, "FEW_EVENTS": FEW_EVENTS}
+    limits = {
+        "LEVEL": LEVEL,
+        "SLOPE": SLOPE,
+        "NEAR_CHANCE": NEAR_CHANCE,
+        "FEW_EVENTS": FEW_EVENTS,
+    }
     environment.globals |= {**limits, "exp": math.exp, "log": math.log}
     template = (resources.files(__package__) / "verdicts.j2").read_text("utf-8")
     return environment.from_string(template).module

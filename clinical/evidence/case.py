@@ -48,7 +48,11 @@ def sentence_pieces(stay: ReadStay) -> list[Piece]:
         for note, text in stay.texts.items()
     }
     return [
-        Piece(number, *(first, last, note), *map(int, (offsets[first, 0], offsets[last - 1, 1])))
+        Piece(
+            number,
+            *(first, last, note),
+            *map(int, (offsets[first, 0], offsets[last - 1, 1])),
+        )
         for number, (note, window) in enumerate(stay.windows)
         for offsets in [window.offsets]
         for first, last in _cuts(window, starts[note])
@@ -98,7 +102,9 @@ class Case:
         whole = [window.input_ids for _, window in self.stay.windows]
         self.probabilities = model.score_token_ids(whole)
         self.risk = model.risk_of(self.stay, self.probabilities)
-        self._known = dict(zip((ids.tobytes() for ids in whole), self.probabilities, strict=True))
+        self._known = dict(
+            zip((ids.tobytes() for ids in whole), self.probabilities, strict=True)
+        )
 
     def window(self, number: int) -> Window:
         """A window of the stay."""
@@ -107,7 +113,11 @@ class Case:
     def score(self, windows: Sequence[np.ndarray]) -> np.ndarray:
         """Probabilities of windows as token ids with special tokens, shape (windows,)."""
         keys = [ids.tobytes() for ids in windows]
-        new = {key: ids for key, ids in zip(keys, windows, strict=True) if key not in self._known}
+        new = {
+            key: ids
+            for key, ids in zip(keys, windows, strict=True)
+            if key not in self._known
+        }
         # Not through the model's cache of windows, which is for windows of notes.
         found = sigmoid(self.model.runner.logits(list(new.values())))
         self._known |= dict(zip(new, found, strict=True))
@@ -119,12 +129,16 @@ class Case:
 
     def kept(self, pieces: Iterable[Piece]) -> list[np.ndarray]:
         """Whether each token of each window, between [CLS] and [SEP], is in none of the pieces."""
-        kept = [np.ones(len(window.offsets), dtype=bool) for _, window in self.stay.windows]
+        kept = [
+            np.ones(len(window.offsets), dtype=bool) for _, window in self.stay.windows
+        ]
         for piece in pieces:
             kept[piece.window][piece.first : piece.last] = False
         return kept
 
-    def risks(self, choices: Sequence[Sequence[np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    def risks(
+        self, choices: Sequence[Sequence[np.ndarray]]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Scores and probabilities of the stay with only some tokens, each of shape (choices,).
 
         A window without a token is left out. If no token is left, a window of [CLS] and [SEP] is

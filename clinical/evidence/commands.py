@@ -20,7 +20,9 @@ def explain(
     source: options.Source,
     model: options.ModelName,
     out: options.Table,
-    top: Annotated[int, typer.Option(min=1, help="Passages per stay, of each direction.")] = 5,
+    top: Annotated[
+        int, typer.Option(min=1, help="Passages per stay, of each direction.")
+    ] = 5,
     with_text: Annotated[
         bool, typer.Option("--with-text", help="Also write the passages' own words.")
     ] = False,

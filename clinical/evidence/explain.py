@@ -52,7 +52,9 @@ def explain(model: RiskModel, stay: Given, *, top: int = TOP) -> Explanation:
         raise UserError(f"top is {top}; expected at least 1")
     case = Case(model, stay)
     if case.risk.status != "ok":
-        return Explanation(case.risk, (), (), None, None, case.stay.texts, model.outcome)
+        return Explanation(
+            case.risk, (), (), None, None, case.stay.texts, model.outcome
+        )
     pieces = sentence_pieces(case.stay)
     examined = windows_that_matter(case, pieces)
     values = occlusion(case, pieces, examined)
@@ -74,13 +76,18 @@ def windows_that_matter(case: Case, pieces: Sequence[Piece]) -> list[int]:
     order = np.argsort(-case.probabilities, kind="stable")
     numbers = [piece.window for piece in pieces]
     # Every window has a piece, so both have the shape (windows,).
-    sizes, tokens = np.bincount(numbers), np.bincount(numbers, weights=[*map(len, pieces)])
+    sizes, tokens = (
+        np.bincount(numbers),
+        np.bincount(numbers, weights=[*map(len, pieces)]),
+    )
     # n shortened windows, each without one of n pieces, have n - 1 times the window's tokens.
     cost = np.cumsum(((sizes - 1) * tokens)[order])
     return order[: max(1, int((cost <= EFFORT * tokens.sum()).sum()))].tolist()
 
 
-def occlusion(case: Case, pieces: Sequence[Piece], windows: Sequence[int]) -> np.ndarray:
+def occlusion(
+    case: Case, pieces: Sequence[Piece], windows: Sequence[int]
+) -> np.ndarray:
     """What a piece adds to its window's log-odds, times the window's probability, shape (pieces,).
 
     The mean of what is lost when the piece is cut out of the window, and what is gained when it is
@@ -93,7 +100,9 @@ def occlusion(case: Case, pieces: Sequence[Piece], windows: Sequence[int]) -> np
         pieces: of the stay, from `sentence_pieces`.
         windows: numbers of the windows to examine; pieces of the others have the value 0.
     """
-    inside = [index for index, piece in enumerate(pieces) if piece.window in set(windows)]
+    inside = [
+        index for index, piece in enumerate(pieces) if piece.window in set(windows)
+    ]
     examined = [pieces[index] for index in inside]
     numbers = [piece.window for piece in examined]
     special = case.window(0).input_ids[[0, -1]]
@@ -122,7 +131,10 @@ def _named(
     effects = case.risk.score - scores, case.risk.probability - risks
     named: list[tuple[Piece, Passage]] = []
     for i, score, probability in zip(strongest, *effects, strict=True):
-        piece, alike = pieces[i], sum(passage.raises == (score > 0) for _, passage in named)
+        piece, alike = (
+            pieces[i],
+            sum(passage.raises == (score > 0) for _, passage in named),
+        )
         if score and alike < top:
             text = case.stay.texts[piece.note][piece.start : piece.end]
             place = (piece.note, piece.start, piece.end, piece.window)
@@ -157,7 +169,9 @@ def evaluate_faithfulness(
     rows, patients = measure_stays(model, stays, lambda case: _falls(case, generator))
     codes, falls = patient_codes(patients, n=len(rows)), np.array(rows)
     means = resample(lambda w: w @ falls / w.sum(), codes, bootstrap=bootstrap)
-    named, chance, lead = (m.interval() for m in (means[0], means[1], means[0] - means[1]))
+    named, chance, lead = (
+        m.interval() for m in (means[0], means[1], means[0] - means[1])
+    )
     intervals = {"occlusion": named, "random": chance, "occlusion minus random": lead}
     measure = f"comprehensiveness {SHARE:.0%}"
     shown = lead.low is not None and lead.low > 0
@@ -171,7 +185,9 @@ def evaluate_faithfulness(
         "patients": len(set(patients)),
         "table": [["", *intervals], [measure, *map(str, intervals.values())]],
         "verdicts": [verdict],
-        "measures": [{"method": n, "measure": measure, **vars(i)} for n, i in intervals.items()],
+        "measures": [
+            {"method": n, "measure": measure, **vars(i)} for n, i in intervals.items()
+        ],
     }
 
 
@@ -184,7 +200,9 @@ def measure_stays(
         UserError: no stay can be scored.
     """
     rows, patients = [], []
-    texts = zip(stays.to_dict("records"), patient_keys(stays["patient_id"]), strict=True)
+    texts = zip(
+        stays.to_dict("records"), patient_keys(stays["patient_id"]), strict=True
+    )
     for text, patient in counted(texts, what="explaining", total=len(stays)):
         case = Case(model, text)
         if case.risk.status == "ok":
@@ -201,13 +219,18 @@ def _falls(case: Case, generator: np.random.Generator) -> tuple[float, float]:
     values = occlusion(case, pieces, windows_that_matter(case, pieces))
     orders = [np.argsort(-values, kind="stable")]
     orders += [generator.permutation(len(pieces)) for _ in range(RANDOM)]
-    chosen = [chosen_tokens(case.stay, [pieces[i] for i in one], share=SHARE) for one in orders]
+    chosen = [
+        chosen_tokens(case.stay, [pieces[i] for i in one], share=SHARE)
+        for one in orders
+    ]
     left = case.risks([[~mask for mask in masks] for masks in chosen])[1]
     falls = case.risk.probability - left
     return float(falls[0]), float(falls[1:].mean())
 
 
-def chosen_tokens(stay: ReadStay, pieces: Sequence[Piece], *, share: float) -> list[np.ndarray]:
+def chosen_tokens(
+    stay: ReadStay, pieces: Sequence[Piece], *, share: float
+) -> list[np.ndarray]:
     """Which tokens of each window are the first ones of pieces, up to a share of the stay's.
 
     Equally many for any order of all pieces, because the last one is cut.

@@ -75,7 +75,11 @@ class ExplainTask(ReadmissionTask):
         rows = [
             {
                 **same,
-                **{name: value for name, value in vars(passage).items() if name in columns},
+                **{
+                    name: value
+                    for name, value in vars(passage).items()
+                    if name in columns
+                },
                 "passage": number,
                 "direction": "raises" if passage.raises else "lowers",
             }

@@ -99,11 +99,15 @@ class StayView:
         found = self.explanation
         notes = [(number, list(self._parts(number))) for number in found.texts]
         largest = max((abs(passage.value) for passage in found.passages), default=1.0)
-        return _template("stay_view.html.j2").render(found=found, notes=notes, largest=largest)
+        return _template("stay_view.html.j2").render(
+            found=found, notes=notes, largest=largest
+        )
 
     def save_html(self, path: str | Path, *, title: str = "A stay") -> Path:
         """Write a whole HTML page, self-contained and escaped, without scripts."""
-        page = _template("stay_page.html.j2").render(title=title, body=self._repr_html_())
+        page = _template("stay_page.html.j2").render(
+            title=title, body=self._repr_html_()
+        )
         write_text(page, path)
         return Path(path)
 
@@ -113,7 +117,11 @@ class StayView:
         Passages count from 1; 0 is none. Where they overlap, the first one is shown.
         """
         text = self.explanation.texts[note]
-        here = [(n, p) for n, p in enumerate(self.explanation.passages, start=1) if p.note == note]
+        here = [
+            (n, p)
+            for n, p in enumerate(self.explanation.passages, start=1)
+            if p.note == note
+        ]
         edges = {0, len(text)} | {at for _, p in here for at in (p.start, p.end)}
         for start, end in itertools.pairwise(sorted(edges)):
             number, last = next(

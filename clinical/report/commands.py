@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 @one_line_errors
 def evaluate(
-    cohort_file: Annotated[Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")],
+    cohort_file: Annotated[
+        Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder for metrics, figures and report.")],
     model: Annotated[
         str | None,
-        typer.Option(help="A shipped model, a folder or a Hub id; not needed with --scores."),
+        typer.Option(
+            help="A shipped model, a folder or a Hub id; not needed with --scores."
+        ),
     ] = None,
     scores: Annotated[
         Path | None,
@@ -35,9 +39,13 @@ def evaluate(
     split: Annotated[str, typer.Option(help="The side to evaluate on.")] = "test",
     hospital: Annotated[
         Path | None,
-        typer.Option(help="The hospital's answers, a filled-in hospital-template.toml."),
+        typer.Option(
+            help="The hospital's answers, a filled-in hospital-template.toml."
+        ),
     ] = None,
-    bootstrap: Annotated[int, typer.Option(min=0, help="Resamples for intervals.")] = 1000,
+    bootstrap: Annotated[
+        int, typer.Option(min=0, help="Resamples for intervals.")
+    ] = 1000,
 ) -> None:
     """Evaluate a model, or a table of risks, on one side of a cohort; write the report."""
     from clinical.cohort.result import Cohort
@@ -78,13 +86,18 @@ def evaluate(
 
 @one_line_errors
 def monitor(
-    stays: Annotated[Path, typer.Argument(metavar="NEW", help="A cohort, or one row a stay.")],
+    stays: Annotated[
+        Path, typer.Argument(metavar="NEW", help="A cohort, or one row a stay.")
+    ],
     model: options.ModelName,
     out: Annotated[Path, typer.Option(help="Folder for the tables and figures.")],
     served: Annotated[
-        Path | None, typer.Option(help="What `domainbert serve --ledger` kept: alerts, overrides.")
+        Path | None,
+        typer.Option(help="What `domainbert serve --ledger` kept: alerts, overrides."),
     ] = None,
-    bootstrap: Annotated[int, typer.Option(min=0, help="Resamples for intervals.")] = 1000,
+    bootstrap: Annotated[
+        int, typer.Option(min=0, help="Resamples for intervals.")
+    ] = 1000,
 ) -> None:
     """Compare new stays with a model's validation: drift, and quality by month of discharge."""
     from clinical.evaluation.drift import size
@@ -111,7 +124,9 @@ def in_service(ledger: Path, model: RiskModel) -> list[str]:
     from domainbert.service.ledger import read_ledger
 
     served, feedback = read_ledger(ledger)
-    risks = served[(served["status"] == "ok") & (served["model"] == model.fingerprint())]
+    risks = served[
+        (served["status"] == "ok") & (served["model"] == model.fingerprint())
+    ]
     if risks.empty:
         return ["No risk of this model was served."]
     alerts = 100 * risks["alert"].astype(float).mean()
@@ -119,7 +134,9 @@ def in_service(ledger: Path, model: RiskModel) -> list[str]:
     lines += compare_inputs(model, risks)[1]
     cards = feedback[feedback["card"].isin(risks["card"])]
     overridden = cards[cards["outcome"] == "overridden"]
-    lines.append(f"Feedback on {cards['card'].nunique():,} cards; overridden: {len(overridden):,}.")
+    lines.append(
+        f"Feedback on {cards['card'].nunique():,} cards; overridden: {len(overridden):,}."
+    )
     reasons = overridden["reason"].replace("", "no reason given").value_counts()
     return [*lines, *(f"  {reason}: {count:,}" for reason, count in reasons.items())]
 
@@ -130,5 +147,8 @@ def print_comparison(comparison: Comparison) -> None:
 
     head, *rows = measure_rows(comparison.evaluations)
     print_table(rows, head)
-    for line in (*(verdict.text for verdict in comparison.verdicts()), *comparison.caveats):
+    for line in (
+        *(verdict.text for verdict in comparison.verdicts()),
+        *comparison.caveats,
+    ):
         stdout.print(line, soft_wrap=True)

@@ -41,7 +41,9 @@ _KINDS: dict[str, Any] = {
     "flags": (bool, False),
     "texts": (str, ""),
 }
-_FIELDS: dict[str, Any] = {key: _KINDS[kind] for kind, part in ASKED.items() for key in part}
+_FIELDS: dict[str, Any] = {
+    key: _KINDS[kind] for kind, part in ASKED.items() for key in part
+}
 Hospital = create_model("Hospital", __base__=Settings, **_FIELDS)
 """The hospital's file, made from `hospital-template.toml`; empty answers are open."""
 
@@ -51,7 +53,11 @@ def answered(facts: Facts, hospital: Settings) -> Facts:
     given = hospital.model_dump()
     answers = {key: text for key in QUESTIONS if (text := given[key].strip())}
     kinds = [kind for kind in ASKED["flags"] if given[kind]]
-    own = {f"{kind}_{what}": facts[what] for kind in kinds for what in ("validity", "fairness")}
+    own = {
+        f"{kind}_{what}": facts[what]
+        for kind in kinds
+        for what in ("validity", "fairness")
+    }
     return facts | own | answers
 
 
@@ -89,7 +95,9 @@ def gather(
             "faithful": {m["method"]: m for m in measures if m["measure"] == EVIDENCE},
         }
     )
-    facts = {k: " ".join(v.split()) or None for k, v in vars(module).items() if k[0] != "_"}
+    facts = {
+        k: " ".join(v.split()) or None for k, v in vars(module).items() if k[0] != "_"
+    }
     return answered(facts, hospital or Hospital())
 
 
@@ -109,7 +117,9 @@ def environment() -> Environment:
     made.filters |= {
         "number": number,
         "json": lambda value: json.dumps(value, ensure_ascii=False, allow_nan=False),
-        "spell": lambda found: str(Interval(found["value"], found["low"], found["high"])),
+        "spell": lambda found: str(
+            Interval(found["value"], found["low"], found["high"])
+        ),
         "records": lambda frame: frame.to_dict("records"),
     }
     return made

@@ -45,7 +45,9 @@ def plot_ranking(
     Raises:
         UserError: bad input, or one outcome only.
     """
-    figure, (left, right) = new_axes((9.6, 5.4), (0.07, 0.1, 0.4, 0.71), (0.57, 0.1, 0.4, 0.71))
+    figure, (left, right) = new_axes(
+        (9.6, 5.4), (0.07, 0.1, 0.4, 0.71), (0.57, 0.1, 0.4, 0.71)
+    )
     left.plot([0, 1], [0, 1], **_DOTTED)
     for (name, probability), look in zip(scores.items(), _looks(scores), strict=True):
         outcome, risk = checked(y, probability)
@@ -56,7 +58,10 @@ def plot_ranking(
             )
         true, false, _ = WeightedStays(Stays(outcome, risk)).curve
         found, reached = (evaluations or {}).get(name), precisions(true, false)
-        labels = [f"{name}: {getattr(found, f)}" if found else name for f in ("auroc", "auprc")]
+        labels = [
+            f"{name}: {getattr(found, f)}" if found else name
+            for f in ("auroc", "auprc")
+        ]
         recall = np.r_[0, true / true[-1]]
         left.plot(np.r_[0, false / false[-1]], recall, label=labels[0], **look)
         steps = {"drawstyle": "steps-pre", "label": labels[1], **look}
@@ -64,7 +69,10 @@ def plot_ranking(
     share = float(np.mean(np.asarray(y)))
     right.axhline(share, **(_DOTTED | {"linestyle": (0, (5, 3))}))
     right.axhline(PRECISION, **_DOTTED)
-    left.set(xlabel="False positive rate (1 − specificity)", ylabel="True positive rate (recall)")
+    left.set(
+        xlabel="False positive rate (1 − specificity)",
+        ylabel="True positive rate (recall)",
+    )
     right.set(xlabel="Recall", ylabel="Precision")
     for axes, area in ((left, "AUROC"), (right, "AUPRC")):
         axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
@@ -79,11 +87,16 @@ def plot_calibration(y: ArrayLike, probability: ArrayLike) -> Figure:
     Points are ten bins of equally many stays, with 95% Wilson intervals. The axes omit the highest
     0.5% of risks, which the last bar of the histogram counts.
     """
-    curve, risks = reliability_curve(y, probability), np.asarray(probability, dtype=float)
+    curve, risks = (
+        reliability_curve(y, probability),
+        np.asarray(probability, dtype=float),
+    )
     ends = (np.quantile(risks, 0.995), curve[["predicted", "high"]].max(axis=None))
     top = min(1.0, 1.05 * float(max(ends)))
     # Placed by hand: the upper panel is square, and the lower one has exactly its width.
-    figure, (upper, lower) = new_axes((4.8, 5.6), (0.15, 0.28, 0.8, 0.64), (0.15, 0.1, 0.8, 0.14))
+    figure, (upper, lower) = new_axes(
+        (4.8, 5.6), (0.15, 0.28, 0.8, 0.64), (0.15, 0.1, 0.8, 0.14)
+    )
     upper.plot([0, top], [0, top], **_DOTTED)
     observed = curve["observed"]
     error = np.abs(np.stack([observed - curve["low"], curve["high"] - observed]))
@@ -93,7 +106,9 @@ def plot_calibration(y: ArrayLike, probability: ArrayLike) -> Figure:
     )  # fmt: skip
     upper.set(xlim=(0, top), ylim=(0, top), ylabel="Observed share")
     upper.tick_params(labelbottom=False)
-    lower.hist(np.minimum(risks, top), bins=np.linspace(0, top, 41).tolist(), color=COLOURS[0])
+    lower.hist(
+        np.minimum(risks, top), bins=np.linspace(0, top, 41).tolist(), color=COLOURS[0]
+    )
     lower.set(xlim=(0, top), xlabel="Predicted risk", ylabel="Stays")
     return figure
 
@@ -131,19 +146,25 @@ def plot_windows(risk: StayRisk) -> Figure:
         UserError: the stay has no window.
     """
     if not risk.windows:
-        raise UserError(f"the stay has no windows to draw; its status is {risk.status!r}")
+        raise UserError(
+            f"the stay has no windows to draw; its status is {risk.status!r}"
+        )
     first, last, notes, risks = (
         np.array([getattr(window, name) for window in risk.windows])
         for name in ("start", "end", "note", "probability")
     )
     _, places = np.unique(notes, return_inverse=True)
-    lengths = np.array([last[places == place].max() for place in range(places.max() + 1)])
+    lengths = np.array(
+        [last[places == place].max() for place in range(places.max() + 1)]
+    )
     starts = np.r_[0, np.cumsum(lengths)[:-1]]
     figure, (axes,) = new_axes((7.2, 3.0))
     colours = list(np.where(risks == risks.max(), COLOURS[1], COLOURS[5]))
     width = last - first
     edge = {"edgecolor": "white", "linewidth": 0.6 if len(risks) < 60 else 0}
-    axes.bar(first + starts[places], risks, width=width, align="edge", color=colours, **edge)
+    axes.bar(
+        first + starts[places], risks, width=width, align="edge", color=colours, **edge
+    )
     for start in starts[1:]:
         axes.axvline(start, color=GREY, linewidth=0.8, ymax=1.06, clip_on=False)
     lines = (("score", risk.score), ("P_max", risk.p_max), ("P_mean", risk.p_mean))

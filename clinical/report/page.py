@@ -75,10 +75,14 @@ def write_report(
         "smallest_group": SMALLEST_GROUP,
         "attributes": checklist("attributes.toml", names) if about else [],
         "tripod": checklist("tripod.toml", names) if about else [],
-        "questions": {key: text for key, text in QUESTIONS.items() if not names.get(key)},
+        "questions": {
+            key: text for key, text in QUESTIONS.items() if not names.get(key)
+        },
     }
     if about is not None:
-        write_text(hospital_template(hospital or Hospital()), folder / "hospital-template.toml")
+        write_text(
+            hospital_template(hospital or Hospital()), folder / "hospital-template.toml"
+        )
     page = folder / "report.html"
     write_text(environment().get_template("page.html.j2").render(content), page)
     return page
@@ -87,17 +91,27 @@ def write_report(
 def _draw(comparison: Comparison) -> dict[str, Figure]:
     """The figures that these stays allow, by name."""
     outcome, scores = comparison.stays["readmitted"], comparison.scores
-    drawn = {"calibration": figures.plot_calibration(outcome, next(iter(scores.values())))}
+    drawn = {
+        "calibration": figures.plot_calibration(outcome, next(iter(scores.values())))
+    }
     if outcome.nunique() == 2:
         levels = [point.threshold for point in comparison.points.values()]
-        drawn["decision_curve"] = figures.plot_decision_curve(comparison.curve, points=levels)
-        drawn["ranking"] = figures.plot_ranking(outcome, scores, evaluations=comparison.evaluations)
+        drawn["decision_curve"] = figures.plot_decision_curve(
+            comparison.curve, points=levels
+        )
+        drawn["ranking"] = figures.plot_ranking(
+            outcome, scores, evaluations=comparison.evaluations
+        )
     return drawn
 
 
 def hospital_template(hospital: Settings) -> str:
     """The TOML file for the hospital to fill in, with the answers there are."""
-    return environment().get_template("hospital.toml.j2").render(hospital=hospital, asked=ASKED)
+    return (
+        environment()
+        .get_template("hospital.toml.j2")
+        .render(hospital=hospital, asked=ASKED)
+    )
 
 
 def write_metrics(

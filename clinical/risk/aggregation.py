@@ -28,7 +28,9 @@ DEFAULT_C = 2.0
 def check_c(c: float) -> None:
     """Raise UserError unless c is a finite number above 0."""
     if not (math.isfinite(c) and c > 0):
-        raise UserError(f"c must be a finite number above 0, got {c}; the usual choice is c=2.0")
+        raise UserError(
+            f"c must be a finite number above 0, got {c}; the usual choice is c=2.0"
+        )
 
 
 def aggregate(probabilities: ArrayLike, c: float = DEFAULT_C) -> float:
@@ -68,7 +70,10 @@ def aggregate_stays(
     if not ((values >= 0) & (values <= 1)).all():  # NaN fails this too
         raise UserError("probabilities must be numbers between 0 and 1")
     starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
-    largest, mean = np.maximum.reduceat(values, starts), np.add.reduceat(values, starts) / counts
+    largest, mean = (
+        np.maximum.reduceat(values, starts),
+        np.add.reduceat(values, starts) / counts,
+    )
     result = (largest + mean * counts / c) / (1 + counts / c)
     # Rounding must not carry the result past its bounds.
     return np.clip(result, np.minimum(mean, largest), largest)
@@ -89,5 +94,7 @@ def aggregate_tensor(
     empty = probabilities.new_zeros(stays)
     n = empty.scatter_add(0, stay, probabilities.new_ones(len(stay)))
     mean = empty.scatter_add(0, stay, probabilities) / n
-    largest = empty.scatter_reduce(0, stay, probabilities, reduce="amax", include_self=False)
+    largest = empty.scatter_reduce(
+        0, stay, probabilities, reduce="amax", include_self=False
+    )
     return (largest + mean * n / c) / (1 + n / c)

@@ -96,7 +96,9 @@ def _load(name: str, cache: Path | None, device: str | None) -> RiskModel:
 
 @one_line_errors
 def convert(
-    release: Annotated[Path, typer.Argument(help="Folder of the 2019 ClinicalBERT release.")],
+    release: Annotated[
+        Path, typer.Argument(help="Folder of the 2019 ClinicalBERT release.")
+    ],
     out: options.ModelFolder,
 ) -> None:
     """Turn the 2019 ClinicalBERT release into a model folder."""

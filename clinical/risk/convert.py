@@ -27,7 +27,9 @@ def convert_release(release: str | Path, *, out: str | Path | None = None) -> Ri
     folder = Path(release)
     for name in (CONFIG, WEIGHTS, VOCABULARY):
         if not (folder / name).is_file():
-            raise EncoderError(f"{folder} is not the 2019 release layout: it has no {name}")
+            raise EncoderError(
+                f"{folder} is not the 2019 release layout: it has no {name}"
+            )
     tokens = (folder / VOCABULARY).read_text(encoding="utf-8").splitlines()
     cased = any(token != token.lower() for token in tokens if not token.startswith("["))
     config = json.loads((folder / CONFIG).read_text("utf-8"))

@@ -31,12 +31,16 @@ def export_scores(scores: Path, cohort: Path, form: str) -> list[Path]:
     """
     import duckdb
 
-    summary = json.loads(scores.with_name(f"{scores.name}.summary.json").read_text("utf-8"))
+    summary = json.loads(
+        scores.with_name(f"{scores.name}.summary.json").read_text("utf-8")
+    )
     source = Cohort.open(cohort)
     risks = read_table(scores, schema={"probability": "float", "score": "float"})
     risks = risks[risks["status"] == "ok"]
     stays = source.labels()
-    rows = stays.set_index(stays["stay_id"].map(id_key)).loc[risks["stay_id"].map(id_key)]
+    rows = stays.set_index(stays["stay_id"].map(id_key)).loc[
+        risks["stay_id"].map(id_key)
+    ]
     rows = rows.assign(
         probability=risks["probability"].to_numpy(),
         event=source.summary["definition"]["event"],
@@ -57,7 +61,9 @@ def export_scores(scores: Path, cohort: Path, form: str) -> list[Path]:
     script = (resources.files(__package__) / "forms" / f"{form}.sql").read_text("utf-8")
     with duckdb.connect() as con:
         con.register("RISKS", rows)
-        con.execute(script.replace("{out}", str(scores.with_suffix("")).replace("'", "''")))
+        con.execute(
+            script.replace("{out}", str(scores.with_suffix("")).replace("'", "''"))
+        )
     return sorted(scores.parent.glob(f"{scores.stem}.{form}*"))
 
 
@@ -92,7 +98,8 @@ def risk_assessment(
         "subject": _reference("Patient", row["patient_id"]),
         "encounter": encounter,
         "occurrenceDateTime": time,
-        "basis": [_reference("DocumentReference", name) for name in documents] or [encounter],
+        "basis": [_reference("DocumentReference", name) for name in documents]
+        or [encounter],
         "prediction": [prediction | {"rationale": rationale}],
     } | ({"note": [{"text": remark}]} if remark else {})
 

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
     from domainbert.scoring.cache import WindowCache
 
-UNCALIBRATED = "this model has no calibrator: `probability` is the score, not a calibrated chance"
+UNCALIBRATED = (
+    "this model has no calibrator: `probability` is the score, not a calibrated chance"
+)
 log = logging.getLogger(__name__)
 
 
@@ -70,10 +72,13 @@ class ReadmissionSettings(ReadingSettings):
         notes: which notes of a stay training read; None if its table did not say.
     """
 
-    calibration: Annotated[tuple[float, float], Field(strict=False)] | None = None  # JSON: a list
+    calibration: Annotated[tuple[float, float], Field(strict=False)] | None = (
+        None  # JSON: a list
+    )
     # Left out where there are none: the fingerprint of a model without columns stays.
     columns: Annotated[
-        tuple[ColumnEffect, ...], Field(strict=False, exclude_if=lambda found: not found)
+        tuple[ColumnEffect, ...],
+        Field(strict=False, exclude_if=lambda found: not found),
     ] = ()
     alert_threshold: float | None = None
     notes: NoteChoice | None = None
@@ -107,7 +112,10 @@ class RiskModel(Model):
 
         limit, asked = window_limit(self.network.config), self.settings
         windower = Windower(
-            self.tokenizer, window=asked.window or limit, overlap=asked.overlap, limit=limit
+            self.tokenizer,
+            window=asked.window or limit,
+            overlap=asked.overlap,
+            limit=limit,
         )
         self._reader = StayReader(
             windower, asked.clean_notes, asked.join_notes, asked.other_languages
@@ -209,7 +217,10 @@ class RiskModel(Model):
         return [[window.input_ids for _, window in stay.windows] for stay in prepared]
 
     def window_probabilities(
-        self, windows: Sequence[Sequence[np.ndarray]], *, network: PreTrainedModel | None = None
+        self,
+        windows: Sequence[Sequence[np.ndarray]],
+        *,
+        network: PreTrainedModel | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Probabilities of the windows (from `token_ids`) of many stays, and windows per stay.
 

@@ -14,7 +14,17 @@ from clinical.stays.choice import AS_GIVEN, CHOICE, COLUMNS, checked_choice
 from clinical.stays.stays import listed, note_times
 from domainbert.scoring import Fault, Task
 from domainbert.settings import check_choice
-from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, Column, id_key, id_text, is_missing
+from domainbert.tables import (
+    NOTE,
+    PATIENT,
+    STAY,
+    TEXT,
+    TIME,
+    Column,
+    id_key,
+    id_text,
+    is_missing,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,13 +80,19 @@ class ReadmissionTask(Task):
         import pyarrow as pa
 
         fields = [(name, pa.float64()) for name in _NUMBERS]
-        fields += [("n_windows", pa.int64()), ("n_tokens", pa.int64()), ("calibrated", pa.bool_())]
+        fields += [
+            ("n_windows", pa.int64()),
+            ("n_tokens", pa.int64()),
+            ("calibrated", pa.bool_()),
+        ]
         return pa.schema([*fields, ("alert", pa.bool_())] if self._alerts else fields)
 
     def read(self, rows: Sequence[Row]) -> ReadNotes | Fault:
         """The notes of one stay that the model reads, with its columns."""
         item = self._read_notes(rows)
-        cells = {tuple(id_key(row.cells.get(name)) for name in self._beside) for row in rows}
+        cells = {
+            tuple(id_key(row.cells.get(name)) for name in self._beside) for row in rows
+        }
         if isinstance(item, Fault) or not self._beside:
             return item
         if len(cells) > 1:
@@ -93,7 +109,11 @@ class ReadmissionTask(Task):
         given = self._notes == "as-given"
         if not given and not is_missing(excluded := cells.get("exclusion")):
             return Fault(f"excluded from the cohort: {excluded}", "empty")
-        if not given and is_missing(cells.get(CHOICE)) and isinstance(cells["text"], str | None):
+        if (
+            not given
+            and is_missing(cells.get(CHOICE))
+            and isinstance(cells["text"], str | None)
+        ):
             if not (chosen := self._choice.choose(rows)):
                 what = f"none of its {len(rows)} notes is read: this model reads {self._choice}"
                 return Fault(what, "empty")
@@ -153,9 +173,15 @@ class TrajectoryTask(ReadmissionTask):
         """The note, and the risk of the notes so far; `alert` where there is a threshold."""
         import pyarrow as pa
 
-        of_note = {"note_id": pa.string(), "chart_time": pa.string(), "n_notes": pa.int64()}
+        of_note = {
+            "note_id": pa.string(),
+            "chart_time": pa.string(),
+            "n_notes": pa.int64(),
+        }
         of_stay = super().output
-        return pa.schema([*of_note.items(), *of_stay.remove(of_stay.get_field_index("n_tokens"))])
+        return pa.schema(
+            [*of_note.items(), *of_stay.remove(of_stay.get_field_index("n_tokens"))]
+        )
 
     def run(self, items: Iterable[ReadNotes]) -> Iterator[Trajectory]:  # type: ignore[override]
         """The trajectory of each stay."""
@@ -182,7 +208,9 @@ class TrajectoryTask(ReadmissionTask):
             if not point["n_windows"]:
                 row["status"] = "empty"
             elif self._alerts:
-                row["alert"] = point["probability"] >= self._model.settings.alert_threshold
+                row["alert"] = (
+                    point["probability"] >= self._model.settings.alert_threshold
+                )
             rows.append(row)
         return rows
 
@@ -202,7 +230,9 @@ def follow(model: RiskModel, stays: Iterable[Any]) -> Iterator[Trajectory]:
         return
     for stay in records:
         ends = range(min(1, len(stay["text"])), len(stay["text"]) + 1)
-        risks = list(model.predict_many({**stay, "text": stay["text"][:end]} for end in ends))
+        risks = list(
+            model.predict_many({**stay, "text": stay["text"][:end]} for end in ends)
+        )
         points = [
             {"n_windows": one.coverage.windows}
             | {name: getattr(one, name) for name in _NUMBERS if one.windows}
@@ -214,7 +244,9 @@ def follow(model: RiskModel, stays: Iterable[Any]) -> Iterator[Trajectory]:
 def _points(model: RiskModel, risk: StayRisk, *, notes: int) -> list[dict[str, Any]]:
     """The rule over the windows up to each note."""
     values = np.array([window.probability for window in risk.windows])
-    ends = np.searchsorted([w.note for w in risk.windows], np.arange(notes), side="right")
+    ends = np.searchsorted(
+        [w.note for w in risk.windows], np.arange(notes), side="right"
+    )
     points: list[dict[str, Any]] = []
     for end in ends.tolist():
         numbers: tuple[float, ...] = ()
@@ -229,7 +261,10 @@ def _points(model: RiskModel, risk: StayRisk, *, notes: int) -> list[dict[str, A
 
 def _labels(rows: Sequence[Row]) -> list[tuple[str | None, str | None]]:
     cells = [row.cells for row in rows]
-    return [(id_text(each.get("note_id")), id_text(each.get("chart_time"))) for each in cells]
+    return [
+        (id_text(each.get("note_id")), id_text(each.get("chart_time")))
+        for each in cells
+    ]
 
 
 def read_notes(rows: Sequence[Row], *, in_order: bool = False) -> ReadNotes | Fault:
@@ -250,7 +285,9 @@ def read_notes(rows: Sequence[Row], *, in_order: bool = False) -> ReadNotes | Fa
     if len(rows) == 1:
         return ReadNotes(texts[0], remarks, _labels(rows))
     if any(text is not None and not isinstance(text, str) for text in texts):
-        return Fault(f"{len(rows)} rows of this stay have a list of notes; expected one row")
+        return Fault(
+            f"{len(rows)} rows of this stay have a list of notes; expected one row"
+        )
     notes: dict[str | int, Row] = {}  # the first row of each note_id
     for row in rows:
         notes.setdefault(id_key(row.cells.get("note_id")) or row.number, row)
@@ -265,7 +302,9 @@ def read_notes(rows: Sequence[Row], *, in_order: bool = False) -> ReadNotes | Fa
         )
     texts = [row.cells.get("text") for row in kept]
     if copies := len(texts) - len(set(texts)) - max(0, texts.count(None) - 1):
-        remarks.append(f"{copies} notes repeat another note's text and are counted again")
+        remarks.append(
+            f"{copies} notes repeat another note's text and are counted again"
+        )
     return ReadNotes(texts, remarks, _labels(kept))
 
 

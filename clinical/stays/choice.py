@@ -65,7 +65,11 @@ class NoteChoice(Settings):
 
     def __str__(self) -> str:
         """What a message calls the notes."""
-        early = "" if self.hours is None else f"notes of the first {self.hours:g} hours other than "
+        early = (
+            ""
+            if self.hours is None
+            else f"notes of the first {self.hours:g} hours other than "
+        )
         return f"{early}discharge summaries (category {' or '.join(self.summaries)})"
 
     def choose(self, rows: Sequence[Row]) -> list[Row]:
@@ -88,7 +92,9 @@ class NoteChoice(Settings):
         for number, (row, time) in enumerate(zip(rows, charted, strict=True)):
             category = _upper(row.cells.get("category"))
             is_kind = bool(category) and (category in self.summaries) != early
-            is_late = early and not (time - admitted).total_seconds() <= 3600 * (self.hours or 0)
+            is_late = early and not (time - admitted).total_seconds() <= 3600 * (
+                self.hours or 0
+            )
             if is_kind and not is_late and _upper(row.cells.get("error")) not in _TRUE:
                 places.append((*self._place(row, time), number))
         return [rows[place[-1]] for place in sorted(places)]
@@ -99,9 +105,13 @@ class NoteChoice(Settings):
 
         written = [row.cells.get("chart_time") for row in rows]
         times = note_times(written)
-        days = times.fillna(note_times(row.cells.get("chart_date") for row in rows)).dt.normalize()
+        days = times.fillna(
+            note_times(row.cells.get("chart_date") for row in rows)
+        ).dt.normalize()
         # MIMIC-IV writes the day of a summary as a time: midnight.
-        is_day = times.isna() | pd.Series([len(str(cell).strip()) <= 10 for cell in written])
+        is_day = times.isna() | pd.Series(
+            [len(str(cell).strip()) <= 10 for cell in written]
+        )
         is_day |= (times == days) & (self.notes == "discharge")
         return list(times.mask(is_day, days + pd.Timedelta(days=1)))
 
@@ -154,11 +164,15 @@ def choice_of(cells: Any) -> NoteChoice | None:
 
     given = {cell for cell in cells if not is_missing(cell)}
     if len(given) > 1:
-        raise UserError(f"{CHOICE} holds {len(given)} choices of notes; expected one definition")
+        raise UserError(
+            f"{CHOICE} holds {len(given)} choices of notes; expected one definition"
+        )
     try:
         return NoteChoice(**pydantic_core.from_json(given.pop())) if given else None
     except (TypeError, ValueError):
-        raise UserError(f"{CHOICE} holds no choice of notes as clinical cohort writes it") from None
+        raise UserError(
+            f"{CHOICE} holds no choice of notes as clinical cohort writes it"
+        ) from None
 
 
 def check_notes(wanted: NoteChoice | None, stays: pd.DataFrame) -> list[str]:

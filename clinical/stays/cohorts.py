@@ -34,15 +34,21 @@ def read_stays(
     columns = [name for name in table_columns(path) if notes or name != "text"]
     require_columns(columns, needed, source=path.name)
     rows = read_table(
-        path, columns=columns, schema={"readmitted": "int"} if "readmitted" in columns else {}
+        path,
+        columns=columns,
+        schema={"readmitted": "int"} if "readmitted" in columns else {},
     )
     if not notes:
         return rows
-    lists = [text.tolist() if hasattr(text, "tolist") else text for text in rows["text"]]
+    lists = [
+        text.tolist() if hasattr(text, "tolist") else text for text in rows["text"]
+    ]
     return rows.assign(text=pd.Series(lists, index=rows.index, dtype=object))
 
 
-def read_cohort(path: Path, *, also: Sequence[Path] = (), notes: bool = True) -> pd.DataFrame:
+def read_cohort(
+    path: Path, *, also: Sequence[Path] = (), notes: bool = True
+) -> pd.DataFrame:
     """Read a cohort (see `usable_stays`), with the train sides of others, or without its notes.
 
     Patients have one identity everywhere: ids of different hospitals must differ.
@@ -112,10 +118,14 @@ def new_stays(stays: pd.DataFrame) -> pd.DataFrame:
                 "list; build such a table with: clinical cohort"
             )
     if rows.empty:
-        raise UserError("the new stays are empty: every row is excluded, or there is none")
+        raise UserError(
+            "the new stays are empty: every row is excluded, or there is none"
+        )
     patients = rows["patient_id"] if "patient_id" in rows.columns else range(len(rows))
     return rows.assign(patient_id=patient_keys(patients)).reset_index(drop=True)
 
 
 def _not_excluded(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows["exclusion"].map(is_missing)] if "exclusion" in rows.columns else rows
+    return (
+        rows[rows["exclusion"].map(is_missing)] if "exclusion" in rows.columns else rows
+    )

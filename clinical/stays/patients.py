@@ -28,9 +28,13 @@ def patient_keys(patient_ids: Iterable[object]) -> np.ndarray:
     """
     keys = [id_key(patient) for patient in patient_ids]
     if missing := sum(key is None for key in keys):
-        log.warning("%d rows have no patient id: each counts as a patient of its own", missing)
+        log.warning(
+            "%d rows have no patient id: each counts as a patient of its own", missing
+        )
     # No id contains a tab at its start, because ids are stripped.
-    return np.array([f"\trow {n}" if k is None else k for n, k in enumerate(keys)], dtype=object)
+    return np.array(
+        [f"\trow {n}" if k is None else k for n, k in enumerate(keys)], dtype=object
+    )
 
 
 def patient_codes(patients: Iterable[object], *, n: int) -> np.ndarray:
@@ -41,14 +45,23 @@ def patient_codes(patients: Iterable[object], *, n: int) -> np.ndarray:
     """
     ids = list(patients)
     if len(ids) != n:
-        raise UserError(f"patients has {len(ids)} ids and y has {n} values; pass one for each")
+        raise UserError(
+            f"patients has {len(ids)} ids and y has {n} values; pass one for each"
+        )
     if missing := sum(map(is_missing, ids)):
-        raise UserError(f"patients has {missing} missing ids; intervals by patient need them all")
-    return np.unique(np.array([id_key(i) or "" for i in ids], dtype=str), return_inverse=True)[1]
+        raise UserError(
+            f"patients has {missing} missing ids; intervals by patient need them all"
+        )
+    return np.unique(
+        np.array([id_key(i) or "" for i in ids], dtype=str), return_inverse=True
+    )[1]
 
 
 def assign_splits(
-    patient_ids: Iterable[object], *, seed: int = 0, fractions: Mapping[str, float] = FRACTIONS
+    patient_ids: Iterable[object],
+    *,
+    seed: int = 0,
+    fractions: Mapping[str, float] = FRACTIONS,
 ) -> np.ndarray:
     """The side of every row, decided by its patient id alone, shape (rows,), dtype object.
 
@@ -61,9 +74,13 @@ def assign_splits(
     """
     names, edges = list(fractions), np.cumsum(list(fractions.values()))
     if min(fractions.values()) <= 0 or abs(edges[-1] - 1) > 1e-9:
-        raise UserError(f"fractions must be positive and sum to 1, got {dict(fractions)}")
+        raise UserError(
+            f"fractions must be positive and sum to 1, got {dict(fractions)}"
+        )
     keys, key = patient_keys(patient_ids), str(seed).encode()
-    digests = [hashlib.blake2b(k.encode(), digest_size=8, key=key).digest() for k in keys]
+    digests = [
+        hashlib.blake2b(k.encode(), digest_size=8, key=key).digest() for k in keys
+    ]
     places = [int.from_bytes(digest) / 2**64 for digest in digests]
     sides = np.searchsorted(edges, places, side="right")
     return np.array(names, dtype=object)[np.minimum(sides, len(names) - 1)]
@@ -91,7 +108,9 @@ _ROUNDS = 500
 _BYTES = 5
 
 
-def patient_hashes(rows: pd.DataFrame, earlier: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def patient_hashes(
+    rows: pd.DataFrame, earlier: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Hashes of the patients a model is trained and chosen on, by side, for `overlap`.
 
     `earlier` are those of a model that training starts from; they are kept.
@@ -99,7 +118,11 @@ def patient_hashes(rows: pd.DataFrame, earlier: Mapping[str, Any] | None = None)
     They do not show ids, but whoever has the model and a list of ids can test each of them: a
     model with these hashes is pseudonymous, not anonymous.
     """
-    stored: dict[str, Any] = {"salt": secrets.token_hex(16), "rounds": _ROUNDS, **(earlier or {})}
+    stored: dict[str, Any] = {
+        "salt": secrets.token_hex(16),
+        "rounds": _ROUNDS,
+        **(earlier or {}),
+    }
     for side, ids in rows[rows["split"] != "test"].groupby("split")["patient_id"]:
         stored = with_patients(stored, ids, side=str(side))
     return stored
@@ -122,8 +145,12 @@ def overlap(patient_ids: Iterable[object], stored: Mapping[str, Any]) -> dict[st
 
 def _hashes(patient_ids: Iterable[object], stored: Mapping[str, Any]) -> set[bytes]:
     salt, rounds = bytes.fromhex(stored["salt"]), stored["rounds"]
-    keys = {key.encode() for patient in patient_ids if (key := id_key(patient)) is not None}
-    return {hashlib.pbkdf2_hmac("sha256", key, salt, rounds, dklen=_BYTES) for key in keys}
+    keys = {
+        key.encode() for patient in patient_ids if (key := id_key(patient)) is not None
+    }
+    return {
+        hashlib.pbkdf2_hmac("sha256", key, salt, rounds, dklen=_BYTES) for key in keys
+    }
 
 
 def _unpacked(hashes: str) -> set[bytes]:
@@ -147,9 +174,13 @@ def check_unseen(
     """
     stored = manifest.get("patients")
     if stored is None:
-        return ["Not checked: whether the model was trained on these patients (no record)."]
+        return [
+            "Not checked: whether the model was trained on these patients (no record)."
+        ]
     patients = {key for patient in patient_ids if (key := id_key(patient)) is not None}
-    seen = {name: number for name, number in overlap(patients, stored).items() if number}
+    seen = {
+        name: number for name, number in overlap(patients, stored).items() if number
+    }
     if not seen:
         return []
     counts = ", ".join(f"{number} on its {name} side" for name, number in seen.items())
@@ -158,4 +189,6 @@ def check_unseen(
             f"the model was trained on patients of the side {side!r}: of {len(patients)}, "
             f"{counts}; use the split it was trained with, or other patients"
         )
-    return [f"The model has seen patients of this side ({counts}): its numbers are optimistic."]
+    return [
+        f"The model has seen patients of this side ({counts}): its numbers are optimistic."
+    ]

@@ -55,7 +55,9 @@ def is_english(text: str) -> bool:
     words = re.findall(r"\w+", text)
     others = sum(map(words.count, _OTHER_WORDS.split()))
     is_other = others >= 3 and others > sum(map(words.count, _ENGLISH_WORDS.split()))
-    foreign = sum(letter.isalpha() and letter > "\u024f" for letter in text)  # not Latin
+    foreign = sum(
+        letter.isalpha() and letter > "\u024f" for letter in text
+    )  # not Latin
     return not is_other and foreign <= 0.3 * sum(map(str.isalpha, text))
 
 
@@ -145,13 +147,19 @@ class ColumnEffect(Settings):
             return math.nan
         with suppress(ValueError):
             value = float({"true": "1", "false": "0"}.get(text, text))
-            return self.weight * (value - self.median) if math.isfinite(value) else math.inf
+            return (
+                self.weight * (value - self.median)
+                if math.isfinite(value)
+                else math.inf
+            )
         return math.inf
 
 
 def shifts(rows: pd.DataFrame, effects: Sequence[ColumnEffect]) -> np.ndarray:
     """What the columns of stays add in all, shape (stays,); a missing value adds nothing."""
-    return np.nansum([[one.shift(cell) for cell in rows[one.name]] for one in effects], axis=0)
+    return np.nansum(
+        [[one.shift(cell) for cell in rows[one.name]] for one in effects], axis=0
+    )
 
 
 @dataclass(frozen=True)
@@ -173,10 +181,18 @@ class ReadStay:
         found = {one.name: one.shift(record.get(one.name, "absent")) for one in effects}
         if wrong := [name for name, shift in found.items() if math.isinf(shift)]:
             reason = f"no number as {', '.join(wrong)}; expected {{'text': notes, {wrong[0]!r}: 3}}"
-            return replace(self, windows=[], risk=replace(self.risk, status="error", reason=reason))
+            return replace(
+                self, windows=[], risk=replace(self.risk, status="error", reason=reason)
+            )
         unknown = ", ".join(name for name, shift in found.items() if math.isnan(shift))
-        remarks = [self.risk.reason, f"no {unknown}: the median is read" if unknown else ""]
-        reason, shift = "; ".join(filter(None, remarks)), float(np.nansum([*found.values()]))
+        remarks = [
+            self.risk.reason,
+            f"no {unknown}: the median is read" if unknown else "",
+        ]
+        reason, shift = (
+            "; ".join(filter(None, remarks)),
+            float(np.nansum([*found.values()])),
+        )
         return replace(self, risk=replace(self.risk, reason=reason, shift=shift))
 
 
@@ -197,26 +213,41 @@ class StayReader:
         notes, unread, reason = note_texts(stay)
         if self.join_notes and notes:
             notes = [(0, NOTE_JOINT.join(text for _, text in notes))]
-        if longer := [(number, why) for number, text in notes if (why := too_long(text))]:
+        if longer := [
+            (number, why) for number, text in notes if (why := too_long(text))
+        ]:
             notes, reason = [], f"note {longer[0][0]} has {longer[0][1]}"
         texts = [clean(text) if self.clean_notes else text for _, text in notes]
         windows: list[tuple[int, Window]] = []
         tokens = 0
-        for (number, _), parts in zip(notes, self.windower.split_many(texts), strict=True):
+        for (number, _), parts in zip(
+            notes, self.windower.split_many(texts), strict=True
+        ):
             windows += [(number, window) for window in parts.windows]
-            unread += [UnreadSpan(number, p.start, p.end, p.reason) for p in parts.unread]
+            unread += [
+                UnreadSpan(number, p.start, p.end, p.reason) for p in parts.unread
+            ]
             tokens += parts.tokens
         characters = sum(len(text) for _, text in notes)
         coverage = Coverage(characters, tokens, len(windows), tuple(unread))
         status: Status = "error" if reason else "ok" if windows else "empty"
         if status == "empty":
             reason = "no note of this stay has any text"
-        if status == "ok" and self.other_languages != "accept" and not is_english("\n".join(texts)):
-            status, reason = "error" if self.other_languages == "error" else "ok", OTHER_LANGUAGE
+        if (
+            status == "ok"
+            and self.other_languages != "accept"
+            and not is_english("\n".join(texts))
+        ):
+            status, reason = (
+                "error" if self.other_languages == "error" else "ok",
+                OTHER_LANGUAGE,
+            )
         windows = [] if status == "error" else windows
         nan = math.nan
         numbers = (nan, nan, nan, nan, False, (), coverage)
-        return ReadStay(windows, StayRisk(*numbers, status=status, reason=reason), dict(notes))
+        return ReadStay(
+            windows, StayRisk(*numbers, status=status, reason=reason), dict(notes)
+        )
 
 
 def listed(stay: Any) -> list[Any]:

@@ -15,12 +15,16 @@ from domainbert.training.checkpoints import TrainingOptions
 @one_line_errors
 @options.takes_options
 def train(
-    cohort_file: Annotated[Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")],
+    cohort_file: Annotated[
+        Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")
+    ],
     out: options.ModelFolder,
     training: TrainingOptions,
     also: Annotated[
         list[Path] | None,
-        typer.Option(help="Another cohort whose train side is added; it must have other patients."),
+        typer.Option(
+            help="Another cohort whose train side is added; it must have other patients."
+        ),
     ] = None,
     objective: Annotated[str | None, typer.Option(help="stay or window.")] = None,
     calibration: Annotated[
@@ -64,15 +68,23 @@ def train(
 
 @one_line_errors
 def recalibrate(
-    cohort_file: Annotated[Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")],
+    cohort_file: Annotated[
+        Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")
+    ],
     model: options.ModelName,
     out: options.ModelFolder,
     split: Annotated[str, typer.Option(help="The side to fit on.")] = "val",
     columns: Annotated[
-        str, typer.Option(help="Numbers to read beside the notes, such as age,prior_admissions.")
+        str,
+        typer.Option(
+            help="Numbers to read beside the notes, such as age,prior_admissions."
+        ),
     ] = "",
     keep_c: Annotated[
-        bool, typer.Option("--keep-c", help="Keep c: stays of other lengths will be scored too.")
+        bool,
+        typer.Option(
+            "--keep-c", help="Keep c: stays of other lengths will be scored too."
+        ),
     ] = False,
 ) -> None:
     """Fit c, the calibrator and the alert threshold on your own stays; the weights are kept."""
@@ -89,4 +101,6 @@ def recalibrate(
         if split != "test" and (table["split"] == "test").any():
             record(compare(loaded, table), loaded)
         run.save(loaded)
-    say(f"model in {out}, with c = {loaded.c:g}; its card says how good it is on the test side")
+    say(
+        f"model in {out}, with c = {loaded.c:g}; its card says how good it is on the test side"
+    )

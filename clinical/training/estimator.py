@@ -111,9 +111,13 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         cohort["text"] = pd.Series(stays, dtype=object)
         cohort["split"] = self._split(labels, keys)
         model = {name: getattr(self, name) for name in ("objective", "calibration")}
-        training = {name: getattr(self, name) for name in ("epochs", "learning_rate", "full")}
+        training = {
+            name: getattr(self, name) for name in ("epochs", "learning_rate", "full")
+        }
         model["encoder"], training["seed"] = str(self.encoder), self.random_state
-        recipe = ReadmissionRecipe.model_validate({"model": model, "training": training})
+        recipe = ReadmissionRecipe.model_validate(
+            {"model": model, "training": training}
+        )
         # Without `groups` there are no ids that another cohort could share.
         self.model_ = fit(cohort, recipe, record_patients=groups is not None)
         self.classes_ = np.array([0, 1])
@@ -125,13 +129,17 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
 
         patients = min(len(set(keys[labels == outcome])) for outcome in (0, 1))
         if patients < 2:
-            raise UserError(f"{patients} patients of one class; expected at least 2 of each class")
+            raise UserError(
+                f"{patients} patients of one class; expected at least 2 of each class"
+            )
         if not 0 < self.validation_fraction < 1:
             raise UserError(
                 f"validation_fraction: expected a number in (0, 1), got {self.validation_fraction}"
             )
         folds = min(max(2, round(1 / self.validation_fraction)), patients)
-        splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=self.random_state)
+        splitter = StratifiedGroupKFold(
+            folds, shuffle=True, random_state=self.random_state
+        )
         sides = np.full(len(labels), "train", dtype=object)
         _, held_out = next(splitter.split(labels, labels, keys))  # X is not read
         sides[held_out] = "val"
@@ -140,7 +148,9 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Sequence[Any]) -> np.ndarray:  # noqa: N803
         """Probabilities of 0 and 1, shape (stays, 2); NaN for a stay that cannot be scored."""
         check_is_fitted(self, "model_")
-        positive = np.array([risk.probability for risk in self.model_.predict_many(_stays(X))])
+        positive = np.array(
+            [risk.probability for risk in self.model_.predict_many(_stays(X))]
+        )
         return np.column_stack([1 - positive, positive])
 
     def predict(self, X: Sequence[Any]) -> np.ndarray:  # noqa: N803
@@ -165,7 +175,11 @@ def _warn_of_no_groups() -> None:
 def _stays(X: Any) -> list[Any]:  # noqa: N803
     if hasattr(X, "columns") and "text" in X.columns:
         return list(X["text"])
-    if isinstance(X, str | bytes | dict) or not hasattr(X, "__iter__") or hasattr(X, "columns"):
+    if (
+        isinstance(X, str | bytes | dict)
+        or not hasattr(X, "__iter__")
+        or hasattr(X, "columns")
+    ):
         raise UserError(
             f"X is a {type(X).__name__}; expected one note or list of notes a stay, such as "
             "frame['text'], or a DataFrame with the columns text and group"
@@ -175,7 +189,9 @@ def _stays(X: Any) -> list[Any]:  # noqa: N803
 
 def _labels(y: ArrayLike | None) -> np.ndarray:
     if y is None:
-        raise UserError("ReadmissionClassifier requires y to be passed, but the target y is None")
+        raise UserError(
+            "ReadmissionClassifier requires y to be passed, but the target y is None"
+        )
     labels = np.asarray(y)
     if labels.ndim != 1:
         raise UserError(f"y has shape {labels.shape}; expected one label a stay")

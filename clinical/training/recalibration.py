@@ -29,7 +29,9 @@ EPSILON = 1e-6
 MIN_EVENTS = 10
 """Calibration needs this many stays of each outcome for each of its parameters."""
 
-REFUSED = "readmitted days_to_readmission died_within_horizon censored score probability"
+REFUSED = (
+    "readmitted days_to_readmission died_within_horizon censored score probability"
+)
 
 
 def check_events(outcome: np.ndarray | pd.Series, *, parameters: int = 2) -> None:
@@ -79,7 +81,9 @@ def choose(
             refused = str(error)
             continue
         probability = np.clip(calibrated(score, *platt), EPSILON, 1 - EPSILON)
-        likelihood = np.where(outcome == 1, np.log(probability), np.log1p(-probability)).mean()
+        likelihood = np.where(
+            outcome == 1, np.log(probability), np.log1p(-probability)
+        ).mean()
         fits.append((likelihood, c, platt, probability))
     if not fits:
         raise UserError(refused)
@@ -88,7 +92,9 @@ def choose(
     return np.asarray(probability)
 
 
-def _settle(model: RiskModel, outcome: np.ndarray, risk: np.ndarray, **fitted: Any) -> None:
+def _settle(
+    model: RiskModel, outcome: np.ndarray, risk: np.ndarray, **fitted: Any
+) -> None:
     """Change settings of a model, and its threshold to that of these risks."""
     threshold = precise_threshold(outcome, risk)
     # A little lower, so that rounding cannot put the stay that defines it below.
@@ -117,15 +123,26 @@ def fit_columns(
         known = values[~np.isnan(values)]
         varies = len(np.unique(known)) > 1 and np.isfinite(known).all()
         if name in REFUSED.split() or is_id_column(name) or not varies:
-            raise UserError(f"column {name!r}: expected numbers that vary, no outcome and no id")
+            raise UserError(
+                f"column {name!r}: expected numbers that vary, no outcome and no id"
+            )
         effects.append(number.replaced(median=np.median(known)))
-    design = np.column_stack([logit(score), *(shifts(columns, [one]) for one in effects)])
+    design = np.column_stack(
+        [logit(score), *(shifts(columns, [one]) for one in effects)]
+    )
     scale = design.std(axis=0)
-    model = LogisticRegression(solver="newton-cholesky", tol=1e-10).fit(design / scale, outcome)
+    model = LogisticRegression(solver="newton-cholesky", tol=1e-10).fit(
+        design / scale, outcome
+    )
     slope, *weights = (model.coef_[0] / scale).tolist()
     if slope <= 0:
-        raise UserError("beside these columns a higher score would lower the risk; leave some out")
-    weighed = [one.replaced(weight=w).model_dump() for one, w in zip(effects, weights, strict=True)]
+        raise UserError(
+            "beside these columns a higher score would lower the risk; leave some out"
+        )
+    weighed = [
+        one.replaced(weight=w).model_dump()
+        for one, w in zip(effects, weights, strict=True)
+    ]
     fitted = {"calibration": (slope, float(model.intercept_[0])), "columns": weighed}
     return fitted, model.predict_proba(design / scale)[:, 1]
 
@@ -164,7 +181,9 @@ def recalibrate(
     windows = model.token_ids(rows["text"])
     readable = [i for i, stay in enumerate(windows) if len(stay)]
     if not readable:
-        raise UserError(f"no stay of the side {split!r} can be scored; expected some hundred")
+        raise UserError(
+            f"no stay of the side {split!r} can be scored; expected some hundred"
+        )
     outcome = rows["readmitted"].to_numpy()[readable]
     check_events(outcome, parameters=2 + len(names))
     values, counts = model.window_probabilities([windows[i] for i in readable])
@@ -173,9 +192,18 @@ def recalibrate(
     for outdated in ("calibration_refused", "example", "without"):
         model.manifest.pop(outdated, None)
     if names:
-        score, table = aggregate_stays(values, counts, c=model.c), rows.loc[readable, names]
-        parts = {f"without {name}": table.drop(columns=name) for name in names if len(names) > 1}
-        without = {name: fit_columns(part, score, outcome)[0] for name, part in parts.items()}
+        score, table = (
+            aggregate_stays(values, counts, c=model.c),
+            rows.loc[readable, names],
+        )
+        parts = {
+            f"without {name}": table.drop(columns=name)
+            for name in names
+            if len(names) > 1
+        }
+        without = {
+            name: fit_columns(part, score, outcome)[0] for name, part in parts.items()
+        }
         alone = {"the notes alone": {"calibration": model.settings.calibration}}
         model.manifest["without"] = alone | without
         fitted, probability = fit_columns(table, score, outcome)
@@ -183,7 +211,12 @@ def recalibrate(
     if choice := choice_of(rows.get(CHOICE, ())):
         model.settings = model.settings.replaced(notes=choice)
     if stored := model.manifest.get("patients"):
-        model.manifest["patients"] = with_patients(stored, rows["patient_id"], side="val")
+        model.manifest["patients"] = with_patients(
+            stored, rows["patient_id"], side="val"
+        )
     found = describe_notes(model, rows["text"]) | {"probability": probability}
     model.manifest["profile"] = {"val": profile(found)}
-    model.manifest["recalibrated"] = {"stays": len(readable), "readmitted": int(outcome.sum())}
+    model.manifest["recalibrated"] = {
+        "stays": len(readable),
+        "readmitted": int(outcome.sum()),
+    }

@@ -90,10 +90,16 @@ def fit(
     rows = usable[usable["split"].isin(["train", "val"])]
     _check_sides(rows)
     if (choice := choice_of(rows.get(CHOICE, ()))) is None:
-        log.warning("the cohort does not say how its notes were chosen: all will be read")
+        log.warning(
+            "the cohort does not say how its notes were chosen: all will be read"
+        )
     table, crossed = recipe.model, recipe.model.calibration == "cross-fitted"
     try:
-        check_events(rows["readmitted"] if crossed else rows[rows["split"] == "val"]["readmitted"])
+        check_events(
+            rows["readmitted"]
+            if crossed
+            else rows[rows["split"] == "val"]["readmitted"]
+        )
     except UserError as few:
         log.warning(
             "this model will not be calibrated: %s. Use a larger validation side (clinical cohort "
@@ -106,9 +112,13 @@ def fit(
         held_out = usable[usable["split"] != "train"]["patient_id"]
         for remark in check_unseen(held_out, earlier, side="val"):
             log.warning("%s: %s", table.start, remark)
-    model, objective = _trained(rows, recipe, choice, checkpoints=checkpoints, resume=resume)
+    model, objective = _trained(
+        rows, recipe, choice, checkpoints=checkpoints, resume=resume
+    )
     used = objective.rows
-    sides = pd.concat([used, usable[usable["split"] == "test"]]).groupby("split")["readmitted"]
+    sides = pd.concat([used, usable[usable["split"] == "test"]]).groupby("split")[
+        "readmitted"
+    ]
     model.manifest |= {
         "objective": table.objective,
         "calibration": table.calibration,
@@ -160,12 +170,18 @@ def _out_of_fold(
 
     patients, outcome = patient_keys(rows["patient_id"]), rows["readmitted"].to_numpy()
     folds = min(FOLDS, *(len(set(patients[outcome == label])) for label in (0, 1)))
-    splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=recipe.training.seed)
+    splitter = StratifiedGroupKFold(
+        folds, shuffle=True, random_state=recipe.training.seed
+    )
     parts = []
-    for number, (_, held_out) in enumerate(splitter.split(rows, outcome, patients), start=1):
+    for number, (_, held_out) in enumerate(
+        splitter.split(rows, outcome, patients), start=1
+    ):
         log.info("calibration: training %d of %d", number, folds)
         is_val = np.isin(np.arange(len(rows)), held_out)
-        model, fold = _trained(rows.assign(split=np.where(is_val, "val", "train")), recipe, choice)
+        model, fold = _trained(
+            rows.assign(split=np.where(is_val, "val", "train")), recipe, choice
+        )
         parts.append((*model.window_probabilities(fold.val_windows), fold.outcome))
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
@@ -225,7 +241,9 @@ class ReadmissionObjective(Objective):
         self._weight = float((1 - prevalence) / prevalence)
         self._model, self._table, self._training = model, table, training
         self.batches = LengthBatches(
-            np.array([(min(len(s), training.max_windows), max(map(len, s))) for s in stays]),
+            np.array(
+                [(min(len(s), training.max_windows), max(map(len, s))) for s in stays]
+            ),
             batch_size=training.batch_size,
             batch_tokens=training.batch_tokens,
             seed=training.seed,
@@ -244,7 +262,10 @@ class ReadmissionObjective(Objective):
             if len(chosen) > limit:
                 # By epoch and stay, so that a resumed run draws what it would have drawn.
                 generator = np.random.default_rng((self._training.seed, epoch, index))
-                chosen = [chosen[i] for i in generator.choice(len(chosen), limit, replace=False)]
+                chosen = [
+                    chosen[i]
+                    for i in generator.choice(len(chosen), limit, replace=False)
+                ]
             windows += chosen
             group += [number] * len(chosen)
         ids, mask = pad(windows, pad_token_id=self._model.tokenizer.pad_token_id)
@@ -260,22 +281,32 @@ class ReadmissionObjective(Objective):
         import torch
         from torch.nn.functional import binary_cross_entropy_with_logits
 
-        output = network(input_ids=batch["input_ids"], attention_mask=batch.get("attention_mask"))
+        output = network(
+            input_ids=batch["input_ids"], attention_mask=batch.get("attention_mask")
+        )
         logits = output.logits.squeeze(-1).float()
         group, targets = batch["group"], batch["targets"]
         if self._table.objective == "window":
             weight = torch.as_tensor(self._weight, device=logits.device)
-            return binary_cross_entropy_with_logits(logits, targets[group], pos_weight=weight)
-        risk = aggregate_tensor(torch.sigmoid(logits), group, stays=len(targets), c=self._model.c)
+            return binary_cross_entropy_with_logits(
+                logits, targets[group], pos_weight=weight
+            )
+        risk = aggregate_tensor(
+            torch.sigmoid(logits), group, stays=len(targets), c=self._model.c
+        )
         risk = risk.clamp(EPSILON, 1 - EPSILON)
-        loss = self._weight * targets * torch.log(risk) + (1 - targets) * torch.log1p(-risk)
+        loss = self._weight * targets * torch.log(risk) + (1 - targets) * torch.log1p(
+            -risk
+        )
         return -loss.mean()
 
     def score(self, network: Any) -> dict[str, float]:
         """AUROC of the rule's value over the validation stays."""
         from sklearn.metrics import roc_auc_score
 
-        values, counts = self._model.window_probabilities(self.val_windows, network=network)
+        values, counts = self._model.window_probabilities(
+            self.val_windows, network=network
+        )
         risk = aggregate_stays(values, counts, c=self._model.c)
         return {"auroc": float(roc_auc_score(self.outcome, risk))}
 
@@ -283,7 +314,9 @@ class ReadmissionObjective(Objective):
         """Hash of ids, labels, sides and texts, and the objective."""
         digest = hashlib.sha256()
         columns = ["patient_id", "readmitted", "split", "text"]
-        for patient, readmitted, split, text in self.rows[columns].itertuples(index=False):
+        for patient, readmitted, split, text in self.rows[columns].itertuples(
+            index=False
+        ):
             digest.update(f"{patient}\x1f{readmitted}\x1f{split}\x1f".encode())
             digest.update("\x1f".join(text).encode(errors="replace"))
         digest.update(self._targets.tobytes())

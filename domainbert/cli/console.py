@@ -34,7 +34,9 @@ class Terminal(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """A text without what is not printable."""
-        shown = "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
+        shown = "".join(
+            char if char.isprintable() or char in "\n\t" else " " for char in text
+        )
         return super().render_str(shown, **{**options, "markup": False, "emoji": False})
 
 
@@ -44,11 +46,16 @@ stdout = Terminal(highlight=False)
 
 def command_line(name: str, about: str) -> typer.Typer:
     """A typer application called `name` with --version and `about` as its help."""
-    app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+    )
 
     @app.callback(help=about, invoke_without_command=True)
     def main(
-        *, version: Annotated[bool, typer.Option("--version", help="Print and exit.")] = False
+        *,
+        version: Annotated[
+            bool, typer.Option("--version", help="Print and exit.")
+        ] = False,
     ) -> None:
         if version:
             stdout.print(f"{name} {__version__}")
@@ -62,7 +69,9 @@ def say(message: str) -> None:
     stderr.print(message.replace("\n", " "), soft_wrap=True)
 
 
-def print_table(rows: Iterable[Sequence[object]], head: Sequence[str], *, title: str = "") -> None:
+def print_table(
+    rows: Iterable[Sequence[object]], head: Sequence[str], *, title: str = ""
+) -> None:
     """Print a table to stdout."""
     columns = [Column(name, overflow="fold") for name in head]
     table = Table(*columns, title=title or None, title_justify="left")
@@ -85,8 +94,13 @@ def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
             with _signals_interrupt():
                 return command(*args, **kwargs)
         except (UserError, OSError) as error:
-            file, why = getattr(error, "filename", None), getattr(error, "strerror", None)
-            _print_error(f"{file}: {why.lower()}" if file is not None and why else str(error))
+            file, why = (
+                getattr(error, "filename", None),
+                getattr(error, "strerror", None),
+            )
+            _print_error(
+                f"{file}: {why.lower()}" if file is not None and why else str(error)
+            )
             raise typer.Exit(FAILED) from None
         except KeyboardInterrupt as stop:
             stderr.print("stopped")
@@ -100,7 +114,9 @@ def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
     return wrapped
 
 
-_USAGE_ERROR = typer.BadParameter.__mro__[2]  # typer has no public name for click's base class
+_USAGE_ERROR = typer.BadParameter.__mro__[
+    2
+]  # typer has no public name for click's base class
 
 
 @contextmanager
@@ -112,7 +128,9 @@ def _signals_interrupt() -> Iterator[None]:
         if os.getpid() == owner:
             signal.signal(number, signal.SIG_IGN)
             raise KeyboardInterrupt(number)
-        signal.signal(number, signal.SIG_DFL)  # a forked worker ends without cleaning up for us
+        signal.signal(
+            number, signal.SIG_DFL
+        )  # a forked worker ends without cleaning up for us
         os.kill(os.getpid(), number)
 
     in_main = threading.current_thread() is threading.main_thread()
@@ -137,7 +155,9 @@ def _print_bug(error: Exception) -> None:
         stderr.print(line, end="", soft_wrap=True)
     last = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"
-    _print_error(f"internal error, {place}; please report these lines, which hold no data")
+    _print_error(
+        f"internal error, {place}; please report these lines, which hold no data"
+    )
 
 
 def _frames(error: BaseException) -> Iterator[str]:
@@ -155,10 +175,16 @@ def progress(what: str, *, total: int | None = None) -> Iterator[Callable[..., N
     """A progress bar on stderr, moved by `advance(n, total)`; hidden without a terminal."""
     from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
-    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        *Progress.get_default_columns(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     quiet = not sys.stderr.isatty()
     window = 300  # seconds of the estimate: steps may come in bursts
-    with Progress(*columns, console=stderr, disable=quiet, speed_estimate_period=window) as bar:
+    with Progress(
+        *columns, console=stderr, disable=quiet, speed_estimate_period=window
+    ) as bar:
         task = bar.add_task(what, total=total)
         yield lambda n, total=total: bar.update(task, advance=n, total=total)
 

@@ -23,23 +23,38 @@ R = TypeVar("R")
 
 ModelFolder = Annotated[Path, typer.Option("--out", help="The model folder to write.")]
 RecipeFile = Annotated[
-    str | None, typer.Option(help="A shipped recipe's name or a TOML file; options override it.")
+    str | None,
+    typer.Option(help="A shipped recipe's name or a TOML file; options override it."),
 ]
-EncoderName = Annotated[str | None, typer.Option(help="Shipped name, folder, or hub:owner/name.")]
+EncoderName = Annotated[
+    str | None, typer.Option(help="Shipped name, folder, or hub:owner/name.")
+]
 Epochs = Annotated[float | None, typer.Option(help="Passes over the data.")]
 LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of all random choices.")]
-FullWeights = Annotated[bool, typer.Option("--full", help="Train all weights, not an adapter.")]
+FullWeights = Annotated[
+    bool, typer.Option("--full", help="Train all weights, not an adapter.")
+]
 Checkpoints = Annotated[
     Path | None,
-    typer.Option(help="Folder that keeps the checkpoints; by default they are deleted."),
+    typer.Option(
+        help="Folder that keeps the checkpoints; by default they are deleted."
+    ),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Resume from the last checkpoint.")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Resume from the last checkpoint.")
+]
 Merged = Annotated[
-    bool, typer.Option("--merged", help="Write all weights, for other libraries, not an adapter.")
+    bool,
+    typer.Option(
+        "--merged", help="Write all weights, for other libraries, not an adapter."
+    ),
 ]
 EncoderModel = Annotated[
-    str, typer.Option("--model", help="Shipped name, model or encoder folder, or hub:owner/name.")
+    str,
+    typer.Option(
+        "--model", help="Shipped name, model or encoder folder, or hub:owner/name."
+    ),
 ]
 ModelName = Annotated[
     str, typer.Option("--model", help="Shipped name, model folder, or hub:owner/name.")
@@ -55,31 +70,51 @@ Source = Annotated[
     ),
 ]
 Table = Annotated[
-    Path, typer.Option("--out", help="The table to write: .csv, .tsv, .parquet or .jsonl.")
+    Path,
+    typer.Option("--out", help="The table to write: .csv, .tsv, .parquet or .jsonl."),
 ]
-TextColumn = Annotated[str | None, typer.Option("--text", help="The column with the text.")]
-StayColumn = Annotated[str | None, typer.Option("--stay", help="The column with the stay's id.")]
-PatientColumn = Annotated[str | None, typer.Option("--patient", help="The patient's id.")]
+TextColumn = Annotated[
+    str | None, typer.Option("--text", help="The column with the text.")
+]
+StayColumn = Annotated[
+    str | None, typer.Option("--stay", help="The column with the stay's id.")
+]
+PatientColumn = Annotated[
+    str | None, typer.Option("--patient", help="The patient's id.")
+]
 NoteColumn = Annotated[str | None, typer.Option("--note", help="The note's id.")]
-TimeColumn = Annotated[str | None, typer.Option("--time", help="When a note was written.")]
+TimeColumn = Annotated[
+    str | None, typer.Option("--time", help="When a note was written.")
+]
 Keep = Annotated[
-    list[str] | None, typer.Option(help="A column to copy to the output; may be repeated.")
+    list[str] | None,
+    typer.Option(help="A column to copy to the output; may be repeated."),
 ]
 Delimiter = Annotated[
     str | None,
-    typer.Option(help="Delimiter of CSV files, such as ';' or 'tab'; by default a comma."),
+    typer.Option(
+        help="Delimiter of CSV files, such as ';' or 'tab'; by default a comma."
+    ),
 ]
 Encoding = Annotated[
-    str | None, typer.Option(help="Encoding of text files, such as cp1252; by default UTF-8.")
+    str | None,
+    typer.Option(help="Encoding of text files, such as cp1252; by default UTF-8."),
 ]
-Query = Annotated[str | None, typer.Option(help="With a database: the SELECT statement to run.")]
-Restart = Annotated[bool, typer.Option("--restart", help="Start over instead of resuming.")]
+Query = Annotated[
+    str | None, typer.Option(help="With a database: the SELECT statement to run.")
+]
+Restart = Annotated[
+    bool, typer.Option("--restart", help="Start over instead of resuming.")
+]
 Raw = Annotated[
     bool,
-    typer.Option("--raw", help="Do not put an apostrophe before text that looks like a formula."),
+    typer.Option(
+        "--raw", help="Do not put an apostrophe before text that looks like a formula."
+    ),
 ]
 Device = Annotated[
-    str | None, typer.Option(help="cpu, cuda or cuda:1; by default a GPU if there is one.")
+    str | None,
+    typer.Option(help="cpu, cuda or cuda:1; by default a GPU if there is one."),
 ]
 
 
@@ -130,7 +165,9 @@ class ScoringOptions:
 def takes_options(command: Callable[..., R]) -> Callable[..., R]:
     """Give a command the options that a dataclass holds, such as its argument `scoring`."""
     signature = inspect.signature(command, eval_str=True)
-    (shared_by,) = (p for p in signature.parameters.values() if is_dataclass(p.annotation))
+    (shared_by,) = (
+        p for p in signature.parameters.values() if is_dataclass(p.annotation)
+    )
     name, kind = shared_by.name, shared_by.annotation
     hints = get_type_hints(kind, include_extras=True)
 
@@ -140,7 +177,9 @@ def takes_options(command: Callable[..., R]) -> Callable[..., R]:
         return command(**given, **{name: kind(**shared)})
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    own = [p.replace(kind=keyword) for n, p in signature.parameters.items() if n != name]
+    own = [
+        p.replace(kind=keyword) for n, p in signature.parameters.items() if n != name
+    ]
     shared = [
         inspect.Parameter(
             f.name,

@@ -40,8 +40,12 @@ class CLSClassifier(BertForSequenceClassification):
                 f"CLSClassifier computes with sdpa, not {self.config._attn_implementation}: "
                 'model.set_attn_implementation("sdpa")'
             )
-        hidden = self.bert.embeddings(input_ids=input_ids, token_type_ids=token_type_ids)
-        mask = None if attention_mask is None else attention_mask.bool()[:, None, None, :]
+        hidden = self.bert.embeddings(
+            input_ids=input_ids, token_type_ids=token_type_ids
+        )
+        mask = (
+            None if attention_mask is None else attention_mask.bool()[:, None, None, :]
+        )
         *layers, last = self.bert.encoder.layer
         for layer in layers:
             hidden = layer(hidden, mask)
@@ -74,8 +78,12 @@ def _cls_of_layer(
     attention, cls = layer.attention.self, hidden[:, :1]
     heads = (attention.num_attention_heads, attention.attention_head_size)
     projected = attention.query(cls), attention.key(hidden), attention.value(hidden)
-    query, key, value = (rows.unflatten(-1, heads).transpose(1, 2) for rows in projected)
+    query, key, value = (
+        rows.unflatten(-1, heads).transpose(1, 2) for rows in projected
+    )
     dropout = attention.dropout.p if attention.training else 0.0
-    context = scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
+    context = scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, dropout_p=dropout
+    )
     context = layer.attention.output(context.transpose(1, 2).flatten(2), cls)
     return layer.feed_forward_chunk(context)

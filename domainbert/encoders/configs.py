@@ -23,8 +23,18 @@ _USUAL = 10**6  # the largest other number
 _IGNORED = -100  # the label that losses leave out
 _LONGEST = 100_000  # characters of a text, or entries of a list
 _FILE_BYTES = 2**25
-_NOT_READ = {"output_hidden_states", "output_attentions", "return_dict", "chunk_size_feed_forward"}
-_PLAIN = ("is_decoder", "add_cross_attention", "is_encoder_decoder", "quantization_config")
+_NOT_READ = {
+    "output_hidden_states",
+    "output_attentions",
+    "return_dict",
+    "chunk_size_feed_forward",
+}
+_PLAIN = (
+    "is_decoder",
+    "add_cross_attention",
+    "is_encoder_decoder",
+    "quantization_config",
+)
 
 
 def read_config(
@@ -51,12 +61,16 @@ def read_config(
         raise EncoderError(f"{msg}installed transformers does not know")
     for key in _PLAIN:
         if document.get(key):
-            raise EncoderError(f"{name}: config.json has {key}; expected a plain encoder")
+            raise EncoderError(
+                f"{name}: config.json has {key}; expected a plain encoder"
+            )
     usual = {"num_labels": None, **CONFIG_MAPPING[kind]().to_dict()}
     kept = {
         key: value
         for key, value in document.items()
-        if key in usual.keys() - _NOT_READ and not key.startswith("_") and value != usual[key]
+        if key in usual.keys() - _NOT_READ
+        and not key.startswith("_")
+        and value != usual[key]
     }
     check_bounds(kept, name=f"{name}: config.json")
     labels = kept.get("id2label") or {}
@@ -79,9 +93,13 @@ def read_object(file: Path) -> dict[str, Any]:
             raise EncoderError(f"{file} is larger than {_FILE_BYTES >> 20} MiB")
         document = json.loads(file.read_text("utf-8"), parse_constant=refuse)
     except (FileNotFoundError, NotADirectoryError):
-        raise EncoderError(f"{file.parent} holds no model: it has no {file.name}") from None
+        raise EncoderError(
+            f"{file.parent} holds no model: it has no {file.name}"
+        ) from None
     except (ValueError, RecursionError) as error:
-        raise EncoderError(f"{file} is not a JSON object ({str(error)[:200]})") from None
+        raise EncoderError(
+            f"{file} is not a JSON object ({str(error)[:200]})"
+        ) from None
     if not isinstance(document, dict):
         raise EncoderError(f"{file} is not a JSON object (got {_shown(document)})")
     return document
@@ -121,7 +139,9 @@ def _check_size(config: PretrainedConfig, weight_bytes: float, *, name: str) -> 
     """Refuse shapes that the weights, of two bytes each or more, cannot fill."""
     hidden = getattr(config, "hidden_size", None) or 0
     width = getattr(config, "embedding_size", None) or hidden
-    layers = 1 if config.model_type == "albert" else getattr(config, "num_hidden_layers", 1)
+    layers = (
+        1 if config.model_type == "albert" else getattr(config, "num_hidden_layers", 1)
+    )
     words = (getattr(config, "vocab_size", None) or 0) * width
     if 2 * max(words, layers * hidden * hidden) > weight_bytes:
         msg = f"{name} cannot be loaded: config.json asks for more weights than the "

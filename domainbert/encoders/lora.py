@@ -23,9 +23,29 @@ HEAD_MODULES = {*OUTPUT_LAYERS, "pooler", "head"}
 RANK = 1024  # the largest that is read
 # What is read of a configuration; the rest of PEFT's may load files or run code.
 _READ = {
-    *("r", "rank_pattern", "lora_alpha", "alpha_pattern", "use_rslora", "lora_dropout", "bias"),
-    *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "use_dora"),
-    *("modules_to_save", "task_type", "base_model_name_or_path", "revision", "fan_in_fan_out"),
+    *(
+        "r",
+        "rank_pattern",
+        "lora_alpha",
+        "alpha_pattern",
+        "use_rslora",
+        "lora_dropout",
+        "bias",
+    ),
+    *(
+        "target_modules",
+        "exclude_modules",
+        "layers_to_transform",
+        "layers_pattern",
+        "use_dora",
+    ),
+    *(
+        "modules_to_save",
+        "task_type",
+        "base_model_name_or_path",
+        "revision",
+        "fan_in_fan_out",
+    ),
 }
 # Every linear layer of the encoder, by the names of BERT, ModernBERT and MPNet.
 LINEAR = r"(.*\.)?(encoder\.layer|layers)\.\d+\..*(query|key|value|dense|Wqkv|Wi|Wo|attn\.[qkvo])"
@@ -46,7 +66,9 @@ class Adapter:
     def outputs(self) -> dict[str, int]:
         """The number of outputs of the head, as an entry of a Hugging Face configuration."""
         ends = tuple(f"{head}.weight" for head in OUTPUT_LAYERS)
-        rows = [len(tensor) for name, tensor in self.tensors.items() if name.endswith(ends)]
+        rows = [
+            len(tensor) for name, tensor in self.tensors.items() if name.endswith(ends)
+        ]
         return {"num_labels": rows[0]} if rows else {}
 
     def save(self, folder: Path) -> None:
@@ -64,7 +86,9 @@ def add_lora(model: PreTrainedModel, rank: int) -> Any:
     """
     from peft import LoraConfig
 
-    heads = sorted(HEAD_MODULES & {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()})
+    heads = sorted(
+        HEAD_MODULES & {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
+    )
     shape = {"r": rank, "lora_alpha": 2 * rank}
     return _wrapped(
         model, LoraConfig(**shape, target_modules=LINEAR, modules_to_save=heads or None)
@@ -91,7 +115,10 @@ def trained_adapter(wrapped: Any, *, encoder: str) -> Adapter:
     config = copy.deepcopy(wrapped.peft_config["default"])
     config.base_model_name_or_path = encoder.removeprefix(HUB)
     config.inference_mode = True
-    halves = {name: tensor.detach().cpu().half().contiguous() for name, tensor in tensors.items()}
+    halves = {
+        name: tensor.detach().cpu().half().contiguous()
+        for name, tensor in tensors.items()
+    }
     return Adapter(config, halves)
 
 
@@ -99,7 +126,9 @@ def set_adapter(wrapped: Any, tensors: Mapping[str, torch.Tensor]) -> None:
     """Put the tensors of an `Adapter` into a model from `add_lora`."""
     from peft import set_peft_model_state_dict
 
-    set_peft_model_state_dict(wrapped, {name: tensor.float() for name, tensor in tensors.items()})
+    set_peft_model_state_dict(
+        wrapped, {name: tensor.float() for name, tensor in tensors.items()}
+    )
 
 
 def merge_adapter(wrapped: Any, adapter: Adapter) -> PreTrainedModel:
@@ -116,7 +145,11 @@ def read_lora_config(folder: Path) -> LoraConfig:
     document = read_object(file)
     if (kind := document.get("peft_type")) != "LORA":
         raise EncoderError(f"{folder} holds a {str(kind)[:40]} adapter; expected LoRA")
-    kept = {key: value for key, value in document.items() if key in _READ and value is not None}
+    kept = {
+        key: value
+        for key, value in document.items()
+        if key in _READ and value is not None
+    }
     check_bounds(kept, name=str(file))
     with explained(str(file)):
         ranks = [kept.get("r"), *kept.get("rank_pattern", {}).values()]
@@ -146,16 +179,25 @@ def read_adapter(folder: Path) -> Adapter:
     return Adapter(config, tensors)
 
 
-def apply_adapter(network: PreTrainedModel, adapter: Adapter, *, name: str) -> PreTrainedModel:
+def apply_adapter(
+    network: PreTrainedModel, adapter: Adapter, *, name: str
+) -> PreTrainedModel:
     """Merge an adapter that was read into its encoder; `EncoderError` if the two do not fit."""
     from peft import get_peft_model_state_dict
 
     config = copy.deepcopy(adapter.config)
-    config.base_model_name_or_path = None  # peft warns of any other name than the network's
+    config.base_model_name_or_path = (
+        None  # peft warns of any other name than the network's
+    )
     with explained(name):
         wrapped = _wrapped(network, config)
     expected = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
-    shapes = [{(key, t.shape) for key, t in each.items()} for each in (adapter.tensors, expected)]
+    shapes = [
+        {(key, t.shape) for key, t in each.items()}
+        for each in (adapter.tensors, expected)
+    ]
     if differing := {key for key, _ in shapes[0] ^ shapes[1]}:
-        raise EncoderError(f"{name} does not fit its encoder: {len(differing)} tensors differ")
+        raise EncoderError(
+            f"{name} does not fit its encoder: {len(differing)} tensors differ"
+        )
     return merge_adapter(wrapped, adapter)

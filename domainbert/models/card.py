@@ -48,7 +48,10 @@ def score_rows(manifest: Mapping[str, Any]) -> list[list[str]]:
     if not scores:
         return []
     names = dict.fromkeys(row for column in scores.values() for row in column)
-    rows = [[row, *(score_text(column.get(row)) for column in scores.values())] for row in names]
+    rows = [
+        [row, *(score_text(column.get(row)) for column in scores.values())]
+        for row in names
+    ]
     return [["", *scores], *rows]
 
 

@@ -118,7 +118,9 @@ class Embedder(Model):
         """Those of a sentence-transformers model; of any other the defaults, with a warning."""
         published = read_modules(find_encoder(resolve_model(name, cls.package)))
         if published is None:
-            log.warning("%s was not trained for similarity: cosines rank texts poorly", name)
+            log.warning(
+                "%s was not trained for similarity: cosines rank texts poorly", name
+            )
         return published or EmbeddingSettings()
 
     def embed(self, texts: str | Sequence[str]) -> np.ndarray:
@@ -148,7 +150,11 @@ class Embedder(Model):
         """
         for read, faults in self._tokenised(texts, self.windower):
             # A text that repeats is the same object. The last row is for texts without a vector.
-            good = {id(text): text for text, fault in zip(read, faults, strict=True) if not fault}
+            good = {
+                id(text): text
+                for text, fault in zip(read, faults, strict=True)
+                if not fault
+            }
             none = np.full((1, self.dimension), np.nan, np.float32)
             table = np.vstack([self._text_vectors(list(good.values())), none])
             place = {key: row for row, key in enumerate(good)}
@@ -175,13 +181,21 @@ class Embedder(Model):
         for read, faults in self._tokenised(texts, windower):
             windows = [
                 (number, window)
-                for number, (text, fault) in enumerate(zip(read, faults, strict=True), start=first)
+                for number, (text, fault) in enumerate(
+                    zip(read, faults, strict=True), start=first
+                )
                 for window in ([] if fault else text.windows)
             ]
             places = [(number, window.start, window.end) for number, window in windows]
             numbers, starts, ends = np.array(places, dtype=np.int64).reshape(-1, 3).T
-            vectors = self.scaled(self.pooled([window.input_ids for _, window in windows]))
-            why = {number: fault for number, fault in enumerate(faults, start=first) if fault}
+            vectors = self.scaled(
+                self.pooled([window.input_ids for _, window in windows])
+            )
+            why = {
+                number: fault
+                for number, fault in enumerate(faults, start=first)
+                if fault
+            }
             yield PassageVectors(vectors, numbers, starts, ends, why, len(read))
             first += len(read)
 
@@ -215,7 +229,9 @@ class Embedder(Model):
 
         runner = self.runner if network is None else self.runner.with_model(network)
         rows = runner.run(windows, read=read)
-        return np.stack(rows) if rows else np.empty((0, self.dimension), dtype=np.float32)
+        return (
+            np.stack(rows) if rows else np.empty((0, self.dimension), dtype=np.float32)
+        )
 
     def scaled(self, vectors: np.ndarray) -> np.ndarray:
         """Vectors at the length that the settings ask for."""
@@ -234,10 +250,14 @@ class Embedder(Model):
         return self.scaled(rows)
 
     def _extra_files(self) -> dict[str, str]:
-        return module_files(self.settings, dimension=self.dimension, window=self.windower.window)
+        return module_files(
+            self.settings, dimension=self.dimension, window=self.windower.window
+        )
 
     def _windower(self, window: int) -> Windower:
-        return Windower(self.tokenizer, window=window, limit=window_limit(self.network.config))
+        return Windower(
+            self.tokenizer, window=window, limit=window_limit(self.network.config)
+        )
 
     def _tokenised(
         self, texts: Iterable[Any], windower: Windower
@@ -261,20 +281,31 @@ def check_faults(faults: Iterable[str], *, first: int = 0) -> None:
             raise UserError(f"text number {number} has no vector: {fault}")
 
 
-def _split(chunk: list[Any], windower: Windower) -> tuple[list[WindowedText], list[str]]:
+def _split(
+    chunk: list[Any], windower: Windower
+) -> tuple[list[WindowedText], list[str]]:
     faults = [_type_fault(text) for text in chunk]
-    texts = [t if isinstance(t, str) and not f else "" for t, f in zip(chunk, faults, strict=True)]
+    texts = [
+        t if isinstance(t, str) and not f else ""
+        for t, f in zip(chunk, faults, strict=True)
+    ]
     different = list(dict.fromkeys(texts))  # a text that repeats is read once
     windowed = dict(zip(different, windower.split_many(different), strict=True))
     read = [windowed[text] for text in texts]
-    return read, [fault or _fault(text) for fault, text in zip(faults, read, strict=True)]
+    return read, [
+        fault or _fault(text) for fault, text in zip(faults, read, strict=True)
+    ]
 
 
 def _fault(windowed: WindowedText) -> str:
     if not windowed.tokens:
         return NO_TEXT
     unknown = sum(part.reason == UNKNOWN for part in windowed.unread)
-    return "no word of it is in the encoder's vocabulary" if unknown >= windowed.tokens else ""
+    return (
+        "no word of it is in the encoder's vocabulary"
+        if unknown >= windowed.tokens
+        else ""
+    )
 
 
 def _type_fault(text: object) -> str:

@@ -65,7 +65,9 @@ class Model(ABC):
     labels: tuple[str, ...] = ()  # one name for each output; empty for any number
     settings_class: ClassVar[Any]  # a `Settings` class
     train_command: ClassVar[str]
-    trains_further: ClassVar[bool] = False  # whether training may start from an adapter folder
+    trains_further: ClassVar[bool] = (
+        False  # whether training may start from an adapter folder
+    )
 
     def __init__(
         self,
@@ -81,7 +83,10 @@ class Model(ABC):
         self.network, self.tokenizer = network, tokenizer
         self.settings: Any = settings or self.settings_class()
         self.runner = WindowRunner(
-            network, pad_token_id=tokenizer.pad_token_id, device=device, batch_tokens=batch_tokens
+            network,
+            pad_token_id=tokenizer.pad_token_id,
+            device=device,
+            batch_tokens=batch_tokens,
         )
         self.name = ""
         self.manifest: dict[str, Any] = {}
@@ -119,7 +124,9 @@ class Model(ABC):
         if cls.trains_further:
             with suppress(EncoderError):  # of an unknown name `find_encoder` says more
                 source = resolve_model(name, cls.package)
-        return replace(find_encoder(source, adapters=cls.trains_further), name=str(name))
+        return replace(
+            find_encoder(source, adapters=cls.trains_further), name=str(name)
+        )
 
     @classmethod
     def from_pretrained(
@@ -141,13 +148,23 @@ class Model(ABC):
         """
         name = name or cls.default
         if not name:
-            raise UserError(f"{cls.__name__} has no default: name a folder or hub:owner/name")
+            raise UserError(
+                f"{cls.__name__} has no default: name a folder or hub:owner/name"
+            )
         read = load_task_model(resolve_model(name, cls.package), cls)
-        known = cls.read_settings(read.config.settings) if read.config else cls.settings_of(name)
+        known = (
+            cls.read_settings(read.config.settings)
+            if read.config
+            else cls.settings_of(name)
+        )
         if settings:
             known = known.replaced(**settings)
         model = cls(
-            read.network, read.tokenizer, settings=known, device=device, batch_tokens=batch_tokens
+            read.network,
+            read.tokenizer,
+            settings=known,
+            device=device,
+            batch_tokens=batch_tokens,
         )
         model.name = Path(name).name if Path(name).is_dir() else str(name)
         if read.config:
@@ -213,7 +230,9 @@ class Model(ABC):
     def fingerprint(self) -> str:
         """SHA-256 over task, settings, weights and tokenizer; the last two are read only once."""
         settings = json.dumps(self.settings.model_dump(), sort_keys=True, default=str)
-        return hashlib.sha256(f"{self.task} {settings} {self._weights_hash}".encode()).hexdigest()
+        return hashlib.sha256(
+            f"{self.task} {settings} {self._weights_hash}".encode()
+        ).hexdigest()
 
     @cached_property
     def _weights_hash(self) -> str:
@@ -222,7 +241,9 @@ class Model(ABC):
 
         config = self.network.config
         names = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads")
-        found = hashlib.sha256(repr([getattr(config, name, None) for name in names]).encode())
+        found = hashlib.sha256(
+            repr([getattr(config, name, None) for name in names]).encode()
+        )
         found.update(own_tokenizer(self.tokenizer).to_str().encode())
         for name, tensor in sorted(self.network.state_dict().items()):
             found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -235,7 +256,9 @@ class Model(ABC):
         limit = window_limit(self.network.config)
         window: int = self.settings.window or limit
         if window > limit:
-            raise UserError(f"window must be at most {limit} for this encoder, got {window}")
+            raise UserError(
+                f"window must be at most {limit} for this encoder, got {window}"
+            )
         return window
 
     def save_pretrained(self, folder: str | Path, *, merged: bool = False) -> None:
@@ -245,8 +268,12 @@ class Model(ABC):
         folder of ours is replaced; any other is a `FileExistsError`.
         """
         adapter = None if merged else self.adapter
-        config = self.config or self._new_config(self.network.config.name_or_path or "unnamed")
-        config = config.replaced(settings=self.settings.model_dump(), manifest=self.manifest)
+        config = self.config or self._new_config(
+            self.network.config.name_or_path or "unnamed"
+        )
+        config = config.replaced(
+            settings=self.settings.model_dump(), manifest=self.manifest
+        )
         files = {} if adapter else self._extra_files()
         files["README.md"] = self.card(config, adapter)
         saved = TaskModel(self.network, self.tokenizer, config, adapter)

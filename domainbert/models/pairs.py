@@ -67,18 +67,27 @@ class PairWindower:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, window: int) -> None:
         self.window = window
         self.longest_first = window - tokenizer.num_special_tokens_to_add(pair=True) - 1
-        self._tokenizer, self._pairs = own_tokenizer(tokenizer), own_tokenizer(tokenizer)
+        self._tokenizer, self._pairs = (
+            own_tokenizer(tokenizer),
+            own_tokenizer(tokenizer),
+        )
         self._pairs.enable_truncation(window, strategy="only_second")
 
     def fault_of_first(self, text: str) -> str:
         """Why a text cannot be the first one of a pair, as "has ..."; "" if it can."""
-        tokens = len(self._tokenizer.encode(whole_text(text), add_special_tokens=False).ids)
+        tokens = len(
+            self._tokenizer.encode(whole_text(text), add_special_tokens=False).ids
+        )
         if 1 <= tokens <= self.longest_first:
             return ""
-        allowed = f"expected 1 to {self.longest_first} in windows of {self.window} tokens"
+        allowed = (
+            f"expected 1 to {self.longest_first} in windows of {self.window} tokens"
+        )
         return f"has {tokens} tokens, {allowed}"
 
-    def split(self, first: object, second: object, *, number: int = 0) -> list[PairWindow]:
+    def split(
+        self, first: object, second: object, *, number: int = 0
+    ) -> list[PairWindow]:
         """The windows of one pair; see `split_many`."""
         return self.split_many([(first, second)], start=number)[0]
 
@@ -144,7 +153,9 @@ class PairModel(Model):
     def prepare(self) -> None:
         """The windows of pairs."""
         if (outputs := self.network.config.num_labels) != 1:
-            raise UserError(f"a model of pairs has one output, a score; this one has {outputs}")
+            raise UserError(
+                f"a model of pairs has one output, a score; this one has {outputs}"
+            )
         self.windower = PairWindower(self.tokenizer, window=self.window_tokens())
 
     def __repr__(self) -> str:
@@ -173,11 +184,15 @@ class PairModel(Model):
             UserError: see `predict`; the message has the number of the pair.
         """
         return self.predict_windows(
-            self.windower.split(*pair, number=number) for number, pair in enumerate(pairs)
+            self.windower.split(*pair, number=number)
+            for number, pair in enumerate(pairs)
         )
 
     def predict_windows(
-        self, read: Iterable[Sequence[PairWindow]], *, network: PreTrainedModel | None = None
+        self,
+        read: Iterable[Sequence[PairWindow]],
+        *,
+        network: PreTrainedModel | None = None,
     ) -> Iterator[PairResult]:
         """The results of pairs that `windower` has split; by `network` while it trains."""
         runner = self.runner if network is None else self.runner.with_model(network)
@@ -189,7 +204,9 @@ class PairModel(Model):
         for chunk in read_ahead(chunks):
             rows = runner.run(
                 [window.input_ids for windows in chunk for window in windows],
-                token_types=[window.segments for windows in chunk for window in windows],
+                token_types=[
+                    window.segments for windows in chunk for window in windows
+                ],
                 read=lambda output, _: output.logits[:, 0],
             )
             counts = np.array([len(windows) for windows in chunk])

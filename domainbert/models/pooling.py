@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 Pooling = Literal["mean", "cls", "max"]
 _KNOWN_MODULES = {"Transformer", "Pooling", "Normalize"}
-_POOLING_KEYS: dict[Pooling, str] = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}
+_POOLING_KEYS: dict[Pooling, str] = {
+    "cls": "cls_token",
+    "max": "max_tokens",
+    "mean": "mean_tokens",
+}
 
 
 class EmbeddingSettings(Settings):
@@ -53,7 +57,9 @@ class BareEncoder:
         return model_class.from_pretrained(location, **options)
 
 
-def pool(hidden: torch.Tensor, mask: torch.Tensor | None, *, pooling: Pooling) -> torch.Tensor:
+def pool(
+    hidden: torch.Tensor, mask: torch.Tensor | None, *, pooling: Pooling
+) -> torch.Tensor:
     """One row per window.
 
     Args:
@@ -125,22 +131,34 @@ def read_modules(encoder: Encoder) -> EmbeddingSettings | None:
     return EmbeddingSettings(pooling=pooling, unit_norm="Normalize" in names)
 
 
-def module_files(settings: EmbeddingSettings, *, dimension: int, window: int) -> dict[str, str]:
+def module_files(
+    settings: EmbeddingSettings, *, dimension: int, window: int
+) -> dict[str, str]:
     """The files that make an encoder folder a sentence-transformers model: name -> content."""
     steps = [("Transformer", ""), ("Pooling", "1_Pooling")]
     steps += [("Normalize", "2_Normalize")] if settings.unit_norm else []
     modules = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
+        {
+            "idx": i,
+            "name": str(i),
+            "path": path,
+            "type": f"sentence_transformers.models.{name}",
+        }
         for i, (name, path) in enumerate(steps)
     ]
     pooling: dict[str, Any] = {"word_embedding_dimension": dimension}
-    pooling |= {f"pooling_mode_{key}": m == settings.pooling for m, key in _POOLING_KEYS.items()}
+    pooling |= {
+        f"pooling_mode_{key}": m == settings.pooling for m, key in _POOLING_KEYS.items()
+    }
     documents = {
         "modules.json": modules,
         "sentence_bert_config.json": {"max_seq_length": window, "do_lower_case": False},
         "1_Pooling/config.json": pooling,
     }
-    return {name: json.dumps(document, indent=2) + "\n" for name, document in documents.items()}
+    return {
+        name: json.dumps(document, indent=2) + "\n"
+        for name, document in documents.items()
+    }
 
 
 def _read_json(encoder: Encoder, name: str) -> Any:

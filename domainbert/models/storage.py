@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 
 CONFIG_KEY = "domainbert"
 # Heads with weights of the same names and shapes; only their class tells them apart.
-LIKE_HEADS = ("ForSequenceClassification", "ForTokenClassification", "ForMultipleChoice")
+LIKE_HEADS = (
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForMultipleChoice",
+)
 OUR_FILES = (  # all that a model folder of ours may hold
     *("config.json", "README.md", "*.safetensors", ADAPTER_CONFIG),
     *("modules.json", "sentence_bert_config.json"),
@@ -92,7 +96,9 @@ class TaskClass(Protocol):
 def shipped_models(package: str) -> dict[str, Path]:
     """Name and folder of every model that comes with a package, such as "biomed"."""
     folder = Path(str(resources.files(package))) / "models"
-    return {file.parent.name: file.parent for file in sorted(folder.glob("*/config.json"))}
+    return {
+        file.parent.name: file.parent for file in sorted(folder.glob("*/config.json"))
+    }
 
 
 def resolve_model(name: str | Path, package: str) -> str | Path:
@@ -110,7 +116,9 @@ def resolve_model(name: str | Path, package: str) -> str | Path:
     raise EncoderError(unknown_name(typed, shipped, what="model"))
 
 
-def save_task_model(folder: str | Path, saved: TaskModel, *, files: Mapping[str, str]) -> None:
+def save_task_model(
+    folder: str | Path, saved: TaskModel, *, files: Mapping[str, str]
+) -> None:
     """Write a model folder under a temporary name, then rename it.
 
     Of a model with an adapter it alone is written, in PEFT's format; of any other all weights and
@@ -156,7 +164,9 @@ def check_replaceable(folder: str | Path) -> None:
     except EncoderError:
         is_ours = False
     if not is_ours:
-        raise FileExistsError(f"{folder} exists and is not a model folder; choose another name")
+        raise FileExistsError(
+            f"{folder} exists and is not a model folder; choose another name"
+        )
     for path in folder.iterdir():
         if not any(map(path.match, ("1_Pooling",) if path.is_dir() else OUR_FILES)):
             msg = f"{folder} holds {path.name}, which is not part of a model; move it away first"
@@ -166,7 +176,9 @@ def check_replaceable(folder: str | Path) -> None:
 def _published_class(model: PreTrainedModel) -> str:
     """The Hugging Face class that can read this model's weights elsewhere."""
     ancestors = type(model).__mro__
-    return next(cls.__name__ for cls in ancestors if cls.__module__.startswith("transformers."))
+    return next(
+        cls.__name__ for cls in ancestors if cls.__module__.startswith("transformers.")
+    )
 
 
 def load_task_model(
@@ -193,7 +205,9 @@ def load_task_model(
     if config and config.task != kind.task:
         raise EncoderError(f"{path} is a model for {config.task}, not for {kind.task}")
     if config and labels not in (0, found := len(config.labels)):
-        raise EncoderError(f"{path} has {found} labels; a model for {kind.task} has {labels}")
+        raise EncoderError(
+            f"{path} has {found} labels; a model for {kind.task} has {labels}"
+        )
     outputs = encoders.named_outputs(config.labels) if config else {}
     adapter = None
     if (path / ADAPTER_CONFIG).is_file():
@@ -211,7 +225,9 @@ def load_task_model(
     if config is None:
         _check_head(encoder, network)
         if labels not in (0, found := network.config.num_labels):
-            raise EncoderError(f"{encoder.name} has {found} labels; this task has {labels}")
+            raise EncoderError(
+                f"{encoder.name} has {found} labels; this task has {labels}"
+            )
     return TaskModel(network, load_tokenizer(encoder), config, adapter)
 
 
@@ -225,26 +241,36 @@ def read_task_config(folder: Path) -> TaskConfig | None:
     try:
         return TaskConfig(**document[CONFIG_KEY])
     except (UserError, TypeError) as error:
-        msg = f"{folder / 'config.json'} does not fit this version of domainbert: {error}"
+        msg = (
+            f"{folder / 'config.json'} does not fit this version of domainbert: {error}"
+        )
         raise EncoderError(msg) from None
 
 
 def _check_head(encoder: Encoder, model: PreTrainedModel) -> None:
     """Refuse a published model for another task whose head happens to fit this one's."""
     wanted, published = _published_class(model), model.config.architectures or []
-    others = [name for name in published if name.endswith(LIKE_HEADS) and name != wanted]
+    others = [
+        name for name in published if name.endswith(LIKE_HEADS) and name != wanted
+    ]
     if others and wanted not in published:
-        raise EncoderError(f"{encoder.name} is a {others[0]}, and this needs a {wanted}")
+        raise EncoderError(
+            f"{encoder.name} is a {others[0]}, and this needs a {wanted}"
+        )
 
 
-def _encoder_beneath(path: Path, config: TaskConfig | None, adapter: Adapter) -> Encoder:
+def _encoder_beneath(
+    path: Path, config: TaskConfig | None, adapter: Adapter
+) -> Encoder:
     """The encoder that an adapter was trained on; a folder's config never opens the network."""
     shown = config.encoder if config else adapter.config.base_model_name_or_path or ""
     is_here = shown in SHIPPED or Path(shown).expanduser().is_dir()
     if config is None and not is_here:
         shown = HUB + shown  # PEFT has no other mark for a model of the Hub
     if not is_here and not shown.startswith(HUB):
-        raise EncoderError(f"{path} was trained on the encoder folder {shown}, which is not here")
+        raise EncoderError(
+            f"{path} was trained on the encoder folder {shown}, which is not here"
+        )
     encoder = find_encoder(shown, download=False)
     if config and config.encoder_sha256 != encoder.sha256:
         raise EncoderError(

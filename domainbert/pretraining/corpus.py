@@ -75,7 +75,9 @@ class CorpusFile:
         named = {name: getattr(settings, name) for name in (*IDS, TEXT.name)}
         named = {ours: theirs for ours, theirs in named.items() if theirs != ours}
         known = (TEXT, PATIENT, STAY, NOTE)
-        return match_columns(table_columns(self.path), known, named=named, source=self.path.name)
+        return match_columns(
+            table_columns(self.path), known, named=named, source=self.path.name
+        )
 
     def documents(self, settings: CorpusSettings) -> Iterator[Document]:
         """The documents, in order; a row without text gives an empty one."""
@@ -91,8 +93,12 @@ class CorpusFile:
                 yield Document("", fault=f"{row.place}: {row.fault}")
                 continue
             cell: Any = row.cells.get(columns[TEXT.name])
-            texts = [text for text in (cell if isinstance(cell, list) else [cell]) if text]
-            named = {kind: id_text(row.cells.get(column)) for kind, column in ids.items()}
+            texts = [
+                text for text in (cell if isinstance(cell, list) else [cell]) if text
+            ]
+            named = {
+                kind: id_text(row.cells.get(column)) for kind, column in ids.items()
+            }
             yield from (Document(text, named) for text in texts or [""])
 
     def _blocks(self, lines: int) -> Iterator[str]:
@@ -122,7 +128,9 @@ class Exclusions:
 
     def __init__(self, names: Iterable[tuple[str, str]] = ()) -> None:
         self._names = {(kind, id_key(name)) for kind, name in names}
-        self._kinds = [kind for kind in IDS if any(kind == listed for listed, _ in self._names)]
+        self._kinds = [
+            kind for kind in IDS if any(kind == listed for listed, _ in self._names)
+        ]
         self._found: set[tuple[str, str | None]] = set()
 
     def check(self, kinds: Collection[str], *, source: str) -> None:
@@ -211,14 +219,20 @@ class Corpus:
         for source in map(Path, sources):
             paths, in_folder = source_files(source), source.is_dir()
             self.files += [CorpusFile(path, in_folder) for path in paths]
-            others = sum(p.is_file() for p in source.rglob("*")) - len(paths) if in_folder else 0
+            others = (
+                sum(p.is_file() for p in source.rglob("*")) - len(paths)
+                if in_folder
+                else 0
+            )
             if others:
                 log.warning("%s: %d files of other kinds are not read", source, others)
         self.settings = settings or CorpusSettings()
         self.exclusions = exclusions or Exclusions()
         self.counts: Counter[str] = Counter()
         try:
-            self._erase = re.compile(self.settings.erase) if self.settings.erase else None
+            self._erase = (
+                re.compile(self.settings.erase) if self.settings.erase else None
+            )
         except re.error as error:
             raise UserError(f"erase must be a regular expression: {error}") from None
         for file in self.files:
@@ -232,7 +246,9 @@ class Corpus:
         """
         self.counts = Counter()
         seen: set[bytes] = set()
-        for document in (d for file in self.files for d in file.documents(self.settings)):
+        for document in (
+            d for file in self.files for d in file.documents(self.settings)
+        ):
             if document.fault:
                 self.counts["unreadable lines"] += 1
                 if self.counts["unreadable lines"] <= LISTED_PLACES:
@@ -244,7 +260,9 @@ class Corpus:
                 continue
             sentences = split_sentences(document.text)
             if self._erase:
-                erased = (self._erase.sub(" ", sentence).split() for sentence in sentences)
+                erased = (
+                    self._erase.sub(" ", sentence).split() for sentence in sentences
+                )
                 sentences = [" ".join(words) for words in erased if words]
             if not sentences:
                 self.counts["documents without text"] += 1
@@ -272,16 +290,22 @@ class Corpus:
         return None
 
     def _side(self, document: Document) -> str:
-        known = (key for kind in IDS if (key := id_key(document.ids.get(kind))) is not None)
+        known = (
+            key for kind in IDS if (key := id_key(document.ids.get(kind))) is not None
+        )
         digest = _digest(next(known, " ".join(document.text.split())), size=8)
         place = int.from_bytes(digest) / 2**64
         return HELD_OUT if place < self.settings.held_out else TRAIN
 
     def _check(self) -> None:
-        listed = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
+        listed = ", ".join(
+            f"{count} {what}" for what, count in sorted(self.counts.items())
+        )
         empty = [side for side in SIDES if not self.counts[f"{side} documents"]]
         if len(empty) == len(SIDES):
-            msg = f"the corpus has no document to read: {listed or 'its files are empty'}"
+            msg = (
+                f"the corpus has no document to read: {listed or 'its files are empty'}"
+            )
             raise CorpusError(msg)
         if empty:
             raise CorpusError(
@@ -302,7 +326,9 @@ class Corpus:
         """What the tokens depend on, with hashes of all files; for private folders alone."""
         return {
             "files": [file_sha256(file.path) for file in self.files],
-            "names": [file.path.name for file in self.files],  # in a folder, the ids of notes
+            "names": [
+                file.path.name for file in self.files
+            ],  # in a folder, the ids of notes
             "columns": [file.columns(self.settings) for file in self.files],
             "exclusions": self.exclusions.facts(),
             "settings": self.settings.model_dump(),

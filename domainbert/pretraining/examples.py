@@ -56,7 +56,12 @@ class ExampleMaker:
     """
 
     def __init__(
-        self, documents: Dataset, *, length: int, tokenizer: PreTrainedTokenizerBase, seed: int
+        self,
+        documents: Dataset,
+        *,
+        length: int,
+        tokenizer: PreTrainedTokenizerBase,
+        seed: int,
     ) -> None:
         if len(documents) < 2:
             msg = f"pairs need two documents on each side of the corpus, got {len(documents)}"
@@ -84,7 +89,9 @@ class ExampleMaker:
                     yield self._example(tokens[start:middle], other, label=1)
                     start = middle
                 else:
-                    yield self._example(tokens[start:middle], tokens[middle:stop], label=0)
+                    yield self._example(
+                        tokens[start:middle], tokens[middle:stop], label=0
+                    )
                     start = stop
 
     def _target(self) -> int:
@@ -110,7 +117,12 @@ class ExampleMaker:
     def _example(self, first: np.ndarray, second: np.ndarray, *, label: int) -> Row:
         parts: list[Any] = [self._cls, first, self._sep, second, self._sep]
         tokens = np.concatenate(parts).astype(np.int64)
-        return {"tokens": tokens, "length": len(tokens), "second": len(first) + 2, "label": label}
+        return {
+            "tokens": tokens,
+            "length": len(tokens),
+            "second": len(first) + 2,
+            "label": label,
+        }
 
 
 class Masker:
@@ -124,18 +136,26 @@ class Masker:
         masked: the chance, in (0, 1).
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, masked: float = 0.15) -> None:
-        self._collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=masked)
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, *, masked: float = 0.15
+    ) -> None:
+        self._collator = DataCollatorForLanguageModeling(
+            tokenizer, mlm_probability=masked
+        )
         self._special = np.isin(np.arange(len(tokenizer)), tokenizer.all_special_ids)
         self._pad = tokenizer.pad_token_id
 
-    def batch(self, rows: Mapping[str, Sequence[Any]], *, seed: Sequence[int]) -> dict[str, Any]:
+    def batch(
+        self, rows: Mapping[str, Sequence[Any]], *, seed: Sequence[int]
+    ) -> dict[str, Any]:
         """A batch for `PretrainingNetwork`: rows of a dataset; the seed alone decides the masks."""
         ids, mask = pad(rows["tokens"], pad_token_id=self._pad)
         state = int(np.random.SeedSequence(seed).generate_state(1)[0])
         self._collator.generator = torch.Generator().manual_seed(state)
         special = torch.from_numpy(self._special[ids])
-        shown, labels = self._collator.torch_mask_tokens(ids, special_tokens_mask=special)
+        shown, labels = self._collator.torch_mask_tokens(
+            ids, special_tokens_mask=special
+        )
         seconds = torch.tensor(np.asarray(rows["second"]))
         batch = {
             "input_ids": shown,
@@ -166,13 +186,20 @@ class Prepared:
     """
 
     def __init__(
-        self, corpus: Corpus, *, plan: TrainingPlan, tokenizer: PreTrainedTokenizerBase, work: Path
+        self,
+        corpus: Corpus,
+        *,
+        plan: TrainingPlan,
+        tokenizer: PreTrainedTokenizerBase,
+        work: Path,
     ) -> None:
         folder = private_folder(work / TEXT)
         read = {"version": __version__, "corpus": corpus.facts()}
         read["tokenizer"] = tokenizer.backend_tokenizer.to_str()
         text = fingerprint(read)[:12]
-        self.name = fingerprint({"text": text, "seed": plan.seed, "length": plan.length})[:12]
+        self.name = fingerprint(
+            {"text": text, "seed": plan.seed, "length": plan.length}
+        )[:12]
         counts = folder / f"corpus-{text}.json"
 
         def tokenized() -> Iterator[Row]:
@@ -181,16 +208,26 @@ class Prepared:
                 missing.discard(row["side"])
                 yield row
             if missing:
-                raise CorpusError(f"the documents on the {max(missing)} side have no word in them")
+                raise CorpusError(
+                    f"the documents on the {max(missing)} side have no word in them"
+                )
             write_json(corpus.describe(), counts)
 
         tokens = List(Value("uint16" if len(tokenizer) <= 2**16 else "int32"))
-        features = {"tokens": tokens, "ends": List(Value("int32")), "side": Value("string")}
+        features = {
+            "tokens": tokens,
+            "ends": List(Value("int32")),
+            "side": Value("string"),
+        }
         documents = _stored(folder, text, tokenized, features)
         sides = np.array(documents["side"][:])
         features = {"tokens": tokens, "length": Value("int32")}
         features |= {"second": Value("int32"), "label": Value("int8")}
-        options: dict[str, Any] = {"length": plan.length, "seed": plan.seed, "tokenizer": tokenizer}
+        options: dict[str, Any] = {
+            "length": plan.length,
+            "seed": plan.seed,
+            "tokenizer": tokenizer,
+        }
         self.documents: dict[str, Dataset] = {}
         self.examples: dict[str, Dataset] = {}
         for side in SIDES:
@@ -208,7 +245,9 @@ class Prepared:
         """How often each token occurs, shape (vocabulary,)."""
         counts = np.zeros(vocabulary, dtype=np.int64)
         for batch in self.documents[side].iter(batch_size=1000):
-            counts += np.bincount(np.concatenate(list(batch["tokens"])), minlength=vocabulary)
+            counts += np.bincount(
+                np.concatenate(list(batch["tokens"])), minlength=vocabulary
+            )
         return counts
 
 
@@ -234,17 +273,24 @@ def _stored(
         )
     except DatasetGenerationError as error:
         failure = error.__cause__ or error
-    if failure is not None:  # what the rows raised; here, so that it does not become its own cause
+    if (
+        failure is not None
+    ):  # what the rows raised; here, so that it does not become its own cause
         raise failure
     return made.with_format("numpy")
 
 
 def _tokenized(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Iterator[Row]:
     """The documents that have a token, each with the ends of its sentences and its side."""
-    for chunk in chunked(corpus, size=lambda document: len(document[1]), limit=TOGETHER):
+    for chunk in chunked(
+        corpus, size=lambda document: len(document[1]), limit=TOGETHER
+    ):
         sentences = [sentence for _, found in chunk for sentence in found]
         encoded = tokenizer(
-            sentences, add_special_tokens=False, split_special_tokens=True, verbose=False
+            sentences,
+            add_special_tokens=False,
+            split_special_tokens=True,
+            verbose=False,
         )
         tokens = iter(encoded["input_ids"])
         for side, found in chunk:

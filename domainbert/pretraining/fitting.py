@@ -76,7 +76,9 @@ def pretrain(
     check_free(out)
     with folder_beside(out):
         pass  # fails before training if it cannot be written
-    corpus = Corpus(sources, settings=recipe.corpus, exclusions=read_exclusions(exclude))
+    corpus = Corpus(
+        sources, settings=recipe.corpus, exclusions=read_exclusions(exclude)
+    )
     start = load_start(recipe.encoder, plan=recipe.training)
     work = Path(work) if work else out.with_name(f"{out.name}-work")
     hint = (
@@ -84,7 +86,9 @@ def pretrain(
         "checkpoints: protect it as you protect the text, and delete it if you do not resume"
     )
     with resume_hint(work, hint):
-        prepared = Prepared(corpus, plan=recipe.training, tokenizer=start.tokenizer, work=work)
+        prepared = Prepared(
+            corpus, plan=recipe.training, tokenizer=start.tokenizer, work=work
+        )
         for kind, ids in prepared.counts["exclusions"].items():
             if missing := ids["not found"]:
                 log.warning(
@@ -96,7 +100,9 @@ def pretrain(
             rows = start.network.config.vocab_size
             start_output_layer(start.network, prepared.frequencies(TRAIN, rows))
         facts = {**recipe.model_dump(exclude={"card"}), "data": prepared.name}
-        folder = private_folder(work / f"run-{fingerprint(facts | {'start': start.sha256})[:12]}")
+        folder = private_folder(
+            work / f"run-{fingerprint(facts | {'start': start.sha256})[:12]}"
+        )
         masker = Masker(start.tokenizer, masked=recipe.examples.masked)
         objective = MaskedWords(prepared.examples, plan=recipe.training, masker=masker)
         network, before, after = train(start.network, objective, folder=folder)
@@ -198,7 +204,9 @@ class MaskedWords(Objective):
         device, training = network.device, network.training
         totals = np.zeros(5)
         network.eval()
-        autocast = torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+        autocast = torch.autocast(
+            device.type, torch.bfloat16, enabled=device.type == "cuda"
+        )
         with torch.inference_mode(), autocast:
             for batch in self._held_out:
                 totals += _counts(network, {k: v.to(device) for k, v in batch.items()})
@@ -228,4 +236,6 @@ def _counts(network: PretrainingNetwork, batch: dict[str, torch.Tensor]) -> np.n
     right = (words.argmax(dim=-1) == masked).sum()
     wanted = batch["next_sentence_label"]
     right_pairs = (output.seq_relationship_logits.argmax(dim=-1) == wanted).sum()
-    return np.array([float(loss), int(right), len(masked), int(right_pairs), len(wanted)])
+    return np.array(
+        [float(loss), int(right), len(masked), int(right_pairs), len(wanted)]
+    )

@@ -69,14 +69,18 @@ class PretrainingNetwork(BertForPreTraining):
             shape (rows, 2), and `loss`, the sum of both mean cross-entropies.
         """
         rows = self.bert(
-            input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
         )
         pairs = self.cls.seq_relationship(rows.pooler_output)
         masked = labels != IGNORED
         words = self.cls.predictions(rows.last_hidden_state[masked])
         # A batch of short rows may mask nothing, and its mean would be NaN.
         loss = cross_entropy(words.float(), labels[masked], reduction="sum")
-        loss = loss / masked.sum().clamp(min=1) + cross_entropy(pairs.float(), next_sentence_label)
+        loss = loss / masked.sum().clamp(min=1) + cross_entropy(
+            pairs.float(), next_sentence_label
+        )
         return BertForPreTrainingOutput(
             loss=loss, prediction_logits=words, seq_relationship_logits=pairs
         )
@@ -115,7 +119,11 @@ def load_start(encoder: str | Path, *, plan: TrainingPlan) -> Start:
     """
     found = find_encoder(encoder)
     config, tokenizer = load_config(found), load_tokenizer(found)
-    if None in (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id):
+    if None in (
+        tokenizer.cls_token_id,
+        tokenizer.sep_token_id,
+        tokenizer.mask_token_id,
+    ):
         msg = f"the tokenizer of {encoder} lacks [CLS], [SEP] or [MASK], which BERT is trained with"
         raise EncoderError(msg)
     if plan.length > (limit := window_limit(config)):
@@ -158,14 +166,22 @@ def start_output_layer(network: PretrainingNetwork, frequencies: np.ndarray) -> 
 def check_free(folder: Path) -> None:
     """Raise `FileExistsError` if a folder holds something."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} exists already; move it away or choose another name")
+        raise FileExistsError(
+            f"{folder} exists already; move it away or choose another name"
+        )
 
 
-def new_manifest(recipe: Recipe, *, counts: Mapping[str, Any], start: Start) -> dict[str, Any]:
+def new_manifest(
+    recipe: Recipe, *, counts: Mapping[str, Any], start: Start
+) -> dict[str, Any]:
     """How an encoder is made: settings and counts of the text, nothing that identifies."""
     settings = recipe.model_dump()
     return {
-        "encoder": {"name": start.name, "sha256": start.sha256, "fresh_head": start.fresh_head},
+        "encoder": {
+            "name": start.name,
+            "sha256": start.sha256,
+            "fresh_head": start.fresh_head,
+        },
         "corpus_settings": settings["corpus"],
         "corpus": dict(counts),
         "examples_settings": settings["examples"],
@@ -176,7 +192,11 @@ def new_manifest(recipe: Recipe, *, counts: Mapping[str, Any], start: Start) -> 
 
 
 def save_encoder(
-    folder: Path, *, network: PretrainingNetwork, start: Start, manifest: Mapping[str, Any]
+    folder: Path,
+    *,
+    network: PretrainingNetwork,
+    start: Start,
+    manifest: Mapping[str, Any],
 ) -> None:
     """Write an encoder folder: weights with the heads, tokenizer, manifest and card."""
     check_free(folder)  # again: training takes days

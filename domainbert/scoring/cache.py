@@ -36,7 +36,9 @@ class WindowCache:
         UserError: the file cannot be written, is damaged, or belongs to another program.
     """
 
-    def __init__(self, path: str | Path, *, model: str, max_bytes: int = 1 << 30) -> None:
+    def __init__(
+        self, path: str | Path, *, model: str, max_bytes: int = 1 << 30
+    ) -> None:
         self._path, self._model = Path(path), model
         self._bytes = max_bytes
         self._warned = False
@@ -53,10 +55,14 @@ class WindowCache:
             found = {name for (name,) in con.execute("SELECT name FROM sqlite_master")}
             (program,) = con.execute("PRAGMA application_id").fetchone()
             if program != _APPLICATION and (program or found):
-                raise UserError(f"{self._path} is a database of another program; name a new file")
+                raise UserError(
+                    f"{self._path} is a database of another program; name a new file"
+                )
             con.execute("PRAGMA journal_mode = WAL")
             con.execute(f"PRAGMA application_id = {_APPLICATION}")
-            con.execute("CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB)")
+            con.execute(
+                "CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB)"
+            )
             con.execute(
                 "CREATE TABLE IF NOT EXISTS windows "
                 "(key BLOB PRIMARY KEY, logit REAL NOT NULL) WITHOUT ROWID"
@@ -67,7 +73,9 @@ class WindowCache:
 
     def _connect(self) -> sqlite3.Connection:
         con = sqlite3.connect(self._path, timeout=_WAIT_SECONDS)
-        con.execute("PRAGMA synchronous = NORMAL")  # a crash may lose the last scores, no more
+        con.execute(
+            "PRAGMA synchronous = NORMAL"
+        )  # a crash may lose the last scores, no more
         return con
 
     def _key(self, window: np.ndarray) -> bytes:
@@ -91,12 +99,19 @@ class WindowCache:
         """
         keys = [self._key(window) for window in windows]
         known = self._tried(self._find, list(dict.fromkeys(keys))) or {}
-        todo = {key: window for key, window in zip(keys, windows, strict=True) if key not in known}
+        todo = {
+            key: window
+            for key, window in zip(keys, windows, strict=True)
+            if key not in known
+        }
         if todo:
             scored = np.asarray(score(list(todo.values())), dtype=np.float64)
             fresh = dict(zip(todo, scored.tolist(), strict=True))
             known |= fresh
-            self._tried(self._add, {k: logit for k, logit in fresh.items() if np.isfinite(logit)})
+            self._tried(
+                self._add,
+                {k: logit for k, logit in fresh.items() if np.isfinite(logit)},
+            )
         return np.array([known[key] for key in keys], dtype=np.float32)
 
     def _tried(self, action: Callable[[Any], T], argument: Any) -> T | None:
@@ -117,8 +132,12 @@ class WindowCache:
 
     def _add(self, fresh: dict[bytes, float]) -> None:
         with closing(self._connect()) as con, con:
-            con.executemany("INSERT OR IGNORE INTO windows VALUES (?, ?)", [*fresh.items()])
+            con.executemany(
+                "INSERT OR IGNORE INTO windows VALUES (?, ?)", [*fresh.items()]
+            )
             pages = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, "
-            (size,) = con.execute(f"{pages} pragma_freelist_count, pragma_page_size").fetchone()
+            (size,) = con.execute(
+                f"{pages} pragma_freelist_count, pragma_page_size"
+            ).fetchone()
             if size > self._bytes:
                 con.execute("DELETE FROM windows")

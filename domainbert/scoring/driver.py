@@ -29,7 +29,14 @@ from domainbert.scoring.task import (
     survey,
     together,
 )
-from domainbert.tables import ReadOptions, Row, TableError, iter_rows, table_columns, to_frame
+from domainbert.tables import (
+    ReadOptions,
+    Row,
+    TableError,
+    iter_rows,
+    table_columns,
+    to_frame,
+)
 from domainbert.tables.rows import FIRST_LINES, frame_rows, spooled
 from domainbert.text.runner import chunked, read_ahead
 
@@ -38,7 +45,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 AnyTask = Task[Any, Any]
-_Scored: TypeAlias = tuple[Sequence[Row], list[OutputRow]]  # rows of an item, and those made
+_Scored: TypeAlias = tuple[
+    Sequence[Row], list[OutputRow]
+]  # rows of an item, and those made
 
 # One part: what is scored before it is written. About a minute of work for MiniLM on two cores.
 PART_CHARACTERS = 500_000
@@ -46,7 +55,9 @@ PART_ITEMS = 2048
 PART_SECONDS = 60
 GRACE_SECONDS = 10  # that an item may still take when a stop is asked
 # Beside Ctrl-C; Windows has no SIGHUP.
-ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+ENDINGS = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 
 
 @dataclass
@@ -57,11 +68,15 @@ class Counts:
     done: int = 0  # of these, done by an earlier run
     made: int = 0  # output rows of this run
     written: int = 0  # output rows of the whole table
-    items: Counter[str] = field(default_factory=Counter)  # of the whole table, by status
+    items: Counter[str] = field(
+        default_factory=Counter
+    )  # of the whole table, by status
 
     def __str__(self) -> str:
         """One line for the person at the terminal."""
-        by_status = ", ".join(f"{n:,} {status}" for status, n in sorted(self.items.items()))
+        by_status = ", ".join(
+            f"{n:,} {status}" for status, n in sorted(self.items.items())
+        )
         earlier = f" ({self.done:,} done earlier)" if self.done else ""
         return f"{self.rows:,} rows in{earlier}, {self.written:,} rows out: {by_status or 'none'}"
 
@@ -110,10 +125,14 @@ def score_frame(
     return to_frame(pa.concat_tables([plan.schema.empty_table(), *tables]))
 
 
-def score_chunks(task: AnyTask, plan: Plan, items: Iterable[list[Row]]) -> Iterator[pa.Table]:
+def score_chunks(
+    task: AnyTask, plan: Plan, items: Iterable[list[Row]]
+) -> Iterator[pa.Table]:
     """Score items into tables of about a part each."""
     for chunk in chunked(items, size=_size, limit=PART_CHARACTERS):
-        yield plan.to_table([row for made in score_items(task, plan, chunk) for row in made])
+        yield plan.to_table(
+            [row for made in score_items(task, plan, chunk) for row in made]
+        )
 
 
 def score_file(
@@ -161,7 +180,9 @@ def score_file(
         local = spooled(source, options, folder=work)
         if not isinstance(task, Task):
             task = task()
-        plan, found = _survey(task, local, options, named=named, keep=keep, salt=store.salt)
+        plan, found = _survey(
+            task, local, options, named=named, keep=keep, salt=store.salt
+        )
         facts = {
             "task": {"name": task.name, **task.facts()},
             "input": {"rows": found.rows, "digest": found.digest},
@@ -174,10 +195,14 @@ def score_file(
             if not found.contiguous:
                 stream = stack.enter_context(gathered(stream, plan, folder=work))
             counts = Counts(rows=found.rows)
-            total = _score(task, plan, stream, store, counts, done=done, progress=progress)
+            total = _score(
+                task, plan, stream, store, counts, done=done, progress=progress
+            )
         counts.items, counts.written = store.totals()
         if counts.items.total() != total:
-            msg = f"{store.folder} has {counts.items.total()} items and the input {total}"
+            msg = (
+                f"{store.folder} has {counts.items.total()} items and the input {total}"
+            )
             raise UserError(f"{msg}; start over with --restart")
         about = {"task": task.name, "model": task.facts().get("model"), **task.about()}
         about |= {**counts.summary(), "seconds": time.monotonic() - began}
@@ -211,7 +236,9 @@ def _score(
     with _signals() as asked:
         for part in _parts(scored(), asked):
             table = plan.to_table([row for _, made in part for row in made])
-            store.write(table, items=Counter(str(made[0]["status"]) for _, made in part))
+            store.write(
+                table, items=Counter(str(made[0]["status"]) for _, made in part)
+            )
             total += len(part)
             counts.made += len(table)
     if asked:
@@ -227,12 +254,18 @@ def _parts(scored: Iterable[_Scored], asked: list[int]) -> Iterator[list[_Scored
         for pair in scored:
             part.append(pair)
             size += _size(pair[0])
-            if size >= PART_CHARACTERS or asked or time.monotonic() - began > PART_SECONDS:
+            if (
+                size >= PART_CHARACTERS
+                or asked
+                or time.monotonic() - began > PART_SECONDS
+            ):
                 yield part
                 part, size, began = [], 0, time.monotonic()
             if asked:
                 return
-    except KeyboardInterrupt as stop:  # in the middle of an item: what was made before is kept
+    except (
+        KeyboardInterrupt
+    ) as stop:  # in the middle of an item: what was made before is kept
         asked[:] = asked or [signal.SIGINT, *stop.args][-1:]
     if part:
         yield part
@@ -252,9 +285,13 @@ def _survey(
     columns = table_columns(source, options, lines=FIRST_LINES)
     while True:
         try:
-            plan = make_plan(task, columns, named=named, keep=keep, source=Path(source).name)
+            plan = make_plan(
+                task, columns, named=named, keep=keep, source=Path(source).name
+            )
         except TableError:
-            every = table_columns(source, options)  # of JSON lines, also what only later ones have
+            every = table_columns(
+                source, options
+            )  # of JSON lines, also what only later ones have
             if columns == every:
                 raise
             columns = every
@@ -274,7 +311,9 @@ def score_items(
     results = iter(task.run([item for item in read if not isinstance(item, Fault)]))
     for rows, item in zip(items, read, strict=True):
         result = item if isinstance(item, Fault) else next(results)
-        made = [asdict(result)] if isinstance(result, Fault) else task.rows(item, result)
+        made = (
+            [asdict(result)] if isinstance(result, Fault) else task.rows(item, result)
+        )
         yield [plan.finished(rows[0], row) for row in made]
 
 
@@ -307,7 +346,9 @@ def _signals() -> Iterator[list[int]]:
         timers[0].daemon = True
         timers[0].start()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, *ENDINGS)}
+    before = {
+        number: signal.signal(number, ask) for number in (signal.SIGINT, *ENDINGS)
+    }
     try:
         yield asked
     finally:

@@ -72,7 +72,9 @@ def score_ray(
         raise UserError("Ray is not installed: pip install 'domainbert[ray]'") from None
     if not isinstance(dataset, Dataset):
         raise UserError(f"expected a Ray dataset, got {type(dataset).__name__}")
-    plan = make_plan(task, dataset.columns() or [], named=named, keep=keep, source="the table")
+    plan = make_plan(
+        task, dataset.columns() or [], named=named, keep=keep, source="the table"
+    )
     rows = dataset.with_column(_NUMBER, monotonically_increasing_id())
     if plan.group is not None:
         pack = rows.map_batches(partial(_pack, plan=plan), batch_format="pyarrow")
@@ -84,7 +86,9 @@ def score_ray(
         batch_size=None,  # a block each: Ray would join partitions to fill a batch
         batch_format="pyarrow",
         num_cpus=threads,
-        compute=ActorPoolStrategy(min_size=1, max_size=workers),  # one: CPUs are left for reading
+        compute=ActorPoolStrategy(
+            min_size=1, max_size=workers
+        ),  # one: CPUs are left for reading
     )
 
 
@@ -120,7 +124,9 @@ def score_spark(
         from pyspark.sql import functions
         from pyspark.sql.pandas.types import from_arrow_schema
     except ImportError:
-        raise UserError("Spark is not installed: pip install 'domainbert[spark]'") from None
+        raise UserError(
+            "Spark is not installed: pip install 'domainbert[spark]'"
+        ) from None
     if not hasattr(frame, "mapInArrow"):
         raise UserError(f"expected a Spark DataFrame, got {type(frame).__name__}")
     plan = make_plan(task, frame.columns, named=named, keep=keep, source="the table")
@@ -129,7 +135,9 @@ def score_spark(
     rows = frame.withColumn(_NUMBER, functions.monotonically_increasing_id())
     if plan.group is not None:
         pieces = partitions or _PARTITIONS * context.defaultParallelism
-        rows = rows.mapInArrow(partial(_pack_all, plan=plan), from_arrow_schema(_packed_schema()))
+        rows = rows.mapInArrow(
+            partial(_pack_all, plan=plan), from_arrow_schema(_packed_schema())
+        )
         rows = rows.repartition(pieces, "key").sortWithinPartitions("key", "number")
     settings = {"run": secrets.token_hex(8), "task": context.broadcast(dumps(task))}
     work = partial(_score_partition, **settings, plan=plan, threads=threads)
@@ -139,7 +147,9 @@ def score_spark(
 def _packed_schema() -> pa.Schema:
     import pyarrow as pa
 
-    return pa.schema([("key", pa.string()), ("number", pa.int64()), ("row", pa.string())])
+    return pa.schema(
+        [("key", pa.string()), ("number", pa.int64()), ("row", pa.string())]
+    )
 
 
 def _pack(batch: pa.Table, *, plan: Plan) -> pa.Table:
@@ -154,7 +164,9 @@ def _pack(batch: pa.Table, *, plan: Plan) -> pa.Table:
     return pa.table(columns, schema=_packed_schema())
 
 
-def _pack_all(batches: Iterable[pa.RecordBatch], *, plan: Plan) -> Iterator[pa.RecordBatch]:
+def _pack_all(
+    batches: Iterable[pa.RecordBatch], *, plan: Plan
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield from _pack(batch, plan=plan).to_batches()
 
@@ -177,14 +189,18 @@ def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
                 yield unpacked(text)
 
 
-def _scored(batches: Iterable[pa.RecordBatch], task: AnyTask, plan: Plan) -> Iterator[pa.Table]:
+def _scored(
+    batches: Iterable[pa.RecordBatch], task: AnyTask, plan: Plan
+) -> Iterator[pa.Table]:
     rows = _numbered(batches) if plan.group is None else _unpacked(batches)
     return score_chunks(task, plan, grouped(rows, plan))
 
 
 def _load(content: bytes, *, threads: int) -> AnyTask:
     """A pickled task in a worker, which computes with `threads` threads from now on."""
-    os.environ["RAYON_NUM_THREADS"] = str(threads)  # of the tokenizer; read at its first use
+    os.environ["RAYON_NUM_THREADS"] = str(
+        threads
+    )  # of the tokenizer; read at its first use
     task: AnyTask = pickle.loads(content)  # noqa: S301  (from our own driver)
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)

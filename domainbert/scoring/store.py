@@ -77,7 +77,9 @@ class RunStore:
                 self._check_folder()  # before anything is written
                 stack.enter_context(locked(self.folder))
                 self._open(restart=restart)
-                self._work = stack.enter_context(folder_beside(self.folder / "rows", private=True))
+                self._work = stack.enter_context(
+                    folder_beside(self.folder / "rows", private=True)
+                )
             try:
                 yield self._work
             finally:
@@ -90,8 +92,12 @@ class RunStore:
         if not self.folder.is_dir() or _read_manifest(note):
             return
         if note.exists():
-            raise UserError(f"{note} is damaged; delete {self.folder} and repeat the command")
-        if not all(path.name == LOCK or is_temporary(path) for path in self.folder.iterdir()):
+            raise UserError(
+                f"{note} is damaged; delete {self.folder} and repeat the command"
+            )
+        if not all(
+            path.name == LOCK or is_temporary(path) for path in self.folder.iterdir()
+        ):
             raise UserError(f"{self.folder} holds other files; write to another file")
 
     def _open(self, *, restart: bool) -> None:
@@ -101,7 +107,9 @@ class RunStore:
             self._remove_parts()
             self._manifest = {}
             self._note(format=_FORMAT, salt=secrets.token_hex(_SALT))
-        self.salt = bytes.fromhex(self._manifest["salt"])  # the key of the digest of the input
+        self.salt = bytes.fromhex(
+            self._manifest["salt"]
+        )  # the key of the digest of the input
 
     def start(self, facts: Mapping[str, object]) -> int:
         """Compare with what an earlier run was asked, and count the items that it did.
@@ -127,7 +135,9 @@ class RunStore:
     def totals(self) -> tuple[Counter[str], int]:
         """Items by status, and rows, of all parts."""
         facts = [_facts(part) for part in self._parts()]
-        return sum((items for items, _ in facts), Counter()), sum(rows for _, rows in facts)
+        return sum((items for items, _ in facts), Counter()), sum(
+            rows for _, rows in facts
+        )
 
     def write(self, table: pa.Table, *, items: Counter[str]) -> None:
         """Add a part with the rows of the next items: it is there as a whole, or not at all.
@@ -141,11 +151,18 @@ class RunStore:
         metadata = {**(table.schema.metadata or {}), _ITEMS: json.dumps(items)}
         path = self.folder / f"part-{self._next:06d}.parquet"
         with disk_errors(self.folder), atomic_path(path) as temporary:
-            pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd")
+            pq.write_table(
+                table.replace_schema_metadata(metadata), temporary, compression="zstd"
+            )
         self._next += 1
 
     def finish(
-        self, schema: pa.Schema, *, raw: bool, summary: dict[str, Any], beside: Path | None
+        self,
+        schema: pa.Schema,
+        *,
+        raw: bool,
+        summary: dict[str, Any],
+        beside: Path | None,
     ) -> None:
         """Write the table from its parts, and remove them.
 
@@ -206,7 +223,10 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     """A manifest; empty where there is none or it is damaged."""
     try:
         manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        is_sound = manifest["format"] == _FORMAT and len(bytes.fromhex(manifest["salt"])) == _SALT
+        is_sound = (
+            manifest["format"] == _FORMAT
+            and len(bytes.fromhex(manifest["salt"])) == _SALT
+        )
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return {}
     return manifest if is_sound else {}
@@ -233,7 +253,9 @@ def disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.OperationalError) as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the other bits say at which step
+        code = (
+            getattr(error, "sqlite_errorcode", 0) & 0xFF
+        )  # the other bits say at which step
         number = _SQLITE.get(code, getattr(error, "errno", None))
         if number not in _DISK:
             raise

@@ -18,7 +18,14 @@ import numpy as np
 from domainbert.errors import UserError
 from domainbert.files import whole_text
 from domainbert.scoring.store import disk_errors
-from domainbert.tables import Row, TableError, id_key, id_text, match_columns, require_columns
+from domainbert.tables import (
+    Row,
+    TableError,
+    id_key,
+    id_text,
+    match_columns,
+    require_columns,
+)
 from domainbert.text.windows import too_long
 
 if TYPE_CHECKING:
@@ -113,7 +120,9 @@ class Plan:
     def item_rows(self, rows: Sequence[Row]) -> list[Row]:
         """Rows with the task's columns alone, under its names."""
         chosen = self.chosen.items()
-        return [replace(row, cells={o: row.cells.get(t) for o, t in chosen}) for row in rows]
+        return [
+            replace(row, cells={o: row.cells.get(t) for o, t in chosen}) for row in rows
+        ]
 
     def key(self, row: Row) -> str | None:
         """The group of a row; None for a row that is an item of its own."""
@@ -166,21 +175,37 @@ def make_plan(
     read = {column.name for column in task.columns}
     keep = (
         *keep,
-        *(theirs for ours, theirs in (named or {}).items() if theirs and ours not in read),
+        *(
+            theirs
+            for ours, theirs in (named or {}).items()
+            if theirs and ours not in read
+        ),
     )
     require_columns(available, keep, source=source)
     ids = {
         chosen[column.name]
         for column in task.columns
-        if column.kind == "id" and column.name in chosen and not (group and column.within)
+        if column.kind == "id"
+        and column.name in chosen
+        and not (group and column.within)
     }
-    texts = {chosen[c.name] for c in task.columns if c.kind != "id" and c.name in chosen}
-    others = {n for n in available if n.casefold() == "id" or n.casefold().endswith("_id")} - texts
-    carried = [n for n in available if n in ids or n in keep or (group is None and n in others)]
+    texts = {
+        chosen[c.name] for c in task.columns if c.kind != "id" and c.name in chosen
+    }
+    others = {
+        n for n in available if n.casefold() == "id" or n.casefold().endswith("_id")
+    } - texts
+    carried = [
+        n for n in available if n in ids or n in keep or (group is None and n in others)
+    ]
     columns = [pa.field(name, pa.string()) for name in carried]
     if group is None:
         columns.append(pa.field("row", pa.int64()))
-    columns += [*task.output, pa.field("status", pa.string()), pa.field("reason", pa.string())]
+    columns += [
+        *task.output,
+        pa.field("status", pa.string()),
+        pa.field("reason", pa.string()),
+    ]
     names = [column.name for column in columns]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         msg = f"{source} has a column {twice[0]!r}, a name that the result needs; rename it"
@@ -240,27 +265,38 @@ def survey(rows: Iterable[Row], plan: Plan, *, salt: bytes) -> Survey:
     return Survey(number, digest.hexdigest(), contiguous, list(columns))
 
 
-def checked(rows: Iterable[Row], plan: Plan, *, salt: bytes, digest: str) -> Iterator[Row]:
+def checked(
+    rows: Iterable[Row], plan: Plan, *, salt: bytes, digest: str
+) -> Iterator[Row]:
     """The same rows; `UserError` at their end if they are not those of the survey."""
     now = blake2b(key=salt)
     for row in rows:
         now.update(plan.content(row) + b"\n")
         yield row
     if now.hexdigest() != digest:
-        raise UserError("the input changed while it was read; start over with --restart")
+        raise UserError(
+            "the input changed while it was read; start over with --restart"
+        )
 
 
 @contextmanager
-def gathered(rows: Iterable[Row], plan: Plan, *, folder: Path) -> Iterator[Iterator[Row]]:
+def gathered(
+    rows: Iterable[Row], plan: Plan, *, folder: Path
+) -> Iterator[Iterator[Row]]:
     """The rows with those of each group together, groups in order of first appearance.
 
     The rows wait in a database in a private folder.
     """
     file = folder / "rows.sqlite"
     # Nothing in it outlives this call, and a thread reads it ahead.
-    with disk_errors(folder), closing(sqlite3.connect(file, check_same_thread=False)) as con:
+    with (
+        disk_errors(folder),
+        closing(sqlite3.connect(file, check_same_thread=False)) as con,
+    ):
         con.execute("PRAGMA journal_mode = OFF")
-        con.execute("CREATE TABLE places (key TEXT PRIMARY KEY, first INTEGER) WITHOUT ROWID")
+        con.execute(
+            "CREATE TABLE places (key TEXT PRIMARY KEY, first INTEGER) WITHOUT ROWID"
+        )
         con.execute("CREATE TABLE spool (first INTEGER, number INTEGER, row TEXT)")
         con.execute("CREATE UNIQUE INDEX in_order ON spool (first, number)")
         for row in rows:

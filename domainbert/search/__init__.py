@@ -27,7 +27,9 @@ class Hits:
     scores: np.ndarray = field(repr=False)
 
 
-def top_k(queries: np.ndarray, blocks: Iterable[np.ndarray], *, k: int, first: int = 0) -> Hits:
+def top_k(
+    queries: np.ndarray, blocks: Iterable[np.ndarray], *, k: int, first: int = 0
+) -> Hits:
     """The k rows with the largest dot product with each query; of equal ones the first rows.
 
     Memory grows with a block and the results, not with queries times rows of a block.
@@ -84,7 +86,9 @@ class Words:
         self._tokens = partial(bm25s.tokenize, stopwords="en", show_progress=False)
         tokens = self._tokens(list(texts))
         if not any(map(len, tokens.ids)):
-            raise UserError("no text has a word that BM25 counts; search by meaning alone")
+            raise UserError(
+                "no text has a word that BM25 counts; search by meaning alone"
+            )
         self._index.index(tokens, show_progress=False)
 
     def search(self, queries: Sequence[str], *, k: int) -> Hits:
@@ -98,7 +102,10 @@ class Words:
 def fuse(rankings: Sequence[Hits], *, k: int) -> Hits:
     """The k best rows by reciprocal ranks in rankings of the same queries (Cormack et al. 2009)."""
     number = len(rankings[0].rows)
-    rows, scores = np.full((number, k), -1), np.full((number, k), np.nan, dtype=np.float32)
+    rows, scores = (
+        np.full((number, k), -1),
+        np.full((number, k), np.nan, dtype=np.float32),
+    )
     for query in range(number):
         total: dict[int, float] = {}
         for hits in rankings:

@@ -26,7 +26,12 @@ BLOCK_ROWS = 65_536
 # Of the graph: this many times k rows, but at least so many, are compared exactly.
 CANDIDATES, LEAST_CANDIDATES = 4, 64
 _ROW = pa.schema(
-    {"id": pa.string(), "start": pa.int64(), "end": pa.int64(), "text": pa.string()}.items()
+    {
+        "id": pa.string(),
+        "start": pa.int64(),
+        "end": pa.int64(),
+        "text": pa.string(),
+    }.items()
 )
 _AGAIN = "build the index again"
 
@@ -95,9 +100,15 @@ class VectorIndex:
         """
         folder = Path(folder)
         if folder.exists():
-            raise UserError(f"{folder} exists already; add to it, or name another folder")
+            raise UserError(
+                f"{folder} exists already; add to it, or name another folder"
+            )
         head = Head(
-            fingerprint=fingerprint, dimension=dimension, about=about or {}, parts=[], graph=None
+            fingerprint=fingerprint,
+            dimension=dimension,
+            about=about or {},
+            parts=[],
+            graph=None,
         )
         with folder_beside(folder) as temporary:
             write_json(head.model_dump(), temporary / HEAD)
@@ -105,7 +116,9 @@ class VectorIndex:
         return cls(folder)
 
     @classmethod
-    def open(cls, folder: str | Path, *, embedder: Embedder | None = None) -> VectorIndex:
+    def open(
+        cls, folder: str | Path, *, embedder: Embedder | None = None
+    ) -> VectorIndex:
         """Open an index and check its files.
 
         Args:
@@ -136,12 +149,17 @@ class VectorIndex:
         try:
             self.head = Head(**json.loads(file.read_text("utf-8")))
         except (ValueError, TypeError):
-            raise UserError(f"{file} is damaged or of another version; {_AGAIN}") from None
+            raise UserError(
+                f"{file} is damaged or of another version; {_AGAIN}"
+            ) from None
         self.about = self.head.about
         self._parts = [self._load(part) for part in self.head.parts]
 
     def _write_head(self, **changes: Any) -> None:
-        write_json(self.head.replaced(about=self.about, **changes).model_dump(), self.folder / HEAD)
+        write_json(
+            self.head.replaced(about=self.about, **changes).model_dump(),
+            self.folder / HEAD,
+        )
         self._read_head()
 
     def _load(self, part: Part) -> pa.Table:
@@ -152,7 +170,10 @@ class VectorIndex:
         except (OSError, pa.ArrowException):
             raise UserError(f"{path} is missing or damaged; {_AGAIN}") from None
         dimension = self.head.dimension
-        if len(table) != part.rows or table.schema.field("vector").type.list_size != dimension:
+        if (
+            len(table) != part.rows
+            or table.schema.field("vector").type.list_size != dimension
+        ):
             msg = f"{path}: expected {part.rows} rows of {dimension} float32 numbers"
             raise UserError(f"{msg}; {_AGAIN}")
         return table
@@ -201,13 +222,17 @@ class VectorIndex:
             expected = f"expected ({len(rows)}, {dimension}), a row for each id"
             raise UserError(f"vectors have shape {vectors.shape}, {expected}")
         if bad := int((~np.isfinite(vectors).all(axis=1)).sum()):
-            msg = f"{bad} of {len(vectors)} vectors are not finite; leave those texts out"
+            msg = (
+                f"{bad} of {len(vectors)} vectors are not finite; leave those texts out"
+            )
             raise UserError(msg)
         stored = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dimension)
         table = pa.Table.from_pandas(rows, schema=_ROW, preserve_index=False)
         return table.replace_schema_metadata().append_column("vector", stored)
 
-    def search(self, queries: np.ndarray, *, k: int = 10, approximate: bool = False) -> Hits:
+    def search(
+        self, queries: np.ndarray, *, k: int = 10, approximate: bool = False
+    ) -> Hits:
         """The k nearest rows of each query by cosine.
 
         Args:
@@ -238,7 +263,9 @@ class VectorIndex:
         rows = np.concatenate([rows, new.rows], axis=1)
         scores = np.concatenate([scores, new.scores], axis=1)
         order = np.lexsort((rows, -np.nan_to_num(scores, nan=-np.inf)), axis=1)[:, :k]
-        return Hits(np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1))
+        return Hits(
+            np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1)
+        )
 
     def build_graph(self) -> None:
         """Build the graph for approximate search (Malkov and Yashunin 2016, by usearch).
@@ -272,7 +299,9 @@ class VectorIndex:
         except (RuntimeError, OSError, TypeError, ValueError):
             fits = False
         if not fits:
-            raise UserError(f"{self.folder} has a damaged graph; build it with build_graph")
+            raise UserError(
+                f"{self.folder} has a damaged graph; build it with build_graph"
+            )
         return self._graph, covered
 
     def rows(self, numbers: Sequence[int] | np.ndarray) -> pd.DataFrame:

@@ -14,7 +14,13 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, generate_latest, multiprocess
+from prometheus_client import (
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    generate_latest,
+    multiprocess,
+)
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -26,7 +32,14 @@ from domainbert.errors import UserError
 from domainbert.service.commands import LOOPBACK, SETTINGS, ServiceSettings
 from domainbert.service.http import STOPPING, Answer, JsonLines, Trust, shell
 from domainbert.service.ledger import Ledger, now
-from domainbert.service.served import Announced, Served, Worker, announced, characters, find_kind
+from domainbert.service.served import (
+    Announced,
+    Served,
+    Worker,
+    announced,
+    characters,
+    find_kind,
+)
 
 MOST_RECORDS = 1000  # of a request; the notes of a stay count each
 _BYTES = 12  # of a body, for each character that is allowed: "\\ud83d\\ude00" is one
@@ -47,13 +60,23 @@ class Service:
     """
 
     def __init__(
-        self, settings: ServiceSettings, *, work: Path, kinds: Sequence[Announced] | None = None
+        self,
+        settings: ServiceSettings,
+        *,
+        work: Path,
+        kinds: Sequence[Announced] | None = None,
     ) -> None:
         self.settings, self.work = settings, work
         self.ledger = Ledger(settings.ledger or work / "run.sqlite")
-        self.trust = Trust(Path(settings.trust), self.ledger) if settings.trust else None
-        self.errors: dict[str, Callable[[int, str], Any]] = {}  # by the start of the path
-        self.forms: dict[tuple[str, str], Callable[..., Response]] = {}  # by task and format
+        self.trust = (
+            Trust(Path(settings.trust), self.ledger) if settings.trust else None
+        )
+        self.errors: dict[
+            str, Callable[[int, str], Any]
+        ] = {}  # by the start of the path
+        self.forms: dict[
+            tuple[str, str], Callable[..., Response]
+        ] = {}  # by task and format
         self.most_bytes = _BYTES * settings.max_characters + (1 << 20)
         self._models: list[Served] = []
         self._workers: dict[str, tuple[Served, Worker]] = {}
@@ -64,19 +87,33 @@ class Service:
             for path, task in model.tasks.items():
                 if path in self._workers:
                     other = self._workers[path][0].name
-                    raise UserError(f"{other} and {model.name} both do {path}; name one of them")
+                    raise UserError(
+                        f"{other} and {model.name} both do {path}; name one of them"
+                    )
                 self._workers[path] = model, Worker(task, _ITEMS.labels(path).inc)
-        self._fault = next(filter(None, (m.self_test(self.score) for m in self._models)), "")
+        self._fault = next(
+            filter(None, (m.self_test(self.score) for m in self._models)), ""
+        )
         self._add_routes()
 
     def score(
         self, task: str, records: Sequence[Mapping[str, Any]], *, card: str = ""
     ) -> list[dict[str, Any]]:
         """The output rows of records, risks kept in the ledger; it blocks: not in an event loop."""
-        lists = [value for each in records for value in each.values() if isinstance(value, list)]
-        count, most = max(len(records), sum(map(len, lists))), self.settings.max_characters
+        lists = [
+            value
+            for each in records
+            for value in each.values()
+            if isinstance(value, list)
+        ]
+        count, most = (
+            max(len(records), sum(map(len, lists))),
+            self.settings.max_characters,
+        )
         if count > MOST_RECORDS:
-            raise HTTPException(413, f"{count:,} records; expected at most {MOST_RECORDS:,}")
+            raise HTTPException(
+                413, f"{count:,} records; expected at most {MOST_RECORDS:,}"
+            )
         if (size := sum(map(characters, records))) > most:
             raise HTTPException(413, f"{size:,} characters; expected at most {most:,}")
         model, worker = self._workers[task]
@@ -86,16 +123,27 @@ class Service:
         return rows
 
     def _add_routes(self) -> None:
-        about: dict[str, Any] = {"title": "domainbert", "version": domainbert.__version__}
+        about: dict[str, Any] = {
+            "title": "domainbert",
+            "version": domainbert.__version__,
+        }
         self.app = app = FastAPI(**about, docs_url=None, redoc_url=None)
-        app.get("/health", summary="Whether the process answers")(lambda: {"status": "ok"})
-        app.get("/ready", summary="Whether the models answer as their cards say")(self._ready)
+        app.get("/health", summary="Whether the process answers")(
+            lambda: {"status": "ok"}
+        )
+        app.get("/ready", summary="Whether the models answer as their cards say")(
+            self._ready
+        )
         app.get("/metrics", summary="Numbers for Prometheus")(_metrics)
-        app.get("/v1", summary="The tasks, what they read and give, and the limits")(self._about)
+        app.get("/v1", summary="The tasks, what they read and give, and the limits")(
+            self._about
+        )
         for name, (model, worker) in self._workers.items():
             summary = (type(worker.task).__doc__ or name).splitlines()[0]
             app.post(f"/v1/{name}", summary=summary)(self._answer(name, model))
-        app.mount("/docs", StaticFiles(packages=[("domainbert.service", "docs")], html=True))
+        app.mount(
+            "/docs", StaticFiles(packages=[("domainbert.service", "docs")], html=True)
+        )
         for model in self._models:
             model.routes(self, model)
         app.add_middleware(
@@ -104,14 +152,22 @@ class Service:
             allow_methods=["GET", "POST"],
             allow_headers=["authorization", "content-type", "x-request-id"],
         )
-        if self.trust is None:  # a page of another site must not reach us by a name of its own
+        if (
+            self.trust is None
+        ):  # a page of another site must not reach us by a name of its own
             app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK)
         app.add_middleware(shell, self)
         for kind in (HTTPException, RequestValidationError, UserError, TimeoutError):
-            app.add_exception_handler(kind, lambda asked, why: self.refusal(asked.url.path, why))
+            app.add_exception_handler(
+                kind, lambda asked, why: self.refusal(asked.url.path, why)
+            )
 
     def _answer(self, task: str, served: Served) -> Callable[..., Response]:
-        same = {"task": task, "model": served.name, "fingerprint": served.model.fingerprint()}
+        same = {
+            "task": task,
+            "model": served.name,
+            "fingerprint": served.model.fingerprint(),
+        }
         same["version"] = domainbert.__version__
 
         def answer(body: Records, format: str = "json") -> Response:  # noqa: A002
@@ -119,7 +175,9 @@ class Service:
                 return form(body.records)
             if format != "json":
                 raise HTTPException(400, "format: no such form; leave it out for JSON")
-            return Answer({**same, "time": now(), "records": self.score(task, body.records)})
+            return Answer(
+                {**same, "time": now(), "records": self.score(task, body.records)}
+            )
 
         return answer
 
@@ -145,10 +203,15 @@ class Service:
 
     async def _about(self) -> dict[str, Any]:
         tasks = {
-            name: {"model": model.name, "reads": [column.name for column in worker.task.columns]}
+            name: {
+                "model": model.name,
+                "reads": [column.name for column in worker.task.columns],
+            }
             for name, (model, worker) in self._workers.items()
         }
-        limits = {name: getattr(self.settings, name) for name in ("max_characters", "seconds")}
+        limits = {
+            name: getattr(self.settings, name) for name in ("max_characters", "seconds")
+        }
         limits["max_records"] = MOST_RECORDS
         return {"version": domainbert.__version__, "tasks": tasks, "limits": limits}
 
@@ -167,7 +230,9 @@ def application() -> FastAPI:
     settings = ServiceSettings(**found)
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
-    logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
+    logging.basicConfig(
+        handlers=[handler], level=settings.log_level.upper(), force=True
+    )
     _stop_gently()
     return Service(settings, work=Path(work)).app
 

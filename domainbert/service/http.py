@@ -42,13 +42,18 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-DATA = ("/v1", "/cds-services")  # addresses that need a token; the others tell nothing of anyone
+DATA = (
+    "/v1",
+    "/cds-services",
+)  # addresses that need a token; the others tell nothing of anyone
 JSON = ("application/json", "application/fhir+json")
 STOPPING = threading.Event()
 ALGORITHMS = ["ES384", "RS384"]  # asymmetric: no `none`, no HMAC
 LEEWAY = 60  # seconds that clocks may differ
 _REFRESH, _TIMEOUT = 60.0, 5.0  # seconds between two reads of keys, and for one
-_SECONDS = Histogram("domainbert_request_seconds", "Time to answer", ["route", "status"])
+_SECONDS = Histogram(
+    "domainbert_request_seconds", "Time to answer", ["route", "status"]
+)
 
 
 class Answer(JSONResponse):
@@ -72,9 +77,13 @@ async def read_body(receive: Receive, *, most: int, seconds: float) -> bytes:
                 size += len(message.get("body", b""))
                 parts += [message.get("body", b"")] if size <= most else []
     except TimeoutError:
-        raise HTTPException(408, f"the body did not arrive within {seconds:g} s") from None
+        raise HTTPException(
+            408, f"the body did not arrive within {seconds:g} s"
+        ) from None
     if size > most:
-        raise HTTPException(413, f"the body has {size:,} bytes; expected at most {most:,}")
+        raise HTTPException(
+            413, f"the body has {size:,} bytes; expected at most {most:,}"
+        )
     return b"".join(parts)
 
 
@@ -86,7 +95,9 @@ def shell(app: ASGIApp, service: Any) -> ASGIApp:
             await app(scope, receive, send)
             return
         started, status, headers = time.perf_counter(), 0, Headers(scope=scope)
-        facts: dict[str, Any] = {"request": _request_id(headers.get("x-request-id", ""))}
+        facts: dict[str, Any] = {
+            "request": _request_id(headers.get("x-request-id", ""))
+        }
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -103,7 +114,9 @@ def shell(app: ASGIApp, service: Any) -> ASGIApp:
             await app(scope, receive, sending)
         except Exception as error:  # noqa: BLE001  (a request's fault must not end the worker)
             why = f"internal error; report the request id {facts['request']}"
-            refused = error if isinstance(error, HTTPException) else HTTPException(500, why)
+            refused = (
+                error if isinstance(error, HTTPException) else HTTPException(500, why)
+            )
             if refused is not error:
                 log.error("internal error", extra={"facts": facts | where(error)})
             if not status:
@@ -118,13 +131,17 @@ def shell(app: ASGIApp, service: Any) -> ASGIApp:
     return answer
 
 
-async def _admitted(service: Any, scope: Scope, receive: Receive, facts: dict[str, Any]) -> Receive:
+async def _admitted(
+    service: Any, scope: Scope, receive: Receive, facts: dict[str, Any]
+) -> Receive:
     """Check token, type and length; what then gives the body."""
     seconds, headers = service.settings.seconds, Headers(scope=scope)
     try:
         if service.trust:
             token = headers.get("authorization", "")
-            facts["client"] = await asyncio.to_thread(service.trust.check, token, scope["path"])
+            facts["client"] = await asyncio.to_thread(
+                service.trust.check, token, scope["path"]
+            )
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if scope["method"] == "POST" and kind not in JSON:
             raise HTTPException(415, "expected Content-Type: application/json")
@@ -133,7 +150,9 @@ async def _admitted(service: Any, scope: Scope, receive: Receive, facts: dict[st
             await read_body(receive, most=0, seconds=seconds)
         raise
     body = await read_body(receive, most=service.most_bytes, seconds=seconds)
-    with suppress(ValueError, RecursionError):  # FastAPI says what is wrong with other JSON
+    with suppress(
+        ValueError, RecursionError
+    ):  # FastAPI says what is wrong with other JSON
         json.loads(body, object_pairs_hook=_once)
 
     async def received() -> Message:
@@ -145,7 +164,9 @@ async def _admitted(service: Any, scope: Scope, receive: Receive, facts: dict[st
 def _once(pairs: list[tuple[str, Any]]) -> None:
     """Refuse an object with a key twice: one of two texts would be lost silently."""
     if len(dict(pairs)) < len(pairs):
-        raise HTTPException(400, "an object in the body has a key twice; expected each key once")
+        raise HTTPException(
+            400, "an object in the body has a key twice; expected each key once"
+        )
 
 
 def _request_id(given: str) -> str:
@@ -167,10 +188,18 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
-        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(
+            timespec="milliseconds"
+        )
+        line = {
+            "time": moment,
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+        }
         error = record.exc_info[1] if record.exc_info else None
-        return json.dumps(line | getattr(record, "facts", {}) | (where(error) if error else {}))
+        return json.dumps(
+            line | getattr(record, "facts", {}) | (where(error) if error else {})
+        )
 
 
 class Client(Settings):
@@ -192,11 +221,17 @@ class Trust:
 
     def __init__(self, path: Path, ledger: Ledger) -> None:
         if not path.is_file():
-            raise UserError(f"{path}: no such file; it has a table [[client]] for each client")
-        self._clients = {client.issuer: client for client in read_recipe(Clients, path).client}
+            raise UserError(
+                f"{path}: no such file; it has a table [[client]] for each client"
+            )
+        self._clients = {
+            client.issuer: client for client in read_recipe(Clients, path).client
+        }
         for jwks in (client.jwks for client in self._clients.values()):
             if not jwks.startswith("https://") and not (path.parent / jwks).is_file():
-                raise UserError(f"{jwks}: no such file beside {path.name}, and no https://")
+                raise UserError(
+                    f"{jwks}: no such file beside {path.name}, and no https://"
+                )
         self._folder, self._ledger, self._lock = path.parent, ledger, threading.Lock()
         self._keys: dict[str, tuple[float, KeySet]] = {}  # by `jwks`, and when read
 
@@ -206,16 +241,29 @@ class Trust:
         try:
             if scheme.lower() != "bearer" or not token:
                 raise UserError("expected the header Authorization: Bearer JWT")
-            claims = jwt.decode(token.strip(), self._keys_of, algorithms=ALGORITHMS).claims
+            claims = jwt.decode(
+                token.strip(), self._keys_of, algorithms=ALGORITHMS
+            ).claims
             client = self._clients[claims["iss"]]
             needed: Any = {name: {"essential": True} for name in ("exp", "iat", "jti")}
-            needed["aud"] = {"essential": True, "value": client.audience.rstrip("/") + path}
+            needed["aud"] = {
+                "essential": True,
+                "value": client.audience.rstrip("/") + path,
+            }
             jwt.JWTClaimsRegistry(leeway=LEEWAY, **needed).validate(claims)
-            if not self._ledger.use_token(client.issuer, claims["jti"], claims["exp"] + LEEWAY):
-                raise UserError("this token was used before; sign a new one for each call")
+            if not self._ledger.use_token(
+                client.issuer, claims["jti"], claims["exp"] + LEEWAY
+            ):
+                raise UserError(
+                    "this token was used before; sign a new one for each call"
+                )
         except Exception as error:  # noqa: BLE001  (whatever a forged token makes a reader raise)
             # Of a claim that does not hold, the description names no more than the claim.
-            what = error.description if isinstance(error, ClaimError) else type(error).__name__
+            what = (
+                error.description
+                if isinstance(error, ClaimError)
+                else type(error).__name__
+            )
             why = f"the token is not valid: {what}; expected {' or '.join(ALGORITHMS)}, with a kid"
             why = str(error) if isinstance(error, UserError) else why
             raise HTTPException(401, why, {"www-authenticate": "Bearer"}) from None

@@ -35,12 +35,19 @@ class Ledger:
         self.path = Path(path)
         try:
             with closing(self._connect()) as con, con:
-                if con.execute("PRAGMA application_id").fetchone()[0] not in (0, _APPLICATION):
-                    raise UserError(f"{path} is a database of another program; name a new file")
+                if con.execute("PRAGMA application_id").fetchone()[0] not in (
+                    0,
+                    _APPLICATION,
+                ):
+                    raise UserError(
+                        f"{path} is a database of another program; name a new file"
+                    )
                 con.execute(f"PRAGMA application_id = {_APPLICATION}")
                 con.executescript(_SCHEMA)
                 secret = secrets.token_bytes(32)
-                con.execute("INSERT OR IGNORE INTO about VALUES ('secret', ?)", (secret,))
+                con.execute(
+                    "INSERT OR IGNORE INTO about VALUES ('secret', ?)", (secret,)
+                )
                 (self._secret,) = con.execute("SELECT value FROM about").fetchone()
         except sqlite3.Error as error:
             raise UserError(f"{path}: this file cannot be used ({error})") from None
@@ -57,14 +64,21 @@ class Ledger:
         row = (self._hash(issuer, jti), until)
         with closing(self._connect()) as con, con:
             con.execute("DELETE FROM tokens WHERE until < ?", (time.time(),))
-            return con.execute("INSERT OR IGNORE INTO tokens VALUES (?, ?)", row).rowcount == 1
+            return (
+                con.execute("INSERT OR IGNORE INTO tokens VALUES (?, ?)", row).rowcount
+                == 1
+            )
 
-    def served(self, task: str, model: str, rows: Iterable[dict[str, Any]], card: str = "") -> None:
+    def served(
+        self, task: str, model: str, rows: Iterable[dict[str, Any]], card: str = ""
+    ) -> None:
         """Keep the risks of rows of results."""
         for row in rows:
             stay = id_key(row.get("stay_id"))
             numbers = map(row.get, ("status", "probability", "alert"))
-            self._append("served", task, model, card, stay and self._hash(stay), *numbers)
+            self._append(
+                "served", task, model, card, stay and self._hash(stay), *numbers
+            )
 
     def feedback(self, task: str, card: str, outcome: str, reason: str) -> None:
         """Keep what became of a card; `reason` is a code, or ""."""
@@ -84,11 +98,15 @@ def read_ledger(path: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     import pandas as pd
 
     try:
-        with closing(sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)) as con:
+        with closing(
+            sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)
+        ) as con:
             served = pd.read_sql("SELECT * FROM served", con)
             return served, pd.read_sql("SELECT * FROM feedback", con)
     except (sqlite3.Error, pd.errors.DatabaseError):
-        raise TableError(f"{path} is no file that `domainbert serve --ledger` wrote") from None
+        raise TableError(
+            f"{path} is no file that `domainbert serve --ledger` wrote"
+        ) from None
 
 
 def now() -> str:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-5
 WAIT_SECONDS = 0.010  # for other requests, from the arrival of the first
-BATCH_CHARACTERS = 32_768  # about twice the tokens of a CPU's batch, so that little is padded
+BATCH_CHARACTERS = (
+    32_768  # about twice the tokens of a CPU's batch, so that little is padded
+)
 LONG_CHARACTERS = 4096  # a request of more is long
 
 
@@ -71,7 +73,9 @@ class Announced:
     def does(self, name: str) -> bool:
         """Whether a shipped model, or the one in a folder, is for this task."""
         folder = shipped_models(self.package).get(name, Path(name).expanduser())
-        config = read_task_config(folder) if (folder / "config.json").is_file() else None
+        config = (
+            read_task_config(folder) if (folder / "config.json").is_file() else None
+        )
         return config is not None and config.task == self.task
 
 
@@ -90,8 +94,13 @@ def find_kind(name: str, kinds: Iterable[Announced]) -> tuple[Announced, str]:
         if kind.does(name):
             return kind, name
     shipped = sorted({n for kind in kinds for n in shipped_models(kind.package)})
-    tasks = ", ".join(sorted({kind.task for kind in kinds})) or "none announced: install again"
-    raise UserError(f"{unknown_name(name, shipped, what='model')} Or write TASK=NAME ({tasks}).")
+    tasks = (
+        ", ".join(sorted({kind.task for kind in kinds}))
+        or "none announced: install again"
+    )
+    raise UserError(
+        f"{unknown_name(name, shipped, what='model')} Or write TASK=NAME ({tasks})."
+    )
 
 
 @dataclass
@@ -118,7 +127,9 @@ class Worker:
         self._turn, self._busy = Condition(), 0  # halves of the cores in use
         self._threads = ThreadPoolExecutor(max_workers=2)
 
-    def score(self, records: Sequence[Mapping[str, Any]], seconds: float) -> list[dict[str, Any]]:
+    def score(
+        self, records: Sequence[Mapping[str, Any]], seconds: float
+    ) -> list[dict[str, Any]]:
         """The output rows of records, as `score_frame` makes them; a number that is none is None.
 
         Raises:
@@ -131,7 +142,9 @@ class Worker:
 
         def run(items: Iterable[Any]) -> Iterator[Any]:
             job = _Job(list(items), sum(map(characters, records)))
-            with self._turn:  # the next request stays the same while its cores are counted
+            with (
+                self._turn
+            ):  # the next request stays the same while its cores are counted
                 self._waiting.append(job)
             self._threads.submit(self._work)
             try:
@@ -141,11 +154,24 @@ class Worker:
 
         task: Any = copy.copy(self.task)
         task.run = run
-        plan = make_plan(task, list({n: 0 for r in records for n in r}), source="the request")
-        cells = [{name: cell_of(value) for name, value in record.items()} for record in records]
-        rows = [Row(number, each, f"record {number}") for number, each in enumerate(cells)]
-        made = [row for item in score_items(task, plan, together(rows, plan)) for row in item]
-        return [{name: _finite(row.get(name)) for name in plan.schema.names} for row in made]
+        plan = make_plan(
+            task, list({n: 0 for r in records for n in r}), source="the request"
+        )
+        cells = [
+            {name: cell_of(value) for name, value in record.items()}
+            for record in records
+        ]
+        rows = [
+            Row(number, each, f"record {number}") for number, each in enumerate(cells)
+        ]
+        made = [
+            row
+            for item in score_items(task, plan, together(rows, plan))
+            for row in item
+        ]
+        return [
+            {name: _finite(row.get(name)) for name in plan.schema.names} for row in made
+        ]
 
     def _work(self) -> None:
         """Run what waits, up to a batch; what is left over has a call of its own."""
@@ -154,7 +180,11 @@ class Worker:
             time.sleep(max(0.0, waiting[0].since + WAIT_SECONDS - time.monotonic()))
         with self._turn:
             halves = self._turn.wait_for(self._halves)
-            while self._waiting and left > 0 and (not jobs or halves == self._halves() == 1):
+            while (
+                self._waiting
+                and left > 0
+                and (not jobs or halves == self._halves() == 1)
+            ):
                 jobs.append(self._waiting.popleft())
                 left -= jobs[-1].characters
             self._busy += halves
@@ -167,7 +197,9 @@ class Worker:
 
     def _halves(self) -> int:
         """The halves of the cores that the next request is to have; 0 while they are in use."""
-        halves = 1 + (bool(self._waiting) and self._waiting[0].characters > LONG_CHARACTERS)
+        halves = 1 + (
+            bool(self._waiting) and self._waiting[0].characters > LONG_CHARACTERS
+        )
         return halves if self._busy + halves <= 2 else 0
 
     def _run(self, jobs: list[_Job]) -> None:
@@ -177,8 +209,14 @@ class Worker:
                 job.done.set_result([next(results) for _ in job.items])
                 self._seen(len(job.items))
         except BaseException as error:  # noqa: BLE001  (a panic of a tokenizer is one)
-            why = error if isinstance(error, Exception) else RuntimeError("a library panicked")
-            for job in [job for job in jobs if not job.done.done()]:  # one's fault is its own
+            why = (
+                error
+                if isinstance(error, Exception)
+                else RuntimeError("a library panicked")
+            )
+            for job in [
+                job for job in jobs if not job.done.done()
+            ]:  # one's fault is its own
                 if len(jobs) > 1:
                     self._run([job])
                 else:

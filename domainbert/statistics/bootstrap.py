@@ -35,7 +35,9 @@ class Interval:
         if self.value is None:
             return "–"
         value = f"{self.value:.3f}"
-        return value if self.low is None else f"{value} [{self.low:.3f}, {self.high:.3f}]"
+        return (
+            value if self.low is None else f"{value} [{self.low:.3f}, {self.high:.3f}]"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +63,9 @@ class Resampled:
         """
         summary = np.full((3, *self.value.shape), np.nan)
         defined = (~np.isnan(self.replicates)).sum(axis=0)
-        enough = ~np.isnan(self.value) & (defined >= max(DEFINED * len(self.replicates), 1))
+        enough = ~np.isnan(self.value) & (
+            defined >= max(DEFINED * len(self.replicates), 1)
+        )
         if enough.any():
             kept = self.replicates[:, enough]
             summary[:2, enough] = np.nanquantile(kept, (0.025, 0.975), axis=0)
@@ -70,14 +74,18 @@ class Resampled:
 
     def interval(self) -> Interval:
         """A single number (shape ()) with its interval."""
-        known = (None if np.isnan(n) else float(n) for n in (self.value, *self.spread[:2]))
+        known = (
+            None if np.isnan(n) else float(n) for n in (self.value, *self.spread[:2])
+        )
         return Interval(*known)
 
     def columns(self, name: str) -> dict[str, Floats]:
         """Columns of a table: the value under its name, `NAME_low` and `NAME_high`."""
         low, high, _ = self.spread
         cells = {name: self.value, f"{name}_low": low, f"{name}_high": high}
-        return {column: cell[()] for column, cell in cells.items()}  # of one number, a scalar
+        return {
+            column: cell[()] for column, cell in cells.items()
+        }  # of one number, a scalar
 
     def __getitem__(self, place: Any) -> Resampled:
         """A part of the numbers."""
@@ -111,7 +119,9 @@ def resample(
     for _ in range(bootstrap if groups >= fewest else 0):
         counts = np.bincount(random.integers(groups, size=groups), minlength=groups)
         drawn.append(measure(counts[codes].astype(np.float64)))
-    return Resampled(value, np.asarray(drawn, dtype=np.float64).reshape(len(drawn), *value.shape))
+    return Resampled(
+        value, np.asarray(drawn, dtype=np.float64).reshape(len(drawn), *value.shape)
+    )
 
 
 def ratio_interval(above: np.ndarray, below: np.ndarray) -> tuple[float, float]:

@@ -89,14 +89,18 @@ def fit_logistic(x: Floats, y: Floats, weights: Floats) -> tuple[float, float] |
         hessian = (design * (share * fitted * (1 - fitted))) @ design.T
         return design @ (share * (fitted - y)), hessian
 
-    solution = root(gradient, (1.0, 0.0), jac=True, method="hybr", options={"xtol": 1e-12})
+    solution = root(
+        gradient, (1.0, 0.0), jac=True, method="hybr", options={"xtol": 1e-12}
+    )
     if np.abs(solution.fun).max() < 1e-9:
         slope, intercept = solution.x.tolist()
         return slope, intercept
     # Slower, but it converges from anywhere.
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10, max_iter=1000)
+    model = LogisticRegression(
+        C=np.inf, solver="newton-cholesky", tol=1e-10, max_iter=1000
+    )
     model.fit(x[:, None], y, sample_weight=weights)
     return float(model.coef_[0, 0]), float(model.intercept_[0])
 
@@ -124,7 +128,9 @@ def checked(y: ArrayLike, probability: ArrayLike) -> tuple[Floats, Floats]:
     if not len(outcome):
         raise UserError("y and probability are empty; pass at least one row")
     if wrong := int(np.count_nonzero((outcome != 0) & (outcome != 1))):
-        raise UserError(f"y holds {wrong} values that are not 0 or 1; drop unlabelled rows first")
+        raise UserError(
+            f"y holds {wrong} values that are not 0 or 1; drop unlabelled rows first"
+        )
     if wrong := int(np.count_nonzero(~((risk >= 0) & (risk <= 1)))):
         raise UserError(
             f"probability holds {wrong} values that are missing or outside [0, 1]; "
@@ -142,7 +148,9 @@ def floats(values: ArrayLike, name: str) -> Floats:
         # Raised outside the handler: NumPy's error quotes the value, which may be a note.
         raise UserError(f"{name} is not numeric; pass one number a row")
     if array.ndim != 1:
-        raise UserError(f"{name} has shape {array.shape}; pass one dimension, one number a row")
+        raise UserError(
+            f"{name} has shape {array.shape}; pass one dimension, one number a row"
+        )
     return array
 
 
@@ -176,14 +184,19 @@ def calibration_error(
         weights: shape (n,), not all 0; by default 1.
         cells: the bin of each row, by default from `equal_mass_bins`.
     """
-    outcome, risk = np.asarray(y, dtype=np.float64), np.asarray(probability, dtype=np.float64)
+    outcome, risk = (
+        np.asarray(y, dtype=np.float64),
+        np.asarray(probability, dtype=np.float64),
+    )
     weights = np.ones_like(risk) if weights is None else weights
     cells = equal_mass_bins(risk) if cells is None else cells
     gaps = np.bincount(cells, weights=weights * (outcome - risk))
     return float(np.abs(gaps).sum() / weights.sum())
 
 
-def reliability_curve(y: ArrayLike, probability: ArrayLike, *, bins: int = 10) -> pd.DataFrame:
+def reliability_curve(
+    y: ArrayLike, probability: ArrayLike, *, bins: int = 10
+) -> pd.DataFrame:
     """Predicted against observed shares: one row a bin of equally many rows, by rising prediction.
 
     The columns are `predicted` (the mean probability), `observed` (the share of outcomes), `low`
@@ -200,8 +213,18 @@ def reliability_curve(y: ArrayLike, probability: ArrayLike, *, bins: int = 10) -
     counts = np.bincount(cells)
     predicted = np.bincount(cells, weights=risk) / counts
     events = np.bincount(cells, weights=outcome).astype(int)
-    tests = [binomtest(k, n) for k, n in zip(events.tolist(), counts.tolist(), strict=True)]
+    tests = [
+        binomtest(k, n) for k, n in zip(events.tolist(), counts.tolist(), strict=True)
+    ]
     wilson = [test.proportion_ci(method="wilson") for test in tests]
-    edges = {"low": [float(w.low) for w in wilson], "high": [float(w.high) for w in wilson]}
-    columns = {"predicted": predicted, "observed": events / counts, **edges, "count": counts}
+    edges = {
+        "low": [float(w.low) for w in wilson],
+        "high": [float(w.high) for w in wilson],
+    }
+    columns = {
+        "predicted": predicted,
+        "observed": events / counts,
+        **edges,
+        "count": counts,
+    }
     return pd.DataFrame(columns)

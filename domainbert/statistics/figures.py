@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, distinct with any colour vision; the line styles are distinct in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)), "-", "--")
+DASHES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (1, 1)),
+    (0, (4, 1, 1, 1)),
+    "-",
+    "--",
+)
 GREY = "#6B6B6B"
 STYLE = {
     "font.size": 10,
@@ -64,5 +71,7 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
     date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     # SVG names its parts at random unless it is given a salt.
     with mpl.rc_context({"svg.hashsalt": "domainbert"}), atomic_path(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=200, metadata=date, bbox_inches="tight")
+        figure.savefig(
+            temporary, format=kind, dpi=200, metadata=date, bbox_inches="tight"
+        )
     return path

@@ -33,7 +33,9 @@ _ADVICE = {
 
 
 READ_ERRORS = (OSError, EOFError, zlib.error, csv.Error)  # of a damaged file
-Cells: TypeAlias = tuple[str, Mapping[str, Any], str, str]  # place, values, fault, remark
+Cells: TypeAlias = tuple[
+    str, Mapping[str, Any], str, str
+]  # place, values, fault, remark
 Flaws: TypeAlias = list[tuple[str, int, str]]  # file, line from 1, problem
 Wanted: TypeAlias = Sequence[str] | None  # columns to read; None for all
 
@@ -55,7 +57,9 @@ def table_format(path: str | Path, endings: tuple[str, ...] = FORMATS) -> str:
             return ending
     advice = _ADVICE.get(Path(name).suffix)
     fix = f"; {advice}" if advice else ""
-    raise TableError(f"{Path(path).name}: expected a table that ends in {', '.join(endings)}{fix}")
+    raise TableError(
+        f"{Path(path).name}: expected a table that ends in {', '.join(endings)}{fix}"
+    )
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,9 @@ class ReadOptions:
             raise TableError(msg)
         try:
             encoding = codecs.lookup(self.encoding).name if self.encoding else None
-            b"a".decode(encoding or "utf-8", "replace")  # base64 is a codec but no encoding
+            b"a".decode(
+                encoding or "utf-8", "replace"
+            )  # base64 is a codec but no encoding
         except (LookupError, UnicodeError):
             msg = f"encoding: expected one such as cp1252 or utf-16, got {self.encoding!r}"
             raise TableError(msg) from None
@@ -117,9 +123,18 @@ class Column:
 
 
 _LISTED_COLUMNS = 40
-_SEARCHED = 1000  # columns; a table with more is a matrix, and comparing names takes long
+_SEARCHED = (
+    1000  # columns; a table with more is a matrix, and comparing names takes long
+)
 _PATIENTS = ("subject_id", "person_id", "patient_nbr", "patient", "mrn")
-_STAYS = ("hadm_id", "visit_occurrence_id", "encounter_id", "admission_id", "visit_id", "stay")
+_STAYS = (
+    "hadm_id",
+    "visit_occurrence_id",
+    "encounter_id",
+    "admission_id",
+    "visit_id",
+    "stay",
+)
 _TIMES = ("charttime", "note_datetime", "chartdate", "note_date")
 PATIENT = Column("patient_id", "id", _PATIENTS, option="--patient")
 STAY = Column("stay_id", "id", _STAYS, option="--stay")
@@ -161,13 +176,19 @@ def match_columns(
         elif found := [spelled[name] for name in names if name in spelled]:
             chosen[column.name] = found[0]
         elif column.required:
-            require_columns(available, [column.name], source=source, option=column.option)
+            require_columns(
+                available, [column.name], source=source, option=column.option
+            )
     _check_unused_ids(available, columns, chosen, source=source)
     return chosen
 
 
 def _check_unused_ids(
-    available: Sequence[str], columns: Iterable[Column], chosen: dict[str, str], *, source: str
+    available: Sequence[str],
+    columns: Iterable[Column],
+    chosen: dict[str, str],
+    *,
+    source: str,
 ) -> None:
     """Refuse a table whose stay or patient column was probably missed."""
     used = set(chosen.values())
@@ -175,13 +196,18 @@ def _check_unused_ids(
     for column in columns:
         if column.kind != "id" or column.name in chosen:
             continue
-        ours, names = column.name, [_plain(name) for name in (column.name, *column.also)]
+        ours, names = (
+            column.name,
+            [_plain(name) for name in (column.name, *column.also)],
+        )
         ids = [name for name in names if name.endswith("id")]
         for name in unused:
             # A slip of one of its names: "patientid", but not "patient_age".
             is_near = difflib.get_close_matches(_plain(name), ids, n=1, cutoff=0.8)
             if _plain(name) in names or is_near:
-                option = f"name it with {column.option} {name}, or " if column.option else ""
+                option = (
+                    f"name it with {column.option} {name}, or " if column.option else ""
+                )
                 raise TableError(
                     f"{source} has a column {name!r} that looks like {ours}, and no {ours}; "
                     f"{option}rename the column"
@@ -216,13 +242,21 @@ def require_columns(
         near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.4)
         theirs = lowered[near[0]] if near else "NAME"
         fix = f"Name it with {option} {theirs}" if option else f"Rename it to {name!r}"
-        guess = f"; did you mean {theirs!r}? {fix}" if near else (f". {fix}" if option else "")
+        guess = (
+            f"; did you mean {theirs!r}? {fix}"
+            if near
+            else (f". {fix}" if option else "")
+        )
         listed = ", ".join(available[:_LISTED_COLUMNS]) or "none"
         if rest := len(available[_LISTED_COLUMNS:]):
             listed += f" (and {rest} more)"
         if not is_header:
-            listed = f"{len(available)}, not shown: the first line may be data, not names"
-        raise TableError(f"{source} has no column {name!r}{guess}. Columns there: {listed}")
+            listed = (
+                f"{len(available)}, not shown: the first line may be data, not names"
+            )
+        raise TableError(
+            f"{source} has no column {name!r}{guess}. Columns there: {listed}"
+        )
 
 
 def require_cells(frame: pd.DataFrame, needed: Sequence[str], *, source: str) -> None:
@@ -234,7 +268,9 @@ def require_cells(frame: pd.DataFrame, needed: Sequence[str], *, source: str) ->
     require_columns(frame.columns, needed, source=source)
     empty = frame[list(needed)].isna().any(axis=1)
     if empty.any():
-        raise TableError(f"{source}: row {int(empty.argmax())} has no {' or no '.join(needed)}")
+        raise TableError(
+            f"{source}: row {int(empty.argmax())} has no {' or no '.join(needed)}"
+        )
 
 
 # Some name of a header is like one of these. "Smith,John" is a first row without a header.
@@ -272,7 +308,10 @@ def is_missing(value: Any) -> bool:
         return False
     try:
         return bool(value != value)
-    except (TypeError, ValueError):  # pandas.NA has no truth value, and neither has an array
+    except (
+        TypeError,
+        ValueError,
+    ):  # pandas.NA has no truth value, and neither has an array
         return type(value).__name__ == "NAType"
 
 
@@ -305,7 +344,9 @@ def id_key(value: Any) -> str | None:
 def is_id_column(name: object) -> bool:
     """Whether a column holds ids: `id`, `mrn`, `*_id` and the like, in any case."""
     lower = str(name).lower()
-    return lower in ("mrn", "patient", "patient_nbr", "stay") or f"_{lower}".endswith("_id")
+    return lower in ("mrn", "patient", "patient_nbr", "stay") or f"_{lower}".endswith(
+        "_id"
+    )
 
 
 def guard(text: str) -> str:

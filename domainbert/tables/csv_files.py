@@ -18,7 +18,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from domainbert.tables.columns import READ_ERRORS, TableError, are_names, is_id_column, unguard
+from domainbert.tables.columns import (
+    READ_ERRORS,
+    TableError,
+    are_names,
+    is_id_column,
+    unguard,
+)
 from domainbert.text.runner import read_ahead
 
 if TYPE_CHECKING:
@@ -34,7 +40,9 @@ _NO_ROW = (
 )
 _BLOCK = 4 << 20  # bytes read at a time
 _TOGETHER = 1000  # rows that are checked at once
-_IN_SIGHT = 1 << 20  # bytes from the start of a row; more where the row is longer or flawed
+_IN_SIGHT = (
+    1 << 20
+)  # bytes from the start of a row; more where the row is longer or flawed
 LONGEST_ROW = 16 << 20  # bytes
 _MARK = b"\xef\xbb\xbf"  # that spreadsheets put in front
 _ZIP = b"PK\x03\x04"
@@ -52,9 +60,13 @@ def csv_columns(path: Path, options: ReadOptions) -> list[str]:
     separator = _separator(path, options)
     try:
         with open_text(path, options.encoding, newline="") as text:
-            header = next(csv.reader(_header_lines(path, text), delimiter=separator), [])
+            header = next(
+                csv.reader(_header_lines(path, text), delimiter=separator), []
+            )
     except READ_ERRORS as error:
-        raise TableError(f"{path.name} cannot be read as CSV ({type(error).__name__})") from None
+        raise TableError(
+            f"{path.name} cannot be read as CSV ({type(error).__name__})"
+        ) from None
     if fault := _wrong_header(header, separator):
         raise TableError(f"{path.name} {fault}")
     return header
@@ -63,7 +75,9 @@ def csv_columns(path: Path, options: ReadOptions) -> list[str]:
 def _header_lines(path: Path, text: io.TextIOBase) -> Iterator[str]:
     for _, line, fault in bounded_lines(text):
         if fault:
-            raise TableError(f"{path.name}: expected a first line of names, got {fault}")
+            raise TableError(
+                f"{path.name}: expected a first line of names, got {fault}"
+            )
         yield line
 
 
@@ -74,8 +88,14 @@ def _separator(path: Path, options: ReadOptions) -> str:
 
 def _wrong_encoding(start: bytes, encoding: str | None) -> str:
     if encoding is None and (start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start):
-        return "is in UTF-16: name the encoding (--encoding utf-16), or save it as UTF-8"
-    return "is a spreadsheet or a zip file: save the sheet as CSV" if start[:4] == _ZIP else ""
+        return (
+            "is in UTF-16: name the encoding (--encoding utf-16), or save it as UTF-8"
+        )
+    return (
+        "is a spreadsheet or a zip file: save the sheet as CSV"
+        if start[:4] == _ZIP
+        else ""
+    )
 
 
 def _wrong_header(header: list[str], separator: str) -> str:
@@ -100,7 +120,9 @@ def _wrong_header(header: list[str], separator: str) -> str:
 def csv_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
     """The rows of a file."""
     names, separator = csv_columns(path, options), _separator(path, options)
-    chosen = [(name, n) for n, name in enumerate(names) if columns is None or name in columns]
+    chosen = [
+        (name, n) for n, name in enumerate(names) if columns is None or name in columns
+    ]
     ids = [name for name, _ in chosen if is_id_column(name)]
     csv.field_size_limit(LONGEST_ROW)
     for line, problem, text in _data_rows(path, len(names), separator, options):
@@ -132,7 +154,9 @@ def csv_batches(
     names, separator = csv_columns(path, options), _separator(path, options)
     pieces = _sound_pieces(path, len(names), separator, options, flaws)
     try:
-        for batches in read_ahead(_parse(piece, columns, names, separator) for piece in pieces):
+        for batches in read_ahead(
+            _parse(piece, columns, names, separator) for piece in pieces
+        ):
             yield from batches
     except (pa.ArrowException, *READ_ERRORS) as error:
         # Arrow's own words may quote the line, and a line may be a note.
@@ -147,7 +171,9 @@ def _sound_pieces(
     piece = bytearray()
     # Rows that are replaced in part are told apart.
     together = 1 if options.encoding else _TOGETHER
-    for line, problem, text in _data_rows(path, width, separator, options, together=together):
+    for line, problem, text in _data_rows(
+        path, width, separator, options, together=together
+    ):
         if problem:
             flaws.append((path.name, line, problem))
         piece += text
@@ -166,7 +192,9 @@ def _parse(
     from pyarrow import csv as arrow_csv
 
     source = pa.BufferReader(pa.py_buffer(piece))
-    read = arrow_csv.ReadOptions(use_threads=False, block_size=len(piece) + 1, column_names=names)
+    read = arrow_csv.ReadOptions(
+        use_threads=False, block_size=len(piece) + 1, column_names=names
+    )
     parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     convert = arrow_csv.ConvertOptions(
         column_types=dict.fromkeys(columns, pa.string()),
@@ -189,7 +217,9 @@ def _data_rows(
         if options.encoding:
             decoded = io.TextIOWrapper(raw, options.encoding, "replace", newline="")
             read = lambda size: decoded.read(size).encode("utf-8", "replace")  # noqa: E731
-        for line, problem, text in _sound_rows(read, width, separator, together=together):
+        for line, problem, text in _sound_rows(
+            read, width, separator, together=together
+        ):
             is_replaced = options.encoding and "\ufffd".encode() in text
             if line > 1 and (problem or text):
                 yield line, UNDECODABLE if is_replaced else problem, text
@@ -210,7 +240,10 @@ def _sound_rows(
     # A field that does not begin with a quote may hold some; possessive, so that nothing is tried
     # twice.
     comma = re.escape(separator).encode()
-    quoted, bare = rb'"[^"]*+(?:""[^"]*+)*+"', rb'[^"%b\r\n][^%b\r\n]*+' % (comma, comma)
+    quoted, bare = (
+        rb'"[^"]*+(?:""[^"]*+)*+"',
+        rb'[^"%b\r\n][^%b\r\n]*+' % (comma, comma),
+    )
     field = rb"(?:" + quoted + rb"|" + bare + rb"|)"
     row = field + rb"(?:%b" % comma + field + rb"){%d}\r?\n" % (width - 1)
     one, many = re.compile(row), re.compile(rb"(?:%b){1,%d}+" % (row, together))
@@ -255,12 +288,17 @@ def _sound_rows(
 def open_bytes(path: Path) -> Iterator[gzip.GzipFile | io.BufferedReader]:
     """The bytes of a file, unpacked, which must not change meanwhile; see `unchanged`."""
     is_packed = path.suffix.lower() == ".gz"
-    with unchanged(path), gzip.GzipFile(path, "rb") if is_packed else path.open("rb") as raw:
+    with (
+        unchanged(path),
+        gzip.GzipFile(path, "rb") if is_packed else path.open("rb") as raw,
+    ):
         yield raw
 
 
 @contextmanager
-def open_text(path: Path, encoding: str | None, *, newline: str | None) -> Iterator[io.TextIOBase]:
+def open_text(
+    path: Path, encoding: str | None, *, newline: str | None
+) -> Iterator[io.TextIOBase]:
     """The text of a file; UTF-8 by default, undecodable bytes become U+FFFD.
 
     Raises:
@@ -272,10 +310,14 @@ def open_text(path: Path, encoding: str | None, *, newline: str | None) -> Itera
         raw.seek(0)
         if fault := _wrong_encoding(start, encoding):
             raise TableError(f"{path.name} {fault}")
-        with io.TextIOWrapper(raw, encoding or "utf-8-sig", "replace", newline=newline) as text:
+        with io.TextIOWrapper(
+            raw, encoding or "utf-8-sig", "replace", newline=newline
+        ) as text:
             try:
                 yield text
-            except UnicodeError:  # UTF-16 without the mark that tells the order of its bytes
+            except (
+                UnicodeError
+            ):  # UTF-16 without the mark that tells the order of its bytes
                 msg = f"{path.name} is not in {encoding}; name another encoding, such as utf-16-le"
                 raise TableError(msg) from None
 

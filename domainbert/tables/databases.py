@@ -31,7 +31,9 @@ _POSTGRES_TABLES = (
     "SELECT CAST(table_schema AS TEXT), CAST(table_name AS TEXT) FROM information_schema.tables "
     "WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
 )
-_SQLITE_TABLES = "SELECT 'main', name FROM sqlite_master WHERE type IN ('table', 'view')"
+_SQLITE_TABLES = (
+    "SELECT 'main', name FROM sqlite_master WHERE type IN ('table', 'view')"
+)
 
 
 @contextmanager
@@ -89,7 +91,9 @@ def _connect(uri: str) -> Iterator[Any]:
         raise TableError(msg) from None
     if uri.startswith("sqlite"):
         path = Path(uri.removeprefix("sqlite://").removeprefix("/"))
-        if not path.is_file():  # the driver would create an empty database for a mistyped name
+        if (
+            not path.is_file()
+        ):  # the driver would create an empty database for a mistyped name
             msg = f"{path}: no such SQLite file (sqlite:///relative.db, sqlite:////absolute.db)"
             raise TableError(msg)
         address, setup = f"file:{quote(str(path))}?mode=ro", []
@@ -102,7 +106,9 @@ def _connect(uri: str) -> Iterator[Any]:
                     cursor.execute(statement)
             yield connection
     except driver.Error as error:
-        raise TableError(f"{_public_name(uri)} cannot be read ({_fault(error)})") from None
+        raise TableError(
+            f"{_public_name(uri)} cannot be read ({_fault(error)})"
+        ) from None
 
 
 class _DatabaseSource(Source):
@@ -116,12 +122,16 @@ class _DatabaseSource(Source):
 
     def tables(self) -> list[str]:
         """Tables and views, with their schema where there are several."""
-        return sorted(table if s == "main" else f"{s}.{table}" for s, table in self._tables)
+        return sorted(
+            table if s == "main" else f"{s}.{table}" for s, table in self._tables
+        )
 
     def place(self, table: str) -> str | None:
         """The one table written `table` or `schema.table`, as SQL; None if there is none."""
         wanted = table.lower()
-        found = [p for p in self._tables if wanted in (p[1].lower(), ".".join(p).lower())]
+        found = [
+            p for p in self._tables if wanted in (p[1].lower(), ".".join(p).lower())
+        ]
         if len(found) > 1:
             names = ", ".join(".".join(place) for place in found)
             raise TableError(
@@ -147,7 +157,9 @@ class _DuckDBSource(_DatabaseSource):
         try:
             con.execute(f"ATTACH {quoted(str(path))} AS hospital (READ_ONLY)")
         except duckdb.Error as error:
-            msg = f"{path} is neither a folder nor a DuckDB file ({type(error).__name__})"
+            msg = (
+                f"{path} is neither a folder nor a DuckDB file ({type(error).__name__})"
+            )
             raise TableError(f"{msg}; for SQLite write sqlite:///PATH") from None
         self._tables = con.execute(
             "SELECT table_schema, table_name FROM information_schema.tables "
@@ -169,12 +181,16 @@ class _DuckDBSource(_DatabaseSource):
 class _AdbcSource(_DatabaseSource):
     """The tables of PostgreSQL or SQLite; each scan is one stream."""
 
-    def __init__(self, uri: str, con: duckdb.DuckDBPyConnection, connection: Any) -> None:
+    def __init__(
+        self, uri: str, con: duckdb.DuckDBPyConnection, connection: Any
+    ) -> None:
         super().__init__(_public_name(uri), con)
         self._connection = connection
         self._open: list[Any] = []  # a stream ends with its cursor
         self._is_sqlite = uri.startswith("sqlite")
-        found = self.run(_SQLITE_TABLES if self._is_sqlite else _POSTGRES_TABLES).fetchall()
+        found = self.run(
+            _SQLITE_TABLES if self._is_sqlite else _POSTGRES_TABLES
+        ).fetchall()
         self._tables = [(str(schema), str(table)) for schema, table in found]
 
     def run(self, statement: str) -> Any:
@@ -187,7 +203,9 @@ class _AdbcSource(_DatabaseSource):
         """A stream of the columns, cast to text by the database; valid for one scan."""
         # The SQLite driver takes a column's type from its first rows, so none of them may be NULL.
         # An empty text means missing.
-        cast = "coalesce(CAST({} AS TEXT), '')" if self._is_sqlite else "CAST({} AS TEXT)"
+        cast = (
+            "coalesce(CAST({} AS TEXT), '')" if self._is_sqlite else "CAST({} AS TEXT)"
+        )
         cursor = self.run(select_text(columns, str(self.place(table)), cast))
         name = f"database_stream_{len(self._open)}"
         self._con.register(name, cursor.fetch_record_batch())
@@ -197,7 +215,9 @@ class _AdbcSource(_DatabaseSource):
 def _public_name(uri: str) -> str:
     """The address without user, password and options."""
     scheme, _, rest = uri.partition("://")
-    if "?" in rest.rpartition("@")[0]:  # a password may hold either of them: nothing is certain
+    if (
+        "?" in rest.rpartition("@")[0]
+    ):  # a password may hold either of them: nothing is certain
         return f"{scheme}://..."
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
 
@@ -216,5 +236,9 @@ _FAULTS = {
 
 def _fault(error: Exception) -> str:
     """What is wrong, without repeating the driver's message."""
-    kinds = (said for sign, said in _FAULTS.items() if re.search(sign, str(error), re.IGNORECASE))
+    kinds = (
+        said
+        for sign, said in _FAULTS.items()
+        if re.search(sign, str(error), re.IGNORECASE)
+    )
     return next(kinds, type(error).__name__)

@@ -59,7 +59,9 @@ def read_table(
     else:
         frame = _text_frame(source, columns, options)
     kinds = {name: kind for name, kind in (schema or {}).items() if name in frame}
-    return frame.assign(**{name: _cast(frame[name], kinds[name], source) for name in kinds})
+    return frame.assign(
+        **{name: _cast(frame[name], kinds[name], source) for name in kinds}
+    )
 
 
 def _parquet_frame(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
@@ -68,7 +70,9 @@ def _parquet_frame(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
         names = list(file.schema_arrow.names if columns is None else columns)
         frame = file.read(columns=names).to_pandas(ignore_metadata=True)[names]
     ids = [name for name in names if is_id_column(name)] if len(frame) else []
-    return frame.assign(**{name: frame[name].map(id_text).astype("str") for name in ids})
+    return frame.assign(
+        **{name: frame[name].map(id_text).astype("str") for name in ids}
+    )
 
 
 def _text_frame(
@@ -80,7 +84,9 @@ def _text_frame(
     rows: list[Mapping[str, Any]] = []
     faults: list[str] = []
     for row in iter_rows(source, options, columns=columns):
-        there |= dict.fromkeys(row.cells)  # lines of JSON may have more than the first one
+        there |= dict.fromkeys(
+            row.cells
+        )  # lines of JSON may have more than the first one
         if row.fault:
             faults.append(f"{row.place}: {row.fault}")
         elif not faults:
@@ -92,13 +98,19 @@ def _text_frame(
         rest = f"; and {more} more" if more > 0 else ""
         lines = "1 line" if len(faults) == 1 else f"{len(faults)} lines"
         listed = "; ".join(faults[:_LISTED_FAULTS])
-        raise TableError(f"{lines} cannot be read as rows: {listed}{rest}. Correct or remove them")
+        raise TableError(
+            f"{lines} cannot be read as rows: {listed}{rest}. Correct or remove them"
+        )
     names = list(there if columns is None else columns)
-    frame = pd.DataFrame([[cells.get(name) for name in names] for cells in rows], columns=names)
+    frame = pd.DataFrame(
+        [[cells.get(name) for name in names] for cells in rows], columns=names
+    )
     if not re.search(r"\.[ct]sv(\.gz)?\Z", str(source).lower()):
         return frame
     texts = [name for name in names if not is_id_column(name)]  # ids come without it
-    return frame.assign(**{name: frame[name].map(unguard, na_action="ignore") for name in texts})
+    return frame.assign(
+        **{name: frame[name].map(unguard, na_action="ignore") for name in texts}
+    )
 
 
 def _cast(column: pd.Series, kind: Type, source: str | Path) -> pd.Series:
@@ -156,7 +168,12 @@ def write_table(
 
 
 def _write_text(
-    table: pd.DataFrame | Iterable[pa.Table], path: Path, *, name: str, ending: str, raw: bool
+    table: pd.DataFrame | Iterable[pa.Table],
+    path: Path,
+    *,
+    name: str,
+    ending: str,
+    raw: bool,
 ) -> None:
     import pandas as pd
 
@@ -174,7 +191,9 @@ def _write_text(
                 frame.to_json(file, force_ascii=False, double_precision=15, **form)
 
 
-def _csv_cells(frame: pd.DataFrame, source: str, *, raw: bool) -> tuple[pd.DataFrame, Any]:
+def _csv_cells(
+    frame: pd.DataFrame, source: str, *, raw: bool
+) -> tuple[pd.DataFrame, Any]:
     """The frame as it is written to CSV, and which of its cells are quoted."""
     quoting = csv.QUOTE_MINIMAL
     frame = frame.copy(deep=False)
@@ -182,13 +201,20 @@ def _csv_cells(frame: pd.DataFrame, source: str, *, raw: bool) -> tuple[pd.DataF
         if column.dtype.kind not in "OUT":
             continue
         cells = column.tolist()
-        if any(hasattr(cell, "__len__") and not isinstance(cell, str | bytes) for cell in cells):
-            raise TableError(f"{source}: column {name!r} holds lists; write .parquet or .jsonl")
+        if any(
+            hasattr(cell, "__len__") and not isinstance(cell, str | bytes)
+            for cell in cells
+        ):
+            raise TableError(
+                f"{source}: column {name!r} holds lists; write .parquet or .jsonl"
+            )
         if any(isinstance(cell, str) and "\r" in cell for cell in cells):
             # Minimal quoting leaves a lone carriage return bare, where readers end the row.
             quoting = csv.QUOTE_NONNUMERIC
         if not raw:
-            frame[name] = [guard(cell) if isinstance(cell, str) else cell for cell in cells]
+            frame[name] = [
+                guard(cell) if isinstance(cell, str) else cell for cell in cells
+            ]
     return frame, quoting
 
 
@@ -199,7 +225,9 @@ def _write_parquet(table: pd.DataFrame | Iterable[pa.Table], path: Path) -> None
 
     if isinstance(table, pd.DataFrame):
         whole = pa.Table.from_pandas(table, preserve_index=False)
-        empty = [f.with_type(pa.string()) if f.type == pa.null() else f for f in whole.schema]
+        empty = [
+            f.with_type(pa.string()) if f.type == pa.null() else f for f in whole.schema
+        ]
         table = [whole.cast(pa.schema(empty, whole.schema.metadata))]
     pieces = iter(table)
     first = next(pieces)

@@ -52,7 +52,9 @@ def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
         with unchanged(path), pq.ParquetFile(path) as file:
             names = file.schema_arrow.names
             if len(set(names)) < len(names):
-                twice = ", ".join(name for name, count in Counter(names).items() if count > 1)
+                twice = ", ".join(
+                    name for name, count in Counter(names).items() if count > 1
+                )
                 msg = f"{path.name} repeats the columns {twice}; each needs a name of its own"
                 raise TableError(msg)
             yield file
@@ -70,9 +72,13 @@ def arrow_cells(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[Cells]
         cells = {n: _as_text(batch.column(n)) for n in names}
         for place in range(batch.num_rows):
             number += 1
-            values = {n: cells[n][place] for n in names if cells[n][place] is not _UNREADABLE}
+            values = {
+                n: cells[n][place] for n in names if cells[n][place] is not _UNREADABLE
+            }
             bad = [n for n in names if n not in values]
-            fault = f"column {bad[0]!r} is not UTF-8, or a date out of range" if bad else ""
+            fault = (
+                f"column {bad[0]!r} is not UTF-8, or a date out of range" if bad else ""
+            )
             yield f"{name} row {number}", values, fault, ""
 
 

@@ -70,7 +70,9 @@ def source_files(source: str | Path) -> list[Path]:
         TableError: nothing there, or a file that is no table.
     """
     if str(source).startswith(DATABASES):
-        raise TableError("expected files, got a database; write the rows of a query to a table")
+        raise TableError(
+            "expected files, got a database; write the rows of a query to a table"
+        )
     path, endings = Path(source), tuple(READERS)
     if path.is_dir():
         files = [
@@ -82,12 +84,16 @@ def source_files(source: str | Path) -> list[Path]:
         ]
     else:
         # A path that exists is taken as it is, whatever characters are in it.
-        names = [path] if path.exists() else sorted(glob.glob(str(source), recursive=True))  # noqa: PTH207
+        names: list[str] | list[Path] = [path]
+        if not path.exists():
+            names = sorted(glob.glob(str(source), recursive=True))  # noqa: PTH207
         files = [Path(name) for name in names if not Path(name).is_dir()]
         for file in files:
             table_format(file, endings)
             if not file.is_file():
-                raise TableError(f"{file} is a pipe or a device; save its content to a file first")
+                raise TableError(
+                    f"{file} is a pipe or a device; save its content to a file first"
+                )
     if not files:
         what = "no table in this folder" if path.is_dir() else "no such file"
         msg = f"{path}: {what}; expected {', '.join(endings)}, a folder of them, or a pattern"
@@ -155,7 +161,9 @@ def table_columns(
 
 def _readers(source: str | Path) -> list[tuple[Reader, Path]]:
     endings = tuple(READERS)
-    return [(READERS[table_format(path, endings)], path) for path in source_files(source)]
+    return [
+        (READERS[table_format(path, endings)], path) for path in source_files(source)
+    ]
 
 
 @contextmanager
@@ -171,7 +179,9 @@ def frame_rows(frame: pd.DataFrame) -> Iterator[Row]:
     """The rows of a DataFrame; ids and numbers become text, other objects stay what they are."""
     names = [str(name) for name in frame.columns]
     for number, cells in enumerate(frame.itertuples(index=False, name=None)):
-        yield Row(number, dict(zip(names, map(cell_of, cells), strict=True)), f"row {number}")
+        yield Row(
+            number, dict(zip(names, map(cell_of, cells), strict=True)), f"row {number}"
+        )
 
 
 def cell_of(value: Any) -> Any:
@@ -237,7 +247,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _text_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
     del columns
-    with open_text(path, options.encoding, newline=None if options.lines else "") as text:
+    with open_text(
+        path, options.encoding, newline=None if options.lines else ""
+    ) as text:
         lines = bounded_lines(text) if options.lines else [(0, text.read(), "")]
         for number, line, fault in lines:
             place = f"{path.name} line {number}" if options.lines else path.name
@@ -251,5 +263,7 @@ READERS: dict[str, Reader] = {
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), _CSV),
     ".parquet": Reader(lambda path, options: [parquet_columns(path)], parquet_cells),
     **dict.fromkeys((".jsonl", ".jsonl.gz"), Reader(_json_columns, _json_cells)),
-    **dict.fromkeys((".txt", ".txt.gz"), Reader(lambda path, options: [["text"]], _text_cells)),
+    **dict.fromkeys(
+        (".txt", ".txt.gz"), Reader(lambda path, options: [["text"]], _text_cells)
+    ),
 }

@@ -86,7 +86,9 @@ class Source(ABC):
 class FolderSource(Source):
     """A folder with one file per table; of several files of a name the shallowest is used."""
 
-    def __init__(self, folder: Path, con: duckdb.DuckDBPyConnection, options: ReadOptions) -> None:
+    def __init__(
+        self, folder: Path, con: duckdb.DuckDBPyConnection, options: ReadOptions
+    ) -> None:
         super().__init__(str(folder), con)
         self._folder, self._options = folder, options
         self._files: dict[str, list[Path]] = {}
@@ -95,8 +97,12 @@ class FolderSource(Source):
         for depth in range(1, _DEEPEST + 1):
             above = set(self._files)
             for path in sorted(folder.glob("/".join("*" * depth))):
-                is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-                ending = next((e for e in FILE_ENDINGS if path.name.lower().endswith(e)), "")
+                is_hidden = any(
+                    part.startswith(".") for part in path.relative_to(folder).parts
+                )
+                ending = next(
+                    (e for e in FILE_ENDINGS if path.name.lower().endswith(e)), ""
+                )
                 name = path.name[: len(path.name) - len(ending)].lower()
                 if ending and not is_hidden and name not in above and path.is_file():
                     self._files.setdefault(name, []).append(path)
@@ -114,7 +120,11 @@ class FolderSource(Source):
         if path not in self._names:
             self._opened.enter_context(unchanged(path))
             is_parquet = path.suffix.lower() == ".parquet"
-            names = parquet_columns(path) if is_parquet else csv_columns(path, self._options)
+            names = (
+                parquet_columns(path)
+                if is_parquet
+                else csv_columns(path, self._options)
+            )
             self._names[path] = names
         return self._names[path]
 
@@ -154,7 +164,11 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def select_text(columns: Iterable[str], relation: str, cast: str = "CAST({} AS VARCHAR)") -> str:
+def select_text(
+    columns: Iterable[str], relation: str, cast: str = "CAST({} AS VARCHAR)"
+) -> str:
     """A SELECT of these columns, cast to text under their own names."""
-    listed = ", ".join(f"{cast.format(identifier(c))} AS {identifier(c)}" for c in columns)
+    listed = ", ".join(
+        f"{cast.format(identifier(c))} AS {identifier(c)}" for c in columns
+    )
     return f"SELECT {listed} FROM {relation}"  # noqa: S608

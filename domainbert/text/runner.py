@@ -19,10 +19,14 @@ Device: TypeAlias = "str | torch.device | None"
 
 BATCH_TOKENS = {"cpu": 4096, "cuda": 65536}  # fits the caches of a CPU; fills a GPU
 SIMILAR = 0.8  # of the longest window of a batch
-BUFFER_BATCHES = 16  # pooled and sorted by length together, enough to avoid most padding
+BUFFER_BATCHES = (
+    16  # pooled and sorted by length together, enough to avoid most padding
+)
 
 
-def plan_batches(lengths: Sequence[int] | np.ndarray, *, batch_tokens: int) -> list[np.ndarray]:
+def plan_batches(
+    lengths: Sequence[int] | np.ndarray, *, batch_tokens: int
+) -> list[np.ndarray]:
     """Group windows of similar length, so that rows x longest row <= `batch_tokens`.
 
     From the tokens of each window, shape (windows,), to one array of indices per batch, longest
@@ -53,7 +57,9 @@ def read_ahead(items: Iterable[T]) -> Iterator[T]:
             yield item
 
 
-def chunked(items: Iterable[T], *, size: Callable[[T], int], limit: int) -> Iterator[list[T]]:
+def chunked(
+    items: Iterable[T], *, size: Callable[[T], int], limit: int
+) -> Iterator[list[T]]:
     """Lists of consecutive items whose sizes add up to about `limit`; none is split."""
     chunk: list[T] = []
     total = 0
@@ -105,7 +111,9 @@ class WindowRunner:
         batch_tokens: int | None = None,
     ) -> None:
         self.device = find_device(device)
-        self.batch_tokens = BATCH_TOKENS[self.device.type] if batch_tokens is None else batch_tokens
+        self.batch_tokens = (
+            BATCH_TOKENS[self.device.type] if batch_tokens is None else batch_tokens
+        )
         if self.batch_tokens < 1:
             raise UserError(f"batch_tokens must be at least 1, got {batch_tokens}")
         self.buffer_tokens = BUFFER_BATCHES * self.batch_tokens
@@ -115,7 +123,10 @@ class WindowRunner:
     def with_model(self, model: PreTrainedModel) -> WindowRunner:
         """A runner with the same settings over another model."""
         return WindowRunner(
-            model, pad_token_id=self._pad, device=self.device, batch_tokens=self.batch_tokens
+            model,
+            pad_token_id=self._pad,
+            device=self.device,
+            batch_tokens=self.batch_tokens,
         )
 
     def logits(self, windows: Sequence[np.ndarray]) -> np.ndarray:
@@ -141,7 +152,9 @@ class WindowRunner:
         import torch
 
         result: list[Any] = [None] * len(windows)
-        batches = plan_batches([len(window) for window in windows], batch_tokens=self.batch_tokens)
+        batches = plan_batches(
+            [len(window) for window in windows], batch_tokens=self.batch_tokens
+        )
         on_cuda = self.device.type == "cuda"
         half = torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=on_cuda)
         self._model.eval()  # a trainer may have used it since

@@ -8,15 +8,17 @@ from itertools import accumulate, pairwise
 
 # Words that end in a full stop without ending a sentence.
 _ABBREVIATIONS = frozenset(
-    "dr drs mr mrs ms prof st dept vs ca cf eq al fig figs ref refs e.g i.e approx".split(" ")  # noqa: SIM905
-)
+    "dr drs mr mrs ms prof st dept vs ca cf eq al fig figs ref refs e.g i.e approx".split()  # noqa: SIM905
+)  # fmt: skip
 _ITEM = re.compile(r"(?:[-*#+•·▪◦–—]|\(?\d{1,3}[.)]|\(?[A-Za-z][.)])(?:\s|$)")
 _WORD = re.compile(r"\S+")
 _HEADING = re.compile(r"[A-Z][\w /&,'()-]{0,40}:(?:\s|$)")
 # Tokenized text separates the full stop from its word, and also the point of 0 . 05.
 _POINT = r"(?<= )\. \d"
 # A run of marks is tried once, at its start, and never given back: linear in the text.
-_END = re.compile(rf"""(?<![.!?])(?!{_POINT})[.!?]++["'”’)\]]*+(?= ["'“‘(\[]*+[A-Z0-9])""")
+_END = re.compile(
+    rf"""(?<![.!?])(?!{_POINT})[.!?]++["'”’)\]]*+(?= ["'“‘(\[]*+[A-Z0-9])"""
+)
 # Text is wrapped at a width in this range, except for a few long lines.
 _WIDTHS = range(40, 121)
 _FEW = 0.1
@@ -32,7 +34,9 @@ def split_sentences(text: str) -> list[str]:
     headings start a sentence. Within a line, a full stop ends one if a capital or a digit follows
     and the word before is no title, initial or abbreviation. Every word is in exactly one sentence.
     """
-    return [part for block in _unwrapped(text) for part in _parts(" ".join(block.split()))]
+    return [
+        part for block in _unwrapped(text) for part in _parts(" ".join(block.split()))
+    ]
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
@@ -67,7 +71,11 @@ def _wrap_width(lengths: list[int]) -> int:
     within = sorted(length for length in lengths if length < _WIDTHS.stop)
     if len(lengths) - len(within) > _FEW * len(lengths):
         return 0
-    widths = (high for low, high in pairwise(within) if high in _WIDTHS and low > _SLACK * high)
+    widths = (
+        high
+        for low, high in pairwise(within)
+        if high in _WIDTHS and low > _SLACK * high
+    )
     return max(widths, default=0)
 
 
@@ -76,7 +84,9 @@ def _continues(line: str, following: str, *, width: int) -> bool:
         return False
     word = following.split(maxsplit=1)[0]
     is_full = len(line) <= width < (len(line) + 1 + len(word)) / _SLACK
-    flows = len(line) >= _WIDTHS.start and line[-1] not in ".!?;" and following[0].islower()
+    flows = (
+        len(line) >= _WIDTHS.start and line[-1] not in ".!?;" and following[0].islower()
+    )
     return is_full or flows
 
 
@@ -97,4 +107,6 @@ def _is_full_stop(block: str, start: int, stop: int) -> bool:
     plain = last.lower().strip("(['\"")
     is_number_of_item = space < 0 and len(last) <= 3
     is_initial = len(plain) == 1 and last.isupper()
-    return bool(last) and not (is_number_of_item or is_initial or plain in _ABBREVIATIONS)
+    return bool(last) and not (
+        is_number_of_item or is_initial or plain in _ABBREVIATIONS
+    )

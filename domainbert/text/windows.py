@@ -104,7 +104,9 @@ def plan_windows(
         good_cuts: shape (tokens,), bool: whether the place after token i is a good cut.
     """
     if capacity < 1:
-        raise UserError(f"a window must hold at least one token of text, got capacity {capacity}")
+        raise UserError(
+            f"a window must hold at least one token of text, got capacity {capacity}"
+        )
     if not 0 <= overlap < capacity:
         raise UserError(
             f"overlap must be between 0 and {capacity - 1} (less than window - {SPECIAL_TOKENS} "
@@ -156,7 +158,9 @@ class Windower:
         self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         self._unknown = tokenizer.unk_token_id
         ends = tokenizer.convert_tokens_to_ids([".", "!", "?"])
-        self._sentence_ends = np.array([i for i in ends if i not in (None, self._unknown)])
+        self._sentence_ends = np.array(
+            [i for i in ends if i not in (None, self._unknown)]
+        )
 
     def split(self, text: str) -> WindowedText:
         """The windows of one text; see `split_many`."""
@@ -179,14 +183,18 @@ class Windower:
     def without_tokens(self, texts: Sequence[str]) -> Iterator[int]:
         """The numbers of the texts that have no token, read piece by piece."""
         for start in range(0, len(texts), _CHECKED):
-            for number, text in enumerate(self.split_many(texts[start : start + _CHECKED]), start):
+            for number, text in enumerate(
+                self.split_many(texts[start : start + _CHECKED]), start
+            ):
                 if not text.tokens:
                     yield number
 
     def _windowed(self, text: str, encoded: Encoding) -> WindowedText:
         ids = np.array(encoded.ids, dtype=np.int64)
         offsets = np.array(encoded.offsets, dtype=np.int64).reshape(-1, 2)
-        cuts = self._good_cuts(text, ids, offsets) if len(ids) > self._capacity else None
+        cuts = (
+            self._good_cuts(text, ids, offsets) if len(ids) > self._capacity else None
+        )
         ranges = plan_windows(
             len(ids), capacity=self._capacity, overlap=self.overlap, good_cuts=cuts
         )
@@ -204,14 +212,18 @@ class Windower:
             for match in (_DROPPED.finditer(text) if self._drops else ())
         ]
         unknown = offsets[ids == self._unknown].tolist()
-        unread = sorted([Unread(first, last, UNKNOWN) for first, last in unknown] + dropped)
+        unread = sorted(
+            [Unread(first, last, UNKNOWN) for first, last in unknown] + dropped
+        )
         return WindowedText(windows, tokens=len(ids), unread=tuple(unread))
 
     def _good_cuts(self, text: str, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """Whether a sentence or a line ends after each token, shape (tokens,), bool."""
         starts, ends = _without_spaces(text, offsets)
         next_start = np.append(starts[1:], len(text))
-        breaks = np.array([match.start() for match in re.finditer("\n", text)], dtype=np.int64)
+        breaks = np.array(
+            [match.start() for match in re.finditer("\n", text)], dtype=np.int64
+        )
         line_ends = np.searchsorted(breaks, next_start) > np.searchsorted(breaks, ends)
         # A full stop inside "3.5" is followed by no space.
         sentence_ends = np.isin(ids, self._sentence_ends) & (next_start > ends)
@@ -221,7 +233,9 @@ class Windower:
 def _without_spaces(text: str, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where tokens start and end without the spaces that byte-level ones begin with."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    letters = np.append(np.flatnonzero((codes > ord(" ")) & (codes != ord("\xa0"))), len(text))
+    letters = np.append(
+        np.flatnonzero((codes > ord(" ")) & (codes != ord("\xa0"))), len(text)
+    )
     starts = letters[np.searchsorted(letters, offsets[:, 0])]
     before = np.searchsorted(letters, offsets[:, 1])
     ends = np.where(before > 0, letters[before - 1] + 1, 0)

@@ -31,7 +31,9 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def resume_point(folder: Path, facts: dict[str, object], *, resume: bool) -> Iterator[Path | None]:
+def resume_point(
+    folder: Path, facts: dict[str, object], *, resume: bool
+) -> Iterator[Path | None]:
     """The checkpoint to continue from, or None to start; holds the folder meanwhile.
 
     The facts, everything that decides the result, are written to the folder.
@@ -54,7 +56,9 @@ def resume_point(folder: Path, facts: dict[str, object], *, resume: bool) -> Ite
                     "repeat the first command, or delete that folder"
                 )
         elif resume:
-            log.warning("no checkpoint in %s: training starts from the beginning", folder)
+            log.warning(
+                "no checkpoint in %s: training starts from the beginning", folder
+            )
         write_json(facts, note)
         yield checkpoint
 
@@ -75,7 +79,11 @@ def last_checkpoint(folder: Path) -> Path | None:
 
     One that was cut short, by a kill or a full disk, is removed.
     """
-    paths = [path for path in folder.glob("checkpoint-*") if path.name.split("-")[1].isdigit()]
+    paths = [
+        path
+        for path in folder.glob("checkpoint-*")
+        if path.name.split("-")[1].isdigit()
+    ]
     for path in sorted(paths, key=checkpoint_step, reverse=True):
         if _is_whole(path):
             return path
@@ -96,8 +104,13 @@ def _is_whole(path: Path) -> bool:
                 pass
     except (OSError, ValueError, SafetensorError):
         return False
-    has_all = weights and {file.name for file in states} >= {"optimizer.pt", "scheduler.pt"}
-    return bool(has_all) and all(map(zipfile.is_zipfile, (*states, *path.glob("*.pth"))))
+    has_all = weights and {file.name for file in states} >= {
+        "optimizer.pt",
+        "scheduler.pt",
+    }
+    return bool(has_all) and all(
+        map(zipfile.is_zipfile, (*states, *path.glob("*.pth")))
+    )
 
 
 def checkpoint_step(checkpoint: Path) -> int:
@@ -156,8 +169,13 @@ class TrainingRun:
 
         try:
             model.save_pretrained(self.out, merged=merged)
-        except (OSError, SafetensorError) as error:  # safetensors wraps errors of the disk
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        except (
+            OSError,
+            SafetensorError,
+        ) as error:  # safetensors wraps errors of the disk
+            reason = (
+                getattr(error, "strerror", None) or str(error) or type(error).__name__
+            )
             raise UserError(
                 f"{self.out} could not be written ({reason}); make room and repeat the command "
                 f"with --resume: the trained weights are in {self.checkpoints}"
@@ -196,9 +214,15 @@ def training_run(
             f"--resume: no checkpoints in {folder}; run without it, or name them with --checkpoints"
         )
     # A named folder may hold the finished runs of other seeds, each in a folder of its own.
-    if not resume and any((folder.glob if checkpoints else folder.rglob)("checkpoint-*")):
-        raise UserError(f"{folder} has checkpoints: continue with --resume, or delete that folder")
-    hint = f"to resume, repeat the command with --resume; the checkpoints are in {folder}"
+    if not resume and any(
+        (folder.glob if checkpoints else folder.rglob)("checkpoint-*")
+    ):
+        raise UserError(
+            f"{folder} has checkpoints: continue with --resume, or delete that folder"
+        )
+    hint = (
+        f"to resume, repeat the command with --resume; the checkpoints are in {folder}"
+    )
     with progress_on_stderr(), resume_hint(folder, hint):
         yield TrainingRun(out, folder, resume)
     if not checkpoints:
@@ -220,8 +244,14 @@ class TrainingOptions:
 
     def given(self) -> dict[str, object]:
         """The settings of the table `[training]` that were named."""
-        values = {"epochs": self.epochs, "learning_rate": self.learning_rate, "seed": self.seed}
-        given: dict[str, object] = {k: value for k, value in values.items() if value is not None}
+        values = {
+            "epochs": self.epochs,
+            "learning_rate": self.learning_rate,
+            "seed": self.seed,
+        }
+        given: dict[str, object] = {
+            k: value for k, value in values.items() if value is not None
+        }
         return {**given, "full": True} if self.full else given
 
     def plan(

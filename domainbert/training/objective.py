@@ -44,7 +44,9 @@ class Objective(ABC):
         """The tensors of one batch. Anything random depends on the epoch and the batch alone."""
 
     @abstractmethod
-    def loss(self, network: PreTrainedModel, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(
+        self, network: PreTrainedModel, batch: dict[str, torch.Tensor]
+    ) -> torch.Tensor:
         """The scalar loss of one batch from `collate`."""
 
     @abstractmethod
@@ -69,7 +71,9 @@ class LengthBatches:
         seed: of the batches and their order.
     """
 
-    def __init__(self, sizes: np.ndarray, *, batch_size: int, batch_tokens: int, seed: int) -> None:
+    def __init__(
+        self, sizes: np.ndarray, *, batch_size: int, batch_tokens: int, seed: int
+    ) -> None:
         self._seed = seed
         # Noise on the lengths, so that a batch does not always hold exactly equal ones.
         noise = np.random.default_rng(seed).uniform(0.9, 1.1, len(sizes))
@@ -77,7 +81,10 @@ class LengthBatches:
         batch: list[int] = []
         windows = longest = 0
         for index in np.argsort(sizes[:, 1] * noise, kind="stable"):
-            windows, longest = windows + int(sizes[index, 0]), max(longest, int(sizes[index, 1]))
+            windows, longest = (
+                windows + int(sizes[index, 0]),
+                max(longest, int(sizes[index, 1])),
+            )
             if batch and (len(batch) == batch_size or windows * longest > batch_tokens):
                 self._batches.append(batch)
                 batch, windows, longest = [], int(sizes[index, 0]), int(sizes[index, 1])
@@ -85,7 +92,9 @@ class LengthBatches:
         self._batches += [batch] if batch else []
 
     @classmethod
-    def of_texts(cls, rows: Sequence[Sequence[str]], *, batch_size: int, seed: int) -> Self:
+    def of_texts(
+        cls, rows: Sequence[Sequence[str]], *, batch_size: int, seed: int
+    ) -> Self:
         """Batches of rows of texts of similar length, which need little padding."""
         sizes = np.array([(1, sum(map(len, row))) for row in rows]).reshape(-1, 2)
         return cls(sizes, batch_size=batch_size, batch_tokens=sys.maxsize, seed=seed)
@@ -96,7 +105,9 @@ class LengthBatches:
 
     def epoch(self, number: int) -> list[list[int]]:
         """The batches of an epoch, each a list of example numbers."""
-        order = np.random.default_rng((self._seed, number)).permutation(len(self._batches))
+        order = np.random.default_rng((self._seed, number)).permutation(
+            len(self._batches)
+        )
         return [self._batches[index] for index in order]
 
 
@@ -127,12 +138,16 @@ class FreshBatches:
         examples = self._maker.make(number)
         generator = np.random.default_rng((self._seed, number, 1))
         sizes = np.array([len(example.ids) for example in examples])
-        order = np.argsort(sizes * generator.uniform(0.9, 1.1, len(sizes)), kind="stable")
+        order = np.argsort(
+            sizes * generator.uniform(0.9, 1.1, len(sizes)), kind="stable"
+        )
         order = np.resize(order, max(len(order), self._number))
         edges = np.linspace(0, sizes[order].sum(), self._number + 1)[1:-1]
         # Every batch gets an example, however few this epoch has.
         place = np.arange(1, self._number)
-        ends = np.maximum.accumulate(np.searchsorted(np.cumsum(sizes[order]), edges) - place)
+        ends = np.maximum.accumulate(
+            np.searchsorted(np.cumsum(sizes[order]), edges) - place
+        )
         ends = np.clip(ends, 0, len(order) - self._number) + place
         batches = [[examples[i] for i in batch] for batch in np.split(order, ends)]
         generator.shuffle(batches)

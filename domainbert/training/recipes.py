@@ -99,7 +99,9 @@ def recipe_file(source: str | Path) -> Path:
     if path.is_file() or str(source) in shipped:
         return path if path.is_file() else shipped[str(source)]
     names = ", ".join(shipped) or "none here"
-    raise UserError(f"{source}: no such recipe file, and no shipped recipe of that name ({names})")
+    raise UserError(
+        f"{source}: no such recipe file, and no shipped recipe of that name ({names})"
+    )
 
 
 def shipped_recipes() -> dict[str, Path]:
@@ -107,4 +109,7 @@ def shipped_recipes() -> dict[str, Path]:
     installed = Path(str(resources.files("domainbert"))) / "recipes"
     checkout = Path(__file__).parents[2] / "recipes"
     folder = installed if installed.is_dir() else checkout
-    return {path.stem: path for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem)}
+    return {
+        path.stem: path
+        for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem)
+    }

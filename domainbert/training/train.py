@@ -59,12 +59,16 @@ def train(
     facts = model.facts(encoder)
     if start is not None:
         other = type(model).from_pretrained(start, device="cpu")
-        set_adapter(network, _started(model, other, rank=first.rank, encoder=facts["encoder"]))
+        set_adapter(
+            network, _started(model, other, rank=first.rank, encoder=facts["encoder"])
+        )
         facts["start"] = other.fingerprint()
     best: dict[str, float] = {}
     for number, (objective, settings) in enumerate(stages, start=1):
         if not len(objective.batches):
-            raise UserError("there is nothing to train on: the training side has no examples")
+            raise UserError(
+                "there is nothing to train on: the training side has no examples"
+            )
         folder = checkpoints
         if checkpoints and len(stages) > 1:
             folder = Path(checkpoints) / f"stage-{number}"
@@ -97,7 +101,9 @@ def train(
     return trained
 
 
-def _started(model: Model, other: Model, *, rank: int, encoder: str) -> dict[str, torch.Tensor]:
+def _started(
+    model: Model, other: Model, *, rank: int, encoder: str
+) -> dict[str, torch.Tensor]:
     """The adapters of another model, and its head's rows for the labels of `model`."""
     same = other.config is not None and other.config.encoder_sha256 == encoder
     found = other.adapter.rank if other.adapter else 0
@@ -108,7 +114,11 @@ def _started(model: Model, other: Model, *, rank: int, encoder: str) -> dict[str
         )
     tensors = dict(other.adapter.tensors)
     for key in (key for key in tensors if ".classifier." in key):
-        rows = model.network.get_parameter(f"classifier.{key.rpartition('.')[2]}").detach().clone()
+        rows = (
+            model.network.get_parameter(f"classifier.{key.rpartition('.')[2]}")
+            .detach()
+            .clone()
+        )
         for place, label in enumerate(model.labels):
             if label in other.labels:
                 rows[place] = tensors[key][other.labels.index(label)].float()
@@ -118,5 +128,7 @@ def _started(model: Model, other: Model, *, rank: int, encoder: str) -> dict[str
 
 def versions() -> dict[str, str]:
     """The versions of Python and the libraries that decide a result."""
-    packages = {package: version(package) for package in ("torch", "transformers", "peft")}
+    packages = {
+        package: version(package) for package in ("torch", "transformers", "peft")
+    }
     return {"python": platform.python_version(), "domainbert": __version__, **packages}

@@ -74,7 +74,9 @@ def fit(
             settings, folder=place, steps=steps, metric=objective.metric, **arguments
         )
         watch = _Watch(settings.patience)
-        stack.enter_context(watch.bar)  # closed after an error too, because it hides the cursor
+        stack.enter_context(
+            watch.bar
+        )  # closed after an error too, because it hides the cursor
         trainer = ObjectiveTrainer(network, objective, args=args, watch=watch)
         total = int(max(args.max_steps, math.ceil(args.num_train_epochs * steps)))
         log.info("training %s: %d steps", place.name, total)
@@ -85,11 +87,15 @@ def fit(
                 *(total, FEW_STEPS),
             )
         with training_attention(network, settings.attention), quiet():
-            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+            trainer.train(
+                resume_from_checkpoint=str(checkpoint) if checkpoint else None
+            )
         metric = f"eval_{objective.metric}"
         rows = [row for row in trainer.state.log_history if metric in row]
         best: Mapping[str, float] = max(rows, key=lambda row: row[metric], default={})
-        scores = {k.removeprefix("eval_"): v for k, v in best.items() if k.startswith("eval_")}
+        scores = {
+            k.removeprefix("eval_"): v for k, v in best.items() if k.startswith("eval_")
+        }
         return trainer.trained(), scores
 
 
@@ -111,7 +117,9 @@ class ObjectiveTrainer(Trainer):
         self.objective, self._network = objective, network
         if objective.head is not None:
             network.add_module(HEAD, objective.head)
-        self._data = _EpochData(objective, self, passes=args.gradient_accumulation_steps)
+        self._data = _EpochData(
+            objective, self, passes=args.gradient_accumulation_steps
+        )
         super().__init__(
             model=network,
             args=args,
@@ -119,7 +127,9 @@ class ObjectiveTrainer(Trainer):
             eval_dataset=self._data,  # unused: see `evaluate`
             callbacks=[watch],
         )
-        self.remove_callback(PrinterCallback)  # it prints to stdout, which belongs to results
+        self.remove_callback(
+            PrinterCallback
+        )  # it prints to stdout, which belongs to results
 
     def get_train_dataloader(self) -> DataLoader:
         """The planned batches, in order."""
@@ -161,7 +171,9 @@ class ObjectiveTrainer(Trainer):
         del state_dict
         folder = Path(str(output_dir))
         folder.mkdir(parents=True, exist_ok=True)
-        weights = {n: value.detach().cpu().contiguous() for n, value in self._trainable()}
+        weights = {
+            n: value.detach().cpu().contiguous() for n, value in self._trainable()
+        }
         save_file(weights, folder / WEIGHTS)
 
     def _load_from_checkpoint(self, checkpoint_path: str, model: object = None) -> None:
@@ -175,7 +187,11 @@ class ObjectiveTrainer(Trainer):
         self._load_from_checkpoint(str(self.state.best_model_checkpoint))
 
     def _trainable(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        return ((n, value) for n, value in self._network.named_parameters() if value.requires_grad)
+        return (
+            (n, value)
+            for n, value in self._network.named_parameters()
+            if value.requires_grad
+        )
 
 
 class _EpochData(Dataset):
@@ -272,16 +288,24 @@ class _Watch(TrainerCallback):
         self._patience, self.bar = patience, ExitStack()
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **__: object
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **__: object,
     ) -> None:
-        self._advance = self.bar.enter_context(progress("training", total=state.max_steps))
+        self._advance = self.bar.enter_context(
+            progress("training", total=state.max_steps)
+        )
         self._advance(state.global_step)
         self._begun = self._logged = self._saved = time.monotonic()
         self._first_step = state.global_step
         if state.best_global_step:  # its folder may have been moved
             best = Path(str(args.output_dir), f"checkpoint-{state.best_global_step}")
             state.best_model_checkpoint = str(best)
-        self._stop_early(args, state, control)  # a run that had stopped does not continue
+        self._stop_early(
+            args, state, control
+        )  # a run that had stopped does not continue
 
     def on_step_end(
         self, _: object, state: TrainerState, control: TrainerControl, **__: object
@@ -294,7 +318,13 @@ class _Watch(TrainerCallback):
             left = (now - self._begun) / done * (state.max_steps - step) / 60
             losses = (row["loss"] for row in state.log_history[::-1] if "loss" in row)
             loss = next((f"loss {value:.3g}, " for value in losses), "")
-            log.info("step %d of %d: %sabout %.0f minutes left", step, state.max_steps, loss, left)
+            log.info(
+                "step %d of %d: %sabout %.0f minutes left",
+                step,
+                state.max_steps,
+                loss,
+                left,
+            )
         if now - self._saved >= SAVE_SECONDS:
             control.should_save = True
         if step >= state.max_steps:
@@ -304,10 +334,16 @@ class _Watch(TrainerCallback):
         self._saved = time.monotonic()
 
     def on_evaluate(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **given: Any,
     ) -> None:
         metrics = given.get("metrics") or {}
-        shown = ", ".join(f"{k.removeprefix('eval_')} {v:.4g}" for k, v in metrics.items())
+        shown = ", ".join(
+            f"{k.removeprefix('eval_')} {v:.4g}" for k, v in metrics.items()
+        )
         log.info("step %d of %d: %s", state.global_step, state.max_steps, shown)
         self._stop_early(args, state, control)
 

@@ -18,7 +18,9 @@ from recipes.diabetes130.teacher import teacher_targets
 
 @one_line_errors
 def main(
-    folder: Annotated[Path, typer.Argument(help="Folder with the UCI table and its mappings.")],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder with the UCI table and its mappings.")
+    ],
     out: Annotated[Path, typer.Option(help="The cohort to write, .parquet.")],
     seed: Annotated[int, typer.Option(help="Seed of the split by patient.")] = 0,
 ) -> None:
@@ -29,7 +31,9 @@ def main(
     table.loc[train, "target"] = teacher_targets(table[train])
     write_table(table, out)
     share = table.loc[kept, "readmitted"].mean()
-    say(f"{kept.sum()} stays in {out}, {share:.1%} readmitted; {(~kept).sum()} listed as excluded")
+    say(
+        f"{kept.sum()} stays in {out}, {share:.1%} readmitted; {(~kept).sum()} listed as excluded"
+    )
 
 
 if __name__ == "__main__":

@@ -42,8 +42,12 @@ _DRUG_NAMES: Final = (
 _DRUGS: Final = tuple(_DRUG_NAMES.split())
 _NUMBER_WORDS: Final = "no one two three four five six seven eight nine ten"
 _NUMBERS: Final = tuple(_NUMBER_WORDS.split())
-_DECADES: Final = "teens twenties thirties forties fifties sixties seventies eighties nineties"
-_AGES: Final = {f"[{n}0-{n + 1}0)": name for n, name in enumerate(_DECADES.split(), start=1)}
+_DECADES: Final = (
+    "teens twenties thirties forties fifties sixties seventies eighties nineties"
+)
+_AGES: Final = {
+    f"[{n}0-{n + 1}0)": name for n, name in enumerate(_DECADES.split(), start=1)
+}
 _PEOPLE: Final = {"Female": ("Woman", "her"), "Male": ("Man", "his")}
 _RACES: Final = {"AfricanAmerican": "African American", "Other": "other race"}
 # The source does not explain its payer codes; these are obvious, the others stay codes.
@@ -51,7 +55,11 @@ _PAYERS: Final = {
     "MC": "Medicare", "MD": "Medicaid", "HM": "HMO", "BC": "Blue Cross", "SP": "self-pay",
     "WC": "workers' compensation",
 }  # fmt: skip
-_A1C: Final = {">7": "seven to eight percent", ">8": "above eight percent", "Norm": "normal"}
+_A1C: Final = {
+    ">7": "seven to eight percent",
+    ">8": "above eight percent",
+    "Norm": "normal",
+}
 _GLUCOSE: Final = {">200": "above 200", ">300": "above 300", "Norm": "normal"}
 _DOSES: Final = {"Up": "raised", "Down": "lowered", "Steady": "unchanged"}
 # The values of each column; the mapping file has those of the id columns.
@@ -104,7 +112,9 @@ def build_diabetes130(folder: str | Path, *, seed: int = 0) -> pd.DataFrame:
             "split": pd.Series(sides, dtype="str").mask(excluded),
             "exclusion": pd.Series(DIED_OR_HOSPICE, index=source.index).where(excluded),
             **{name: _or_null(source[column]) for name, column in _GROUPS.items()},
-            "age_from": source["age"].str.extract(r"(\d+)", expand=False).astype("int64"),
+            "age_from": source["age"]
+            .str.extract(r"(\d+)", expand=False)
+            .astype("int64"),
             **{name: source[name].astype("int64") for name in _COUNTS},
         }
     )

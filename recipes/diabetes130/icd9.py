@@ -24,9 +24,21 @@ ID_TITLES: Final = "IDs_mapping.csv"
 DIAGNOSIS_TITLES: Final = "icd9_diagnosis_long_titles.txt"
 # How the source writes what it does not know.
 MISSING: Final = frozenset(
-    {"", "?", "NULL", "Not Available", "Not Mapped", "Unknown/Invalid", "PhysicianNotFound"}
+    {
+        "",
+        "?",
+        "NULL",
+        "Not Available",
+        "Not Mapped",
+        "Unknown/Invalid",
+        "PhysicianNotFound",
+    }
 )
-ID_COLUMNS: Final = ("admission_type_id", "discharge_disposition_id", "admission_source_id")
+ID_COLUMNS: Final = (
+    "admission_type_id",
+    "discharge_disposition_id",
+    "admission_source_id",
+)
 
 # The abbreviations of the mapping file, in lower case, and what a note has instead.
 _ID_REWRITES: Final = (
@@ -87,7 +99,10 @@ class CodeTitles:
 
 def read_titles(folder: str | Path) -> CodeTitles:
     """Read what the codes mean; `TableError` if a file is missing or holds something else."""
-    ids, diagnoses = source_file(folder, ID_TITLES), source_file(folder, DIAGNOSIS_TITLES)
+    ids, diagnoses = (
+        source_file(folder, ID_TITLES),
+        source_file(folder, DIAGNOSIS_TITLES),
+    )
     return CodeTitles(_read_ids(ids), _read_diagnoses(diagnoses))
 
 
@@ -135,7 +150,9 @@ def _read_diagnoses(path: Path) -> dict[str, str]:
     """Titles by code, category (428, V45, E849) and subcategory."""
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     pairs = (line.partition(" ")[::2] for line in text.replace("\t", " ").splitlines())
-    codes = {code: title for code, title in pairs if _CODE.fullmatch(code) and title.strip()}
+    codes = {
+        code: title for code, title in pairs if _CODE.fullmatch(code) and title.strip()
+    }
     if not codes:
         msg = f"{path.name} has no lines such as '4280  Congestive heart failure, unspecified'"
         raise TableError(msg)
@@ -144,9 +161,15 @@ def _read_diagnoses(path: Path) -> dict[str, str]:
         for length in range(_category_length(code), 5):
             groups[code[:length]].append(title.strip())
     named = {group: _category(titles) for group, titles in groups.items()}
-    with Path(__file__).with_name("icd9_categories.csv").open(encoding="utf-8", newline="") as file:
+    with (
+        Path(__file__)
+        .with_name("icd9_categories.csv")
+        .open(encoding="utf-8", newline="") as file
+    ):
         named |= {row["code"]: row["title"] for row in csv.DictReader(file)}
-    named |= {code: _BOILERPLATE.sub("", title.strip()) for code, title in codes.items()}
+    named |= {
+        code: _BOILERPLATE.sub("", title.strip()) for code, title in codes.items()
+    }
     return {code: " ".join(title.split()) for code, title in named.items() if title}
 
 
@@ -159,6 +182,8 @@ def _category(titles: list[str]) -> str:
     if not vague:
         return ""
     # A list ("ovary, fallopian tube, and ligament") stays whole; otherwise a comma starts a detail.
-    title = vague[-1] if re.search(r", (?:and|or) ", vague[-1]) else vague[-1].split(",")[0]
+    title = (
+        vague[-1] if re.search(r", (?:and|or) ", vague[-1]) else vague[-1].split(",")[0]
+    )
     name = _VAGUE_WORDS.sub("", title).strip()
     return name[:1].upper() + name[1:]

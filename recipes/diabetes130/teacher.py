@@ -24,11 +24,21 @@ def teacher_targets(rows: pd.DataFrame, *, weight: float = WEIGHT) -> np.ndarray
     from sklearn.model_selection import GroupKFold, cross_val_predict
     from sklearn.pipeline import make_pipeline
 
-    words = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True, dtype=np.float32)
+    words = TfidfVectorizer(
+        ngram_range=(1, 2), min_df=2, sublinear_tf=True, dtype=np.float32
+    )
     teacher = make_pipeline(words, LogisticRegression(C=0.3, max_iter=1000))
-    texts = ["\n".join([notes] if isinstance(notes, str) else notes) for notes in rows["text"]]
+    texts = [
+        "\n".join([notes] if isinstance(notes, str) else notes)
+        for notes in rows["text"]
+    ]
     labels, patients = rows["readmitted"].to_numpy(dtype=np.float64), rows["patient_id"]
     found = cross_val_predict(
-        teacher, texts, labels, groups=patients, cv=GroupKFold(5), method="predict_proba"
+        teacher,
+        texts,
+        labels,
+        groups=patients,
+        cv=GroupKFold(5),
+        method="predict_proba",
     )
     return (1 - weight) * labels + weight * found[:, 1]

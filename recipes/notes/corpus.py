@@ -49,7 +49,9 @@ def notes_gold(side: Side, *, labels: dict[str, str] | None = None) -> Gold:
     return gold_of(documents, name=f"hand-tagged-notes {side}", labels=labels)
 
 
-def sections_gold(side: Side, data: Path, *, labels: dict[str, str] | None = None) -> Gold:
+def sections_gold(
+    side: Side, data: Path, *, labels: dict[str, str] | None = None
+) -> Gold:
     """A side of the real sections, whose texts are read from the folder of public data.
 
     Raises:
@@ -75,7 +77,9 @@ def _sections(side: str, sections: list[Section], data: Path) -> list[Document]:
     for row in _rows("real-sections", side):
         text = texts.get(row["id"], "")
         if not hashlib.sha256(text.encode()).hexdigest().startswith(row["sha256"]):
-            msg = f"{data / 'notes'}: section {row['id']} is not the text that was tagged"
+            msg = (
+                f"{data / 'notes'}: section {row['id']} is not the text that was tagged"
+            )
             raise UserError(msg)
         documents.append(_document(row, text))
     return documents

@@ -84,17 +84,23 @@ class AssertionScore:
     @property
     def accuracy(self) -> float:
         """Share of entities with the right assertion."""
-        right = sum(count for (gold, given), count in self.counts.items() if gold == given)
+        right = sum(
+            count for (gold, given), count in self.counts.items() if gold == given
+        )
         return right / max(sum(self.counts.values()), 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Accuracy, and for each assertion its entities and those that got it, for JSON."""
         each = {}
         for name in ASSERTIONS:
-            rows = {given: n for (gold, given), n in self.counts.items() if gold == name}
+            rows = {
+                given: n for (gold, given), n in self.counts.items() if gold == name
+            }
             each[name] = {
                 "gold": sum(rows.values()),
-                "given": sum(n for (_, given), n in self.counts.items() if given == name),
+                "given": sum(
+                    n for (_, given), n in self.counts.items() if given == name
+                ),
                 "correct": rows.get(name, 0),
             }
         return {"accuracy": self.accuracy, **each}
@@ -104,7 +110,9 @@ def evaluate_assertions(gold: Gold) -> AssertionScore:
     """The rules of `biomed.ner.assertion` on the gold entities of a corpus with assertions."""
     counts: Counter[tuple[str, str]] = Counter()
     for document in gold.documents:
-        given = assert_spans(document.text, [(s.start, s.end, s.label) for s in document.spans])
+        given = assert_spans(
+            document.text, [(s.start, s.end, s.label) for s in document.spans]
+        )
         right = (span.assertion for span in document.spans)
         counts.update((r, g) for r, g in zip(right, given, strict=True) if r)
     return AssertionScore(counts)
@@ -131,7 +139,9 @@ def names_found(
     tagger: Tagger, known: Sequence[str], labels: Mapping[str, str]
 ) -> dict[str, tuple[int, int]]:
     """For each list, the names that are found exactly, and all of them."""
-    names = [name for name in note_names() if labels.get(name.label, name.label) in known]
+    names = [
+        name for name in note_names() if labels.get(name.label, name.label) in known
+    ]
     texts = [f"{name.context} {name.name}" for name in names]
     found: Counter[str] = Counter()
     for name, entities in zip(names, tagger.tag_many(texts), strict=True):
@@ -143,7 +153,9 @@ def names_found(
     return {kind: (found[kind], count) for kind, count in total.items()}
 
 
-def abbreviations_in_frames(tagger: Tagger, *, label: str = "Disease") -> dict[str, int]:
+def abbreviations_in_frames(
+    tagger: Tagger, *, label: str = "Disease"
+) -> dict[str, int]:
     """For each sentence, how many of 30 common abbreviations of diseases are found exactly."""
     found = {}
     for frame in FRAMES:
@@ -160,12 +172,16 @@ def abbreviations_in_frames(tagger: Tagger, *, label: str = "Disease") -> dict[s
 def main(
     model: Annotated[str, typer.Option(help="Shipped name or model folder.")],
     data: Annotated[
-        Path | None, typer.Option(help="Folder of the public data: also the real sections.")
+        Path | None,
+        typer.Option(help="Folder of the public data: also the real sections."),
     ] = None,
     label: Annotated[
-        list[str] | None, typer.Option(help="Rename an entity type: OLD=NEW. Repeatable.")
+        list[str] | None,
+        typer.Option(help="Rename an entity type: OLD=NEW. Repeatable."),
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Also write the scores to this file.")
+    ] = None,
 ) -> None:
     """Score a model, and the rules for assertions, on the corpora of notes."""
     tagger, labels = Tagger.from_pretrained(model), renaming(label)
@@ -174,15 +190,25 @@ def main(
     known = known_types(tagger, golds[0])  # all corpora have the same types
     result: dict[str, Any] = {}
     for gold in golds:
-        scores, given = evaluate_documents(tagger, gold), evaluate_assertions(gold).to_dict()
-        result[gold.name] = {"entities": scores.table.to_dict("index"), "assertions": given}
+        scores, given = (
+            evaluate_documents(tagger, gold),
+            evaluate_assertions(gold).to_dict(),
+        )
+        result[gold.name] = {
+            "entities": scores.table.to_dict("index"),
+            "assertions": given,
+        }
         print_scores(gold.name, scores)
         table = Table(f"assertions, {gold.name}", "gold", "given", "correct")
         for name in ASSERTIONS:
             counts = given[name]
-            table.add_row(name, *(str(counts[key]) for key in ("gold", "given", "correct")))
+            table.add_row(
+                name, *(str(counts[key]) for key in ("gold", "given", "correct"))
+            )
         stdout.print(table)
-        stdout.print(f"accuracy of assertions on gold entities: {given['accuracy']:.3f}")
+        stdout.print(
+            f"accuracy of assertions on gold entities: {given['accuracy']:.3f}"
+        )
     names = names_found(tagger, known, labels or {})
     result["names"] = {kind: list(pair) for kind, pair in names.items()}
     for kind, (found, count) in names.items():

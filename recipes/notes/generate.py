@@ -42,10 +42,19 @@ _ITEMS = {
         "{modified}",
     ),
     "orders": ("{order}",),
-    "plan": ("{disease}: {plan_words}, {order}", "{disease}: continue {drug}", "{disease}"),
+    "plan": (
+        "{disease}: {plan_words}, {order}",
+        "{disease}: continue {drug}",
+        "{disease}",
+    ),
     "procedures": ("{procedure}", "{procedure} ({date})"),
 }
-_ORDER = ("{drug} {dose} {freq}", "{drug} {dose} {route} {freq}", "{drug} {dose}", "{drug} {freq}")
+_ORDER = (
+    "{drug} {dose} {freq}",
+    "{drug} {dose} {route} {freq}",
+    "{drug} {dose}",
+    "{drug} {freq}",
+)
 
 Part = tuple[str, str]  # a piece of text and its entity type, "" for none
 
@@ -113,7 +122,10 @@ class Generator:
 
     def _listed(self, slot: str, random: np.random.Generator) -> Iterator[Part]:
         """A list within a line, with commas or semicolons, sometimes "and" before the last."""
-        count, mark = random.integers(1, 7), _choice((", ", ", ", ", ", "; ", "/"), random)
+        count, mark = (
+            random.integers(1, 7),
+            _choice((", ", ", ", ", ", "; ", "/"), random),
+        )
         for number in range(count):
             if number:
                 is_last = number == count - 1 and random.random() < 0.4
@@ -175,26 +187,39 @@ def _misspelt(name: str, random: np.random.Generator) -> str:
     if not (first + second).isalpha():
         return name
     return (
-        name[:at] + _choice((second, first * 2 + second, second + first), random) + name[at + 2 :]
+        name[:at]
+        + _choice((second, first * 2 + second, second + first), random)
+        + name[at + 2 :]
     )
 
 
 @one_line_errors
 def main(
-    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="The corpus folder to write.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The corpus folder to write.")
+    ],
     data: Annotated[
         Path | None,
-        typer.Option(help="Public data with MedQuAD and ICD-9 titles, for many more names."),
+        typer.Option(
+            help="Public data with MedQuAD and ICD-9 titles, for many more names."
+        ),
     ] = None,
-    texts: Annotated[int, typer.Option(min=1, help="Number of notes for training.")] = 12_000,
+    texts: Annotated[
+        int, typer.Option(min=1, help="Number of notes for training.")
+    ] = 12_000,
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
     use_open: Annotated[  # noqa: FBT002
-        bool, typer.Option("--open", help="Also use the open lists in `names/` of --data.")
+        bool,
+        typer.Option("--open", help="Also use the open lists in `names/` of --data."),
     ] = False,
 ) -> None:
     """Write a corpus of generated notes with names of diseases and drugs."""
-    train, devel = write_notes(out, data=data, texts=texts, seed=seed, use_open=use_open)
-    say(f"{out}: {train} texts for training; {devel} for devel, whose names training does not have")
+    train, devel = write_notes(
+        out, data=data, texts=texts, seed=seed, use_open=use_open
+    )
+    say(
+        f"{out}: {train} texts for training; {devel} for devel, whose names training does not have"
+    )
 
 
 if __name__ == "__main__":

@@ -58,7 +58,11 @@ def abbreviations(data: Path) -> list[str]:
             if len(cells) < 2 or cells[0] == "abbreviation":
                 continue
             short, sense = cells[0].casefold(), cells[1].strip().casefold()
-            is_one = key(sense) in names and not is_no_name(sense) and not sense.startswith(short)
+            is_one = (
+                key(sense) in names
+                and not is_no_name(sense)
+                and not sense.startswith(short)
+            )
             if len(cells) > 2:
                 counted.add(short)
                 shares[short][file.stem] += float(cells[-1]) if is_one else 0.0
@@ -66,7 +70,9 @@ def abbreviations(data: Path) -> list[str]:
                 shares[short][file.stem] += 1.0 if is_one else float("-inf")
             for variation in cells[2].split("|") if len(cells) > 4 else ():
                 form, _, number = variation.rpartition("_")
-                spelt[short][form.strip(".,;:-/ ")] += int(number) if number.isdigit() else 1
+                spelt[short][form.strip(".,;:-/ ")] += (
+                    int(number) if number.isdigit() else 1
+                )
     return sorted(
         form
         for short in counted
@@ -81,19 +87,29 @@ def abbreviations(data: Path) -> list[str]:
 
 @one_line_errors
 def main(
-    name: Annotated[str, typer.Argument(metavar="MODEL", help="Shipped name or model folder.")],
-    golds: Annotated[list[Path], typer.Argument(metavar="DEVEL...", help="Devel sides, IOB2.")],
+    name: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Shipped name or model folder.")
+    ],
+    golds: Annotated[
+        list[Path], typer.Argument(metavar="DEVEL...", help="Devel sides, IOB2.")
+    ],
     data: Annotated[Path, typer.Option(help="Folder of the public data.")],
     out: Annotated[Path, typer.Option(help="Write the model to this folder.")],
 ) -> None:
     """Add the abbreviations, and measure the devel sides again."""
     found = abbreviations(data)
-    model = WordTagger.from_pretrained(name, abbreviations={DISEASE: found}, calibration={})
-    model.manifest.setdefault("counts", {})["listed abbreviations of diseases"] = len(found)
+    model = WordTagger.from_pretrained(
+        name, abbreviations={DISEASE: found}, calibration={}
+    )
+    model.manifest.setdefault("counts", {})["listed abbreviations of diseases"] = len(
+        found
+    )
     for path in golds:
         if path.suffix == ".tsv":
             scores = evaluate_words(model, read_gold(path))
-            scores.add_to_card(model.manifest, f"{path.resolve().parent.name} {path.stem}")
+            scores.add_to_card(
+                model.manifest, f"{path.resolve().parent.name} {path.stem}"
+            )
     model.save_pretrained(out)
     say(f"{len(found):,} abbreviations, model in {out}")
 

@@ -35,12 +35,30 @@ LISTED = 4000  # names of each type that are drawn from the lists
 DEVEL = 10  # percent of the names
 SYMPTOMS = 780  # the first ICD-9 category of symptoms, which injuries follow
 # Weight of each source of names.
-WEIGHTS = {"abbreviations": 0.35, "vocabulary": 0.4, "brands": 0.35, "medquad": 0.17, "icd9": 0.06}
+WEIGHTS = {
+    "abbreviations": 0.35,
+    "vocabulary": 0.4,
+    "brands": 0.35,
+    "medquad": 0.17,
+    "icd9": 0.06,
+}
 # UMLS semantic types of diseases, injuries and neoplasms, as opposed to findings.
 _DISEASES = frozenset(("T019", "T020", "T037", "T046", "T047", "T048", "T190", "T191"))
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9'-]*(?: [A-Za-z0-9'-]+){0,4}")
 _NO_NAME = frozenset(
-    ("and", "or", "of", "in", "for", "with", "living", "preventing", "prevention", "test", "guide")
+    (
+        "and",
+        "or",
+        "of",
+        "in",
+        "for",
+        "with",
+        "living",
+        "preventing",
+        "prevention",
+        "test",
+        "guide",
+    )
 )
 
 
@@ -56,7 +74,9 @@ class Names:
         pools = {source: names for source, names in self.pools[label].items() if names}
         weigh = OPEN_WEIGHTS if self.others else WEIGHTS
         weights = np.array([weigh[source] for source in pools])
-        names = list(pools.values())[random.choice(len(pools), p=weights / weights.sum())]
+        names = list(pools.values())[
+            random.choice(len(pools), p=weights / weights.sum())
+        ]
         return names[int(random.integers(len(names)))]
 
     def of_side(self, *, held_out: bool) -> Names:
@@ -110,7 +130,9 @@ def read_names(data: Path | None = None) -> Names:
         pools[DISEASE]["icd9"] = _icd9(titles)
     return Names(
         {
-            label: {source: tuple(dict.fromkeys(names)) for source, names in each.items()}
+            label: {
+                source: tuple(dict.fromkeys(names)) for source, names in each.items()
+            }
             for label, each in pools.items()
         }
     )
@@ -122,13 +144,17 @@ def with_open_names(names: Names, data: Path) -> Names:
     seen, drawn = open_names.in_real_notes(data), np.random.default_rng(0)
     pools = {}
     for label, each in names.pools.items():
-        rest = sorted({name for kind, name in open_names.names_of(data) if kind == label})
+        rest = sorted(
+            {name for kind, name in open_names.names_of(data) if kind == label}
+        )
         pools[label] = {
             **each,
             "inventories": tuple(known[label]),
             # A name that is four times as frequent is drawn twice as often.
             "notes": tuple(
-                name for name, count in seen[label].items() for _ in range(round(count**0.5))
+                name
+                for name, count in seen[label].items()
+                for _ in range(round(count**0.5))
             ),
             "lists": tuple(drawn.choice(rest, LISTED, replace=False).tolist()),
         }
@@ -139,7 +165,9 @@ def _medquad(path: Path) -> Iterator[tuple[str, str]]:
     """Entity type and name of the documents' subjects and their synonyms."""
     for page in medquad_documents(path):
         names = [name for name in (page["focus"], *page["synonyms"]) if _is_name(name)]
-        if page["semantic_group"] == "Disorders" and _DISEASES & set(page["semantic_types"]):
+        if page["semantic_group"] == "Disorders" and _DISEASES & set(
+            page["semantic_types"]
+        ):
             yield from ((DISEASE, name) for name in names)
         elif page["category"] == "Drug":
             yield from ((CHEMICAL, name) for name in names if " " not in name)
@@ -153,10 +181,14 @@ def _icd9(path: Path) -> list[str]:
         for code, _, title in (row.partition(" ") for row in rows)
         if code[:1].isdigit() and int(code[:3]) < SYMPTOMS
     ]
-    names = (title.removeprefix("Unspecified ").removeprefix("Other ") for title in titles)
+    names = (
+        title.removeprefix("Unspecified ").removeprefix("Other ") for title in titles
+    )
     return [name[0].lower() + name[1:] for name in names if _is_name(name)]
 
 
 def _is_name(name: str) -> bool:
     words = name.casefold().split()
-    return bool(_PLAIN.fullmatch(name)) and not _NO_NAME & set(words) and " - " not in name
+    return (
+        bool(_PLAIN.fullmatch(name)) and not _NO_NAME & set(words) and " - " not in name
+    )

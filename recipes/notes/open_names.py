@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DISEASE, CHEMICAL = "Disease", "Chemical"
-MAIN_SENSE = 0.7  # share of a sense in real notes from which an abbreviation is read as it
+MAIN_SENSE = (
+    0.7  # share of a sense in real notes from which an abbreviation is read as it
+)
 RARE_SENSE = 0.05
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9'-]*")
 # Words of senses that name a finding, a disease or a substance although no list has the sense.
@@ -28,7 +30,9 @@ _MEDICAL = re.compile(
     r"lysis|obstruct|prolapse|dilat|regurg|effusion|disten|elevat|reassur|dislocat|rupture|"
     r"retard|obes|loss|virus|pregnan|premature|contraction|dystro|palsy|sclero"
 )
-_NO_NAMES = frozenset(Path(__file__).with_name("no_names.txt").read_text("utf-8").split())
+_NO_NAMES = frozenset(
+    Path(__file__).with_name("no_names.txt").read_text("utf-8").split()
+)
 # Substances that notes abbreviate as tests or habits.
 _LABORATORY = frozenset(
     "cr hgb bnp chol glu bld crp tob phos glc ca lac alkp urica t4 t3 pcp".split()  # noqa: SIM905
@@ -39,7 +43,9 @@ _LONGEST = 7  # words of a name that is searched for in notes
 def key(name: str) -> str:
     """A name as lists and notes are compared: case, hyphens and a plural s do not count."""
     words = _WORD.findall(name.replace("-", " ").casefold())
-    return " ".join(word[:-1] if len(word) > 4 and word.endswith("s") else word for word in words)
+    return " ".join(
+        word[:-1] if len(word) > 4 and word.endswith("s") else word for word in words
+    )
 
 
 @cache
@@ -48,7 +54,11 @@ def listed(data: Path) -> dict[str, str]:
     found: dict[str, set[str]] = defaultdict(set)
     for label, name in names_of(data):
         found[key(name)].add(label)
-    return {name: labels.pop() for name, labels in found.items() if name and len(labels) == 1}
+    return {
+        name: labels.pop()
+        for name, labels in found.items()
+        if name and len(labels) == 1
+    }
 
 
 def names_of(data: Path) -> Iterator[tuple[str, str]]:
@@ -116,19 +126,25 @@ def abbreviations(data: Path) -> tuple[dict[str, list[str]], list[str]]:
             senses[short][sense] = max(share, senses[short].get(sense, 0.0))
             for variation in cells[2].split("|") if len(cells) > 4 else [cells[0]]:
                 form, _, number = variation.rpartition("_")
-                spelt[short][form or variation] += int(number) if number.isdigit() else 1
+                spelt[short][form or variation] += (
+                    int(number) if number.isdigit() else 1
+                )
     kinds: dict[str, list[str]] = {DISEASE: [], CHEMICAL: []}
     neither = []
     for short, shares in senses.items():
-        forms = [form for form, _ in spelt[short].most_common(2) if re.search("[A-Za-z]", form)]
+        forms = [
+            form
+            for form, _ in spelt[short].most_common(2)
+            if re.search("[A-Za-z]", form)
+        ]
         main, share = max(shares.items(), key=lambda item: item[1])
         label = names.get(key(main)) if main not in _NO_NAMES else None
         common = [sense for sense, part in shares.items() if part >= RARE_SENSE]
         if label and share >= MAIN_SENSE and len(short) > 1:
             kinds[label] += forms if short not in _LABORATORY else []
-        elif not any(names.get(key(s)) or _MEDICAL.search(s) for s in common) and not names.get(
-            short
-        ):
+        elif not any(
+            names.get(key(s)) or _MEDICAL.search(s) for s in common
+        ) and not names.get(short):
             neither += forms
     return kinds, neither
 

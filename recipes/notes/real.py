@@ -40,13 +40,22 @@ CORPORA = {  # the sides with training texts, and the types that are read
     "bc5cdr-ids": (("train",), {"Disease": DISEASE, "Chemical": CHEMICAL}),
     "ncbi-disease-ids": (
         ("train",),
-        dict.fromkeys(("SpecificDisease", "DiseaseClass", "Modifier", "CompositeMention"), DISEASE),
+        dict.fromkeys(
+            ("SpecificDisease", "DiseaseClass", "Modifier", "CompositeMention"), DISEASE
+        ),
     ),
 }
-MEASURED = ("ncbi-disease/devel.tsv", "ncbi-disease/test.tsv", "bc5cdr-disease/devel.tsv")
+MEASURED = (
+    "ncbi-disease/devel.tsv",
+    "ncbi-disease/test.tsv",
+    "bc5cdr-disease/devel.tsv",
+)
 TIMES = 3  # an epoch reads the tagged notes so often
 TITLE = 50  # letters of a title that tell an abstract
-SURE, UNSURE = 0.9, 0.3  # scores from which a name that no list has is kept, or a sentence left out
+SURE, UNSURE = (
+    0.9,
+    0.3,
+)  # scores from which a name that no list has is kept, or a sentence left out
 LISTED = 0.6  # score from which a listed name is kept
 _SENTENCE = re.compile(r"[^\n]+?(?:[.!?](?=\s)|$)", re.MULTILINE)
 
@@ -61,8 +70,12 @@ def abstracts(data: Path, name: str) -> Iterator[Document]:
     for side in sides:
         for document in read_pubtator(data / "ner" / name / f"{side}.pubtator"):
             if _letters(document.text)[:TITLE] not in measured:
-                spans = (Span(s.start, s.end, types.get(s.label, "")) for s in document.spans)
-                yield Document(document.id, document.text, tuple(s for s in spans if s.label))
+                spans = (
+                    Span(s.start, s.end, types.get(s.label, "")) for s in document.spans
+                )
+                yield Document(
+                    document.id, document.text, tuple(s for s in spans if s.label)
+                )
 
 
 def _letters(text: str) -> str:
@@ -106,14 +119,18 @@ def _missed(sentence: str, spans: list[Span], names: dict[str, str]) -> bool:
         free[span.start : span.end] = "." * (span.end - span.start)
     words = [open_names.key(word) for word in "".join(free).replace(".", " . ").split()]
     pairs = pairwise(words)
-    return any(names.get(f"{first} {second}") for first, second in pairs if first and second)
+    return any(
+        names.get(f"{first} {second}") for first, second in pairs if first and second
+    )
 
 
 @one_line_errors
 def main(
     out: Annotated[Path, typer.Argument(help="Folder of the corpora's folders.")],
     data: Annotated[Path, typer.Option(help="The public data.")],
-    model: Annotated[str | None, typer.Option(help="Tags the notes: writes `silver`.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Tags the notes: writes `silver`.")
+    ] = None,
 ) -> None:
     """Write abstracts and tagged notes, or with a model the sentences of notes."""
     written = (

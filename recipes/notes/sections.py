@@ -55,7 +55,9 @@ def drawn(data: Path) -> list[Section]:
     found = []
     for name, number in DRAWN.items():
         kinds: dict[str, list[Section]] = defaultdict(list)
-        for section in sorted(_sections(data, name), key=lambda section: _digest(section.text)):
+        for section in sorted(
+            _sections(data, name), key=lambda section: _digest(section.text)
+        ):
             kinds[section.kind].append(section)
         roots = sum(math.sqrt(len(group)) for group in kinds.values())
         shares = {
@@ -64,7 +66,11 @@ def drawn(data: Path) -> list[Section]:
         }
         while sum(shares.values()) != number:  # rounding, and kinds with few sections
             step = 1 if sum(shares.values()) < number else -1
-            free = [kind for kind, group in kinds.items() if 1 <= shares[kind] + step <= len(group)]
+            free = [
+                kind
+                for kind, group in kinds.items()
+                if 1 <= shares[kind] + step <= len(group)
+            ]
             shares[max(free, key=lambda kind: len(kinds[kind]))] += step
         for kind, group in sorted(kinds.items()):
             found += group[: shares[kind]]
@@ -98,7 +104,9 @@ def others(data: Path) -> list[Section]:
 
 def _note(section: Section) -> str:
     """The note of a paragraph; a section of MTS-Dialog is a note of its own."""
-    return section.id if section.id.startswith("mts-") else section.id.rpartition("-")[0]
+    return (
+        section.id if section.id.startswith("mts-") else section.id.rpartition("-")[0]
+    )
 
 
 def _runs(text: str) -> set[tuple[str, ...]]:
@@ -115,7 +123,11 @@ def real_notes(data: Path) -> Iterator[str]:
     long = [text for text in apart if len(text) >= REPEATED]
     for name in DRAWN:
         for row in read_rows(data / "notes" / f"{name}.csv.gz"):
-            parts = PARAGRAPHS[name].split(row["text"]) if name in PARAGRAPHS else [row["text"]]
+            parts = (
+                PARAGRAPHS[name].split(row["text"])
+                if name in PARAGRAPHS
+                else [row["text"]]
+            )
             yield "".join(
                 part
                 for part in parts
@@ -127,7 +139,9 @@ def _sections(data: Path, name: str) -> Iterable[Section]:
     """Sections that may be drawn; a text that occurs twice is one."""
     rows = read_rows(data / "notes" / f"{name}.csv.gz")
     if name == "mts_dialog":
-        found = (Section(row["id"], row["section"], row["text"].strip()) for row in rows)
+        found = (
+            Section(row["id"], row["section"], row["text"].strip()) for row in rows
+        )
         return {s.text: s for s in found if len(s.text) in LENGTH}.values()
     parts = (
         Section(f"{row['id']}-{number}", name, part.strip())

@@ -19,7 +19,9 @@ def test_help_names_the_tasks_and_waits_for_no_library():
         "print(CliRunner().invoke(app, ['--help']).stdout);"
         "print(sorted({'torch', 'pandas', 'matplotlib', 'transformers'} & set(sys.modules)))"
     )
-    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    shown = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True
+    )
     assert shown.returncode == 0, shown.stderr
     assert all(task in shown.stdout for task in ("ner", "terms", "models"))
     assert shown.stdout.splitlines()[-1] == "[]"
@@ -36,7 +38,10 @@ def test_models_are_listed_with_their_scores():
 
 
 def test_score_table_has_a_row_for_each_score():
-    scores = {"ours": {"F1": 0.5, "Spearman": {"value": 0.5, "low": 0.4, "high": 0.6}}, "b": {}}
+    scores = {
+        "ours": {"F1": 0.5, "Spearman": {"value": 0.5, "low": 0.4, "high": 0.6}},
+        "b": {},
+    }
     assert score_rows({"scores": scores}) == [
         ["", "ours", "b"],
         ["F1", "0.500", ""],

@@ -39,7 +39,9 @@ def serious_faults(browser):
     script = Path(axe.__file__).with_name("axe.min.js").read_text("utf-8")
     browser.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})
     browser.execute_script(script)
-    found = browser.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+    found = browser.execute_async_script(
+        "axe.run().then(arguments[arguments.length - 1])"
+    )
     assert len(found["passes"]) > 10  # it did run
     return [
         (each["impact"], each["id"], each["nodes"][0]["html"][:100])

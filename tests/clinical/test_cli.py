@@ -24,7 +24,9 @@ def saved(model, tmp_path):
 
 
 def test_every_command_has_help():
-    names = ("demo synthesize cohort train score evaluate monitor convert models").split()
+    names = (
+        "demo synthesize cohort train score evaluate monitor convert models"
+    ).split()
     for name in names:
         result = run.invoke(app, [name, "--help"])
         assert result.exit_code == 0
@@ -36,7 +38,9 @@ def test_help_waits_for_no_torch():
         "import sys, time; from clinical.cli import app; "
         "print('torch' in sys.modules, time.process_time())"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
     has_torch, seconds = done.stdout.split()
     assert has_torch == "False"
     assert float(seconds) < 2  # of the processor's own: others may use the machine too
@@ -73,7 +77,9 @@ def test_score_writes_the_table_and_says_what_happened(saved, tmp_path):
         ),
     ],
 )
-def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arguments, message):
+def test_a_failure_is_one_line_and_exit_code_1(
+    saved, tmp_path, monkeypatch, arguments, message
+):
     monkeypatch.chdir(tmp_path)
     write_table(pd.DataFrame({"txt": [NOTE]}), tmp_path / "notes.csv")
     (tmp_path / "recipe.toml").write_text("[training]\nepoch = 3\n")
@@ -125,9 +131,13 @@ def test_models_lists_each_with_one_number_and_what_it_is_of(monkeypatch):
     result = run.invoke(app, ["models"])
     assert result.exit_code == 0
     for name, folder in shipped_models("clinical").items():
-        manifest = json.loads((folder / "config.json").read_text())["domainbert"]["manifest"]
+        manifest = json.loads((folder / "config.json").read_text())["domainbert"][
+            "manifest"
+        ]
         title, own = manifest["card"]["title"], next(iter(manifest["scores"].values()))
-        assert f"{name}: {title}\n" in result.output  # whole, however narrow the terminal
+        assert (
+            f"{name}: {title}\n" in result.output
+        )  # whole, however narrow the terminal
         said = f"AUROC {own['auroc']['value']:.3f} [{own['auroc']['low']:.3f}, "
         assert result.output.count(said) == 1
         patients = f"{own['n_patients']:,} held-out patients"
@@ -141,10 +151,19 @@ def test_version():
 
 
 def test_score_reads_the_columns_that_options_name(saved, tmp_path):
-    notes = pd.DataFrame({"aufenthalt": ["1", "1"], "brief": [NOTE, "fever"], "ward": ["a", "a"]})
+    notes = pd.DataFrame(
+        {"aufenthalt": ["1", "1"], "brief": [NOTE, "fever"], "ward": ["a", "a"]}
+    )
     write_table(notes, tmp_path / "notes.csv")
     command = [
-        *("score", str(tmp_path / "notes.csv"), "--model", saved, "--out", str(tmp_path / "r.csv")),
+        *(
+            "score",
+            str(tmp_path / "notes.csv"),
+            "--model",
+            saved,
+            "--out",
+            str(tmp_path / "r.csv"),
+        ),
         *("--stay", "aufenthalt", "--text", "brief", "--keep", "ward"),
     ]
     result = run.invoke(app, command)
@@ -154,13 +173,22 @@ def test_score_reads_the_columns_that_options_name(saved, tmp_path):
     assert len(scores) == 1
 
 
-def test_evaluate_shows_the_flow_and_a_trained_on_cohort_is_refused(tiny_encoder, tmp_path):
+def test_evaluate_shows_the_flow_and_a_trained_on_cohort_is_refused(
+    tiny_encoder, tmp_path
+):
     hospital, cohort = tmp_path / "hospital", tmp_path / "cohort.parquet"
     train = ["--epochs", "0.2", "--encoder", str(tiny_encoder)]
     for step in (
         ["synthesize", str(hospital), "--stays", "120", "--seed", "3", "--brief"],
         ["cohort", str(hospital), "--out", str(cohort)],
-        ["cohort", str(hospital), "--out", str(tmp_path / "again.parquet"), "--seed", "1"],
+        [
+            "cohort",
+            str(hospital),
+            "--out",
+            str(tmp_path / "again.parquet"),
+            "--seed",
+            "1",
+        ],
         ["train", str(cohort), "--out", str(tmp_path / "model"), *train],
     ):
         result = run.invoke(app, step)
@@ -201,6 +229,8 @@ def test_the_expected_ranking_is_the_mean_over_the_outcomes():
         drawn.append((roc_auc_score(y, risk) * pairs, pairs))
     mean = np.sum([wins for wins, _ in drawn]) / np.sum([pairs for _, pairs in drawn])
     stays = pd.DataFrame({"stay_id": range(40), "probability": risk})
-    best, own = expected_ranking(stays, pd.DataFrame({"HADM_ID": range(40), "TRUE_RISK": true}))
+    best, own = expected_ranking(
+        stays, pd.DataFrame({"HADM_ID": range(40), "TRUE_RISK": true})
+    )
     assert own == pytest.approx(mean, abs=0.005)
     assert best > own

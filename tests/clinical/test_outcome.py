@@ -28,7 +28,9 @@ def test_card_page_and_facts_name_the_outcome_of_the_definition(
         definition_sha256="0",
         event=event,
     )
-    model = ReadmissionModel(new_network(), tokenizer, settings=ReadmissionSettings(notes=choice))
+    model = ReadmissionModel(
+        new_network(), tokenizer, settings=ReadmissionSettings(notes=choice)
+    )
     model.save_pretrained(tmp_path / "model")
     loaded = ReadmissionModel.from_pretrained(tmp_path / "model")
     assert loaded.outcome == EVENTS[event]

@@ -35,7 +35,10 @@ def overheard(caplog, capsys):
 
     @contextlib.contextmanager
     def listen():
-        with warnings.catch_warnings(record=True) as caught, caplog.at_level(logging.DEBUG):
+        with (
+            warnings.catch_warnings(record=True) as caught,
+            caplog.at_level(logging.DEBUG),
+        ):
             warnings.simplefilter("always")
             for name in ("clinical", "domainbert", "transformers", "peft"):
                 caplog.set_level(logging.DEBUG, logger=name)  # until the test is over
@@ -59,13 +62,22 @@ def attempt(said, call, *args, **kwargs):
     except Exception as error:
         while error is not None:
             said.append(f"{error!r} {error}")
-            error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+            error = error.__cause__ or (
+                None if error.__suppress_context__ else error.__context__
+            )
         return None
 
 
 def cohort():
     rows = [
-        (f"p{n}", f"s{n}", [f"{NOTE} {'failure' if n % 2 else 'stable'}"], n % 2, side, None)
+        (
+            f"p{n}",
+            f"s{n}",
+            [f"{NOTE} {'failure' if n % 2 else 'stable'}"],
+            n % 2,
+            side,
+            None,
+        )
         for n, side in enumerate(["train"] * 20 + ["val"] * 12 + ["test"] * 12)
     ]
     columns = ["patient_id", "stay_id", "text", "readmitted", "split", "exclusion"]
@@ -74,7 +86,14 @@ def cohort():
 
 def test_predictions_and_their_errors_keep_the_note_to_themselves(model, overheard):
     with overheard() as said:
-        for stay in (NOTE, [NOTE, NOTE], [NOTE, 3], NOTE.encode(), [NOTE, None], {"text": NOTE}):
+        for stay in (
+            NOTE,
+            [NOTE, NOTE],
+            [NOTE, 3],
+            NOTE.encode(),
+            [NOTE, None],
+            {"text": NOTE},
+        ):
             attempt(said, model.predict, stay)
             attempt(said, model.predict_many, [stay])
         attempt(said, model.token_ids, [NOTE])
@@ -90,15 +109,31 @@ def test_predictions_and_their_errors_keep_the_note_to_themselves(model, overhea
 
 
 def test_files_and_their_errors_keep_the_note_to_themselves(model, overheard, tmp_path):
-    frame = pd.DataFrame({"stay_id": ["1", "1"], "text": [NOTE, NOTE], "note_id": ["a", "a"]})
+    frame = pd.DataFrame(
+        {"stay_id": ["1", "1"], "text": [NOTE, NOTE], "note_id": ["a", "a"]}
+    )
     write_table(frame, tmp_path / "in.parquet")
     (tmp_path / "broken.jsonl").write_text(f'{{"text": "{NOTE}"}}\n{{"text": "{NOTE}\n')
-    (tmp_path / "broken.csv").write_text(f'stay_id,text\n1,{NOTE}\n2,"{NOTE},3,4,5\n3,{NOTE},6,7\n')
+    (tmp_path / "broken.csv").write_text(
+        f'stay_id,text\n1,{NOTE}\n2,"{NOTE},3,4,5\n3,{NOTE},6,7\n'
+    )
     (tmp_path / "broken.parquet").write_text(NOTE)
     (tmp_path / "wrong.csv").write_text(NOTE)
     with overheard() as said:
-        for name in ("in.parquet", "broken.jsonl", "broken.csv", "broken.parquet", "wrong.csv"):
-            attempt(said, score_file, ReadmissionTask(model), tmp_path / name, tmp_path / "out.csv")
+        for name in (
+            "in.parquet",
+            "broken.jsonl",
+            "broken.csv",
+            "broken.parquet",
+            "wrong.csv",
+        ):
+            attempt(
+                said,
+                score_file,
+                ReadmissionTask(model),
+                tmp_path / name,
+                tmp_path / "out.csv",
+            )
             attempt(said, read_table, tmp_path / name)
             result = CliRunner().invoke(
                 __import__("clinical.cli").cli.app,
@@ -108,7 +143,9 @@ def test_files_and_their_errors_keep_the_note_to_themselves(model, overheard, tm
     assert not [line for line in said if CANARY in line]
 
 
-def test_training_and_evaluation_keep_the_notes_to_themselves(tiny_encoder, overheard, tmp_path):
+def test_training_and_evaluation_keep_the_notes_to_themselves(
+    tiny_encoder, overheard, tmp_path
+):
     table = cohort()
     recipe = ReadmissionRecipe(
         model=ReadmissionTable(encoder=str(tiny_encoder), window=32),
@@ -126,7 +163,13 @@ def test_training_and_evaluation_keep_the_notes_to_themselves(tiny_encoder, over
         attempt(said, fit, table.assign(target=table["text"]), recipe)
         sides = [table[table["split"] == side] for side in ("train", "val", "test")]
         attempt(said, baselines, *sides)
-        attempt(said, clinical.evaluate, table["text"], table["text"], patients=table["text"])
+        attempt(
+            said,
+            clinical.evaluate,
+            table["text"],
+            table["text"],
+            patients=table["text"],
+        )
         attempt(said, clinical.ReadmissionClassifier().fit, [NOTE], [2, 3])
         attempt(said, clinical.check_disjoint, table.assign(patient_id=NOTE))
     for file in tmp_path.rglob("*"):
@@ -135,7 +178,9 @@ def test_training_and_evaluation_keep_the_notes_to_themselves(tiny_encoder, over
     assert not [line for line in said if CANARY in line]
 
 
-def test_documents_show_the_notes_only_where_they_are_asked_for(model, overheard, tmp_path):
+def test_documents_show_the_notes_only_where_they_are_asked_for(
+    model, overheard, tmp_path
+):
     table = cohort()
     notes = table[["stay_id", "text"]].explode("text").head(3)
     write_table(notes, tmp_path / "notes.parquet")
@@ -149,7 +194,11 @@ def test_documents_show_the_notes_only_where_they_are_asked_for(model, overheard
         said.append(repr(watched))
         write_monitoring(watched, tmp_path / "monitor")
         for name, text in (("places.csv", False), ("words.csv", True)):
-            score_file(ExplainTask(model, text=text), tmp_path / "notes.parquet", tmp_path / name)
+            score_file(
+                ExplainTask(model, text=text),
+                tmp_path / "notes.parquet",
+                tmp_path / name,
+            )
         said.append(repr(model.explain(NOTE)))
         said.append(repr(model.explain(NOTE).show()))
         model.show(NOTE).save_html(tmp_path / "page.html")

@@ -32,7 +32,9 @@ def names_in(folder):
 def killed_while(code, *, name):
     """Run code that prints a line and waits, and kill it there without a chance to clean up."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PRELUDE + code, str(name)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PRELUDE + code, str(name)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout.readline() == "here\n"
     process.send_signal(signal.SIGKILL)
@@ -47,8 +49,12 @@ with files.atomic_path(sys.argv[1]) as temporary:
 """
 
 
-@pytest.mark.parametrize("name", ["risks.csv", "risks.csv.gz", "no-ending", ".hidden", "a.b c.csv"])
-def test_what_a_killed_process_left_is_removed_when_the_folder_is_written_again(tmp_path, name):
+@pytest.mark.parametrize(
+    "name", ["risks.csv", "risks.csv.gz", "no-ending", ".hidden", "a.b c.csv"]
+)
+def test_what_a_killed_process_left_is_removed_when_the_folder_is_written_again(
+    tmp_path, name
+):
     killed_while(HOLD_FILE, name=tmp_path / name)
     assert len(names_in(tmp_path)) == 1
     (tmp_path / "other.csv").touch()
@@ -66,7 +72,9 @@ with files.folder_beside(Path(sys.argv[1]), private=True) as work:
     (tmp_path / "out.csv.parts").mkdir()
     killed_while(code, name=tmp_path / "out.csv.parts" / "rows")
     with folder_beside(tmp_path / "out.csv.parts" / "rows", private=True) as ours:
-        killed = [path for path in (tmp_path / "out.csv.parts").iterdir() if path != ours]
+        killed = [
+            path for path in (tmp_path / "out.csv.parts").iterdir() if path != ours
+        ]
         assert killed == []
         assert remove_abandoned(tmp_path, deep=True) == []
     killed_while(code, name=tmp_path / "out.csv.parts" / "rows")
@@ -122,7 +130,9 @@ def test_another_hosts_temporary_is_removed_after_a_day(tmp_path):
     assert names_in(tmp_path) == ["risks.csv"]
 
 
-def test_a_folder_that_was_being_replaced_when_the_process_was_killed_comes_back(tmp_path):
+def test_a_folder_that_was_being_replaced_when_the_process_was_killed_comes_back(
+    tmp_path,
+):
     model = tmp_path / "model"
     model.mkdir()
     (model / "weights").write_text("old")
@@ -229,11 +239,20 @@ def notes(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "spelling",
-    ["notes.csv", "./notes.csv", "deep/../notes.csv", "link.csv", "hard.csv", "around/notes.csv"],
+    [
+        "notes.csv",
+        "./notes.csv",
+        "deep/../notes.csv",
+        "link.csv",
+        "hard.csv",
+        "around/notes.csv",
+    ],
 )
 def test_an_output_that_is_an_input_is_refused_in_every_spelling(notes, spelling):
     for out, source in ((spelling, notes), (notes, spelling)):
-        with pytest.raises(UserError, match=r"is an input of this command; write to another file$"):
+        with pytest.raises(
+            UserError, match=r"is an input of this command; write to another file$"
+        ):
             check_output(out, ["postgresql://host/db", "elsewhere.csv", source])
     assert notes.read_text() == "text\n"
 
@@ -244,9 +263,13 @@ def test_an_input_in_the_home_folder_is_known(notes, monkeypatch):
         check_output("~/notes.csv", [notes])
 
 
-@pytest.mark.parametrize("out", ["risks.csv", "deep/notes.csv", "notes.csv.gz", "nowhere/x.csv"])
+@pytest.mark.parametrize(
+    "out", ["risks.csv", "deep/notes.csv", "notes.csv.gz", "nowhere/x.csv"]
+)
 def test_any_other_output_is_accepted(notes, out):
-    check_output(out, [notes, "gone.csv", "postgresql://host/db", "sqlite:///" + "x" * 5000])
+    check_output(
+        out, [notes, "gone.csv", "postgresql://host/db", "sqlite:///" + "x" * 5000]
+    )
 
 
 def test_locks_and_signals_need_nothing_that_only_unix_has(tmp_path):

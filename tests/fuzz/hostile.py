@@ -11,7 +11,11 @@ import numpy as np
 import pandas as pd
 
 MARK = "QUETZALCOATL"  # must never be seen in a reason, a message or a log
-WORDS = "patient heart failure insulin was treated with 40 mg . , \n pain no the of".split(" ")
+WORDS = (
+    "patient heart failure insulin was treated with 40 mg . , \n pain no the of".split(
+        " "
+    )
+)
 ODD = (
     "\x00 \x07 \t \r \r\n \u00a0 \u200b \u202e \ufeff \ufffd \ud800 \udfff \U0001f600 \U00100000 "
     "é ß ﬁ 心 " + " ' \" , ; | <b> [MASK] [**name**] ___ --- .... 1. a\u0301"
@@ -72,7 +76,9 @@ def stay(chooser: random.Random) -> object:
 def damaged_csv(chooser: random.Random, rows: list[dict[str, str]]) -> bytes:
     """The rows as CSV, with some lines broken."""
     file = io.StringIO()
-    writer = csv.DictWriter(file, list(rows[0]), lineterminator=chooser.choice(("\n", "\r\n")))
+    writer = csv.DictWriter(
+        file, list(rows[0]), lineterminator=chooser.choice(("\n", "\r\n"))
+    )
     writer.writeheader()
     writer.writerows(rows)
     lines = file.getvalue().encode("utf-8", "replace").split(b"\n")
@@ -93,7 +99,9 @@ def damaged_jsonl(chooser: random.Random, rows: list[dict[str, str]]) -> bytes:
         if kind < 0.1:
             line = line[: chooser.randrange(len(line))]
         elif kind < 0.2:
-            value = chooser.choice((1, 1.5, None, True, [MARK], [1, None], {"a": 1}, float("nan")))
+            value = chooser.choice(
+                (1, 1.5, None, True, [MARK], [1, None], {"a": 1}, float("nan"))
+            )
             line = json.dumps({**row, chooser.choice(list(row)): value})
         lines.append(line)
     return "\n".join(lines).encode("utf-8", "replace")

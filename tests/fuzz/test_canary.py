@@ -21,7 +21,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from test_fuzz import random_answerer, random_tagger
 
 CANARY = "zebrafinch"
-NOTE = f"Patient {CANARY} admitted with chest pain. Heart failure [**{CANARY}**], {CANARY}. " * 4
+NOTE = (
+    f"Patient {CANARY} admitted with chest pain. Heart failure [**{CANARY}**], {CANARY}. "
+    * 4
+)
 # What reads no text of a user, and the service, whose privacy has tests of its own.
 NO_TEXT = {
     "clinical demo",
@@ -38,7 +41,13 @@ QUICK = ["--epochs", "0.1", "--encoder", "in/encoder"]
 COMMANDS = {
     "clinical cohort": ["in/hospital", "--out", "out.parquet"],
     "clinical train": ["in/cohort.parquet", "--out", "model", *QUICK],
-    "clinical recalibrate": ["in/cohort.parquet", "--model", "in/risk", "--out", "model"],
+    "clinical recalibrate": [
+        "in/cohort.parquet",
+        "--model",
+        "in/risk",
+        "--out",
+        "model",
+    ],
     "clinical score": ["in/notes.csv", "--model", "in/risk", "--out", "out.jsonl"],
     "clinical trajectory": ["in/notes.csv", "--model", "in/risk", "--out", "out.csv"],
     "clinical explain": ["in/notes.csv", "--model", "in/risk", "--out", "out.csv"],
@@ -67,13 +76,46 @@ COMMANDS = {
         "scores",
     ],
     "biomed terms train": ["in/terms.csv", "--out", "model", *QUICK],
-    "biomed sentences encode": ["in/notes.csv", "--model", "in/encoder", "--out", "out.parquet"],
-    "biomed sentences index": ["in/lines.txt", "--model", "in/encoder", "--out", "index"],
-    "biomed sentences search": [
-        *("in/pairs.csv", "--index", "in/index", "--model", "in/encoder", "--out", "out.csv")
+    "biomed sentences encode": [
+        "in/notes.csv",
+        "--model",
+        "in/encoder",
+        "--out",
+        "out.parquet",
     ],
-    "biomed sentences rerank": ["in/pairs.csv", "--model", "in/cross", "--out", "out.csv"],
-    "biomed sentences evaluate": ["--sts", "in/pairs.csv", "--model", "in/encoder", "--out", "s"],
+    "biomed sentences index": [
+        "in/lines.txt",
+        "--model",
+        "in/encoder",
+        "--out",
+        "index",
+    ],
+    "biomed sentences search": [
+        *(
+            "in/pairs.csv",
+            "--index",
+            "in/index",
+            "--model",
+            "in/encoder",
+            "--out",
+            "out.csv",
+        )
+    ],
+    "biomed sentences rerank": [
+        "in/pairs.csv",
+        "--model",
+        "in/cross",
+        "--out",
+        "out.csv",
+    ],
+    "biomed sentences evaluate": [
+        "--sts",
+        "in/pairs.csv",
+        "--model",
+        "in/encoder",
+        "--out",
+        "s",
+    ],
     "biomed sentences train": [
         *("in/pairs.csv", "--validation", "in/others.csv", "--out", "model", *QUICK)
     ],
@@ -82,7 +124,13 @@ COMMANDS = {
     ],
     "biomed sentences distill": ["in/lines.txt", "--out", "model", "--epochs", "0.1"],
     "domainbert pretrain": [
-        *("in/hospital/NOTEEVENTS.csv", "--recipe", "in/pretrain.toml", "--out", "model"),
+        *(
+            "in/hospital/NOTEEVENTS.csv",
+            "--recipe",
+            "in/pretrain.toml",
+            "--out",
+            "model",
+        ),
         *("--encoder", "in/encoder", "--max-steps", "1"),
     ],
 }
@@ -98,12 +146,16 @@ def applications():
 
 def names_of(command, path):
     inner = getattr(command, "commands", {})
-    return [name for n, c in inner.items() for name in names_of(c, f"{path} {n}")] or [path]
+    return [name for n, c in inner.items() for name in names_of(c, f"{path} {n}")] or [
+        path
+    ]
 
 
 def test_every_command_has_its_canary():
     groups = {name: typer.main.get_command(app) for name, app in applications().items()}
-    found = [name for group, command in groups.items() for name in names_of(command, group)]
+    found = [
+        name for group, command in groups.items() for name in names_of(command, group)
+    ]
     assert sorted(found) == sorted([*COMMANDS, *NO_TEXT])
 
 
@@ -117,22 +169,32 @@ def inputs(tmp_path_factory, new_network, random_network, tokenizer, tiny_encode
     (folder / "in" / "hospital").mkdir()
     files = {
         "notes.csv": "patient_id,stay_id,note_id,chart_time,text\n"
-        + "".join(f'{n // 2},{n // 2},{n},2101-01-0{n % 9 + 1},"{NOTE}{n}"\n' for n in range(8))
+        + "".join(
+            f'{n // 2},{n // 2},{n},2101-01-0{n % 9 + 1},"{NOTE}{n}"\n'
+            for n in range(8)
+        )
         + f'9,9,9,{CANARY},{CANARY}\n9,"{CANARY}\n',
         "terms.csv": "term,synonyms,category,id,name\n"
-        + "".join(f"{CANARY} {n},{n} {CANARY},c{n % 2},{n},{CANARY} {n}\n" for n in range(8)),
+        + "".join(
+            f"{CANARY} {n},{n} {CANARY},c{n % 2},{n},{CANARY} {n}\n" for n in range(8)
+        ),
         "pairs.csv": "first,second,score,query,text\n"
-        + "".join(f"{CANARY} {n},pain {n},{n % 2},{CANARY} {n},{CANARY}\n" for n in range(8)),
-        "questions.csv": "id,question,context\n" + f'1,was {CANARY}?,"{NOTE}"\n2,{CANARY}\n',
+        + "".join(
+            f"{CANARY} {n},pain {n},{n % 2},{CANARY} {n},{CANARY}\n" for n in range(8)
+        ),
+        "questions.csv": f'id,question,context\n1,was {CANARY}?,"{NOTE}"\n2,{CANARY}\n',
         "lines.txt": "".join(f"{CANARY} {n}\n" for n in range(8)),
         "hospital/ADMISSIONS.csv": "SUBJECT_ID,HADM_ID,ADMITTIME,DISCHTIME,DEATHTIME,"
         "ADMISSION_TYPE,DISCHARGE_LOCATION,INSURANCE,ETHNICITY,HOSPITAL_EXPIRE_FLAG\n"
-        + "".join(f"{n},{n},2101-01-01,2101-01-05,,EMERGENCY,HOME,x,y,0\n" for n in range(8))
+        + "".join(
+            f"{n},{n},2101-01-01,2101-01-05,,EMERGENCY,HOME,x,y,0\n" for n in range(8)
+        )
         + f"8,{CANARY}\n",
         "hospital/NOTEEVENTS.csv": "ROW_ID,SUBJECT_ID,HADM_ID,CHARTDATE,CHARTTIME,CATEGORY,"
         "DESCRIPTION,ISERROR,TEXT\n"
         + "".join(
-            f'{n},{n},{n},2101-01-05,,Discharge summary,{CANARY},,"{NOTE}{n}"\n' for n in range(8)
+            f'{n},{n},{n},2101-01-05,,Discharge summary,{CANARY},,"{NOTE}{n}"\n'
+            for n in range(8)
         )
         + f'9,9,9,{CANARY},,{CANARY},,"{CANARY}\n',
     }
@@ -159,7 +221,14 @@ def inputs(tmp_path_factory, new_network, random_network, tokenizer, tiny_encode
     for name, content in files.items():
         (folder / "in" / name).write_text(content)
     rows = [
-        (f"p{n}", f"s{n}", [f"{NOTE} {'failure' if n % 2 else 'stable'}"], n % 2, side, None)
+        (
+            f"p{n}",
+            f"s{n}",
+            [f"{NOTE} {'failure' if n % 2 else 'stable'}"],
+            n % 2,
+            side,
+            None,
+        )
         for n, side in enumerate(["train"] * 12 + ["val"] * 44 + ["test"] * 12)
     ]
     columns = ["patient_id", "stay_id", "text", "readmitted", "split", "exclusion"]
@@ -167,7 +236,9 @@ def inputs(tmp_path_factory, new_network, random_network, tokenizer, tiny_encode
     (folder / "in" / "encoder").symlink_to(tiny_encoder)
     ReadmissionModel(new_network(), tokenizer).save_pretrained(folder / "in" / "risk")
     PairModel(new_network(), tokenizer).save_pretrained(folder / "in" / "cross")
-    random_answerer(random_network, tokenizer).save_pretrained(folder / "in" / "answerer")
+    random_answerer(random_network, tokenizer).save_pretrained(
+        folder / "in" / "answerer"
+    )
     random_tagger(random_network, tokenizer).save_pretrained(folder / "in" / "tagger")
     texts = [f"{CANARY} {n}" for n in range(8)]
     encoder = SentenceEncoder.from_pretrained(folder / "in" / "encoder")
@@ -178,7 +249,9 @@ def inputs(tmp_path_factory, new_network, random_network, tokenizer, tiny_encode
 def told(path):
     """Whether a file is beside the results: a summary, a card, a manifest or a temporary file."""
     is_beside = path.suffix in (".json", ".md", ".log", ".lock", ".svg")
-    return path.is_file() and (is_beside or any(part.startswith(".") for part in path.parts))
+    return path.is_file() and (
+        is_beside or any(part.startswith(".") for part in path.parts)
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -188,20 +261,39 @@ def test_the_canary_is_in_the_results_alone(command, inputs, caplog, monkeypatch
     place.mkdir(exist_ok=True)
     monkeypatch.setattr(tempfile, "tempdir", str(place))
     caplog.set_level(logging.DEBUG)
-    for logger in ("clinical", "biomed", "domainbert", "transformers", "sentence_transformers"):
+    for logger in (
+        "clinical",
+        "biomed",
+        "domainbert",
+        "transformers",
+        "sentence_transformers",
+    ):
         caplog.set_level(logging.DEBUG, logger=logger)
     package, *rest = command.split()
-    outputs = {"out.csv", "out.jsonl", "out.parquet", "out.svg", "model", "report", "scores", "s"}
+    outputs = {
+        "out.csv",
+        "out.jsonl",
+        "out.parquet",
+        "out.svg",
+        "model",
+        "report",
+        "scores",
+        "s",
+    }
     for name in outputs:
         if (inputs / name).exists():
             (inputs / name).rename(inputs / f"{command} {name}")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = CliRunner().invoke(applications()[package], [*rest, *COMMANDS[command]])
+        result = CliRunner().invoke(
+            applications()[package], [*rest, *COMMANDS[command]]
+        )
     said = [result.output, result.stderr, repr(result.exception), caplog.text]
     said += [str(warning.message) for warning in caught]
     assert result.exit_code in (0, int(command in REFUSED)), result.output
     assert not [line for line in "\n".join(said).splitlines() if CANARY in line]
     written = [path for path in inputs.rglob("*") if inputs / "in" not in path.parents]
-    left = [path for path in [*filter(told, written), *place.rglob("*")] if path.is_file()]
+    left = [
+        path for path in [*filter(told, written), *place.rglob("*")] if path.is_file()
+    ]
     assert not [path for path in left if CANARY.encode() in path.read_bytes()]

@@ -53,7 +53,10 @@ def random_tagger(random_network, tokenizer):
     from biomed.ner.network import WordTagger
 
     labels = ("O", "B-Disease", "I-Disease")
-    names = {"id2label": dict(enumerate(labels)), "label2id": {n: i for i, n in enumerate(labels)}}
+    names = {
+        "id2label": dict(enumerate(labels)),
+        "label2id": {n: i for i, n in enumerate(labels)},
+    }
     network = random_network(BertForTokenClassification, head="classifier", **names)
     return EntityTagger(WordTagger(network, tokenizer))
 
@@ -70,7 +73,9 @@ def random_answerer(random_network, tokenizer):
 def test_texts_through_windows(tokenizer, times):
     chooser = random.Random(1)
     reference = copy.deepcopy(tokenizer.backend_tokenizer)
-    reference.encode_special_tokens = True  # "[MASK]" in a note is four characters and a word
+    reference.encode_special_tokens = (
+        True  # "[MASK]" in a note is four characters and a word
+    )
     reference.no_truncation()  # another test may have asked the shared tokenizer to truncate
     for _ in range(600 * times):
         window = chooser.randrange(5, 65)
@@ -89,7 +94,11 @@ def test_texts_through_windows(tokenizer, times):
         for span in (*found.windows, *found.unread):
             covered[span.start : span.end] = True
         # Spaces say nothing, and an accent is read with its letter, or stripped from it.
-        left = {c for c, done in zip(note, covered, strict=True) if not (done or c.isspace())}
+        left = {
+            c
+            for c, done in zip(note, covered, strict=True)
+            if not (done or c.isspace())
+        }
         assert all(unicodedata.combining(c) for c in left), left
 
 
@@ -103,7 +112,9 @@ def test_stays_through_predict_many(model, times, quiet_about_notes):
         assert MARK not in repr(risk) + risk.reason
         assert bool(risk.reason) == (risk.status != "ok")
         if risk.status == "ok":
-            assert 0 <= risk.p_mean - 1e-9 <= risk.score <= risk.p_max + 1e-9 <= 1 + 1e-8
+            assert (
+                0 <= risk.p_mean - 1e-9 <= risk.score <= risk.p_max + 1e-9 <= 1 + 1e-8
+            )
             assert risk.coverage.windows == len(risk.windows) > 0
         else:
             assert np.isnan(risk.probability)
@@ -136,7 +147,9 @@ def write_damaged(chooser, rows, folder, ending):
         if chooser.random() < 0.3:
             name = chooser.choice(table.column_names)
             values = [chooser.choice((1, None)) for _ in rows]
-            table = table.set_column(table.column_names.index(name), name, pa.array(values))
+            table = table.set_column(
+                table.column_names.index(name), name, pa.array(values)
+            )
         pq.write_table(table, path)
     return path
 
@@ -154,14 +167,19 @@ def test_tables_through_every_task(
     if kind == "readmission":
         task, columns = ReadmissionTask(model), ["stay_id", "text"]
     elif kind == "entities":
-        task, columns = TagTask(random_tagger(random_network, tokenizer)), ["id", "text"]
+        task, columns = (
+            TagTask(random_tagger(random_network, tokenizer)),
+            ["id", "text"],
+        )
     else:
         answerer = random_answerer(random_network, tokenizer)
         task, columns = AskTask(answerer), ["id", "question", "context"]
     for number in range(25):
         folder = tmp_path / str(number)
         folder.mkdir()
-        source = write_damaged(chooser, rows_of(chooser, columns, 12 * times), folder, ending)
+        source = write_damaged(
+            chooser, rows_of(chooser, columns, 12 * times), folder, ending
+        )
         out = folder / f"out{chooser.choice(('.csv', '.jsonl', '.parquet'))}"
         try:
             counts = score_file(task, source, out)
@@ -181,7 +199,9 @@ def test_tables_through_every_task(
         else:
             keys = {id_key(row.cells.get("stay_id")) for row in rows if not row.fault}
             assert len(found) >= len(keys - {None})
-        assert sorted(p.name for p in folder.iterdir()) == sorted([source.name, out.name])
+        assert sorted(p.name for p in folder.iterdir()) == sorted(
+            [source.name, out.name]
+        )
 
 
 def test_cohorts(tmp_path, times, quiet_about_notes):
@@ -191,7 +211,14 @@ def test_cohorts(tmp_path, times, quiet_about_notes):
     for number in range(12):
         folder = tmp_path / str(number)
         folder.mkdir()
-        days = ["2101-01-01", "2101-01-05 10:00", "2101-02-30", "", "soon", "2101-01-20"]
+        days = [
+            "2101-01-01",
+            "2101-01-05 10:00",
+            "2101-02-30",
+            "",
+            "soon",
+            "2101-01-20",
+        ]
         admissions = [
             {
                 "SUBJECT_ID": chooser.choice(["1", "2", "02", "", "P3"]),
@@ -199,8 +226,12 @@ def test_cohorts(tmp_path, times, quiet_about_notes):
                 "ADMITTIME": chooser.choice(days),
                 "DISCHTIME": chooser.choice(days),
                 "DEATHTIME": chooser.choice(["", "", "2101-01-06"]),
-                "ADMISSION_TYPE": chooser.choice(["EMERGENCY", "NEWBORN", "ELECTIVE", "??"]),
-                "DISCHARGE_LOCATION": chooser.choice(["HOME", "DEAD/EXPIRED", "verstorben"]),
+                "ADMISSION_TYPE": chooser.choice(
+                    ["EMERGENCY", "NEWBORN", "ELECTIVE", "??"]
+                ),
+                "DISCHARGE_LOCATION": chooser.choice(
+                    ["HOME", "DEAD/EXPIRED", "verstorben"]
+                ),
                 "INSURANCE": "x",
                 "ETHNICITY": "y",
                 "HOSPITAL_EXPIRE_FLAG": chooser.choice(["0", "1", ""]),
@@ -233,7 +264,12 @@ def test_cohorts(tmp_path, times, quiet_about_notes):
         assert len(frame) <= lines
         kept = frame[frame["exclusion"].isna()]
         assert kept["readmitted"].isin([0, 1]).all()
-        assert kept.groupby(kept["patient_id"].str.casefold())["split"].nunique().le(1).all()
+        assert (
+            kept.groupby(kept["patient_id"].str.casefold())["split"]
+            .nunique()
+            .le(1)
+            .all()
+        )
         assert built.flow["left"].iloc[-1] == len(kept)
 
 
@@ -247,7 +283,9 @@ def test_broken_model_folders(model, tmp_path):
     for number in range(60):
         folder = tmp_path / str(number)
         shutil.copytree(whole, folder)
-        file = chooser.choice(sorted(path for path in folder.iterdir() if path.suffix != ".md"))
+        file = chooser.choice(
+            sorted(path for path in folder.iterdir() if path.suffix != ".md")
+        )
         data = bytearray(file.read_bytes())
         kind = chooser.randrange(4)
         if kind == 0:
@@ -259,7 +297,9 @@ def test_broken_model_folders(model, tmp_path):
             file.unlink()
         else:
             changed = data.replace(
-                *chooser.choice([(b"32", b"-1"), (b"64", b"null"), (b"true", b"[]"), (b"[", b"{")])
+                *chooser.choice(
+                    [(b"32", b"-1"), (b"64", b"null"), (b"true", b"[]"), (b"[", b"{")]
+                )
             )
             file.write_bytes(changed)
         with warnings.catch_warnings():

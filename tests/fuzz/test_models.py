@@ -23,7 +23,8 @@ def texts_of(seed, count=12):
     """Texts of one word to several windows."""
     chooser = random.Random(seed)
     return [
-        " ".join(chooser.choices(WORDS, k=chooser.choice([1, 5, 40, 200]))) for _ in range(count)
+        " ".join(chooser.choices(WORDS, k=chooser.choice([1, 5, 40, 200])))
+        for _ in range(count)
     ]
 
 
@@ -36,7 +37,10 @@ def vectors(model, texts):
 
 
 def pair_scores(model, texts):
-    return [result.score for result in model.predict_many([("was it?", text) for text in texts])]
+    return [
+        result.score
+        for result in model.predict_many([("was it?", text) for text in texts])
+    ]
 
 
 def entity_scores(model, texts):
@@ -91,11 +95,15 @@ def test_pickling_changes_nothing(subject):
     texts = texts_of(0)
     expected = read(model, texts)
     pickled = pickle.dumps(model)
-    assert max(texts, key=len).encode() not in pickled  # nothing that was read goes along
+    assert (
+        max(texts, key=len).encode() not in pickled
+    )  # nothing that was read goes along
     assert_same(read(pickle.loads(pickled), texts), expected)
 
 
-@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="this system cannot fork")
+@pytest.mark.skipif(
+    not hasattr(__import__("os"), "fork"), reason="this system cannot fork"
+)
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_fork_after_loading_changes_nothing(subject):
     model, read = subject

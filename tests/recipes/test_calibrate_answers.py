@@ -92,7 +92,9 @@ def test_the_model_and_its_card_have_what_was_fitted(answerer, tmp_path, monkeyp
     scores = rng.normal(2, 2, 30), rng.normal(-2, 2, 30)
     monkeypatch.setattr(calibrate_answers, "ask_elsewhere", lambda *_, **__: scores)
     answerer.save_pretrained(tmp_path / "model")
-    (tmp_path / "q.csv").write_text("question,context,answer\nwas it?,insulin,insulin\n")
+    (tmp_path / "q.csv").write_text(
+        "question,context,answer\nwas it?,insulin,insulin\n"
+    )
     app = calibrate_answers.typer.Typer()
     app.command()(calibrate_answers.main)
     paths = [str(tmp_path / name) for name in ("model", "q.csv")]
@@ -100,7 +102,9 @@ def test_the_model_and_its_card_have_what_was_fitted(answerer, tmp_path, monkeyp
     assert result.exit_code == 0, result.output
     fitted = json.loads((tmp_path / "fitted" / "config.json").read_text())["domainbert"]
     assert fitted["manifest"]["no_answer"]["questions"] == 30
-    assert fitted["settings"]["threshold"] == fitted["manifest"]["no_answer"]["threshold"]
+    assert (
+        fitted["settings"]["threshold"] == fitted["manifest"]["no_answer"]["threshold"]
+    )
     slope, intercept = fitted["settings"]["calibration"]
     card = (tmp_path / "fitted" / "README.md").read_text()
     assert f"slope {slope:.3f}, intercept {intercept:.3f}" in card
@@ -110,7 +114,10 @@ def test_the_model_and_its_card_have_what_was_fitted(answerer, tmp_path, monkeyp
 
 
 def test_too_few_questions_give_a_threshold_alone(answerer):
-    asked = [question(n, f"article {n}", word) for n, word in enumerate(["insulin", "kidney"])]
+    asked = [
+        question(n, f"article {n}", word)
+        for n, word in enumerate(["insulin", "kidney"])
+    ]
     calibrate(answerer, QuestionSet("q", tuple(asked)))
     assert answerer.settings.calibration is None
     assert answerer.settings.threshold == answerer.manifest["no_answer"]["threshold"]

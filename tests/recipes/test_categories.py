@@ -7,7 +7,9 @@ import pytest
 from biomed.terms.similarity import TermEmbedder
 from recipes.categories import evaluate_categories, vocabulary_terms
 
-WORDS = "heart kidney left right pain edema fever insulin clinic mother wife chest".split()
+WORDS = (
+    "heart kidney left right pain edema fever insulin clinic mother wife chest".split()
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,9 @@ def test_category_accuracy_is_scikit_learns(embedder, vocabulary):
 
 
 def test_only_held_out_terms_are_measured_where_there_are_any(embedder, vocabulary):
-    held = evaluate_categories(embedder, vocabulary.assign(held_out=[True, False] * 6), k=3)
+    held = evaluate_categories(
+        embedder, vocabulary.assign(held_out=[True, False] * 6), k=3
+    )
     everyone = evaluate_categories(embedder, vocabulary, k=3).table.iloc[::2]
     assert held.table["term"].tolist() == WORDS[::2]
     assert held.table["purity"].tolist() == everyone["purity"].tolist()
@@ -65,7 +69,10 @@ def shipped():
 
 
 def test_a_group_lies_in_one_category_and_has_company(shipped):
-    assert len(shipped[["group", "category"]].drop_duplicates()) == shipped["group"].nunique()
+    assert (
+        len(shipped[["group", "category"]].drop_duplicates())
+        == shipped["group"].nunique()
+    )
     assert shipped["group"].value_counts().min() >= 2
 
 

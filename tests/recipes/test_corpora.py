@@ -16,18 +16,29 @@ def test_corpora_of_the_same_texts_are_joined(tmp_path):
     for name, marks in tags.items():
         (tmp_path / name).mkdir()
         used = ["other", *words[1:]] if name == "c" else words
-        lines = "".join(f"{word}\t{tag}\n" for word, tag in zip(used, marks, strict=True))
+        lines = "".join(
+            f"{word}\t{tag}\n" for word, tag in zip(used, marks, strict=True)
+        )
         for side in ("train", "devel") if name == "a" else ("train",):
             (tmp_path / name / f"{side}.tsv").write_text(lines)
     both, alone = overlaid([read_corpus(tmp_path / name) for name in tags])
     assert (both.name, alone.name) == ("a+b", "c")
     assert both.train.types == ("Disease", "Drug")
-    assert both.train.texts[0].tags == ("B-Disease", "I-Disease", "I-Disease", "O", "B-Drug")
+    assert both.train.texts[0].tags == (
+        "B-Disease",
+        "I-Disease",
+        "I-Disease",
+        "O",
+        "B-Drug",
+    )
     assert both.devel is None
 
 
 def test_what_is_written_is_what_is_read(tmp_path):
-    texts = [TaggedText(("heart", "\u00e9"), ("B-x", "O")), TaggedText(("a\u2028b",), ("B-x",))]
+    texts = [
+        TaggedText(("heart", "\u00e9"), ("B-x", "O")),
+        TaggedText(("a\u2028b",), ("B-x",)),
+    ]
     write_iob2(iter(texts), tmp_path / "out.tsv")
     assert read_iob2(tmp_path / "out.tsv") == texts
 

@@ -77,9 +77,18 @@ ROWS = (
     PLAIN | UNKNOWN | {"encounter_id": "2", "patient_nbr": "0200"},
     PLAIN
     | {"encounter_id": "3", "discharge_disposition_id": "11", "gender": "Male"}
-    | {"race": "AfricanAmerican", "medical_specialty": "Surgery-Cardiovascular/Thoracic"},
+    | {
+        "race": "AfricanAmerican",
+        "medical_specialty": "Surgery-Cardiovascular/Thoracic",
+    },
     PLAIN
-    | {"encounter_id": "4", "readmitted": ">30", "diag_1": "38", "diag_2": "777.7", "diag_3": "?"}
+    | {
+        "encounter_id": "4",
+        "readmitted": ">30",
+        "diag_1": "38",
+        "diag_2": "777.7",
+        "diag_3": "?",
+    }
     | {"admission_source_id": "1", "payer_code": "CP", "time_in_hospital": "1"},
 )
 IDS = """admission_type_id,description
@@ -168,8 +177,13 @@ def test_specialty_race_and_sex_are_words(folder: Path) -> None:
 
 def test_unreadable_codes_stay_codes(folder: Path) -> None:
     note = notes(build_diabetes130(folder))[3]
-    assert "Principal of nine diagnoses: Septicemia. Secondary: ICD-9 code 777.7." in note
-    assert "Admission: emergency, physician referral, under internal medicine, payer CP." in note
+    assert (
+        "Principal of nine diagnoses: Septicemia. Secondary: ICD-9 code 777.7." in note
+    )
+    assert (
+        "Admission: emergency, physician referral, under internal medicine, payer CP."
+        in note
+    )
     assert "Course: one day in hospital" in note
 
 
@@ -178,7 +192,11 @@ def test_labels_and_exclusions(folder: Path) -> None:
     assert list(frame["readmitted"]) == [1, 0, 0, 0]
     assert list(frame["exclusion"].fillna("")) == ["", "", DIED_OR_HOSPICE, ""]
     assert list(frame["split"].isna()) == [False, False, True, False]
-    assert frame[["admit_time", "discharge_time", "days_to_readmission"]].isna().all(axis=None)
+    assert (
+        frame[["admit_time", "discharge_time", "days_to_readmission"]]
+        .isna()
+        .all(axis=None)
+    )
 
 
 @pytest.mark.parametrize("disposition", ["11", "19"])
@@ -209,9 +227,14 @@ def test_subgroups_are_null_where_unknown(folder: Path) -> None:
 
 
 def test_patients_never_straddle_and_the_seed_matters(tmp_path: Path) -> None:
-    rows = tuple(PLAIN | {"encounter_id": str(n), "patient_nbr": str(n // 3)} for n in range(600))
+    rows = tuple(
+        PLAIN | {"encounter_id": str(n), "patient_nbr": str(n // 3)} for n in range(600)
+    )
     write_source(tmp_path, rows)
-    first, again = build_diabetes130(tmp_path, seed=1), build_diabetes130(tmp_path, seed=1)
+    first, again = (
+        build_diabetes130(tmp_path, seed=1),
+        build_diabetes130(tmp_path, seed=1),
+    )
     check_disjoint(first)
     assert set(first["split"]) == {"train", "val", "test"}
     pd.testing.assert_frame_equal(first, again)
@@ -223,20 +246,39 @@ def test_every_count_is_in_the_note(count: int) -> None:
     names = ("admission_type_id", "discharge_disposition_id", "admission_source_id")
     titles = CodeTitles(ids={name: {} for name in names}, diagnoses={})
     note = narrate(PLAIN | {"number_inpatient": str(count)}, titles=titles)
-    words = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+    words = [
+        "no",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+    ]
     said = words[count] if count <= 10 else str(count)
     assert f": {said} inpatient stay{'' if count == 1 else 's'}," in note
 
 
 def test_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
-    row = {("numbr_inpatient" if k == "number_inpatient" else k): v for k, v in PLAIN.items()}
-    with pytest.raises(TableError, match=r"'number_inpatient'; did you mean 'numbr_inpatient'"):
+    row = {
+        ("numbr_inpatient" if k == "number_inpatient" else k): v
+        for k, v in PLAIN.items()
+    }
+    with pytest.raises(
+        TableError, match=r"'number_inpatient'; did you mean 'numbr_inpatient'"
+    ):
         build_diabetes130(write_source(tmp_path, (row,)))
 
 
 def test_missing_file_is_named_with_the_nearest(folder: Path) -> None:
     (folder / ID_TITLES).rename(folder / "IDS_mapping.csv")
-    with pytest.raises(TableError, match=r"no file 'IDs_mapping.csv'; rename 'IDS_mapping.csv'"):
+    with pytest.raises(
+        TableError, match=r"no file 'IDs_mapping.csv'; rename 'IDS_mapping.csv'"
+    ):
         build_diabetes130(folder)
 
 
@@ -248,7 +290,10 @@ def test_missing_folder_says_what_it_should_hold(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"number_inpatient": "many"}, "'number_inpatient': 1 rows are wrong, first on line 3"),
+        (
+            {"number_inpatient": "many"},
+            "'number_inpatient': 1 rows are wrong, first on line 3",
+        ),
         ({"insulin": "Maybe"}, "'insulin'.*expected one of Up, Down, Steady, No"),
         ({"readmitted": "YES"}, "'readmitted'.*expected one of <30, >30, NO"),
         (
@@ -278,16 +323,23 @@ def test_a_file_that_is_no_table(folder: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [(ID_TITLES, "no column 'admission_type_id'"), (DIAGNOSIS_TITLES, "has no lines such as")],
+    [
+        (ID_TITLES, "no column 'admission_type_id'"),
+        (DIAGNOSIS_TITLES, "has no lines such as"),
+    ],
 )
-def test_a_mapping_file_with_something_else_in_it(folder: Path, name: str, message: str) -> None:
+def test_a_mapping_file_with_something_else_in_it(
+    folder: Path, name: str, message: str
+) -> None:
     (folder / name).write_text("something,else\n1,2\n")
     with pytest.raises(TableError, match=message):
         build_diabetes130(folder)
 
 
 @pytest.mark.data
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"no public data in {DATA}; set DOMAINBERT_DATA")
+@pytest.mark.skipif(
+    not DATA.is_dir(), reason=f"no public data in {DATA}; set DOMAINBERT_DATA"
+)
 def test_the_shared_table() -> None:
     frame = build_diabetes130(DATA)
     assert len(frame) == frame["stay_id"].nunique() == 81_650
@@ -296,24 +348,37 @@ def test_the_shared_table() -> None:
     assert int(frame["readmitted"].sum()) == 9_066
     kept = frame[frame["exclusion"].isna()]
     check_disjoint(frame)
-    shares = kept.groupby("split")["patient_id"].nunique() / kept["patient_id"].nunique()
-    assert shares.to_dict() == pytest.approx({"train": 0.80, "val": 0.08, "test": 0.12}, abs=0.01)
+    shares = (
+        kept.groupby("split")["patient_id"].nunique() / kept["patient_id"].nunique()
+    )
+    assert shares.to_dict() == pytest.approx(
+        {"train": 0.80, "val": 0.08, "test": 0.12}, abs=0.01
+    )
     # no side is special
     prevalence = kept.groupby("split")["readmitted"].mean()
-    assert prevalence.to_dict() == pytest.approx(dict.fromkeys(shares.index, 0.1134), abs=0.01)
+    assert prevalence.to_dict() == pytest.approx(
+        dict.fromkeys(shares.index, 0.1134), abs=0.01
+    )
     # categories that most rows hold have names
     unnamed = pd.Series(notes(frame)).str.contains("ICD-9 code")
     assert unnamed.mean() < 0.02
 
 
-def test_the_command_writes_a_cohort_with_targets_on_the_train_side(tmp_path: Path) -> None:
+def test_the_command_writes_a_cohort_with_targets_on_the_train_side(
+    tmp_path: Path,
+) -> None:
     import typer
     from typer.testing import CliRunner
 
     from recipes.diabetes130.__main__ import main
 
     rows = tuple(
-        PLAIN | {"encounter_id": str(n), "patient_nbr": str(n), "readmitted": ("NO", "<30")[n % 2]}
+        PLAIN
+        | {
+            "encounter_id": str(n),
+            "patient_nbr": str(n),
+            "readmitted": ("NO", "<30")[n % 2],
+        }
         for n in range(80)
     )
     app = typer.Typer()
@@ -335,6 +400,8 @@ def test_the_teacher_mixes_and_never_teaches_its_own_patient():
     teacher = teacher_targets(rows, weight=1.0)
     assert teacher_targets(rows) == pytest.approx(0.3 * labels + 0.7 * teacher)
     # A word that only one patient has teaches that patient nothing.
-    alone = rows.assign(text=["rareword"] * 2 + texts[2:], patient_id=[0, 0, *range(2, 40)])
+    alone = rows.assign(
+        text=["rareword"] * 2 + texts[2:], patient_id=[0, 0, *range(2, 40)]
+    )
     told = teacher_targets(alone, weight=1.0)[:2]
     assert told[0] == told[1]

@@ -13,7 +13,9 @@ from biomed.ner.training import EntityRecipe, EntityTable, fit
 from domainbert.training.settings import TrainingSettings
 from recipes.entities import fit_seeds, joined, main
 
-QUICK = TrainingSettings(epochs=1, learning_rate=6e-3, batch_tokens=96, dropout=0.0, evaluations=1)
+QUICK = TrainingSettings(
+    epochs=1, learning_rate=6e-3, batch_tokens=96, dropout=0.0, evaluations=1
+)
 WORDS = ("heart", "failure", "was", "insulin")
 TAGS = {
     "Disease": ("B-Disease", "I-Disease", "O", "O"),
@@ -23,7 +25,13 @@ TAGS = {
 
 def corpus(kind):
     sides = [
-        Gold(side, tuple(TaggedText((*WORDS, f"{side}{n}"), (*TAGS[kind], "O")) for n in range(20)))
+        Gold(
+            side,
+            tuple(
+                TaggedText((*WORDS, f"{side}{n}"), (*TAGS[kind], "O"))
+                for n in range(20)
+            ),
+        )
         for side in ("train", "devel")
     ]
     return Corpus(kind, *sides, None)
@@ -48,7 +56,9 @@ def test_the_best_of_several_seeds_is_kept_and_all_are_reported(tiny_encoder, tm
     folder = tmp_path / "small"
     folder.mkdir()
     for side, count in {"train": 20, "devel": 5}.items():
-        lines = [f"{side}{n}\tO\nheart\tB-x\nfailure\tI-x\nwas\tO\n" for n in range(count)]
+        lines = [
+            f"{side}{n}\tO\nheart\tB-x\nfailure\tI-x\nwas\tO\n" for n in range(count)
+        ]
         (folder / f"{side}.tsv").write_text("\n".join(lines))
     (tmp_path / "r.toml").write_text(
         f'[model]\nencoder = "{tiny_encoder}"\n[training]\nepochs = 1\nlearning_rate = 0.01\n'
@@ -57,7 +67,13 @@ def test_the_best_of_several_seeds_is_kept_and_all_are_reported(tiny_encoder, tm
     app.command()(main)
 
     def run(out, *options):
-        command = [str(folder), "--recipe", str(tmp_path / "r.toml"), "--out", str(tmp_path / out)]
+        command = [
+            str(folder),
+            "--recipe",
+            str(tmp_path / "r.toml"),
+            "--out",
+            str(tmp_path / out),
+        ]
         result = CliRunner().invoke(app, [*command, *options])
         assert result.exit_code == 0, result.output
         config = json.loads((tmp_path / out / "config.json").read_text())
@@ -80,11 +96,16 @@ def test_the_best_of_several_seeds_is_kept_and_all_are_reported(tiny_encoder, tm
 def test_the_average_is_that_of_all_seeds_and_the_start(tiny_encoder, tmp_path):
     corpora = [corpus("Disease")]
     fit(corpora, recipe(tiny_encoder)).save_pretrained(tmp_path / "start")
-    table = EntityTable(encoder=str(tiny_encoder), window=32, start=str(tmp_path / "start"))
+    table = EntityTable(
+        encoder=str(tiny_encoder), window=32, start=str(tmp_path / "start")
+    )
     plan = EntityRecipe(model=table, training=QUICK)
     *runs, soup = fit_seeds(corpora, plan, seeds=[0, 1], average=0.3)
     seeded = [plan.replaced(training=QUICK.replaced(seed=seed)) for seed in (0, 1)]
-    parts = [WordTagger.from_pretrained(tmp_path / "start"), *(fit(corpora, p) for p in seeded)]
+    parts = [
+        WordTagger.from_pretrained(tmp_path / "start"),
+        *(fit(corpora, p) for p in seeded),
+    ]
     for name, tensor in soup.adapter.tensors.items():
         expected = sum(
             share * part.adapter.tensors[name].float()

@@ -9,7 +9,9 @@ from recipes import evidence
 
 def test_the_result_goes_into_the_card(network, tokenizer, tmp_path):
     settings = ReadmissionSettings(window=32)
-    ReadmissionModel(network, tokenizer, settings=settings).save_pretrained(tmp_path / "model")
+    ReadmissionModel(network, tokenizer, settings=settings).save_pretrained(
+        tmp_path / "model"
+    )
     text = "He lives alone. Missed furosemide. No fever. Chest pain and edema. Renal failure."
     pd.DataFrame(
         {

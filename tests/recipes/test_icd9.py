@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipes.diabetes130.icd9 import DIAGNOSIS_TITLES, ID_TITLES, CodeTitles, read_titles
+from recipes.diabetes130.icd9 import (
+    DIAGNOSIS_TITLES,
+    ID_TITLES,
+    CodeTitles,
+    read_titles,
+)
 
 IDS = """admission_type_id,description
 1,Emergency
@@ -74,7 +79,10 @@ def test_diagnosis_titles(folder: Path, code: str, title: str) -> None:
 
 def test_id_phrases_are_plain_english(folder: Path) -> None:
     phrases = read_titles(folder).ids["discharge_disposition_id"]
-    assert phrases["15"] == "discharged within this institution to Medicare approved swing bed"
+    assert (
+        phrases["15"]
+        == "discharged within this institution to Medicare approved swing bed"
+    )
     assert phrases["16"] == "discharged to another institution for outpatient services"
     assert phrases["19"] == "expired at home. Medicaid only, hospice"
 

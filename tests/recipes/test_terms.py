@@ -84,7 +84,9 @@ def test_texts_that_contain_a_held_out_name_are_dropped():
 
 
 def test_concepts_give_names_and_sentences_without_the_name():
-    concept = Concept("C1", ("Gout", "gouty arthritis"), ("Gouty arthritis hurts; gout is old.",))
+    concept = Concept(
+        "C1", ("Gout", "gouty arthritis"), ("Gouty arthritis hurts; gout is old.",)
+    )
     (names,) = name_relations([concept], without=())
     assert names.texts == ("Gout", "gouty arthritis")
     (sentence,) = definition_relations([concept], without=())
@@ -96,7 +98,12 @@ def test_concepts_give_names_and_sentences_without_the_name():
 
 def test_sentences_that_contain_a_name_give_it_without_the_name():
     names = {"gout": "C1", "gouty arthritis": "C1", "asthma": "C2"}
-    said = ["He has gout, again.", "Asthma is treated.", "Gout is treated.", "No gout at all."]
+    said = [
+        "He has gout, again.",
+        "Asthma is treated.",
+        "Gout is treated.",
+        "No gout at all.",
+    ]
     found = context_relations(names, said, limit=2)
     # "it is treated." is said of two names, and so of none.
     assert [(r.key, r.texts) for r in found] == [("C1", ("gout", "He has it, again."))]
@@ -119,7 +126,9 @@ def test_relations_are_read_as_often_as_the_recipe_says():
     some = repeated(relations, 1.5, seed=0)
     assert some[:10] == relations
     assert len({relation.key for relation in some[10:]}) == 5
-    with pytest.raises(ValueError, match=r"\[relations\] names: expected a number of at least 0"):
+    with pytest.raises(
+        ValueError, match=r"\[relations\] names: expected a number of at least 0"
+    ):
         read_recipe(MedicalTermRecipe, overrides={"relations.names": -1.0})
 
 
@@ -134,7 +143,9 @@ def test_icd9_titles_of_one_category_stand_together(tmp_path):
         ("Cholera B", "Cholera A"),
     }
     assert icd9_relations(path, without={"cholera a"}) == []
-    with pytest.raises(TableError, match="no such file; training needs the long titles"):
+    with pytest.raises(
+        TableError, match="no such file; training needs the long titles"
+    ):
         icd9_relations(tmp_path / "absent", without=())
 
 
@@ -156,7 +167,9 @@ def test_no_text_of_the_training_data_contains_a_held_out_name(data_folder, voca
     raw = definition_relations(concepts, without={name.casefold() for name in held_out})
     assert len(raw) - len(without_names(raw, held_out)) > 500
     names = [name for name in held_out if not name.isupper()]
-    words = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, names))})(?!\w)", re.IGNORECASE)
+    words = re.compile(
+        rf"(?<!\w)({'|'.join(map(re.escape, names))})(?!\w)", re.IGNORECASE
+    )
     relations = all_relations(vocabulary, concepts, data_folder, limit=2000)
     texts = {text for part in relations.values() for r in part for text in r.texts}
     assert len(texts) > 10_000
@@ -204,7 +217,9 @@ def entry(*names, source=MESH, **codes):
 
 
 def test_spellings_of_one_name_are_one_name():
-    assert name_key("Diseases, Peripheral Artery") == name_key("peripheral artery disease")
+    assert name_key("Diseases, Peripheral Artery") == name_key(
+        "peripheral artery disease"
+    )
     assert name_key("hypotension") != name_key("hypertension")
 
 
@@ -220,9 +235,14 @@ def test_entries_that_share_a_name_are_one_concept():
 
 
 def test_synonyms_stand_with_the_preferred_name_and_another_concept(tiny_encoder):
-    entries = [entry(f"heart pain {i}", f"cardiac edema {i}", f"left edema {i}") for i in range(20)]
+    entries = [
+        entry(f"heart pain {i}", f"cardiac edema {i}", f"left edema {i}")
+        for i in range(20)
+    ]
     rows = synonym_rows(entries, most={MESH: 1}, seed=0)
-    assert sorted(second for _, second, _ in rows) == sorted(e.names[0] for e in entries)
+    assert sorted(second for _, second, _ in rows) == sorted(
+        e.names[0] for e in entries
+    )
     embedder = TermEmbedder.from_pretrained(tiny_encoder)
     near = look_alikes(rows, entries, embedder, seed=0)
     assert all(other != own for (_, own, _), other in zip(rows, near, strict=True))
@@ -244,7 +264,9 @@ def test_families_are_parents_and_children_of_one_parent():
 
 
 @pytest.mark.data
-def test_no_name_of_a_held_out_mesh_disease_is_trained_on(data_folder, vocabulary, tiny_encoder):
+def test_no_name_of_a_held_out_mesh_disease_is_trained_on(
+    data_folder, vocabulary, tiny_encoder
+):
     entries = read_vocabularies(data_folder)
     apart = [*held_out(entries, MEASURED), *held_out(entries, CHOOSING)]
     names = {name_key(name) for each in apart for name in each.names}

@@ -33,10 +33,16 @@ def test_contiguous_broken_and_discontinuous_spans(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("T1\tDisease 14 27\tovarian cancer", "a1.ann, line 2: the text at its offsets differs"),
+        (
+            "T1\tDisease 14 27\tovarian cancer",
+            "a1.ann, line 2: the text at its offsets differs",
+        ),
         ("T1\tDisease 14 28", "a1.ann, line 2: the text at its offsets differs"),
         ("T1\tDisease -5 -1\till", "a1.ann, line 2: the text at its offsets differs"),
-        ("T1\tDisease fourteen 28\tovarian", "a1.ann, line 2: expected an entity as T-number, tab"),
+        (
+            "T1\tDisease fourteen 28\tovarian",
+            "a1.ann, line 2: expected an entity as T-number, tab",
+        ),
         ("T1", "a1.ann, line 2: expected an entity as T-number, tab"),
     ],
 )
@@ -48,5 +54,7 @@ def test_faults_are_named_by_their_line(tmp_path, line, message):
 
 def test_an_annotation_without_its_text(tmp_path):
     (tmp_path / "a1.ann").write_text("")
-    with pytest.raises(CorpusError, match=r"a1\.ann has no text: expected a1\.txt beside it"):
+    with pytest.raises(
+        CorpusError, match=r"a1\.ann has no text: expected a1\.txt beside it"
+    ):
         read_brat(tmp_path)

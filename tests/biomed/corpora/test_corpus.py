@@ -16,8 +16,16 @@ def test_the_three_formats_are_told_apart(tmp_path):
     corpus = read_corpus(tmp_path)
     assert corpus.name == tmp_path.name
     assert corpus.train.types == ("Disease", "Drug")
-    assert [len(g.texts) for g in (corpus.train, corpus.devel, corpus.test)] == [3, 1, 1]
-    assert [len(g.documents) for g in (corpus.train, corpus.devel, corpus.test)] == [0, 1, 1]
+    assert [len(g.texts) for g in (corpus.train, corpus.devel, corpus.test)] == [
+        3,
+        1,
+        1,
+    ]
+    assert [len(g.documents) for g in (corpus.train, corpus.devel, corpus.test)] == [
+        0,
+        1,
+        1,
+    ]
     assert corpus.devel.texts[0].tags == ("B-Disease", "I-Disease", "O")
 
 
@@ -29,9 +37,13 @@ def test_types_are_renamed_or_dropped(tmp_path):
 
 
 def test_what_is_not_a_corpus(tmp_path):
-    with pytest.raises(CorpusError, match="no such folder; expected a folder with train"):
+    with pytest.raises(
+        CorpusError, match="no such folder; expected a folder with train"
+    ):
         read_corpus(tmp_path / "absent")
-    with pytest.raises(CorpusError, match=r"has no train, devel or test file, such as train\.tsv"):
+    with pytest.raises(
+        CorpusError, match=r"has no train, devel or test file, such as train\.tsv"
+    ):
         read_corpus(tmp_path)
     with pytest.raises(CorpusError, match="no such file, and no folder with BRAT"):
         read_gold(tmp_path)
@@ -39,7 +51,9 @@ def test_what_is_not_a_corpus(tmp_path):
     with pytest.raises(CorpusError, match=r"train\.tsv has no sentences"):
         read_corpus(tmp_path)
     (tmp_path / "train.txt").write_text("")
-    with pytest.raises(CorpusError, match=r"several files for its train side: train\.tsv, train"):
+    with pytest.raises(
+        CorpusError, match=r"several files for its train side: train\.tsv, train"
+    ):
         read_corpus(tmp_path)
 
 

@@ -54,10 +54,14 @@ def test_two_spans_within_one_word_and_one_on_a_space():
     spans = (at("ovar"), at("ian"), Span(2, 4, "Disease"))
     text, remarks = tagged(Document("1", TEXT, spans))
     assert spans_of(text.tags) == [(3, 4, "Disease")]
-    assert sorted(kind(remark) for remark in remarks) == sorted([INSIDE_WORD, OVERLAPS, NO_WORD])
+    assert sorted(kind(remark) for remark in remarks) == sorted(
+        [INSIDE_WORD, OVERLAPS, NO_WORD]
+    )
 
 
-@given(st.text(max_size=40), st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40))))
+@given(
+    st.text(max_size=40), st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)))
+)
 def test_any_spans_give_tags_or_remarks(text, pairs):
     spans = tuple(Span(min(p), max(p) + 1, "x") for p in pairs if max(p) < len(text))
     found, remarks = tagged(Document("1", text, spans))
@@ -68,14 +72,21 @@ def test_any_spans_give_tags_or_remarks(text, pairs):
 
 @pytest.mark.parametrize("span", [Span(-1, 2, "x"), Span(3, 3, "x"), Span(4, 99, "x")])
 def test_a_span_outside_its_text(span):
-    with pytest.raises(CorpusError, match=f"document 7: characters {span.start} to .* text of 42"):
+    with pytest.raises(
+        CorpusError, match=f"document 7: characters {span.start} to .* text of 42"
+    ):
         gold_of([Document("7", TEXT, (span,))])
 
 
 def test_renaming_and_dropping():
-    spans = (Span(0, 1, "SpecificDisease"), Span(2, 3, "Modifier"), Span(4, 5, "Disease"))
+    spans = (
+        Span(0, 1, "SpecificDisease"),
+        Span(2, 3, "Modifier"),
+        Span(4, 5, "Disease"),
+    )
     named = gold_of(
-        [Document("1", "a b c", spans)], labels={"SpecificDisease": "Disease", "Modifier": ""}
+        [Document("1", "a b c", spans)],
+        labels={"SpecificDisease": "Disease", "Modifier": ""},
     )
     assert named.documents[0].spans == (Span(0, 1, "Disease"), Span(4, 5, "Disease"))
 

@@ -30,7 +30,9 @@ def test_variants(tmp_path, text):
 
 
 def test_odd_line_ends_are_words(tmp_path):
-    (text,) = read_iob2(write(tmp_path, "a\u2028b\tO\n\x85\x1d\tO\n".replace("\x85\x1d", "c\x85d")))
+    (text,) = read_iob2(
+        write(tmp_path, "a\u2028b\tO\n\x85\x1d\tO\n".replace("\x85\x1d", "c\x85d"))
+    )
     assert text.words == ("a\u2028b", "c\x85d")
 
 
@@ -39,9 +41,18 @@ def test_odd_line_ends_are_words(tmp_path):
     [
         ("a\tO\nsecret\n", "line 2: expected a word and a tag, separated by a tab"),
         ("a\tO\n\tO\n", "line 2: expected a word and a tag"),
-        *((f"a\tB-Drug\nb\t{tag}\n", "line 2: expected a tag O, B-type, or") for tag in ILLEGAL),
-        ("a\tO\n\nb\tI-Disease\n", "line 3: expected a tag O, B-type, or I-type that continues"),
-        ("a\tB-Drug\nb\tI-Disease\n", "line 2: expected a tag O, B-type, or I-type that"),
+        *(
+            (f"a\tB-Drug\nb\t{tag}\n", "line 2: expected a tag O, B-type, or")
+            for tag in ILLEGAL
+        ),
+        (
+            "a\tO\n\nb\tI-Disease\n",
+            "line 3: expected a tag O, B-type, or I-type that continues",
+        ),
+        (
+            "a\tB-Drug\nb\tI-Disease\n",
+            "line 2: expected a tag O, B-type, or I-type that",
+        ),
     ],
 )
 def test_faults_are_named_by_their_line(tmp_path, text, message):

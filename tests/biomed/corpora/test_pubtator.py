@@ -26,7 +26,10 @@ def test_documents_and_spans(tmp_path):
         Span(0, 13, "Disease", id="D006333"),
         Span(18, 31, "Disease", id="D006333"),
     )
-    assert [TEXT[s.start : s.end] for s in first.spans] == ["Heart failure", "heart failure"]
+    assert [TEXT[s.start : s.end] for s in first.spans] == [
+        "Heart failure",
+        "heart failure",
+    ]
     assert (second.id, second.text, second.spans) == ("13", "None\n", ())
     assert (third.id, fourth.id) == ("14", "15")
 
@@ -38,10 +41,22 @@ def test_documents_and_spans(tmp_path):
             "12\t0\t12\tHeart failure\tDisease\tD1",
             "line 3: characters 0 to 12 differ from the mention",
         ),
-        ("12\t5\t5\t\tDisease\tD1", "line 3: characters 5 to 5 differ from the mention"),
-        ("13\t0\t13\tHeart failure\tDisease\tD1", "line 3: a mention of document '13' under"),
-        ("12\t0\tx\tHeart failure\tDisease", "line 3: expected a mention as id, start, end, text"),
-        ("12\t0\t13\tHeart failure", "line 3: expected a mention as id, start, end, text"),
+        (
+            "12\t5\t5\t\tDisease\tD1",
+            "line 3: characters 5 to 5 differ from the mention",
+        ),
+        (
+            "13\t0\t13\tHeart failure\tDisease\tD1",
+            "line 3: a mention of document '13' under",
+        ),
+        (
+            "12\t0\tx\tHeart failure\tDisease",
+            "line 3: expected a mention as id, start, end, text",
+        ),
+        (
+            "12\t0\t13\tHeart failure",
+            "line 3: expected a mention as id, start, end, text",
+        ),
         ("Heart", "line 3: expected a title"),
     ],
 )

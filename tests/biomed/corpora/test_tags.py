@@ -30,7 +30,9 @@ def test_neighbours_stay_two():
     assert spans_of(tags) == [(0, 2, "Disease"), (2, 3, "Disease"), (3, 4, "Drug")]
 
 
-@pytest.mark.parametrize("tags", [["O", "I-Drug"], ["B-Drug", "O", "I-Drug"], ["I-Drug"]])
+@pytest.mark.parametrize(
+    "tags", [["O", "I-Drug"], ["B-Drug", "O", "I-Drug"], ["I-Drug"]]
+)
 def test_an_i_after_nothing_is_no_entity(tags):
     assert spans_of(tags) == spans_of(["O" if tag == "I-Drug" else tag for tag in tags])
 

@@ -69,14 +69,23 @@ def test_a_blank_line_starts_a_paragraph():
 @pytest.mark.parametrize(
     ("text", "starts"),
     [
-        ("PMH:\nHypertension\nDiabetes mellitus\nCHF", ["Hypertension", "Diabetes", "CHF"]),
+        (
+            "PMH:\nHypertension\nDiabetes mellitus\nCHF",
+            ["Hypertension", "Diabetes", "CHF"],
+        ),
         ("hypertension\r\ndiabetes mellitus\r\nasthma", ["diabetes", "asthma"]),
         ("- heart failure\n- asthma", ["-"]),
         ("1. heart failure\n2. asthma", ["2"]),
         ("heart\nfailure", []),
         # Wrapped text: the next word would not have fitted on the line.
-        ("Known to us for severe congestive heart\nFailure, and now for type\n2 diabetes.", ["2"]),
-        ("The patient has a history of severe congestive heart\nfailure.\nStable.", ["Stable"]),
+        (
+            "Known to us for severe congestive heart\nFailure, and now for type\n2 diabetes.",
+            ["2"],
+        ),
+        (
+            "The patient has a history of severe congestive heart\nfailure.\nStable.",
+            ["Stable"],
+        ),
     ],
 )
 def test_a_line_that_was_not_wrapped_ends_a_list_item(text, starts):

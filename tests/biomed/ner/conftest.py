@@ -62,7 +62,11 @@ def new_random(random_network):
 
         outputs = named_outputs(labels)
         return random_network(
-            BertForTokenClassification, tokenizer, head="classifier", **outputs, **settings
+            BertForTokenClassification,
+            tokenizer,
+            head="classifier",
+            **outputs,
+            **settings,
         )
 
     return make
@@ -73,7 +77,9 @@ def disease(tokenizer):
     """Knows "heart failure" and the like; windows of 24 tokens."""
     from biomed.ner.network import EntitySettings, WordTagger
 
-    return WordTagger(make_rules(tokenizer), tokenizer, settings=EntitySettings(window=24))
+    return WordTagger(
+        make_rules(tokenizer), tokenizer, settings=EntitySettings(window=24)
+    )
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +87,9 @@ def drug(tokenizer):
     """Knows "insulin" and the like."""
     from biomed.ner.network import WordTagger
 
-    return WordTagger(make_rules(tokenizer, labels=("I-Drug", "O", "B-Drug")), tokenizer)
+    return WordTagger(
+        make_rules(tokenizer, labels=("I-Drug", "O", "B-Drug")), tokenizer
+    )
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,10 @@ from biomed.ner.abbreviations import expanded, find_abbreviations
         ("He has heart failure (HF).", {"HF": "heart failure"}),
         ("HF (heart failure) is stable", {"HF": "heart failure"}),
         ("non-small cell lung cancer (NSCLC)", {"NSCLC": "non-small cell lung cancer"}),
-        ("type 2 diabetes mellitus (T2DM, since 2010)", {"T2DM": "type 2 diabetes mellitus"}),
+        (
+            "type 2 diabetes mellitus (T2DM, since 2010)",
+            {"T2DM": "type 2 diabetes mellitus"},
+        ),
         ("Acute otitis media (AOM)", {"AOM": "Acute otitis media"}),
         ("the ataxia-telangiectasia (A-T) gene", {"A-T": "ataxia-telangiectasia"}),
         ("pain was noted. Multiple sclerosis (MS)", {"MS": "Multiple sclerosis"}),

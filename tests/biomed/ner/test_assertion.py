@@ -5,7 +5,13 @@ import pytest
 
 from biomed.ner.assertion import ASSERTIONS, assert_spans
 
-MARKS = {"": "present", "-": "negated", "?": "possible", "<": "historical", "@": "other"}
+MARKS = {
+    "": "present",
+    "-": "negated",
+    "?": "possible",
+    "<": "historical",
+    "@": "other",
+}
 KINDS = {"D": "Disease", "C": "Chemical"}
 
 

@@ -22,7 +22,9 @@ def overconfident():
     rng = np.random.default_rng(0)
     scores = rng.uniform(0.05, 0.999, 2000)
     right = rng.uniform(size=2000) < calibrated(scores, 0.5, -0.5)
-    return pd.DataFrame({"kind": ["a"] * 1000 + ["b"] * 1000, "score": scores, "right": right})
+    return pd.DataFrame(
+        {"kind": ["a"] * 1000 + ["b"] * 1000, "score": scores, "right": right}
+    )
 
 
 def test_maps_are_found_and_help(overconfident):
@@ -32,7 +34,9 @@ def test_maps_are_found_and_help(overconfident):
         assert slope == pytest.approx(0.5, abs=0.12)
         assert intercept == pytest.approx(-0.5, abs=0.25)
     before = calibration_error(overconfident["right"], overconfident["score"])
-    after = calibration_error(overconfident["right"], calibration.cross_fitted(overconfident))
+    after = calibration_error(
+        overconfident["right"], calibration.cross_fitted(overconfident)
+    )
     assert before > 0.1
     assert after < 0.06
     mapped = calibration.apply({"a": [0.5, -0.5]}, overconfident)
@@ -60,7 +64,9 @@ def gold(times=60):
     texts += [TaggedText(("heart", "failure"), ("O", "O"))] * (times - right)
     texts += [TaggedText(("kidney", "was"), ("O", "O"))] * 4
     texts += [TaggedText(("kidney", "was"), ("B-Disease", "O"))] * (times // 2 - 4)
-    texts[0] = TaggedText(("heart", "failure", "x"), ("B-Disease", "I-Disease", "B-Other"))
+    texts[0] = TaggedText(
+        ("heart", "failure", "x"), ("B-Disease", "I-Disease", "B-Other")
+    )
     return Gold("g", tuple(texts))
 
 
@@ -72,7 +78,10 @@ def test_found_entities_are_right_or_wrong(disease):
 
 def test_a_calibrated_model(disease, tmp_path):
     disease.save_pretrained(tmp_path / "model")
-    lines = "heart\tB-Disease\nfailure\tI-Disease\n\n" * 60 + "heart\tO\nfailure\tO\n\n" * 40
+    lines = (
+        "heart\tB-Disease\nfailure\tI-Disease\n\n" * 60
+        + "heart\tO\nfailure\tO\n\n" * 40
+    )
     lines += "kidney\tB-Disease\nwas\tO\n\n" * 36 + "kidney\tO\nwas\tO\n\n" * 4
     (tmp_path / "devel.tsv").write_text(lines)
     out = ["--out", str(tmp_path / "better"), "--figure", str(tmp_path / "f.png")]
@@ -82,15 +91,21 @@ def test_a_calibrated_model(disease, tmp_path):
     command = [str(tmp_path / "model"), str(tmp_path / "devel.tsv"), *out]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
-    after = json.loads((tmp_path / "numbers.json").read_text())["sides"]["devel"]["after"]
+    after = json.loads((tmp_path / "numbers.json").read_text())["sides"]["devel"][
+        "after"
+    ]
     assert "devel" in result.output
     assert f"{after:.3f}" in result.output
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
-    slope, intercept = json.loads((tmp_path / "numbers.json").read_text())["maps"]["Disease"]
+    slope, intercept = json.loads((tmp_path / "numbers.json").read_text())["maps"][
+        "Disease"
+    ]
     better = WordTagger.from_pretrained(tmp_path / "better", device="cpu")
     plain, mapped = EntityTagger(disease), EntityTagger(better)
     (before,), (after,) = plain.tag("heart failure"), mapped.tag("heart failure")
-    assert after.score == pytest.approx(float(calibrated(before.score, slope, intercept)))
+    assert after.score == pytest.approx(
+        float(calibrated(before.score, slope, intercept))
+    )
     assert (plain.score_kind, mapped.score_kind) == ("span_probability", "calibrated")
     assert better.fingerprint() != disease.fingerprint()
     card = (tmp_path / "better" / "README.md").read_text()
@@ -110,9 +125,15 @@ def test_other_sides_are_only_measured(disease):
     assert maps == calibration.fit_maps(calibration.scored_entities(disease, [devel]))
     # All its scores are near 1, and two thirds are right.
     assert sum(number for *_, number in numbers["bins"]) == 90
-    assert sum(mean * number for mean, _, number in numbers["bins"]) == pytest.approx(60, abs=2)
-    assert sum(share * number for _, share, number in numbers["bins"]) == pytest.approx(60)
-    assert numbers["sides"]["other"]["before"] > 0.2 > numbers["sides"]["other"]["after"]
+    assert sum(mean * number for mean, _, number in numbers["bins"]) == pytest.approx(
+        60, abs=2
+    )
+    assert sum(share * number for _, share, number in numbers["bins"]) == pytest.approx(
+        60
+    )
+    assert (
+        numbers["sides"]["other"]["before"] > 0.2 > numbers["sides"]["other"]["after"]
+    )
     # gold() has one entity of a type that the model does not find: it is not counted.
     scores = model.manifest["scores"]
     assert set(scores["f1"]) == {"other"}
@@ -127,14 +148,18 @@ def test_other_sides_are_only_measured(disease):
 
 def test_the_shipped_model_is_calibrated():
     name = "disease-drug"
-    config = json.loads((shipped_models("biomed")[name] / "config.json").read_text("utf-8"))[
-        "domainbert"
-    ]
-    assert {f"B-{kind}" for kind in config["settings"]["calibration"]} <= set(config["labels"])
+    config = json.loads(
+        (shipped_models("biomed")[name] / "config.json").read_text("utf-8")
+    )["domainbert"]
+    assert {f"B-{kind}" for kind in config["settings"]["calibration"]} <= set(
+        config["labels"]
+    )
     assert len(config["labels"]) == 1 + 2 * len(config["settings"]["calibration"])
     known = config["manifest"]["calibration"]
     assert {"hand-tagged-notes test", "real-sections test"} <= set(
         config["manifest"]["scores"]["f1"]
     )
     assert known["sides"]["devel"]["after"] < known["sides"]["devel"]["before"]
-    assert known["note"] in (shipped_models("biomed")[name] / "README.md").read_text("utf-8")
+    assert known["note"] in (shipped_models("biomed")[name] / "README.md").read_text(
+        "utf-8"
+    )

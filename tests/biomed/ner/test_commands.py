@@ -12,7 +12,9 @@ from domainbert.tables import read_table, write_table
 from domainbert.training.recipes import read_recipe, recipe_file
 
 run = CliRunner()
-IOB = "heart\tB-Disease\nfailure\tI-Disease\n\ninsulin\tO\n\nkidney\tB-Disease\nwas\tO\n"
+IOB = (
+    "heart\tB-Disease\nfailure\tI-Disease\n\ninsulin\tO\n\nkidney\tB-Disease\nwas\tO\n"
+)
 PUBTATOR = "1|t|Heart failure\n1|a|no pneumonia\n1\t0\t13\tHeart failure\tDisease\tD1\n"
 
 
@@ -27,7 +29,11 @@ def test_every_command_has_help():
     for name in ("train", "tag", "evaluate"):
         result = run.invoke(app, [name, "--help"])
         assert result.exit_code == 0
-        assert "MODEL" in result.output or "--out" in result.output or "--model" in result.output
+        assert (
+            "MODEL" in result.output
+            or "--out" in result.output
+            or "--model" in result.output
+        )
 
 
 def test_help_waits_for_no_torch():
@@ -37,10 +43,19 @@ def test_help_waits_for_no_torch():
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".jsonl"])
 def test_tag_writes_entities_and_a_row_for_every_text(saved, tmp_path, ending):
-    texts = pd.DataFrame({"doc_id": ["a", "b"], "text": ["insulin for heart failure", None]})
+    texts = pd.DataFrame(
+        {"doc_id": ["a", "b"], "text": ["insulin for heart failure", None]}
+    )
     write_table(texts, tmp_path / f"in{ending}")
     out = tmp_path / "entities.parquet"
-    command = ["tag", str(tmp_path / f"in{ending}"), "--model", saved[1], "--device", "cpu"]
+    command = [
+        "tag",
+        str(tmp_path / f"in{ending}"),
+        "--model",
+        saved[1],
+        "--device",
+        "cpu",
+    ]
     result = run.invoke(app, [*command, "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert "2 rows in, 3 rows out: 1 empty, 1 ok" in result.output
@@ -119,7 +134,10 @@ def test_evaluate_documents(saved, tmp_path):
     assert scores["unit"] == "characters"
     assert scores["scores"]["Disease"]["precision"] == 0.5
     result = run.invoke(app, [*arguments, "--label", "Disease=Sickness"])
-    assert "the model finds Disease. Map or drop them: --label Sickness=Disease" in result.output
+    assert (
+        "the model finds Disease. Map or drop them: --label Sickness=Disease"
+        in result.output
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,11 +145,17 @@ def test_evaluate_documents(saved, tmp_path):
     [
         (["tag", "absent.txt"], "absent.txt: no such file"),
         (["tag", "in.csv"], "has no column 'text'"),
-        (["tag", "good.csv", "--device", "gpu", "--out", "o.csv"], "no device 'gpu': expected cpu"),
+        (
+            ["tag", "good.csv", "--device", "gpu", "--out", "o.csv"],
+            "no device 'gpu': expected cpu",
+        ),
         (["tag", "in.csv", "--out", "o.csv"], "has no column 'text'"),
         (["evaluate", "bad.tsv"], "bad.tsv, line 1: expected a word and a tag"),
         (["evaluate", "bad.tsv", "--label", "x"], "--label: expected OLD=NEW, got 'x'"),
-        (["train", "absent", "--out", "o"], "absent: no such folder; expected a folder"),
+        (
+            ["train", "absent", "--out", "o"],
+            "absent: no such folder; expected a folder",
+        ),
         (["train", "absent", "--out", "."], "choose another name"),
         (["train", "absent", "--out", "o", "--resume"], "name them with --checkpoints"),
         (
@@ -140,7 +164,9 @@ def test_evaluate_documents(saved, tmp_path):
         ),
     ],
 )
-def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arguments, message):
+def test_a_failure_is_one_line_and_exit_code_1(
+    saved, tmp_path, monkeypatch, arguments, message
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in.csv").write_text("txt\nheart\n")
     (tmp_path / "good.csv").write_text("text\nheart\n")
@@ -160,23 +186,38 @@ def test_train_reports_its_scores(tiny_encoder, tmp_path):
     for side, count in {"train": 40, "devel": 5, "test": 5}.items():
         lines = [f"{side}\tO\n{number}\tO\n{IOB}" for number in range(count)]
         (corpus / f"{side}.tsv").write_text("\n".join(lines))
-    (tmp_path / "r.toml").write_text('[card]\ntitle = "Small"\n[training]\nlearning_rate = 0.01\n')
+    (tmp_path / "r.toml").write_text(
+        '[card]\ntitle = "Small"\n[training]\nlearning_rate = 0.01\n'
+    )
     arguments = [
-        *("train", str(corpus), "--out", str(tmp_path / "model"), "--epochs", "1", "--seed", "4"),
+        *(
+            "train",
+            str(corpus),
+            "--out",
+            str(tmp_path / "model"),
+            "--epochs",
+            "1",
+            "--seed",
+            "4",
+        ),
         *("--recipe", str(tmp_path / "r.toml"), "--encoder", str(tiny_encoder)),
     ]
     result = run.invoke(app, arguments)
     assert result.exit_code == 0, result.output
     document = json.loads((tmp_path / "model" / "config.json").read_text())
     manifest = document["domainbert"]["manifest"]
-    assert f"small test: F1 {manifest['test']['small']['all']['f1']:.3f}" in result.output
+    assert (
+        f"small test: F1 {manifest['test']['small']['all']['f1']:.3f}" in result.output
+    )
     assert manifest["training"]["seed"] == 4
     card = (tmp_path / "model" / "README.md").read_text()
     assert "# Small" in card
     assert "| small test |" in card
 
 
-def test_the_card_of_a_shipped_recipe_is_that_of_its_model(tiny_encoder, tmp_path, monkeypatch):
+def test_the_card_of_a_shipped_recipe_is_that_of_its_model(
+    tiny_encoder, tmp_path, monkeypatch
+):
     """By name a recipe gives settings only: its card tells of data that this run did not read."""
     corpus = tmp_path / "small"
     corpus.mkdir()
@@ -188,7 +229,16 @@ def test_the_card_of_a_shipped_recipe_is_that_of_its_model(tiny_encoder, tmp_pat
     cards = {}
     for name in ("ours", str(tmp_path / "ours.toml")):
         out = tmp_path / f"model{len(cards)}"
-        command = ["train", str(corpus), "--out", str(out), "--epochs", "1", "--recipe", name]
+        command = [
+            "train",
+            str(corpus),
+            "--out",
+            str(out),
+            "--epochs",
+            "1",
+            "--recipe",
+            name,
+        ]
         result = run.invoke(app, [*command, "--encoder", str(tiny_encoder)])
         assert result.exit_code == 0, result.output
         cards[name] = (out / "README.md").read_text()
@@ -210,7 +260,10 @@ def test_the_recipe(tmp_path):
     assert recipe.model == EntityTable(encoder="here", window=128)
     assert recipe.training.epochs == 3.0
     assert recipe.card.name == "n"
-    assert read_recipe(EntityRecipe, None, {"model.encoder": "there"}).model.encoder == "there"
+    assert (
+        read_recipe(EntityRecipe, None, {"model.encoder": "there"}).model.encoder
+        == "there"
+    )
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,10 @@ def is_valid(path, names, starts):
 def best_of_all(scores, tags, starts):
     paths = itertools.product(range(len(tags)), repeat=len(scores))
     valid = (path for path in paths if is_valid(path, tags, starts))
-    return max(valid, key=lambda path: sum(row[tag] for row, tag in zip(scores, path, strict=True)))
+    return max(
+        valid,
+        key=lambda path: sum(row[tag] for row, tag in zip(scores, path, strict=True)),
+    )
 
 
 @pytest.mark.parametrize("tags", [ONE, TWO])
@@ -155,7 +158,11 @@ def test_a_span_has_no_loose_ends(text, entity, wanted):
     first = int(np.searchsorted(words[:, 0], at))
     stop = int(np.searchsorted(words[:, 0], at + len(entity)))
     first, stop = tidy_span(text, words, first, stop)
-    assert text[words[first, 0] : words[stop - 1, 1]] == wanted if wanted else first == stop
+    assert (
+        text[words[first, 0] : words[stop - 1, 1]] == wanted
+        if wanted
+        else first == stop
+    )
 
 
 @given(st.text(alphabet="()[]-. xyL1\u03b1", max_size=14), st.data())

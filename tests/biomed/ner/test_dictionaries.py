@@ -41,7 +41,9 @@ def test_concepts_of_one_system(sources):
     names = names_of(frame)
     assert set(names) == {"MESH:D1", "MESH:D3"}
     assert set(frame.loc[frame["id"] == "MESH:D1", "codes"]) == {"M:1|SNOMED:84"}
-    with pytest.raises(UserError, match="no concept with a code in OMIM; name --mappings"):
+    with pytest.raises(
+        UserError, match="no concept with a code in OMIM; name --mappings"
+    ):
         build_dictionary(tables, mappings=sources / "mappings.csv", system="OMIM")
 
 

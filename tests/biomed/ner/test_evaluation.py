@@ -17,7 +17,9 @@ TAGS = ("O", "B-x", "I-x", "B-y", "I-y")
 
 def score_tags(gold, found):
     """Scores of the entities of tag sequences."""
-    return score_spans(list(map(spans_of, gold)), list(map(spans_of, found)), types="xy")
+    return score_spans(
+        list(map(spans_of, gold)), list(map(spans_of, found)), types="xy"
+    )
 
 
 def test_by_hand():
@@ -26,7 +28,9 @@ def test_by_hand():
     scores = score_tags(gold, found)
     overall = scores.overall
     assert (overall.correct, overall.predicted, overall.gold) == (1, 3, 3)
-    assert (overall.precision, overall.recall, overall.f1) == pytest.approx((1 / 3, 1 / 3, 1 / 3))
+    assert (overall.precision, overall.recall, overall.f1) == pytest.approx(
+        (1 / 3, 1 / 3, 1 / 3)
+    )
     assert list(scores.table.index) == ["all", "x", "y"]
     assert list(scores.table.loc["x", ["correct", "predicted", "gold"]]) == [1, 3, 2]
     assert list(scores.table.loc["y", ["precision", "recall", "f1"]]) == [0.0, 0.0, 0.0]
@@ -43,7 +47,10 @@ def test_parity_with_seqeval_on_random_sequences():
         lengths = [draw.randint(1, 12) for _ in range(draw.randint(1, 4))]
         gold, found = ([draw.choices(TAGS, k=n) for n in lengths] for _ in range(2))
         if draw.random() < 0.5:
-            found = [[t if draw.random() < 0.8 else draw.choice(TAGS) for t in row] for row in gold]
+            found = [
+                [t if draw.random() < 0.8 else draw.choice(TAGS) for t in row]
+                for row in gold
+            ]
         ours = score_tags(gold, found)
         theirs = metrics.classification_report(
             gold, found, mode="strict", scheme=IOB2, output_dict=True, zero_division=0
@@ -91,14 +98,22 @@ def test_documents_by_characters(tagger, tmp_path):
     )
     gold = read_gold(path)
     scores = evaluate_documents(tagger, gold)
-    assert (scores.overall.correct, scores.overall.predicted, scores.overall.gold) == (2, 3, 3)
+    assert (scores.overall.correct, scores.overall.predicted, scores.overall.gold) == (
+        2,
+        3,
+        3,
+    )
     check_types(tagger.labels, gold)
-    with pytest.raises(ValueError, match=r"entities of type Drug; the model finds Disease\. Map"):
+    with pytest.raises(
+        ValueError, match=r"entities of type Drug; the model finds Disease\. Map"
+    ):
         check_types(["Disease"], gold)
 
 
 def test_the_look_up_baseline_finds_the_longest_known_name_and_no_other():
-    train = [TaggedText(("Heart", "failure", "or", "heart"), ("B-D", "I-D", "O", "B-D"))]
+    train = [
+        TaggedText(("Heart", "failure", "or", "heart"), ("B-D", "I-D", "O", "B-D"))
+    ]
     train += [TaggedText(("BRCA1",), ("B-Gene",))]
     words = ("HEART", "failure", ",", "heart", "and", "BRCA1", "new")
     gold = Gold("g", (TaggedText(words, ("B-D", "I-D", "O", "B-D", "O", "O", "B-D")),))

@@ -12,7 +12,8 @@ from domainbert.training.objective import FreshBatches
 
 CODES = {"O": 0, "B-x": 1, "I-x": 2}
 TEXTS = tuple(
-    TaggedText(("heart", "failure-", "was", str(n)), ("B-x", "I-x", "O", "O")) for n in range(50)
+    TaggedText(("heart", "failure-", "was", str(n)), ("B-x", "I-x", "O", "O"))
+    for n in range(50)
 )
 
 
@@ -26,7 +27,9 @@ def make(tokenizer, sources=None, *, window=40, seed=0):
 
 
 def labelled(examples):
-    return [int(code) for example in examples for code in example.codes if code != IGNORED]
+    return [
+        int(code) for example in examples for code in example.codes if code != IGNORED
+    ]
 
 
 def test_first_pieces_have_the_labels(tokenizer):
@@ -105,14 +108,21 @@ def test_batches_hold_windows_of_like_length(tokenizer, monkeypatch):
     monkeypatch.setattr("biomed.ner.examples.ALONE", 1.0)
     long = TaggedText(("heart",) * 30, ("B-x",) * 30)
     texts = TEXTS + (long,) * 20
-    batches = FreshBatches(make(tokenizer, [Source(texts, CODES)]), batch_tokens=100, seed=0)
+    batches = FreshBatches(
+        make(tokenizer, [Source(texts, CODES)]), batch_tokens=100, seed=0
+    )
     lengths = [[len(example.ids) for example in batch] for batch in batches.epoch(0)]
     padded = sum(len(batch) * max(batch) for batch in lengths)
     assert padded < 1.2 * sum(map(sum, lengths))
 
 
 def test_texts_that_are_elsewhere_too_whatever_their_case():
-    texts = [TaggedText((word, "failure"), ("B-x", "I-x")) for word in ("heart", "Heart", "no")]
-    corpus = Corpus("c", Gold("train", (texts[0], texts[2])), None, Gold("test", (texts[1],)))
+    texts = [
+        TaggedText((word, "failure"), ("B-x", "I-x"))
+        for word in ("heart", "Heart", "no")
+    ]
+    corpus = Corpus(
+        "c", Gold("train", (texts[0], texts[2])), None, Gold("test", (texts[1],))
+    )
     sources, _ = make_sources([corpus], ["x"])
     assert sources["c"].texts == (texts[2],)

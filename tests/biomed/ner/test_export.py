@@ -14,7 +14,9 @@ from domainbert.errors import UserError
 from domainbert.tables import TableError
 
 STANDARDS = Path(__file__).parents[4] / "shared" / "data" / "standards"
-needs_standards = pytest.mark.skipif(not STANDARDS.is_dir(), reason="the standards are not here")
+needs_standards = pytest.mark.skipif(
+    not STANDARDS.is_dir(), reason="the standards are not here"
+)
 TEXT = "No heart\n failure here.\r\nSjögren |t| x\tinsulin  daily"
 
 
@@ -24,7 +26,13 @@ def entity(part, label="Disease", **more):
 
 
 ENTITIES = [
-    entity("heart\n failure", assertion="negated", id="C1", name="Heart failure", link_score=1.0),
+    entity(
+        "heart\n failure",
+        assertion="negated",
+        id="C1",
+        name="Heart failure",
+        link_score=1.0,
+    ),
     entity("Sjögren", id="umls:C2", name="Sjögren"),
     entity("insulin", "Drug or so"),
 ]
@@ -52,7 +60,11 @@ def test_brat_comes_back(tmp_path):
     with pytest.raises(UserError, match="is there already"):
         write_tagged(DOCUMENTS, tmp_path / "brat", kind="brat")
     write_tagged([*DOCUMENTS, ("a:1", "x", [])], tmp_path / "twice", kind="brat")
-    assert [d.id for d in read_gold(tmp_path / "twice").documents] == ["a_1", "a_1_2", "b"]
+    assert [d.id for d in read_gold(tmp_path / "twice").documents] == [
+        "a_1",
+        "a_1_2",
+        "b",
+    ]
 
 
 def test_pubtator_comes_back(tmp_path):
@@ -61,7 +73,11 @@ def test_pubtator_comes_back(tmp_path):
     assert [d.id for d in gold.documents] == ["a/1", "b"]
     assert len(gold.documents[0].text) == len(TEXT)
     assert labels(gold.documents[0].spans) == labels(ENTITIES)
-    assert to_pubtator(*DOCUMENTS[0]).splitlines()[2].endswith("Disease\tC1\t0.5000\tnegated")
+    assert (
+        to_pubtator(*DOCUMENTS[0])
+        .splitlines()[2]
+        .endswith("Disease\tC1\t0.5000\tnegated")
+    )
 
 
 def test_brat_names_never_leave_the_folder(tmp_path):
@@ -77,7 +93,10 @@ def test_brat_has_its_configuration(tmp_path):
     write_tagged(DOCUMENTS, tmp_path / "brat", kind="brat")
     lines = (tmp_path / "brat" / "annotation.conf").read_text().splitlines()
     assert lines[:3] == ["[entities]", "Disease", "Drug_or_so"]
-    assert "Assertion\tArg:<ENTITY>, Value:other|negated|possible|historical|present" in lines
+    assert (
+        "Assertion\tArg:<ENTITY>, Value:other|negated|possible|historical|present"
+        in lines
+    )
     (scores,) = (line for line in lines if line.startswith("Score"))
     assert {"0.00", "0.50", "1.00"} <= set(scores.split("Value:")[1].split("|"))
 
@@ -115,7 +134,9 @@ def test_files_with_one_name(model, tmp_path):
     for patient in ("p1", "p2"):
         (tmp_path / "notes" / patient).mkdir(parents=True)
         (tmp_path / "notes" / patient / "note.txt").write_text("heart failure")
-    for number, source in enumerate((tmp_path / "notes", tmp_path / "notes" / "p*" / "note.txt")):
+    for number, source in enumerate(
+        (tmp_path / "notes", tmp_path / "notes" / "p*" / "note.txt")
+    ):
         out = tmp_path / str(number)
         run(source, *model, "--format", "brat", "--out", out)
         names = ["p1_note.ann", "p2_note.ann"]
@@ -125,18 +146,31 @@ def test_files_with_one_name(model, tmp_path):
 def test_long_repeated_and_hostile_ids(tmp_path):
     """One id of 300 letters ended the export; a line break forged a document."""
     forged = "1\n2|t|forged"
-    documents = [(name, "heart failure", ENTITIES[:0]) for name in ("x" * 300, "é" * 300, "1", "1")]
+    documents = [
+        (name, "heart failure", ENTITIES[:0])
+        for name in ("x" * 300, "é" * 300, "1", "1")
+    ]
     documents.append((forged, "pneumonia", []))
     assert write_tagged(iter(documents), tmp_path / "brat", kind="brat") == 5
     assert len(list((tmp_path / "brat").glob("*.ann"))) == 5
     assert write_tagged(iter(documents), tmp_path / "o.txt", kind="pubtator") == 5
-    titles = [line.split("|t|")[0] for line in (tmp_path / "o.txt").open() if "|t|" in line]
+    titles = [
+        line.split("|t|")[0] for line in (tmp_path / "o.txt").open() if "|t|" in line
+    ]
     assert titles == ["x" * 300, "é" * 300, "1", "1_2", "1_2_t_forged"]
 
 
 def test_stdin(model, tmp_path):
     assert "[heart failure](Disease)" in run("-", *model, input="heart failure").stdout
-    run("-", *model, "--format", "pubtator", "--out", tmp_path / "o", input="no pneumonia\n")
+    run(
+        "-",
+        *model,
+        "--format",
+        "pubtator",
+        "--out",
+        tmp_path / "o",
+        input="no pneumonia\n",
+    )
     assert "stdin\t3\t12\tpneumonia\tDisease\t-\t" in (tmp_path / "o").read_text()
 
 
@@ -155,9 +189,10 @@ def test_stdin(model, tmp_path):
 def test_options_that_would_be_ignored_are_refused(model, tmp_path, options, message):
     (tmp_path / "n.txt").write_text("x")
     result = CliRunner().invoke(app, ["tag", str(tmp_path / "n.txt"), *model, *options])
-    assert (result.exit_code, message in " ".join(result.output.split())) == (2, True), (
-        result.output
-    )
+    assert (result.exit_code, message in " ".join(result.output.split())) == (
+        2,
+        True,
+    ), result.output
 
 
 # OMOP and FHIR
@@ -187,7 +222,12 @@ def tagged(tmp_path):
         for n in range(10)
     ]
     table = pd.DataFrame([*rows, {"note_id": "z", "row": 10}])  # without entities
-    summary = {"model": "0" * 64, "model_name": "tiny", "version": "0.1.0", "finished": 1.8e9}
+    summary = {
+        "model": "0" * 64,
+        "model_name": "tiny",
+        "version": "0.1.0",
+        "finished": 1.8e9,
+    }
     (tmp_path / "e.csv.summary.json").write_text(json.dumps(summary))
 
     def write(changes=None):
@@ -201,7 +241,9 @@ def tagged(tmp_path):
 def test_note_nlp_has_the_columns_and_sizes_of_the_specification(tagged):
     (path,) = export_entities(tagged(), "omop", named={})
     assert path.name == "e.omop.NOTE_NLP.csv"
-    table = pd.read_csv(path, dtype={"offset": str}, keep_default_na=False, na_values=[""])
+    table = pd.read_csv(
+        path, dtype={"offset": str}, keep_default_na=False, na_values=[""]
+    )
     fields = pd.read_csv(STANDARDS / "omop" / "OMOP_CDMv5.4_Field_Level.csv")
     fields = fields[fields["cdmTableName"].str.lower() == "note_nlp"]
     assert table.columns.tolist() == [n.strip('"') for n in fields["cdmFieldName"]]
@@ -212,7 +254,9 @@ def test_note_nlp_has_the_columns_and_sizes_of_the_specification(tagged):
     assert table["offset"].unique().tolist() == ["5"]
     assert table["note_nlp_concept_id"].tolist() == [317009, 0, 5, *[0] * 7]
     exists = dict(zip(ASSERTED, ("Y", "N", None, "Y", "N"), strict=True))
-    found = table["term_exists"].astype(object).where(table["term_exists"].notna(), None)
+    found = (
+        table["term_exists"].astype(object).where(table["term_exists"].notna(), None)
+    )
     assert found.tolist() == [exists[ASSERTED[n // 2]] for n in range(10)]
     assert table.loc[6:7, "term_temporal"].tolist() == ["past"] * 2
     assert table["snippet"].isna().all()
@@ -227,7 +271,10 @@ def test_fhir_candidates_are_valid(tagged):
     resources = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     assert len(resources) == 8  # what others have is not the patient's
     for resource in resources:
-        kind = {"$ref": f"#/definitions/{resource['resourceType']}", "definitions": definitions}
+        kind = {
+            "$ref": f"#/definitions/{resource['resourceType']}",
+            "definitions": definitions,
+        }
         jsonschema.Draft6Validator(kind).validate(resource)
     assert "context" not in resources[1]["subject"]
     assert resources[1]["medicationCodeableConcept"] == {
@@ -245,12 +292,23 @@ def test_fhir_candidates_are_valid(tagged):
 
 
 def test_an_entity_without_the_id_that_a_form_needs_is_refused(tagged, tmp_path):
-    with pytest.raises(TableError, match=r"omop needs a whole number as note_id .* 10 of 10"):
+    with pytest.raises(
+        TableError, match=r"omop needs a whole number as note_id .* 10 of 10"
+    ):
         export_entities(tagged({"note_id": "n-1"}), "omop", named={})
-    with pytest.raises(TableError, match="fhir needs a patient_id in every row; 10 of 10"):
+    with pytest.raises(
+        TableError, match="fhir needs a patient_id in every row; 10 of 10"
+    ):
         export_entities(tagged({"mrn": None}), "fhir", named={"patient_id": "mrn"})
     (tmp_path / "n.csv").write_text("text\nfever\n")
-    words = ["tag", str(tmp_path / "n.csv"), "--format", "omop", "--out", str(tmp_path / "o.csv")]
+    words = [
+        "tag",
+        str(tmp_path / "n.csv"),
+        "--format",
+        "omop",
+        "--out",
+        str(tmp_path / "o.csv"),
+    ]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 1
     assert "no column 'note_id'" in result.output

@@ -21,7 +21,9 @@ def write(write_family, tmp_path):
     def make(family, labels=IOB):
         names = {"id2label": dict(enumerate(labels))}
         names["label2id"] = {label: number for number, label in enumerate(labels)}
-        return write_family(tmp_path / "model", family, AutoModelForTokenClassification, **names)
+        return write_family(
+            tmp_path / "model", family, AutoModelForTokenClassification, **names
+        )
 
     return make
 
@@ -41,11 +43,22 @@ def test_a_family_gets_our_windows_and_offsets(write, tmp_path, family):
     pieces = tag.reader.read(words, spaced=spaced)
     encoded = own(short, return_tensors="pt", return_offsets_mapping=True)
     assert encoded["input_ids"][0, 1:-1].tolist() == pieces.ids.tolist()
-    logits = network(input_ids=encoded["input_ids"]).logits[0].log_softmax(-1).detach().numpy()
-    assert np.allclose(tag.log_probabilities([pieces])[0], logits[1 + pieces.first], atol=1e-4)
+    logits = (
+        network(input_ids=encoded["input_ids"])
+        .logits[0]
+        .log_softmax(-1)
+        .detach()
+        .numpy()
+    )
+    assert np.allclose(
+        tag.log_probabilities([pieces])[0], logits[1 + pieces.first], atol=1e-4
+    )
     # Saved as ours, it is the same.
     tagger.save_pretrained(tmp_path / "again")
-    assert EntityTagger.from_pretrained(tmp_path / "again", device="cpu").tag(TEXT) == found
+    assert (
+        EntityTagger.from_pretrained(tmp_path / "again", device="cpu").tag(TEXT)
+        == found
+    )
 
 
 def _words(text):
@@ -96,7 +109,10 @@ def test_iob2_with_other_marks_without_inside_or_with_special_outputs(names, tag
 
 
 def test_iobes_and_bilou():
-    both = {"iobes": "O B-x I-x E-x S-x S-y".split(), "bilou": "O B-x I-x L-x U-x U-y".split()}
+    both = {
+        "iobes": "O B-x I-x E-x S-x S-y".split(),
+        "bilou": "O B-x I-x L-x U-x U-y".split(),
+    }
     tags = {"iobes": "S-x B-x I-x E-x S-y O", "bilou": "U-x B-x I-x L-x U-y O"}
     for name, labels in both.items():
         found = spans(Outputs(labels), tags[name].split())

@@ -37,7 +37,9 @@ class Letters:
     def embed_many(self, texts):
         self.calls += 1
         texts = list(texts)
-        rows = [[text.casefold().count(chr(97 + i)) for i in range(26)] for text in texts]
+        rows = [
+            [text.casefold().count(chr(97 + i)) for i in range(26)] for text in texts
+        ]
 
         class Part:
             vectors = np.array(rows, dtype=np.float32)
@@ -135,7 +137,11 @@ def test_texts_are_linked_together(disease):
 
     tagger = EntityTagger(disease, linker=(linker := Counting(Dictionary(PAIRS))))
     found = list(tagger.tag_many(["heart failure", "", "pneumonia, kidney disease"]))
-    assert [[e.id for e in entities] for entities in found] == [["D1"], [], ["D2", None]]
+    assert [[e.id for e in entities] for entities in found] == [
+        ["D1"],
+        [],
+        ["D2", None],
+    ]
     assert linker.calls == 1
 
 
@@ -176,7 +182,12 @@ def test_entities_get_ids(disease):
 def test_abbreviations_are_resolved_in_the_text_first(disease):
     """MDD and AOM are no rare syndromes that happen to have this short name."""
     pairs = [("Stickler syndrome", "D1"), ("AOM", "D1"), ("acute otitis media", "D2")]
-    pairs += [("heart failure", "D3"), ("HF", "D4"), ("hemorrhagic fever", "D4"), ("XYZ", "D5")]
+    pairs += [
+        ("heart failure", "D3"),
+        ("HF", "D4"),
+        ("hemorrhagic fever", "D4"),
+        ("XYZ", "D5"),
+    ]
     pairs += [("mal de debarquement", "D6"), ("MDD", "D6"), ("ABCD", "D7")]
     linker = EntityLinker(Dictionary(pairs), Letters())
     found = [link and link.id for link in linker.link(["AOM", "MDD", "XYZ", "ABCD"])]
@@ -191,7 +202,11 @@ def test_abbreviations_are_resolved_in_the_text_first(disease):
 
 
 def test_a_link_by_vectors_crosses_no_difference():
-    pairs = [("small cell lung cancer", "D1"), ("type 2 diabetes", "D2"), ("lung cancers", "D3")]
+    pairs = [
+        ("small cell lung cancer", "D1"),
+        ("type 2 diabetes", "D2"),
+        ("lung cancers", "D3"),
+    ]
     linker = EntityLinker(Dictionary(pairs), Letters(), min_score=0.0)
     names = ["non-small cell lung cancer", "type 1 diabetes", "cancer lung one"]
     assert [link and link.id for link in linker.link(names)] == [None, None, "D3"]
@@ -208,7 +223,8 @@ def test_vectors_are_kept_beside_the_dictionary(tmp_path):
     assert first.calls == 2
     assert (tmp_path / "names.csv.vectors.npz").is_file()
     assert (
-        EntityLinker(Dictionary.read(path), second, min_score=0.1).link(["pneumonitis"]) == link[:1]
+        EntityLinker(Dictionary.read(path), second, min_score=0.1).link(["pneumonitis"])
+        == link[:1]
     )
     assert second.calls == 1  # the name alone
     path.write_text("name,id\nPneumonia,D2\n")
@@ -221,8 +237,19 @@ def test_a_table_links_in_the_command(tmp_path, disease):
     disease.save_pretrained(tmp_path / "model")
     (tmp_path / "names.csv").write_text("name,id\nheart failure,D1\n")
     (tmp_path / "in.csv").write_text("text\nheart failure\n")
-    command = ["tag", str(tmp_path / "in.csv"), "--model", str(tmp_path / "model"), "--exact"]
-    command += ["--dictionary", str(tmp_path / "names.csv"), "--out", str(tmp_path / "out.csv")]
+    command = [
+        "tag",
+        str(tmp_path / "in.csv"),
+        "--model",
+        str(tmp_path / "model"),
+        "--exact",
+    ]
+    command += [
+        "--dictionary",
+        str(tmp_path / "names.csv"),
+        "--out",
+        str(tmp_path / "out.csv"),
+    ]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     (row,) = read_table(tmp_path / "out.csv").itertuples()

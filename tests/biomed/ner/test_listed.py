@@ -14,7 +14,9 @@ def told(new_rules, tokenizer):
     return WordTagger(new_rules(tokenizer), tokenizer, settings=settings)
 
 
-def test_log_odds_of_listed_words_are_raised_as_they_are_spelt(told, new_rules, tokenizer):
+def test_log_odds_of_listed_words_are_raised_as_they_are_spelt(
+    told, new_rules, tokenizer
+):
     plain = WordTagger(new_rules(tokenizer), tokenizer)
     words = ["HTN", "htn", "was", "patient"]
     odds = []

@@ -28,7 +28,9 @@ def test_pieces_are_those_of_the_words(tokenizer):
 def test_any_words(tokenizer, text):
     pieces = WordReader(tokenizer).read(list(text))
     assert len(pieces.first) == len(pieces.is_read) == len(text)
-    assert (np.diff(pieces.first) == np.diff(np.append(pieces.first, len(pieces.ids)))[:-1]).all()
+    assert (
+        np.diff(pieces.first) == np.diff(np.append(pieces.first, len(pieces.ids)))[:-1]
+    ).all()
 
 
 def test_recent_words_are_tokenised_once(tokenizer):
@@ -57,7 +59,9 @@ def test_threads_share_a_reader(new_tokenizer, monkeypatch):
     """One thread tokenises while another replaces the full cache."""
     monkeypatch.setattr(network, "_pieces", lru_cache(10)(network._pieces.__wrapped__))
     words = [f"{a}{b}" for a in "abcdefgh" for b in "stuvwxyz"]
-    alone = {word: WordReader(new_tokenizer()).read([word]).ids.tolist() for word in words}
+    alone = {
+        word: WordReader(new_tokenizer()).read([word]).ids.tolist() for word in words
+    }
     reader, start = WordReader(new_tokenizer()), threading.Barrier(10)
 
     def work(number):
@@ -65,7 +69,9 @@ def test_threads_share_a_reader(new_tokenizer, monkeypatch):
         start.wait()
         for _ in range(200):
             some = [str(word) for word in draw.choice(words, 12)]
-            assert reader.read(some).ids.tolist() == [p for word in some for p in alone[word]]
+            assert reader.read(some).ids.tolist() == [
+                p for word in some for p in alone[word]
+            ]
 
     with ThreadPoolExecutor(10) as pool:
         list(pool.map(work, range(10)))

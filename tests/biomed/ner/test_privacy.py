@@ -52,8 +52,12 @@ def test_nothing_says_what_it_read(tagger, disease, tmp_path, caplog, capsys):
         warnings.simplefilter("always")
         for text in (TEXT, [TEXT], TEXT.encode(), {"text": TEXT}, None):
             attempt(tagger.tag, text)
-            attempt(tagger.tag_frame, pd.DataFrame({"text": [TEXT, text]}, dtype=object))
-        attempt(tagger.tag_frame, pd.DataFrame({CANARY + " was here and there": [TEXT]}))
+            attempt(
+                tagger.tag_frame, pd.DataFrame({"text": [TEXT, text]}, dtype=object)
+            )
+        attempt(
+            tagger.tag_frame, pd.DataFrame({CANARY + " was here and there": [TEXT]})
+        )
         attempt(list, disease.entities(map(disease.reader.read, [[CANARY], TEXT])))
         attempt(EntityTagger.from_pretrained, "nowhere")
         for name in files:
@@ -61,7 +65,8 @@ def test_nothing_says_what_it_read(tagger, disease, tmp_path, caplog, capsys):
             attempt(score_file, TagTask(tagger), tmp_path / name, tmp_path / "o.csv")
             for command in (["tag"], ["evaluate"]):
                 result = CliRunner().invoke(
-                    biomed.ner.commands.app, [*command, str(tmp_path / name), "--model", "nowhere"]
+                    biomed.ner.commands.app,
+                    [*command, str(tmp_path / name), "--model", "nowhere"],
                 )
                 said.append(result.output)
         attempt(check_types, ["Disease"], gold)

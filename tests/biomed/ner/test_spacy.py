@@ -17,7 +17,10 @@ def pipeline(both, tmp_path):
     both.save_pretrained(tmp_path / "model")
     (tmp_path / "names.csv").write_text("name,id,codes\nheart failure,D1,MESH:1\n")
     nlp = spacy.blank("en")
-    config = {"model": str(tmp_path / "model"), "dictionary": str(tmp_path / "names.csv")}
+    config = {
+        "model": str(tmp_path / "model"),
+        "dictionary": str(tmp_path / "names.csv"),
+    }
     nlp.add_pipe("biomed", config=config)
     return nlp
 
@@ -29,7 +32,11 @@ def test_a_pipeline_gives_entities_and_sentences(pipeline):
         ("insulin", "Drug", ""),
     ]
     first = doc.ents[0]._
-    assert (first.assertion, first.link_score, first.codes) == ("negated", 1.0, ("MESH:1",))
+    assert (first.assertion, first.link_score, first.codes) == (
+        "negated",
+        1.0,
+        ("MESH:1",),
+    )
     assert [s.text for s in doc.sents] == ["No heart failure today.", "On insulin."]
     assert len(doc.spans["biomed"]) == 2
 
@@ -50,6 +57,10 @@ def test_sentences_that_are_there_stay(both):
 
 
 def test_the_factory_is_announced():
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8"))
-    module, _, name = project["project"]["entry-points"]["spacy_factories"]["biomed"].partition(":")
+    project = tomllib.loads(
+        (Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8")
+    )
+    module, _, name = project["project"]["entry-points"]["spacy_factories"][
+        "biomed"
+    ].partition(":")
     assert callable(getattr(importlib.import_module(module), name))

@@ -18,7 +18,17 @@ from domainbert.encoders.loading import EncoderError
 from domainbert.errors import UserError
 
 VOCABULARY = (
-    *("heart", "failure", "kidney", "insulin", "medication", "patient", "was", "not", "xyz"),
+    *(
+        "heart",
+        "failure",
+        "kidney",
+        "insulin",
+        "medication",
+        "patient",
+        "was",
+        "not",
+        "xyz",
+    ),
     *(".", ",", "-", "\n", "\n\n", "\t", "\x10", "\u00a0", "e\u0301", "🫀", "9/7/1992"),
 )
 
@@ -28,7 +38,9 @@ def found(tagger, text):
 
 
 def test_entities_of_two_types_in_order(tagger):
-    text = "Patient: insulin medication for heart failure\nand kidney pain, renal disease."
+    text = (
+        "Patient: insulin medication for heart failure\nand kidney pain, renal disease."
+    )
     entities = tagger.tag(text)
     assert [(e.text, e.label) for e in entities] == [
         ("insulin medication", "Drug"),
@@ -49,13 +61,18 @@ def test_neighbours_stay_two_and_line_breaks_are_fine(tagger):
     ]
     assert found(tagger, "heart\r\nfailure") == [("heart\r\nfailure", "Disease")]
     assert found(tagger, "heart\x10failure") == [("heart\x10failure", "Disease")]
-    assert found(tagger, "heart\n \nfailure") == [("heart", "Disease"), ("failure", "Disease")]
+    assert found(tagger, "heart\n \nfailure") == [
+        ("heart", "Disease"),
+        ("failure", "Disease"),
+    ]
 
 
 def test_an_entity_goes_on_over_the_number_of_its_name(tagger):
     (entity,) = tagger.tag("the pneumonia-19 patient")
     assert entity.text == "pneumonia-19"
-    assert found(tagger, "pneumonia-7/10, pneumonia -1") == [("pneumonia", "Disease")] * 2
+    assert (
+        found(tagger, "pneumonia-7/10, pneumonia -1") == [("pneumonia", "Disease")] * 2
+    )
     assert found(tagger, "patient-19 pneumonia") == [("pneumonia", "Disease")]
     assert found(tagger, "heart-19 failure")[0] == ("heart-19", "Disease")
 
@@ -94,7 +111,9 @@ def check(tagger, text):
 def test_an_entity_is_found_at_every_position_of_a_long_text(tokenizer, new_rules):
     """Windows of 24 tokens over 120 words: where a window ends does not show."""
     network = new_rules(tokenizer, positions=256)
-    cut = EntityTagger(WordTagger(network, tokenizer, settings=EntitySettings(window=24)))
+    cut = EntityTagger(
+        WordTagger(network, tokenizer, settings=EntitySettings(window=24))
+    )
     whole = EntityTagger(WordTagger(network, tokenizer))
     texts = []
     for place in range(120):
@@ -105,15 +124,21 @@ def test_an_entity_is_found_at_every_position_of_a_long_text(tokenizer, new_rule
     assert [[(e.start, e.end) for e in entities] for entities in windowed] == [
         [(e.start, e.end) for e in entities] for entities in unwindowed
     ]
-    assert [entities[0].start for entities in windowed] == [8 * place for place in range(120)]
-    scores = np.array([[entities[0].score for entities in each] for each in (windowed, unwindowed)])
+    assert [entities[0].start for entities in windowed] == [
+        8 * place for place in range(120)
+    ]
+    scores = np.array(
+        [[entities[0].score for entities in each] for each in (windowed, unwindowed)]
+    )
     assert scores[0] == pytest.approx(scores[1], abs=1e-5)
 
 
 def test_a_text_that_fits_is_read_in_one_window(tokenizer, new_random):
     network, text = new_random(tokenizer), "heart kidney was not insulin " * 6
     small = EntitySettings(window=33)
-    models = [WordTagger(network, tokenizer, settings=s) for s in (small, EntitySettings())]
+    models = [
+        WordTagger(network, tokenizer, settings=s) for s in (small, EntitySettings())
+    ]
     texts = [" ".join(text.split()[:count]) for count in (1, 5, 30)]
     one, other = (list(EntityTagger(model).tag_many(texts)) for model in models)
     assert one == other
@@ -131,7 +156,9 @@ def test_many_texts_come_back_in_order_whatever_their_company(tokenizer, new_ran
         assert [(e.start, e.end, e.label) for e in entities] == [
             (e.start, e.end, e.label) for e in alone
         ]
-        assert [e.score for e in entities] == pytest.approx([e.score for e in alone], abs=1e-5)
+        assert [e.score for e in entities] == pytest.approx(
+            [e.score for e in alone], abs=1e-5
+        )
 
 
 def test_memory_is_flat(tagger):
@@ -150,13 +177,17 @@ def test_memory_is_flat(tagger):
     stream.close()
 
 
-@pytest.mark.parametrize("text", ["", " \n\t\u00a0", "\x00", "\x10\x0f", "\ud800", "\u200b", "🫀"])
+@pytest.mark.parametrize(
+    "text", ["", " \n\t\u00a0", "\x00", "\x10\x0f", "\ud800", "\u200b", "🫀"]
+)
 def test_nothing_to_find(tagger, text):
     assert tagger.tag(text) == []
 
 
 def test_empty_texts_keep_their_place(tagger):
-    counts = [len(e) for e in tagger.tag_many(["", "heart", " ", "heart, kidney", "\x00"])]
+    counts = [
+        len(e) for e in tagger.tag_many(["", "heart", " ", "heart, kidney", "\x00"])
+    ]
     assert counts == [0, 1, 0, 2, 0]
     assert list(tagger.tag_many([])) == []
 
@@ -176,7 +207,9 @@ def test_a_very_long_word(tagger):
 
 @pytest.mark.parametrize("text", [None, 3, b"heart", ["heart"]])
 def test_what_is_no_text(tagger, text):
-    with pytest.raises(ValueError, match=f"text number 1 is {type(text).__name__}, not a string"):
+    with pytest.raises(
+        ValueError, match=f"text number 1 is {type(text).__name__}, not a string"
+    ):
         list(tagger.tag_many(["heart", text]))
 
 
@@ -189,7 +222,8 @@ def test_one_text_for_many(tagger, text):
 def test_a_table_for_many(tagger):
     for table in (pd.DataFrame({"text": ["heart"]}), {"text": "heart"}):
         with pytest.raises(
-            UserError, match=r"got (DataFrame|dict); use tag for one text, and tag_frame"
+            UserError,
+            match=r"got (DataFrame|dict); use tag for one text, and tag_frame",
         ):
             list(tagger.tag_many(table))
     column = pd.Series(["heart"])
@@ -203,8 +237,13 @@ def test_list_items_are_entities_of_their_own(tagger):
     expected = ["Heart failure", "Kidney disease", "Edema", "Renal failure"]
     assert [e.text for e in tagger.tag(text)] == expected
     # Without the line ends one entity would continue: "heart failure disease".
-    assert [e.text for e in tagger.tag("Heart failure\nDisease")] == ["Heart failure", "Disease"]
-    assert [e.text for e in tagger.tag("Heart failure disease")] == ["Heart failure disease"]
+    assert [e.text for e in tagger.tag("Heart failure\nDisease")] == [
+        "Heart failure",
+        "Disease",
+    ]
+    assert [e.text for e in tagger.tag("Heart failure disease")] == [
+        "Heart failure disease"
+    ]
 
 
 def test_no_entity_continues_into_shorthand(tokenizer, new_rules):
@@ -221,8 +260,16 @@ def test_no_entity_continues_into_shorthand(tokenizer, new_rules):
 def test_an_abbreviation_is_what_its_long_form_is(tagger):
     text = "Heart failure (HF) and renal disease (rd). HF is not xHF; HF was chest pain (CP), CP."
     entities = tagger.tag(text)
-    assert [e.text for e in entities] == ["Heart failure", "HF", "renal disease", "HF", "HF"]
-    assert {e.score for e in entities if e.text in ("HF", "Heart failure")} == {entities[0].score}
+    assert [e.text for e in entities] == [
+        "Heart failure",
+        "HF",
+        "renal disease",
+        "HF",
+        "HF",
+    ]
+    assert {e.score for e in entities if e.text in ("HF", "Heart failure")} == {
+        entities[0].score
+    }
     assert all(text[e.start : e.end] == e.text for e in entities)
 
 
@@ -253,10 +300,14 @@ def test_an_entity_has_a_letter(tokenizer, new_rules, disease):
 def test_entities_below_the_least_score_are_left_out(tokenizer, new_random):
     model = WordTagger(new_random(tokenizer), tokenizer)
     texts = ["heart kidney was not insulin " * 6, "was stable"]
-    everything = [e for entities in EntityTagger(model).tag_many(texts) for e in entities]
+    everything = [
+        e for entities in EntityTagger(model).tag_many(texts) for e in entities
+    ]
     middle = float(np.median([e.score for e in everything]))
     kept = [
-        e for entities in EntityTagger(model, min_score=middle).tag_many(texts) for e in entities
+        e
+        for entities in EntityTagger(model, min_score=middle).tag_many(texts)
+        for e in entities
     ]
     assert 0 < len(kept) < len(everything)
     assert kept == [e for e in everything if e.score >= middle]
@@ -293,7 +344,11 @@ def test_ten_threads_share_a_tagger(new_tokenizer, new_random, monkeypatch):
 
 
 def test_tags_of_words_cut_by_someone_else(disease):
-    sentences = [["renal", "failure-", "was"], [], ["kidney", "\x10", "pain", "\x10", "\x10"]]
+    sentences = [
+        ["renal", "failure-", "was"],
+        [],
+        ["kidney", "\x10", "pain", "\x10", "\x10"],
+    ]
     found = [
         [span[:3] for span in spans]
         for spans in disease.entities(map(disease.reader.read, sentences))
@@ -303,7 +358,9 @@ def test_tags_of_words_cut_by_someone_else(disease):
 
 def test_windows_that_the_encoder_cannot_read(tokenizer, new_rules):
     network = new_rules(tokenizer)
-    with pytest.raises(ValueError, match="window must be at most 64 for this encoder, got 65"):
+    with pytest.raises(
+        ValueError, match="window must be at most 64 for this encoder, got 65"
+    ):
         WordTagger(network, tokenizer, settings=EntitySettings(window=65))
 
 
@@ -313,7 +370,9 @@ class TestWithHuggingFace:
     def pipeline(self, folder):
         from transformers import pipeline
 
-        pipe = pipeline("token-classification", model=str(folder), aggregation_strategy="first")
+        pipe = pipeline(
+            "token-classification", model=str(folder), aggregation_strategy="first"
+        )
         return [(e["start"], e["end"], e["entity_group"]) for e in pipe(self.TEXT)]
 
     def test_its_folder_loads_and_finds_what_its_pipeline_finds(
@@ -326,7 +385,9 @@ class TestWithHuggingFace:
         assert len(ours) == 4
 
     def test_ours_loads_in_its_pipeline(self, tokenizer, new_rules, tmp_path):
-        model = WordTagger(new_rules(tokenizer), tokenizer, settings=EntitySettings(window=40))
+        model = WordTagger(
+            new_rules(tokenizer), tokenizer, settings=EntitySettings(window=40)
+        )
         model.save_pretrained(tmp_path / "ours")
         ours = EntityTagger.from_pretrained(tmp_path / "ours")
         assert ours.network.window == 40
@@ -336,7 +397,9 @@ class TestWithHuggingFace:
         assert document["architectures"] == ["BertForTokenClassification"]
 
     def test_a_bare_encoder_is_refused(self, tiny_encoder):
-        with pytest.raises(EncoderError, match=r"without a trained head.*biomed ner train CORPUS"):
+        with pytest.raises(
+            EncoderError, match=r"without a trained head.*biomed ner train CORPUS"
+        ):
             EntityTagger.from_pretrained(tiny_encoder)
 
     def test_labels_that_are_not_iob2_are_refused(self, tokenizer, new_rules, tmp_path):
@@ -344,12 +407,16 @@ class TestWithHuggingFace:
         network.config.id2label = {0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}
         network.save_pretrained(tmp_path)
         tokenizer.save_pretrained(tmp_path)
-        with pytest.raises(ValueError, match=r"labels are LABEL_0, .*expected O and labels"):
+        with pytest.raises(
+            ValueError, match=r"labels are LABEL_0, .*expected O and labels"
+        ):
             EntityTagger.from_pretrained(tmp_path)
 
     def test_another_task_is_refused(self, model, tmp_path):
         model.save_pretrained(tmp_path / "readmission")
-        with pytest.raises(EncoderError, match="is a model for readmission, not for entities"):
+        with pytest.raises(
+            EncoderError, match="is a model for readmission, not for entities"
+        ):
             EntityTagger.from_pretrained(tmp_path / "readmission")
 
 

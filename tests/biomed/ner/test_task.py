@@ -21,7 +21,9 @@ TEXTS = ["heart failure", "", "insulin for kidney disease", "stable"]
 
 @pytest.fixture
 def frame():
-    return pd.DataFrame({"note_id": ["007", "8", "9", "10"], "text": TEXTS, "age": [1, 2, 3, 4]})
+    return pd.DataFrame(
+        {"note_id": ["007", "8", "9", "10"], "text": TEXTS, "age": [1, 2, 3, 4]}
+    )
 
 
 def check(table):
@@ -82,22 +84,30 @@ def test_columns_are_named_and_kept(tagger, frame):
 @pytest.mark.parametrize("out", [".csv.gz", ".parquet", ".jsonl"])
 def test_files(tagger, frame, tmp_path, source, out):
     write_table(frame, tmp_path / f"in{source}")
-    counts = score_file(TagTask(tagger), tmp_path / f"in{source}", tmp_path / f"out{out}")
+    counts = score_file(
+        TagTask(tagger), tmp_path / f"in{source}", tmp_path / f"out{out}"
+    )
     assert (counts.rows, counts.made) == (4, 5)
     whole = dict.fromkeys(("row", "start", "end"), "int")
     check(read_table(tmp_path / f"out{out}", schema={**whole, "score": "float"}))
 
 
 def test_a_text_file_is_one_text(tagger, tmp_path):
-    (tmp_path / "note.txt").write_bytes("Sjögren \xff\r\n heart\r\nfailure".encode("latin-1"))
+    (tmp_path / "note.txt").write_bytes(
+        "Sjögren \xff\r\n heart\r\nfailure".encode("latin-1")
+    )
     score_file(TagTask(tagger), tmp_path / "note.txt", tmp_path / "o.parquet")
-    row, item = read_table(tmp_path / "o.parquet").itertuples()  # three short lines are a list
+    row, item = read_table(
+        tmp_path / "o.parquet"
+    ).itertuples()  # three short lines are a list
     assert (row.row, row.start, row.end, row.entity) == (0, 12, 17, "heart")
     assert (item.row, item.start, item.end, item.entity) == (0, 19, 26, "failure")
     (tmp_path / "note.txt").write_bytes(b"renal and severe heart\r\nfailure")
     score_file(TagTask(tagger), tmp_path / "note.txt", tmp_path / "p.parquet")
     rows = list(read_table(tmp_path / "p.parquet").itertuples())
-    assert [(r.start, r.end, r.entity) for r in rows][1:] == [(17, 31, "heart\r\nfailure")]
+    assert [(r.start, r.end, r.entity) for r in rows][1:] == [
+        (17, 31, "heart\r\nfailure")
+    ]
 
 
 def test_a_line_that_is_no_row_is_listed(tagger, tmp_path):
@@ -106,7 +116,11 @@ def test_a_line_that_is_no_row_is_listed(tagger, tmp_path):
     score_file(TagTask(tagger), tmp_path / "in.jsonl", tmp_path / "out.csv")
     found = read_table(tmp_path / "out.csv")
     assert list(found["status"]) == ["ok", "empty", "error"]
-    assert list(found["reason"].fillna("")) == ["", "no text", "in.jsonl line 3: not a JSON object"]
+    assert list(found["reason"].fillna("")) == [
+        "",
+        "no text",
+        "in.jsonl line 3: not a JSON object",
+    ]
 
 
 def test_pieces_without_entities_fit_pieces_with_them(tagger, tmp_path, monkeypatch):
@@ -149,6 +163,9 @@ def test_files_that_cannot_be_read(tagger, tmp_path, source, message):
 def test_the_semicolon_and_the_list_of_lines(tagger, tmp_path):
     (tmp_path / "in.csv").write_text("id;text\n1;heart failure\n")
     score_file(
-        TagTask(tagger), tmp_path / "in.csv", tmp_path / "a.csv", options=ReadOptions(delimiter=";")
+        TagTask(tagger),
+        tmp_path / "in.csv",
+        tmp_path / "a.csv",
+        options=ReadOptions(delimiter=";"),
     )
     assert list(read_table(tmp_path / "a.csv")["entity"]) == ["heart failure"]

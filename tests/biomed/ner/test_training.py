@@ -7,7 +7,15 @@ import pytest
 import torch
 
 from biomed.classes import EntityTagger
-from biomed.corpora import Corpus, CorpusError, Document, Gold, Span, TaggedText, gold_of
+from biomed.corpora import (
+    Corpus,
+    CorpusError,
+    Document,
+    Gold,
+    Span,
+    TaggedText,
+    gold_of,
+)
 from biomed.corpora.documents import spans_of
 from biomed.ner.evaluation import evaluate_documents
 from biomed.ner.network import EntitySettings, WordTagger
@@ -17,7 +25,12 @@ from domainbert.training.recipes import read_recipe
 from domainbert.training.settings import TrainingSettings
 
 QUICK = TrainingSettings(
-    epochs=12, learning_rate=6e-3, batch_tokens=96, dropout=0.0, evaluations=1, patience=9
+    epochs=12,
+    learning_rate=6e-3,
+    batch_tokens=96,
+    dropout=0.0,
+    evaluations=1,
+    patience=9,
 )
 MENTIONS = {
     "Disease": ("heart failure", "kidney disease", "pneumonia", "edema", "chest pain"),
@@ -40,7 +53,9 @@ def sentences(count, *, seed, only=None):
             mention = str(generator.choice(MENTIONS[kind])).split()
             words += mention
             known = only in (None, kind)
-            tags += [f"{'BI'[n > 0]}-{kind}" if known else "O" for n in range(len(mention))]
+            tags += [
+                f"{'BI'[n > 0]}-{kind}" if known else "O" for n in range(len(mention))
+            ]
         texts.append(TaggedText(tuple(words), tuple(tags)))
     return tuple(texts)
 
@@ -78,8 +93,13 @@ def diseases(tiny_encoder):
 def test_it_learns_and_says_how_well(trained):
     assert trained.manifest["devel"]["made-up"]["all"]["f1"] > 0.95
     assert trained.types == ("Disease", "Drug")
-    found = EntityTagger(trained).tag("Patient with heart failure, was not with insulin")
-    assert [(e.text, e.label) for e in found] == [("heart failure", "Disease"), ("insulin", "Drug")]
+    found = EntityTagger(trained).tag(
+        "Patient with heart failure, was not with insulin"
+    )
+    assert [(e.text, e.label) for e in found] == [
+        ("heart failure", "Disease"),
+        ("insulin", "Drug"),
+    ]
 
 
 def test_what_is_saved_is_what_was_measured(trained, tmp_path):
@@ -110,7 +130,9 @@ def test_merged_weights_load_in_hugging_face(trained, tmp_path):
     assert theirs.config.id2label == dict(enumerate(trained.labels))
     ids = torch.tensor([[5, 6, 7, 8]])
     with torch.inference_mode():
-        torch.testing.assert_close(theirs.eval()(ids).logits, trained.network(ids).logits)
+        torch.testing.assert_close(
+            theirs.eval()(ids).logits, trained.network(ids).logits
+        )
     assert WordTagger.from_pretrained(tmp_path / "whole").adapter is None
     assert trained.adapter is not None
 
@@ -123,12 +145,17 @@ def test_straight_from_spans_of_characters(tiny_encoder, tmp_path):
         starts = ends - [len(word) for word in text.words]
         found = spans_of(text.tags)
         spans = [Span(int(starts[a]), int(ends[b - 1]), kind) for a, b, kind in found]
-        documents.append(Document(str(number), " ".join(text.words) + ".", tuple(spans)))
+        documents.append(
+            Document(str(number), " ".join(text.words) + ".", tuple(spans))
+        )
     made = Corpus("by-hand", gold_of(documents[:150]), gold_of(documents[150:]), None)
     tagger = EntityTagger.fit([made], recipe(tiny_encoder))
     assert evaluate_documents(tagger, made.devel).overall.f1 > 0.9
     tagger.save_pretrained(tmp_path / "model")
-    assert EntityTagger.from_pretrained(tmp_path / "model").labels == ("Disease", "Drug")
+    assert EntityTagger.from_pretrained(tmp_path / "model").labels == (
+        "Disease",
+        "Drug",
+    )
 
 
 def test_full_weights_train(tiny_encoder):
@@ -145,14 +172,18 @@ def test_corpora_that_annotate_other_types_teach_each_their_own(tiny_encoder):
     both = corpus(seed=20).devel
     tagged = model.entities(model.reader.read(text.words) for text in both.texts)
     pairs = zip(both.texts, tagged, strict=True)
-    right = sum(spans_of(text.tags) == [span[:3] for span in found] for text, found in pairs)
+    right = sum(
+        spans_of(text.tags) == [span[:3] for span in found] for text, found in pairs
+    )
     assert right > 0.8 * len(both.texts)
 
 
 def still(plan, folder, rank=QUICK.rank):
     """A recipe that starts from this model and changes next to nothing."""
     training = QUICK.replaced(epochs=1, learning_rate=1e-9, rank=rank)
-    return plan.replaced(model=plan.model.replaced(start=str(folder)), training=training)
+    return plan.replaced(
+        model=plan.model.replaced(start=str(folder)), training=training
+    )
 
 
 @pytest.mark.numeric
@@ -187,7 +218,10 @@ def test_a_start_of_another_shape_is_refused(tiny_encoder, trained, tmp_path):
 def test_held_out_texts_are_no_training_texts(tiny_encoder, caplog):
     whole = corpus()
     leaking = dataclasses.replace(
-        whole, train=Gold("train", whole.train.texts + whole.test.texts[:3] + whole.devel.texts[:1])
+        whole,
+        train=Gold(
+            "train", whole.train.texts + whole.test.texts[:3] + whole.devel.texts[:1]
+        ),
     )
     one = QUICK.replaced(epochs=1)
     models = [fit([c], recipe(tiny_encoder, training=one)) for c in (whole, leaking)]
@@ -204,7 +238,11 @@ def test_a_run_resumes_with_the_same_corpora_and_settings_only(tiny_encoder, tmp
     assert torch.equal(first.network.classifier.weight, again.network.classifier.weight)
     others = [
         ([corpus(seed=1)], one, "corpora.made-up.train"),
-        ([corpus()], one.replaced(model=EntityTable(encoder=str(tiny_encoder), window=24)), "wind"),
+        (
+            [corpus()],
+            one.replaced(model=EntityTable(encoder=str(tiny_encoder), window=24)),
+            "wind",
+        ),
     ]
     for corpora, changed, name in others:
         with pytest.raises(UserError, match=f"were made with another .*{name}"):
@@ -215,9 +253,21 @@ def test_what_cannot_be_trained_on(tiny_encoder):
     whole = corpus()
     empty = Gold("train", (TaggedText(("was",), ("O",)),))
     cases = [
-        (dataclasses.replace(whole, train=None), CorpusError, "no corpus has a train side"),
-        (dataclasses.replace(whole, devel=None), CorpusError, "no corpus has a devel side"),
-        (dataclasses.replace(whole, train=empty), CorpusError, "needs entities in train and in"),
+        (
+            dataclasses.replace(whole, train=None),
+            CorpusError,
+            "no corpus has a train side",
+        ),
+        (
+            dataclasses.replace(whole, devel=None),
+            CorpusError,
+            "no corpus has a devel side",
+        ),
+        (
+            dataclasses.replace(whole, train=empty),
+            CorpusError,
+            "needs entities in train and in",
+        ),
         (
             dataclasses.replace(whole, train=corpus(only="Drug").train),
             ValueError,
@@ -233,14 +283,20 @@ def test_a_silver_corpus_only_trains(tiny_encoder):
     """It has no devel side, and none of its texts may be in the corpora that have one."""
     gold = corpus()
     few = dataclasses.replace(gold, train=Gold("train", gold.train.texts[:5]))
-    silver = Corpus("silver", Gold("train", sentences(150, seed=9) + gold.devel.texts), None, None)
-    alone, helped = (fit(corpora, recipe(tiny_encoder)) for corpora in ([few], [few, silver]))
+    silver = Corpus(
+        "silver", Gold("train", sentences(150, seed=9) + gold.devel.texts), None, None
+    )
+    alone, helped = (
+        fit(corpora, recipe(tiny_encoder)) for corpora in ([few], [few, silver])
+    )
     assert list(helped.manifest["devel"]) == ["made-up"]
     assert 0 < helped.manifest["counts"]["silver, texts for training"] <= 150
     f1 = [model.manifest["devel"]["made-up"]["all"]["f1"] for model in (alone, helped)]
     assert f1[1] > 0.9 > f1[0]
     same = Corpus("same", Gold("train", few.train.texts[:3]), None, None)
-    with pytest.raises(CorpusError, match="same: every training text is also in a devel or test"):
+    with pytest.raises(
+        CorpusError, match="same: every training text is also in a devel or test"
+    ):
         fit([few, same], recipe(tiny_encoder))
 
 

@@ -87,7 +87,9 @@ def new_random(random_network):
     def make(tokenizer, **settings):
         from transformers import BertForQuestionAnswering
 
-        return random_network(BertForQuestionAnswering, tokenizer, head="qa_outputs", **settings)
+        return random_network(
+            BertForQuestionAnswering, tokenizer, head="qa_outputs", **settings
+        )
 
     return make
 

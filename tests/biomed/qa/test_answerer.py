@@ -55,12 +55,18 @@ def test_an_answer_longer_than_allowed_is_not_given(answerer):
     text = "heart a b c d e failure"
     (answer,) = answerer.answer(QUESTION, text, threshold=-np.inf)
     assert answer.text != text
-    assert answerer.answer(QUESTION, "heart a b c d failure")[0].text == "heart a b c d failure"
+    assert (
+        answerer.answer(QUESTION, "heart a b c d failure")[0].text
+        == "heart a b c d failure"
+    )
 
 
 def test_no_token_of_the_question_is_an_answer(answerer):
     """The question holds all the strongest words; the text has none of them."""
-    question, text = "insulin heart failure insulin ?", "patient was stable at home " * 10
+    question, text = (
+        "insulin heart failure insulin ?",
+        "patient was stable at home " * 10,
+    )
     (none,) = answerer.answer(question, text)
     assert not none.is_found
     (forced,) = answerer.answer(question, text, threshold=-np.inf)
@@ -88,7 +94,9 @@ def test_windows_are_compared_on_logits_not_on_their_own_probabilities(answerer)
 def test_a_window_s_own_level_does_not_count(tokenizer, new_known):
     """All logits of some windows are higher by a constant: the answer stays the same."""
     network = new_known(tokenizer)
-    answerer = QuestionAnswerer(network, tokenizer, settings=QuestionSettings(window=24))
+    answerer = QuestionAnswerer(
+        network, tokenizer, settings=QuestionSettings(window=24)
+    )
     text = "insulin " + "patient was x " * 20 + "renal"
     plain = answerer.answer(QUESTION, text, top_k=3)
     run = answerer.runner.run
@@ -98,13 +106,24 @@ def test_a_window_s_own_level_does_not_count(tokenizer, new_known):
     shifted = answerer.answer(QUESTION, text, top_k=3)
     assert spans(plain) == spans(shifted)
     assert [a.text for a in plain] == ["insulin", "renal"]
-    assert [a.score for a in plain] == pytest.approx([a.score for a in shifted], abs=1e-3)
+    assert [a.score for a in plain] == pytest.approx(
+        [a.score for a in shifted], abs=1e-3
+    )
 
 
 def test_several_documents(answerer):
-    documents = ["patient was stable " * 9, "on renal", "x " * 50 + "insulin", "insulin at home"]
+    documents = [
+        "patient was stable " * 9,
+        "on renal",
+        "x " * 50 + "insulin",
+        "insulin at home",
+    ]
     found = answerer.answer(QUESTION, documents, top_k=9)
-    assert [(a.document, a.text) for a in found] == [(2, "insulin"), (3, "insulin"), (1, "renal")]
+    assert [(a.document, a.text) for a in found] == [
+        (2, "insulin"),
+        (3, "insulin"),
+        (1, "renal"),
+    ]
     assert all(documents[a.document][a.start : a.end] == a.text for a in found)
     (none,) = answerer.answer(QUESTION, documents[:1])
     assert not none.is_found
@@ -157,7 +176,10 @@ def test_marks_alone_are_no_answer(undecided, text):
         ("how old was he?", "Twice", 13, "Twice"),
         ("was it?", "9", 13, "insulin"),
         ("at what dose?", "dose", 13, "insulin"),  # no number at all
-        *(("how many?", name, 13, "insulin") for name in ("x-19", "second", "Single", "2nd", "x9")),
+        *(
+            ("how many?", name, 13, "insulin")
+            for name in ("x-19", "second", "Single", "2nd", "x9")
+        ),
     ],
 )
 def test_a_question_for_a_number_prefers_one(
@@ -210,7 +232,10 @@ def test_questions_for_a_number(tokenizer, new_known, question, asks):
     assert reader.pair(question, "text").asks_number is asks
 
 
-@given(st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=60), st.sampled_from(["", " "]))
+@given(
+    st.lists(st.sampled_from(VOCABULARY), min_size=1, max_size=60),
+    st.sampled_from(["", " "]),
+)
 @settings(max_examples=60)
 def test_spans_are_exact_for_any_text(undecided, words, between):
     text = between.join(words)
@@ -236,12 +261,17 @@ def undecided(tokenizer, new_random):
 
 def test_many_come_back_in_order_whatever_their_company(tokenizer, new_random):
     answerer = QuestionAnswerer(new_random(tokenizer), tokenizer, batch_tokens=128)
-    pairs = [(QUESTION + " x" * (n % 5), "heart kidney home " * (1 + n % 30)) for n in range(60)]
+    pairs = [
+        (QUESTION + " x" * (n % 5), "heart kidney home " * (1 + n % 30))
+        for n in range(60)
+    ]
     together = list(answerer.answer_many(iter(pairs), top_k=2, threshold=-np.inf))
     for (question, text), found in zip(pairs, together, strict=True):
         alone = answerer.answer(question, text, top_k=2, threshold=-np.inf)
         assert spans(alone) == spans(found)
-        assert [a.score for a in alone] == pytest.approx([a.score for a in found], abs=1e-4)
+        assert [a.score for a in alone] == pytest.approx(
+            [a.score for a in found], abs=1e-4
+        )
 
 
 def test_memory_is_flat(answerer):
@@ -267,13 +297,25 @@ def test_memory_is_flat(answerer):
         ("", "text", "pair 1: the question is empty"),
         (" \n", "text", "pair 1: the question is empty"),
         (None, "text", "pair 1: the question is NoneType, expected a string"),
-        ("\x00", "text", "pair 1: the question has no character that the tokenizer reads"),
+        (
+            "\x00",
+            "text",
+            "pair 1: the question has no character that the tokenizer reads",
+        ),
         ("was it?", "", "pair 1: the context is empty"),
         ("was it?", [], "pair 1: the context has no document"),
         ("was it?", ["text", " "], "pair 1: the context, document 1 is empty"),
-        ("was it?", ["text", 3], "pair 1: the context, document 1 is int, expected a string"),
+        (
+            "was it?",
+            ["text", 3],
+            "pair 1: the context, document 1 is int, expected a string",
+        ),
         ("was it?", None, "pair 1: the context is NoneType, expected a string"),
-        ("was " * 40, "text", "pair 1: .* 40 tokens; with windows of 24 at most 14 are possible"),
+        (
+            "was " * 40,
+            "text",
+            "pair 1: .* 40 tokens; with windows of 24 at most 14 are possible",
+        ),
     ],
 )
 def test_what_cannot_be_asked(answerer, question, context, message):
@@ -286,7 +328,10 @@ def test_what_cannot_be_asked(answerer, question, context, message):
     [
         ("asthma", r"pair 0: expected \(question, context\), got str"),
         (["asthma"], r"pair 0: expected \(question, context\), got str"),
-        ([("was it?", "text"), ("was it?",)], r"pair 1: expected \(question, context\), got tuple"),
+        (
+            [("was it?", "text"), ("was it?",)],
+            r"pair 1: expected \(question, context\), got tuple",
+        ),
         ([None], r"pair 0: expected \(question, context\), got NoneType"),
     ],
 )
@@ -308,7 +353,9 @@ def test_logits_that_are_no_numbers_are_told_from_no_answer(tokenizer, new_known
         return output
 
     network.forward = forward_with_nan
-    answerer = QuestionAnswerer(network, tokenizer, settings=QuestionSettings(window=24))
+    answerer = QuestionAnswerer(
+        network, tokenizer, settings=QuestionSettings(window=24)
+    )
     contexts = ["on insulin", "insulin " + "x " * 40 + "kidney", "insulin at home"]
     found = [a for (a,) in answerer.answer_many((QUESTION, text) for text in contexts)]
     assert [a.text for a in found] == ["insulin", "", "insulin"]
@@ -318,7 +365,9 @@ def test_logits_that_are_no_numbers_are_told_from_no_answer(tokenizer, new_known
 def test_threads_may_share_a_model(tokenizer, new_random):
     settings = QuestionSettings(window=24, overlap=8)
     answerer = QuestionAnswerer(new_random(tokenizer), tokenizer, settings=settings)
-    pairs = [(f"was {n} it?", f"heart {n} kidney home " * (1 + n % 7)) for n in range(40)]
+    pairs = [
+        (f"was {n} it?", f"heart {n} kidney home " * (1 + n % 7)) for n in range(40)
+    ]
     expected = list(answerer.answer_many(pairs, threshold=-np.inf))
 
     def ask(number):
@@ -342,14 +391,19 @@ def test_threads_may_share_a_model(tokenizer, new_random):
 
 def test_a_text_of_any_size_has_a_limit(answerer, monkeypatch):
     monkeypatch.setattr("domainbert.text.windows.LONGEST_TEXT", 30)
-    with pytest.raises(UserError, match="pair 0: the context has 33 characters, expected at most"):
+    with pytest.raises(
+        UserError, match="pair 0: the context has 33 characters, expected at most"
+    ):
         answerer.answer(QUESTION, "insulin at home on insulin at hom")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"min_score": 0.5}, "min_score: no such setting; expected one of threshold, top_k"),
+        (
+            {"min_score": 0.5},
+            "min_score: no such setting; expected one of threshold, top_k",
+        ),
         ({"top_k": 0}, "top_k: expected a whole number above 0, got 0"),
         ({"top_k": "3"}, "top_k: expected a whole number above 0, got '3'"),
         ({"threshold": "high"}, "threshold: expected a number, got 'high'"),
@@ -369,10 +423,19 @@ def test_the_longest_question_still_reads_everything(answerer):
 def test_settings_that_cannot_be(tokenizer, new_known):
     network = new_known(tokenizer)
     cases = [
-        (QuestionSettings(window=65), "window must be at most 64 for this encoder, got 65"),
+        (
+            QuestionSettings(window=65),
+            "window must be at most 64 for this encoder, got 65",
+        ),
         (QuestionSettings(window=24, overlap=12), "overlap must be between 0 and 11"),
-        (QuestionSettings(window=24, max_answer=7), "max_answer must be between 1 and the overlap"),
-        (QuestionSettings(window=24, overlap=0), "max_answer must be between 1 and the overlap"),
+        (
+            QuestionSettings(window=24, max_answer=7),
+            "max_answer must be between 1 and the overlap",
+        ),
+        (
+            QuestionSettings(window=24, overlap=0),
+            "max_answer must be between 1 and the overlap",
+        ),
     ]
     for bad, message in cases:
         with pytest.raises(ValueError, match=message):
@@ -388,7 +451,9 @@ class TestWithHuggingFace:
 
         tokenizer = AutoTokenizer.from_pretrained(folder)
         model = AutoModelForQuestionAnswering.from_pretrained(folder).eval()
-        encoded = tokenizer(question, text, return_offsets_mapping=True, return_tensors="pt")
+        encoded = tokenizer(
+            question, text, return_offsets_mapping=True, return_tensors="pt"
+        )
         offsets, words = encoded.pop("offset_mapping")[0].tolist(), encoded.word_ids(0)
         with torch.inference_mode():
             output = model(**encoded)
@@ -406,7 +471,9 @@ class TestWithHuggingFace:
         score = best[0] - start[0] - end[0]
         return offsets[-best[1]][0], offsets[-best[2]][1], score
 
-    def test_its_folder_loads_unchanged_and_gives_the_same(self, tokenizer, new_random, tmp_path):
+    def test_its_folder_loads_unchanged_and_gives_the_same(
+        self, tokenizer, new_random, tmp_path
+    ):
         new_random(tokenizer).save_pretrained(tmp_path)
         tokenizer.save_pretrained(tmp_path)
         answerer = QuestionAnswerer.from_pretrained(tmp_path)
@@ -416,22 +483,32 @@ class TestWithHuggingFace:
         assert answer.score == pytest.approx(score, abs=1e-4)
 
     def test_ours_loads_there(self, tokenizer, new_random, tmp_path):
-        settings = QuestionSettings(window=60, overlap=20, max_answer=5, threshold=-99.0)
-        model = QuestionAnswerer(new_random(tokenizer, seed=2), tokenizer, settings=settings)
+        settings = QuestionSettings(
+            window=60, overlap=20, max_answer=5, threshold=-99.0
+        )
+        model = QuestionAnswerer(
+            new_random(tokenizer, seed=2), tokenizer, settings=settings
+        )
         model.save_pretrained(tmp_path / "ours")
         again = QuestionAnswerer.from_pretrained(tmp_path / "ours")
         assert again.settings == settings
         (answer,) = again.answer(QUESTION, self.TEXT)
-        start, end, _ = self.reference(tmp_path / "ours", QUESTION, self.TEXT, longest=5)
+        start, end, _ = self.reference(
+            tmp_path / "ours", QUESTION, self.TEXT, longest=5
+        )
         assert (answer.start, answer.end) == (start, end)
         document = json.loads((tmp_path / "ours" / "config.json").read_text())
         assert document["architectures"] == ["BertForQuestionAnswering"]
 
     def test_a_bare_encoder_is_refused(self, tiny_encoder):
-        with pytest.raises(EncoderError, match=r"without a trained head.*biomed qa train QUESTION"):
+        with pytest.raises(
+            EncoderError, match=r"without a trained head.*biomed qa train QUESTION"
+        ):
             QuestionAnswerer.from_pretrained(tiny_encoder)
 
     def test_another_task_is_refused(self, model, tmp_path):
         model.save_pretrained(tmp_path / "readmission")
-        with pytest.raises(EncoderError, match="is a model for readmission, not for qa"):
+        with pytest.raises(
+            EncoderError, match="is a model for readmission, not for qa"
+        ):
             QuestionAnswerer.from_pretrained(tmp_path / "readmission")

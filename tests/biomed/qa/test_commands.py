@@ -30,7 +30,9 @@ def squad(questions):
         given = zip(q.answers, q.places, strict=True)
         answers = [{"text": text, "answer_start": start} for text, (start, _) in given]
         qa = {"id": q.id, "question": q.text, "answers": answers}
-        data.append({"title": q.article, "paragraphs": [{"context": q.context, "qas": [qa]}]})
+        data.append(
+            {"title": q.article, "paragraphs": [{"context": q.context, "qas": [qa]}]}
+        )
     return json.dumps({"version": "1.1", "data": data})
 
 
@@ -54,7 +56,9 @@ def test_ask_one_question_of_texts(saved, tmp_path):
     assert result.exit_code == 0, result.output
     assert "b.txt, characters 6 to 13, score 7.00" in result.output
     assert "[insulin](answer) [b]now[/b]" in result.output
-    result = run.invoke(app, ["ask", files[0], "--question", "was it?", "--model", saved])
+    result = run.invoke(
+        app, ["ask", files[0], "--question", "was it?", "--model", saved]
+    )
     assert "No answer was found." in result.output
 
 
@@ -65,7 +69,9 @@ def test_the_text_of_a_file_in_another_encoding(saved, tmp_path):
     arguments = ["--question", "was it?", "--model", saved]
     plain = run.invoke(app, ["ask", str(tmp_path / "a.txt"), *arguments])
     assert "a.txt: undecodable bytes read as U+FFFD; name its encoding" in plain.output
-    named = run.invoke(app, ["ask", str(tmp_path / "a.txt"), *arguments, "--encoding", "latin-1"])
+    named = run.invoke(
+        app, ["ask", str(tmp_path / "a.txt"), *arguments, "--encoding", "latin-1"]
+    )
     packed = run.invoke(app, ["ask", str(tmp_path / "b.txt.gz"), *arguments])
     assert "Ménière" in named.output
     assert "undecodable" not in named.output
@@ -74,10 +80,16 @@ def test_the_text_of_a_file_in_another_encoding(saved, tmp_path):
 
 
 def test_ask_a_table(saved, tmp_path):
-    rows = {"id": ["1", "2", "3"], "question": ["was it?", "why?", ""], "context": ["insulin"] * 3}
+    rows = {
+        "id": ["1", "2", "3"],
+        "question": ["was it?", "why?", ""],
+        "context": ["insulin"] * 3,
+    }
     write_table(pd.DataFrame(rows), tmp_path / "q.csv")
     out = tmp_path / "answers.parquet"
-    result = run.invoke(app, ["ask", str(tmp_path / "q.csv"), "--model", saved, "--out", str(out)])
+    result = run.invoke(
+        app, ["ask", str(tmp_path / "q.csv"), "--model", saved, "--out", str(out)]
+    )
     assert result.exit_code == 0, result.output
     assert "3 rows in, 3 rows out: 1 empty, 2 ok; written to" in result.output
     read = read_table(out)
@@ -88,10 +100,21 @@ def test_ask_a_table(saved, tmp_path):
 
 
 def test_ask_one_question_of_a_table(saved, tmp_path):
-    notes = {"HADM_ID": ["7", "8"], "words": ["on insulin", "at home"], "ward": ["a", "b"]}
+    notes = {
+        "HADM_ID": ["7", "8"],
+        "words": ["on insulin", "at home"],
+        "ward": ["a", "b"],
+    }
     write_table(pd.DataFrame(notes), tmp_path / "notes.csv")
     out = tmp_path / "answers.csv"
-    arguments = ["ask", str(tmp_path / "notes.csv"), "--question", "was it?", "--model", saved]
+    arguments = [
+        "ask",
+        str(tmp_path / "notes.csv"),
+        "--question",
+        "was it?",
+        "--model",
+        saved,
+    ]
     arguments += ["--out", str(out), "--text", "words", "--keep", "ward"]
     result = run.invoke(app, arguments)
     assert result.exit_code == 0, result.output
@@ -103,16 +126,32 @@ def test_ask_one_question_of_a_table(saved, tmp_path):
 @pytest.mark.parametrize("option", ["--keep", "--query", "--stay"])
 def test_options_of_tables_are_refused_where_answers_are_shown(saved, tmp_path, option):
     (tmp_path / "a.txt").write_text("on insulin")
-    arguments = ["ask", str(tmp_path / "a.txt"), "--question", "was it?", "--model", saved]
+    arguments = [
+        "ask",
+        str(tmp_path / "a.txt"),
+        "--question",
+        "was it?",
+        "--model",
+        saved,
+    ]
     result = run.invoke(app, [*arguments, option, "x"])
     assert result.exit_code == 2
-    assert f"{option}: no effect on answers that are shown" in " ".join(result.output.split())
+    assert f"{option}: no effect on answers that are shown" in " ".join(
+        result.output.split()
+    )
 
 
 def test_evaluate(saved, tmp_path):
     questions = made_up(30, name="q", words=40)
     (tmp_path / "q.json").write_text(squad(questions))
-    arguments = ["evaluate", str(tmp_path / "q.json"), "--model", saved, "--held-out", "0.5"]
+    arguments = [
+        "evaluate",
+        str(tmp_path / "q.json"),
+        "--model",
+        saved,
+        "--held-out",
+        "0.5",
+    ]
     arguments += ["--json", str(tmp_path / "s.json")]
     result = run.invoke(app, arguments)
     assert result.exit_code == 0, result.output
@@ -126,7 +165,9 @@ def test_evaluate(saved, tmp_path):
 
 def test_train(tiny_encoder, tmp_path):
     (tmp_path / "general.json").write_text(squad(made_up(30, name="g")))
-    (tmp_path / "special.json").write_text(squad(made_up(30, name="s", words=40, seed=1)))
+    (tmp_path / "special.json").write_text(
+        squad(made_up(30, name="s", words=40, seed=1))
+    )
     (tmp_path / "r.toml").write_text(
         '[card]\nname = "small"\ntitle = "Small"\n[model]\nwindow = 32\n'
         "[training]\nlearning_rate = 0.01\n[stages]\nnegatives = [0, 2]\nepochs = [1, 2]\n"
@@ -150,10 +191,16 @@ def test_train(tiny_encoder, tmp_path):
     assert "is below 0.3" in card
     assert 'QuestionAnswerer.from_pretrained("small")' in card
     assert (
-        "\n1.0, then 2.0 epochs, learning rate 0.01, at most 4096 tokens per step, seed 3\n" in card
+        "\n1.0, then 2.0 epochs, learning rate 0.01, at most 4096 tokens per step, seed 3\n"
+        in card
     )
     # The number of the card comes again from its command.
-    arguments = ["evaluate", str(tmp_path / "special.json"), "--model", str(tmp_path / "model")]
+    arguments = [
+        "evaluate",
+        str(tmp_path / "special.json"),
+        "--model",
+        str(tmp_path / "model"),
+    ]
     arguments += ["--held-out", "0.3", "--json", str(tmp_path / "s.json")]
     assert run.invoke(app, arguments).exit_code == 0
     scores = json.loads((tmp_path / "s.json").read_text())
@@ -166,12 +213,24 @@ def test_train(tiny_encoder, tmp_path):
         (["ask", "absent.txt", "--question", "was it?"], "absent.txt"),
         (["ask", "test.json", "--out", "o.xlsx"], "o.xlsx"),
         (["ask", "bad.csv", "--out", "o.csv"], "bad.csv has no column 'context'"),
-        (["ask", "empty.txt", "--question", "was it?"], "the context, document 0 is empty"),
+        (
+            ["ask", "empty.txt", "--question", "was it?"],
+            "the context, document 0 is empty",
+        ),
         (["ask", "q.csv", "--question", "", "--out", "o.csv"], "the question is empty"),
-        (["ask", "q.csv", "--question", "a?"], "name --out to ask the question of a table"),
+        (
+            ["ask", "q.csv", "--question", "a?"],
+            "name --out to ask the question of a table",
+        ),
         (["evaluate", "bad.json"], "bad.json line 2: not SQuAD JSON; expected data"),
-        (["evaluate", "test.json"], "1 questions without answers; training and scoring need them"),
-        (["train", "test.json", "--out", "o"], "without answers; training and scoring need them"),
+        (
+            ["evaluate", "test.json"],
+            "1 questions without answers; training and scoring need them",
+        ),
+        (
+            ["train", "test.json", "--out", "o"],
+            "without answers; training and scoring need them",
+        ),
         (["train", "absent.json", "--out", "o"], "absent.json: no such file"),
         (["train", "q.csv", "--out", "."], "choose another name"),
         (
@@ -182,10 +241,15 @@ def test_train(tiny_encoder, tmp_path):
             ["train", "x", "--out", "o", "--recipe", "r.toml"],
             "[validation] shares: no such setting; expected one of c",
         ),
-        (["train", "q.csv", "--out", "o", "--recipe", "s.toml"], "epochs has 2 values for 1 files"),
+        (
+            ["train", "q.csv", "--out", "o", "--recipe", "s.toml"],
+            "epochs has 2 values for 1 files",
+        ),
     ],
 )
-def test_a_failure_is_one_line_and_exit_code_1(saved, tmp_path, monkeypatch, arguments, message):
+def test_a_failure_is_one_line_and_exit_code_1(
+    saved, tmp_path, monkeypatch, arguments, message
+):
     monkeypatch.chdir(tmp_path)
     rows = {
         "question": ["a?"] * 30,
@@ -226,7 +290,9 @@ def test_the_recipe(tmp_path):
         '[model]\nencoder = "here"\nwindow = 128\nthreshold = 1.5\n[training]\nrank = 4\n'
         "[stages]\nepochs = [1.0, 2.0]\nnegatives = [0.5, 3]\n[validation]\nshare = 0.1\n"
     )
-    recipe = read_recipe(QuestionRecipe, path, {"training.seed": 5, "model.encoder": None})
+    recipe = read_recipe(
+        QuestionRecipe, path, {"training.seed": 5, "model.encoder": None}
+    )
     table = recipe.model
     assert (table.encoder, table.window, table.threshold) == ("here", 128, 1.5)
     stages = recipe.each_stage(2)
@@ -237,7 +303,10 @@ def test_the_recipe(tmp_path):
         recipe.each_stage(1)
     for text, message in [
         ("[stages]\nepochs = 3\n", r"\[stages\] epochs: expected a list, got 3"),
-        ("[validation]\nshare = 0\n", r"\[validation\] share: expected a number above 0, got 0"),
+        (
+            "[validation]\nshare = 0\n",
+            r"\[validation\] share: expected a number above 0, got 0",
+        ),
         ("[stages]\nepochs = [-1, 1]\n", "epochs: expected a number above 0, got -1"),
     ]:
         path.write_text(text)

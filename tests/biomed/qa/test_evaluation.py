@@ -21,7 +21,9 @@ def test_a_model_keeps_its_threshold_and_calibration(answerer, tmp_path):
     assert not again.answer("was it?", text)[0].is_found
     again.save_pretrained(tmp_path / "model")
     again = QuestionAnswerer.from_pretrained(tmp_path / "model")
-    assert again.settings == answerer.settings.replaced(threshold=3.5, calibration=(0.5, -1.0))
+    assert again.settings == answerer.settings.replaced(
+        threshold=3.5, calibration=(0.5, -1.0)
+    )
     (none,) = again.answer("was it?", text)
     assert none.score == pytest.approx(3, abs=1e-3)
     assert none.probability == pytest.approx(platt(none.score, 0.5, -1.0))

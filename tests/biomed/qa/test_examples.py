@@ -25,7 +25,9 @@ def one(*, context=LONG, article="a", answers=("heart failure",), places=None, *
 
 def maker(reader, *questions, negatives=1.0, longest=6, seed=0):
     made = QuestionSet("made-up", questions)
-    return WindowMaker(made, reader=reader, negatives=negatives, longest=longest, seed=seed)
+    return WindowMaker(
+        made, reader=reader, negatives=negatives, longest=longest, seed=seed
+    )
 
 
 def words(tokenizer, example, start, end):
@@ -36,7 +38,10 @@ def test_a_window_with_the_answer_and_its_labels(tokenizer, reader):
     starts = set()
     for epoch in range(60):
         (example,) = maker(reader, one(), negatives=0).make(epoch)
-        assert words(tokenizer, example, example.start, example.end) == ["heart", "failure"]
+        assert words(tokenizer, example, example.start, example.end) == [
+            "heart",
+            "failure",
+        ]
         first = example.segments.tolist().index(1)
         assert len(example.ids) == 24
         assert example.ids[-1] == example.ids[first - 1] == tokenizer.sep_token_id
@@ -54,7 +59,8 @@ def test_negatives_come_at_the_stated_rate_and_without_the_answer(tokenizer, rea
         assert positive.start
         assert {(n.start, n.end) for n in negatives} <= {(0, 0)}
         assert not any(
-            {"heart", "failure"} & set(tokenizer.decode(n.ids).split()) for n in negatives
+            {"heart", "failure"} & set(tokenizer.decode(n.ids).split())
+            for n in negatives
         )
         counts.append(len(negatives))
     assert set(counts) <= {2, 3}
@@ -64,8 +70,12 @@ def test_negatives_come_at_the_stated_rate_and_without_the_answer(tokenizer, rea
 def test_negatives_of_a_short_context_come_from_its_article(tokenizer, reader):
     asked = one(context="heart failure at home", places=((0, 13),))
     others = [
-        dataclasses.replace(one(context=text, article=article, answers=()), id=str(number))
-        for number, (text, article) in enumerate([(SIBLING, "a"), ("y y y", "a"), ("z z", "b")])
+        dataclasses.replace(
+            one(context=text, article=article, answers=()), id=str(number)
+        )
+        for number, (text, article) in enumerate(
+            [(SIBLING, "a"), ("y y y", "a"), ("z z", "b")]
+        )
     ]
     seen = set()
     for epoch in range(40):
@@ -97,7 +107,10 @@ def test_the_answer_that_most_gave_is_taken(tokenizer, reader):
 
 def test_a_long_answer_is_cut_off(tokenizer, reader):
     (example,) = maker(reader, one(places=((AT - 28, AT + 13),)), negatives=0).make(0)
-    assert words(tokenizer, example, example.start, example.end) == ["patient", "was", "x"] * 2
+    assert (
+        words(tokenizer, example, example.start, example.end)
+        == ["patient", "was", "x"] * 2
+    )
 
 
 def test_the_same_epoch_gives_the_same_windows(reader):
@@ -117,5 +130,7 @@ def test_what_cannot_be_used_is_left_out(reader):
         dataclasses.replace(one(), text="\x00"),
     ]
     assert len(maker(reader, one(), *unusable)) == 1
-    with pytest.raises(QuestionError, match="made-up has 3 questions, but none with an answer"):
+    with pytest.raises(
+        QuestionError, match="made-up has 3 questions, but none with an answer"
+    ):
         maker(reader, *unusable)

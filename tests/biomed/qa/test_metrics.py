@@ -62,7 +62,21 @@ def official(predicted, gold):
 
 
 WORDS = st.sampled_from(
-    ["the", "The", "a", "an", "virus", "Virus,", "COVID-19", "(199)", "—", "4.5", "theory", "é", ""]
+    [
+        "the",
+        "The",
+        "a",
+        "an",
+        "virus",
+        "Virus,",
+        "COVID-19",
+        "(199)",
+        "—",
+        "4.5",
+        "theory",
+        "é",
+        "",
+    ]
 )
 TEXTS = st.one_of(st.lists(WORDS, max_size=6).map(" ".join), st.text(max_size=20))
 

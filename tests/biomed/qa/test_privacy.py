@@ -23,12 +23,20 @@ TEXT = f"Patient {CANARY} with heart failure. " * 8
 
 @pytest.fixture
 def files(tmp_path):
-    qa = {"id": 1, "question": f"{CANARY}?", "answers": [{"text": CANARY, "answer_start": 3}]}
+    qa = {
+        "id": 1,
+        "question": f"{CANARY}?",
+        "answers": [{"text": CANARY, "answer_start": 3}],
+    }
     contents = {
         "a.json": f'{{"data": [\n{CANARY}',
         "b.json": json.dumps({"data": [{CANARY: 1}]}),
-        "c.json": json.dumps({"data": [{"paragraphs": [{"context": TEXT, "qas": [qa, qa]}]}]}),
-        "d.json": json.dumps({"data": [{"paragraphs": [{"context": [TEXT], "qas": [qa]}]}]}),
+        "c.json": json.dumps(
+            {"data": [{"paragraphs": [{"context": TEXT, "qas": [qa, qa]}]}]}
+        ),
+        "d.json": json.dumps(
+            {"data": [{"paragraphs": [{"context": [TEXT], "qas": [qa]}]}]}
+        ),
         "e.json": json.dumps({CANARY: CANARY}),
         "f.csv": f"note\n{CANARY}\n",
         "g.csv": f"question,context,answer,answer_start\n{CANARY},,x,1\n",
@@ -50,7 +58,9 @@ def reasons(folder):
     return [str(reason) for table in tables for reason in table["reason"]]
 
 
-def test_nothing_says_what_it_read(answerer, tiny_encoder, files, tmp_path, caplog, capsys):
+def test_nothing_says_what_it_read(
+    answerer, tiny_encoder, files, tmp_path, caplog, capsys
+):
     said: list[str] = []
 
     def attempt(call, *args, **kwargs):
@@ -71,14 +81,31 @@ def test_nothing_says_what_it_read(answerer, tiny_encoder, files, tmp_path, capl
     quick = QuestionTraining(epochs=1, batch_tokens=64)
     with warnings.catch_warnings(record=True) as caught, caplog.at_level(logging.DEBUG):
         warnings.simplefilter("always")
-        for question in (f"{CANARY}?", CANARY * 40, f"{CANARY} " * 40, "", None, [CANARY]):
-            for context in (TEXT, [TEXT], [TEXT, ""], TEXT.encode(), {"x": TEXT}, [], None):
+        for question in (
+            f"{CANARY}?",
+            CANARY * 40,
+            f"{CANARY} " * 40,
+            "",
+            None,
+            [CANARY],
+        ):
+            for context in (
+                TEXT,
+                [TEXT],
+                [TEXT, ""],
+                TEXT.encode(),
+                {"x": TEXT},
+                [],
+                None,
+            ):
                 attempt(answerer.answer, question, context)
                 attempt(answerer.reader.pair, question, context)
                 attempt(answerer.answer_many, [(question, context)])
         for path in files:
             attempt(read_questions, path)
-            attempt(score_file, AskTask(answerer), path, tmp_path / f"{path.name}.o.csv")
+            attempt(
+                score_file, AskTask(answerer), path, tmp_path / f"{path.name}.o.csv"
+            )
             out = ("--out", str(tmp_path / "o.csv"))
             for arguments in (("ask", str(path), *out), ("evaluate", str(path))):
                 result = CliRunner().invoke(
@@ -87,7 +114,14 @@ def test_nothing_says_what_it_read(answerer, tiny_encoder, files, tmp_path, capl
                 said.append(result.output)
             result = CliRunner().invoke(
                 biomed.qa.commands.app,
-                ["train", str(path), "--out", str(tmp_path / "m"), "--encoder", "nowhere"],
+                [
+                    "train",
+                    str(path),
+                    "--out",
+                    str(tmp_path / "m"),
+                    "--encoder",
+                    "nowhere",
+                ],
             )
             said.append(result.output)
         said += reasons(tmp_path)
@@ -107,5 +141,7 @@ def test_nothing_says_what_it_read(answerer, tiny_encoder, files, tmp_path, capl
 def test_an_answer_is_the_result_itself(answerer):
     assert "heart failure" in repr(answerer.answer("was it?", TEXT))
     assert CANARY in str(answerer.show("was it?", TEXT))
-    with pytest.raises(ValueError, match="pair 0: the context is NoneType, expected a string"):
+    with pytest.raises(
+        ValueError, match="pair 0: the context is NoneType, expected a string"
+    ):
         QuestionAnswerer.show(answerer, "was it?", None)

@@ -19,7 +19,9 @@ CONTEXT = "Insulin was given. The patient had pneumonia, then insulin again."
 def squad(*questions, context=CONTEXT, **article):
     return {
         "version": "x",
-        "data": [{**article, "paragraphs": [{"context": context, "qas": list(questions)}]}],
+        "data": [
+            {**article, "paragraphs": [{"context": context, "qas": list(questions)}]}
+        ],
     }
 
 
@@ -60,8 +62,12 @@ class TestSquad:
         assert found[2].places == ()
 
     def test_questions_without_a_known_answer_are_left_out(self, write):
-        document = squad({"id": "a", "question": "What?"}, question("b", is_impossible=False))
-        with pytest.raises(QuestionError, match=r"q.json has 2 questions without answers; train"):
+        document = squad(
+            {"id": "a", "question": "What?"}, question("b", is_impossible=False)
+        )
+        with pytest.raises(
+            QuestionError, match=r"q.json has 2 questions without answers; train"
+        ):
             read_questions(write(document))
         known = squad(question("b", is_impossible=False), question("c"))
         assert [q.id for q in read_questions(write(known)).questions] == ["c"]
@@ -90,7 +96,9 @@ class TestSquad:
         named = squad(question(1))
         named["data"][0]["paragraphs"][0]["document_id"] = 3
         assert read_questions(write(named)).questions[0].article == "3"
-        nameless = [read_questions(write(squad(question(1)))).questions[0] for _ in range(2)]
+        nameless = [
+            read_questions(write(squad(question(1)))).questions[0] for _ in range(2)
+        ]
         assert nameless[0].article == nameless[1].article
 
 
@@ -152,7 +160,9 @@ class TestTables:
         path = tmp_path / "q.csv"
         rows = {"question": ["What?"], "context": ["x"]}
         write_table(pd.DataFrame(rows), path)
-        with pytest.raises(QuestionError, match=r"q.csv has 1 questions without answers"):
+        with pytest.raises(
+            QuestionError, match=r"q.csv has 1 questions without answers"
+        ):
             read_questions(path)
         write_table(pd.DataFrame({**rows, "answer": ["x"]}), path)
         assert read_questions(path).questions[0].id == "0"
@@ -164,13 +174,22 @@ class TestTables:
                 {"context": [CONTEXT, "other", "x", "x"]},
                 "q.jsonl line 2: the id '1' belongs to another question too",
             ),
-            ({"question": ["What?", "What?", " ", "x"]}, "q.jsonl line 3: question is empty"),
-            ({"context": [CONTEXT, CONTEXT, None, "x"]}, "q.jsonl line 3: context is empty"),
+            (
+                {"question": ["What?", "What?", " ", "x"]},
+                "q.jsonl line 3: question is empty",
+            ),
+            (
+                {"context": [CONTEXT, CONTEXT, None, "x"]},
+                "q.jsonl line 3: context is empty",
+            ),
             (
                 {"answer_start": ["x", 0, None, None]},
                 "q.jsonl line 1: answer_start is not a whole number",
             ),
-            ({"context": [[CONTEXT], CONTEXT, "x", "x"]}, "line 1: context is not one text"),
+            (
+                {"context": [[CONTEXT], CONTEXT, "x", "x"]},
+                "line 1: context is not one text",
+            ),
             ({"answer": [["a"], "b", None, "x"]}, "line 1: answer is not one text"),
         ],
     )
@@ -181,7 +200,9 @@ class TestTables:
             read_questions(path)
 
     def test_bad_tables(self, tmp_path):
-        write_table(pd.DataFrame({"question": ["x"], "text": ["y"]}), tmp_path / "q.csv")
+        write_table(
+            pd.DataFrame({"question": ["x"], "text": ["y"]}), tmp_path / "q.csv"
+        )
         with pytest.raises(TableError, match="has no column 'context'"):
             read_questions(tmp_path / "q.csv")
         (tmp_path / "e.csv").write_text("question,context\n")
@@ -203,7 +224,10 @@ class TestTables:
         (squad({"id": "a", "question": ["x"]}), "question 1: question is not one text"),
         (squad(question(1), context=" \n"), "question 1: context is empty"),
         (squad(question("a", (["x"], 3))), "question 1: answer is not one text"),
-        (squad(question("a", ("x", "y"))), "question 1: answer_start is not a whole number"),
+        (
+            squad(question("a", ("x", "y"))),
+            "question 1: answer_start is not a whole number",
+        ),
         (
             squad(question(1), {**question("1"), "question": "Why?"}),
             "q.json question 2: the id '1' belongs to another question too; give each question an",
@@ -225,7 +249,9 @@ def test_no_file_and_no_text(tmp_path):
 
 class TestSplit:
     def read(self, write, names):
-        data = [squad(question(n), context=f"text {n}", title=n)["data"][0] for n in names]
+        data = [
+            squad(question(n), context=f"text {n}", title=n)["data"][0] for n in names
+        ]
         return read_questions(write({"data": data}))
 
     def test_articles_stay_whole_and_on_their_side(self, write):
@@ -247,7 +273,10 @@ class TestSplit:
     def test_what_shares_an_article_or_a_text_is_left_out(self, write):
         one = self.read(write, "abc")
         other = read_questions(
-            write(squad(question("x"), context="TEXT\n b", title="elsewhere"), "other.json")
+            write(
+                squad(question("x"), context="TEXT\n b", title="elsewhere"),
+                "other.json",
+            )
         )
         assert [q.id for q in without_articles(one, other).questions] == ["a", "c"]
         same_name = read_questions(write(squad(question("x"), title="c"), "other.json"))
@@ -255,7 +284,9 @@ class TestSplit:
 
 
 def test_questions_are_taken_evenly_from_articles(write):
-    data = [squad(*map(question, ids), title=ids)["data"][0] for ids in ("abcdef", "g", "h")]
+    data = [
+        squad(*map(question, ids), title=ids)["data"][0] for ids in ("abcdef", "g", "h")
+    ]
     read = read_questions(write({"data": data}))
     assert [q.id for q in evenly(read, 5)] == ["a", "b", "c", "g", "h"]
 

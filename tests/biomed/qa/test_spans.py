@@ -13,12 +13,25 @@ def windows(draw):
     start, end = (np.array(draw(logits), dtype=np.float32) for _ in range(2))
     begins, ends = (np.array(draw(flags)) for _ in range(2))
     weights = np.array(draw(st.lists(st.integers(0, 3), min_size=size, max_size=size)))
-    sentences = np.cumsum(draw(st.lists(st.integers(0, 1), min_size=size, max_size=size)))
+    sentences = np.cumsum(
+        draw(st.lists(st.integers(0, 1), min_size=size, max_size=size))
+    )
     limits = draw(st.sampled_from([(1, np.inf), (2, 2), (1, 4)]))
-    return start, end, begins, ends, weights, sentences, limits, draw(st.integers(1, 16))
+    return (
+        start,
+        end,
+        begins,
+        ends,
+        weights,
+        sentences,
+        limits,
+        draw(st.integers(1, 16)),
+    )
 
 
-def brute_force(start, end, begins, ends, weights, sentences, limits, longest, taken=()):
+def brute_force(
+    start, end, begins, ends, weights, sentences, limits, longest, taken=()
+):
     """All legal spans that meet none of those taken, cut to their sentence, best first."""
     size, found = len(start), []
     for i in range(size):

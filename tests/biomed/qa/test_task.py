@@ -47,7 +47,9 @@ def test_one_row_an_answer(answerer):
 
 
 def test_several_documents_of_a_row(answerer):
-    frame = pd.DataFrame({"question": ["was it?"] * 2, "context": [["at home", "on insulin"]] * 2})
+    frame = pd.DataFrame(
+        {"question": ["was it?"] * 2, "context": [["at home", "on insulin"]] * 2}
+    )
     frame.loc[1, "context"] = np.array(["insulin"])
     assert score_frame(AskTask(answerer), frame)["document"].tolist() == [1, 0]
 
@@ -71,7 +73,9 @@ def test_every_row_of_a_file_comes_out(answerer, tmp_path, ending):
 
 
 def test_a_context_that_spells_a_missing_value_is_read(answerer, tmp_path):
-    (tmp_path / "q.csv").write_text("id,question,context\n007,was it?,NA\n038,None,insulin\n")
+    (tmp_path / "q.csv").write_text(
+        "id,question,context\n007,was it?,NA\n038,None,insulin\n"
+    )
     score_file(AskTask(answerer), tmp_path / "q.csv", tmp_path / "o.csv")
     read = read_table(tmp_path / "o.csv")
     assert read["id"].tolist() == ["007", "038"]
@@ -100,18 +104,26 @@ def test_a_broken_output_is_an_error_row(tokenizer, new_known):
         return output
 
     network.forward = forward_with_nan
-    answerer = QuestionAnswerer(network, tokenizer, settings=QuestionSettings(window=24))
-    frame = pd.DataFrame({"question": "was it?", "context": ["insulin", "kidney", "insulin"]})
+    answerer = QuestionAnswerer(
+        network, tokenizer, settings=QuestionSettings(window=24)
+    )
+    frame = pd.DataFrame(
+        {"question": "was it?", "context": ["insulin", "kidney", "insulin"]}
+    )
     table = score_frame(AskTask(answerer), frame)
     assert table["status"].tolist() == ["ok", "error", "ok"]
     assert table["reason"].tolist()[1] == "the model's output is not a number"
 
 
-def test_another_model_or_question_does_not_resume(answerer, tokenizer, new_random, tmp_path):
+def test_another_model_or_question_does_not_resume(
+    answerer, tokenizer, new_random, tmp_path
+):
     notes = pd.DataFrame({"text": ["on insulin", "at home"]})
     write_table(notes, tmp_path / "notes.csv")
     first = AskTask(answerer, question="was it?").facts()
-    assert json.loads(json.dumps(first)) == AskTask(answerer, question="was it?").facts()
+    assert (
+        json.loads(json.dumps(first)) == AskTask(answerer, question="was it?").facts()
+    )
     settings = QuestionSettings(window=24)
     other = QuestionAnswerer(new_random(tokenizer), tokenizer, settings=settings)
     others = [

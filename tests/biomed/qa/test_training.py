@@ -15,7 +15,12 @@ from domainbert.errors import UserError
 from .conftest import made_up
 
 QUICK = QuestionTraining(
-    epochs=5, learning_rate=6e-3, batch_tokens=512, dropout=0.0, evaluations=1, patience=9
+    epochs=5,
+    learning_rate=6e-3,
+    batch_tokens=512,
+    dropout=0.0,
+    evaluations=1,
+    patience=9,
 )
 SHORT = QuestionSettings(window=32)
 
@@ -39,7 +44,10 @@ def held_out():
 @pytest.fixture(scope="module")
 def trained(recipe, held_out):
     """An adapter trained in two stages, on short texts and then on long ones."""
-    sets = [made_up(120, name="general"), made_up(120, name="special", words=60, seed=1)]
+    sets = [
+        made_up(120, name="general"),
+        made_up(120, name="special", words=60, seed=1),
+    ]
     return fit(recipe(negatives=[0.0, 2.0]), sets, validation=held_out)
 
 
@@ -53,7 +61,11 @@ def test_it_learns_and_says_how_well(trained, held_out):
     }
     assert [stage["negatives"] for stage in trained.manifest["training"]] == [0.0, 2.0]
     assert evaluate(trained, held_out) == trained.manifest["validation"]
-    text = "patient was not stable " * 10 + "treated insulin at the clinic " + "of home " * 20
+    text = (
+        "patient was not stable " * 10
+        + "treated insulin at the clinic "
+        + "of home " * 20
+    )
     (answer,) = trained.answer("treated?", text)
     assert text[answer.start : answer.end] == answer.text == "insulin"
 
@@ -78,7 +90,9 @@ def test_merged_weights_load_in_hugging_face(trained, tmp_path):
     ids = torch.tensor([[5, 6, 7, 8]])
     with torch.inference_mode():
         expected = trained.network(ids)
-        torch.testing.assert_close(theirs.eval()(ids).start_logits, expected.start_logits)
+        torch.testing.assert_close(
+            theirs.eval()(ids).start_logits, expected.start_logits
+        )
     assert QuestionAnswerer.from_pretrained(tmp_path / "whole").adapter is None
 
 
@@ -99,9 +113,13 @@ def test_a_run_killed_between_two_stages_resumes(recipe, held_out, tmp_path):
     first = [path.stat().st_mtime_ns for path in saved]
     again = fit(once, sets, **options, resume=True)
     assert sorted((tmp_path / "stage-1").rglob("checkpoint-*/*")) == saved
-    assert [path.stat().st_mtime_ns for path in saved] == first  # nothing was written anew
+    assert [
+        path.stat().st_mtime_ns for path in saved
+    ] == first  # nothing was written anew
     for name, tensor in whole.adapter.tensors.items():
-        torch.testing.assert_close(again.adapter.tensors[name], tensor, rtol=0, atol=1e-3)
+        torch.testing.assert_close(
+            again.adapter.tensors[name], tensor, rtol=0, atol=1e-3
+        )
 
 
 def test_other_data_or_settings_do_not_resume(recipe, held_out, tmp_path):
@@ -112,7 +130,12 @@ def test_other_data_or_settings_do_not_resume(recipe, held_out, tmp_path):
     changes = [
         ("sha256", recipe(once), made_up(40, name="a", seed=1), held_out),
         ("training.negatives", recipe(once, negatives=[2.0]), data, held_out),
-        ("training.learning_rate", recipe(once.replaced(learning_rate=1)), data, held_out),
+        (
+            "training.learning_rate",
+            recipe(once.replaced(learning_rate=1)),
+            data,
+            held_out,
+        ),
         ("validation_sha256", recipe(once), data, other),
     ]
     for name, changed, questions, validation in changes:
@@ -129,16 +152,25 @@ def test_held_out_articles_are_not_trained_on(recipe, held_out, caplog):
     )
     leaking = QuestionSet("general", clean.questions + held_out.questions[:4] + renamed)
     once = recipe(QUICK.replaced(epochs=1))
-    models = [fit(once, [questions], validation=held_out) for questions in (clean, leaking)]
+    models = [
+        fit(once, [questions], validation=held_out) for questions in (clean, leaking)
+    ]
     assert torch.equal(*(model.network.qa_outputs.weight for model in models))
-    assert "general: 7 questions are left out: they share an article with validation" in caplog.text
+    assert (
+        "general: 7 questions are left out: they share an article with validation"
+        in caplog.text
+    )
 
 
 def test_what_cannot_be_trained_on(recipe, held_out):
     nowhere = QuestionSet("gold.json", (Question("1", "a?", "b", "c", ("x",)),))
-    with pytest.raises(QuestionError, match=r"gold.json has 1 questions, but none with an answer"):
+    with pytest.raises(
+        QuestionError, match=r"gold.json has 1 questions, but none with an answer"
+    ):
         fit(recipe(), [nowhere], validation=held_out)
-    with pytest.raises(UserError, match=r"gold.json has no articles to hold out at a share of 0.2"):
+    with pytest.raises(
+        UserError, match=r"gold.json has no articles to hold out at a share of 0.2"
+    ):
         fit(recipe(), [QuestionSet("gold.json", made_up(1, name="held").questions)])
 
 

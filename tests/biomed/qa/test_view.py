@@ -30,7 +30,9 @@ def test_a_short_text_is_shown_whole(answerer):
 
 
 def test_several_answers_and_none(answerer):
-    view = answerer.show("was it?", "On insulin. " + "X. " * 900 + "heart failure.", top_k=2)
+    view = answerer.show(
+        "was it?", "On insulin. " + "X. " * 900 + "heart failure.", top_k=2
+    )
     assert view._repr_html_().count("<mark") == 2
     assert {entity.text for entity in view.entities} == {"insulin", "heart failure"}
     none = answerer.show("was it?", "patient at home")

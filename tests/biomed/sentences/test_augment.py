@@ -41,12 +41,17 @@ def frame(first, second, label=None):
 
 @pytest.fixture
 def recipe(tiny_encoder):
-    return read_recipe(AugmentRecipe, "augmented", {**QUICK, "model.encoder": str(tiny_encoder)})
+    return read_recipe(
+        AugmentRecipe, "augmented", {**QUICK, "model.encoder": str(tiny_encoder)}
+    )
 
 
 def test_silver_pairs_are_distributed_as_the_rated_ones_are():
     generator = np.random.default_rng(0)
-    given, wanted = generator.uniform(0, 1, 5000), np.array([0.05] * 30 + [0.95] * 60 + [1.0] * 10)
+    given, wanted = (
+        generator.uniform(0, 1, 5000),
+        np.array([0.05] * 30 + [0.95] * 60 + [1.0] * 10),
+    )
     rated = frame(["x"] * 100, ["y"] * 100, wanted)
 
     def drawn(given, seed=0):
@@ -69,11 +74,20 @@ def test_silver_pairs_are_distributed_as_the_rated_ones_are():
 
 
 def test_new_pairs_are_neighbours_and_random_texts_and_none_is_known(recipe):
-    texts = ["left chest pain", "chest pain at home", "kidney disease", "fever", "edema", "fever"]
+    texts = [
+        "left chest pain",
+        "chest pain at home",
+        "kidney disease",
+        "fever",
+        "edema",
+        "fever",
+    ]
     known = frame(["kidney disease"], ["left chest pain"], ["1"])
     table = SilverTable(neighbours=1, random=0)
     found = candidates(texts, recipe.replaced(silver=table), without=[known])
-    assert {text for pair in found for text in pair} == set(texts)  # each with its nearest
+    assert {text for pair in found for text in pair} == set(
+        texts
+    )  # each with its nearest
     all_pairs = SilverTable(neighbours=4, random=40)
     found = candidates(texts, recipe.replaced(silver=all_pairs), without=[known])
     assert len(found) == len(set(map(frozenset, found))) == 5 * 4 / 2 - 1
@@ -90,7 +104,9 @@ def test_silver_pairs_are_on_the_scale_of_the_recipe(recipe):
     one_bin = recipe.replaced(silver=SilverTable(pairs=9, bins=1))
     silver = silver_pairs(new, given, rated, one_bin)
     assert silver["label"].astype(float).tolist() == [1.25, 3.75]
-    assert silver[["first", "second"]].to_numpy().tolist() == [list(pair) for pair in new]
+    assert silver[["first", "second"]].to_numpy().tolist() == [
+        list(pair) for pair in new
+    ]
 
 
 def test_both_cases_train_a_bi_encoder(recipe, write_pairs):
@@ -111,13 +127,22 @@ def test_both_cases_train_a_bi_encoder(recipe, write_pairs):
     assert {text for pair in keys(other.silver) for text in pair} <= set(texts)
 
 
-def test_the_command_writes_the_model_and_the_silver_pairs(tiny_encoder, write_pairs, tmp_path):
+def test_the_command_writes_the_model_and_the_silver_pairs(
+    tiny_encoder, write_pairs, tmp_path
+):
     recipe = tmp_path / "r.toml"
     recipe.write_text(
         "[cross]\nepochs = 1.0\nevaluations = 1\n[training]\nepochs = 1.0\nevaluations = 1\n"
         "[silver]\npairs = 30\nbins = 1\n"
     )
-    arguments = ["augment", write_pairs("a.csv", count=40), "--scale", 5, "--recipe", recipe]
+    arguments = [
+        "augment",
+        write_pairs("a.csv", count=40),
+        "--scale",
+        5,
+        "--recipe",
+        recipe,
+    ]
     arguments += ["--validation", write_pairs("b.csv", count=40, seed=1)]
     arguments += ["--encoder", tiny_encoder, "--out", tmp_path / "m"]
     arguments += ["--silver", tmp_path / "silver.csv", "--seed", 7]
@@ -135,9 +160,13 @@ def test_the_command_writes_the_model_and_the_silver_pairs(tiny_encoder, write_p
 def test_what_is_wrong_with_the_texts_is_said_before_anything_trains(
     recipe, write_pairs, monkeypatch
 ):
-    rated, validation = (read_pairs(write_pairs(f"{seed}.csv", seed=seed)) for seed in (0, 1))
+    rated, validation = (
+        read_pairs(write_pairs(f"{seed}.csv", seed=seed)) for seed in (0, 1)
+    )
     trained = []
-    monkeypatch.setattr(augment_module, "train_from_recipe", lambda *_, **__: trained.append(1))
+    monkeypatch.setattr(
+        augment_module, "train_from_recipe", lambda *_, **__: trained.append(1)
+    )
     with pytest.raises(UserError, match="at least two different texts, got 1"):
         augment(recipe, rated, validation, texts=["fever"])
     with pytest.raises(UserError, match="text number 1 has no vector"):
@@ -146,8 +175,14 @@ def test_what_is_wrong_with_the_texts_is_said_before_anything_trains(
 
 
 def test_no_silver_pair_is_said_where_they_alone_would_train(recipe, write_pairs):
-    rated, validation = (read_pairs(write_pairs(f"{seed}.csv", seed=seed)) for seed in (0, 1))
+    rated, validation = (
+        read_pairs(write_pairs(f"{seed}.csv", seed=seed)) for seed in (0, 1)
+    )
     none = {"silver": SilverTable(pairs=1, bins=1000, neighbours=0, random=1)}
     quick = recipe.replaced(cross=recipe.cross.replaced(epochs=0.1), **none)
-    with pytest.raises(UserError, match="no silver pair: none of 2 new pairs scores as rated ones"):
-        augment(quick, rated, validation, texts=["pain", "edema", "fever"], silver_only=True)
+    with pytest.raises(
+        UserError, match="no silver pair: none of 2 new pairs scores as rated ones"
+    ):
+        augment(
+            quick, rated, validation, texts=["pain", "edema", "fever"], silver_only=True
+        )

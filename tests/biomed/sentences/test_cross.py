@@ -12,7 +12,13 @@ from domainbert.models.pairs import PairSettings
 from domainbert.training.settings import TrainingSettings
 
 QUICK = TrainingSettings(
-    epochs=16.0, learning_rate=3e-3, batch_size=8, dropout=0.0, evaluations=1, patience=9, seed=1
+    epochs=16.0,
+    learning_rate=3e-3,
+    batch_size=8,
+    dropout=0.0,
+    evaluations=1,
+    patience=9,
+    seed=1,
 )
 LONG = "patient with heart failure at home, " * 6
 
@@ -23,7 +29,9 @@ def made_up(count, *, seed=0, start="patient"):
     pairs = []
     for _ in range(count):
         first, second = (str(generator.choice(["pain", "fever"])) for _ in range(2))
-        pairs.append((f"{start} {first}", f"the {second}", 0.9 if second == "pain" else 0.1))
+        pairs.append(
+            (f"{start} {first}", f"the {second}", 0.9 if second == "pain" else 0.1)
+        )
     return pd.DataFrame(pairs, columns=["first", "second", "label"])
 
 
@@ -33,27 +41,36 @@ def fit(train, encoder, **changes):
     return train_from_recipe(recipe, train, made_up(40, seed=1, start="home"))
 
 
-def test_training_learns_and_the_model_comes_back_from_its_folder(tiny_encoder, tmp_path):
+def test_training_learns_and_the_model_comes_back_from_its_folder(
+    tiny_encoder, tmp_path
+):
     model = fit(made_up(320), tiny_encoder)
     same = model.predict("patient pain", "the pain")
     other = model.predict("patient pain", "the fever")
-    assert same.score > 0.5 > other.score  # at least 0.59 and at most 0.38 with seeds 0 to 3
+    assert (
+        same.score > 0.5 > other.score
+    )  # at least 0.59 and at most 0.38 with seeds 0 to 3
     assert model.manifest["counts"]["pairs for training"] == 320
     model.save_pretrained(tmp_path / "model")
     again = CrossEncoder.from_pretrained(tmp_path / "model")
     assert again.settings == PairSettings(window=32)
-    assert again.predict("patient pain", "the pain").logit == pytest.approx(same.logit, abs=1e-6)
+    assert again.predict("patient pain", "the pain").logit == pytest.approx(
+        same.logit, abs=1e-6
+    )
 
 
 def test_training_reads_the_windows_of_prediction(new_network, tokenizer):
     network = new_network(labels=1)
     model = CrossEncoder(network, tokenizer, settings=PairSettings(window=24))
     pairs = pd.DataFrame(
-        [("was it?", LONG, 1.0), ("pain", "at home", 0.25)], columns=["first", "second", "label"]
+        [("was it?", LONG, 1.0), ("pain", "at home", 0.25)],
+        columns=["first", "second", "label"],
     )
 
     def batch(**settings):
-        objective = PairsObjective(model, pairs, pairs, training=QUICK.replaced(**settings))
+        objective = PairsObjective(
+            model, pairs, pairs, training=QUICK.replaced(**settings)
+        )
         return objective, objective.collate([0, 1], epoch=0)
 
     objective, whole = batch()

@@ -33,9 +33,13 @@ def embedder(new_network, tokenizer):
 
 
 def objective_of(embedder, kind, *columns, label=None):
-    data = pd.DataFrame(dict(zip(("first", "second", "negative"), columns, strict=False)))
+    data = pd.DataFrame(
+        dict(zip(("first", "second", "negative"), columns, strict=False))
+    )
     data = data if label is None else data.assign(label=label)
-    return TextVectorsObjective(embedder, {"part": data}, data, kind=kind, training=QUICK)
+    return TextVectorsObjective(
+        embedder, {"part": data}, data, kind=kind, training=QUICK
+    )
 
 
 def loss_of(embedder, kind, *columns, **options):
@@ -50,7 +54,9 @@ def as_vectors(embedder, *columns):
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
 @pytest.mark.parametrize("unit_norm", [False, True])
-def test_training_sees_the_vectors_of_prediction(new_network, tokenizer, pooling, unit_norm):
+def test_training_sees_the_vectors_of_prediction(
+    new_network, tokenizer, pooling, unit_norm
+):
     settings = EmbeddingSettings(pooling=pooling, unit_norm=unit_norm)
     embedder = SentenceEncoder(new_network().bert, tokenizer, settings=settings)
     texts = [
@@ -66,7 +72,10 @@ def test_training_sees_the_vectors_of_prediction(new_network, tokenizer, pooling
 
 def test_a_large_batch_keeps_less_for_the_backward_pass(embedder, monkeypatch):
     sizes = []
-    texts = [[f"{text} {n}" for n in range(30) for text in part] for part in (ANCHORS, OTHERS)]
+    texts = [
+        [f"{text} {n}" for n in range(30) for text in part]
+        for part in (ANCHORS, OTHERS)
+    ]
 
     def keep(tensor):
         sizes.append(tensor.nelement())
@@ -78,7 +87,10 @@ def test_a_large_batch_keeps_less_for_the_backward_pass(embedder, monkeypatch):
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             value = loss_of(embedder, "contrastive", *texts)
         value.backward()
-        return value.item(), embedder.network.embeddings.word_embeddings.weight.grad.clone()
+        return (
+            value.item(),
+            embedder.network.embeddings.word_embeddings.weight.grad.clone(),
+        )
 
     value, gradient = step()
     kept = sum(sizes)
@@ -111,7 +123,9 @@ def test_contrastive(embedder, with_negatives):
 
 
 def test_triplet_is_the_margin_of_euclidean_distances(embedder):
-    a, p, n = (embedder.embed(texts).astype(float) for texts in (ANCHORS, OTHERS, THIRDS))
+    a, p, n = (
+        embedder.embed(texts).astype(float) for texts in (ANCHORS, OTHERS, THIRDS)
+    )
     near, far = np.sqrt(((a - p) ** 2).sum(axis=1)), np.sqrt(((a - n) ** 2).sum(axis=1))
     expected = np.mean([max(0.0, near[i] - far[i] + 1) for i in range(3)])
     assert expected > 0
@@ -120,7 +134,9 @@ def test_triplet_is_the_margin_of_euclidean_distances(embedder):
 
 
 def test_classification_is_softmax_over_u_v_and_their_difference(embedder):
-    objective = objective_of(embedder, "classification", ANCHORS, OTHERS, label=["c", "a", "b"])
+    objective = objective_of(
+        embedder, "classification", ANCHORS, OTHERS, label=["c", "a", "b"]
+    )
     u, v = embedder.embed(ANCHORS).astype(float), embedder.embed(OTHERS).astype(float)
     joined = np.hstack([u, v, np.abs(u - v)])
     weight = objective.head.weight.detach().numpy().astype(float)
@@ -169,14 +185,21 @@ def test_mpnet_is_read_to_its_last_position_and_trained(tokenizer, tmp_path):
 
 
 QUICK = TrainingSettings(
-    epochs=12.0, learning_rate=1e-2, batch_size=6, evaluations=1, patience=99, dropout=0.0
+    epochs=12.0,
+    learning_rate=1e-2,
+    batch_size=6,
+    evaluations=1,
+    patience=99,
+    dropout=0.0,
 )
 
 
 def fit(sets, objective, encoder, *, validation=None, share=1.0, **changes):
     model = SentenceTable(objective=objective, encoder=str(encoder), share=share)
     recipe = SentenceRecipe(model=model, training=QUICK.replaced(**changes))
-    return fit_encoder(sets, sets["words"] if validation is None else validation, recipe)
+    return fit_encoder(
+        sets, sets["words"] if validation is None else validation, recipe
+    )
 
 
 WORDS = "heart kidney renal pulmonary pneumonia edema fever insulin pain chest".split()
@@ -185,7 +208,9 @@ FIRST, SECOND = WORDS[0::2], WORDS[1::2]
 
 def right(embedder, network=None):
     """Share of first words whose nearest second word is their partner."""
-    ids = [embedder.windower.split(word).windows[0].input_ids for word in FIRST + SECOND]
+    ids = [
+        embedder.windower.split(word).windows[0].input_ids for word in FIRST + SECOND
+    ]
     vectors = embedder.pooled(ids, network=network)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = vectors[:5] @ vectors[5:].T
@@ -211,11 +236,17 @@ def separation(embedder):
 
 def examples(objective):
     if objective == "contrastive":
-        return pd.DataFrame({"first": FIRST * 6, "second": SECOND * 6, "key": FIRST * 6})
+        return pd.DataFrame(
+            {"first": FIRST * 6, "second": SECOND * 6, "key": FIRST * 6}
+        )
     if objective == "triplet":
         others = SECOND[1:] + SECOND[:1]
-        return pd.DataFrame({"first": FIRST * 6, "second": SECOND * 6, "negative": others * 6})
-    pairs = [(a, b, float(i == j)) for i, a in enumerate(FIRST) for j, b in enumerate(SECOND)]
+        return pd.DataFrame(
+            {"first": FIRST * 6, "second": SECOND * 6, "negative": others * 6}
+        )
+    pairs = [
+        (a, b, float(i == j)) for i, a in enumerate(FIRST) for j, b in enumerate(SECOND)
+    ]
     pairs += [pair for pair in pairs if pair[2]] * 4
     table = pd.DataFrame(pairs, columns=["first", "second", "label"])
     if objective == "classification":
@@ -224,7 +255,9 @@ def examples(objective):
 
 
 @pytest.mark.usefixtures("by_partners")
-@pytest.mark.parametrize("objective", ["contrastive", "regression", "triplet", "classification"])
+@pytest.mark.parametrize(
+    "objective", ["contrastive", "regression", "triplet", "classification"]
+)
 def test_every_objective_learns_and_the_model_saves(tiny_encoder, tmp_path, objective):
     trained = fit({"words": examples(objective)}, objective, tiny_encoder)
     plain = SentenceEncoder.from_pretrained(tiny_encoder)
@@ -239,7 +272,9 @@ def test_every_objective_learns_and_the_model_saves(tiny_encoder, tmp_path, obje
     for folder in ("adapter", "merged"):
         again = SentenceEncoder.from_pretrained(tmp_path / folder)
         assert again.embed(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
-    theirs = SentenceTransformer(str(tmp_path / "merged"), device="cpu", local_files_only=True)
+    theirs = SentenceTransformer(
+        str(tmp_path / "merged"), device="cpu", local_files_only=True
+    )
     assert theirs.encode(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
 
 
@@ -247,17 +282,31 @@ def test_every_objective_learns_and_the_model_saves(tiny_encoder, tmp_path, obje
     ("columns", "objective", "message"),
     [
         ({"first": [], "second": []}, "contrastive", "there is nothing to train on"),
-        ({"first": ["x"], "second": [" "]}, "contrastive", "words: second: 1 texts have no char"),
+        (
+            {"first": ["x"], "second": [" "]},
+            "contrastive",
+            "words: second: 1 texts have no char",
+        ),
         (
             {"first": ["x", LONG], "second": ["y", "\u200b"]},
             "contrastive",
             "words: second: 1 texts have no character that the model reads, the first is number 1",
         ),
-        ({"first": ["x"], "second": ["y"]}, "triplet", "triplets need a column `negative`"),
-        ({"first": ["x"], "second": ["y"]}, "classification", "a column `label`.*got 0 classes"),
+        (
+            {"first": ["x"], "second": ["y"]},
+            "triplet",
+            "triplets need a column `negative`",
+        ),
+        (
+            {"first": ["x"], "second": ["y"]},
+            "classification",
+            "a column `label`.*got 0 classes",
+        ),
     ],
 )
-def test_bad_training_rows_are_refused_before_training(tiny_encoder, columns, objective, message):
+def test_bad_training_rows_are_refused_before_training(
+    tiny_encoder, columns, objective, message
+):
     good = examples(objective)
     with pytest.raises(UserError, match=message):
         fit({"words": pd.DataFrame(columns)}, objective, tiny_encoder, validation=good)
@@ -266,7 +315,9 @@ def test_bad_training_rows_are_refused_before_training(tiny_encoder, columns, ob
 def test_a_validation_text_without_a_token_is_refused(tiny_encoder):
     data = {"words": examples("contrastive")}
     empty = pd.DataFrame({"first": ["pain"], "second": ["\u200b"]})
-    with pytest.raises(UserError, match="validation: second: 1 texts have no character"):
+    with pytest.raises(
+        UserError, match="validation: second: 1 texts have no character"
+    ):
         fit(data, "contrastive", tiny_encoder, validation=empty)
     embedder = SentenceEncoder.from_pretrained(tiny_encoder)
     with pytest.raises(UserError, match="text number 1 has no vector: no text"):
@@ -275,7 +326,9 @@ def test_a_validation_text_without_a_token_is_refused(tiny_encoder):
 
 def test_a_class_that_only_validation_has_is_refused(tiny_encoder):
     data = examples("classification")
-    with pytest.raises(UserError, match="validation has the class 'new', which training has not"):
+    with pytest.raises(
+        UserError, match="validation has the class 'new', which training has not"
+    ):
         fit(
             {"words": data},
             "classification",
@@ -292,7 +345,8 @@ def test_a_share_averages_with_the_plain_encoder(tiny_encoder, monkeypatch):
     monkeypatch.setattr(TextVectorsObjective, "score", score)
     data = {"words": examples("contrastive")}
     whole, half = (
-        fit(data, "contrastive", tiny_encoder, epochs=1.0, share=share) for share in (1.0, 0.5)
+        fit(data, "contrastive", tiny_encoder, epochs=1.0, share=share)
+        for share in (1.0, 0.5)
     )
     for model in (whole, half):
         own = model.embed(["heart failure"])[0, 0]
@@ -307,14 +361,18 @@ def test_a_share_averages_with_the_plain_encoder(tiny_encoder, monkeypatch):
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_a_model_with_an_adapter_is_trained_further(tiny_encoder, write_adapter, tmp_path, full):
+def test_a_model_with_an_adapter_is_trained_further(
+    tiny_encoder, write_adapter, tmp_path, full
+):
     start = write_adapter(SentenceEncoder, tmp_path / "start")
     vectors = SentenceEncoder.from_pretrained(start).embed(WORDS)
     plain = SentenceEncoder.from_pretrained(tiny_encoder)
     assert vectors != pytest.approx(plain.embed(WORDS), abs=0.1)
     data = {"words": examples("contrastive")}
     for rate, is_same in ((1e-9, True), (1e-2, False)):
-        trained = fit(data, "contrastive", start, epochs=1.0, learning_rate=rate, full=full)
+        trained = fit(
+            data, "contrastive", start, epochs=1.0, learning_rate=rate, full=full
+        )
         assert (trained.embed(WORDS) == pytest.approx(vectors, abs=1e-3)) == is_same
     trained.save_pretrained(tmp_path / "trained")
     assert not (tmp_path / "trained" / "adapter_model.safetensors").exists()
@@ -322,5 +380,7 @@ def test_a_model_with_an_adapter_is_trained_further(tiny_encoder, write_adapter,
     assert again.embed(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
     assert again.config.encoder == str(start)
     assert again.config.encoder_sha256 not in (None, find_encoder(tiny_encoder).sha256)
-    with pytest.raises(EncoderError, match="holds an adapter, not all weights; save the model wi"):
+    with pytest.raises(
+        EncoderError, match="holds an adapter, not all weights; save the model wi"
+    ):
         find_encoder(start)

@@ -8,12 +8,22 @@ from safetensors.torch import load_file
 
 from biomed.sentences.encoder import CrossEncoder
 from biomed.sentences.objectives import METRICS, PairsObjective, TextVectorsObjective
-from biomed.sentences.training import SentenceRecipe, SentenceTable, fit_encoder, train_from_recipe
+from biomed.sentences.training import (
+    SentenceRecipe,
+    SentenceTable,
+    fit_encoder,
+    train_from_recipe,
+)
 from domainbert.errors import UserError
 from domainbert.training.settings import TrainingSettings
 
 SETTINGS = TrainingSettings(
-    epochs=3.0, learning_rate=5e-3, batch_size=6, evaluations=2, patience=99, max_windows=2
+    epochs=3.0,
+    learning_rate=5e-3,
+    batch_size=6,
+    evaluations=2,
+    patience=99,
+    max_windows=2,
 )
 WORDS = "heart kidney renal pulmonary pneumonia edema fever insulin pain chest".split()
 LONG = "heart failure and kidney disease " * 20
@@ -30,16 +40,22 @@ def by_size(monkeypatch):
 
     def score(self, network):
         trained = [value for value in network.parameters() if value.requires_grad]
-        return {self.metric: float(sum(value.detach().abs().sum() for value in trained))}
+        return {
+            self.metric: float(sum(value.detach().abs().sum() for value in trained))
+        }
 
     monkeypatch.setattr(TextVectorsObjective, "score", score)
 
 
 def recipe(encoder, training=SETTINGS, **model):
-    return SentenceRecipe(model=SentenceTable(encoder=str(encoder), **model), training=training)
+    return SentenceRecipe(
+        model=SentenceTable(encoder=str(encoder), **model), training=training
+    )
 
 
-def embedder(encoder, objective, folder, *, words=("pain", "fever"), resume=False, **changes):
+def embedder(
+    encoder, objective, folder, *, words=("pain", "fever"), resume=False, **changes
+):
     pairs = pd.DataFrame({"first": texts(0), "second": texts(1)})
     validation = pd.DataFrame({"first": words, "second": words})
     if objective != "contrastive":
@@ -48,7 +64,9 @@ def embedder(encoder, objective, folder, *, words=("pain", "fever"), resume=Fals
         pairs["label"] = labels * 12
         validation["label"] = labels
     plan = recipe(encoder, objective=objective, **changes)
-    return fit_encoder({"pairs": pairs}, validation, plan, checkpoints=folder, resume=resume)
+    return fit_encoder(
+        {"pairs": pairs}, validation, plan, checkpoints=folder, resume=resume
+    )
 
 
 def pairs(encoder, folder, *, resume=False, **changes):
@@ -77,7 +95,8 @@ def weights(model):
 
 
 @pytest.mark.parametrize(
-    ("kind", "stop"), [("pairs", 7), ("regression", 5), ("classification", 7), ("contrastive", 7)]
+    ("kind", "stop"),
+    [("pairs", 7), ("regression", 5), ("classification", 7), ("contrastive", 7)],
 )
 def test_a_killed_run_resumes_and_ends_with_the_same_weights(
     tiny_encoder, tmp_path, monkeypatch, kind, stop
@@ -91,12 +110,18 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(
 
     whole = fit("whole")
     with monkeypatch.context() as patch:
-        killed_at(patch, PairsObjective if kind == "pairs" else TextVectorsObjective, stop)
+        killed_at(
+            patch, PairsObjective if kind == "pairs" else TextVectorsObjective, stop
+        )
         with pytest.raises(KeyboardInterrupt):
             fit("parts")
-    steps = sorted(int(path.name.split("-")[1]) for path in tmp_path.glob("parts/checkpoint-*"))
+    steps = sorted(
+        int(path.name.split("-")[1]) for path in tmp_path.glob("parts/checkpoint-*")
+    )
     assert steps[-1] == stop - 1
-    stored = load_file(tmp_path / "parts" / f"checkpoint-{stop - 1}" / "model.safetensors")
+    stored = load_file(
+        tmp_path / "parts" / f"checkpoint-{stop - 1}" / "model.safetensors"
+    )
     has_head = any("classifier" in name or "head" in name for name in stored)
     assert has_head == (kind in ("pairs", "classification"))
     with pytest.raises(UserError, match="has checkpoints: continue with --resume"):
@@ -111,27 +136,37 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(
 
 def test_another_validation_side_is_another_run(tiny_encoder, tmp_path):
     embedder(tiny_encoder, "regression", tmp_path)
-    with pytest.raises(UserError, match="made with another split; repeat the first command"):
-        embedder(tiny_encoder, "regression", tmp_path, words=("pain", "edema"), resume=True)
+    with pytest.raises(
+        UserError, match="made with another split; repeat the first command"
+    ):
+        embedder(
+            tiny_encoder, "regression", tmp_path, words=("pain", "edema"), resume=True
+        )
 
 
 def test_the_best_weights_are_kept(tiny_encoder, tmp_path, monkeypatch):
     """Evaluations count 0, 1, 2, 3, 0, 1: the fourth, after step 8, is the best."""
     scores = iter([0, 1, 2, 3, 0, 1])
     monkeypatch.setattr(
-        TextVectorsObjective, "score", lambda self, _: {self.metric: float(next(scores))}
+        TextVectorsObjective,
+        "score",
+        lambda self, _: {self.metric: float(next(scores))},
     )
     model = embedder(tiny_encoder, "regression", tmp_path)
     assert model.manifest["validation"] == {METRICS["regression"]: 3.0}
     stored = load_file(tmp_path / "checkpoint-8" / "model.safetensors")
-    adapter = {name: value for name, value in model.adapter.tensors.items() if "lora_B" in name}
+    adapter = {
+        name: value for name, value in model.adapter.tensors.items() if "lora_B" in name
+    }
     assert adapter
     for name, value in adapter.items():
         (match,) = (n for n in stored if name.replace(".weight", "") in n)
         torch.testing.assert_close(value.float(), stored[match].half().float())
 
 
-def test_a_choice_of_windows_depends_on_the_epoch_and_the_pair_alone(new_network, tokenizer):
+def test_a_choice_of_windows_depends_on_the_epoch_and_the_pair_alone(
+    new_network, tokenizer
+):
     model = CrossEncoder(new_network(labels=1), tokenizer)
     firsts, seconds = ["pain", "fever"], [LONG * 4] * 2
     long = pd.DataFrame({"first": firsts, "second": seconds, "label": 0.5})

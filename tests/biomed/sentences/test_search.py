@@ -27,7 +27,9 @@ IDS = ["n1", "n2", "n3", "038"]
 
 @pytest.fixture
 def index(encoder, tmp_path):
-    return SentenceIndex.build(TEXTS, encoder, ids=IDS, folder=tmp_path / "i", window=24)
+    return SentenceIndex.build(
+        TEXTS, encoder, ids=IDS, folder=tmp_path / "i", window=24
+    )
 
 
 def test_a_passage_is_found_with_its_place(index, encoder):
@@ -51,7 +53,9 @@ def test_scores_are_the_cosines_of_all_passages(index, encoder):
     cosines = unit(part.vectors) @ unit(encoder.encode("fever and pain"))
     (found,) = index.search("fever and pain", k=99)
     assert len(found) == len(index) == len(cosines) > 4
-    assert [p.score for p in found] == pytest.approx(sorted(cosines, reverse=True), abs=1e-5)
+    assert [p.score for p in found] == pytest.approx(
+        sorted(cosines, reverse=True), abs=1e-5
+    )
     assert [p.rank for p in found] == list(range(1, len(found) + 1))
 
 
@@ -73,7 +77,9 @@ def test_texts_without_ids_are_numbered_on(encoder):
 def test_texts_without_a_passage_keep_their_numbers(encoder, tmp_path):
     index = SentenceIndex.build(["Fever.", ""], encoder, folder=tmp_path / "i")
     assert index.faults == {"1": "no text"}
-    SentenceIndex.open(tmp_path / "i", encoder).add(["Chest pain.", "Stable."], ids=["9", "x"])
+    SentenceIndex.open(tmp_path / "i", encoder).add(
+        ["Chest pain.", "Stable."], ids=["9", "x"]
+    )
     index = SentenceIndex.open(tmp_path / "i", encoder)
     index.add(["Insulin."])
     assert index.vectors.rows(range(4))["id"].tolist() == ["0", "9", "x", "10"]
@@ -87,30 +93,44 @@ def files(folder):
     ("ids", "message"),
     [(20, "there are more texts than ids"), (31, "there are more ids than texts")],
 )
-def test_texts_are_added_all_or_none(index, encoder, tmp_path, monkeypatch, ids, message):
+def test_texts_are_added_all_or_none(
+    index, encoder, tmp_path, monkeypatch, ids, message
+):
     monkeypatch.setattr("domainbert.search.vectors.BLOCK_ROWS", 4)
     monkeypatch.setattr(encoder.runner, "buffer_tokens", 40)  # several pieces
-    texts = [f"{text} {number}" for number in range(10) for text in ("Fever.", "Pain.", "Edema.")]
+    texts = [
+        f"{text} {number}"
+        for number in range(10)
+        for text in ("Fever.", "Pain.", "Edema.")
+    ]
     before, files_before = len(index), files(tmp_path / "i")
     with pytest.raises(UserError, match=message):
         index.add(texts, ids=map(str, range(ids)))
     assert files(tmp_path / "i") == files_before
     assert len(index) == before
     with pytest.raises(UserError, match=message):
-        SentenceIndex.build(texts, encoder, ids=map(str, range(ids)), folder=tmp_path / "new")
+        SentenceIndex.build(
+            texts, encoder, ids=map(str, range(ids)), folder=tmp_path / "new"
+        )
     assert not (tmp_path / "new").exists()
     index.add(texts, ids=map(str, range(30)))
-    found = SentenceIndex.open(tmp_path / "i", encoder).vectors.rows(range(before, before + 30))
+    found = SentenceIndex.open(tmp_path / "i", encoder).vectors.rows(
+        range(before, before + 30)
+    )
     assert found["id"].tolist() == [str(number) for number in range(30)]
     assert found["text"].tolist() == texts
 
 
-def test_the_command_indexes_a_table_or_leaves_things_as_they_were(encoder, tmp_path, monkeypatch):
+def test_the_command_indexes_a_table_or_leaves_things_as_they_were(
+    encoder, tmp_path, monkeypatch
+):
     monkeypatch.setattr("biomed.sentences.commands._encoder", lambda *_: encoder)
     notes, out = tmp_path / "notes.csv", tmp_path / "out"
 
     def run(*options):
-        return CliRunner().invoke(app, ["index", str(notes), "--out", str(out), *options])
+        return CliRunner().invoke(
+            app, ["index", str(notes), "--out", str(out), *options]
+        )
 
     notes.write_text('id,text\na,Fever.\nb,"Pain."x\n')
     assert run().exit_code == 1
@@ -131,13 +151,17 @@ def test_passages_of_many_texts_lie_in_one_part(encoder, monkeypatch):
     assert len(list(index.vectors.folder.glob("part-*.arrow"))) == 1
     calls = []
     rows = index.vectors.rows
-    monkeypatch.setattr(index.vectors, "rows", lambda n: calls.append(len(n)) or rows(n))
+    monkeypatch.setattr(
+        index.vectors, "rows", lambda n: calls.append(len(n)) or rows(n)
+    )
     found = index.search(["fever", "insulin"], k=3)
     assert calls == [6]  # the hits of all queries are looked up together
     for query, together in zip(("fever", "insulin"), found, strict=True):
         (alone,) = index.search(query, k=3)
         assert [(p.id, p.start) for p in together] == [(p.id, p.start) for p in alone]
-        assert [p.score for p in together] == pytest.approx([p.score for p in alone], abs=1e-5)
+        assert [p.score for p in together] == pytest.approx(
+            [p.score for p in alone], abs=1e-5
+        )
 
 
 def test_another_encoder_is_refused(index, new_network, tokenizer, tmp_path):
@@ -175,9 +199,12 @@ def test_as_many_as_candidates_are_reranked_and_the_others_follow(index, cross):
     (found,) = index.search("fever", k=6, rerank=cross, candidates=2)
     assert {p.start for p in found[:2]} == {p.start for p in plain[:2]}
     assert [p.score for p in found[:2]] == pytest.approx(
-        sorted((cross.predict("fever", p.text).score for p in plain[:2]), reverse=True), abs=1e-5
+        sorted((cross.predict("fever", p.text).score for p in plain[:2]), reverse=True),
+        abs=1e-5,
     )
-    assert [replace(p, score=0) for p in found[2:]] == [replace(p, score=0) for p in plain[2:]]
+    assert [replace(p, score=0) for p in found[2:]] == [
+        replace(p, score=0) for p in plain[2:]
+    ]
 
 
 def test_recall_counts_texts_not_passages(encoder, cross, monkeypatch):
@@ -249,7 +276,9 @@ def test_a_query_too_long_to_be_reranked_does_not_end_the_others(index, cross):
     assert table["status"].tolist() == ["ok", "error", "ok"]
     assert "to be reranked, it has 120 tokens, expected 1 to" in table["reason"][1]
     assert score_frame(SearchTask(index, k=1), frame)["status"].tolist() == ["ok"] * 3
-    with pytest.raises(UserError, match=r"query number 1 cannot .* to be reranked, it has"):
+    with pytest.raises(
+        UserError, match=r"query number 1 cannot .* to be reranked, it has"
+    ):
         index.search(["fever", long], rerank=cross)
 
 
@@ -288,7 +317,9 @@ def test_texts_are_streamed_with_their_ids(tmp_path):
 def test_the_command_prints_passages_as_they_are(encoder, tmp_path, monkeypatch):
     """A passage with [/x] ended the command, and [left] was not printed."""
     monkeypatch.setattr("biomed.sentences.commands._encoder", lambda *_: encoder)
-    SentenceIndex.build(["Pain [left] [/x] \x1b[31m knee"], encoder, folder=tmp_path / "i")
+    SentenceIndex.build(
+        ["Pain [left] [/x] \x1b[31m knee"], encoder, folder=tmp_path / "i"
+    )
     result = CliRunner().invoke(app, ["search", "pain", "--index", str(tmp_path / "i")])
     assert result.exit_code == 0, result.output
     shown = "".join(result.output.split())

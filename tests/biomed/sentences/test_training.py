@@ -53,9 +53,16 @@ def test_pairs_come_from_tables_and_sts_files(tmp_path):
     head = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2"
     (tmp_path / "c.tsv").write_text(f"{head}\n{line}\n")
     assert rows(tmp_path / "c.tsv") == [['A "man.', "A dog.", "2.500"]]
-    lines = ["sentence1\tsentence2\tgold_label", "x\x85y\tz\tneutral", '"A\tb\tentailment']
+    lines = [
+        "sentence1\tsentence2\tgold_label",
+        "x\x85y\tz\tneutral",
+        '"A\tb\tentailment',
+    ]
     (tmp_path / "x.tsv").write_text("\n".join(lines))
-    assert rows(tmp_path / "x.tsv") == [["x\x85y", "z", "neutral"], ['"A', "b", "entailment"]]
+    assert rows(tmp_path / "x.tsv") == [
+        ["x\x85y", "z", "neutral"],
+        ['"A', "b", "entailment"],
+    ]
     (tmp_path / "l.tsv").write_bytes("café\tthé\tneutral\n".encode("latin-1"))
     with pytest.raises(TableError, match="not in UTF-8"):
         read_pairs(tmp_path / "l.tsv")
@@ -69,7 +76,10 @@ def test_pairs_come_from_tables_and_sts_files(tmp_path):
     ("content", "message"),
     [
         ("first,second\na,\n", "1 rows have no second, the first is row number 0"),
-        ("first,second,score\na,b,1\nc,d,\n", "1 rows have no label, the first is row number 1"),
+        (
+            "first,second,score\na,b,1\nc,d,\n",
+            "1 rows have no label, the first is row number 1",
+        ),
         ("anchor,positive,negative\na,b,c\nd,e,\n", "1 rows have no negative"),
         ("first,second\n", "no rows"),
         ("one,two\na,b\n", "no column 'first'"),
@@ -94,11 +104,14 @@ def test_scores_on_another_scale_are_refused(tmp_path):
 @pytest.mark.parametrize("kind", ["bi-encoder", "cross-encoder"])
 def test_scores_are_learnt(tiny_encoder, write_pairs, tmp_path, kind):
     train, validation = (
-        read_pairs(write_pairs(name, seed=seed)) for seed, name in enumerate(["a.csv", "b.csv"])
+        read_pairs(write_pairs(name, seed=seed))
+        for seed, name in enumerate(["a.csv", "b.csv"])
     )
     changes = {**QUICK, "model.kind": kind, "model.encoder": str(tiny_encoder)}
     changes |= {"training.epochs": 20.0 if kind == "cross-encoder" else 6.0}
-    model = train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, validation)
+    model = train_from_recipe(
+        read_recipe(SentenceRecipe, overrides=changes), train, validation
+    )
     found = evaluate_pairs(model, validation).scores
     assert found["Spearman"].value > 0.7
     best = model.manifest["validation"]["spearman"]
@@ -107,19 +120,25 @@ def test_scores_are_learnt(tiny_encoder, write_pairs, tmp_path, kind):
     again = type(model).from_pretrained(tmp_path / "model")
     repeated = evaluate_pairs(again, validation).scores["Spearman"].value
     assert repeated == pytest.approx(found["Spearman"].value, abs=1e-4)
-    with pytest.raises(UserError, match=f"all {len(train)} pairs are in training and validation"):
+    with pytest.raises(
+        UserError, match=f"all {len(train)} pairs are in training and validation"
+    ):
         train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, train)
 
 
 @pytest.mark.parametrize("objective", ["contrastive", "classification", "triplet"])
 def test_the_other_objectives_train_too(tiny_encoder, write_pairs, tmp_path, objective):
     kind = "label" if objective == "classification" else "score"
-    paths = [write_pairs(f"{seed}.csv", seed=seed, kind=kind, count=60) for seed in (0, 1)]
+    paths = [
+        write_pairs(f"{seed}.csv", seed=seed, kind=kind, count=60) for seed in (0, 1)
+    ]
     if objective == "triplet":
         for path in paths:
             _, *lines = path.read_text().splitlines()
             rows = [line.split(",")[:2] + ["left kidney"] for line in lines]
-            path.write_text("\n".join(["anchor,positive,negative", *map(",".join, rows)]) + "\n")
+            path.write_text(
+                "\n".join(["anchor,positive,negative", *map(",".join, rows)]) + "\n"
+            )
     changes = {
         **QUICK,
         "model.encoder": str(tiny_encoder),
@@ -127,11 +146,15 @@ def test_the_other_objectives_train_too(tiny_encoder, write_pairs, tmp_path, obj
         "training.epochs": 1.0,
     }
     train, validation = map(read_pairs, paths)
-    model = train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, validation)
+    model = train_from_recipe(
+        read_recipe(SentenceRecipe, overrides=changes), train, validation
+    )
     assert isinstance(model, SentenceEncoder)
     found = model.manifest["validation"]
     assert list(found) == [METRICS[objective]]
-    first, second = (unit(model.encode(validation[c].tolist())) for c in ("first", "second"))
+    first, second = (
+        unit(model.encode(validation[c].tolist())) for c in ("first", "second")
+    )
     cosine = (first * second).sum(axis=1)
     if objective == "classification":
         same = (validation["label"] == "same").to_numpy()
@@ -140,7 +163,9 @@ def test_the_other_objectives_train_too(tiny_encoder, write_pairs, tmp_path, obj
         expected = share * (1 - share) * apart**2 / cosine.var()
     elif objective == "triplet":
         a, p, n = (model.encode(validation[c].tolist()) for c in validation.columns)
-        expected = (np.linalg.norm(a - p, axis=1) < np.linalg.norm(a - n, axis=1)).mean()
+        expected = (
+            np.linalg.norm(a - p, axis=1) < np.linalg.norm(a - n, axis=1)
+        ).mean()
     else:
         all_seconds = unit(model.encode(sorted(set(validation["second"]))))
         ranks = 1 + (first @ all_seconds.T > cosine[:, None] + 1e-6).sum(axis=1)
@@ -153,15 +178,25 @@ def test_a_cross_encoder_reads_a_triplet_as_a_right_and_a_wrong_pair(tiny_encode
     train = pd.DataFrame({"first": firsts, "second": right, "negative": wrong})
     validation = train[:2].assign(first=["left heart", "left kidney"])
     assert labelled(validation)["label"].tolist() == ["1", "1", "0", "0"]
-    changes = {**QUICK, "model.kind": "cross-encoder", "model.encoder": str(tiny_encoder)}
+    changes = {
+        **QUICK,
+        "model.kind": "cross-encoder",
+        "model.encoder": str(tiny_encoder),
+    }
     changes |= {"training.epochs": 10.0, "model.scale": 1.0}
-    model = train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, validation)
-    good, bad = (model.predict("left heart", text).score for text in ("failure", "edema"))
+    model = train_from_recipe(
+        read_recipe(SentenceRecipe, overrides=changes), train, validation
+    )
+    good, bad = (
+        model.predict("left heart", text).score for text in ("failure", "edema")
+    )
     assert good > 0.5 > bad
 
 
 def test_what_does_not_fit_the_objective_is_refused(tiny_encoder, write_pairs):
-    train, validation = (read_pairs(write_pairs(f"{seed}.csv", seed=seed)) for seed in (0, 1))
+    train, validation = (
+        read_pairs(write_pairs(f"{seed}.csv", seed=seed)) for seed in (0, 1)
+    )
     classes = read_pairs(write_pairs("c.csv", kind="label"))
 
     def fit(one, two, **changes):
@@ -189,7 +224,9 @@ def test_rankings_by_hand():
     assert found.table["MRR@10"].tolist() == [1, 0.5, 0]
     assert found.scores["MRR@10"].value == pytest.approx((1 + 1 / 2 + 0) / 3)
     ideal = 1 + 1 / np.log2(3)
-    assert found.scores["nDCG@10"].value == pytest.approx((1 + (1 / np.log2(3)) / ideal) / 3)
+    assert found.scores["nDCG@10"].value == pytest.approx(
+        (1 + (1 / np.log2(3)) / ideal) / 3
+    )
     assert found.scores["recall@1"].value == pytest.approx(1 / 3)
     assert found.scores["recall@10"].value == pytest.approx((1 + 0.5) / 3)
     assert found.table["query"].tolist() == ["1", "2", "3"]
@@ -198,7 +235,9 @@ def test_rankings_by_hand():
 def test_retrieval_is_what_sentence_transformers_measures(encoder, tmp_path):
     pytest.importorskip("bm25s")
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+    from sentence_transformers.sentence_transformer.evaluation import (
+        InformationRetrievalEvaluator,
+    )
 
     words = "pain fever edema insulin kidney heart chest blood lives home".split()
     lines = [f"{a} {b},{b} {a} {a}" for a in words for b in words[:3] if a != b]
@@ -214,19 +253,33 @@ def test_retrieval_is_what_sentence_transformers_measures(encoder, tmp_path):
         {str(i): {str(i)} for i in range(len(pairs))},
         write_csv=False,
     )(SentenceTransformer(str(tmp_path / "model"), device="cpu", local_files_only=True))
-    assert found.scores["MRR@10"].value == pytest.approx(theirs["cosine_mrr@10"], abs=1e-6)
-    assert found.scores["nDCG@10"].value == pytest.approx(theirs["cosine_ndcg@10"], abs=1e-6)
-    assert found.scores["recall@1"].value == pytest.approx(theirs["cosine_recall@1"], abs=1e-6)
+    assert found.scores["MRR@10"].value == pytest.approx(
+        theirs["cosine_mrr@10"], abs=1e-6
+    )
+    assert found.scores["nDCG@10"].value == pytest.approx(
+        theirs["cosine_ndcg@10"], abs=1e-6
+    )
+    assert found.scores["recall@1"].value == pytest.approx(
+        theirs["cosine_recall@1"], abs=1e-6
+    )
 
 
-def test_any_number_of_models_are_measured_side_by_side(encoder, new_network, tokenizer, cross):
+def test_any_number_of_models_are_measured_side_by_side(
+    encoder, new_network, tokenizer, cross
+):
     other = SentenceEncoder(new_network(seed=3).bert, tokenizer)
     words = "fever pain edema insulin".split()
-    pairs = pd.DataFrame({"first": words, "second": words[1:] + words[:1], "label": list("3124")})
+    pairs = pd.DataFrame(
+        {"first": words, "second": words[1:] + words[:1], "label": list("3124")}
+    )
     found = evaluate_models({"one": encoder, "two": other}, sts=pairs, cross=cross)
     models = {"one": encoder, "two": other, "cross-encoder": cross}
-    assert found == {name: evaluate_pairs(model, pairs).scores for name, model in models.items()}
-    with pytest.raises(UserError, match="nothing to measure: name --sts or --retrieval"):
+    assert found == {
+        name: evaluate_pairs(model, pairs).scores for name, model in models.items()
+    }
+    with pytest.raises(
+        UserError, match="nothing to measure: name --sts or --retrieval"
+    ):
         evaluate_models({"one": encoder})
 
 
@@ -245,20 +298,37 @@ def test_every_command_has_help():
 
 
 def test_the_commands_work_together(tiny_encoder, write_pairs, tmp_path):
-    train, validation = (write_pairs(f"{seed}.csv", seed=seed, count=60) for seed in (0, 1))
+    train, validation = (
+        write_pairs(f"{seed}.csv", seed=seed, count=60) for seed in (0, 1)
+    )
     recipe = tmp_path / "r.toml"
-    recipe.write_text("[training]\nlearning_rate = 6e-3\ndropout = 0.0\nevaluations = 1\n")
-    shared = ("--validation", validation, "--scale", 5, "--epochs", 1, "--encoder", tiny_encoder)
+    recipe.write_text(
+        "[training]\nlearning_rate = 6e-3\ndropout = 0.0\nevaluations = 1\n"
+    )
+    shared = (
+        "--validation",
+        validation,
+        "--scale",
+        5,
+        "--epochs",
+        1,
+        "--encoder",
+        tiny_encoder,
+    )
     shared += ("--recipe", recipe)
     said = invoke("train", train, "--out", tmp_path / "bi", "--merged", *shared)
     assert "spearman" in said
     theirs = SentenceTransformer(str(tmp_path / "bi")).encode(["Fever and pneumonia."])
-    ours = SentenceEncoder.from_pretrained(tmp_path / "bi").encode(["Fever and pneumonia."])
+    ours = SentenceEncoder.from_pretrained(tmp_path / "bi").encode(
+        ["Fever and pneumonia."]
+    )
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
     more = ("--kind", "cross-encoder")
     invoke("train", train, "--out", tmp_path / "cross", *shared, *more)
     notes = tmp_path / "notes.csv"
-    notes.write_text("id,text\n7,Heart failure with edema.\n8,\n9,Pneumonia and fever.\n")
+    notes.write_text(
+        "id,text\n7,Heart failure with edema.\n8,\n9,Pneumonia and fever.\n"
+    )
     model = ("--model", tmp_path / "bi")
     said = invoke("encode", notes, "--out", tmp_path / "v.parquet", *model)
     assert "1 empty, 2 ok" in said
@@ -286,13 +356,27 @@ def test_the_commands_work_together(tiny_encoder, write_pairs, tmp_path):
 def test_a_failure_is_one_line(tiny_encoder, tmp_path):
     (tmp_path / "p.csv").write_text("one,two\na,b\n")
     arguments = ["train", tmp_path / "p.csv", "--validation", tmp_path / "p.csv"]
-    result = run.invoke(app, ["sentences", *map(str, arguments), "--out", str(tmp_path / "m")])
+    result = run.invoke(
+        app, ["sentences", *map(str, arguments), "--out", str(tmp_path / "m")]
+    )
     assert result.exit_code == 1
     assert "no column 'first'" in result.output
-    arguments = ["search", "fever", "--index", tmp_path / "none", "--model", tiny_encoder]
+    arguments = [
+        "search",
+        "fever",
+        "--index",
+        tmp_path / "none",
+        "--model",
+        tiny_encoder,
+    ]
     result = run.invoke(app, ["sentences", *map(str, arguments)])
     assert "no such index folder" in result.output
-    assert run.invoke(app, ["sentences", "evaluate", "--out", str(tmp_path / "x")]).exit_code == 1
+    assert (
+        run.invoke(
+            app, ["sentences", "evaluate", "--out", str(tmp_path / "x")]
+        ).exit_code
+        == 1
+    )
 
 
 @pytest.mark.data
@@ -318,17 +402,23 @@ def test_the_shipped_recipes_are_read(name):
     kinds = {"augmented": AugmentRecipe}
     recipe = read_recipe(kinds.get(name, SentenceRecipe), recipe_file(name))
     by_name = read_recipe(kinds.get(name, SentenceRecipe), name)
-    assert not any(by_name.card.model_dump().values())  # it tells of data that was not read here
+    assert not any(
+        by_name.card.model_dump().values()
+    )  # it tells of data that was not read here
     assert by_name.training == recipe.training
     assert recipe.card.name == name
     assert f"--recipe {name} " in recipe.card.rebuild
-    assert recipe.model.kind == ("cross-encoder" if name == "sts-cross" else "bi-encoder")
+    assert recipe.model.kind == (
+        "cross-encoder" if name == "sts-cross" else "bi-encoder"
+    )
 
 
 @pytest.mark.data
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHIPPED)
-def test_the_shipped_recipes_run_on_real_text(tiny_encoder, data_folder, tmp_path, name):
+def test_the_shipped_recipes_run_on_real_text(
+    tiny_encoder, data_folder, tmp_path, name
+):
     source = data_folder / "sentences" / "stsb_en_dev.tsv"
     lines = source.read_text().splitlines()
     if name == "retrieval":  # the most similar pairs, as questions and passages
@@ -336,7 +426,11 @@ def test_the_shipped_recipes_run_on_real_text(tiny_encoder, data_folder, tmp_pat
     paths = [tmp_path / "train.tsv", tmp_path / "validation.tsv"]
     for path, part in zip(paths, (lines[:60], lines[60:100]), strict=True):
         path.write_text("\n".join(part) + "\n")
-    changes = {"model.encoder": str(tiny_encoder), "training.epochs": 1.0, "model.window": 64}
+    changes = {
+        "model.encoder": str(tiny_encoder),
+        "training.epochs": 1.0,
+        "model.window": 64,
+    }
     sides = [read_pairs(path) for path in paths]
     if name == "augmented":
         pytest.importorskip("bm25s")

@@ -30,7 +30,12 @@ def test_help_waits_for_no_torch():
 @pytest.fixture
 def terms(tmp_path):
     path = tmp_path / "terms.csv"
-    rows = [("edema", "signs"), ("chest pain", "signs"), ("insulin", "drugs"), ("fever", "signs")]
+    rows = [
+        ("edema", "signs"),
+        ("chest pain", "signs"),
+        ("insulin", "drugs"),
+        ("fever", "signs"),
+    ]
     rows += [("furosemide", "drugs"), ("antibiotic", "drugs"), ("dyspnea", "signs")]
     write_table(pd.DataFrame(rows, columns=["term", "category"]), path)
     return path
@@ -62,7 +67,9 @@ def test_no_command_writes_over_its_input(tiny_encoder, terms, tmp_path):
     ):
         if arguments[0] == "plot":
             picture.write_bytes(b"")
-        result = run.invoke(app, ["terms", *map(str, arguments), "--model", str(tiny_encoder)])
+        result = run.invoke(
+            app, ["terms", *map(str, arguments), "--model", str(tiny_encoder)]
+        )
         assert result.exit_code == 1, arguments
         assert "is an input of this command" in result.output.replace("\n", " ")
     assert terms.read_bytes() == before
@@ -73,12 +80,18 @@ def test_similar_prints_or_writes_neighbours(tiny_encoder, terms, tmp_path):
     assert "fever" in invoke("similar", "edema", *options, "-k", "6")
     assert "PNA is read as pneumonia" in invoke("similar", "PNA", *options)
     said = invoke("similar", "heart attack", "--model", tiny_encoder, "-k", "2")
-    assert said.index("myocardial infarction") < said.index("synonym") < said.index("vector")
+    assert (
+        said.index("myocardial infarction")
+        < said.index("synonym")
+        < said.index("vector")
+    )
     out = tmp_path / "near.jsonl"
     invoke("similar", "--terms", terms, "--out", out, *options, "-k", "2")
     assert len(read_table(out)) == 14
     assert run.invoke(app, ["terms", "similar"]).exit_code == 2
-    assert run.invoke(app, ["terms", "similar", "edema", "--out", str(out)]).exit_code == 2
+    assert (
+        run.invoke(app, ["terms", "similar", "edema", "--out", str(out)]).exit_code == 2
+    )
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
@@ -107,7 +120,11 @@ def test_plot_leaves_the_terms_file_alone(tiny_encoder, terms, tmp_path):
 def test_evaluate_puts_encoders_side_by_side(tiny_encoder, bare, tokenizer, tmp_path):
     TermEmbedder(bare, tokenizer).save_pretrained(tmp_path / "other")
     pairs, out = tmp_path / "pairs.csv", tmp_path / "report"
-    rows = [("edema", "fever", 3.0), ("edema", "insulin", 1.0), ("chest pain", "fever", 2.0)]
+    rows = [
+        ("edema", "fever", 3.0),
+        ("edema", "insulin", 1.0),
+        ("chest pain", "fever", 2.0),
+    ]
     write_table(pd.DataFrame(rows, columns=["Term1", "Term2", "Mean"]), pairs)
     models = ("--model", tiny_encoder, "--model", tmp_path / "other")
     said = invoke("evaluate", "--out", out, *models, "--pairs", pairs)
@@ -149,7 +166,9 @@ def test_train_writes_a_model_with_its_card(tiny_encoder, tmp_path):
     names, recipe = tmp_path / "names.csv", tmp_path / "recipe.toml"
     rows = [f"{name} {n},C{n}" for n in range(40) for name in ("pain", "fever")]
     names.write_text("\n".join(["name,id", *rows]))
-    recipe.write_text('[training]\nepochs = 0.5\n[card]\nname = "tiny"\ntitle = "Tiny vectors"\n')
+    recipe.write_text(
+        '[training]\nepochs = 0.5\n[card]\nname = "tiny"\ntitle = "Tiny vectors"\n'
+    )
     options = ("--recipe", recipe, "--encoder", tiny_encoder)
     invoke("train", names, "--out", tmp_path / "model", *options)
     card = (tmp_path / "model" / "README.md").read_text()
@@ -159,7 +178,9 @@ def test_train_writes_a_model_with_its_card(tiny_encoder, tmp_path):
 
 def test_terms_are_printed_as_they_are(tiny_encoder, tmp_path):
     """Terms of users are neither markup nor orders for the terminal."""
-    (tmp_path / "v.csv").write_text("term,synonyms\nedema [/x] \x1b[31m,ZQX\n[left] pain,\n")
+    (tmp_path / "v.csv").write_text(
+        "term,synonyms\nedema [/x] \x1b[31m,ZQX\n[left] pain,\n"
+    )
     options = ("--vocabulary", tmp_path / "v.csv", "--model", tiny_encoder)
     said = invoke("similar", "ZQX", *options)
     assert "\x1b[31m" not in said

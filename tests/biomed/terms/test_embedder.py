@@ -8,7 +8,13 @@ from domainbert.encoders.loading import EncoderError
 from domainbert.models.embedder import Embedder
 from domainbert.models.pooling import EmbeddingSettings
 
-TERMS = ["heart failure", "kidney disease", "pneumonia", "left chest pain with edema", "insulin"]
+TERMS = [
+    "heart failure",
+    "kidney disease",
+    "pneumonia",
+    "left chest pain with edema",
+    "insulin",
+]
 
 
 def test_vectors_are_those_of_the_embedder(bare, tokenizer):
@@ -38,7 +44,9 @@ def test_a_vocabulary_is_embedded_once(embedder, monkeypatch):
     assert calls == [3]
     index = embedder._index[1]
     embedder.nearest("cough", words)
-    assert embedder._index[1] is index  # its names are read once too: a second each time
+    assert (
+        embedder._index[1] is index
+    )  # its names are read once too: a second each time
     embedder.nearest("swelling", words[:2], k=1)
     assert calls == [3, 2]
 

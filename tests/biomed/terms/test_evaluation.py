@@ -7,13 +7,18 @@ import pytest
 from biomed.sentences.data import read_pairs
 from biomed.sentences.evaluation import evaluate_pairs
 
-WORDS = "heart kidney left right pain edema fever insulin clinic mother wife chest".split()
+WORDS = (
+    "heart kidney left right pain edema fever insulin clinic mother wife chest".split()
+)
 
 
 @pytest.fixture
 def pairs():
     rng = np.random.default_rng(0)
-    rows = [(*rng.choice(WORDS, 2, replace=False), float(rng.integers(5))) for _ in range(40)]
+    rows = [
+        (*rng.choice(WORDS, 2, replace=False), float(rng.integers(5)))
+        for _ in range(40)
+    ]
     return pd.DataFrame(rows, columns=["first", "second", "label"])
 
 
@@ -46,7 +51,9 @@ def test_the_worst_pairs_are_those_far_from_their_place(embedder, pairs):
 def test_nothing_to_compare_is_said(embedder, pairs):
     with pytest.raises(ValueError, match="of these 40 pairs are all the same"):
         evaluate_pairs(embedder, pairs.assign(label="1"))
-    with pytest.raises(ValueError, match="row number 2 has a rating that is not a number"):
+    with pytest.raises(
+        ValueError, match="row number 2 has a rating that is not a number"
+    ):
         evaluate_pairs(embedder, pairs.assign(label=["1", "2", "x", *["3"] * 37]))
     with pytest.raises(ValueError, match="the pairs have no ratings"):
         evaluate_pairs(embedder, pairs.drop(columns="label"))

@@ -43,7 +43,9 @@ def test_the_same_seed_gives_the_same_picture_and_clusters_stay_together():
     places = one[["x", "y"]].to_numpy().reshape(3, 20, 2)
     spread = places.std(axis=1).max()
     centres = places.mean(axis=1)
-    apart = [np.linalg.norm(centres[i] - centres[j]) for i, j in ((0, 1), (0, 2), (1, 2))]
+    apart = [
+        np.linalg.norm(centres[i] - centres[j]) for i, j in ((0, 1), (0, 2), (1, 2))
+    ]
     assert min(apart) > 2 * spread
 
 
@@ -58,7 +60,9 @@ def test_what_cannot_be_drawn_is_said():
         layout_terms(list("abcd"), np.eye(4), perplexity=4)
 
 
-points = st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=25)
+points = st.lists(
+    st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=25
+)
 
 
 @given(points=points, widths=st.lists(st.floats(1, 40), min_size=25, max_size=25))

@@ -30,7 +30,9 @@ def crowd(n, *, categories=14):
 def labels(figure):
     """Boxes of the terms' labels on the page, in pixels."""
     figure.canvas.draw()
-    texts = [text for text in figure.axes[0].texts if text.get_text().startswith("term")]
+    texts = [
+        text for text in figure.axes[0].texts if text.get_text().startswith("term")
+    ]
     return [text.get_window_extent() for text in texts]
 
 
@@ -56,7 +58,9 @@ def test_few_terms_all_have_labels():
 
 def test_terms_and_categories_are_drawn_as_they_are_written():
     layout = crowd(3)
-    odd = TermLayout(layout.table.assign(term="term [/evil] $x^{$", category="$y^{$"), "made up")
+    odd = TermLayout(
+        layout.table.assign(term="term [/evil] $x^{$", category="$y^{$"), "made up"
+    )
     assert len(labels(plot_layout(odd))) == 3
 
 
@@ -88,7 +92,9 @@ def test_one_call_draws_terms(embedder):
     figure = plot_terms(terms, ["a", "a", "b", "b"], embedder=embedder)
     assert set(terms) <= {text.get_text() for text in figure.axes[0].texts}
     caption = figure.axes[0].get_xlabel()
-    assert caption.startswith("t-SNE, perplexity 1 of 4 terms; trustworthiness of neighbours: ")
+    assert caption.startswith(
+        "t-SNE, perplexity 1 of 4 terms; trustworthiness of neighbours: "
+    )
     assert not plot_terms(terms, embedder=embedder).legends
     with pytest.raises(ValueError, match="a picture needs at least 4 terms, got 1"):
         plot_terms(["edema"], embedder=embedder)
@@ -98,7 +104,8 @@ def test_one_call_draws_terms(embedder):
 def test_files_are_the_same_each_time(tmp_path, ending):
     layout = crowd(12)
     one, two = (
-        save_figure(plot_layout(layout), tmp_path / f"{n}.{ending}").read_bytes() for n in "ab"
+        save_figure(plot_layout(layout), tmp_path / f"{n}.{ending}").read_bytes()
+        for n in "ab"
     )
     assert one == two
 

@@ -9,7 +9,14 @@ from biomed.terms.task import EmbedTask, NearestTask, embed_frame
 from domainbert.scoring import score_file, score_frame
 from domainbert.tables import ReadOptions, TableError, read_table, write_table
 
-VOCABULARY = ["heart failure", "renal failure", "chest pain", "edema", "insulin", "pneumonia"]
+VOCABULARY = [
+    "heart failure",
+    "renal failure",
+    "chest pain",
+    "edema",
+    "insulin",
+    "pneumonia",
+]
 
 
 def vectors_of(table):
@@ -21,7 +28,9 @@ def test_the_matrix_is_named_and_symmetric(embedder):
     assert list(matrix.index) == list(matrix.columns) == VOCABULARY
     assert np.diag(matrix) == pytest.approx(np.ones(6), abs=1e-6)
     assert matrix.to_numpy() == pytest.approx(matrix.to_numpy().T, abs=1e-6)
-    assert matrix.loc["edema", "insulin"] == pytest.approx(embedder.similarity("edema", "insulin"))
+    assert matrix.loc["edema", "insulin"] == pytest.approx(
+        embedder.similarity("edema", "insulin")
+    )
     other = embedder.similarity_matrix(VOCABULARY[:2], VOCABULARY[2:])
     assert other.shape == (2, 4)
     assert other.to_numpy() == pytest.approx(matrix.iloc[:2, 2:].to_numpy(), abs=1e-6)
@@ -33,7 +42,9 @@ def test_nearest_is_the_sorted_row_without_the_term_itself(embedder):
     assert list(found.columns) == list(COLUMNS)
     assert set(found["match"]) == {"vector"}
     assert found["rank"].tolist() == [1, 2, 3]
-    assert found["similarity"].tolist() == pytest.approx(row.nlargest(3).tolist(), abs=1e-6)
+    assert found["similarity"].tolist() == pytest.approx(
+        row.nlargest(3).tolist(), abs=1e-6
+    )
     assert found["neighbour"].tolist() == row.nlargest(3).index.tolist()
     assert len(embedder.nearest("edema", VOCABULARY, k=99)) == 5
 
@@ -66,10 +77,24 @@ def test_a_frame_keeps_its_rows_and_says_what_became_of_each(embedder):
     terms = ["insulin", None, "", ["x"], "chest pain " * 50, "中文", "MS"]
     frame = pd.DataFrame({"code_id": list("abcdefg"), "term": terms})
     table = embed_frame(embedder, frame)
-    assert table.columns[:5].tolist() == ["code_id", "row", "term", "n_tokens", "n_windows"]
+    assert table.columns[:5].tolist() == [
+        "code_id",
+        "row",
+        "term",
+        "n_tokens",
+        "n_windows",
+    ]
     assert table.columns[-2:].tolist() == ["status", "reason"]
     assert table["code_id"].tolist() == list("abcdefg")
-    assert table["status"].tolist() == ["ok", "empty", "empty", "error", "ok", "error", "ok"]
+    assert table["status"].tolist() == [
+        "ok",
+        "empty",
+        "empty",
+        "error",
+        "ok",
+        "error",
+        "ok",
+    ]
     assert table["reason"].tolist()[3:] == [
         "term is list, not text",
         "read in 2 windows; the vector pools them all",
@@ -97,7 +122,9 @@ def test_a_frame_needs_its_column(embedder):
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".jsonl"])
 def test_files_are_embedded_whole(embedder, tmp_path, ending):
-    frame = pd.DataFrame({"name": ["edema", "insulin", None, "NA", "chest pain"], "id": range(5)})
+    frame = pd.DataFrame(
+        {"name": ["edema", "insulin", None, "NA", "chest pain"], "id": range(5)}
+    )
     source, out = tmp_path / f"terms{ending}", tmp_path / f"vectors{ending}"
     write_table(frame, source)
     counts = score_file(EmbedTask(embedder), source, out, named={"term": "name"})
@@ -126,7 +153,9 @@ def test_a_text_file_has_one_term_on_each_line(embedder, tmp_path):
 def found_by(embedder, term, vocabulary=None, **options):
     """Neighbour, match and meaning of each of the nearest terms."""
     table = TermIndex(embedder, vocabulary).nearest(term, **options)
-    return list(table[["neighbour", "match", "meaning"]].itertuples(index=False, name=None))
+    return list(
+        table[["neighbour", "match", "meaning"]].itertuples(index=False, name=None)
+    )
 
 
 def test_a_synonym_comes_before_the_nearest_vector_with_its_own_cosine(embedder):
@@ -142,12 +171,12 @@ def test_a_synonym_comes_before_the_nearest_vector_with_its_own_cosine(embedder)
 
 
 def test_a_list_of_terms_has_the_shipped_synonyms_in_both_directions(embedder):
-    assert found_by(embedder, "heart attack", ["pain", "myocardial infarction"], k=1) == [
-        ("myocardial infarction", "synonym", "")
-    ]
-    assert found_by(embedder, "myocardial infarction", ["pain", "heart attack"], k=1) == [
-        ("heart attack", "synonym", "")
-    ]
+    assert found_by(
+        embedder, "heart attack", ["pain", "myocardial infarction"], k=1
+    ) == [("myocardial infarction", "synonym", "")]
+    assert found_by(
+        embedder, "myocardial infarction", ["pain", "heart attack"], k=1
+    ) == [("heart attack", "synonym", "")]
 
 
 def test_your_own_synonyms_replace_the_shipped_ones(embedder):
@@ -161,7 +190,9 @@ def test_your_own_synonyms_replace_the_shipped_ones(embedder):
     assert TermIndex(embedder, table).digest != TermIndex(embedder, lists).digest
 
 
-@pytest.mark.parametrize(("one", "other"), [("hepatitis A", "hepatitis B"), ("all", "ALL")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("hepatitis A", "hepatitis B"), ("all", "ALL")]
+)
 def test_one_letter_tells_terms_apart(embedder, one, other):
     assert found_by(embedder, one, [other, "hepatitis"], k=2)[0][1] == "vector"
 
@@ -180,7 +211,9 @@ def test_an_abbreviation_is_read_as_its_one_meaning(embedder):
 def test_an_ambiguous_abbreviation_has_the_neighbours_of_each_meaning(embedder):
     vocabulary = ["mitral stenosis", "multiple sclerosis", "edema"]
     (found,) = TermIndex(embedder, vocabulary).look_up(["MS"], k=2)
-    assert found.reason.startswith("MS is ambiguous: multiple sclerosis or mitral stenosis")
+    assert found.reason.startswith(
+        "MS is ambiguous: multiple sclerosis or mitral stenosis"
+    )
     assert [(n.rank, n.meaning) for n in found.found] == [
         *((1, "multiple sclerosis"), (2, "multiple sclerosis")),
         *((1, "mitral stenosis"), (2, "mitral stenosis")),
@@ -203,7 +236,9 @@ def test_common_words_are_no_abbreviations(embedder):
 
 
 def test_synonyms_of_a_frame_may_be_arrays_and_rows_may_repeat(embedder, tmp_path):
-    frame = pd.DataFrame({"term": ["edema", "edema"], "synonyms": [["ZQX"], ["ZQX", "swelling"]]})
+    frame = pd.DataFrame(
+        {"term": ["edema", "edema"], "synonyms": [["ZQX"], ["ZQX", "swelling"]]}
+    )
     frame.to_parquet(tmp_path / "t.parquet")
     index = TermIndex(embedder, pd.read_parquet(tmp_path / "t.parquet"))
     assert index.read("ZQX") == (("edema",), "ZQX is read as edema")
@@ -216,7 +251,10 @@ def test_neighbours_of_a_table_are_those_of_each_term(embedder):
     table = score_frame(NearestTask(index, k=2), frame)
     assert table["id"].tolist() == ["x", "x", "y", "z", "z"]
     assert table["status"].tolist() == ["ok", "ok", "empty", "ok", "ok"]
-    assert table["neighbour"].tolist()[:2] == index.nearest("edema", k=2)["neighbour"].tolist()
+    assert (
+        table["neighbour"].tolist()[:2]
+        == index.nearest("edema", k=2)["neighbour"].tolist()
+    )
     assert table.loc[2, ["rank", "neighbour"]].isna().all()
     alone = score_frame(NearestTask(TermIndex(embedder, ["edema"])), frame.head(1))
     assert alone["reason"].tolist() == ["the vocabulary has no other term"]

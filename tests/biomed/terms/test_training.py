@@ -13,9 +13,7 @@ from biomed.terms.training import name_pairs, read_names, train_from_recipe
 from domainbert.tables import TableError
 from domainbert.training.settings import TrainingSettings
 
-WORDS = (
-    "heart kidney renal pulmonary pneumonia edema fever insulin pain chest dyspnea mother".split()
-)
+WORDS = "heart kidney renal pulmonary pneumonia edema fever insulin chest dyspnea mother".split()
 PAIRS = [(WORDS[i], WORDS[i + 1]) for i in range(0, 12, 2)]
 QUICK = TrainingSettings(
     epochs=12.0,
@@ -40,7 +38,8 @@ def margin(embedder):
 def test_names_of_one_concept_come_together(tiny_encoder, tmp_path, full):
     settings = QUICK.replaced(full=full, learning_rate=1e-3 if full else 1e-2)
     recipe = SentenceRecipe(
-        training=settings, model={"encoder": str(tiny_encoder), "objective": "contrastive"}
+        training=settings,
+        model={"encoder": str(tiny_encoder), "objective": "contrastive"},
     )
     pairs = pd.DataFrame(ROWS, columns=["first", "second", "key"])
     sets = {"names": pd.concat([pairs] * 6, ignore_index=True)}
@@ -49,7 +48,9 @@ def test_names_of_one_concept_come_together(tiny_encoder, tmp_path, full):
     trained.save_pretrained(tmp_path / "model")
     again = TermEmbedder.from_pretrained(tmp_path / "model")
     assert again.embed(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
-    document = json.loads((tmp_path / "model" / "config.json").read_text())["domainbert"]
+    document = json.loads((tmp_path / "model" / "config.json").read_text())[
+        "domainbert"
+    ]
     assert document["task"] == "terms"
     assert document["manifest"]["training"]["full"] == full
 
@@ -71,7 +72,8 @@ def test_your_own_names_train_a_model(tiny_encoder, tmp_path):
     assert len(names) == 81
     training = QUICK.replaced(epochs=1.0)
     recipe = SentenceRecipe(
-        training=training, model={"encoder": str(tiny_encoder), "objective": "contrastive"}
+        training=training,
+        model={"encoder": str(tiny_encoder), "objective": "contrastive"},
     )
     trained = train_from_recipe(recipe, names)
     assert trained.manifest["counts"] == {"training rows, names": 2 * (40 - held)}

@@ -58,5 +58,7 @@ def test_rows_need_a_term_and_all_or_none_have_a_category(tmp_path):
     path.write_text("term,category\nedema,\n")
     assert list(read_vocabulary(path).columns) == ["term"]
     path.write_text("term,category\nedema,signs\ninsulin,\n")
-    with pytest.raises(TableError, match=r"terms\.csv: 1 rows with a term have no category"):
+    with pytest.raises(
+        TableError, match=r"terms\.csv: 1 rows with a term have no category"
+    ):
         read_vocabulary(path)

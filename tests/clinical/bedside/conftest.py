@@ -8,14 +8,21 @@ from pathlib import Path
 import pytest
 
 for name in ("fastapi", "joserfc"):
-    pytest.importorskip(name, reason="the service needs the extra: pip install .[service]")
+    pytest.importorskip(
+        name, reason="the service needs the extra: pip install .[service]"
+    )
 
 from clinical.bedside.served import READMISSION  # noqa: E402
 from domainbert.service.app import Service, ServiceSettings  # noqa: E402
 
-NOTES = ("He lives alone. Chest pain. Heart failure.", "No fever. He was discharged home.")
+NOTES = (
+    "He lives alone. Chest pain. Heart failure.",
+    "No fever. He was discharged home.",
+)
 ADDRESS = "http://127.0.0.1:8000"
-DATA = Path(os.environ.get("DOMAINBERT_DATA", Path(__file__).parents[4] / "shared" / "data"))
+DATA = Path(
+    os.environ.get("DOMAINBERT_DATA", Path(__file__).parents[4] / "shared" / "data")
+)
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +39,9 @@ def model_folder(new_network, tokenizer, tmp_path_factory):
 
     settings = ReadmissionSettings(calibration=(1.0, 0.0), alert_threshold=0.01)
     folder = tmp_path_factory.mktemp("models") / "tiny"
-    ReadmissionModel(new_network(), tokenizer, settings=settings).save_pretrained(folder)
+    ReadmissionModel(new_network(), tokenizer, settings=settings).save_pretrained(
+        folder
+    )
     return folder
 
 
@@ -67,7 +76,9 @@ def document(text, number=0, **changes):
         "type": {"text": "Nursing note"},
         "subject": {"reference": "Patient/p1"},
         "date": f"2026-01-{number + 1:02}T08:00:00Z",
-        "content": [{"attachment": {"contentType": "text/plain; charset=utf-8", "data": data}}],
+        "content": [
+            {"attachment": {"contentType": "text/plain; charset=utf-8", "data": data}}
+        ],
         "context": {"encounter": [{"reference": "Encounter/e1"}]},
     } | changes
 

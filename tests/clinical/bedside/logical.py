@@ -11,7 +11,9 @@ CODES = {  # the value sets that the models are bound to
     "CDSLinkType": {"absolute", "smart"},
 }
 _ELEMENT = re.compile(r"\* ([\w.]+) (\d)\.\.(\d|\*) (\S+)")
-_BOUND = re.compile(r"\* ([\w.]+) from http://hl7.org/fhir/tools/ValueSet/(\w+) \(required\)")
+_BOUND = re.compile(
+    r"\* ([\w.]+) from http://hl7.org/fhir/tools/ValueSet/(\w+) \(required\)"
+)
 _NAME = re.compile(r"\* ([\w.]+) \^extension\[.\]\.url = \S*json-name\"")
 _TYPES = {
     "string": str, "code": str, "markdown": str, "url": str, "uuid": str, "id": str,
@@ -23,7 +25,11 @@ def read_model(path):
     """Path of each element -> (least, most, type, codes)."""
     text, elements = path.read_text("utf-8"), {}
     for name, least, most, kind in _ELEMENT.findall(text):
-        elements[name] = (int(least), 1 if most == "1" else 10**9, kind.rpartition("/")[2])
+        elements[name] = (
+            int(least),
+            1 if most == "1" else 10**9,
+            kind.rpartition("/")[2],
+        )
     codes = {name: CODES[of] for name, of in _BOUND.findall(text)}
     return elements, codes
 
@@ -31,7 +37,9 @@ def read_model(path):
 def snake(name):
     """The property of JSON, which of `fhirAuthorization` is in snake case."""
     head, _, last = name.rpartition(".")
-    return re.sub("([A-Z])", r"_\1", last).lower() if head == "fhirAuthorization" else last
+    return (
+        re.sub("([A-Z])", r"_\1", last).lower() if head == "fhirAuthorization" else last
+    )
 
 
 def faults(value, model, *, where=""):
@@ -43,12 +51,22 @@ def faults(value, model, *, where=""):
         if path.rpartition(".")[0] == where and not path.endswith((".key", ".value"))
     }
     names = {snake(path): path for path in children}
-    found = [f"{where}.{key}: unknown" for key in value if key not in names and key != "extension"]
+    found = [
+        f"{where}.{key}: unknown"
+        for key in value
+        if key not in names and key != "extension"
+    ]
     for key, path in names.items():
         least, most, kind = children[path]
         given = value.get(key)
         many = most > 1 and kind != "Base"  # an object with any keys is Base 0..*
-        listed = given if many and isinstance(given, list) else [] if given is None else [given]
+        listed = (
+            given
+            if many and isinstance(given, list)
+            else []
+            if given is None
+            else [given]
+        )
         if many and given is not None and not isinstance(given, list):
             found.append(f"{path}: expected a list")
         if least and given is None:
@@ -60,9 +78,15 @@ def faults(value, model, *, where=""):
 
 def _faults_of(each, kind, path, model, allowed):
     if kind == "CDSHooksElement":
-        return faults(each, model, where=path) if isinstance(each, dict) else [f"{path}: no object"]
+        return (
+            faults(each, model, where=path)
+            if isinstance(each, dict)
+            else [f"{path}: no object"]
+        )
     wanted = _TYPES.get(kind)
-    if wanted and (not isinstance(each, wanted) or (wanted is int and isinstance(each, bool))):
+    if wanted and (
+        not isinstance(each, wanted) or (wanted is int and isinstance(each, bool))
+    ):
         return [f"{path}: {each!r} is no {kind}"]
     if allowed and each not in allowed:
         return [f"{path}: {each!r} is no code"]
@@ -98,7 +122,9 @@ def response_invariants(response):
         others = [link for link in card.get("links", []) if link["type"] != "smart"]
         if not _all(others, lambda link: "appContext" not in link):
             broken.add("cds-resp-3")
-        if not _all(card.get("overrideReasons", []), lambda reason: reason.get("display")):
+        if not _all(
+            card.get("overrideReasons", []), lambda reason: reason.get("display")
+        ):
             broken.add("cds-resp-4")
         if not _all(actions, lambda a: a.get("description")):
             broken.add("cds-resp-5")

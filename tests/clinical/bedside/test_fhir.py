@@ -24,7 +24,10 @@ def valid(standards):
         definitions = json.load(file)["definitions"]
 
     def check(resource):
-        only = {"$ref": f"#/definitions/{resource['resourceType']}", "definitions": definitions}
+        only = {
+            "$ref": f"#/definitions/{resource['resourceType']}",
+            "definitions": definitions,
+        }
         jsonschema.Draft6Validator(only).validate(resource)
 
     return check
@@ -44,9 +47,13 @@ def test_a_risk_assessment_holds_the_schema_and_the_risk(client, valid):
     resource = answer.json()
     valid(resource)
     assert answer.headers["content-type"] == "application/fhir+json"
-    risk = client.post("/v1/readmission", json={"records": records()}).json()["records"][0]
+    risk = client.post("/v1/readmission", json={"records": records()}).json()[
+        "records"
+    ][0]
     (prediction,) = resource["prediction"]
-    assert prediction["probabilityDecimal"] == pytest.approx(100 * risk["probability"], abs=1e-4)
+    assert prediction["probabilityDecimal"] == pytest.approx(
+        100 * risk["probability"], abs=1e-4
+    )
     assert [each["reference"] for each in resource["basis"]] == [
         "DocumentReference/n0",
         "DocumentReference/n1",
@@ -66,14 +73,19 @@ def test_several_stays_are_a_bundle_with_what_failed(client, valid):
     valid(bundle)
     kinds = [entry["resource"]["resourceType"] for entry in bundle["entry"]]
     assert kinds == ["RiskAssessment", "OperationOutcome", "RiskAssessment"]
-    assert bundle["entry"][2]["resource"]["encounter"]["identifier"] == {"value": "e/3 ü"}
+    assert bundle["entry"][2]["resource"]["encounter"]["identifier"] == {
+        "value": "e/3 ü"
+    }
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         ([{"text": NOTES[0]}], "needs patient_id and stay_id"),
-        ([{"stay_id": "e", "patient_id": "p", "text": " "}], "no note of this stay has any text"),
+        (
+            [{"stay_id": "e", "patient_id": "p", "text": " "}],
+            "no note of this stay has any text",
+        ),
     ],
 )
 def test_no_risk_is_an_outcome(client, valid, given, words):
@@ -88,11 +100,15 @@ def test_a_risk_assessment_is_in_the_ledger(start, tmp_path):
     client = TestClient(start(ledger=str(file)).app, base_url="http://localhost")
     assert ask(client, records()).status_code == 200
     served, _ = read_ledger(file)
-    assert served[["task", "status", "card"]].values.tolist() == [["readmission", "ok", ""]]
+    assert served[["task", "status", "card"]].values.tolist() == [
+        ["readmission", "ok", ""]
+    ]
 
 
 def nested(inner):
-    return st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    return st.lists(inner, max_size=3) | st.dictionaries(
+        st.text(max_size=8), inner, max_size=3
+    )
 
 
 plain = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
@@ -102,7 +118,9 @@ json_values = st.recursive(plain, nested, max_leaves=12)
 @settings(max_examples=300)
 @given(st.sampled_from(sorted(document("a"))), json_values, json_values)
 def test_any_json_is_read_or_refused(field, value, other):
-    resources = entries({"resourceType": "Bundle", "entry": [{"resource": document("a")}, other]})
+    resources = entries(
+        {"resourceType": "Bundle", "entry": [{"resource": document("a")}, other]}
+    )
     given = [*resources, document("b", 1, **{field: value})]
     if field == "subject" and isinstance(value, dict) and value.get("reference"):
         return  # of another patient: refused, see the tests of the service

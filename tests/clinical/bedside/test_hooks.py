@@ -47,8 +47,14 @@ def key_of(card):
 
 def test_discovery_holds_the_official_model(client, standards):
     found = client.get("/cds-services").json()
-    assert faults(found, read_model(standards / "cds-hooks" / "CDSHooksServices.fsh")) == []
-    assert [each["hook"] for each in found["services"]] == ["encounter-discharge", "patient-view"]
+    assert (
+        faults(found, read_model(standards / "cds-hooks" / "CDSHooksServices.fsh"))
+        == []
+    )
+    assert [each["hook"] for each in found["services"]] == [
+        "encounter-discharge",
+        "patient-view",
+    ]
     assert {each["id"] for each in found["services"]} == {"readmission"}
 
 
@@ -75,9 +81,15 @@ def test_every_invariant_is_transcribed(standards):
     [
         (
             "cds-resp-1",
-            {"selectionBehavior": "at-most-one", "suggestions": [{"isRecommended": True}] * 2},
+            {
+                "selectionBehavior": "at-most-one",
+                "suggestions": [{"isRecommended": True}] * 2,
+            },
         ),
-        ("cds-resp-2", {"suggestions": [{"actions": [{"type": "delete", "description": "d"}]}]}),
+        (
+            "cds-resp-2",
+            {"suggestions": [{"actions": [{"type": "delete", "description": "d"}]}]},
+        ),
         ("cds-resp-3", {"links": [{"type": "absolute", "appContext": "x"}]}),
         ("cds-resp-4", {"overrideReasons": [{"code": "a"}]}),
         ("cds-resp-5", {"suggestions": [{"actions": [{"type": "create"}]}]}),
@@ -97,14 +109,20 @@ def test_the_fixtures_of_inferno(client, start, standards):
     model = read_model(folder / "CDSHooksResponse.fsh")
     odd = {fault for fault in faults({"cards": cards}, model) if "no UUID" not in fault}
     assert odd == set()
-    discharge = json.loads((folder / "inferno-encounter_discharge_hook_request.json").read_text())
+    discharge = json.loads(
+        (folder / "inferno-encounter_discharge_hook_request.json").read_text()
+    )
     assert faults(discharge, read_model(folder / "CDSHooksRequest.fsh")) == []
     answer = client.post(PATH, json=discharge)  # its FHIR server may not be asked
     assert answer.status_code == 412
     assert answer.json()["resourceType"] == "OperationOutcome"
     notes = [document(note, n, subject={}, context={}) for n, note in enumerate(NOTES)]
-    assert card_of(client.post(PATH, json=discharge | {"prefetch": {"notes": bundle(*notes)}}))
-    begun = json.loads((folder / "inferno-encounter_start_hook_request.json").read_text())
+    assert card_of(
+        client.post(PATH, json=discharge | {"prefetch": {"notes": bundle(*notes)}})
+    )
+    begun = json.loads(
+        (folder / "inferno-encounter_start_hook_request.json").read_text()
+    )
     answer = client.post(PATH, json=begun)
     assert answer.status_code == 400
     assert "hook: expected" in answer.json()["issue"][0]["diagnostics"]
@@ -113,7 +131,9 @@ def test_the_fixtures_of_inferno(client, start, standards):
 def test_the_card_says_what_was_read_and_why(client):
     card = card_of(ask(client))
     assert len(card["summary"]) < 140
-    assert card["summary"].startswith("Unplanned readmission within 30 days of discharge: ")
+    assert card["summary"].startswith(
+        "Unplanned readmission within 30 days of discharge: "
+    )
     assert "of 100 such patients" in card["summary"]
     assert card["indicator"] == "warning"  # the tiny model alerts on everyone
     detail = card["detail"]
@@ -143,7 +163,9 @@ def test_the_numbers_are_those_of_the_model(client, model_folder):
 def test_the_call_of_the_documentation_is_answered(start):
     page = Path(__file__).parents[3] / "docs" / "howto" / "bedside.md"
     (body,) = re.findall(r"curl .*\n +-d '(.*)'\n", page.read_text())
-    client = TestClient(start(folder="readmission-demo").app, base_url="http://localhost")
+    client = TestClient(
+        start(folder="readmission-demo").app, base_url="http://localhost"
+    )
     answer = client.post("/v1/readmission", json=json.loads(body))
     assert answer.status_code == 200, answer.text
     (row,) = answer.json()["records"]
@@ -177,7 +199,9 @@ def test_no_alert_is_an_info(start, new_network, tokenizer, tmp_path):
 
     settings = ReadmissionSettings(alert_threshold=0.999)
     folder = tmp_path / "quiet"
-    ReadmissionModel(new_network(), tokenizer, settings=settings).save_pretrained(folder)
+    ReadmissionModel(new_network(), tokenizer, settings=settings).save_pretrained(
+        folder
+    )
     client = TestClient(start(folder=folder).app, base_url="http://localhost")
     card = card_of(ask(client))
     assert card["indicator"] == "info"
@@ -202,8 +226,12 @@ def test_left_out_documents_are_on_the_receipt(client):
     documents = [
         document(NOTES[0], 0),
         document(NOTES[1], 1, status="entered-in-error"),
-        document(NOTES[1], 2, context={"encounter": [{"reference": "Encounter/other"}]}),
-        document(NOTES[1], 3, content=[{"attachment": {"contentType": "application/pdf"}}]),
+        document(
+            NOTES[1], 2, context={"encounter": [{"reference": "Encounter/other"}]}
+        ),
+        document(
+            NOTES[1], 3, content=[{"attachment": {"contentType": "application/pdf"}}]
+        ),
         document(NOTES[1], 4, content=[{"attachment": {"url": "Binary/1"}}]),
         document(NOTES[1], 5, content=[{"attachment": {"data": "***"}}]),
         document(NOTES[1], 0),
@@ -211,7 +239,12 @@ def test_left_out_documents_are_on_the_receipt(client):
     ]
     detail = card_of(client.post(PATH, json=hook_request(*documents)))["detail"]
     assert "of 1 note were read" in detail
-    for why in ("entered in error", "another encounter", "can be read here", "repeated note_id"):
+    for why in (
+        "entered in error",
+        "another encounter",
+        "can be read here",
+        "repeated note_id",
+    ):
         assert why in detail
 
 
@@ -222,14 +255,22 @@ def test_left_out_documents_are_on_the_receipt(client):
         ({"prefetch": {"notes": None}}, 412, "no note"),
         ({"prefetch": {"notes": bundle()}}, 412, "none was sent"),
         ({"prefetch": {"notes": bundle(document(" "))}}, 412, "no risk"),
-        ({"prefetch": {"notes": {"resourceType": "OperationOutcome"}}}, 412, "is an error"),
+        (
+            {"prefetch": {"notes": {"resourceType": "OperationOutcome"}}},
+            412,
+            "is an error",
+        ),
         (
             {"prefetch": {"notes": bundle(link=[{"relation": "next", "url": "?p=2"}])}},
             412,
             "another page",
         ),
         (
-            {"prefetch": {"notes": bundle(document("a", subject={"reference": "Patient/p2"}))}},
+            {
+                "prefetch": {
+                    "notes": bundle(document("a", subject={"reference": "Patient/p2"}))
+                }
+            },
             400,
             "not of the patient",
         ),
@@ -258,12 +299,19 @@ def test_an_outcome_holds_the_schema_of_r4(client, standards):
     jsonschema = pytest.importorskip("jsonschema")
     with gzip.open(standards / "fhir" / "fhir-r4.schema.json.gz", "rt") as file:
         schema = json.load(file)
-    only = {"$ref": "#/definitions/OperationOutcome", "definitions": schema["definitions"]}
+    only = {
+        "$ref": "#/definitions/OperationOutcome",
+        "definitions": schema["definitions"],
+    }
     jsonschema.Draft6Validator(only).validate(ask(client, prefetch=None).json())
 
 
-def test_the_evidence_of_a_card_is_there_for_a_while_for_every_worker(start, tmp_path, monkeypatch):
-    made, client = (TestClient(start().app, base_url="http://localhost") for _ in range(2))
+def test_the_evidence_of_a_card_is_there_for_a_while_for_every_worker(
+    start, tmp_path, monkeypatch
+):
+    made, client = (
+        TestClient(start().app, base_url="http://localhost") for _ in range(2)
+    )
     card = card_of(ask(made))
     evidence = client.get(f"/evidence/{key_of(card)}").json()
     assert [record["text"] for record in evidence["records"]] == list(NOTES)
@@ -271,7 +319,9 @@ def test_the_evidence_of_a_card_is_there_for_a_while_for_every_worker(start, tmp
     for passage in evidence["passages"]:
         text = evidence["records"][passage["note"]]["text"]
         assert text[passage["start"] : passage["end"]] == passage["text"]
-    whole = b"".join(file.read_bytes() for file in tmp_path.glob("**/*") if file.is_file())
+    whole = b"".join(
+        file.read_bytes() for file in tmp_path.glob("**/*") if file.is_file()
+    )
     assert b"lives alone" not in whole  # only the link has the key
     assert key_of(card).encode() not in whole
     for key in (uuid.uuid4(), card["uuid"], "é", key_of(card)[:-2]):
@@ -291,7 +341,9 @@ def test_notes_are_in_time_order_whatever_order_they_come_in(client):
 
 
 def test_of_a_document_that_was_sent_twice_the_first_is_read_and_shown(client):
-    card = card_of(client.post(PATH, json=hook_request(document(NOTES[0]), document(NOTES[1]))))
+    card = card_of(
+        client.post(PATH, json=hook_request(document(NOTES[0]), document(NOTES[1])))
+    )
     evidence = client.get(f"/evidence/{key_of(card)}").json()
     assert [record["text"] for record in evidence["records"]] == [NOTES[0]]
     assert "not read" not in card["detail"]
@@ -309,7 +361,9 @@ def feedback(**changes):
     return {"feedback": [entry | changes]}
 
 
-def test_feedback_is_kept_without_text_and_monitored(start, tmp_path, standards, model_folder):
+def test_feedback_is_kept_without_text_and_monitored(
+    start, tmp_path, standards, model_folder
+):
     from clinical import ReadmissionModel
     from clinical.report.commands import in_service
 
@@ -377,7 +431,11 @@ def fhir_server():
                 self.end_headers()
                 return
             second = "page=2" in self.path
-            link = [] if second else [{"relation": "next", "url": "DocumentReference?page=2"}]
+            link = (
+                []
+                if second
+                else [{"relation": "next", "url": "DocumentReference?page=2"}]
+            )
             page = bundle(document(NOTES[second], int(second)), link=link)
             body = b"{" if "broken" in self.path else json.dumps(page).encode()
             self.send_response(500 if "failing" in self.path else 200)
@@ -402,12 +460,19 @@ def test_missing_notes_are_fetched_from_an_allowed_server(start, fhir_server):
     card = card_of(ask(client, prefetch=None, **same))
     assert "of 2 notes were read" in card["detail"]
     first = ("/fhir/DocumentReference?encounter=e1&_count=100", "Bearer t0ken")
-    assert fhir_server.asked == [first, ("/fhir/DocumentReference?page=2", "Bearer t0ken")]
+    assert fhir_server.asked == [
+        first,
+        ("/fhir/DocumentReference?page=2", "Bearer t0ken"),
+    ]
     # The client sent the first page itself.
     notes = bundle(
-        document(NOTES[0]), link=[{"relation": "next", "url": "DocumentReference?page=2"}]
+        document(NOTES[0]),
+        link=[{"relation": "next", "url": "DocumentReference?page=2"}],
     )
-    assert "of 2 notes" in card_of(ask(client, prefetch={"notes": notes}, **same))["detail"]
+    assert (
+        "of 2 notes"
+        in card_of(ask(client, prefetch={"notes": notes}, **same))["detail"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -436,6 +501,8 @@ def test_no_other_server_is_asked(start, fhir_server):
         (other, "https://fhir.example:x"),
     ):
         for prefetch in (None, {"notes": notes}):
-            answer = ask(client, prefetch=prefetch, fhirServer=server, fhirAuthorization=TOKEN)
+            answer = ask(
+                client, prefetch=prefetch, fhirServer=server, fhirAuthorization=TOKEN
+            )
             assert answer.status_code == 412, server
     assert fhir_server.asked == []

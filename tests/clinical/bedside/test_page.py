@@ -68,7 +68,9 @@ def read_by_keyboard(browser):
     until(browser, "Boolean(tasks.answers)")
     browser.execute_script("document.getElementById('note-1').focus()")
     browser.execute_cdp_cmd("Input.insertText", {"text": NOTES[0]})
-    type_keys(browser, Keys.TAB, Keys.ENTER)  # "Add a note" takes the focus into the new one
+    type_keys(
+        browser, Keys.TAB, Keys.ENTER
+    )  # "Add a note" takes the focus into the new one
     browser.execute_cdp_cmd("Input.insertText", {"text": NOTES[1]})
     type_keys(browser, Keys.TAB, Keys.TAB, Keys.TAB, Keys.ENTER)  # "Read the notes"
     until(browser, "!document.getElementById('result').hidden")
@@ -81,7 +83,9 @@ def test_notes_are_read_by_keyboard(browser, address, width, tmp_path):
     open_page(browser, address, width)
     read_by_keyboard(browser)
     assert browser.execute_script("return document.activeElement.id") == "result"
-    percent = browser.execute_script("return document.getElementById('percent').textContent")
+    percent = browser.execute_script(
+        "return document.getElementById('percent').textContent"
+    )
     assert 0 <= int(percent.rstrip("%")) <= 100
     shown = browser.execute_script(
         "return [...document.querySelectorAll('.note pre')].map(pre => {"
@@ -90,7 +94,10 @@ def test_notes_are_read_by_keyboard(browser, address, width, tmp_path):
         "return copy.textContent})"
     )
     assert shown == list(NOTES)  # all of it, as text, around every mark
-    assert browser.execute_script("return document.querySelectorAll('.note b').length") == 0
+    assert (
+        browser.execute_script("return document.querySelectorAll('.note b').length")
+        == 0
+    )
     marks = browser.execute_script(
         "return [...document.querySelectorAll('mark.raises, mark.lowers')].map(m => m.textContent)"
     )
@@ -108,7 +115,9 @@ def test_notes_are_read_by_keyboard(browser, address, width, tmp_path):
         "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
     )
     assert needed <= there
-    whole = browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})
+    whole = browser.execute_cdp_cmd(
+        "Page.captureScreenshot", {"captureBeyondViewport": True}
+    )
     assert len(whole["data"]) > 10_000
 
 
@@ -121,26 +130,37 @@ def test_nothing_is_kept_or_fetched_from_elsewhere(browser, address):
     assert all(name.startswith((address, "data:")) for name in loaded)
     kept = "return [localStorage.length, sessionStorage.length, document.cookie.length]"
     assert browser.execute_script(kept) == [0, 0, 0]
-    assert [each for each in browser.get_log("browser") if each["level"] == "SEVERE"] == []
+    assert [
+        each for each in browser.get_log("browser") if each["level"] == "SEVERE"
+    ] == []
     browser.execute_script("document.getElementById('clear').click()")
     assert browser.execute_script("return document.getElementById('result').hidden")
     open_page(browser, address, 1280)
     until(browser, "document.getElementById('note-1')")
-    assert browser.execute_script("return document.getElementById('note-1').value") == ""
+    assert (
+        browser.execute_script("return document.getElementById('note-1').value") == ""
+    )
 
 
 def test_faults_are_said(browser, address):
     open_page(browser, address, 360)
     browser.execute_script("document.getElementById('read').click()")
-    assert "Paste a note" in until(browser, "document.getElementById('message').textContent")
+    assert "Paste a note" in until(
+        browser, "document.getElementById('message').textContent"
+    )
     browser.execute_script(
         "document.getElementById('note-1').value = 'x'.repeat(500001);"
         "document.getElementById('read').click()"
     )
-    until(browser, "document.getElementById('message').textContent.includes('at most 500,000')")
+    until(
+        browser,
+        "document.getElementById('message').textContent.includes('at most 500,000')",
+    )
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "light"), (1280, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(360, "light"), (1280, "light"), (1280, "dark")]
+)
 def test_axe_finds_no_serious_fault(browser, address, width, scheme):
     set_scheme(browser, scheme)
     open_page(browser, address, width)
@@ -153,7 +173,9 @@ def test_the_link_of_a_card_opens_its_evidence(browser, address):
     documents = [document(NOTES[0], 0), document(NOTES[1], 1, type=summary)]
     body = json.dumps(hook_request(*documents)).encode()
     request = urllib.request.Request(
-        f"{address}/cds-services/readmission", body, {"content-type": "application/json"}
+        f"{address}/cds-services/readmission",
+        body,
+        {"content-type": "application/json"},
     )
     with urllib.request.urlopen(request) as answer:
         (card,) = json.load(answer)["cards"]
@@ -161,7 +183,9 @@ def test_the_link_of_a_card_opens_its_evidence(browser, address):
     percent = until(browser, "document.getElementById('percent').textContent")
     assert percent in card["summary"]
     # The shipped model reads discharge summaries, and the card says so.
-    assert browser.execute_script("return document.querySelectorAll('.note').length") == 1
+    assert (
+        browser.execute_script("return document.querySelectorAll('.note').length") == 1
+    )
     assert "of 1 note were read" in card["detail"]
     assert "that the model does not choose, not read: 1" in card["detail"]
     assert "Discharge summary, 2026" in card["detail"]
@@ -169,5 +193,7 @@ def test_the_link_of_a_card_opens_its_evidence(browser, address):
 
 def test_the_page_of_the_interface(browser, address):
     open_page(browser, f"{address}/docs/", 360)
-    text = until(browser, "document.getElementById('routes').textContent.includes('/v1/answers')")
+    text = until(
+        browser, "document.getElementById('routes').textContent.includes('/v1/answers')"
+    )
     assert text

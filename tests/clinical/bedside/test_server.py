@@ -57,7 +57,9 @@ class Running:
     def call(self, method, path, body=None, headers=None, *, timeout=60):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
-            connection.request(method, path, body, headers or {"content-type": "application/json"})
+            connection.request(
+                method, path, body, headers or {"content-type": "application/json"}
+            )
             answer = connection.getresponse()
             return answer.status, answer.read()
         finally:
@@ -70,14 +72,18 @@ class Running:
 
 @pytest.fixture(scope="module")
 def server(model_folder, tmp_path_factory):
-    running = Running(model_folder, tmp_path_factory.mktemp("logs") / "log", "--seconds", "3")
+    running = Running(
+        model_folder, tmp_path_factory.mktemp("logs") / "log", "--seconds", "3"
+    )
     yield running
     if running.process.poll() is None:
         running.stop()
 
 
 def risk_body(text="He lives alone. Chest pain."):
-    return json.dumps({"records": [{"stay_id": f"s {SECRET}", "text": f"{text} {SECRET}"}]})
+    return json.dumps(
+        {"records": [{"stay_id": f"s {SECRET}", "text": f"{text} {SECRET}"}]}
+    )
 
 
 def test_clients_that_hang_up_or_send_half_lose_no_worker(server):
@@ -103,7 +109,11 @@ def test_clients_that_hang_up_or_send_half_lose_no_worker(server):
     [
         (b" " * 50_000_000, 413, "50,000,000 bytes"),
         (b'{"records": [{"text": "' + b"x" * 100, 400, "JSON decode error"),
-        (json.dumps({"records": [{"text": "a"}] * 10_000}).encode(), 413, "10,000 records"),
+        (
+            json.dumps({"records": [{"text": "a"}] * 10_000}).encode(),
+            413,
+            "10,000 records",
+        ),
     ],
 )
 def test_hopeless_bodies_are_refused_in_words(server, body, status, words):
@@ -121,7 +131,9 @@ def test_hopeless_bodies_are_refused_in_words(server, body, status, words):
 def test_a_body_that_never_comes_is_given_up(server):
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
         head = b"POST /v1/readmission HTTP/1.1\r\nhost: localhost\r\n"
-        client.sendall(head + b"content-type: application/json\r\ncontent-length: 10\r\n\r\n{")
+        client.sendall(
+            head + b"content-type: application/json\r\ncontent-length: 10\r\n\r\n{"
+        )
         assert b" 408 " in client.recv(4096)
 
 
@@ -131,34 +143,78 @@ def fuzzed(rng):
     number = rng.randrange(4)
     path = paths[number if rng.random() < 0.8 else rng.randrange(4)]
     path += rng.choice(["", "", "", "", "", "?format=fhir", "?format=x", f"/{SECRET}"])
-    odd = [None, True, -1, 1e308, 10**30, "", SECRET, "\ud800", "\0", [], {}, [[]], {"a": {}}]
-    odd += [f"{SECRET} " * 50, [SECRET, None, 3], "é🙂\u202e", "p1", "e1", "2026-13-40T99"]
+    odd = [
+        None,
+        True,
+        -1,
+        1e308,
+        10**30,
+        "",
+        SECRET,
+        "\ud800",
+        "\0",
+        [],
+        {},
+        [[]],
+        {"a": {}},
+    ]
+    odd += [
+        f"{SECRET} " * 50,
+        [SECRET, None, 3],
+        "é🙂\u202e",
+        "p1",
+        "e1",
+        "2026-13-40T99",
+    ]
 
     def change(value, depth=0):
         if rng.random() < 0.05 or depth > 6:
             return rng.choice(odd)
         if isinstance(value, dict):
-            kept = {k: change(v, depth + 1) for k, v in value.items() if rng.random() > 0.03}
-            return kept | ({rng.choice(["", SECRET, "text"]): rng.choice(odd)} if not depth else {})
+            kept = {
+                k: change(v, depth + 1) for k, v in value.items() if rng.random() > 0.03
+            }
+            return kept | (
+                {rng.choice(["", SECRET, "text"]): rng.choice(odd)} if not depth else {}
+            )
         if isinstance(value, list):
-            return [change(each, depth + 1) for each in value] * rng.choice([1, 1, 1, 2])
+            return [change(each, depth + 1) for each in value] * rng.choice(
+                [1, 1, 1, 2]
+            )
         return value
 
     entry = {"card": "4e0a3a1e-3283-4575-ab82-028d55fe2719", "outcome": "overridden"}
-    entry |= {"outcomeTimestamp": "2026-01-02T03:04:05Z", "overrideReason": {"userComment": SECRET}}
+    entry |= {
+        "outcomeTimestamp": "2026-01-02T03:04:05Z",
+        "overrideReason": {"userComment": SECRET},
+    }
     bodies = [
-        {"records": [{"stay_id": "e1", "patient_id": "p1", "text": t} for t in (*NOTES, SECRET)]},
+        {
+            "records": [
+                {"stay_id": "e1", "patient_id": "p1", "text": t}
+                for t in (*NOTES, SECRET)
+            ]
+        },
         hook_request(),
         {"feedback": [entry]},
     ]
     body = json.dumps(change(bodies[max(0, number - 1)])).encode()
     if rng.random() < 0.1:
         at = rng.randrange(len(body) + 1)
-        body = rng.choice([body[:at], body[:at] + bytes([rng.randrange(256)]) + body[at:]])
-    kinds = ["application/json"] * 30 + ["text/plain", "", SECRET, "application/json; charset=x"]
+        body = rng.choice(
+            [body[:at], body[:at] + bytes([rng.randrange(256)]) + body[at:]]
+        )
+    kinds = ["application/json"] * 30 + [
+        "text/plain",
+        "",
+        SECRET,
+        "application/json; charset=x",
+    ]
     tokens = [None] * 5 + ["Bearer x.y.z", f"Bearer {SECRET}", "Basic \u00e9"]
     headers = {"content-type": rng.choice(kinds), "authorization": rng.choice(tokens)}
-    headers["x-request-id"] = rng.choice([SECRET, "", "9368d37b-283f-44a0-93ea-547cebab93ed"])
+    headers["x-request-id"] = rng.choice(
+        [SECRET, "", "9368d37b-283f-44a0-93ea-547cebab93ed"]
+    )
     method = rng.choice(["POST"] * 40 + ["GET", "PUT", "DELETE", "OPTIONS", "PATCH"])
     return method, path, body, {k: v for k, v in headers.items() if v is not None}
 
@@ -209,7 +265,9 @@ def test_no_text_and_no_id_is_in_the_log(server):
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_stop_under_load_answers_all_that_was_accepted(model_folder, tmp_path, workers):
+def test_a_stop_under_load_answers_all_that_was_accepted(
+    model_folder, tmp_path, workers
+):
     server = Running(model_folder, tmp_path / "log", "--workers", workers)
     answered, lost, stopped = [], [], threading.Event()
 
@@ -234,7 +292,9 @@ def test_a_stop_under_load_answers_all_that_was_accepted(model_folder, tmp_path,
     assert code == 0, server.log.read_text()
     assert set(answered) == {200}
     assert len(answered) > 32
-    assert [begun - asked for begun in lost if begun < asked] == []  # what came before is answered
+    assert [
+        begun - asked for begun in lost if begun < asked
+    ] == []  # what came before is answered
     with contextlib.suppress(OSError):
         assert not server.answers()
 
@@ -256,5 +316,7 @@ def test_bad_options_are_one_line(model_folder):
         assert len(done.stderr.splitlines()) == 1
         return done.stderr
 
-    assert "name the clients with --trust" in refused("--model", str(model_folder), "--host", "::")
+    assert "name the clients with --trust" in refused(
+        "--model", str(model_folder), "--host", "::"
+    )
     assert "no model 'nothing'" in refused("--model", "nothing")

@@ -31,7 +31,9 @@ class Hospital:
     notes: list[dict] = field(default_factory=list)
     patients: list[dict] = field(default_factory=list)
 
-    def stay(self, admit, discharge, *, patient="7", kind="EMERGENCY", id=None, **columns) -> str:
+    def stay(
+        self, admit, discharge, *, patient="7", kind="EMERGENCY", id=None, **columns
+    ) -> str:
         id = str(100 + len(self.admissions)) if id is None else id
         self.admissions.append(
             {
@@ -50,7 +52,9 @@ class Hospital:
         )
         return id
 
-    def note(self, stay, text, *, category="Discharge summary", day="", at="", **columns) -> None:
+    def note(
+        self, stay, text, *, category="Discharge summary", day="", at="", **columns
+    ) -> None:
         self.notes.append(
             {
                 "ROW_ID": str(len(self.notes) + 1),
@@ -67,7 +71,9 @@ class Hospital:
         )
 
     def patient(self, id="7", *, born="2050-06-15 00:00:00", died="", sex="F") -> None:
-        self.patients.append({"SUBJECT_ID": id, "GENDER": sex, "DOB": born, "DOD": moment(died)})
+        self.patients.append(
+            {"SUBJECT_ID": id, "GENDER": sex, "DOB": born, "DOD": moment(died)}
+        )
 
     def write(self) -> Path:
         self.folder.mkdir(exist_ok=True)
@@ -95,7 +101,9 @@ def list_issues(cohort) -> pd.DataFrame:
     """Every faulty row of the source: `source, row, id, problem`."""
     types = {"source": str, "row": "Int64", "id": str, "problem": str}
     path = issues_path(cohort.path)
-    frame = pd.read_csv(path, dtype=types, keep_default_na=False, na_values={"row": [""]})
+    frame = pd.read_csv(
+        path, dtype=types, keep_default_na=False, na_values={"row": [""]}
+    )
     # The file has an apostrophe before an id that a spreadsheet would run as a formula.
     frame["id"] = frame["id"].str.replace("^'(?=[=+@-])", "", regex=True)
     return frame
@@ -120,7 +128,11 @@ def define(tmp_path):
     def write(**changes) -> Path:
         lines = load_definition().text.splitlines()
         for key, value in changes.items():
-            places = [n for n, line in enumerate(lines) if line.lstrip("# ").startswith(f"{key} =")]
+            places = [
+                n
+                for n, line in enumerate(lines)
+                if line.lstrip("# ").startswith(f"{key} =")
+            ]
             (place,) = places
             lines[place] = f"{key} = {value}"
         path = tmp_path / "definition.toml"

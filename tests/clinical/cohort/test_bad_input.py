@@ -13,7 +13,9 @@ from .conftest import by_stay, list_issues
 def listed(cohort) -> set[tuple]:
     """(row, id, problem) of every issue of the source."""
     frame = list_issues(cohort).astype(object)
-    return {(None if pd.isna(r.row) else r.row, r.id, r.problem) for r in frame.itertuples()}
+    return {
+        (None if pd.isna(r.row) else r.row, r.id, r.problem) for r in frame.itertuples()
+    }
 
 
 def test_a_good_source_has_no_issues(hospital):
@@ -36,7 +38,9 @@ def test_times_are_never_guessed(hospital, text):
     cohort = hospital.build()
     assert by_stay(cohort)[stay]["exclusion"] == "unreadable_time"
     assert listed(cohort) == {(1, stay, "admission time unreadable")} | {
-        (1, stay, problem) for _, _, problem in listed(cohort) if problem.startswith("label may")
+        (1, stay, problem)
+        for _, _, problem in listed(cohort)
+        if problem.startswith("label may")
     }
 
 
@@ -67,15 +71,23 @@ def test_rows_of_admissions_are_listed_by_number(hospital):
     hospital.stay(0, 3, patient="6", id="60")
     hospital.stay(0, 4, patient="6", id="60")
     hospital.stay(0, 3, patient="1", id="10")
-    hospital.stay(0, 3, patient="9.0", id="90.0", kind="", HOSPITAL_EXPIRE_FLAG="perhaps")
+    hospital.stay(
+        0, 3, patient="9.0", id="90.0", kind="", HOSPITAL_EXPIRE_FLAG="perhaps"
+    )
     may_miss = "label may miss a stay of the patient that had to be left out"
     found = listed(hospital.build(data_end="2099-12-31"))
     after = {
-        (row, id, problem) for row, id, problem in found if problem.startswith("admitted after")
+        (row, id, problem)
+        for row, id, problem in found
+        if problem.startswith("admitted after")
     }
     assert len(after) == 7
     assert found - after == {
-        (2, "20", "admission time unreadable, discharge time unreadable, death time unreadable"),
+        (
+            2,
+            "20",
+            "admission time unreadable, discharge time unreadable, death time unreadable",
+        ),
         (3, "30", "no admission or no discharge time"),
         (4, "40", "discharge before admission"),
         (5, "50", "no patient id or no stay id"),
@@ -92,9 +104,11 @@ def test_rows_of_admissions_are_listed_by_number(hospital):
 def test_a_label_that_may_miss_a_stay_is_listed(hospital):
     good = hospital.stay(0, 3, patient="1")
     hospital.stay("?", 9, patient="1")
-    assert (1, good, "label may miss a stay of the patient that had to be left out") in listed(
-        hospital.build()
-    )
+    assert (
+        1,
+        good,
+        "label may miss a stay of the patient that had to be left out",
+    ) in listed(hospital.build())
 
 
 def test_a_stay_after_death_is_listed(hospital):
@@ -102,7 +116,9 @@ def test_a_stay_after_death_is_listed(hospital):
     late = hospital.stay(9, 12)
     hospital.patient(died=8)
     cohort = hospital.build()
-    assert listed(cohort) == {(2, late, "admitted after the day of the patient's death")}
+    assert listed(cohort) == {
+        (2, late, "admitted after the day of the patient's death")
+    }
     assert by_stay(cohort)[late]["exclusion"] == "died_in_hospital"
 
 
@@ -143,7 +159,13 @@ def test_ages_that_are_no_numbers_are_listed(tmp_path):
         "discharge_time = 'd'\nage = 'years'\n"
     )
     cohort = build_cohort(folder, schema="generic", mapping=mapping)
-    assert [row["age"] for row in by_stay(cohort).values()] == [71, None, None, None, None]
+    assert [row["age"] for row in by_stay(cohort).values()] == [
+        71,
+        None,
+        None,
+        None,
+        None,
+    ]
     problem = "age is no number, counted as unknown"
     assert listed(cohort) == {(2, "1", problem), (3, "2", problem)}
 
@@ -184,9 +206,13 @@ def test_an_empty_table_gives_an_empty_cohort(hospital, tmp_path):
 
 def test_a_missing_table_says_what_is_there(hospital):
     hospital.patient()
-    with pytest.raises(TableError, match=r"has no table ADMISSIONS\. Found there: PATIENTS\.csv"):
+    with pytest.raises(
+        TableError, match=r"has no table ADMISSIONS\. Found there: PATIENTS\.csv"
+    ):
         hospital.build(schema="mimic3")
-    with pytest.raises(TableError, match=r"none of mimic3, .*\. Found there: PATIENTS\.csv"):
+    with pytest.raises(
+        TableError, match=r"none of mimic3, .*\. Found there: PATIENTS\.csv"
+    ):
         hospital.build()
 
 
@@ -195,7 +221,9 @@ def test_a_missing_column_names_the_nearest(hospital, table):
     hospital.note(hospital.stay(0, 3), "secret", day=3)
     path = hospital.write() / f"{table}.csv"
     path.write_text(path.read_text().replace("HADM_ID", "HADMID"))
-    with pytest.raises(TableError, match=f"{table} in .* has no column 'HADM_ID'.*'HADMID'"):
+    with pytest.raises(
+        TableError, match=f"{table} in .* has no column 'HADM_ID'.*'HADMID'"
+    ):
         build_cohort(hospital.folder)
 
 
@@ -203,7 +231,9 @@ def test_two_files_for_one_table(hospital):
     hospital.stay(0, 3)
     folder = hospital.write()
     (folder / "admissions.parquet").write_bytes(b"")
-    with pytest.raises(TableError, match=r"more than one file for ADMISSIONS: .*Leave one there"):
+    with pytest.raises(
+        TableError, match=r"more than one file for ADMISSIONS: .*Leave one there"
+    ):
         build_cohort(folder)
 
 
@@ -252,11 +282,15 @@ def test_arguments(hospital, options, message):
 
 
 def test_a_source_that_is_none(tmp_path):
-    with pytest.raises(TableError, match=r"nowhere: no such folder or file\. A source is a folder"):
+    with pytest.raises(
+        TableError, match=r"nowhere: no such folder or file\. A source is a folder"
+    ):
         build_cohort(tmp_path / "nowhere")
     path = tmp_path / "notes.txt"
     path.write_text("secret")
-    with pytest.raises(TableError, match=r"notes\.txt is neither a folder nor a DuckDB file"):
+    with pytest.raises(
+        TableError, match=r"notes\.txt is neither a folder nor a DuckDB file"
+    ):
         build_cohort(path)
     with pytest.raises(TableError, match="host/db: no such folder") as caught:
         build_cohort("mysql://user:secret@host/db")
@@ -287,7 +321,9 @@ def test_a_file_that_changes_while_it_is_read(hospital, tmp_path, monkeypatch, c
     rows = path.read_text().splitlines(keepends=True)
     content = "".join(rows[:31] if change == "cut" else [*rows, rows[-1]])
     rewrite_while_read(monkeypatch, path, lambda file: file.write_text(content))
-    with pytest.raises(TableError, match=r"NOTEEVENTS\.csv was changed while it was read"):
+    with pytest.raises(
+        TableError, match=r"NOTEEVENTS\.csv was changed while it was read"
+    ):
         build_cohort(hospital.folder, out=tmp_path / "out.parquet")
     assert not list(tmp_path.glob("*out*"))
 

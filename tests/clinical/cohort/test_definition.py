@@ -26,8 +26,14 @@ discharge_time = "d"
 
 def test_the_shipped_definition():
     definition = load_definition()
-    assert (definition.name, definition.readmission.horizon_days) == ("readmission-30d", 30)
-    assert definition.readmission.planned_types == ("ELECTIVE", "SURGICAL SAME DAY ADMISSION")
+    assert (definition.name, definition.readmission.horizon_days) == (
+        "readmission-30d",
+        30,
+    )
+    assert definition.readmission.planned_types == (
+        "ELECTIVE",
+        "SURGICAL SAME DAY ADMISSION",
+    )
     assert definition.sha256 == hashlib.sha256(definition.text.encode()).hexdigest()
     assert definition.text not in repr(definition)
 
@@ -35,10 +41,16 @@ def test_the_shipped_definition():
 def test_every_rule_has_its_reason():
     text = load_definition().text
     lines = text.splitlines()
-    keys = [key for table in (Episode, Index, Readmission) for key in table.model_fields]
+    keys = [
+        key for table in (Episode, Index, Readmission) for key in table.model_fields
+    ]
     assert len(keys) == 9
     for key in keys:
-        places = [n for n, line in enumerate(lines) if line.lstrip("# ").startswith(f"{key} =")]
+        places = [
+            n
+            for n, line in enumerate(lines)
+            if line.lstrip("# ").startswith(f"{key} =")
+        ]
         assert lines[places[0] - 1].startswith("#")
 
 
@@ -76,7 +88,11 @@ def test_every_rule_has_its_reason():
             r"death_after_discharge: expected 'keep' or 'exclude', got 'drop'",
         ),
         ('["NEWBORN"]', '"NEWBORN"', "newborn_types: expected a list, got 'NEWBORN'"),
-        ('version = "1.0.0"', "", r"definition\.toml: version: this setting is required"),
+        (
+            'version = "1.0.0"',
+            "",
+            r"definition\.toml: version: this setting is required",
+        ),
         ("[index]", "[index", r"definition\.toml is not TOML"),
     ],
 )
@@ -88,7 +104,9 @@ def test_a_wrong_definition(tmp_path, old, new, message):
 
 
 def test_a_definition_that_is_not_there(tmp_path):
-    with pytest.raises(UserError, match=r"none\.toml cannot be read .*FileNotFoundError"):
+    with pytest.raises(
+        UserError, match=r"none\.toml cannot be read .*FileNotFoundError"
+    ):
         load_definition(tmp_path / "none.toml")
 
 
@@ -112,10 +130,18 @@ def test_the_shipped_schemas(name):
             "patientid =",
             r"\[admissions\] patientid: no such setting; expected .*patient_id",
         ),
-        ('stay_id = "s"', "", r"columns\.toml: \[admissions\] stay_id: this setting is required"),
+        (
+            'stay_id = "s"',
+            "",
+            r"columns\.toml: \[admissions\] stay_id: this setting is required",
+        ),
         ('stay_id = "s"', "stay_id = 5", r"stay_id\.0: expected text, got 5"),
         ('table = "stays"', "table = []", "table: expected text"),
-        ('"d"', '"d"\ntime_format = "%Q"', r"time_format: expected codes such as .*, got .*%Q"),
+        (
+            '"d"',
+            '"d"\ntime_format = "%Q"',
+            r"time_format: expected codes such as .*, got .*%Q",
+        ),
         (MAPPING, "[notes]", "admissions: this setting is required"),
     ],
 )

@@ -26,7 +26,9 @@ LABELS = [
 
 @pytest.fixture(scope="module")
 def hospitals(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("forms") / "it's [a] hospital"  # no pattern, no end of a text
+    folder = (
+        tmp_path_factory.mktemp("forms") / "it's [a] hospital"
+    )  # no pattern, no end of a text
     folder.mkdir()
     for form in ("mimic3", *FORMS):
         synthesize(folder / form, stays=150, seed=6, dates="real", form=form)
@@ -39,7 +41,9 @@ def rows(folder, form, **options):
     return cohort.to_frame().sort_values("stay_id", ignore_index=True)
 
 
-@pytest.fixture(scope="module", params=[{}, {"notes": "early", "hours": 24}], ids=["late", "early"])
+@pytest.fixture(
+    scope="module", params=[{}, {"notes": "early", "hours": 24}], ids=["late", "early"]
+)
 def expected(request, hospitals):
     return request.param, rows(hospitals, "mimic3", **request.param)
 
@@ -59,7 +63,9 @@ def test_every_label_text_and_exclusion_is_the_same(hospitals, expected, form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_same_hospital_has_the_same_risks(hospitals, form):
-    risks = [(hospitals / name / "TRUE_RISK.csv").read_bytes() for name in ("mimic3", form)]
+    risks = [
+        (hospitals / name / "TRUE_RISK.csv").read_bytes() for name in ("mimic3", form)
+    ]
     assert risks[0] == risks[1]
 
 
@@ -72,7 +78,10 @@ def test_omop_tables_have_the_columns_of_the_specification(hospitals):
     for path in (hospitals / "omop").glob("*.csv"):
         if path.stem != "TRUE_RISK":
             expected = fields[fields["cdmTableName"].str.upper() == path.stem]
-            assert pd.read_csv(path, nrows=0).columns.tolist() == expected["cdmFieldName"].tolist()
+            assert (
+                pd.read_csv(path, nrows=0).columns.tolist()
+                == expected["cdmFieldName"].tolist()
+            )
 
 
 @pytest.mark.skipif(not STANDARDS.is_dir(), reason="the standards are not here")
@@ -81,7 +90,11 @@ def test_a_real_omop_folder_without_notes(tmp_path):
         archive.extractall(tmp_path)
     cohort = build_cohort(tmp_path)
     said = "\n".join(cohort.caveats)
-    assert (cohort.summary["schema"], cohort.n_admissions, cohort.n_stays) == ("omop", 13, 0)
+    assert (cohort.summary["schema"], cohort.n_admissions, cohort.n_stays) == (
+        "omop",
+        13,
+        0,
+    )
     assert set(cohort.to_frame()["exclusion"]) == {"no_text"}
     assert "There are 0 notes" in said
     assert "visit_concept_id 9202 (1,722), visit_concept_id 9203 (56)" in said
@@ -112,11 +125,15 @@ def test_follow_up_ends_with_the_observation_period(omop):
     periods["observation_period_end_date"] = periods["person_id"].map(last)
     before = build().to_frame().set_index("stay_id")
     after = build(OBSERVATION_PERIOD=periods).to_frame().set_index("stay_id")
-    ends = after.index.map(visits.set_index("visit_occurrence_id")["person_id"]).map(last)
+    ends = after.index.map(visits.set_index("visit_occurrence_id")["person_id"]).map(
+        last
+    )
     late = (pd.to_datetime(ends) - after["discharge_time"]) < pd.Timedelta(days=29)
     kept = before["exclusion"].isna()
     assert set(after.loc[kept & late, "exclusion"].dropna()) == {"censored"}
-    assert after.loc[kept & late & ~after["died_within_horizon"].fillna(False), "censored"].all()
+    assert after.loc[
+        kept & late & ~after["died_within_horizon"].fillna(False), "censored"
+    ].all()
     assert after.loc[kept & ~late, "exclusion"].isna().mean() > 0.9
 
 
@@ -128,7 +145,9 @@ def test_faults_of_omop_tables_are_listed(omop):
     notes.loc[0, "visit_occurrence_id"] = ""
     notes.loc[1, "visit_occurrence_id"] = "999999999"
     person = tables["PERSON"]
-    merged = pd.concat([person, person.head(1).assign(birth_datetime="1900-01-01 00:00:00")])
+    merged = pd.concat(
+        [person, person.head(1).assign(birth_datetime="1900-01-01 00:00:00")]
+    )
     cohort = build(VISIT_OCCURRENCE=visits, NOTE=notes, PERSON=merged, DEATH=None)
     issues = set(zip(cohort.issues["source"], cohort.issues["problem"], strict=True))
     assert issues >= {
@@ -149,7 +168,9 @@ def test_meds_tables_are_valid(hospitals):
     meds = pytest.importorskip("meds", reason="pip install meds")
     folder = hospitals / "meds"
     meds.DataSchema.validate(pq.read_table(folder / "data" / "0.parquet"))
-    meds.SubjectSplitSchema.validate(pq.read_table(folder / meds.subject_splits_filepath))
+    meds.SubjectSplitSchema.validate(
+        pq.read_table(folder / meds.subject_splits_filepath)
+    )
     meds.CodeMetadataSchema.align(pq.read_table(folder / meds.code_metadata_filepath))
     meds.DatasetMetadataSchema.from_dict(
         json.loads((folder / meds.dataset_metadata_filepath).read_text())
@@ -165,9 +186,9 @@ def meds_folder(hospitals, tmp_path):
 def test_the_splits_of_a_meds_dataset_are_kept(meds_folder):
     path = meds_folder / "metadata" / "subject_splits.parquet"
     splits = pq.read_table(path).to_pandas()
-    splits["split"] = ["tuning", "held_out", "train"] * (len(splits) // 3) + ["train"] * (
-        len(splits) % 3
-    )
+    splits["split"] = ["tuning", "held_out", "train"] * (len(splits) // 3) + [
+        "train"
+    ] * (len(splits) % 3)
     splits.to_parquet(path, index=False)
     frame = build_cohort(meds_folder).to_frame()
     kept = frame[frame["exclusion"].isna()]
@@ -209,7 +230,8 @@ def test_a_shard_with_another_schema_is_listed(meds_folder):
     rest = rest.set_column(1, "subject_id", rest["subject_id"].cast("string"))
     pq.write_table(rest, meds_folder / "data" / "1.parquet")
     pq.write_table(
-        table.rename_columns(["who", *table.column_names[1:]]), meds_folder / "data" / "2.parquet"
+        table.rename_columns(["who", *table.column_names[1:]]),
+        meds_folder / "data" / "2.parquet",
     )
     (meds_folder / "data" / "3.parquet").write_bytes(b"PAR1 cut")
     cohort = build_cohort(meds_folder)
@@ -224,7 +246,10 @@ def test_a_shard_with_another_schema_is_listed(meds_folder):
 
 
 def resources(folder, kind):
-    return [json.loads(line) for line in (folder / f"{kind}.ndjson").read_text().splitlines()]
+    return [
+        json.loads(line)
+        for line in (folder / f"{kind}.ndjson").read_text().splitlines()
+    ]
 
 
 @pytest.mark.skipif(not STANDARDS.is_dir(), reason="the standards are not here")
@@ -247,16 +272,17 @@ def attachment(text, kind="text/plain"):
 
 RTF = r"""{\rtf1\ansi{\fonttbl{\f0 Arial;}}{\*\generator Riched20;}\f0\fs20 Caf\'e9 au lait\par
 \u8364? 5, \b bold\b0\tab done \{x\}}"""
-HTML = (
-    "<html><style>p {}</style><body><p>Heart&nbsp;failure,<br/>NYHA &lt; III</p><p>Home</p></body>"
-)
+HTML = "<html><style>p {}</style><body><p>Heart&nbsp;failure,<br/>NYHA &lt; III</p><p>Home</p>"
 
 
 @pytest.mark.parametrize(
     ("content", "text"),
     [
         ([attachment("as it is\n")], "as it is\n"),
-        ([attachment(HTML, "text/html; charset=utf-8")], "Heart failure,\nNYHA < III\nHome"),
+        (
+            [attachment(HTML, "text/html; charset=utf-8")],
+            "Heart failure,\nNYHA < III\nHome",
+        ),
         ([attachment(RTF, "text/rtf")], "Café au lait\n€ 5, bold\tdone {x}"),
         ([attachment("%PDF", "application/pdf"), attachment("plain")], "plain"),
         ([attachment("<p>b</p>", "text/html"), attachment("a")], "a"),
@@ -267,7 +293,9 @@ HTML = (
     ],
 )
 def test_the_text_of_an_attachment(content, text):
-    assert attachment_text(values_at({"content": content}, "content.attachment")) == text
+    assert (
+        attachment_text(values_at({"content": content}, "content.attachment")) == text
+    )
 
 
 def test_the_text_of_nested_sections():
@@ -280,19 +308,31 @@ def test_the_text_of_nested_sections():
         },
         {"text": {"div": div.format("<ul><li>one</li><li>two</li></ul>")}},
     ]
-    assert section_text({"section": sections}) == "Course\n\nStable.\n\nDay 2\n\none\ntwo"
+    assert (
+        section_text({"section": sections}) == "Course\n\nStable.\n\nDay 2\n\none\ntwo"
+    )
 
 
 def test_shapes_of_the_examples_of_the_specification(tmp_path):
     """References by URL, a child encounter, offsets of time, partial dates, notes of every kind."""
 
     def write(name, *lines):
-        text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+        text = "\n".join(
+            line if isinstance(line, str) else json.dumps(line) for line in lines
+        )
         (tmp_path / name).write_text(text + "\n")
 
     def encounter(id, start, end, **more):
-        imp = {"system": "http://terminology.hl7.org/CodeSystem/v3-ActCode", "code": "IMP"}
-        base = {"resourceType": "Encounter", "id": id, "status": "finished", "class": imp}
+        imp = {
+            "system": "http://terminology.hl7.org/CodeSystem/v3-ActCode",
+            "code": "IMP",
+        }
+        base = {
+            "resourceType": "Encounter",
+            "id": id,
+            "status": "finished",
+            "class": imp,
+        }
         period = {"start": start, "end": end} if end else {"start": start}
         subject = {"reference": "https://example.org/fhir/Patient/p1/_history/2"}
         return base | {"subject": subject, "period": period} | more
@@ -320,14 +360,26 @@ def test_shapes_of_the_examples_of_the_specification(tmp_path):
 
     def document(id, encounter, content, **more):
         loinc = {"coding": [{"system": "http://loinc.org", "code": "18842-5"}]}
-        base = {"resourceType": "DocumentReference", "id": id, "status": "current", "type": loinc}
+        base = {
+            "resourceType": "DocumentReference",
+            "id": id,
+            "status": "current",
+            "type": loinc,
+        }
         context = {"context": {"encounter": [{"reference": encounter}]}}
-        return base | context | {"content": content, "date": "2019-01-05T03:00:00Z"} | more
+        return (
+            base | context | {"content": content, "date": "2019-01-05T03:00:00Z"} | more
+        )
 
     write(
         "DocumentReference.ndjson",
         document("d1", "Encounter/whole", [attachment("summary")]),
-        document("d2", "Encounter/ward", [attachment("of the ward")], date="2019-01-05T04:00:00Z"),
+        document(
+            "d2",
+            "Encounter/ward",
+            [attachment("of the ward")],
+            date="2019-01-05T04:00:00Z",
+        ),
         document("d3", "Encounter/whole", [{"attachment": {"url": "Binary/1"}}]),
         document("d4", "Encounter/gone", [attachment("whose?")]),
     )
@@ -372,7 +424,12 @@ def test_shapes_of_the_examples_of_the_specification(tmp_path):
 DIV = '<div xmlns="http://www.w3.org/1999/xhtml">{}</div>'
 IMP = {"code": "IMP"}
 CLINIC, LATIN = {"reference": "Encounter/clinic"}, 'text/plain; charset="ISO-8859-1"'
-BINARY = {"resourceType": "Binary", "id": "b", "contentType": "text/plain", "data": "YQ=="}
+BINARY = {
+    "resourceType": "Binary",
+    "id": "b",
+    "contentType": "text/plain",
+    "data": "YQ==",
+}
 SUMMARY = {"coding": [{"system": "urn:local", "code": "DS"}, {"code": "18842-5"}]}
 
 
@@ -383,9 +440,18 @@ def stay(id="e1", start="2019-01-01T08:00:00Z", end="2019-01-05T10:00:00Z", **ch
 
 
 def summary(*attachments, **changes):
-    base = {"resourceType": "DocumentReference", "id": "d1", "status": "current", "type": SUMMARY}
+    base = {
+        "resourceType": "DocumentReference",
+        "id": "d1",
+        "status": "current",
+        "type": SUMMARY,
+    }
     context = {"encounter": [{"reference": "Encounter/e1"}]}
-    base |= {"date": "2019-01-05T03:00:00Z", "content": list(attachments), "context": context}
+    base |= {
+        "date": "2019-01-05T03:00:00Z",
+        "content": list(attachments),
+        "context": context,
+    }
     return base | changes
 
 
@@ -412,7 +478,9 @@ def built(tmp_path):
         ({"coding": [{"code": "306689006", "display": "Discharge to home"}]}, ""),
     ],
 )  # fmt: skip
-def test_an_encounter_tells_the_disposition_in_any_coding_or_in_text(built, disposition, exclusion):
+def test_an_encounter_tells_the_disposition_in_any_coding_or_in_text(
+    built, disposition, exclusion
+):
     encounter = stay(hospitalization={"dischargeDisposition": disposition})
     _, frame = built(encounter, summary(attachment("a")))
     assert frame["exclusion"].fillna("").to_dict() == {"e1": exclusion}
@@ -459,10 +527,14 @@ def test_a_document_of_several_encounters_other_characters_or_contained_content(
 
 
 def test_a_character_set_that_nobody_knows_is_listed(built):
-    content = {"attachment": {"contentType": "text/plain; charset=klingon", "data": "YQ=="}}
+    content = {
+        "attachment": {"contentType": "text/plain; charset=klingon", "data": "YQ=="}
+    }
     cohort, frame = built(stay(), summary(content))
     assert frame.loc["e1", "exclusion"] == "no_text"
-    assert any("note whose text cannot be read" in each for each in cohort.issues["problem"])
+    assert any(
+        "note whose text cannot be read" in each for each in cohort.issues["problem"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -475,7 +547,12 @@ def test_a_character_set_that_nobody_knows_is_listed(built):
     ],
 )  # fmt: skip
 def test_a_composition_with_nested_sections_or_none(built, changes, text):
-    composition = {"resourceType": "Composition", "id": "c1", "status": "final", "type": SUMMARY}
+    composition = {
+        "resourceType": "Composition",
+        "id": "c1",
+        "status": "final",
+        "type": SUMMARY,
+    }
     encounter = {"encounter": {"reference": "Encounter/e1"}, "date": "2019-01-05"}
     _, frame = built(stay(), composition | encounter | changes)
     assert frame.loc["e1", "text"] == [text]
@@ -489,7 +566,9 @@ def test_a_report_with_a_narrative_and_a_period(built):
     }
     report |= {"effectivePeriod": {"start": "2019-01-02T01:00:00Z"}}
     report |= {"text": {"div": DIV.format("<p>clear lungs</p>")}}
-    report |= {"presentedForm": [{"contentType": "application/pdf", "data": "JVBERg=="}]}
+    report |= {
+        "presentedForm": [{"contentType": "application/pdf", "data": "JVBERg=="}]
+    }
     _, frame = built(stay(), report, notes="early", hours=48)
     assert frame.loc["e1", "text"] == ["clear lungs"]
 
@@ -503,7 +582,11 @@ def test_bundles_are_read_as_lines_are(hospitals, tmp_path):
     ]
     bundles = {}
     for one in own:
-        subject = one.get("subject", {}).get("reference", f"Patient/{one['id']}").split("/")[-1]
+        subject = (
+            one.get("subject", {})
+            .get("reference", f"Patient/{one['id']}")
+            .split("/")[-1]
+        )
         entry = {
             "fullUrl": f"urn:uuid:{one['id']}",
             "resource": {k: v for k, v in one.items() if k != "id"},
@@ -540,7 +623,9 @@ def test_another_release_is_refused(hospitals, tmp_path, kind, change, release):
     shutil.copytree(hospitals / "fhir", tmp_path / "fhir")
     path = tmp_path / "fhir" / f"{kind}.ndjson"
     path.write_text(json.dumps(resources(hospitals / "fhir", kind)[0] | change) + "\n")
-    with pytest.raises(TableError, match=f"{kind}.ndjson is FHIR {release} .*; expected R4"):
+    with pytest.raises(
+        TableError, match=f"{kind}.ndjson is FHIR {release} .*; expected R4"
+    ):
         build_cohort(tmp_path / "fhir")
 
 

@@ -15,7 +15,12 @@ def test_summary_comes_with_its_addenda_in_time_order(hospital):
     hospital.note(stay, "nursing", category="Nursing/other", at=1)
     hospital.note(stay, "third addendum", day=6, DESCRIPTION="Addendum")
     row = hospital.rows()[stay]
-    assert row["text"] == ["summary", "addendum of the day", "second addendum", "third addendum"]
+    assert row["text"] == [
+        "summary",
+        "addendum of the day",
+        "second addendum",
+        "third addendum",
+    ]
 
 
 def test_notes_of_the_same_time_keep_the_order_of_their_numbers(hospital):
@@ -41,8 +46,12 @@ def test_an_episode_has_the_notes_of_all_its_stays(hospital):
         pytest.param({"day": 7}, True, id="the day before"),
         pytest.param({"at": 8.5}, False, id="at the hour of the return"),
         pytest.param({"at": 8.5 - SECOND}, True, id="a second before"),
-        pytest.param({"at": "2100-01-09 00:00:00"}, False, id="midnight is a date alone"),
-        pytest.param({"at": "2100-01-08 00:00:00"}, True, id="midnight of the day before"),
+        pytest.param(
+            {"at": "2100-01-09 00:00:00"}, False, id="midnight is a date alone"
+        ),
+        pytest.param(
+            {"at": "2100-01-08 00:00:00"}, True, id="midnight of the day before"
+        ),
         pytest.param({}, True, id="nobody knows when"),
     ],
 )
@@ -70,17 +79,25 @@ def test_same_day_return_does_not_cost_the_summary(hospital):
     ("when", "used"),
     [
         pytest.param({"at": 0.25 + 2}, True, id="at exactly the hour"),
-        pytest.param({"at": "2100-01-03 00:00:00"}, True, id="at midnight, with a clock"),
+        pytest.param(
+            {"at": "2100-01-03 00:00:00"}, True, id="at midnight, with a clock"
+        ),
         pytest.param({"at": 0.25 + 2 + SECOND}, False, id="a second later"),
         pytest.param({"at": -0.1}, True, id="in the emergency room"),
         pytest.param({"day": 1}, True, id="a date that is over by then"),
         pytest.param({"day": 2}, False, id="a date that is not"),
-        pytest.param({"day": 0, "at": 2.5}, False, id="the time is more exact than the date"),
+        pytest.param(
+            {"day": 0, "at": 2.5}, False, id="the time is more exact than the date"
+        ),
         pytest.param({"at": "2100-01-03"}, False, id="a time that is only a date"),
-        pytest.param({"at": "2100-01-02"}, True, id="a time that is only a date, over by then"),
+        pytest.param(
+            {"at": "2100-01-02"}, True, id="a time that is only a date, over by then"
+        ),
         pytest.param({}, False, id="nobody knows when"),
         pytest.param({"at": "yesterday"}, False, id="unreadable"),
-        pytest.param({"at": "yesterday", "day": 1}, True, id="unreadable, but the date is not"),
+        pytest.param(
+            {"at": "yesterday", "day": 1}, True, id="unreadable, but the date is not"
+        ),
     ],
 )
 def test_early_notes(hospital, when, used):
@@ -99,7 +116,9 @@ def test_early_prediction_never_sees_a_discharge_summary(hospital):
     assert hospital.rows(notes="early")[stay]["text"] == ["nursing"]
 
 
-@pytest.mark.parametrize(("notes", "used"), [("discharge", ["summary"]), ("early", ["nursing"])])
+@pytest.mark.parametrize(
+    ("notes", "used"), [("discharge", ["summary"]), ("early", ["nursing"])]
+)
 def test_a_note_that_does_not_say_what_it_is_is_never_used(hospital, notes, used):
     stay = hospital.stay(0, 6)
     hospital.note(stay, "summary", day=6)
@@ -134,7 +153,10 @@ def test_early_hours_of_an_episode_count_from_its_beginning(hospital):
     hospital.note(first, "first day", category="Nursing", at=0.5)
     hospital.note(last, "second day", category="Nursing", at=1.5)
     hospital.note(last, "third day", category="Nursing", at=2.5)
-    assert hospital.rows(notes="early", hours=48)[last]["text"] == ["first day", "second day"]
+    assert hospital.rows(notes="early", hours=48)[last]["text"] == [
+        "first day",
+        "second day",
+    ]
     assert hospital.rows(notes="early", hours=72)[last]["text"][-1] == "third day"
 
 
@@ -142,7 +164,10 @@ def test_stay_without_a_note_is_listed(hospital):
     with_note, without = hospital.stay(0, 3), hospital.stay(0, 3, patient="8")
     hospital.note(with_note, "summary", day=3)
     rows = hospital.rows()
-    assert (rows[with_note]["exclusion"], rows[without]["exclusion"]) == (None, "no_text")
+    assert (rows[with_note]["exclusion"], rows[without]["exclusion"]) == (
+        None,
+        "no_text",
+    )
 
 
 def test_without_a_table_of_notes_there_are_labels_and_no_text(hospital):
@@ -182,7 +207,9 @@ def test_stay_ids_written_as_decimals_are_whole_numbers(hospital):
     hospital.note(f"{stay}.0", "summary", day=3)
     cohort = hospital.build()
     assert cohort.to_frame()["text"].tolist() == [["summary"]]
-    assert any("1 notes write their stay id as a decimal" in said for said in cohort.caveats)
+    assert any(
+        "1 notes write their stay id as a decimal" in said for said in cohort.caveats
+    )
 
 
 def test_text_arrives_as_it_is(hospital):

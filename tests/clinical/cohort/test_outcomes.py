@@ -41,26 +41,35 @@ def visits(tmp_path):
             *([(3, 1, "06", 9202)] if person % 4 else []),
         )
     ]
-    for place, (person, stay, *_) in enumerate(rows):  # a visit to the clinic, three days later
+    for place, (person, stay, *_) in enumerate(
+        rows
+    ):  # a visit to the clinic, three days later
         if stay.endswith("-3"):
             rows[place] = (person, stay, "2019-01-08 10:00", "2019-01-08 11:00", 9202)
     columns = ["person_id", "visit_id", "starts", "ends", "kind"]
     (tmp_path / "source").mkdir()
-    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "source" / "VISITS.csv", index=False)
+    pd.DataFrame(rows, columns=columns).to_csv(
+        tmp_path / "source" / "VISITS.csv", index=False
+    )
     (tmp_path / "columns.toml").write_text(VISITS)
     return tmp_path
 
 
 def build_visits(visits, extra=""):
     (visits / "columns.toml").write_text(VISITS + extra)
-    return build_cohort(visits / "source", mapping=visits / "columns.toml", data_end="none")
+    return build_cohort(
+        visits / "source", mapping=visits / "columns.toml", data_end="none"
+    )
 
 
 def test_visits_that_are_no_admissions_are_warned_about(visits):
     cohort = build_visits(visits)
     said = "\n".join(cohort.caveats)
     assert cohort.n_readmitted / cohort.n_stays > 0.35
-    assert "% of the stays are followed by a readmission within 30 days, where 2% to 35%" in said
+    assert (
+        "% of the stays are followed by a readmission within 30 days, where 2% to 35%"
+        in said
+    )
     assert "112 of 292 stays lasted less than four hours" in said
 
 
@@ -110,7 +119,9 @@ def test_the_schema_is_that_of_the_tables(hospital, tmp_path):
     cohort = build_cohort(folder)
     assert cohort.summary["schema"] == "mimic4"
     assert by_stay(cohort)["100"]["age"] == 60
-    (folder / "discharge.csv").write_text("note_id,subject_id,hadm_id,charttime,text\n1,7,100,,x\n")
+    (folder / "discharge.csv").write_text(
+        "note_id,subject_id,hadm_id,charttime,text\n1,7,100,,x\n"
+    )
     assert by_stay(build_cohort(folder))["100"]["text"] == ["x"]
 
 
@@ -150,7 +161,9 @@ def test_a_long_stay_is_predicted_from_the_first_day(hospital):
     ):
         hospital.stay(0, days, patient=stay, id=stay, HOSPITAL_EXPIRE_FLAG=flag)
         for hour in (6, 30):
-            hospital.note(stay, f"{hour} h", category="Nursing", at=hour / 24, SUBJECT_ID=stay)
+            hospital.note(
+                stay, f"{hour} h", category="Nursing", at=hour / 24, SUBJECT_ID=stay
+            )
     cohort = hospital.build(definition="long-stay-7d")
     rows = by_stay(cohort)
     assert rows["day"]["exclusion"] == "left_early"
@@ -164,21 +177,32 @@ def test_a_long_stay_is_predicted_from_the_first_day(hospital):
 def test_a_definition_has_one_outcome(tmp_path):
     path = tmp_path / "two.toml"
     path.write_text(load_definition().text + "\n[death]\nhorizon_days = 30\n")
-    with pytest.raises(UserError, match="expected one table of readmission, death, long_stay"):
+    with pytest.raises(
+        UserError, match="expected one table of readmission, death, long_stay"
+    ):
         load_definition(path)
 
 
 def test_death_competes_with_readmission(hospital, define):
-    for patient, back, death in (("1", 10, ""), ("2", "", 5), ("3", 20, 20.5), ("4", "", "")):
+    for patient, back, death in (
+        ("1", 10, ""),
+        ("2", "", 5),
+        ("3", 20, 20.5),
+        ("4", "", ""),
+    ):
         hospital.stay(0, 3, patient=patient)
         if back:
             hospital.stay(3 + back, 3 + back + 1, patient=patient)
         hospital.patient(patient, died=3 + death if death else "")
     said = hospital.build().summary["deaths"]
     # Two of five: the return of patient 1 is a stay as well, that of patient 3 ended in death.
-    assert said.startswith("Within 30 days of discharge 40.0% came back and 20.0% died before")
+    assert said.startswith(
+        "Within 30 days of discharge 40.0% came back and 20.0% died before"
+    )
     assert said.endswith("; 1 of the stays that count as not readmitted had died.")
-    out = hospital.build(definition=define(death_after_discharge='"exclude"')).summary["deaths"]
+    out = hospital.build(definition=define(death_after_discharge='"exclude"')).summary[
+        "deaths"
+    ]
     assert out.split("; ")[0] == said.split("; ")[0]  # those that were left out count
     assert "; 0 of the stays" in out
 
@@ -199,4 +223,6 @@ def test_cumulative_incidence_by_hand():
     found = cumulative_incidence([1, 2, 3, 4, 5], [1, 2, 0, 1, 0])
     assert found == pytest.approx([0.2 + 0.8 * 0.75 * 0.5, 0.8 * 0.25])
     # With a whole follow-up it is the share of the stays.
-    assert cumulative_incidence([1, 30, 2, 2, 30], [1, 0, 2, 1, 0]) == pytest.approx([0.4, 0.2])
+    assert cumulative_incidence([1, 30, 2, 2, 30], [1, 0, 2, 1, 0]) == pytest.approx(
+        [0.4, 0.2]
+    )

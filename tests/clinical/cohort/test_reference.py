@@ -41,7 +41,9 @@ def fault(row: dict, rows: list[dict], place: int) -> str | None:
     return None
 
 
-def slow_cohort(rows, *, gap=timedelta(0), data_end=None, exclude_deaths=False, deaths=None):
+def slow_cohort(
+    rows, *, gap=timedelta(0), data_end=None, exclude_deaths=False, deaths=None
+):
     """Per row of the table: (exclusion, readmitted, days, stay that follows)."""
     faults = [fault(row, rows, place) for place, row in enumerate(rows)]
     answers = [(reason, None, None, None) for reason in faults]
@@ -51,7 +53,12 @@ def slow_cohort(rows, *, gap=timedelta(0), data_end=None, exclude_deaths=False, 
         for place, row in enumerate(rows):
             admit, leave = read(row["ADMITTIME"]), read(row["DISCHTIME"])
             usable = faults[place] in (None, "unreadable_time", "missing_time")
-            if row["SUBJECT_ID"] == patient and usable and admit and not (leave and leave < admit):
+            if (
+                row["SUBJECT_ID"] == patient
+                and usable
+                and admit
+                and not (leave and leave < admit)
+            ):
                 line.append((admit, leave or admit, row["HADM_ID"], place))
         episodes: list[list[tuple]] = []
         reached = None
@@ -65,7 +72,12 @@ def slow_cohort(rows, *, gap=timedelta(0), data_end=None, exclude_deaths=False, 
             ends = {stay: read(rows[stay[3]]["DISCHTIME"]) for stay in episode}
             last = max(
                 episode,
-                key=lambda stay, e=ends: (e[stay] is None, e[stay] or START, stay[0], stay[2]),
+                key=lambda stay, e=ends: (
+                    e[stay] is None,
+                    e[stay] or START,
+                    stay[0],
+                    stay[2],
+                ),
             )
             for stay in episode:
                 if stay != last and faults[stay[3]] is None:
@@ -96,7 +108,9 @@ def judge(rows, episode, last, later, *, data_end, exclude_deaths, death):
     midnight = end.replace(hour=0, minute=0, second=0)
     if any(row["ADMISSION_TYPE"] == "NEWBORN" for row in members):
         return ("newborn", None, None, None)
-    died = any(row["HOSPITAL_EXPIRE_FLAG"] == "1" or row["DEATHTIME"] for row in members)
+    died = any(
+        row["HOSPITAL_EXPIRE_FLAG"] == "1" or row["DEATHTIME"] for row in members
+    )
     if died or (death and death < midnight):
         return ("died_in_hospital", None, None, None)
     if data_end and end + 30 * DAY > data_end:
@@ -108,7 +122,12 @@ def judge(rows, episode, last, later, *, data_end, exclude_deaths, death):
             days, back = (first[0] - end) / DAY, first[2]
             break
     readmitted = int(days is not None and 0 < days < 30)
-    if exclude_deaths and not readmitted and death and midnight <= death < end + 30 * DAY:
+    if (
+        exclude_deaths
+        and not readmitted
+        and death
+        and midnight <= death < end + 30 * DAY
+    ):
         return ("died_after_discharge", None, None, None)
     return (None, readmitted, days, back)
 
@@ -120,7 +139,9 @@ def row_of(draw_from, *, patient, id, admit, length, kind, died, fate) -> dict:
         "SUBJECT_ID": "" if fate == 1 else patient,
         "HADM_ID": id,
         "ADMITTIME": "?" if fate == 2 else str(START + admit * timedelta(hours=6)),
-        "DISCHTIME": {3: "31/12/2100", 4: ""}.get(fate, str(START + leave * timedelta(hours=6))),
+        "DISCHTIME": {3: "31/12/2100", 4: ""}.get(
+            fate, str(START + leave * timedelta(hours=6))
+        ),
         "DEATHTIME": str(START + leave * timedelta(hours=6)) if died == 2 else "",
         "ADMISSION_TYPE": kind,
         "HOSPITAL_EXPIRE_FLAG": "1" if died == 1 else "0",
@@ -160,10 +181,18 @@ def assert_same(cohort, rows, answers):
 
     def key(patient, stay, admit, answer):
         days = None if answer[2] is None else round(answer[2], 9)
-        return tuple(str(v) for v in (patient, stay, admit, answer[0], answer[1], days, answer[3]))
+        return tuple(
+            str(v)
+            for v in (patient, stay, admit, answer[0], answer[1], days, answer[3])
+        )
 
     expected = sorted(
-        key(row["SUBJECT_ID"] or None, row["HADM_ID"] or None, read(row["ADMITTIME"]), answer)
+        key(
+            row["SUBJECT_ID"] or None,
+            row["HADM_ID"] or None,
+            read(row["ADMITTIME"]),
+            answer,
+        )
         for row, answer in zip(rows, answers, strict=True)
     )
     frame = cohort.to_frame().astype(object)
@@ -179,7 +208,9 @@ def assert_same(cohort, rows, answers):
 def assert_flow_adds_up(cohort, count):
     flow = cohort.flow
     assert flow["left"].iloc[0] == count == cohort.n_admissions
-    assert (flow["left"].shift(fill_value=count) - flow["removed"] == flow["left"]).all()
+    assert (
+        flow["left"].shift(fill_value=count) - flow["removed"] == flow["left"]
+    ).all()
     assert flow["left"].iloc[-1] == cohort.n_stays
     removed = cohort.to_frame()["exclusion"].value_counts().to_dict()
     assert removed == {r.step: r.removed for r in flow.itertuples() if r.removed}
@@ -203,7 +234,9 @@ ROWS = st.lists(
 
 
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(rows=ROWS, order=st.randoms(use_true_random=False))
 def test_counts_add_up_and_the_order_of_rows_does_not_matter(tmp_path, rows, order):
@@ -232,7 +265,9 @@ NOTES = st.lists(
 
 
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     rows=ROWS,
@@ -242,14 +277,18 @@ NOTES = st.lists(
 )
 def test_the_order_of_notes_does_not_matter(tmp_path, rows, notes, when, order):
     rows = [row | {"HADM_ID": str(number)} for number, row in enumerate(rows, start=1)]
-    notes = [{"ROW_ID": str(number)} | note for number, note in enumerate(notes, start=1)]
+    notes = [
+        {"ROW_ID": str(number)} | note for number, note in enumerate(notes, start=1)
+    ]
     built = []
     for name in ("as_is", "shuffled"):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         columns = ["ROW_ID", "HADM_ID", "SUBJECT_ID", "CATEGORY", "DESCRIPTION", "CHARTDATE",
                    "CHARTTIME", "ISERROR", "TEXT"]  # fmt: skip
-        pd.DataFrame(notes, columns=columns).to_csv(folder / "NOTEEVENTS.csv", index=False)
+        pd.DataFrame(notes, columns=columns).to_csv(
+            folder / "NOTEEVENTS.csv", index=False
+        )
         built.append(fast_cohort(folder, rows, notes=when))
         rows, notes = order.sample(rows, len(rows)), order.sample(notes, len(notes))
     one, other = built
@@ -270,13 +309,18 @@ def test_many_random_admissions(tmp_path, define, seed):
     }
     hours, data_end = [(0, None), (7, None), (24, START + timedelta(days=110))][seed]
     path = define(
-        transfer_gap_hours=hours, death_after_discharge='"exclude"' if seed == 1 else '"keep"'
+        transfer_gap_hours=hours,
+        death_after_discharge='"exclude"' if seed == 1 else '"keep"',
     )
     cohort = fast_cohort(
         tmp_path / "hospital", rows, deaths=deaths, definition=path, data_end=data_end
     )
     answers = slow_cohort(
-        rows, gap=timedelta(hours=hours), data_end=data_end, exclude_deaths=seed == 1, deaths=deaths
+        rows,
+        gap=timedelta(hours=hours),
+        data_end=data_end,
+        exclude_deaths=seed == 1,
+        deaths=deaths,
     )
     assert_same(cohort, rows, answers)
     assert_flow_adds_up(cohort, len(rows))
@@ -295,7 +339,10 @@ def test_the_open_mimic_demo(data_folder):
     if not folder.is_dir():
         pytest.skip("no mimic/ADMISSIONS.csv in the data folder")
     with (folder / "ADMISSIONS.csv").open() as file:
-        rows = [{name.upper(): text for name, text in row.items()} for row in csv.DictReader(file)]
+        rows = [
+            {name.upper(): text for name, text in row.items()}
+            for row in csv.DictReader(file)
+        ]
     cohort = build_cohort(folder)
     assert_same(cohort, rows, slow_cohort(rows))
     assert_flow_adds_up(cohort, 129)
@@ -304,7 +351,11 @@ def test_the_open_mimic_demo(data_folder):
     # Read off the table by hand, stay by stay.
     found = by_stay(cohort)
     for stay, readmitted, days in [
-        ("142582", 1, 9.25),  # 10059: home on August 13 at 11:33, back on August 22 at 17:33
+        (
+            "142582",
+            1,
+            9.25,
+        ),  # 10059: home on August 13 at 11:33, back on August 22 at 17:33
         ("122098", None, None),  # and died there
         ("169938", 1, 17.51),  # 10088: January 11 at 15:45 to January 29 at 04:00
         ("168233", 0, 91.25),  # February 10 to May 12

@@ -58,7 +58,9 @@ def test_the_flow_as_json(cohort, tmp_path):
 
 
 def test_single_centre_is_said_first(cohort):
-    assert cohort.caveats[0].startswith("Readmissions to other hospitals are not in this data")
+    assert cohort.caveats[0].startswith(
+        "Readmissions to other hospitals are not in this data"
+    )
 
 
 def test_excluded_rows_have_no_label_and_no_side(cohort):
@@ -77,7 +79,9 @@ def test_an_event_is_drawn_as_it_is_written(cohort):
 def test_another_table_is_no_cohort(tmp_path):
     path = tmp_path / "table.parquet"
     write_table(pd.DataFrame({"text": ["a"]}), path)
-    with pytest.raises(TableError, match="was not written by build_cohort: it carries no flow"):
+    with pytest.raises(
+        TableError, match="was not written by build_cohort: it carries no flow"
+    ):
         Cohort.open(path)
 
 
@@ -101,7 +105,12 @@ def every_text(svg):
         assert 0 <= left < right <= background[2]
         assert 0 <= top < bottom <= background[3]
         for other in boxes[number + 1 :]:
-            assert right < other[0] or other[2] < left or bottom < other[1] or other[3] < top
+            assert (
+                right < other[0]
+                or other[2] < left
+                or bottom < other[1]
+                or other[3] < top
+            )
     for text in page.iter(f"{SVG}text"):
         x, y = float(text.get("x")), float(text.get("y"))
         end = x + 6.5 * len(text.text)  # of letters 12 pixels high
@@ -147,7 +156,11 @@ def test_splits_are_by_patient_and_stay_when_data_is_added(hospital):
     second = hospital.build().to_frame()
     sides = second.set_index("stay_id")["split"]
     assert sides[first["stay_id"]].tolist() == first["split"].tolist()
-    assert (second.groupby("split")["patient_id"].nunique() / 2000).between(0.08, 0.83).all()
+    assert (
+        (second.groupby("split")["patient_id"].nunique() / 2000)
+        .between(0.08, 0.83)
+        .all()
+    )
     # Every side has its share of each label, but for chance: three standard errors.
     share = second.groupby("split")["readmitted"].agg(["mean", "size"])
     error = (0.2 * 0.8 / share["size"]) ** 0.5

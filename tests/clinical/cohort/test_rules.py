@@ -12,17 +12,27 @@ SECOND = 1 / 86400
     [
         pytest.param([], 0, None, id="last stay is a negative"),
         pytest.param([(29.99, "EMERGENCY")], 1, 29.99, id="29.99 days"),
-        pytest.param([(30 - SECOND, "EMERGENCY")], 1, 30 - SECOND, id="a second before 30 days"),
+        pytest.param(
+            [(30 - SECOND, "EMERGENCY")], 1, 30 - SECOND, id="a second before 30 days"
+        ),
         pytest.param([(30, "EMERGENCY")], 0, 30, id="30 days"),
         pytest.param([(30.01, "URGENT")], 0, 30.01, id="30.01 days"),
         pytest.param([(SECOND, "EMERGENCY")], 1, SECOND, id="a second"),
         pytest.param([(0.2, "EMERGENCY")], 1, 0.2, id="same-day return"),
         pytest.param([(5, "ELECTIVE")], 0, None, id="planned"),
         pytest.param([(5, "elective ")], 0, None, id="planned, in other letters"),
-        pytest.param([(5, "SURGICAL SAME DAY ADMISSION")], 0, None, id="planned surgery"),
-        pytest.param([(5, "ELECTIVE"), (20, "EMERGENCY")], 1, 20, id="planned, then emergency"),
-        pytest.param([(5, "ELECTIVE"), (30, "EMERGENCY")], 0, 30, id="planned, then too late"),
-        pytest.param([(5, "EMERGENCY"), (20, "EMERGENCY")], 1, 5, id="the first return counts"),
+        pytest.param(
+            [(5, "SURGICAL SAME DAY ADMISSION")], 0, None, id="planned surgery"
+        ),
+        pytest.param(
+            [(5, "ELECTIVE"), (20, "EMERGENCY")], 1, 20, id="planned, then emergency"
+        ),
+        pytest.param(
+            [(5, "ELECTIVE"), (30, "EMERGENCY")], 0, 30, id="planned, then too late"
+        ),
+        pytest.param(
+            [(5, "EMERGENCY"), (20, "EMERGENCY")], 1, 5, id="the first return counts"
+        ),
         pytest.param([(5, "")], 1, 5, id="no admission type is unplanned"),
     ],
 )
@@ -33,7 +43,9 @@ def test_label(hospital, returns, readmitted, days):
     row = hospital.rows()[index]
     assert row["exclusion"] is None
     assert row["readmitted"] == readmitted
-    assert row["days_to_readmission"] == (pytest.approx(days, abs=1e-9) if days else None)
+    assert row["days_to_readmission"] == (
+        pytest.approx(days, abs=1e-9) if days else None
+    )
     assert not row["transfer"]
 
 
@@ -55,7 +67,9 @@ def test_stays_that_touch_are_one_episode(hospital, gap, expected):
     assert rows[first]["episode_stay_id"] == (second if expected else first)
 
 
-@pytest.mark.parametrize(("hours", "expected"), [(24, "transfer"), (23.9, None), (0, None)])
+@pytest.mark.parametrize(
+    ("hours", "expected"), [(24, "transfer"), (23.9, None), (0, None)]
+)
 def test_transfer_gap(hospital, define, hours, expected):
     first = hospital.stay(0, 3)
     hospital.stay(4, 6)
@@ -67,7 +81,11 @@ def test_transfer_chain_is_followed_up_from_its_end(hospital):
     a, b, c = hospital.stay(0, 2), hospital.stay(2, 5), hospital.stay(4, 9)
     back = hospital.stay(9 + 29.5, 40)
     rows = hospital.rows()
-    assert [rows[stay]["exclusion"] for stay in (a, b, c)] == ["transfer", "transfer", None]
+    assert [rows[stay]["exclusion"] for stay in (a, b, c)] == [
+        "transfer",
+        "transfer",
+        None,
+    ]
     assert rows[c]["readmitted"] == 1
     assert rows[c]["days_to_readmission"] == pytest.approx(29.5)
     assert rows[c]["readmission_stay_id"] == back
@@ -105,7 +123,11 @@ def test_planned_episode_is_told_by_its_first_stay(hospital):
 def test_death_in_hospital(hospital, columns):
     stay = hospital.stay(0, 2.5, **columns)
     row = hospital.rows()[stay]
-    assert (row["exclusion"], row["readmitted"], row["split"]) == ("died_in_hospital", None, None)
+    assert (row["exclusion"], row["readmitted"], row["split"]) == (
+        "died_in_hospital",
+        None,
+        None,
+    )
 
 
 def test_death_before_the_day_of_discharge_is_no_index(hospital):
@@ -130,7 +152,9 @@ def test_dying_during_the_return_is_a_readmission(hospital):
     ("death", "choice", "exclusion", "flag"),
     [
         pytest.param(10, "keep", None, True, id="at home at 10 days, kept"),
-        pytest.param(10, "exclude", "died_after_discharge", True, id="at home at 10 days, out"),
+        pytest.param(
+            10, "exclude", "died_after_discharge", True, id="at home at 10 days, out"
+        ),
         pytest.param(30, "exclude", None, False, id="at 30 days"),
         pytest.param("", "exclude", None, False, id="alive"),
     ],
@@ -171,11 +195,15 @@ def test_newborn_is_no_index_but_its_later_stays_are(hospital):
 def test_newborn_moved_to_intensive_care_is_still_a_newborn(hospital):
     birth, care = hospital.stay(0, 1, kind="NEWBORN"), hospital.stay(1, 9)
     rows = hospital.rows()
-    assert (rows[birth]["exclusion"], rows[care]["exclusion"]) == ("transfer", "newborn")
+    assert (rows[birth]["exclusion"], rows[care]["exclusion"]) == (
+        "transfer",
+        "newborn",
+    )
 
 
 @pytest.mark.parametrize(
-    ("hours", "exclusion"), [(-SECOND * 24, "negative_stay"), (-24, "negative_stay"), (0, None)]
+    ("hours", "exclusion"),
+    [(-SECOND * 24, "negative_stay"), (-24, "negative_stay"), (0, None)],
 )
 def test_discharge_before_admission(hospital, hours, exclusion):
     stay = hospital.stay(3, 3 + hours / 24)
@@ -236,7 +264,9 @@ def test_censoring_takes_positives_and_negatives_alike(hospital):
         pytest.param("2034-01-01", {"maximum_age": 65}, 66, "age", id="66"),
         pytest.param("", {"minimum_age": 18}, None, "age", id="unknown"),
         pytest.param("", {}, None, None, id="unknown, and no limit"),
-        pytest.param("1800-01-01", {"minimum_age": 18}, 90, None, id="shifted: 90 or older"),
+        pytest.param(
+            "1800-01-01", {"minimum_age": 18}, 90, None, id="shifted: 90 or older"
+        ),
         pytest.param("2101-01-01", {}, None, None, id="born after admission"),
     ],
 )

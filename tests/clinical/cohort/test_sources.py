@@ -49,7 +49,9 @@ def frames(hospital) -> dict[str, pd.DataFrame]:
     }
 
 
-@pytest.mark.parametrize("form", ["lower case", "gzip", "parquet", "typed parquet", "sub-folder"])
+@pytest.mark.parametrize(
+    "form", ["lower case", "gzip", "parquet", "typed parquet", "sub-folder"]
+)
 def test_files(example, tmp_path, form):
     expected = example.build()
     folder = tmp_path / "other"
@@ -98,20 +100,28 @@ def test_duckdb(example, tmp_path):
 
 @pytest.mark.parametrize("notes", ["discharge", "early"])
 def test_sqlite(example, tmp_path, notes):
-    pytest.importorskip("adbc_driver_sqlite", reason="the extra 'databases' is not installed")
+    pytest.importorskip(
+        "adbc_driver_sqlite", reason="the extra 'databases' is not installed"
+    )
     path = tmp_path / "hospital.db"
     with sqlite3.connect(path) as con:
         for name, frame in frames(example).items():
             frame.to_sql(name.lower(), con, index=False)
         # SQLite lets a column hold both: a number here and there among text.
-        con.execute("UPDATE admissions SET hadm_id = CAST(hadm_id AS INTEGER) WHERE rowid % 2")
-    assert_equal(build_cohort(f"sqlite:///{path}", notes=notes), example.build(notes=notes))
+        con.execute(
+            "UPDATE admissions SET hadm_id = CAST(hadm_id AS INTEGER) WHERE rowid % 2"
+        )
+    assert_equal(
+        build_cohort(f"sqlite:///{path}", notes=notes), example.build(notes=notes)
+    )
     relative = os.path.relpath(path)
     assert build_cohort(f"sqlite:///{relative}", notes=notes).n_admissions == 4
 
 
 def test_sqlite_is_not_created_by_a_mistyped_name(tmp_path):
-    pytest.importorskip("adbc_driver_sqlite", reason="the extra 'databases' is not installed")
+    pytest.importorskip(
+        "adbc_driver_sqlite", reason="the extra 'databases' is not installed"
+    )
     with pytest.raises(TableError, match=r"nowhere\.db: no such SQLite file"):
         build_cohort(f"sqlite:///{tmp_path}/nowhere.db")
     assert not (tmp_path / "nowhere.db").exists()
@@ -132,7 +142,10 @@ def postgres():
     name = f"domainbert_test_{os.getpid()}"
 
     def run(command: str) -> None:
-        with dbapi.connect(server, autocommit=True) as connection, connection.cursor() as cursor:
+        with (
+            dbapi.connect(server, autocommit=True) as connection,
+            connection.cursor() as cursor,
+        ):
             cursor.execute(command)
 
     run(f"CREATE DATABASE {name}")
@@ -146,7 +159,13 @@ def fill(address: str, tables: dict[str, list[dict]]) -> None:
     """Put tables into the schema mimiciii of a PostgreSQL database, with types of their own."""
     from adbc_driver_postgresql import dbapi
 
-    types = {"TIME": "timestamp(0)", "DATE": "date", "ID": "bigint", "DOB": "date", "DOD": "date"}
+    types = {
+        "TIME": "timestamp(0)",
+        "DATE": "date",
+        "ID": "bigint",
+        "DOB": "date",
+        "DOD": "date",
+    }
     with dbapi.connect(address) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE SCHEMA mimiciii")
         for name, rows in tables.items():
@@ -157,7 +176,8 @@ def fill(address: str, tables: dict[str, list[dict]]) -> None:
             cursor.execute(f"CREATE TABLE mimiciii.{name} ({columns})")
             for row in rows:
                 values = ", ".join(
-                    "NULL" if v == "" else "'" + v.replace("'", "''") + "'" for v in row.values()
+                    "NULL" if v == "" else "'" + v.replace("'", "''") + "'"
+                    for v in row.values()
                 )
                 cursor.execute(f"INSERT INTO mimiciii.{name} VALUES ({values})")
         # A server may be set to write its dates in another order, or in another zone.
@@ -181,7 +201,10 @@ def test_postgres_says_what_is_missing(postgres):
 def test_postgres_that_fails_on_the_way(example, postgres):
     from adbc_driver_postgresql import dbapi
 
-    fill(postgres, {name: rows for name, rows in example.tables().items() if name != "NOTEEVENTS"})
+    fill(
+        postgres,
+        {name: rows for name, rows in example.tables().items() if name != "NOTEEVENTS"},
+    )
     with dbapi.connect(postgres) as connection, connection.cursor() as cursor:
         cursor.execute(
             "CREATE VIEW noteevents AS SELECT n / (1000 - n) AS row_id, 7 AS subject_id, "
@@ -195,11 +218,14 @@ def test_postgres_that_fails_on_the_way(example, postgres):
 
 
 def test_postgres_that_is_not_there_keeps_the_password():
-    pytest.importorskip("adbc_driver_postgresql", reason="the extra 'databases' is not installed")
+    pytest.importorskip(
+        "adbc_driver_postgresql", reason="the extra 'databases' is not installed"
+    )
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(
-        TableError, match=rf"127\.0\.0\.1:{port}/db cannot be read \(host or port cannot"
+        TableError,
+        match=rf"127\.0\.0\.1:{port}/db cannot be read \(host or port cannot",
     ) as caught:
         build_cohort(f"postgresql://reader:secret-word@127.0.0.1:{port}/db")
     assert "secret-word" not in str(caught.value)
@@ -237,7 +263,9 @@ def mimic4(tmp_path):
     for name, text in tables.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+        path.write_bytes(
+            gzip.compress(text.encode()) if name.endswith("gz") else text.encode()
+        )
     return folder
 
 
@@ -309,7 +337,9 @@ def test_generic_tables(generic, define):
 def test_the_mapping_of_the_documentation(tmp_path, define):
     page = Path(__file__).parents[3] / "docs" / "cohort.md"
     mapping = tmp_path / "columns.toml"
-    mapping.write_text(page.read_text(encoding="utf-8").split("```toml\n")[1].split("```")[0])
+    mapping.write_text(
+        page.read_text(encoding="utf-8").split("```toml\n")[1].split("```")[0]
+    )
     (tmp_path / "encounters.csv").write_text(
         "MRN,Case No,In,Out,Urgency,To,Date of death,Years\n"
         "7,A,01/02/2019 10:00,05/02/2019 09:30,acute,home,20/03/2019,71\n"
@@ -321,11 +351,17 @@ def test_the_mapping_of_the_documentation(tmp_path, define):
     )
     options = {"schema": "generic", "mapping": mapping, "data_end": "none"}
     definition = define(planned_types='["booked"]')
-    rows = build_cohort(tmp_path, definition=definition, **options).to_frame().set_index("stay_id")
+    rows = (
+        build_cohort(tmp_path, definition=definition, **options)
+        .to_frame()
+        .set_index("stay_id")
+    )
     assert rows.loc["A", "text"] == ["dear colleague"]
     assert rows.loc["A", "days_to_readmission"] == pytest.approx(28, abs=0.03)
     assert rows["died_within_horizon"].tolist() == [False, True]
-    early = build_cohort(tmp_path, notes="early", **options).to_frame().set_index("stay_id")
+    early = (
+        build_cohort(tmp_path, notes="early", **options).to_frame().set_index("stay_id")
+    )
     assert early.loc["A", "text"] == ["slept well"]
 
 
@@ -335,7 +371,9 @@ def test_generic_early_needs_to_know_what_a_note_is(generic):
         build_cohort(folder, schema="generic", mapping=mapping, notes="early")
     text = mapping.read_text().replace("chart_date = 'Written'\n", "")
     mapping.write_text(text + "category = 'Letter'\n")
-    with pytest.raises(ValueError, match=r'discharge_categories = \["Discharge summary"\]'):
+    with pytest.raises(
+        ValueError, match=r'discharge_categories = \["Discharge summary"\]'
+    ):
         build_cohort(folder, schema="generic", mapping=mapping, notes="early")
     mapping.write_text(f"discharge_categories = 'DS'\n{text}category = 'Letter'\n")
     with pytest.raises(ValueError, match=r"add to \[notes\] for letters: chart_time ="):
@@ -348,7 +386,13 @@ def test_generic_early_needs_to_know_what_a_note_is(generic):
         (".csv", ";", "utf-8", {"delimiter": ";"}, r"separates .* by ';'.*--delimiter"),
         (".csv", "\t", "utf-8", {"delimiter": "tab"}, r"--delimiter 'tab'"),
         (".csv", ",", "utf-16", {"encoding": "utf-16"}, r"UTF-16.*--encoding utf-16"),
-        (".csv.gz", ";", "cp1252", {"delimiter": ";", "encoding": "cp1252"}, "delimiter"),
+        (
+            ".csv.gz",
+            ";",
+            "cp1252",
+            {"delimiter": ";", "encoding": "cp1252"},
+            "delimiter",
+        ),
         (".tsv", "\t", "utf-8", {}, None),
     ],
 )
@@ -360,7 +404,9 @@ def test_other_delimiters_and_encodings(
     folder = tmp_path / "other"
     folder.mkdir()
     for name, frame in frames(example).items():
-        frame.to_csv(folder / f"{name}{ending}", sep=separator, encoding=encoding, index=False)
+        frame.to_csv(
+            folder / f"{name}{ending}", sep=separator, encoding=encoding, index=False
+        )
     if refused:
         with pytest.raises(TableError, match=refused):
             build_cohort(folder)
@@ -391,10 +437,16 @@ def foreign(tmp_path, define):
     )
 
     def build(**options):
-        changes = {key: options.pop(key) for key in ("died_locations",) if key in options}
+        changes = {
+            key: options.pop(key) for key in ("died_locations",) if key in options
+        }
         definition = define(**changes) if changes else None
         return build_cohort(
-            tmp_path, schema="generic", mapping=mapping, definition=definition, **options
+            tmp_path,
+            schema="generic",
+            mapping=mapping,
+            definition=definition,
+            **options,
         )
 
     return build
@@ -403,12 +455,18 @@ def foreign(tmp_path, define):
 def test_words_that_the_definition_lacks_are_listed(foreign):
     cohort = foreign()
     said = caveats(cohort)
-    assert "Discharge locations that count as alive: NAAR HUIS (2), OVERLEDEN (1)." in said
+    assert (
+        "Discharge locations that count as alive: NAAR HUIS (2), OVERLEDEN (1)." in said
+    )
     assert "Admission types that count as unplanned: SPOED (2), GEPLAND (1)." in said
     assert (
-        "Deaths in hospital cannot be told: no discharge location is DEAD/EXPIRED or DIED" in said
+        "Deaths in hospital cannot be told: no discharge location is DEAD/EXPIRED or DIED"
+        in said
     )
-    assert cohort.summary["unmatched"]["discharge_location"] == {"NAAR HUIS": 2, "OVERLEDEN": 1}
+    assert cohort.summary["unmatched"]["discharge_location"] == {
+        "NAAR HUIS": 2,
+        "OVERLEDEN": 1,
+    }
     told = foreign(died_locations='["Overleden"]')
     assert by_stay(told)["2"]["exclusion"] == "died_in_hospital"
     assert "Discharge locations that count as alive: NAAR HUIS (2)." in caveats(told)
@@ -423,7 +481,9 @@ def test_without_an_end_of_data_it_is_the_last_admission(foreign):
     assert "the last admission, 2019-05-01 00:00, is taken for it" in caveats(cohort)
     kept = foreign(data_end="none")
     assert by_stay(kept)["3"]["exclusion"] is None
-    assert "discharged less than 30 days before it counts as not readmitted" in caveats(kept)
+    assert "discharged less than 30 days before it counts as not readmitted" in caveats(
+        kept
+    )
     given = foreign(data_end="2019-06-30")
     assert by_stay(given)["3"]["exclusion"] is None
     assert "end of data" not in caveats(given)
@@ -437,7 +497,9 @@ def test_mimic_has_shifted_dates_and_no_end(example):
 
 def test_day_and_month_are_not_guessed_silently(generic, example):
     folder, mapping = generic
-    mapping.write_text(mapping.read_text().replace("time_format = '%d/%m/%Y %H:%M'\n", "", 1))
+    mapping.write_text(
+        mapping.read_text().replace("time_format = '%d/%m/%Y %H:%M'\n", "", 1)
+    )
     cohort = build_cohort(folder, schema="generic", mapping=mapping)
     assert "admissions have times that are not ISO 8601" in caveats(cohort)
     assert "not ISO 8601" not in caveats(example.build())
@@ -448,7 +510,10 @@ def test_notes_without_a_readable_time_are_counted(hospital):
     hospital.note(stay, "one", day=3)
     hospital.note(stay, "two", day="03/01/2100"[:10], at="?")
     said = caveats(hospital.build())
-    assert "1 notes have no readable chart time: they follow the other notes of their stay" in said
+    assert (
+        "1 notes have no readable chart time: they follow the other notes of their stay"
+        in said
+    )
 
 
 @pytest.mark.parametrize(
@@ -468,7 +533,9 @@ def test_postgres_says_which_part_of_its_address_is_wrong(postgres, change, said
 
 
 def test_postgres_says_that_the_password_is_wrong():
-    pytest.importorskip("adbc_driver_postgresql", reason="the extra 'databases' is not installed")
+    pytest.importorskip(
+        "adbc_driver_postgresql", reason="the extra 'databases' is not installed"
+    )
     import threading
 
     def refuse(server):
@@ -479,14 +546,18 @@ def test_postgres_says_that_the_password_is_wrong():
             client.sendall(b"N")
             client.recv(1024)  # the greeting
             said = b'password authentication failed for user "reader"'
-            fields = b"\0".join((b"SFATAL", b"VFATAL", b"C28P01", b"M" + said, b"", b""))
+            fields = b"\0".join(
+                (b"SFATAL", b"VFATAL", b"C28P01", b"M" + said, b"", b"")
+            )
             client.sendall(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
             client.recv(1024)
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=refuse, args=(server,), daemon=True)
         thread.start()
-        address = f"postgresql://reader:secret-word@127.0.0.1:{server.getsockname()[1]}/db"
+        address = (
+            f"postgresql://reader:secret-word@127.0.0.1:{server.getsockname()[1]}/db"
+        )
         with pytest.raises(TableError, match="wrong user or password") as caught:
             build_cohort(address)
         thread.join(10)
@@ -503,7 +574,9 @@ def test_postgres_says_that_the_password_is_wrong():
     ],
 )
 def test_odd_passwords_are_kept(address):
-    pytest.importorskip("adbc_driver_postgresql", reason="the extra 'databases' is not installed")
+    pytest.importorskip(
+        "adbc_driver_postgresql", reason="the extra 'databases' is not installed"
+    )
     with pytest.raises(TableError) as caught:
         build_cohort(address)
     assert "secret-word" not in str(caught.value)

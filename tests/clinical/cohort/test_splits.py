@@ -9,7 +9,9 @@ from clinical.stays.patients import assign_splits, check_disjoint, patient_keys
 from domainbert.errors import UserError
 
 
-@given(ids=st.lists(st.integers(0, 50), min_size=1, max_size=200), seed=st.integers(0, 5))
+@given(
+    ids=st.lists(st.integers(0, 50), min_size=1, max_size=200), seed=st.integers(0, 5)
+)
 def test_no_patient_sits_on_two_sides(ids, seed):
     frame = pd.DataFrame({"patient_id": ids, "split": assign_splits(ids, seed=seed)})
     check_disjoint(frame)
@@ -31,13 +33,20 @@ def test_fractions_and_seed():
     ids = range(20_000)
     sides = assign_splits(ids, seed=3, fractions={"train": 0.7, "test": 0.3})
     assert np.mean(sides == "test") == pytest.approx(0.3, abs=0.02)
-    assert (sides == assign_splits(ids, seed=3, fractions={"train": 0.7, "test": 0.3})).all()
-    assert (sides != assign_splits(ids, seed=4, fractions={"train": 0.7, "test": 0.3})).any()
+    assert (
+        sides == assign_splits(ids, seed=3, fractions={"train": 0.7, "test": 0.3})
+    ).all()
+    assert (
+        sides != assign_splits(ids, seed=4, fractions={"train": 0.7, "test": 0.3})
+    ).any()
 
 
 def test_a_hand_made_overlap_raises_with_a_count():
     frame = pd.DataFrame(
-        {"patient_id": [1, "1", 2, 3, 3], "split": ["train", "test", "train", "val", "test"]}
+        {
+            "patient_id": [1, "1", 2, 3, 3],
+            "split": ["train", "test", "train", "val", "test"],
+        }
     )
     with pytest.raises(ValueError, match="2 of 3 patients are on more than one side"):
         check_disjoint(frame)
@@ -56,8 +65,12 @@ def test_spellings_of_one_id_are_one_patient():
         for seed in range(20):
             assert len(set(assign_splits(spellings, seed=seed))) == 1
         sides = ["train", "test"] * len(spellings)
-        frame = pd.DataFrame({"patient_id": spellings, "split": sides[: len(spellings)]})
-        with pytest.raises(UserError, match="1 of 1 patients are on more than one side"):
+        frame = pd.DataFrame(
+            {"patient_id": spellings, "split": sides[: len(spellings)]}
+        )
+        with pytest.raises(
+            UserError, match="1 of 1 patients are on more than one side"
+        ):
             check_disjoint(frame)
     assert len({*patient_keys(["0012", "12"])}) == 2
 
@@ -66,7 +79,9 @@ def test_a_row_without_a_patient_is_a_patient_of_its_own_and_it_is_said(caplog):
     missing = [None, float("nan"), pd.NA, "", " "]
     ids = ["1", *missing, "1"]
     assert len(set(patient_keys(ids))) == 6
-    assert "5 rows have no patient id: each counts as a patient of its own" in caplog.text
+    assert (
+        "5 rows have no patient id: each counts as a patient of its own" in caplog.text
+    )
     assert len(set(assign_splits([None] * 200))) == 3
     frame = pd.DataFrame({"patient_id": [None] * 3, "split": ["train", "val", "test"]})
     caplog.clear()
@@ -130,9 +145,15 @@ def test_the_sides_have_the_shares_that_were_asked_for(tmp_path):
 
     synthesize(tmp_path / "h", stays=300, seed=4, brief=True, dates="real")
     for split_by in ("patient", "time"):
-        built = build_cohort(tmp_path / "h", split_by=split_by, fractions=(0.5, 0.3, 0.2))
-        stays = {side: counts["stays"] for side, counts in built.summary["splits"].items()}
-        shares = [stays[side] / sum(stays.values()) for side in ("train", "val", "test")]
+        built = build_cohort(
+            tmp_path / "h", split_by=split_by, fractions=(0.5, 0.3, 0.2)
+        )
+        stays = {
+            side: counts["stays"] for side, counts in built.summary["splits"].items()
+        }
+        shares = [
+            stays[side] / sum(stays.values()) for side in ("train", "val", "test")
+        ]
         assert shares == pytest.approx([0.5, 0.3, 0.2], abs=0.12)
     for wrong in ((0.5, 0.5), (0.5, 0.5, 0.5), (1.2, -0.1, -0.1)):
         with pytest.raises(UserError, match="three numbers above 0 that sum to 1"):

@@ -36,12 +36,16 @@ def _phrase(template, who):
     slots = {**{k: "|".join(map(re.escape, v)) for k, v in FILLINGS.items()}, **who}
     parts = re.split(r"\{(\w+)\}", template)
     return "".join(
-        f"(?:{slots[part]})" if i % 2 else re.escape(part) for i, part in enumerate(parts)
+        f"(?:{slots[part]})" if i % 2 else re.escape(part)
+        for i, part in enumerate(parts)
     )
 
 
 PATIENT = {"N": "he|she|the patient", "P": "his|her", "O": "him|her"}
-OTHER = {**PATIENT, "N": "(?:his|her) (?:" + "|".join(itertools.chain(*KIN.values())) + ")"}
+OTHER = {
+    **PATIENT,
+    "N": "(?:his|her) (?:" + "|".join(itertools.chain(*KIN.values())) + ")",
+}
 KNOWN = [
     (fact, kind, re.compile(_phrase(template, who)))
     for fact in (*FACTS, *NEUTRAL)
@@ -55,10 +59,14 @@ KNOWN = [
 
 
 def _frame(frame):
-    slots = dict.fromkeys("cCabd", "(.+)") | dict.fromkeys(("he", "He"), "(?:[Hh]e|[Ss]he)")
+    slots = dict.fromkeys("cCabd", "(.+)") | dict.fromkeys(
+        ("he", "He"), "(?:[Hh]e|[Ss]he)"
+    )
     slots |= dict.fromkeys(("his", "His"), "(?:[Hh]is|[Hh]er)") | {"kin": r"\w+"}
     parts = re.split(r"\{(\w+)\}", frame.text)
-    return re.compile("".join(slots[p] if i % 2 else re.escape(p) for i, p in enumerate(parts)))
+    return re.compile(
+        "".join(slots[p] if i % 2 else re.escape(p) for i, p in enumerate(parts))
+    )
 
 
 FRAMES = [(frame, _frame(frame)) for frame in (*CLAUSE_FRAMES, *NOUN_FRAMES)]
@@ -86,7 +94,11 @@ def _readings(sentence):
                 kinds = {"other"} if frame.of_other else {"clause"}
             names = [_name(part, kinds) for part in match]
             for chosen in itertools.product(*names):
-                found.add(tuple(zip(chosen, frame.truths, [frame.elsewhere] * 3, strict=False)))
+                found.add(
+                    tuple(
+                        zip(chosen, frame.truths, [frame.elsewhere] * 3, strict=False)
+                    )
+                )
     return found
 
 
@@ -100,13 +112,19 @@ def _cuts(pattern, sentence, count):
 
 def _sentences(text):
     flat = " ".join(text.split())
-    return [s for s in re.split(r"(?<=\.)\s+(?=[A-Z0-9])", flat) if not re.fullmatch(r"\d+\.", s)]
+    return [
+        s
+        for s in re.split(r"(?<=\.)\s+(?=[A-Z0-9])", flat)
+        if not re.fullmatch(r"\d+\.", s)
+    ]
 
 
 def _tellings(note):
     """The two sections of a discharge summary that tell all facts."""
     titles = "BRIEF HOSPITAL COURSE|HOSPITAL COURSE|ASSESSMENT AND PLAN"
-    match = re.search(rf"\n\n(?:{titles}):\n(.*?)\n\n[A-Z ]+:\n(.*?)\n\n", note, re.DOTALL)
+    match = re.search(
+        rf"\n\n(?:{titles}):\n(.*?)\n\n[A-Z ]+:\n(.*?)\n\n", note, re.DOTALL
+    )
     return match.groups()
 
 
@@ -121,7 +139,9 @@ def hospital(tmp_path_factory):
 @pytest.fixture(scope="module")
 def tables(hospital):
     return {
-        name: pd.read_csv(hospital.folder / f"{name}.csv", keep_default_na=False, dtype=str)
+        name: pd.read_csv(
+            hospital.folder / f"{name}.csv", keep_default_na=False, dtype=str
+        )
         for name in COLUMNS
     }
 
@@ -130,7 +150,9 @@ def tables(hospital):
 def stays():
     """The index stays in the order of TRUE_RISK.csv."""
     patients = draw_patients(STAYS, random.Random(SEED))
-    return [stay for patient in patients for stay in patient.stays if stay.risk is not None]
+    return [
+        stay for patient in patients for stay in patient.stays if stay.risk is not None
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -148,10 +170,13 @@ def summaries(tables):
 def _outcomes(tables):
     """Readmission of each index stay, recomputed from the written dates alone."""
     stays = tables["ADMISSIONS"].assign(
-        start=lambda t: pd.to_datetime(t.ADMITTIME), end=lambda t: pd.to_datetime(t.DISCHTIME)
+        start=lambda t: pd.to_datetime(t.ADMITTIME),
+        end=lambda t: pd.to_datetime(t.DISCHTIME),
     )
     unplanned = stays[~stays.ADMISSION_TYPE.isin(["ELECTIVE", "NEWBORN"])]
-    starts = {subject: group.start for subject, group in unplanned.groupby("SUBJECT_ID")}
+    starts = {
+        subject: group.start for subject, group in unplanned.groupby("SUBJECT_ID")
+    }
     index = tables["TRUE_RISK"].merge(stays, on=["SUBJECT_ID", "HADM_ID"], how="left")
     gaps = [
         (starts[s] - end) / pd.Timedelta(days=1)
@@ -191,7 +216,9 @@ def test_same_seed_same_bytes_and_another_seed_other_bytes(tmp_path):
 
 def test_every_form_has_the_same_bytes_for_the_same_seed(tmp_path):
     def digests(name):
-        folders = [synthesize(tmp_path / name / f, stays=60, form=f).folder for f in FORMS]
+        folders = [
+            synthesize(tmp_path / name / f, stays=60, form=f).folder for f in FORMS
+        ]
         files = [path for folder in folders for path in sorted(folder.rglob("*.*"))]
         return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
 
@@ -299,12 +326,16 @@ def test_outcomes_are_realised_exactly_as_drawn(hospital, tables, stays):
 @pytest.mark.parametrize("wanted", [1, 2, 7, 50])
 def test_every_drawn_outcome_has_its_next_stay_even_at_the_end(seed, wanted):
     patients = draw_patients(wanted, random.Random(seed))
-    index = [stay for patient in patients for stay in patient.stays if stay.risk is not None]
+    index = [
+        stay for patient in patients for stay in patient.stays if stay.risk is not None
+    ]
     assert len(index) == wanted
     for patient in patients:
         for i, stay in enumerate(patient.stays):
             later = [s for s in patient.stays[i + 1 :] if s.kind != "elective"]
-            gaps = [(s.admitted - stay.discharged).total_seconds() / 86400 for s in later]
+            gaps = [
+                (s.admitted - stay.discharged).total_seconds() / 86400 for s in later
+            ]
             if stay.risk is not None:
                 assert any(1 <= gap <= 29 for gap in gaps) == stay.readmitted
                 assert stay.readmitted or all(gap > 30.5 for gap in gaps)
@@ -317,12 +348,18 @@ def test_risk_file_is_the_risk_of_the_stays_facts(hospital, tables, stays):
 
 def test_difficulty_of_a_large_hospital_and_calibration_of_its_risks():
     patients = draw_patients(20_000, random.Random(1))
-    index = [stay for patient in patients for stay in patient.stays if stay.risk is not None]
+    index = [
+        stay for patient in patients for stay in patient.stays if stay.risk is not None
+    ]
     risk = np.array([stay.risk for stay in index])
     outcome = np.array([stay.readmitted for stay in index], dtype=float)
     assert 0.20 <= risk.mean() <= 0.25
     # each stay counted as readmitted by its risk and as not readmitted by the rest
-    both = np.repeat([1, 0], len(risk)), np.tile(risk, 2), np.concatenate([risk, 1 - risk])
+    both = (
+        np.repeat([1, 0], len(risk)),
+        np.tile(risk, 2),
+        np.concatenate([risk, 1 - risk]),
+    )
     expected = roc_auc_score(both[0], both[1], sample_weight=both[2])
     assert 0.86 <= expected <= 0.90
     assert roc_auc_score(outcome, risk) == pytest.approx(expected, abs=0.01)
@@ -334,10 +371,19 @@ def test_difficulty_of_a_large_hospital_and_calibration_of_its_risks():
 
 def test_no_fact_helps_beyond_the_risk_and_stays_of_a_patient_are_independent():
     patients = draw_patients(20_000, random.Random(2))
-    index = [stay for patient in patients for stay in patient.stays if stay.risk is not None]
+    index = [
+        stay for patient in patients for stay in patient.stays if stay.risk is not None
+    ]
     residual = np.array([stay.readmitted - stay.risk for stay in index])
-    order = [i for patient in patients for i, s in enumerate(patient.stays) if s.risk is not None]
-    groups = {fact.name: np.array([fact.name in s.facts for s in index]) for fact in FACTS}
+    order = [
+        i
+        for patient in patients
+        for i, s in enumerate(patient.stays)
+        if s.risk is not None
+    ]
+    groups = {
+        fact.name: np.array([fact.name in s.facts for s in index]) for fact in FACTS
+    }
     groups |= {"first": np.array(order) == 0}
     groups |= {"planned": np.array([stay.kind == "elective" for stay in index])}
     for name, chosen in groups.items():
@@ -346,7 +392,9 @@ def test_no_fact_helps_beyond_the_risk_and_stays_of_a_patient_are_independent():
 
 
 def test_no_stays_asked_for_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match=r"stays is 0, expected at least 1: synthesize\("):
+    with pytest.raises(
+        ValueError, match=r"stays is 0, expected at least 1: synthesize\("
+    ):
         synthesize(tmp_path, stays=0)
 
 
@@ -355,7 +403,9 @@ def test_many_notes_per_stay_mostly_say_nothing_about_the_risk(tmp_path):
     many = synthesize(tmp_path / "many", stays=40, seed=4, notes_per_stay="many")
     risks = [h.folder.joinpath("TRUE_RISK.csv").read_bytes() for h in (few, many)]
     assert risks[0] == risks[1]
-    notes = pd.read_csv(many.folder / "NOTEEVENTS.csv", dtype=str, keep_default_na=False)
+    notes = pd.read_csv(
+        many.folder / "NOTEEVENTS.csv", dtype=str, keep_default_na=False
+    )
     short = notes[notes.CATEGORY != "Discharge summary"]
     assert short.groupby("HADM_ID").size().between(20, 60).all()
     index = {str(hadm) for hadm in pd.read_csv(many.folder / "TRUE_RISK.csv").HADM_ID}
@@ -376,7 +426,8 @@ def test_many_notes_per_stay_mostly_say_nothing_about_the_risk(tmp_path):
 
 def test_unknown_number_of_notes_is_an_error(tmp_path):
     with pytest.raises(
-        ValueError, match=r"unknown notes_per_stay 'lots'; expected one of \('few', 'many'\)"
+        ValueError,
+        match=r"unknown notes_per_stay 'lots'; expected one of \('few', 'many'\)",
     ):
         synthesize(tmp_path, notes_per_stay="lots")
 
@@ -399,21 +450,34 @@ def test_every_fact_has_many_phrasings_and_no_phrase_tells_two_facts():
 
 def test_every_sentence_has_one_reading_which_is_what_was_told():
     rng = random.Random(5)
-    names = {"he": "she", "He": "She", "his": "her", "His": "Her", "kin": "niece", **FILLINGS}
+    names = {
+        "he": "she",
+        "He": "She",
+        "his": "her",
+        "His": "Her",
+        "kin": "niece",
+        **FILLINGS,
+    }
     for fact in (*FACTS, *NEUTRAL):
         for truth, elsewhere in ((True, False), (False, False), (False, True)):
             statement = Statement(fact, truth, elsewhere)
             for _ in range(12):
                 sentence = clause_sentence(statement, names, rng)
-                assert _readings(sentence) == {((fact.name, truth, elsewhere),)}, sentence
+                assert _readings(sentence) == {((fact.name, truth, elsewhere),)}, (
+                    sentence
+                )
             if fact.weight < 0 and elsewhere:
                 continue  # no noun frame of that kind suits an arrangement
             for _ in range(8):
                 ((sentence, _),) = noun_sentences([statement], names, rng)
-                assert _readings(sentence) == {((fact.name, truth, elsewhere),)}, sentence
+                assert _readings(sentence) == {((fact.name, truth, elsewhere),)}, (
+                    sentence
+                )
 
 
-def test_each_telling_in_a_summary_tells_all_true_facts_and_nothing_false(tables, stays, summaries):
+def test_each_telling_in_a_summary_tells_all_true_facts_and_nothing_false(
+    tables, stays, summaries
+):
     risky = {fact.name for fact in FACTS}
     for hadm, stay in list(zip(tables["TRUE_RISK"].HADM_ID, stays, strict=True))[:60]:
         for telling in _tellings(summaries[hadm]):
@@ -421,7 +485,9 @@ def test_each_telling_in_a_summary_tells_all_true_facts_and_nothing_false(tables
             for sentence in _sentences(telling):
                 (reading,) = _readings(sentence)
                 told |= {name for name, truth, _ in reading if truth}
-                denied |= {name for name, truth, other in reading if not truth and not other}
+                denied |= {
+                    name for name, truth, other in reading if not truth and not other
+                }
             assert told & risky == stay.facts
             assert not denied & stay.facts
             assert not told & denied
@@ -454,7 +520,9 @@ def test_a_bag_of_words_falls_well_short_of_the_best(tmp_path):
     # rows of a patient stand together: cut where a new patient begins
     cut = int((risks.SUBJECT_ID[800] == risks.SUBJECT_ID).idxmax())
     # without the numbers of dates and laboratory values, which only drown the words
-    vectors = TfidfVectorizer(ngram_range=(1, 2), min_df=3, token_pattern="[a-zA-Z]{2,}")
+    vectors = TfidfVectorizer(
+        ngram_range=(1, 2), min_df=3, token_pattern="[a-zA-Z]{2,}"
+    )
     model = LogisticRegression(C=3, max_iter=2000)
     model.fit(vectors.fit_transform(texts[:cut]), outcome[:cut])
     score = model.decision_function(vectors.transform(texts[cut:]))

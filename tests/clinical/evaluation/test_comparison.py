@@ -28,14 +28,20 @@ def cohort():
 
 @pytest.fixture
 def scores(cohort):
-    risk = np.clip(0.3 + 0.2 * cohort["readmitted"] + np.linspace(-0.2, 0.2, len(cohort)), 0, 1)
-    table = pd.DataFrame({"stay_id": cohort["stay_id"], "probability": risk, "status": "ok"})
+    risk = np.clip(
+        0.3 + 0.2 * cohort["readmitted"] + np.linspace(-0.2, 0.2, len(cohort)), 0, 1
+    )
+    table = pd.DataFrame(
+        {"stay_id": cohort["stay_id"], "probability": risk, "status": "ok"}
+    )
     return table.sample(frac=1, random_state=0)
 
 
 def test_a_score_table_is_joined_by_stay_id_and_no_note_is_needed(cohort, scores):
     scores.loc[scores["stay_id"] == cohort["stay_id"][5], "stay_id"] = "another"
-    found = compare(None, cohort.drop(columns="text"), scores=scores, split="test", bootstrap=20)
+    found = compare(
+        None, cohort.drop(columns="text"), scores=scores, split="test", bootstrap=20
+    )
     side = cohort[cohort["split"] == "test"]
     known = side.merge(scores, on="stay_id")
     assert found.model.n_stays == len(known)
@@ -59,7 +65,12 @@ def test_the_command_evaluates_a_score_table(cohort, scores, tmp_path):
     cohort.loc[cohort["split"] == "test", "insurance"] = odd
     cohort.to_parquet(tmp_path / "cohort.parquet")
     write_table(scores, tmp_path / "risks.csv")
-    words = ["evaluate", str(tmp_path / "cohort.parquet"), "--out", str(tmp_path / "out")]
+    words = [
+        "evaluate",
+        str(tmp_path / "cohort.parquet"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     nothing = CliRunner().invoke(app, words)
     assert nothing.exit_code == 1
     assert "pass --model, --scores, or both" in nothing.output

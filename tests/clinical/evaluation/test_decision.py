@@ -24,7 +24,9 @@ def hospital(n=500, seed=0):
 
 
 def stays(y, p):
-    return pd.DataFrame({"patient_id": range(len(y)), "readmitted": y, "probability": p})
+    return pd.DataFrame(
+        {"patient_id": range(len(y)), "readmitted": y, "probability": p}
+    )
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -46,7 +48,9 @@ def test_net_benefit_equals_dcurves(seed):
 def test_net_benefit_by_hand():
     y, p = [1, 0, 1, 0], [0.9, 0.8, 0.2, 0.1]
     found = decision_curve(y, {"m": p}).set_index("threshold")["m"]
-    assert found[[0.5, 0.2]].tolist() == pytest.approx([(1 - 1 * 1.0) / 4, (2 - 1 * 0.25) / 4])
+    assert found[[0.5, 0.2]].tolist() == pytest.approx(
+        [(1 - 1 * 1.0) / 4, (2 - 1 * 0.25) / 4]
+    )
 
 
 def test_the_gain_is_over_the_better_default_with_an_interval():
@@ -69,9 +73,9 @@ def test_burden_by_hand():
     points = {"a": Point(0.6, "validation"), "b": Point(0.95, "validation")}
     table = alert_burden(stays(y, p), points, bootstrap=0).set_index("point")
     assert table.loc["a", "alerts_per_100"] == pytest.approx(60)
-    assert table.loc["a", ["recall", "precision", "per_find"]].tolist() == pytest.approx(
-        [1.0, 2 / 3, 1.5]
-    )
+    assert table.loc[
+        "a", ["recall", "precision", "per_find"]
+    ].tolist() == pytest.approx([1.0, 2 / 3, 1.5])
     assert table.loc["b", "alerts_per_100"] == 0
     assert table.loc["b", "recall"] == 0
     assert np.isnan(table.loc["b", "precision"])
@@ -89,4 +93,6 @@ def test_capacities_are_thresholds_of_the_validation_risks_whatever_the_test_bri
     higher = alert_burden(stays(y, np.clip(p + 0.2, 0, 1)), points, bootstrap=0)
     assert (higher["alerts_per_100"] > [2 * c for c in CAPACITIES]).all()
     assert alert_points(None, [], source="validation") == {}
-    assert list(alert_points(0.4, [], source="validation")) == ["the model's alert threshold"]
+    assert list(alert_points(0.4, [], source="validation")) == [
+        "the model's alert threshold"
+    ]

@@ -25,7 +25,9 @@ NOTE = "Patient admitted with chest pain. Heart failure. "
 def test_what_is_described_of_a_stay_by_hand(model):
     # "failure" is a word of the tiny vocabulary, "zz" is read in two pieces, the sign is unknown.
     stays = pd.Series([["heart failure", "zz heart ☃"], [""]])
-    found = pd.DataFrame(describe_notes(model, stays)).sort_values("notes", ascending=False)
+    found = pd.DataFrame(describe_notes(model, stays)).sort_values(
+        "notes", ascending=False
+    )
     found = found.reset_index(drop=True)
     assert found.loc[0].to_dict() == {
         "notes": 2,
@@ -62,7 +64,9 @@ def test_chance_alone_seldom_exceeds_what_it_is_said_to_give():
 
 def test_a_change_is_found_and_a_small_sample_alarms_nobody():
     rng = np.random.default_rng(1)
-    kept = profile({"tokens": rng.normal(1000, 100, 2000), "notes": rng.integers(1, 4, 2000)})
+    kept = profile(
+        {"tokens": rng.normal(1000, 100, 2000), "notes": rng.integers(1, 4, 2000)}
+    )
     now = {"tokens": rng.normal(1300, 100, 500), "notes": rng.integers(1, 4, 500)}
     table = drift(kept, now).set_index("quantity")
     assert table["finding"].to_dict() == {"tokens": "act", "notes": "stable"}
@@ -73,7 +77,9 @@ def test_a_change_is_found_and_a_small_sample_alarms_nobody():
 
 def test_a_profile_holds_numbers_only_and_none_of_few_stays(model):
     notes = pd.Series([[NOTE + "zebrafinch " * n] for n in range(60)])
-    found = profile(describe_notes(model, notes) | {"probability": np.linspace(0, 1, 30)})
+    found = profile(
+        describe_notes(model, notes) | {"probability": np.linspace(0, 1, 30)}
+    )
     assert "zebrafinch" not in json.dumps(found)
     assert len(found["probability"]["percentiles"]) == 99
     assert sum(found["tokens"]["shares"]) == pytest.approx(1)
@@ -111,10 +117,14 @@ def test_the_same_kind_of_stays_is_stable_and_longer_notes_are_not(watched, tmp_
     again = monitor(model, missing.assign(stay_id=None), bootstrap=0)
     assert set(again.inputs["finding"]) == {"stable"}
     longer = rows.assign(text=[[note * 6 for note in stay] for stay in rows["text"]])
-    changed = monitor(model, longer.drop(columns=["readmitted", "patient_id"]), bootstrap=20)
+    changed = monitor(
+        model, longer.drop(columns=["readmitted", "patient_id"]), bootstrap=20
+    )
     findings = changed.inputs.set_index("quantity")["finding"]
     assert findings["tokens"] == "act"
-    assert any(line.startswith("Tokens of a stay: a clear change") for line in changed.findings)
+    assert any(
+        line.startswith("Tokens of a stay: a clear change") for line in changed.findings
+    )
     assert any("No outcomes were given" in line for line in changed.findings)
     assert changed.periods is None
     content = json.loads(write_monitoring(changed, tmp_path / "a").read_text())
@@ -131,7 +141,9 @@ def test_training_patients_and_ranking_come_first(watched):
     model, rows = watched
     model.manifest["patients"] = patient_hashes(rows.assign(split="train"))
     found = monitor(model, rows, bootstrap=50)
-    assert found.findings[0].startswith("The model was trained on 160 of these 160 patients")
+    assert found.findings[0].startswith(
+        "The model was trained on 160 of these 160 patients"
+    )
     assert "AUROC" in found.findings[1]  # outcomes at random
     assert "calibration cannot mend ranking" in found.findings[1]
     assert not any("recalibrate" in line for line in found.findings)
@@ -142,7 +154,10 @@ def test_training_patients_and_ranking_come_first(watched):
 def test_a_change_from_a_second_training_source_is_no_alarm(model):
     rng = np.random.default_rng(0)
     risk = rng.beta(2, 5, 400)
-    one, other = profile({"probability": rng.beta(2, 5, 400)}), profile({"probability": risk / 4})
+    one, other = (
+        profile({"probability": rng.beta(2, 5, 400)}),
+        profile({"probability": risk / 4}),
+    )
     model.manifest["profile"] = {"train": other, "val": one}
     table, findings = compare_inputs(model, pd.DataFrame({"probability": risk}))
     assert (table["finding"].tolist(), findings) == (["stable"], [])
@@ -158,7 +173,9 @@ def test_monitoring_says_what_it_needs(model, watched):
     model.manifest["profile"] = kept
     with pytest.raises(TableError, match="no column 'text'"):
         monitor(model, rows.rename(columns={"text": "txt"}))
-    with pytest.raises(ValueError, match="159 rows repeat a stay_id: expected one row a stay"):
+    with pytest.raises(
+        ValueError, match="159 rows repeat a stay_id: expected one row a stay"
+    ):
         monitor(model, rows.assign(stay_id="7"))
     with pytest.raises(ValueError, match="every row is excluded"):
         monitor(model, rows.assign(exclusion="age"))
@@ -167,9 +184,13 @@ def test_monitoring_says_what_it_needs(model, watched):
 def test_the_command_writes_tables_and_figures(watched, tmp_path):
     model, rows = watched
     model.save_pretrained(tmp_path / "model")
-    write_table(rows.assign(text=[stay[0] for stay in rows["text"]]), tmp_path / "new.csv")
+    write_table(
+        rows.assign(text=[stay[0] for stay in rows["text"]]), tmp_path / "new.csv"
+    )
     command = ["monitor", str(tmp_path / "new.csv"), "--model", str(tmp_path / "model")]
-    result = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "out"), "--bootstrap", "9"])
+    result = CliRunner().invoke(
+        app, [*command, "--out", str(tmp_path / "out"), "--bootstrap", "9"]
+    )
     assert result.exit_code == 0, result.output
     assert "stable" in result.output
     assert (tmp_path / "out" / "drift.csv").is_file()

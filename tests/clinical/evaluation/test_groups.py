@@ -28,7 +28,10 @@ def hospital(n=600, *, seed=0, per_patient=2, **columns):
     rng = np.random.default_rng(seed)
     p = (1 / (1 + np.exp(-rng.normal(-1, 1.2, n)))).round(2)  # with ties
     frame = {"patient_id": np.arange(n) // per_patient, "readmitted": rng.random(n) < p}
-    frame |= {"probability": p, "sex": rng.choice(["F", "M", "X"], n, p=[0.5, 0.4, 0.1])}
+    frame |= {
+        "probability": p,
+        "sex": rng.choice(["F", "M", "X"], n, p=[0.5, 0.4, 0.1]),
+    }
     return pd.DataFrame(frame | columns).astype({"readmitted": int})
 
 
@@ -41,12 +44,17 @@ def test_ranking_and_calibration_equal_scikit_learn():
     frame = hospital()
     for row in by_group(frame, threshold=THRESHOLD, bootstrap=0).to_dict("records"):
         group, rest = rest_of(frame, row)
-        areas = [roc_auc_score(part["readmitted"], part["probability"]) for part in (group, rest)]
+        areas = [
+            roc_auc_score(part["readmitted"], part["probability"])
+            for part in (group, rest)
+        ]
         assert row["auroc"] == pytest.approx(areas[0], abs=1e-9)
         assert row["auroc_difference"] == pytest.approx(areas[0] - areas[1], abs=1e-9)
         gaps = []
         for part in (group, rest):
-            true, predicted = calibration_curve(part["readmitted"], part["probability"], n_bins=1)
+            true, predicted = calibration_curve(
+                part["readmitted"], part["probability"], n_bins=1
+            )
             gaps.append(true[0] - predicted[0])
         assert row["observed_minus_predicted"] == pytest.approx(gaps[0], abs=1e-9)
         assert row["observed_minus_predicted_difference"] == pytest.approx(
@@ -69,12 +77,16 @@ def test_recall_and_false_positive_rate_equal_fairlearn():
     )
     ours = by_group(frame, threshold=THRESHOLD, bootstrap=0).set_index("group")
     for name, function in wanted.items():
-        assert ours[name].to_dict() == pytest.approx(theirs.by_group[name].to_dict(), abs=1e-9)
+        assert ours[name].to_dict() == pytest.approx(
+            theirs.by_group[name].to_dict(), abs=1e-9
+        )
         for group in ours.index:
             out = frame["sex"] != group
             rest = function(frame.loc[out, "readmitted"], alerts[out])
             difference = theirs.by_group.loc[group, name] - rest
-            assert ours.loc[group, f"{name}_difference"] == pytest.approx(difference, abs=1e-9)
+            assert ours.loc[group, f"{name}_difference"] == pytest.approx(
+                difference, abs=1e-9
+            )
 
 
 @settings(max_examples=20, deadline=None)
@@ -89,8 +101,13 @@ def test_weights_count_as_repeated_stays(seed):
     again = frame.loc[frame.index.repeat(repeats)].reset_index(drop=True)
 
     def measured(table, labels, weights):
-        y, risk = table["readmitted"].to_numpy(float), table["probability"].to_numpy(float)
-        parts = [(m, Stays(y[m], risk[m], THRESHOLD)) for m in (labels == 0, labels == 1)]
+        y, risk = (
+            table["readmitted"].to_numpy(float),
+            table["probability"].to_numpy(float),
+        )
+        parts = [
+            (m, Stays(y[m], risk[m], THRESHOLD)) for m in (labels == 0, labels == 1)
+        ]
         return [numbers(part, weights[m], GROUP_MEASURES) for m, part in parts]
 
     labels = (again["sex"] == "M").to_numpy(dtype=int)
@@ -106,7 +123,9 @@ def test_a_group_the_model_fails_is_named_and_chance_is_not():
     frame = hospital(3000, seed=1)
     (said,) = group_verdicts(by_group(frame, threshold=THRESHOLD, bootstrap=200))
     assert said.status == "not shown"
-    assert "12 differences between a subgroup and the other stays were tested" in said.text
+    assert (
+        "12 differences between a subgroup and the other stays were tested" in said.text
+    )
     assert "none of these remain after correction" in said.text
     men = frame["sex"] == "M"
     shuffled = frame.loc[men, "probability"].sample(frac=1, random_state=0).to_numpy()
@@ -114,14 +133,19 @@ def test_a_group_the_model_fails_is_named_and_chance_is_not():
     table = by_group(frame, threshold=THRESHOLD, bootstrap=200).set_index("group")
     assert table.loc["M", "auroc_difference_high"] < -0.1
     assert table.loc["M", "auroc_p_adjusted"] < 0.001
-    said = " ".join(v.text for v in group_verdicts(table.reset_index()) if v.status == "against")
+    said = " ".join(
+        v.text for v in group_verdicts(table.reset_index()) if v.status == "against"
+    )
     assert "AUROC differs for sex M: 0." in said
     assert "against all other stays" in said
 
 
 def test_corrected_p_values_are_holms():
     nan = np.nan
-    value, error = np.array([[2.5, 0.1], [2.0, nan]]), np.array([[1.0, 1.0], [1.0, nan]])
+    value, error = (
+        np.array([[2.5, 0.1], [2.0, nan]]),
+        np.array([[1.0, 1.0], [1.0, nan]]),
+    )
     spread = error / np.sqrt(2)  # whose standard deviation is the error
     found = holm(Resampled(value, np.stack([value - spread, value + spread])))
     # p = 0.0124, 0.0455, 0.9203; times 3, 2 and 1.
@@ -137,7 +161,9 @@ def test_intervals_cover_the_truth_and_come_from_the_same_resamples():
         assert (table[name] < table[f"{name}_high"]).all()
     halves = by_group(frame.assign(sex=frame["sex"].replace("X", "M")), bootstrap=100)
     women, men = halves.to_dict("records")
-    assert women["auroc_difference_low"] == pytest.approx(-men["auroc_difference_high"], abs=1e-9)
+    assert women["auroc_difference_low"] == pytest.approx(
+        -men["auroc_difference_high"], abs=1e-9
+    )
 
 
 def test_small_groups_show_their_size_only_and_are_said_to_be_untested():
@@ -149,12 +175,18 @@ def test_small_groups_show_their_size_only_and_are_said_to_be_untested():
     assert table["n"].tolist() == [300, 230, 70]
     last = table.iloc[-1]
     assert last["reason"] == f"fewer than {SMALLEST_GROUP} stays each"
-    assert last[["prevalence", "mean_probability", "auroc", "recall_at_threshold"]].isna().all()
+    assert (
+        last[["prevalence", "mean_probability", "auroc", "recall_at_threshold"]]
+        .isna()
+        .all()
+    )
     said = group_verdicts(table)[-1]
     assert said.status == "not shown"
     assert said.text == "Not tested: ethnicity B, C (fewer than 50 stays each)."
     few = by_group(frame[frame["ethnicity"] != "B"], threshold=THRESHOLD, bootstrap=20)
-    assert group_verdicts(few)[-1].text == "Not tested: ethnicity C (fewer than 50 stays)."
+    assert (
+        group_verdicts(few)[-1].text == "Not tested: ethnicity C (fewer than 50 stays)."
+    )
     many = frame.assign(ethnicity=[f"group number {n % 60}" for n in range(600)])
     (rest,) = by_group(many, bootstrap=0)["group"]
     assert rest == "60 small groups"
@@ -194,7 +226,9 @@ def test_periods_leave_out_stays_without_a_date_and_refuse_what_is_none():
     frame = hospital(120, discharge_time=["2024-03-05"] * 100 + [None] * 20)
     assert by_period(frame, bootstrap=0)[0]["n"].tolist() == [100]
     assert by_period(frame.assign(discharge_time=None), bootstrap=0)[0].empty
-    with pytest.raises(ValueError, match="discharge_time holds 1 values that are not ISO 8601"):
+    with pytest.raises(
+        ValueError, match="discharge_time holds 1 values that are not ISO 8601"
+    ):
         by_period(frame.assign(discharge_time=["soon"] + ["2024-03-05"] * 119))
     table, why = by_period(frame.assign(discharge_time="2151-01-01"), bootstrap=0)
     assert table is None
@@ -221,7 +255,9 @@ def test_a_missing_column_is_named():
 
 
 def test_a_thousand_resamples_of_ten_thousand_stays_are_quick():
-    frame = hospital(10_000, sex=np.random.default_rng(0).integers(0, 8, 10_000).astype(str))
+    frame = hospital(
+        10_000, sex=np.random.default_rng(0).integers(0, 8, 10_000).astype(str)
+    )
     start = time.process_time()  # others may use the machine too
     by_group(frame, threshold=THRESHOLD, bootstrap=1000)
     assert time.process_time() - start < 10

@@ -50,7 +50,9 @@ def test_values_by_hand():
     y, p = [1, 0, 1, 0], [0.9, 0.8, 0.6, 0.1]
     found = evaluate(y, p, patients=list("abcd"), threshold=0.6, bootstrap=0)
     assert found.brier.value == pytest.approx((0.01 + 0.64 + 0.16 + 0.01) / 4)
-    assert found.ece.value == pytest.approx((0.1 + 0.8 + 0.4 + 0.1) / 4)  # a bin for each stay
+    assert found.ece.value == pytest.approx(
+        (0.1 + 0.8 + 0.4 + 0.1) / 4
+    )  # a bin for each stay
     assert found.auroc == Interval(0.75)
     assert found.recall_at_threshold.value == 1
     assert found.precision_at_threshold.value == pytest.approx(2 / 3)
@@ -76,7 +78,9 @@ def test_without_a_threshold_its_pair_is_none():
     assert found.recall_at_threshold == found.precision_at_threshold == nothing
     silent = evaluate(y, p, patients=patients, threshold=1.0, bootstrap=10)
     assert silent.recall_at_threshold.value == 0
-    assert silent.precision_at_threshold == nothing  # no alert, so no share of them is right
+    assert (
+        silent.precision_at_threshold == nothing
+    )  # no alert, so no share of them is right
 
 
 def test_rp80_out_of_reach_is_none_with_no_interval():
@@ -93,16 +97,22 @@ def test_intervals_are_percentiles_of_resampled_patients():
     found = evaluate(y, p, patients=names, bootstrap=60, seed=7)
     rng, areas, averages = np.random.default_rng(7), [], []
     for _ in range(60):
-        rows = np.concatenate([np.flatnonzero(patients == k) for k in rng.integers(50, size=50)])
+        rows = np.concatenate(
+            [np.flatnonzero(patients == k) for k in rng.integers(50, size=50)]
+        )
         areas.append(roc_auc_score(y[rows], p[rows]))
         averages.append(average_precision_score(y[rows], p[rows]))
     for interval, drawn in ((found.auroc, areas), (found.auprc, averages)):
-        assert [interval.low, interval.high] == pytest.approx(np.quantile(drawn, [0.025, 0.975]))
+        assert [interval.low, interval.high] == pytest.approx(
+            np.quantile(drawn, [0.025, 0.975])
+        )
 
 
 def test_clusters_of_patients_widen_the_intervals():
     y, p, patients = hospital(150)
-    y, p, patients = (np.repeat(column, 6) for column in (y, p, patients))  # six equal stays each
+    y, p, patients = (
+        np.repeat(column, 6) for column in (y, p, patients)
+    )  # six equal stays each
     by_patient = evaluate(y, p, patients=patients, bootstrap=300).auroc
     by_stay = evaluate(y, p, patients=np.arange(len(y)), bootstrap=300).auroc
     assert by_patient.value == by_stay.value
@@ -140,22 +150,30 @@ def test_the_order_of_stays_does_not_matter(random):
     p = p.round(1)
     order = random.sample(range(60), 60)
     one = evaluate(y, p, patients=patients, threshold=0.4, bootstrap=20).to_frame()
-    two = evaluate(y[order], p[order], patients=patients[order], threshold=0.4, bootstrap=20)
+    two = evaluate(
+        y[order], p[order], patients=patients[order], threshold=0.4, bootstrap=20
+    )
     pd.testing.assert_frame_equal(one, two.to_frame(), rtol=1e-9)
 
 
 def test_resamples_of_one_outcome_are_skipped_and_counted():
     y, p = [1] + [0] * 19, np.linspace(0.9, 0.1, 20)
     found = evaluate(y, p, patients=range(20), bootstrap=300)
-    assert found.skipped == pytest.approx(300 * 0.95**20, abs=40)  # the one patient is not drawn
-    assert found.auroc == Interval(1.0, None, None)  # too few resamples are left for an interval
+    assert found.skipped == pytest.approx(
+        300 * 0.95**20, abs=40
+    )  # the one patient is not drawn
+    assert found.auroc == Interval(
+        1.0, None, None
+    )  # too few resamples are left for an interval
     assert found.reason is None
 
 
 @pytest.mark.parametrize("outcome", [0, 1])
 def test_one_outcome_leaves_brier_and_says_why(outcome):
     risks = np.repeat([0.1, 0.2, 0.3], 10)
-    found = evaluate(np.full(30, outcome), risks, patients=range(30), threshold=0.2, bootstrap=100)
+    found = evaluate(
+        np.full(30, outcome), risks, patients=range(30), threshold=0.2, bootstrap=100
+    )
     assert found.reason == f"{30 * outcome} of 30 stays have the outcome"
     assert found.brier.value == pytest.approx(((risks - outcome) ** 2).mean())
     assert found.brier.low < found.brier.value < found.brier.high
@@ -233,7 +251,9 @@ def test_calibration_in_the_large_holds_the_slope_at_1():
     from scipy.special import expit, logit
 
     y, p, patients = hospital()
-    shift = evaluate(y, p, patients=patients, bootstrap=0).calibration_in_the_large.value
+    shift = evaluate(
+        y, p, patients=patients, bootstrap=0
+    ).calibration_in_the_large.value
     assert expit(logit(p) + shift).sum() == pytest.approx(y.sum())
     low = evaluate(y, expit(logit(p) - 0.7), patients=patients, bootstrap=0)
     assert low.calibration_in_the_large.value == pytest.approx(shift + 0.7, abs=1e-6)
@@ -242,7 +262,9 @@ def test_calibration_in_the_large_holds_the_slope_at_1():
 def test_differences_are_paired():
     y, p, patients = hospital(800)
     noisy = np.clip(p + np.random.default_rng(1).normal(0, 0.02, 800), 0, 1)
-    one, two = (evaluate(y, risk, patients=patients, bootstrap=200) for risk in (p, noisy))
+    one, two = (
+        evaluate(y, risk, patients=patients, bootstrap=200) for risk in (p, noisy)
+    )
     difference = one.minus(two)["auroc"]
     assert difference.value == pytest.approx(one.auroc.value - two.auroc.value)
     apart = (one.auroc.high - one.auroc.low) / (difference.high - difference.low)
@@ -254,7 +276,9 @@ def test_a_new_measure_takes_one_place(monkeypatch):
     from clinical.evaluation import intervals
     from clinical.evaluation.intervals import measure_rows
 
-    sharpness = Measure("sharpness", "Sharpness", "", lambda stays: float(np.ptp(stays.stays.risk)))
+    sharpness = Measure(
+        "sharpness", "Sharpness", "", lambda stays: float(np.ptp(stays.stays.risk))
+    )
     monkeypatch.setattr(intervals, "MEASURES", (*MEASURES, sharpness))
     y, p, patients = hospital(100)
     found = evaluate(y, p, patients=patients, bootstrap=10)

@@ -8,7 +8,12 @@ from clinical.evaluation.baselines import point_scores, with_history
 from clinical.evaluation.comparison import compare
 from clinical.stays.choice import CHOICE, NoteChoice
 
-LACE = ["length_of_stay", "admission_type", "charlson_index", "emergency_visits_6_months"]
+LACE = [
+    "length_of_stay",
+    "admission_type",
+    "charlson_index",
+    "emergency_visits_6_months",
+]
 
 
 def stays(*rows):
@@ -16,7 +21,9 @@ def stays(*rows):
     rng = np.random.default_rng(0)
     drawn = [(d, "EMERGENCY", c, 0) for d, c in rng.integers(0, 6, (200, 2)).tolist()]
     table = pd.DataFrame([*rows, *drawn], columns=LACE)
-    risk = 1 / (1 + np.exp(-(table["length_of_stay"] + table["charlson_index"].fillna(0) - 5)))
+    risk = 1 / (
+        1 + np.exp(-(table["length_of_stay"] + table["charlson_index"].fillna(0) - 5))
+    )
     return table.assign(readmitted=(rng.random(len(table)) < risk).astype(int))
 
 
@@ -33,7 +40,9 @@ def test_equal_points_are_equal_risks_and_more_points_a_higher_one():
     assert risk[0] == risk[1]
     assert risk[3] == risk[4] < risk[0] < risk[2] == risk.max()
     (remark,) = remarks
-    assert remark.startswith("HOSPITAL was not computed: the cohort has no hemoglobin, oncology,")
+    assert remark.startswith(
+        "HOSPITAL was not computed: the cohort has no hemoglobin, oncology,"
+    )
 
 
 def test_what_is_missing_is_in_the_name_and_in_a_sentence():
@@ -45,7 +54,10 @@ def test_what_is_missing_is_in_the_name_and_in_a_sentence():
     backwards = table.assign(readmitted=1 - table["readmitted"])
     found, remarks = point_scores(backwards, table, table)
     assert not found
-    assert "LACE (10 of 19 points) ranks the training stays no better than chance" in remarks[0]
+    assert (
+        "LACE (10 of 19 points) ranks the training stays no better than chance"
+        in remarks[0]
+    )
     assert missing in remarks[0]
 
 
@@ -61,7 +73,9 @@ def test_an_early_prediction_does_not_know_the_length_of_the_stay():
     table = stays().assign(**{CHOICE: early.model_dump_json()})
     assert point_scores(table, table, table) == (
         {},
-        ["LACE and HOSPITAL are for discharge: earlier, the length of stay is not known."],
+        [
+            "LACE and HOSPITAL are for discharge: earlier, the length of stay is not known."
+        ],
     )
 
 
@@ -87,8 +101,20 @@ def test_history_counts_earlier_episodes_of_the_last_year():
         {
             "patient_id": ["7", "7.0", "7", " 7", "8"],
             "admit_time": times,
-            "episode_start": ["2020-01-01", "2020-03-01", "2020-03-01", "2021-02-20", "2021-02-20"],
-            "discharge_time": ["2020-01-02", "2020-03-03", "2020-03-08", "2021-02-21", None],
+            "episode_start": [
+                "2020-01-01",
+                "2020-03-01",
+                "2020-03-01",
+                "2021-02-20",
+                "2021-02-20",
+            ],
+            "discharge_time": [
+                "2020-01-02",
+                "2020-03-03",
+                "2020-03-08",
+                "2021-02-21",
+                None,
+            ],
             "exclusion": [None, "transfer", None, None, None],
         }
     )
@@ -107,4 +133,7 @@ def test_they_stand_beside_the_model_in_a_comparison(notes):
     scores = pd.DataFrame({"stay_id": range(200), "probability": 0.3})
     found = compare(None, table, scores=scores, bootstrap=20)
     assert list(found.evaluations) == ["domainbert", "LACE"]
-    assert any(said.text.startswith("It ranks stays worse than LACE") for said in found.verdicts())
+    assert any(
+        said.text.startswith("It ranks stays worse than LACE")
+        for said in found.verdicts()
+    )

@@ -6,17 +6,26 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from clinical.evaluation.measures import MEASURES, Stays, WeightedStays, precise_threshold
+from clinical.evaluation.measures import (
+    MEASURES,
+    Stays,
+    WeightedStays,
+    precise_threshold,
+)
 
 SCORED = st.lists(
-    st.tuples(st.booleans(), st.sampled_from(np.linspace(0, 1, 9).tolist()), st.integers(0, 5)),
+    st.tuples(
+        st.booleans(), st.sampled_from(np.linspace(0, 1, 9).tolist()), st.integers(0, 5)
+    ),
     min_size=2,
     max_size=60,
 )
 
 
 def columns(rows):
-    y, p, weights = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    y, p, weights = (
+        np.array(column, dtype=float) for column in zip(*rows, strict=True)
+    )
     assume(0 < weights @ y < weights.sum())
     return y, p, weights
 
@@ -46,7 +55,9 @@ def test_weights_count_as_copies(rows):
             continue
         weighted = measured(measure.field, y, p, weights)
         copied = measured(measure.field, y[copies], p[copies], None)
-        assert weighted == pytest.approx(copied, abs=1e-6, rel=1e-6, nan_ok=True), measure.field
+        assert weighted == pytest.approx(copied, abs=1e-6, rel=1e-6, nan_ok=True), (
+            measure.field
+        )
 
 
 def test_the_last_threshold_that_is_precise_enough_is_taken():

@@ -48,11 +48,17 @@ def test_what_is_not_found_to_be_wrong_is_not_shown_to_be_right():
 
 def test_the_slope_and_the_ranking():
     y, p = hospital(2000)
-    texts = [one.text for one in said(y, model=odds(p, slope=3.0)) if one.status == "against"]
-    assert any("High risks are too high and low risks too low (calibration" in t for t in texts)
+    texts = [
+        one.text for one in said(y, model=odds(p, slope=3.0)) if one.status == "against"
+    ]
+    assert any(
+        "High risks are too high and low risks too low (calibration" in t for t in texts
+    )
     assert any("worse than chance" in one.text for one in said(y, model=1 - p))
     noise = np.random.default_rng(1).permutation(p)
-    assert all(one.status != "shown" for one in said(y, model=noise) if "rank" in one.text)
+    assert all(
+        one.status != "shown" for one in said(y, model=noise) if "rank" in one.text
+    )
 
 
 def test_ranking_near_chance_is_a_concern_however_sure():
@@ -60,14 +66,19 @@ def test_ranking_near_chance_is_a_concern_however_sure():
     noisy = np.where(np.random.default_rng(0).random(20_000) < 0.8, p[::-1], p)
     (one,) = [one for one in said(y, model=noisy) if "AUROC" in one.text]
     assert one.status == "against"
-    assert one.text.startswith("The model ranks stays at best slightly better than chance")
+    assert one.text.startswith(
+        "The model ranks stays at best slightly better than chance"
+    )
 
 
 def test_baselines_are_compared_by_paired_differences():
     y, p = hospital(2000)
     noise = np.random.default_rng(1).permutation(p)
     last = said(y, model=p, TFIDF=noise)[-1]
-    assert (last.status, "than TFIDF (AUROC difference 0." in last.text) == ("shown", True)
+    assert (last.status, "than TFIDF (AUROC difference 0." in last.text) == (
+        "shown",
+        True,
+    )
     assert said(y, model=noise, TFIDF=p)[-1].status == "against"
     same = said(y, model=p, TFIDF=p)[-1]
     assert same.status == "not shown"
@@ -93,8 +104,17 @@ def test_one_outcome_is_not_measured():
 
 @pytest.mark.parametrize(
     ("low", "high", "statuses"),
-    [(0.01, 0.02, ["shown"]), (-0.01, 0.02, ["not shown"]), (-0.2, -0.1, ["not shown", "against"])],
+    [
+        (0.01, 0.02, ["shown"]),
+        (-0.01, 0.02, ["not shown"]),
+        (-0.2, -0.1, ["not shown", "against"]),
+    ],
 )
 def test_net_benefit(low, high, statuses):
-    row = {"threshold": 0.2, "gain": (low + high) / 2, "gain_low": low, "gain_high": high}
+    row = {
+        "threshold": 0.2,
+        "gain": (low + high) / 2,
+        "gain_low": low,
+        "gain_high": high,
+    }
     assert [one.status for one in benefit_verdicts(pd.DataFrame([row]))] == statuses

@@ -12,7 +12,8 @@ PLAN: Return to clinic. Antibiotic stopped; condition stable. He denies chest pa
 Discharge home with insulin."""
 NOTES = [
     HISTORY,
-    "Patient left the hospital. He is not in pain. Chronic renal disease, no edema. " * 3,
+    "Patient left the hospital. He is not in pain. Chronic renal disease, no edema. "
+    * 3,
     None,
     "Right kidney failure. Medication compliance was poor.",
 ]
@@ -26,7 +27,9 @@ def notes():
 @pytest.fixture
 def evidence_model(network, tokenizer):
     """A tiny model with several windows a note and a calibrator."""
-    settings = ReadmissionSettings(window=32, c=3.0, calibration=(1.5, -0.4), alert_threshold=0.5)
+    settings = ReadmissionSettings(
+        window=32, c=3.0, calibration=(1.5, -0.4), alert_threshold=0.5
+    )
     return ReadmissionModel(network, tokenizer, settings=settings)
 
 
@@ -34,7 +37,9 @@ def evidence_model(network, tokenizer):
 def evidence_model_of_words(network, tokenizer):
     """The same with the head reversed, so that words raise the risk."""
     network.classifier.weight.data.neg_()
-    settings = ReadmissionSettings(window=32, c=3.0, calibration=(1.5, -0.4), alert_threshold=0.5)
+    settings = ReadmissionSettings(
+        window=32, c=3.0, calibration=(1.5, -0.4), alert_threshold=0.5
+    )
     return ReadmissionModel(network, tokenizer, settings=settings)
 
 
@@ -50,6 +55,7 @@ def stays():
     words = "fever pain edema alone failure insulin chronic renal blood chest home weeks".split()
     generator = np.random.default_rng(1)
     texts = [
-        ". ".join(" ".join(generator.choice(words, 4)) for _ in range(14)) + "." for _ in range(20)
+        ". ".join(" ".join(generator.choice(words, 4)) for _ in range(14)) + "."
+        for _ in range(20)
     ]
     return pd.DataFrame({"patient_id": [str(i) for i in range(20)], "text": texts})

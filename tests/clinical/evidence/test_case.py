@@ -29,13 +29,17 @@ def test_a_long_sentence_is_cut_between_words(model):
     stay = model.read(text)
     pieces = sentence_pieces(stay)
     assert max(map(len, pieces)) <= LONGEST
-    assert all(not text[p.start].isspace() and text[p.end : p.end + 1] == " " for p in pieces)
+    assert all(
+        not text[p.start].isspace() and text[p.end : p.end + 1] == " " for p in pieces
+    )
 
 
 def test_the_riskiest_windows_are_searched_within_the_effort(case):
     pieces = sentence_pieces(case.stay)
     found = windows_that_matter(case, pieces)
-    assert found == np.argsort(-case.probabilities, kind="stable")[: len(found)].tolist()
+    assert (
+        found == np.argsort(-case.probabilities, kind="stable")[: len(found)].tolist()
+    )
     cost = sum(
         len(case.window(piece.window).offsets) - len(piece)
         for piece in pieces
@@ -54,7 +58,9 @@ def test_a_stay_with_all_or_none_of_its_tokens(case):
 
 
 def test_a_window_without_a_token_is_left_out(case):
-    kept = case.kept([piece for piece in sentence_pieces(case.stay) if piece.window == 1])
+    kept = case.kept(
+        [piece for piece in sentence_pieces(case.stay) if piece.window == 1]
+    )
     scores, _ = case.risks([kept])
     expected = aggregate(np.delete(case.probabilities, 1), case.model.c)
     assert scores[0] == pytest.approx(expected)

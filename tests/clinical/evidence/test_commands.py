@@ -37,9 +37,9 @@ def test_every_stay_has_passages_or_a_reason(folder, table, notes, tmp_path):
     model = ReadmissionModel.from_pretrained(folder)
     expected = explain(model, notes[:2], top=2).passages
     mine = found[found["stay_id"] == "1"]
-    assert list(zip(mine["note"].astype(int), mine["start"].astype(int), strict=True)) == [
-        (passage.note, passage.start) for passage in expected
-    ]
+    assert list(
+        zip(mine["note"].astype(int), mine["start"].astype(int), strict=True)
+    ) == [(passage.note, passage.start) for passage in expected]
     assert set(mine["direction"]) <= {"raises", "lowers"}
     assert found.set_index("stay_id").loc["3", "status"] == "empty"
 

@@ -14,7 +14,9 @@ def every_window(monkeypatch):
     monkeypatch.setattr("clinical.evidence.explain.EFFORT", 1e9)
 
 
-def test_passages_are_exact_spans_with_measured_contributions(evidence_model, notes, every_window):
+def test_passages_are_exact_spans_with_measured_contributions(
+    evidence_model, notes, every_window
+):
     found = clinical.explain(evidence_model, notes, top=3)
     assert found.risk == evidence_model.predict(notes)
     assert len(found.raising) <= 3
@@ -28,12 +30,20 @@ def test_passages_are_exact_spans_with_measured_contributions(evidence_model, no
         starts = window.offsets[:, 0]
         outside = (starts < passage.start) | (starts >= passage.end)
         ids = np.concatenate(
-            (window.input_ids[:1], window.input_ids[1:-1][outside], window.input_ids[-1:])
+            (
+                window.input_ids[:1],
+                window.input_ids[1:-1][outside],
+                window.input_ids[-1:],
+            )
         )
         windows = [w.input_ids for _, w in stay.windows]
         windows[passage.window : passage.window + 1] = [ids] if outside.any() else []
-        less = clinical.aggregate(evidence_model.score_token_ids(windows), evidence_model.c)
-        assert passage.score_contribution == pytest.approx(found.risk.score - less, abs=1e-5)
+        less = clinical.aggregate(
+            evidence_model.score_token_ids(windows), evidence_model.c
+        )
+        assert passage.score_contribution == pytest.approx(
+            found.risk.score - less, abs=1e-5
+        )
         change = found.risk.probability - float(evidence_model.calibrated(less))
         assert passage.probability_contribution == pytest.approx(change, abs=1e-5)
 
@@ -67,7 +77,10 @@ def test_a_table_of_passages(evidence_model, notes):
     found = explain(evidence_model, notes)
     table = found.to_frame()
     assert list(table["text"]) == [passage.text for passage in found.passages]
-    assert explain(evidence_model, "").to_frame().columns.tolist() == table.columns.tolist()
+    assert (
+        explain(evidence_model, "").to_frame().columns.tolist()
+        == table.columns.tolist()
+    )
 
 
 def test_a_stay_without_text_has_no_passage(evidence_model):
@@ -88,7 +101,9 @@ def test_the_window_cache_keeps_whole_windows_only(evidence_model, notes, tmp_pa
     evidence_model.cache = WindowCache(tmp_path / "c", model="x", max_bytes=10**6)
     asked = []
     own = evidence_model.cache.logits
-    evidence_model.cache.logits = lambda rows, run: asked.append(len(rows)) or own(rows, run)
+    evidence_model.cache.logits = lambda rows, run: (
+        asked.append(len(rows)) or own(rows, run)
+    )
     assert explain(evidence_model, notes).passages == plain.passages
     assert asked == [len(plain.risk.windows)]
 
@@ -105,15 +120,21 @@ def test_bad_requests(evidence_model, asked, message):
     assert str(raised.value) == message
 
 
-def test_the_direction_is_that_of_the_measured_effect(evidence_model_of_words, every_window):
+def test_the_direction_is_that_of_the_measured_effect(
+    evidence_model_of_words, every_window
+):
     # A routine window: its sentence raises the window's probability, but the stay's mean is lower
     # with the window than without it.
     stay = ["Chest pain and edema, renal failure. Insulin missed.", "Home."]
     found = explain(evidence_model_of_words, stay, top=9)
-    assert any(passage.value > 0 > passage.score_contribution for passage in found.passages)
+    assert any(
+        passage.value > 0 > passage.score_contribution for passage in found.passages
+    )
     for passage in found.passages:
         assert passage.raises == (passage.score_contribution > 0)
-        assert (passage.score_contribution > 0) == (passage.probability_contribution > 0)
+        assert (passage.score_contribution > 0) == (
+            passage.probability_contribution > 0
+        )
     assert all(passage.probability_contribution > 0 for passage in found.raising)
     lowering = [passage for passage in found.passages if not passage.raises]
     assert all(passage.probability_contribution < 0 for passage in lowering)

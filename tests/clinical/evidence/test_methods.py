@@ -56,7 +56,11 @@ def test_the_greedy_order_starts_in_the_riskiest_window(case):
     assert sorted(order) == list(range(len(pieces)))
     inside = [i for i, piece in enumerate(pieces) if piece.window == riskiest]
     lowest = inside[
-        int(case.score([case.shortened(pieces[i].window, [pieces[i]]) for i in inside]).argmin())
+        int(
+            case.score(
+                [case.shortened(pieces[i].window, [pieces[i]]) for i in inside]
+            ).argmin()
+        )
     ]
     assert order[0] == lowest
     assert set(order[: len(inside)]) == set(inside)
@@ -72,7 +76,9 @@ def test_pieces_outside_the_examined_windows_have_no_value(case, method):
         assert (value != 0) == (piece.window == 1)
 
 
-def test_removing_what_occlusion_names_lowers_the_risk_more_than_chance(evidence_model, stays):
+def test_removing_what_occlusion_names_lowers_the_risk_more_than_chance(
+    evidence_model, stays
+):
     found = evaluate_methods(evidence_model, stays, bootstrap=200)
     assert (found.stays, found.patients) == (20, 20)
     values = found.to_frame().set_index(["method", "measure"])["value"]
@@ -88,4 +94,6 @@ def test_removing_what_occlusion_names_lowers_the_risk_more_than_chance(evidence
     lead = found.intervals["random", "normalised AOPC of occlusion minus this"]
     both = [values[name, "normalised AOPC"] for name in ("occlusion", "random")]
     assert lead.value == pytest.approx(both[0] - both[1])
-    assert any(line.startswith("occlusion ") and "random" in line for line in found.verdicts())
+    assert any(
+        line.startswith("occlusion ") and "random" in line for line in found.verdicts()
+    )

@@ -67,5 +67,9 @@ def test_a_model_shows_the_notes_with_their_passages(evidence_model, notes):
 
 
 def test_half_a_character_is_written(evidence_model, tmp_path):
-    page = explain(evidence_model, "He lives alone \ud83d.").show().save_html(tmp_path / "a.html")
+    page = (
+        explain(evidence_model, "He lives alone \ud83d.")
+        .show()
+        .save_html(tmp_path / "a.html")
+    )
     assert "He lives alone" in page.read_text("utf-8")

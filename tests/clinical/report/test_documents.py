@@ -44,14 +44,20 @@ def test_what_only_the_hospital_can_say_is_open_and_listed(about):
     assert items["3"]["status"] == "answered"
     assert "30 days" in items["3"]["answer"][0]
     assert items["6"]["status"] == "in part"
-    flow = {item["key"]: item for item in checklist("tripod.toml", about)}["20a"]["answer"][0]
+    flow = {item["key"]: item for item in checklist("tripod.toml", about)}["20a"][
+        "answer"
+    ][0]
     assert "2.0% died before they could" in flow
     assert items["23"]["status"] == "open"
 
 
 def test_a_hospital_that_answers_leaves_only_what_was_not_measured(about):
     full = answered(about, filled_in())
-    left = [item for item in checklist("attributes.toml", full) if item["status"] != "answered"]
+    left = [
+        item
+        for item in checklist("attributes.toml", full)
+        if item["status"] != "answered"
+    ]
     missing = {name for item in left for name in item["missing"]}
     # The tiny model has no card and was not evaluated on its own test side.
     assert missing == {"limits", "training_data", "own_validity", "own_fairness"}
@@ -64,7 +70,16 @@ def test_the_checklist_has_52_items_that_point_to_sections_of_the_page(about):
     items = checklist("tripod.toml", about)
     assert len(items) == 52
     assert len({item["key"] for item in items}) == 52
-    sections = {"title", "summary", "use", "methods", "results", "alerts", "groups", "time"}
+    sections = {
+        "title",
+        "summary",
+        "use",
+        "methods",
+        "results",
+        "alerts",
+        "groups",
+        "time",
+    }
     assert {item["where"] for item in items} <= sections | {"open", "limits"}
 
 
@@ -100,7 +115,9 @@ def test_every_name_in_the_documents_is_a_fact_or_a_question(about):
     known = set(about) | set(QUESTIONS)
     folder = Path(documents.__file__).parent
     texts = [folder / "attributes.toml", folder / "tripod.toml"]
-    named = {n for text in texts for n in re.findall(r"[^{]{(\w+)}", text.read_text("utf-8"))}
+    named = {
+        n for text in texts for n in re.findall(r"[^{]{(\w+)}", text.read_text("utf-8"))
+    }
     assert named - {"name"} <= known  # {name} is explained at the top of the file
     assert set(QUESTIONS) <= named  # and no question is asked for nothing
 
@@ -146,17 +163,25 @@ def test_the_documents_lie_beside_the_page(about, comparison, tmp_path):
 
 def test_no_sentence_is_written_without_a_measurement(comparison):
     alone = {name: e for name, e in comparison.evaluations.items() if name == "model"}
-    bare = replace(comparison, evaluations=alone, inputs=comparison.inputs.head(0), findings=[])
+    bare = replace(
+        comparison, evaluations=alone, inputs=comparison.inputs.head(0), findings=[]
+    )
     facts = gather(None, bare, name="risks.csv")
     assert facts["differences"] is None  # drift was not measured
-    said = " ".join(part for item in checklist("tripod.toml", facts) for part in item["answer"])
+    said = " ".join(
+        part for item in checklist("tripod.toml", facts) for part in item["answer"]
+    )
     assert "TF-IDF" not in said
     assert "No difference of the notes" not in said
 
 
 def test_without_a_cohort_no_time_horizon_is_claimed(comparison):
     facts = gather(None, comparison, name="risks.csv")
-    said = " ".join(part for item in checklist("attributes.toml", facts) for part in item["answer"])
-    said += " ".join(part for item in checklist("tripod.toml", facts) for part in item["answer"])
+    said = " ".join(
+        part for item in checklist("attributes.toml", facts) for part in item["answer"]
+    )
+    said += " ".join(
+        part for item in checklist("tripod.toml", facts) for part in item["answer"]
+    )
     assert "30 days" not in said + facts["heading"]
     assert "the outcome that the evaluated table labels" in said

@@ -76,7 +76,13 @@ def stay(windows, *, score):
     """A risk of windows (note, start, end, probability)."""
     risks = [probability for *_, probability in windows]
     return StayRisk(
-        *(score, score, max(risks, default=0.0), sum(risks) / max(1, len(risks)), False),
+        *(
+            score,
+            score,
+            max(risks, default=0.0),
+            sum(risks) / max(1, len(risks)),
+            False,
+        ),
         windows=tuple(WindowRisk(*window) for window in windows),
         coverage=Coverage(0, 0, len(windows)),
         status="ok" if windows else "empty",
@@ -84,7 +90,9 @@ def stay(windows, *, score):
 
 
 def test_windows_follow_one_another_note_by_note():
-    figure = plot_windows(stay([(0, 0, 100, 0.2), (0, 100, 150, 0.8), (1, 0, 80, 0.5)], score=0.62))
+    figure = plot_windows(
+        stay([(0, 0, 100, 0.2), (0, 100, 150, 0.8), (1, 0, 80, 0.5)], score=0.62)
+    )
     axes = figure.axes[0]
     bars = [(b.get_x(), b.get_width(), b.get_height()) for b in axes.patches]
     assert bars == [(0, 100, 0.2), (100, 50, 0.8), (150, 80, 0.5)]
@@ -108,7 +116,9 @@ def test_clear_errors(scored):
     y, scores = scored
     with pytest.raises(ValueError, match="y has 500 values and probability has 0"):
         plot_calibration(y, [])
-    with pytest.raises(ValueError, match="0 of 500 stays have the outcome; these curves need both"):
+    with pytest.raises(
+        ValueError, match="0 of 500 stays have the outcome; these curves need both"
+    ):
         plot_ranking(np.zeros(500), scores)
     with pytest.raises(ValueError, match="no windows to draw; its status is 'empty'"):
         plot_windows(stay([], score=0.1))
@@ -118,7 +128,9 @@ def test_clear_errors(scored):
 def test_files_are_the_same_each_time(tmp_path, scored, ending):
     y, scores = scored
     for name in ("one", "two"):
-        assert save_figure(plot_ranking(y, scores), tmp_path / f"{name}.{ending}").is_file()
+        assert save_figure(
+            plot_ranking(y, scores), tmp_path / f"{name}.{ending}"
+        ).is_file()
     one, two = (tmp_path / f"{name}.{ending}" for name in ("one", "two"))
     assert one.read_bytes() == two.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == [one.name, two.name]

@@ -45,7 +45,9 @@ def test_nothing_scrolls_sideways(browser, report, width):
     assert outside == []
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "light"), (1280, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(360, "light"), (1280, "light"), (1280, "dark")]
+)
 def test_axe_finds_no_serious_fault(browser, report, width, scheme):
     set_scheme(browser, scheme)
     open_page(browser, report, width)
@@ -58,12 +60,20 @@ def test_the_printed_pages_have_every_figure(browser, report):
     printed = browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
     pages = pypdf.PdfReader(io.BytesIO(base64.b64decode(printed["data"]))).pages
     sizes = sorted(picture.image.size for page in pages for picture in page.images)
-    sources = re.findall(r'src="data:image/png;base64,([^"]+)"', report.read_text("utf-8"))
+    sources = re.findall(
+        r'src="data:image/png;base64,([^"]+)"', report.read_text("utf-8")
+    )
     figures = [image.open(io.BytesIO(base64.b64decode(source))) for source in sources]
     assert len(figures) == 3
     assert sizes == sorted(figure.size for figure in figures)
     text = " ".join(page.extract_text() for page in pages)
-    for heading in ("Summary", "The 31 source attributes", "TRIPOD+AI", "Open questions", "Limits"):
+    for heading in (
+        "Summary",
+        "The 31 source attributes",
+        "TRIPOD+AI",
+        "Open questions",
+        "Limits",
+    ):
         assert heading in text
     first = pages[0].extract_text()
     assert "Decision" in first  # the summary is one page
@@ -86,7 +96,9 @@ def test_the_page_stands_alone_and_its_headings_are_in_order(browser, report):
     ]
     assert levels[0] == 1
     assert levels.count(1) == 1
-    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(
+        after - before <= 1 for before, after in zip(levels, levels[1:], strict=False)
+    )
     broken = browser.execute_script(
         "return [...document.querySelectorAll('a')].filter(a => !document.querySelector("
         "a.getAttribute('href'))).map(a => a.href)"

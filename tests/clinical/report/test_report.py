@@ -32,7 +32,10 @@ def scored():
 
 def compared(scored, *, bootstrap=20, **changes):
     """The model beside a baseline that gives everybody the same risk, at one threshold."""
-    risks = {"model": scored["probability"].to_numpy(), "TF-IDF": np.full(len(scored), 0.2)}
+    risks = {
+        "model": scored["probability"].to_numpy(),
+        "TF-IDF": np.full(len(scored), 0.2),
+    }
     given = {
         "risks": risks,
         "points": {"own": Point(0.4, "validation")},
@@ -68,7 +71,9 @@ class Page(HTMLParser):
             self.rows[-1][-1] += f" {data.strip()}"
 
     def row(self, name):
-        cells = next(row for row in self.rows if row and row[0].strip().startswith(name))
+        cells = next(
+            row for row in self.rows if row and row[0].strip().startswith(name)
+        )
         return [cell.strip() for cell in cells]
 
 
@@ -85,15 +90,25 @@ def test_the_page_is_one_file_that_reaches_for_nothing(tmp_path, scored):
     path = full_report(tmp_path, scored)
     assert path == tmp_path / "report" / "report.html"
     names = {"calibration.png", "decision_curve.png", "ranking.png"}
-    assert {p.name for p in path.parent.iterdir()} == names | {"report.html", "metrics.json"}
+    assert {p.name for p in path.parent.iterdir()} == names | {
+        "report.html",
+        "metrics.json",
+    }
     page = Page(path)
     assert not page.open
-    assert {tag for tag, _ in page.tags}.isdisjoint({"script", "link", "iframe", "object"})
+    assert {tag for tag, _ in page.tags}.isdisjoint(
+        {"script", "link", "iframe", "object"}
+    )
     sources = [attrs["src"] for _, attrs in page.tags if "src" in attrs]
-    assert all(attrs["href"].startswith("#") for _, attrs in page.tags if "href" in attrs)
+    assert all(
+        attrs["href"].startswith("#") for _, attrs in page.tags if "href" in attrs
+    )
     assert len(sources) == 3
     assert not re.search(r"https?:|url\(|@import", page.source)
-    drawn = {base64.b64decode(source.removeprefix("data:image/png;base64,")) for source in sources}
+    drawn = {
+        base64.b64decode(source.removeprefix("data:image/png;base64,"))
+        for source in sources
+    }
     assert drawn == {(path.parent / name).read_bytes() for name in names}
 
 
@@ -104,13 +119,20 @@ def test_numbers_stand_beside_the_baselines_with_their_intervals(tmp_path, score
     assert any(row[1:3] == [" model", " TF-IDF"] for row in page.rows)
     name, model, baseline = page.row("AUROC")
     area = found.auroc
-    assert model.split() == [f"{area.value:.3f}", f"{area.low:.3f}", "to", f"{area.high:.3f}"]
+    assert model.split() == [
+        f"{area.value:.3f}",
+        f"{area.low:.3f}",
+        "to",
+        f"{area.high:.3f}",
+    ]
     assert baseline.split()[0] == "0.500"
     assert "0.5 is chance" in name
     assert page.row("Recall at 80%")[2] == "–"  # equal risks cannot reach it
     assert page.row("Prevalence")[1].split()[0] == f"{found.prevalence.value:.3f}"
     shift = found.calibration_in_the_large.value
-    assert page.row("Calibration in the large")[1].split()[0] == f"{shift:.3f}".replace("-", "−")
+    assert page.row("Calibration in the large")[1].split()[0] == f"{shift:.3f}".replace(
+        "-", "−"
+    )
     assert "Mean squared difference" in page.row("Brier score")[0]
 
 
@@ -136,7 +158,9 @@ def test_what_is_not_given_leaves_no_heading(tmp_path, scored):
     assert "the alert burden was not measured" in page.source
 
 
-def test_groups_that_are_all_too_small_leave_a_sentence_instead_of_blank_rows(tmp_path, scored):
+def test_groups_that_are_all_too_small_leave_a_sentence_instead_of_blank_rows(
+    tmp_path, scored
+):
     page = Page(full_report(tmp_path, scored.head(40)))
     assert "No group has enough stays to be measured." in page.source
     assert not any("sex" in row[0] for row in page.rows)
@@ -153,8 +177,13 @@ HOSTILE = "<script>alert(1)</script><img src=http://evil.example/x>"
 
 
 def test_hostile_strings_are_escaped_everywhere(tmp_path, scored):
-    risks = {"model": scored["probability"].to_numpy(), HOSTILE: scored["probability"].to_numpy()}
-    hostile = compared(scored.assign(sex=HOSTILE), risks=risks, caveats=[HOSTILE], bootstrap=5)
+    risks = {
+        "model": scored["probability"].to_numpy(),
+        HOSTILE: scored["probability"].to_numpy(),
+    }
+    hostile = compared(
+        scored.assign(sex=HOSTILE), risks=risks, caveats=[HOSTILE], bootstrap=5
+    )
     flow = pd.DataFrame({HOSTILE: [HOSTILE]})
     options = {"title": HOSTILE, "flow": flow, "facts": {HOSTILE: HOSTILE}}
     page = Page(full_report(tmp_path, scored, comparison=hostile, **options))

@@ -42,7 +42,9 @@ def test_order_does_not_matter(values, c, seed):
 
 @given(stays=st.lists(probabilities, min_size=1, max_size=8), c=cs)
 def test_many_stays_are_each_stay_alone(stays, c):
-    together = aggregate_stays(np.concatenate(stays), np.array([len(stay) for stay in stays]), c=c)
+    together = aggregate_stays(
+        np.concatenate(stays), np.array([len(stay) for stay in stays]), c=c
+    )
     assert together == pytest.approx([aggregate(stay, c) for stay in stays], abs=1e-12)
 
 
@@ -51,12 +53,16 @@ def test_tensors_give_the_numbers_of_arrays(stays, c):
     group = torch.tensor([i for i, stay in enumerate(stays) for _ in stay])
     values = torch.tensor(np.concatenate(stays))
     result = aggregate_tensor(values, group, stays=len(stays), c=c)
-    assert result.numpy() == pytest.approx([aggregate(stay, c) for stay in stays], abs=1e-9)
+    assert result.numpy() == pytest.approx(
+        [aggregate(stay, c) for stay in stays], abs=1e-9
+    )
 
 
 def test_gradients_are_those_of_the_formula():
     values = torch.tensor([0.2, 0.8, 0.5], dtype=torch.float64, requires_grad=True)
-    aggregate_tensor(values, torch.zeros(3, dtype=torch.int64), stays=1, c=2).sum().backward()
+    aggregate_tensor(
+        values, torch.zeros(3, dtype=torch.int64), stays=1, c=2
+    ).sum().backward()
     # d/dp_i = (n/c / n + [i is the max]) / (1 + n/c)
     assert values.grad.tolist() == pytest.approx([0.2, 0.6, 0.2])
 

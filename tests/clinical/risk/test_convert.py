@@ -26,7 +26,9 @@ def release(network, tokenizer, tmp_path):
         "intermediate_size max_position_embeddings num_attention_heads num_hidden_layers "
         "type_vocab_size vocab_size"
     ).split()
-    (folder / "bert_config.json").write_text(json.dumps({name: config[name] for name in names}))
+    (folder / "bert_config.json").write_text(
+        json.dumps({name: config[name] for name in names})
+    )
     weights = {}
     for name, tensor in network.state_dict().items():
         for new, old in OLDER.items():
@@ -39,13 +41,19 @@ def release(network, tokenizer, tmp_path):
     return folder
 
 
-def test_old_names_are_read_and_the_result_loads_everywhere(release, network, tokenizer, tmp_path):
+def test_old_names_are_read_and_the_result_loads_everywhere(
+    release, network, tokenizer, tmp_path
+):
     converted = convert_release(release, out=tmp_path / "model")
     note = "Heart failure. Denies chest pain. " * 20
     expected = ReadmissionModel(network, tokenizer).predict(note)
-    assert converted.predict(note).probability == pytest.approx(expected.probability, abs=1e-6)
+    assert converted.predict(note).probability == pytest.approx(
+        expected.probability, abs=1e-6
+    )
     loaded = ReadmissionModel.from_pretrained(tmp_path / "model")
-    assert loaded.predict(note).probability == pytest.approx(expected.probability, abs=1e-6)
+    assert loaded.predict(note).probability == pytest.approx(
+        expected.probability, abs=1e-6
+    )
     assert (tmp_path / "model" / "model.safetensors").is_file()
 
 
@@ -59,8 +67,14 @@ def test_a_missing_file_is_named(release, name):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda weights: weights.pop("classifier.weight"), r"classifier\.weight missing"),
-        (lambda weights: weights.update(surprise=torch.zeros(1)), "1 weights that no part reads"),
+        (
+            lambda weights: weights.pop("classifier.weight"),
+            r"classifier\.weight missing",
+        ),
+        (
+            lambda weights: weights.update(surprise=torch.zeros(1)),
+            "1 weights that no part reads",
+        ),
         (
             lambda weights: weights.update({"bert.pooler.dense.bias": torch.zeros(1)}),
             "do not fit config.json",
@@ -82,7 +96,9 @@ def test_code_in_the_weights_file_never_runs(release, tmp_path):
 
     with (release / "pytorch_model.bin").open("wb") as handle:
         pickle.dump({"classifier.weight": Trap()}, handle)
-    with pytest.raises(EncoderError, match="holds more than weights, and only weights are read"):
+    with pytest.raises(
+        EncoderError, match="holds more than weights, and only weights are read"
+    ):
         convert_release(release)
     assert not (tmp_path / "sprung").exists()
 
@@ -90,7 +106,9 @@ def test_code_in_the_weights_file_never_runs(release, tmp_path):
 @pytest.mark.data
 def test_parity_with_the_original_code(data_folder, tmp_path):
     folder = tmp_path / "original"
-    shutil.copytree(data_folder / "original_clinicalbert", folder, copy_function=shutil.copyfile)
+    shutil.copytree(
+        data_folder / "original_clinicalbert", folder, copy_function=shutil.copyfile
+    )
     notes = json.loads((folder / "expected.json").read_text())["notes"]
     model = convert_release(folder)
     for note in notes:

@@ -17,7 +17,9 @@ from domainbert.errors import UserError
 from domainbert.tables import TableError
 
 STANDARDS = Path(__file__).parents[4] / "shared" / "data" / "standards"
-needs_standards = pytest.mark.skipif(not STANDARDS.is_dir(), reason="the standards are not here")
+needs_standards = pytest.mark.skipif(
+    not STANDARDS.is_dir(), reason="the standards are not here"
+)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +27,15 @@ def scored(tmp_path_factory):
     """A cohort, and a score table of it with its summary; one stay has no risk."""
     folder = tmp_path_factory.mktemp("scored")
     for words in (
-        ["synthesize", str(folder / "h"), "--stays", "60", "--brief", "--dates", "real"],
+        [
+            "synthesize",
+            str(folder / "h"),
+            "--stays",
+            "60",
+            "--brief",
+            "--dates",
+            "real",
+        ],
         [
             "cohort",
             str(folder / "h"),
@@ -54,7 +64,11 @@ def export(scored, tmp_path):
     folder, kept, scores = scored
     for name in ("r.csv", "r.csv.summary.json"):
         shutil.copy(folder / name, tmp_path / name)
-    return kept, scores, lambda form: export_scores(tmp_path / "r.csv", folder / "c.parquet", form)
+    return (
+        kept,
+        scores,
+        lambda form: export_scores(tmp_path / "r.csv", folder / "c.parquet", form),
+    )
 
 
 def test_meds_predictions_are_evaluated_as_our_own(export):
@@ -94,15 +108,21 @@ def test_omop_rows_have_the_columns_of_the_specification(export):
     fields = pd.read_csv(STANDARDS / "omop" / "OMOP_CDMv5.4_Field_Level.csv")
     for path in write("omop"):
         table = pd.read_csv(path)
-        expected = fields[fields["cdmTableName"].str.upper() == path.name.split(".")[-2]]
+        expected = fields[
+            fields["cdmTableName"].str.upper() == path.name.split(".")[-2]
+        ]
         assert table.columns.tolist() == expected["cdmFieldName"].tolist()
         required = expected.loc[expected["isRequired"] == "Yes", "cdmFieldName"]
         assert table[required].notna().all(axis=None)
         assert len(table) == len(scores)
-        for name, kind in zip(expected["cdmFieldName"], expected["cdmDatatype"], strict=True):
+        for name, kind in zip(
+            expected["cdmFieldName"], expected["cdmDatatype"], strict=True
+        ):
             if kind.startswith("varchar"):
                 assert (table[name].dropna().astype(str).str.len() <= 50).all()
-    assert table["value_as_number"].tolist() == pytest.approx(scores["probability"].tolist())
+    assert table["value_as_number"].tolist() == pytest.approx(
+        scores["probability"].tolist()
+    )
 
 
 @needs_standards
@@ -126,13 +146,20 @@ def test_fhir_risk_assessments_are_valid(export):
 
 
 def test_ids_that_are_no_numbers():
-    with pytest.raises(UserError, match="1 of 2 ids in patient_id are not whole numbers"):
+    with pytest.raises(
+        UserError, match="1 of 2 ids in patient_id are not whole numbers"
+    ):
         whole_ids(pd.Series(["7", "P7"], name="patient_id"))
 
 
 def test_only_a_cohort_has_the_times(scored):
     folder, _, _ = scored
-    words = ["score", str(folder / "h" / "NOTEEVENTS.csv"), "--model", "readmission-demo"]
+    words = [
+        "score",
+        str(folder / "h" / "NOTEEVENTS.csv"),
+        "--model",
+        "readmission-demo",
+    ]
     words += ["--out", str(folder / "x.csv"), "--format", "meds"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 1

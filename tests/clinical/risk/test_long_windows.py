@@ -33,7 +33,10 @@ def byte_tokenizer():
     bare.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False
+        vocab_size=400,
+        special_tokens=SPECIAL,
+        initial_alphabet=alphabet,
+        show_progress=False,
     )
     bare.train_from_iterator([NOTE * 5], trainer)
     ends = [(token, bare.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
@@ -42,7 +45,9 @@ def byte_tokenizer():
     )
     names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
     return PreTrainedTokenizerFast(
-        tokenizer_object=bare, **dict(zip(names, SPECIAL, strict=True)), model_max_length=8192
+        tokenizer_object=bare,
+        **dict(zip(names, SPECIAL, strict=True)),
+        model_max_length=8192,
     )
 
 
@@ -86,8 +91,14 @@ def test_the_same_windows_rule_and_coverage(checkpoint, byte_tokenizer):
     risk = model.predict(notes)
     lengths = [len(ids) for ids in model.token_ids([notes])[0]]
     assert 0.85 * limit < max(lengths) <= limit
-    content = [byte_tokenizer(note, add_special_tokens=False)["input_ids"] for note in notes]
-    assert risk.coverage.tokens == sum(map(len, content)) == sum(lengths) - 2 * len(lengths)
+    content = [
+        byte_tokenizer(note, add_special_tokens=False)["input_ids"] for note in notes
+    ]
+    assert (
+        risk.coverage.tokens
+        == sum(map(len, content))
+        == sum(lengths) - 2 * len(lengths)
+    )
     assert risk.coverage.unread == ()
     assert [w.note for w in risk.windows] == [0] * (len(lengths) - 2) + [1, 2]
     first = [w for w in risk.windows if w.note == 0]
@@ -121,9 +132,13 @@ def test_the_window_is_a_setting_up_to_the_limit(checkpoint, window):
     lengths = [len(ids) for ids in model.token_ids([NOTE * 300])[0]]
     assert 0.8 * window < max(lengths) <= window
     too_large = ReadmissionSettings(window=checkpoint[1] + 1)
-    with pytest.raises(UserError, match=f"window must be between 3 and {checkpoint[1]}"):
+    with pytest.raises(
+        UserError, match=f"window must be between 3 and {checkpoint[1]}"
+    ):
         ReadmissionModel(loaded.network, loaded.tokenizer, settings=too_large)
-    with pytest.raises(ValueError, match="window: expected a number of at least 16, got 15"):
+    with pytest.raises(
+        ValueError, match="window: expected a number of at least 16, got 15"
+    ):
         ReadmissionTable(window=15)
 
 
@@ -136,7 +151,9 @@ def test_windows_of_a_byte_level_tokenizer_end_at_sentences(byte_tokenizer):
     assert set(ends) <= {".", "\n"}
 
 
-def test_a_bare_long_encoder_is_trained_and_saved_as_an_adapter(byte_tokenizer, tmp_path):
+def test_a_bare_long_encoder_is_trained_and_saved_as_an_adapter(
+    byte_tokenizer, tmp_path
+):
     torch.manual_seed(0)
     network = ModernBertForMaskedLM(config(byte_tokenizer, 2048))
     encoder = folder_of(network, byte_tokenizer, tmp_path / "encoder")
@@ -159,7 +176,9 @@ def test_a_bare_long_encoder_is_trained_and_saved_as_an_adapter(byte_tokenizer, 
     model.save_pretrained(tmp_path / "model")
     assert (tmp_path / "model" / "adapter_model.safetensors").is_file()
     again = ReadmissionModel.from_pretrained(tmp_path / "model")
-    assert again.predict([NOTE]).score == pytest.approx(model.predict([NOTE]).score, abs=1e-6)
+    assert again.predict([NOTE]).score == pytest.approx(
+        model.predict([NOTE]).score, abs=1e-6
+    )
     assert again.window_tokens() == 256
 
 

@@ -50,28 +50,37 @@ def test_every_token_is_scored_and_every_span_is_in_the_original(model, tokenize
 def test_a_new_note_moves_no_old_window(model):
     before = model.predict([LONG]).windows
     after = model.predict([LONG, NOTE]).windows
-    assert [(w.start, w.end) for w in before] == [(w.start, w.end) for w in after if w.note == 0]
+    assert [(w.start, w.end) for w in before] == [
+        (w.start, w.end) for w in after if w.note == 0
+    ]
     assert [w.probability for w in before] == pytest.approx(
         [w.probability for w in after if w.note == 0], abs=1e-5
     )
 
 
 def test_joined_notes_are_windowed_as_one_text(network, tokenizer):
-    joined = ReadmissionModel(network, tokenizer, settings=ReadmissionSettings(join_notes=True))
+    joined = ReadmissionModel(
+        network, tokenizer, settings=ReadmissionSettings(join_notes=True)
+    )
     apart = ReadmissionModel(network, tokenizer)
     assert (
-        joined.predict([NOTE, NOTE]).coverage.windows < apart.predict([NOTE] * 2).coverage.windows
+        joined.predict([NOTE, NOTE]).coverage.windows
+        < apart.predict([NOTE] * 2).coverage.windows
     )
 
 
 def test_cleaning_can_be_switched_off(network, tokenizer):
-    raw = ReadmissionModel(network, tokenizer, settings=ReadmissionSettings(clean_notes=False))
+    raw = ReadmissionModel(
+        network, tokenizer, settings=ReadmissionSettings(clean_notes=False)
+    )
     clean = ReadmissionModel(network, tokenizer)
     assert raw.predict(NOTE).coverage.tokens > clean.predict(NOTE).coverage.tokens
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 70, 500, 100_000])
-def test_the_numbers_do_not_depend_on_batch_or_company(network, tokenizer, batch_tokens):
+def test_the_numbers_do_not_depend_on_batch_or_company(
+    network, tokenizer, batch_tokens
+):
     stays = [[NOTE], [LONG], [NOTE[:30]], [LONG, NOTE], [LONG[:400]]] * 3
     alone = ReadmissionModel(network, tokenizer, batch_tokens=1)
     model = ReadmissionModel(network, tokenizer, batch_tokens=batch_tokens)
@@ -112,7 +121,11 @@ def test_results_come_while_the_input_is_still_being_read(network, tokenizer):
         (math.nan, "empty", "no note of this stay has any text"),
         ([], "empty", "no note of this stay has any text"),
         ([None, ""], "empty", "no note of this stay has any text"),
-        (b"abc", "error", r"note 0 is bytes, not text; decode it first: note.decode\(\)"),
+        (
+            b"abc",
+            "error",
+            r"note 0 is bytes, not text; decode it first: note.decode\(\)",
+        ),
         (["fine", 3], "error", "note 1 is int, not text"),
         (7, "error", "note 0 is int, not text"),
     ],
@@ -161,12 +174,18 @@ def test_a_note_beyond_the_limit_costs_only_its_stay(model, monkeypatch):
     monkeypatch.setattr("domainbert.text.windows.LONGEST_TEXT", len(NOTE))
     risks = list(model.predict_many([NOTE, [NOTE, NOTE + "!"], NOTE]))
     assert [risk.status for risk in risks] == ["ok", "error", "ok"]
-    assert risks[1].reason.startswith(f"note 1 has {len(NOTE) + 1} characters, expected at most")
+    assert risks[1].reason.startswith(
+        f"note 1 has {len(NOTE) + 1} characters, expected at most"
+    )
 
 
 def test_a_table_of_arrays_of_notes_as_pandas_reads_them(model):
-    frame = pd.DataFrame({"stay_id": ["1"], "text": [np.array([NOTE, LONG], dtype=object)]})
-    assert model.predict_frame(frame)["score"].tolist() == [model.predict([NOTE, LONG]).score]
+    frame = pd.DataFrame(
+        {"stay_id": ["1"], "text": [np.array([NOTE, LONG], dtype=object)]}
+    )
+    assert model.predict_frame(frame)["score"].tolist() == [
+        model.predict([NOTE, LONG]).score
+    ]
 
 
 def test_a_window_without_a_number_costs_only_its_stay(model, monkeypatch):
@@ -187,7 +206,9 @@ def test_a_window_without_a_number_costs_only_its_stay(model, monkeypatch):
     assert third.score == pytest.approx(alone, abs=1e-5)
 
 
-def test_without_a_calibrator_the_probability_is_the_score_and_it_is_said_once(model, caplog):
+def test_without_a_calibrator_the_probability_is_the_score_and_it_is_said_once(
+    model, caplog
+):
     for _ in range(2):
         risk = model.predict(NOTE)
         assert risk.probability == risk.score
@@ -200,13 +221,17 @@ def test_the_calibrated_probability_decides_the_alert(network, tokenizer, caplog
     raw = ReadmissionModel(network, tokenizer).predict(NOTE).score
     expected = float(calibrated(raw, 1.5, -2.0))
     for threshold, alert in ((expected - 1e-9, True), (expected + 1e-3, False)):
-        settings = ReadmissionSettings(calibration=(1.5, -2.0), alert_threshold=threshold)
+        settings = ReadmissionSettings(
+            calibration=(1.5, -2.0), alert_threshold=threshold
+        )
         caplog.clear()
         risk = ReadmissionModel(network, tokenizer, settings=settings).predict(NOTE)
         assert "no calibrator" not in caplog.text
         assert risk.score == pytest.approx(raw, abs=1e-6)
         assert risk.probability == pytest.approx(expected, abs=1e-6)
-        assert risk.probability < raw  # the threshold on the score would alert for everyone
+        assert (
+            risk.probability < raw
+        )  # the threshold on the score would alert for everyone
         assert risk.alert is alert
 
 
@@ -266,11 +291,15 @@ def test_a_one_label_checkpoint_from_elsewhere_loads(tokenizer, tmp_path):
 def test_an_encoder_without_a_head_says_how_to_train_one(tiny_encoder):
     with pytest.raises(EncoderError, match="without a trained head") as error:
         ReadmissionModel.from_pretrained(tiny_encoder)
-    assert f"clinical train COHORT.parquet --encoder {tiny_encoder} --out MODEL" in str(error.value)
+    assert f"clinical train COHORT.parquet --encoder {tiny_encoder} --out MODEL" in str(
+        error.value
+    )
 
 
 def test_a_misspelled_shipped_name_is_no_hub_id():
-    with pytest.raises(EncoderError, match=r"not shipped .* Did you mean 'readmission-demo'"):
+    with pytest.raises(
+        EncoderError, match=r"not shipped .* Did you mean 'readmission-demo'"
+    ):
         ReadmissionModel.from_pretrained("readmission-dmo")
 
 
@@ -290,7 +319,9 @@ def test_settings_of_the_wrong_type_are_refused():
         ReadmissionSettings(join_notes="no")
 
 
-def test_a_stay_that_grows_by_a_note_a_day_costs_its_new_windows(network, tokenizer, tmp_path):
+def test_a_stay_that_grows_by_a_note_a_day_costs_its_new_windows(
+    network, tokenizer, tmp_path
+):
     from domainbert.scoring.cache import WindowCache
 
     model, plain = (ReadmissionModel(network, tokenizer) for _ in range(2))
@@ -315,8 +346,12 @@ def test_a_stay_that_grows_by_a_note_a_day_costs_its_new_windows(network, tokeni
 
 def test_completion_shows_what_users_call(model):
     shown = dir(model)
-    assert {"predict", "predict_frame", "explain", "trajectory_frame", "save_pretrained"} <= set(
-        shown
-    )
+    assert {
+        "predict",
+        "predict_frame",
+        "explain",
+        "trajectory_frame",
+        "save_pretrained",
+    } <= set(shown)
     assert not {"runner", "remember", "token_ids", "trains_further"} & set(shown)
     assert all(hasattr(model, name) for name in shown)

@@ -53,17 +53,24 @@ def test_a_calibrated_model_has_alerts_on_the_probability(network, tokenizer, no
     model = ReadmissionModel(
         network,
         tokenizer,
-        settings=ReadmissionSettings(calibration=(1.0, -2.0), alert_threshold=threshold),
+        settings=ReadmissionSettings(
+            calibration=(1.0, -2.0), alert_threshold=threshold
+        ),
     )
     scores = model.predict_frame(notes)
     ok = scores["status"] == "ok"
     assert scores["calibrated"].all()
-    assert scores["score"][ok].to_numpy() == pytest.approx(raw["score"][ok].to_numpy(), abs=1e-6)
+    assert scores["score"][ok].to_numpy() == pytest.approx(
+        raw["score"][ok].to_numpy(), abs=1e-6
+    )
     expected = calibrated(raw["score"][ok], 1.0, -2.0)
     assert scores["probability"][ok].to_numpy() == pytest.approx(expected, abs=1e-6)
     assert list(scores.columns)[-4:] == ["calibrated", "alert", "status", "reason"]
     assert scores["alert"][ok].sum() == 1
-    assert scores["alert"][ok].to_numpy().argmax() == scores["score"][ok].to_numpy().argmax()
+    assert (
+        scores["alert"][ok].to_numpy().argmax()
+        == scores["score"][ok].to_numpy().argmax()
+    )
     assert scores["alert"][~ok].isna().all()
 
 
@@ -73,7 +80,9 @@ def test_without_stay_id_each_row_is_its_own(model, notes):
 
 
 def test_a_cohort_with_lists_of_notes(model):
-    cohort = pd.DataFrame({"stay_id": ["1", "2"], "text": [[NOTE, NOTE], []], "readmitted": [0, 1]})
+    cohort = pd.DataFrame(
+        {"stay_id": ["1", "2"], "text": [[NOTE, NOTE], []], "readmitted": [0, 1]}
+    )
     scores = model.predict_frame(cohort)
     assert list(scores["n_windows"]) == [2, 0]
     assert list(scores["status"]) == ["ok", "empty"]
@@ -84,7 +93,9 @@ def test_a_row_without_a_stay_id_is_an_error_row_where_there_are_stay_ids(model)
     found = model.predict_frame(frame)
     assert found["status"].tolist() == ["ok", "error", "error"]
     assert found["probability"].isna().tolist() == [False, True, True]
-    assert found["reason"].iloc[1] == "this row has no stay_id, and the table has stay ids"
+    assert (
+        found["reason"].iloc[1] == "this row has no stay_id, and the table has stay ids"
+    )
 
 
 def test_duplicates_are_named(model):
@@ -101,7 +112,9 @@ def test_duplicates_are_named(model):
     assert scores["reason"][0] == "1 rows with a repeated note_id left out"
     assert scores["n_windows"][0] == 1
     assert "more than one patient_id" in scores["reason"][1]
-    twice = model.predict_frame(pd.DataFrame({"stay_id": ["a", "a"], "text": [[NOTE], [NOTE]]}))
+    twice = model.predict_frame(
+        pd.DataFrame({"stay_id": ["a", "a"], "text": [[NOTE], [NOTE]]})
+    )
     assert list(twice["status"]) == ["error"]
     assert "2 rows of this stay have a list of notes" in twice["reason"][0]
 
@@ -110,7 +123,13 @@ def test_copies_without_a_note_id_and_unreadable_times_get_a_remark(model):
     frame = pd.DataFrame(
         {
             "stay_id": ["a", "a", "b", "b", "c", "c", "d", "d"],
-            "chart_time": [None, None, "3/4/20", "4/3/20", *["2020-03-29T01:30+01:00"] * 4],
+            "chart_time": [
+                None,
+                None,
+                "3/4/20",
+                "4/3/20",
+                *["2020-03-29T01:30+01:00"] * 4,
+            ],
             "text": [NOTE, NOTE, NOTE, "fever", NOTE, "fever", "x", None],
         }
     )
@@ -141,11 +160,15 @@ def test_mimic_and_omop_names_are_recognised_and_others_are_named(model, notes):
     assert found["probability"].equals(expected["probability"])
     own = mimic.rename(columns={"HADM_ID": "aufenthalt", "TEXT": "brief"})
     named = {"stay_id": "aufenthalt", "text": "brief"}
-    assert model.predict_frame(own, named=named)["probability"].equals(expected["probability"])
+    assert model.predict_frame(own, named=named)["probability"].equals(
+        expected["probability"]
+    )
 
 
 def test_other_columns_are_kept_on_request(model, notes):
-    scores = model.predict_frame(notes.assign(ward=["a", "b", "a", "c", "d"]), keep=["ward"])
+    scores = model.predict_frame(
+        notes.assign(ward=["a", "b", "a", "c", "d"]), keep=["ward"]
+    )
     assert list(scores["ward"]) == ["a", "b", "c", "d"]
 
 
@@ -180,7 +203,12 @@ def test_bytes_that_are_not_utf8_cost_nobody_else(model, tmp_path):
 
 def test_an_empty_file_gives_an_empty_table(model, tmp_path):
     (tmp_path / "in.csv").write_text("stay_id,text\n")
-    assert score_file(ReadmissionTask(model), tmp_path / "in.csv", tmp_path / "out.csv").made == 0
+    assert (
+        score_file(
+            ReadmissionTask(model), tmp_path / "in.csv", tmp_path / "out.csv"
+        ).made
+        == 0
+    )
     assert "probability" in (tmp_path / "out.csv").read_text()
 
 

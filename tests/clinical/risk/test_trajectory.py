@@ -19,7 +19,9 @@ NOTES = [LONG, "Heart failure treated.", "", LONG, "Discharge home, stable."]
 
 @pytest.fixture
 def calibrated(network, tokenizer):
-    settings = ReadmissionSettings(window=32, calibration=(1.0, -0.4), alert_threshold=0.5)
+    settings = ReadmissionSettings(
+        window=32, calibration=(1.0, -0.4), alert_threshold=0.5
+    )
     return ReadmissionModel(network, tokenizer, settings=settings)
 
 
@@ -35,7 +37,11 @@ def table():
             "subject_id": ["p"] * 5 + ["q"] * 2 + ["r"],
             "HADM_ID": ["1"] * 5 + ["2", "2", "3"],
             "note_id": list("abcdefgh"),
-            "chart_time": [*(f"2026-03-0{day} 08:00" for day in (1, 2, 3, 4, 9)), *["x"] * 2, None],
+            "chart_time": [
+                *(f"2026-03-0{day} 08:00" for day in (1, 2, 3, 4, 9)),
+                *["x"] * 2,
+                None,
+            ],
             "text": [*NOTES[:2], None, *NOTES[3:], "Fever.", "Chest pain.", None],
         }
     )
@@ -61,17 +67,27 @@ def test_each_point_is_the_risk_of_the_notes_so_far(request, kind, monkeypatch):
     for n, point in enumerate(found.itertuples(), start=1):
         alone = model.predict(NOTES[:n])
         for name in ("probability", "score", "p_max", "p_mean"):
-            assert getattr(point, name) == pytest.approx(getattr(alone, name), abs=1e-6), name
+            assert getattr(point, name) == pytest.approx(
+                getattr(alone, name), abs=1e-6
+            ), name
         assert point.n_windows == alone.coverage.windows
         assert getattr(point, "alert", None) == alone.alert
-    whole = {w.tobytes() for end in range(1, 6) for w in model.token_ids([NOTES[:end]])[0]}
+    whole = {
+        w.tobytes() for end in range(1, 6) for w in model.token_ids([NOTES[:end]])[0]
+    }
     assert n_scored == len(whole)
     if kind == "calibrated":  # its first note was copied forward
         assert found["n_windows"].iloc[-1] > n_scored
 
 
 def test_notes_are_sorted_by_their_times(calibrated):
-    times = ["2026-03-05", "2026-03-01", "2026-03-02", "2026-03-04T10:00+01:00", "2026-03-04 09:30"]
+    times = [
+        "2026-03-05",
+        "2026-03-01",
+        "2026-03-02",
+        "2026-03-04T10:00+01:00",
+        "2026-03-04 09:30",
+    ]
     found = calibrated.trajectory_frame(of_one_stay(NOTES, times))
     order = [1, 2, 3, 4, 0]
     assert found["chart_time"].tolist() == [times[i] for i in order]
@@ -101,7 +117,9 @@ def test_a_table_gets_a_row_for_each_note(calibrated):
     assert "chart_time that is not an ISO date" in found["reason"].iloc[5]
     last = calibrated.predict_frame(table())
     ends = found.groupby("HADM_ID").last()["probability"]
-    assert ends.to_numpy() == pytest.approx(last["probability"].to_numpy(), nan_ok=True, abs=1e-6)
+    assert ends.to_numpy() == pytest.approx(
+        last["probability"].to_numpy(), nan_ok=True, abs=1e-6
+    )
 
 
 def test_a_list_of_notes_in_one_row(calibrated):
@@ -121,11 +139,15 @@ def test_the_command_writes_a_table(calibrated, tmp_path):
     found = read_table(tmp_path / "risk.csv", schema={"probability": "float"})
     expected = calibrated.trajectory_frame(table())
     known = found[found["HADM_ID"] == "1"]["probability"]
-    assert known.to_numpy() == pytest.approx(expected["probability"][:5].to_numpy(), abs=1e-6)
+    assert known.to_numpy() == pytest.approx(
+        expected["probability"][:5].to_numpy(), abs=1e-6
+    )
 
 
 def place(words, folder):
-    return [str(folder / word) if "." in word or word == "model" else word for word in words]
+    return [
+        str(folder / word) if "." in word or word == "model" else word for word in words
+    ]
 
 
 def test_stays_that_come_slowly_are_followed_in_order(network, tokenizer):

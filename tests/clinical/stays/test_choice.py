@@ -24,7 +24,9 @@ def hospital(tmp_path_factory):
 
 def model_of(cohort, network, tokenizer, **settings):
     """A tiny model that was trained on the notes of a cohort."""
-    settings = ReadmissionSettings(window=64, notes=choice_of(cohort[CHOICE].unique()), **settings)
+    settings = ReadmissionSettings(
+        window=64, notes=choice_of(cohort[CHOICE].unique()), **settings
+    )
     return ReadmissionModel(network, tokenizer, settings=settings)
 
 
@@ -34,9 +36,13 @@ def raw_notes(folder):
 
 @pytest.mark.parametrize("early", [False, True])
 def test_raw_notes_have_the_tokens_of_the_cohort(hospital, network, tokenizer, early):
-    cohort = build_cohort(hospital, notes="early" if early else "discharge", hours=30).to_frame()
+    cohort = build_cohort(
+        hospital, notes="early" if early else "discharge", hours=30
+    ).to_frame()
     model = model_of(cohort, network, tokenizer)
-    trained = model.predict_frame(cohort[cohort["exclusion"].isna()]).set_index("stay_id")
+    trained = model.predict_frame(cohort[cohort["exclusion"].isna()]).set_index(
+        "stay_id"
+    )
     assert not trained["reason"].str.contains("notes").any()
     raw = raw_notes(hospital)
     if early:
@@ -44,7 +50,9 @@ def test_raw_notes_have_the_tokens_of_the_cohort(hospital, network, tokenizer, e
         raw = raw.merge(admitted, on="HADM_ID")
     found = model.predict_frame(raw.sample(frac=1, random_state=1)).set_index("HADM_ID")
     # With the admissions unknown, the notes of an earlier stay of the episode are not there.
-    one_stay = cohort[cohort["exclusion"].isna() & (cohort["episode_stay_id"] == cohort["stay_id"])]
+    one_stay = cohort[
+        cohort["exclusion"].isna() & (cohort["episode_stay_id"] == cohort["stay_id"])
+    ]
     episodes = cohort.groupby("episode_stay_id")["stay_id"].size()
     alone = [stay for stay in one_stay["stay_id"] if episodes[stay] == 1]
     assert len(alone) > 50
@@ -65,7 +73,11 @@ def test_the_order_of_joined_notes_is_that_of_the_cohort(hospital, network, toke
     several = cohort[cohort["text"].map(len) > 1]
     found = model.predict_frame(raw).set_index("HADM_ID")["probability"]
     expected = model.predict_frame(several).set_index("stay_id")["probability"]
-    same = [stay for stay in several["stay_id"] if (several["episode_stay_id"] == stay).sum() == 1]
+    same = [
+        stay
+        for stay in several["stay_id"]
+        if (several["episode_stay_id"] == stay).sum() == 1
+    ]
     close = np.isclose(found[same], expected[same], atol=1e-6)
     assert close.mean() > 0.5  # not those whose notes are of several stays
 
@@ -76,7 +88,9 @@ def test_a_column_that_decides_is_asked_for(hospital, network, tokenizer, tmp_pa
     frame = raw_notes(hospital).drop(columns="CATEGORY")
     with pytest.raises(TableError, match=r"no column 'category' .* --notes as-given"):
         model.predict_frame(frame)
-    early = model_of(build_cohort(hospital, notes="early").to_frame(), network, tokenizer)
+    early = model_of(
+        build_cohort(hospital, notes="early").to_frame(), network, tokenizer
+    )
     with pytest.raises(TableError, match="no column 'admit_time'"):
         early.trajectory_frame(raw_notes(hospital))
     model.save_pretrained(tmp_path / "model")
@@ -98,7 +112,12 @@ def test_what_is_not_read_has_a_reason(hospital, network, tokenizer):
     frame = pd.DataFrame(
         {
             "stay_id": ["1", "2", "2", None],
-            "category": ["Physician", "Discharge summary", " DISCHARGE SUMMARY", "Physician"],
+            "category": [
+                "Physician",
+                "Discharge summary",
+                " DISCHARGE SUMMARY",
+                "Physician",
+            ],
             "iserror": [None, "1", None, None],
             "text": ["fever", "edema edema edema", "pain", "dyspnea"],
         }
@@ -106,7 +125,10 @@ def test_what_is_not_read_has_a_reason(hospital, network, tokenizer):
     found = score_frame(ReadmissionTask(model), frame)
     assert found["status"].tolist() == ["empty", "ok", "error"]
     assert found["n_tokens"].iloc[1] == 1
-    assert "none of its 1 notes is read: this model reads discharge summ" in found["reason"].iloc[0]
+    assert (
+        "none of its 1 notes is read: this model reads discharge summ"
+        in found["reason"].iloc[0]
+    )
     assert "no stay_id" in found["reason"].iloc[2]
     excluded = model.predict_frame(cohort[cohort["exclusion"].notna()])
     assert (excluded["status"] == "empty").all()
@@ -119,17 +141,25 @@ def test_a_cohort_with_other_notes_is_refused(hospital, network, tokenizer):
     model = model_of(build_cohort(hospital).to_frame(), network, tokenizer)
     other = build_cohort(hospital, notes="early").to_frame()
     other = other[other["exclusion"].isna()]
-    with pytest.raises(UserError, match=r"this model reads discharge summaries .* the cohort has"):
+    with pytest.raises(
+        UserError, match=r"this model reads discharge summaries .* the cohort has"
+    ):
         model.predict_frame(other)
     with pytest.raises(UserError, match="build it with the model's definition"):
         check_notes(model.settings.notes, other)
-    assert model.predict_frame(other, notes="as-given")["reason"].str.contains(AS_GIVEN).all()
+    assert (
+        model.predict_frame(other, notes="as-given")["reason"]
+        .str.contains(AS_GIVEN)
+        .all()
+    )
     (remark,) = check_notes(model.settings.notes, other.drop(columns=CHOICE))
     assert remark.startswith("The table does not say how its notes were chosen")
     edited = model.settings.notes.replaced(definition="mine 1", definition_sha256="0")
     same_notes = other.assign(**{CHOICE: edited.model_dump_json()})
     (remark,) = check_notes(model.settings.notes, same_notes)
-    assert remark.startswith("The cohort was built by mine 1, the model's by readmission-30d")
+    assert remark.startswith(
+        "The cohort was built by mine 1, the model's by readmission-30d"
+    )
     unknown = model.predict_frame(other[["stay_id", "text"]])
     assert unknown["reason"].str.contains(AS_GIVEN).all()
 

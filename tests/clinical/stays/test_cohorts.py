@@ -26,14 +26,18 @@ def test_notes_that_count_are_those_with_text(stay, notes):
 
 
 def test_a_note_that_is_not_text_is_refused():
-    with pytest.raises(UserError, match=r"text: note 1 is bytes, not text; decode it first"):
+    with pytest.raises(
+        UserError, match=r"text: note 1 is bytes, not text; decode it first"
+    ):
         present_notes(["fever", b"pain"])
 
 
 def test_stays_without_an_id_are_not_repeated_ids():
     stays = pd.DataFrame({"stay_id": ["1", None, None], "text": ["a", "b", "c"]})
     assert len(new_stays(stays)) == 3
-    with pytest.raises(UserError, match="1 rows repeat a stay_id: expected one row a stay"):
+    with pytest.raises(
+        UserError, match="1 rows repeat a stay_id: expected one row a stay"
+    ):
         new_stays(stays.assign(stay_id=["1", "1", None]))
 
 
@@ -66,12 +70,16 @@ def test_usable_stays_have_a_label_a_side_and_a_note():
 
 
 def test_patients_that_a_model_has_seen():
-    trained = pd.DataFrame({"patient_id": list("abcd"), "split": ["train", "train", "val", "test"]})
+    trained = pd.DataFrame(
+        {"patient_id": list("abcd"), "split": ["train", "train", "val", "test"]}
+    )
     manifest = {"patients": patient_hashes(trained)}
     assert check_unseen(["d", "e"], manifest, side="test") == []
     assert "no record" in check_unseen(["a"], {}, side="test")[0]
     (seen,) = check_unseen(["c"], manifest, side="val")
     assert "has seen patients of this side (1 on its val side)" in seen
     for side in ("test", "val"):
-        with pytest.raises(UserError, match=f"side '{side}': of 2, 1 on its train side"):
+        with pytest.raises(
+            UserError, match=f"side '{side}': of 2, 1 on its train side"
+        ):
             check_unseen(["a", "e"], manifest, side=side)

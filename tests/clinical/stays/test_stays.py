@@ -24,7 +24,13 @@ def test_marks_go_and_everything_else_stays_where_it_was():
     assert "2151" not in cleaned
     assert "_" not in cleaned
     assert "---" not in cleaned
-    for kept in ("Congestive heart failure", "35.5%", "2.5 mg", "911", "3. not a section"):
+    for kept in (
+        "Congestive heart failure",
+        "35.5%",
+        "2.5 mg",
+        "911",
+        "3. not a section",
+    ):
         assert cleaned.index(kept) == MIMIC.index(kept)
     assert "1. Congestive" not in cleaned
 
@@ -52,9 +58,7 @@ SPANISH = (
     "Paciente de 71 años con insuficiencia cardíaca descompensada que ingresa por disnea. "
     "Se inicia tratamiento con furosemida y es dado de alta para control en una semana."
 )
-GERMAN = (
-    "Der Patient wurde mit Fieber aufgenommen und nicht operiert. Es ist der dritte Aufenthalt."
-)
+GERMAN = "Der Patient wurde mit Fieber aufgenommen und nicht operiert. Es war der dritte Tag."
 ENGLISH = [
     "Pt c/o CP, r/o MI. Para 2 gravida 3. EKG nl. d/c home.",
     "71M with decompensated heart failure, seen by Dr. von der Mit and the wound team.",

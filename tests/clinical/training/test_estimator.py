@@ -50,14 +50,25 @@ def test_row_numbers_are_not_kept_as_patients(stays, tiny_encoder, fitted):
 
 def test_a_stay_that_cannot_be_scored_is_no_class(fitted):
     texts = ["patient stable", "", None, "patient failure"]
-    assert np.isnan(fitted.predict_proba(texts)[:, 1]).tolist() == [False, True, True, False]
-    with pytest.raises(UserError, match=r"2 of 4 stays cannot be scored \(row 1 first\)"):
+    assert np.isnan(fitted.predict_proba(texts)[:, 1]).tolist() == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    with pytest.raises(
+        UserError, match=r"2 of 4 stays cannot be scored \(row 1 first\)"
+    ):
         fitted.predict(texts)
 
 
 @pytest.mark.parametrize(
     ("texts", "kind"),
-    [("one note", "str"), (pd.DataFrame({"note": ["a", "b"]}), "DataFrame"), ({"a": 1}, "dict")],
+    [
+        ("one note", "str"),
+        (pd.DataFrame({"note": ["a", "b"]}), "DataFrame"),
+        ({"a": 1}, "dict"),
+    ],
 )
 def test_what_is_not_one_item_a_stay_is_refused(fitted, texts, kind):
     message = rf"X is a {kind}; expected .* such as frame\['text'\]"
@@ -66,7 +77,9 @@ def test_what_is_not_one_item_a_stay_is_refused(fitted, texts, kind):
             call()
 
 
-@pytest.mark.parametrize("labels", [[0, np.nan], [1, 2], [0, -1], ["0", "1"], [0.5, 1], [None, 1]])
+@pytest.mark.parametrize(
+    "labels", [[0, np.nan], [1, 2], [0, -1], ["0", "1"], [0.5, 1], [None, 1]]
+)
 def test_other_labels_are_refused_before_any_work(labels):
     classifier = clinical.ReadmissionClassifier(encoder="nowhere")
     with pytest.raises(UserError, match=r"binary classification .* expected 0 and 1"):
@@ -79,7 +92,9 @@ def patients_seen(monkeypatch):
 
     own, seen = estimator.fit, []
     monkeypatch.setattr(
-        estimator, "fit", lambda cohort, *a, **k: seen.append(cohort) or own(cohort, *a, **k)
+        estimator,
+        "fit",
+        lambda cohort, *a, **k: seen.append(cohort) or own(cohort, *a, **k),
     )
     return seen
 
@@ -166,7 +181,9 @@ def as_notes(rows):
 
 def test_scikit_learns_own_checks_for_estimators_of_text():
     # For an estimator that says that it reads no tables of numbers, this runs what is left.
-    results = estimator_checks.check_estimator(clinical.ReadmissionClassifier(), on_fail="raise")
+    results = estimator_checks.check_estimator(
+        clinical.ReadmissionClassifier(), on_fail="raise"
+    )
     assert all(result["status"] != "failed" for result in results)
 
 

@@ -20,7 +20,9 @@ from domainbert.tables import TableError, read_table, write_table
 @pytest.fixture
 def model(tiny_encoder):
     table = ReadmissionTable(encoder=str(tiny_encoder))
-    found = ReadmissionModel.untrained(table.encoder, training=ReadmissionRecipe().training)
+    found = ReadmissionModel.untrained(
+        table.encoder, training=ReadmissionRecipe().training
+    )
     found.manifest = {}
     return found
 
@@ -29,8 +31,13 @@ def model(tiny_encoder):
 def cohort(model):
     """Outcomes drawn from a known calibration of the model's own scores; p0 to p399 are "val"."""
     generator = np.random.default_rng(0)
-    words = "patient home stable chest clinic blood breath weeks failure condition".split()
-    notes = [[" ".join(generator.choice(words, generator.integers(3, 30)))] for _ in range(800)]
+    words = (
+        "patient home stable chest clinic blood breath weeks failure condition".split()
+    )
+    notes = [
+        [" ".join(generator.choice(words, generator.integers(3, 30)))]
+        for _ in range(800)
+    ]
     scores = np.array([risk.score for risk in model.predict_many(notes)])
     middle, spread = np.median(scores), scores.std()
     chance = 1 / (1 + np.exp(-2 * (scores - middle) / spread))
@@ -57,8 +64,12 @@ def test_only_what_is_around_the_network_is_fitted(model, cohort):
     test = cohort[cohort["split"] == "test"]
     risks = list(model.predict_many(test["text"]))
     found = np.array([risk.probability for risk in risks])
-    assert found == pytest.approx(calibrated([r.score for r in risks], *model.settings.calibration))
-    assert abs(found.mean() - test["readmitted"].mean()) < 0.06  # calibrated in the large
+    assert found == pytest.approx(
+        calibrated([r.score for r in risks], *model.settings.calibration)
+    )
+    assert (
+        abs(found.mean() - test["readmitted"].mean()) < 0.06
+    )  # calibrated in the large
 
 
 def test_patients_of_the_training_are_refused_and_new_ones_are_recorded(model, cohort):
@@ -82,7 +93,10 @@ def test_too_few_stays_leave_the_model_as_it_was(model, cohort):
 
 def test_the_card_says_on_what_it_was_calibrated_and_measured(model, cohort, tmp_path):
     recalibrate(model, cohort)
-    model.manifest |= {"score_table": [["", "domainbert"], ["AUROC", "0.7"]], "verdicts": []}
+    model.manifest |= {
+        "score_table": [["", "domainbert"], ["AUROC", "0.7"]],
+        "verdicts": [],
+    }
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
     assert "On the test side of the cohort that it was calibrated on, which" in card
@@ -111,7 +125,9 @@ def wide(model, cohort):
 def test_columns_are_weighed_as_scikit_learn_does(model, wide):
     recalibrate(model, wide, columns=COLUMNS)
     val = wide[wide["split"] == "val"]
-    scores = np.array([risk.score for risk in model.predict_many(val.to_dict("records"))])
+    scores = np.array(
+        [risk.score for risk in model.predict_many(val.to_dict("records"))]
+    )
     assert model.settings.columns[0].median == val["age"].median()
     table = np.column_stack(
         [logit(scores), val["age"].fillna(val["age"].median()), val["prior"]],
@@ -122,7 +138,9 @@ def test_columns_are_weighed_as_scikit_learn_does(model, wide):
     found = [risk.probability for risk in model.predict_many(val.to_dict("records"))]
     assert found == pytest.approx(expected, abs=1e-6)
     assert 0.05 < model.settings.columns[0].weight < 0.11
-    assert all(risk.calibrated for risk in model.predict_many(val.head().to_dict("records")))
+    assert all(
+        risk.calibrated for risk in model.predict_many(val.head().to_dict("records"))
+    )
 
 
 def test_columns_are_read_from_tables_records_and_files(model, wide, tmp_path):
@@ -131,7 +149,9 @@ def test_columns_are_read_from_tables_records_and_files(model, wide, tmp_path):
     loaded = ReadmissionModel.from_pretrained(tmp_path / "model")
     assert loaded.settings == model.settings
     assert loaded.fingerprint() == model.fingerprint()
-    rows = wide.head(20).assign(stay_id=[f"s{i}" for i in range(20)], text=wide["text"].str[0])
+    rows = wide.head(20).assign(
+        stay_id=[f"s{i}" for i in range(20)], text=wide["text"].str[0]
+    )
     found = loaded.predict_frame(rows)
     records = rows.to_dict("records")
     expected = [risk.probability for risk in model.predict_many(records)]
@@ -177,7 +197,10 @@ def test_a_missing_value_is_the_median_and_a_wrong_one_an_error(model, wide):
     with pytest.raises(UserError, match="no number as age, prior; expected"):
         model.predict("heart failure")
     twice = pd.concat([rows.head(1), rows.head(1).assign(prior="2")])
-    assert "rows of this stay differ in age or prior" in model.predict_frame(twice)["reason"][0]
+    assert (
+        "rows of this stay differ in age or prior"
+        in model.predict_frame(twice)["reason"][0]
+    )
 
 
 def test_what_each_column_adds_is_measured_on_the_test_side(model, wide, tmp_path):
@@ -192,12 +215,16 @@ def test_what_each_column_adds_is_measured_on_the_test_side(model, wide, tmp_pat
     plain = ReadmissionModel.of(model)
     plain.manifest = {}
     recalibrate(plain, wide.assign(text=wide["text"]))
-    assert [c.name for c in plain.settings.columns] == COLUMNS  # kept where none are named
+    assert [
+        c.name for c in plain.settings.columns
+    ] == COLUMNS  # kept where none are named
     model.manifest["recalibrated"]["stays"] = 400
     record(comparison, model)
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
-    assert "a logistic regression on its log-odds and on the columns `age` (+0.0" in card
+    assert (
+        "a logistic regression on its log-odds and on the columns `age` (+0.0" in card
+    )
     assert 'model.predict({"text": note, "age": ' in card
     assert "| the notes alone | without age | without prior |" in card
 
@@ -210,7 +237,9 @@ def test_columns_that_cannot_be_known_or_weighed_are_refused(model, wide):
         "constant": 3,
         "nothing": None,
     }.items():
-        with pytest.raises(UserError, match=f"column '{name}': expected numbers that vary"):
+        with pytest.raises(
+            UserError, match=f"column '{name}': expected numbers that vary"
+        ):
             recalibrate(model, wide.assign(**{name: cells}), columns=[name])
     with pytest.raises(TableError, match="the cohort has no column 'weight'"):
         recalibrate(model, wide, columns=["weight"])
@@ -226,14 +255,23 @@ def test_a_model_without_columns_is_what_it_was(model, cohort):
     assert "columns" not in model.settings.model_dump()
     assert "example" not in model.manifest  # its probability is no longer right
     record = {"text": ["heart failure"], "age": 70}
-    assert model.predict(record).probability == model.predict("heart failure").probability
+    assert (
+        model.predict(record).probability == model.predict("heart failure").probability
+    )
     assert model.predict("heart failure").shift == 0.0
 
 
 def test_the_command_reads_columns(model, wide, tmp_path):
     model.save_pretrained(tmp_path / "model")
     write_table(wide, tmp_path / "cohort.parquet")
-    words = ["recalibrate", "cohort.parquet", "--model", "model", "--columns", "age, prior"]
+    words = [
+        "recalibrate",
+        "cohort.parquet",
+        "--model",
+        "model",
+        "--columns",
+        "age, prior",
+    ]
     places = [str(tmp_path / w) if "." in w or w == "model" else w for w in words]
     run = CliRunner().invoke(app, [*places, "--out", str(tmp_path / "new")])
     assert run.exit_code == 0, run.output

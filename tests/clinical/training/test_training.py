@@ -23,7 +23,9 @@ from domainbert.tables import TableError, write_table
 from domainbert.training.recipes import read_recipe, recipe_file
 from domainbert.training.settings import TrainingSettings
 
-QUICK = TrainingSettings(epochs=3, learning_rate=5e-3, batch_size=8, dropout=0.0, evaluations=1)
+QUICK = TrainingSettings(
+    epochs=3, learning_rate=5e-3, batch_size=8, dropout=0.0, evaluations=1
+)
 ONE = TrainingSettings(epochs=0.3, learning_rate=1e-3)
 
 
@@ -31,7 +33,9 @@ ONE = TrainingSettings(epochs=0.3, learning_rate=1e-3)
 def cohort():
     """Stays of one to four windows, whose label a word tells; one in eleven is told wrongly."""
     generator = np.random.default_rng(0)
-    filler = "patient home stable chest clinic blood breath weeks wife condition".split()
+    filler = (
+        "patient home stable chest clinic blood breath weeks wife condition".split()
+    )
     rows = []
     for number in range(300):
         words = list(generator.choice(filler, generator.integers(15, 70)))
@@ -41,7 +45,9 @@ def cohort():
         words[start : start + 8] = ["failure" if told else "afebrile"] * 8
         side = ("train", "train", "train", "val", "test")[number % 5]
         rows.append((f"p{number}", [" ".join(words)], readmitted, side, None))
-    return pd.DataFrame(rows, columns=["patient_id", "text", "readmitted", "split", "exclusion"])
+    return pd.DataFrame(
+        rows, columns=["patient_id", "text", "readmitted", "split", "exclusion"]
+    )
 
 
 @pytest.fixture
@@ -88,7 +94,9 @@ def test_full_weights_train_and_save_whole(cohort, recipe, tmp_path):
 
 def test_the_test_side_has_no_say(cohort, recipe):
     flipped = cohort.assign(
-        readmitted=cohort["readmitted"].where(cohort["split"] != "test", 1 - cohort["readmitted"])
+        readmitted=cohort["readmitted"].where(
+            cohort["split"] != "test", 1 - cohort["readmitted"]
+        )
     )
     models = [fit(c, recipe()) for c in (cohort, flipped)]
     note = cohort["text"][0]
@@ -96,7 +104,9 @@ def test_the_test_side_has_no_say(cohort, recipe):
     assert models[0].settings == models[1].settings
 
 
-def test_missing_notes_and_notes_of_marks_alone_do_not_end_a_training(cohort, recipe, caplog):
+def test_missing_notes_and_notes_of_marks_alone_do_not_end_a_training(
+    cohort, recipe, caplog
+):
     odd = cohort.copy()
     odd.at[0, "text"] = None
     odd.at[1, "text"] = [None, *odd.at[1, "text"]]
@@ -111,31 +121,49 @@ def test_missing_notes_and_notes_of_marks_alone_do_not_end_a_training(cohort, re
     assert "2 stays have no readable text and are left out" in caplog.text
     comparison = compare(model, odd, bootstrap=0)
     assert len(comparison.stays) == 59
-    assert "1 of 60 stays could not be scored and are not measured." in comparison.caveats
+    assert (
+        "1 of 60 stays could not be scored and are not measured." in comparison.caveats
+    )
 
 
 def test_bad_cohorts_are_refused_before_any_work(cohort, recipe):
-    nowhere = ReadmissionRecipe(model=ReadmissionTable(encoder="nowhere"))  # never looked for
-    straddling = cohort.assign(patient_id=["same" if n < 5 else f"p{n}" for n in range(300)])
+    nowhere = ReadmissionRecipe(
+        model=ReadmissionTable(encoder="nowhere")
+    )  # never looked for
+    straddling = cohort.assign(
+        patient_id=["same" if n < 5 else f"p{n}" for n in range(300)]
+    )
     with pytest.raises(UserError, match="1 of 296 patients are on more than one side"):
         fit(straddling, nowhere)
-    with pytest.raises(TableError, match="no column 'readmitted'; did you mean 'readmited'"):
+    with pytest.raises(
+        TableError, match="no column 'readmitted'; did you mean 'readmited'"
+    ):
         fit(cohort.rename(columns={"readmitted": "readmited"}), nowhere)
-    with pytest.raises(UserError, match="the val side has 0 stays and needs both outcomes"):
+    with pytest.raises(
+        UserError, match="the val side has 0 stays and needs both outcomes"
+    ):
         fit(cohort[cohort["split"] == "train"], nowhere)
     for label in (2, -1, 0.5, "1"):
         wrong = cohort.assign(readmitted=cohort["readmitted"].astype(object))
         wrong.at[7, "readmitted"] = label
-        with pytest.raises(UserError, match="readmitted holds 1 values that are not 0 or 1"):
+        with pytest.raises(
+            UserError, match="readmitted holds 1 values that are not 0 or 1"
+        ):
             fit(wrong, nowhere)
     notes = cohort.assign(text=[[3]] * 300)
-    with pytest.raises(UserError, match="text: note 0 is int, not text; expected a list of str"):
+    with pytest.raises(
+        UserError, match="text: note 0 is int, not text; expected a list of str"
+    ):
         fit(notes, nowhere)
-    with pytest.raises(UserError, match="objective: expected 'stay' or 'window', got 'note'"):
+    with pytest.raises(
+        UserError, match="objective: expected 'stay' or 'window', got 'note'"
+    ):
         recipe(objective="note")
 
 
-def test_a_resumed_run_refuses_another_cohort_split_window_or_objective(cohort, recipe, tmp_path):
+def test_a_resumed_run_refuses_another_cohort_split_window_or_objective(
+    cohort, recipe, tmp_path
+):
     fit(cohort, recipe(), checkpoints=tmp_path)
     used = cohort[cohort["split"] != "test"]
     others = [
@@ -154,13 +182,17 @@ def test_a_resumed_run_refuses_another_cohort_split_window_or_objective(cohort, 
     fit(used, recipe(), checkpoints=tmp_path, resume=True)
 
 
-def test_few_events_train_a_model_without_a_calibrator_and_say_so(cohort, recipe, caplog, tmp_path):
+def test_few_events_train_a_model_without_a_calibrator_and_say_so(
+    cohort, recipe, caplog, tmp_path
+):
     val = cohort.index[cohort["split"] == "val"]
     few = cohort.copy()
     few.loc[val[few.loc[val, "readmitted"] == 1][3:], "exclusion"] = "left out"
     with caplog.at_level(logging.WARNING):
         model = fit(few, recipe())
-    reason = "3 with the outcome, are too few to calibrate on; at least 20 with the outcome"
+    reason = (
+        "3 with the outcome, are too few to calibrate on; at least 20 with the outcome"
+    )
     assert reason in caplog.text
     assert model.settings.calibration is None
     assert model.settings.alert_threshold is None
@@ -195,14 +227,21 @@ def test_the_test_side_is_not_tokenised(cohort, recipe, monkeypatch):
     assert len(asked) == (cohort["split"] != "test").sum() < len(cohort)
 
 
-def test_patients_of_the_training_are_recognised_by_any_spelling(cohort, recipe, tmp_path):
+def test_patients_of_the_training_are_recognised_by_any_spelling(
+    cohort, recipe, tmp_path
+):
     model = fit(cohort, recipe())
     stored = model.manifest["patients"]
     assert len(base64.b64decode(stored["train"])) == 5 * 180
-    assert overlap([" P0 ", "p1", "P3", "p4", "someone", None], stored) == {"train": 2, "val": 1}
+    assert overlap([" P0 ", "p1", "P3", "p4", "someone", None], stored) == {
+        "train": 2,
+        "val": 1,
+    }
     model.save_pretrained(tmp_path / "model")
     again = ReadmissionModel.from_pretrained(tmp_path / "model")
-    other = cohort.assign(split=cohort["split"].replace({"train": "test", "test": "train"}))
+    other = cohort.assign(
+        split=cohort["split"].replace({"train": "test", "test": "train"})
+    )
     message = "trained on patients of the side 'test': of 180, 180 on its train side; use the split"
     with pytest.raises(UserError, match=message):
         compare(again, other, bootstrap=0)
@@ -217,17 +256,26 @@ def test_patients_of_the_training_are_recognised_by_any_spelling(cohort, recipe,
 
 
 @pytest.mark.numeric
-def test_training_starts_from_another_model_and_knows_its_patients(cohort, recipe, tmp_path):
+def test_training_starts_from_another_model_and_knows_its_patients(
+    cohort, recipe, tmp_path
+):
     first = cohort.assign(patient_id="first " + cohort["patient_id"])
     fit(first, recipe()).save_pretrained(tmp_path / "first")
     before = RiskModel.from_pretrained(tmp_path / "first")
     still = ONE.replaced(learning_rate=1e-9)
     model = fit(cohort, recipe(still, start=str(tmp_path / "first")))
     for name, tensor in before.adapter.tensors.items():
-        assert torch.allclose(tensor.float(), model.adapter.tensors[name].float(), atol=1e-3), name
+        assert torch.allclose(
+            tensor.float(), model.adapter.tensors[name].float(), atol=1e-3
+        ), name
     assert model.manifest["start"] == "first"
-    assert overlap(["first p0", "p0", "p4"], model.manifest["patients"]) == {"train": 2, "val": 0}
-    moved = first.assign(split=first["split"].replace({"train": "test", "test": "train"}))
+    assert overlap(["first p0", "p0", "p4"], model.manifest["patients"]) == {
+        "train": 2,
+        "val": 0,
+    }
+    moved = first.assign(
+        split=first["split"].replace({"train": "test", "test": "train"})
+    )
     with pytest.raises(UserError, match="180 on its train side"):
         fit(moved, recipe(start=str(tmp_path / "first")))
     with pytest.raises(UserError, match="share and start need adapters"):
@@ -243,9 +291,15 @@ def test_another_cohort_may_not_bring_patients_of_the_test_side(cohort, tmp_path
         UserError, match=r"60 of 300 patients are on more than one side of the split"
     ):
         read_cohort(first, also=[second])
-    write_table(cohort.assign(exclusion="", patient_id=cohort["patient_id"] + "x"), second)
+    write_table(
+        cohort.assign(exclusion="", patient_id=cohort["patient_id"] + "x"), second
+    )
     together = read_cohort(first, also=[second])
-    assert together["split"].value_counts().to_dict() == {"train": 360, "val": 60, "test": 60}
+    assert together["split"].value_counts().to_dict() == {
+        "train": 360,
+        "val": 60,
+        "test": 60,
+    }
 
 
 def test_a_model_folder_holds_nothing_from_patients_but_what_its_card_lists(
@@ -263,7 +317,12 @@ def test_a_model_folder_holds_nothing_from_patients_but_what_its_card_lists(
     assert set(model.manifest["facts"]) == {"data_sha256", "objective"}
     model.save_pretrained(tmp_path / "model")
     names = {path.name for path in (tmp_path / "model").rglob("*")}
-    assert names == {"README.md", "adapter_config.json", "adapter_model.safetensors", "config.json"}
+    assert names == {
+        "README.md",
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "config.json",
+    }
     for path in (tmp_path / "model").rglob("*"):
         content = path.read_bytes().lower()
         assert b"zebrafinch" not in content
@@ -280,15 +339,17 @@ def test_targets_are_trained_on_and_checked(cohort, recipe):
     with pytest.raises(UserError, match="target: expected numbers from 0 to 1"):
         fit(cohort.assign(target=np.nan), recipe())
     soft = cohort.assign(target=np.where(cohort["split"] == "train", 0.3, np.nan))
-    assert fit(soft, recipe()).manifest["facts"] != fit(cohort, recipe()).manifest["facts"]
+    assert (
+        fit(soft, recipe()).manifest["facts"] != fit(cohort, recipe()).manifest["facts"]
+    )
 
 
 @pytest.mark.parametrize("name", ["readmission-demo", "readmission-diabetes130"])
 def test_the_shipped_recipes_are_those_of_the_shipped_models(name):
     recipe = read_recipe(ReadmissionRecipe, recipe_file(name))
-    manifest = json.loads((shipped_models("clinical")[name] / "config.json").read_text())[
-        "domainbert"
-    ]["manifest"]
+    manifest = json.loads(
+        (shipped_models("clinical")[name] / "config.json").read_text()
+    )["domainbert"]["manifest"]
     assert recipe.card.name == name
     assert recipe.model.objective == manifest["objective"]
     now = recipe.training.model_dump()
@@ -313,7 +374,9 @@ def test_too_few_stays_to_calibrate_on_are_said_before_training(
     assert " or --calibration cross-fitted" in said[0]
 
 
-def test_cross_fitted_calibration_needs_no_large_validation_side(cohort, recipe, tmp_path):
+def test_cross_fitted_calibration_needs_no_large_validation_side(
+    cohort, recipe, tmp_path
+):
     few = cohort[(cohort["split"] == "train") | (cohort.index % 20 == 3)].head(130)
     model = fit(few, recipe(QUICK, calibration="cross-fitted"))
     assert model.settings.calibration is not None
@@ -323,7 +386,9 @@ def test_cross_fitted_calibration_needs_no_large_validation_side(cohort, recipe,
     assert "fitted on out-of-fold scores of the training and validation stays" in card
 
 
-def test_out_of_fold_scores_are_of_models_that_did_not_see_the_patient(cohort, recipe, monkeypatch):
+def test_out_of_fold_scores_are_of_models_that_did_not_see_the_patient(
+    cohort, recipe, monkeypatch
+):
     from clinical.training import training
 
     own, sides = training._trained, []
@@ -338,5 +403,7 @@ def test_out_of_fold_scores_are_of_models_that_did_not_see_the_patient(cohort, r
     assert outcome.sum() == rows["readmitted"].sum()
     assert len(sides) == training.FOLDS
     for fold in sides:
-        held, trained = (set(fold[fold["split"] == s]["patient_id"]) for s in ("val", "train"))
+        held, trained = (
+            set(fold[fold["split"] == s]["patient_id"]) for s in ("val", "train")
+        )
         assert not held & trained

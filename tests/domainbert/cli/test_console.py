@@ -79,7 +79,9 @@ def test_a_bug_shows_where_it_is_and_never_what_it_says():
     result = CliRunner().invoke(app, ["fail"])
     assert result.exit_code == 70
     last = result.stderr.splitlines()[-1]
-    assert re.match(r"error: internal error, RuntimeError at test_\w+\.py:\d+; please report", last)
+    assert re.match(
+        r"error: internal error, RuntimeError at test_\w+\.py:\d+; please report", last
+    )
     for part in (
         "KeyError\n",
         "in inner\n",

@@ -48,5 +48,7 @@ def test_clean_removes_work_of_dead_processes_alone(tmp_path):
     mine = tmp_path / ".rows-mine"
     mine.mkdir()
     with files.folder_beside(tmp_path / "rows") as alive:
-        assert RUN.invoke(command.app, ["doctor", "--clean", str(tmp_path)]).exit_code == 0
+        assert (
+            RUN.invoke(command.app, ["doctor", "--clean", str(tmp_path)]).exit_code == 0
+        )
         assert (alive.exists(), mine.exists(), dead.exists()) == (True, True, False)

@@ -46,29 +46,70 @@ def source(tmp_path):
 
 def test_every_shared_option_reaches_the_run(source, tmp_path):
     semicolons = tmp_path / "n.csv"
-    semicolons.write_bytes(source.read_bytes().replace(b"\t", b";").replace(b"a b", b"a \xe4"))
-    words = [str(semicolons), "--out", str(tmp_path / "o.csv"), "--text", "Body", "--keep", "ward"]
-    words += ["--patient", "Who", "--time", "day", "--delimiter", ";", "--encoding", "cp1252"]
+    semicolons.write_bytes(
+        source.read_bytes().replace(b"\t", b";").replace(b"a b", b"a \xe4")
+    )
+    words = [
+        str(semicolons),
+        "--out",
+        str(tmp_path / "o.csv"),
+        "--text",
+        "Body",
+        "--keep",
+        "ward",
+    ]
+    words += [
+        "--patient",
+        "Who",
+        "--time",
+        "day",
+        "--delimiter",
+        ";",
+        "--encoding",
+        "cp1252",
+    ]
     words += ["--device", "cpu", "--restart"]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     assert result.stdout == "cpu\n"
     found = read_table(tmp_path / "o.csv").iloc[0].to_dict()
     # A named column that the task does not read is copied.
-    expected = {"Who": "p", "ward": "7", "day": "1", "row": "0", "words": "2", "status": "ok"}
+    expected = {
+        "Who": "p",
+        "ward": "7",
+        "day": "1",
+        "row": "0",
+        "words": "2",
+        "status": "ok",
+    }
     assert {name: found[name] for name in expected} == expected
     assert json.loads((tmp_path / "o.csv.summary.json").read_text())["rows"] == 1
 
 
 def test_a_named_column_that_is_not_there_is_an_error(source, tmp_path):
-    words = [str(source), "--out", str(tmp_path / "o.csv"), "--text", "Body", "--stay", "visit"]
+    words = [
+        str(source),
+        "--out",
+        str(tmp_path / "o.csv"),
+        "--text",
+        "Body",
+        "--stay",
+        "visit",
+    ]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 1
     assert "no column 'visit'" in " ".join(result.output.split())
 
 
 def test_an_option_without_effect_is_refused(source, tmp_path):
-    words = [str(source), "--out", str(tmp_path / "o.csv"), "--keep", "ward", "--restart"]
+    words = [
+        str(source),
+        "--out",
+        str(tmp_path / "o.csv"),
+        "--keep",
+        "ward",
+        "--restart",
+    ]
     result = CliRunner().invoke(app, [*words, "--shown"])
     assert result.exit_code == 2
     assert "--keep, --restart: no effect without --out" in result.output

@@ -40,7 +40,8 @@ INPUTS = [
 
 def test_weights_have_the_same_names_and_shapes(pair):
     ours, theirs = (
-        {name: tensor.shape for name, tensor in model.state_dict().items()} for model in pair
+        {name: tensor.shape for name, tensor in model.state_dict().items()}
+        for model in pair
     )
     assert list(ours) == list(theirs)
     assert ours == theirs
@@ -70,7 +71,11 @@ def test_gradients_are_those_of_the_reference(pair, batch, names):
     ):
         assert mine.grad is not None, name
         torch.testing.assert_close(
-            mine.grad, other.grad, atol=1e-5, rtol=0, msg=lambda m, name=name: f"{name}: {m}"
+            mine.grad,
+            other.grad,
+            atol=1e-5,
+            rtol=0,
+            msg=lambda m, name=name: f"{name}: {m}",
         )
 
 
@@ -85,7 +90,9 @@ def test_padding_changes_nothing(pair, batch):
 def test_segments_are_read(pair, batch):
     ours = pair[0].eval()
     with torch.no_grad():
-        with_types = ours(batch["input_ids"], token_type_ids=batch["token_type_ids"]).logits
+        with_types = ours(
+            batch["input_ids"], token_type_ids=batch["token_type_ids"]
+        ).logits
         without = ours(batch["input_ids"]).logits
     assert (with_types - without).abs().max() > 1e-3
 
@@ -95,10 +102,14 @@ def test_one_layer_is_enough(new_network, batch):
     theirs = BertForSequenceClassification(ours.config).eval()
     theirs.load_state_dict(ours.state_dict())
     with torch.no_grad():
-        torch.testing.assert_close(ours(**batch).logits, theirs(**batch).logits, atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            ours(**batch).logits, theirs(**batch).logits, atol=1e-5, rtol=0
+        )
 
 
-def test_dropout_of_the_head_and_of_the_last_layer_is_on_in_training(new_network, batch):
+def test_dropout_of_the_head_and_of_the_last_layer_is_on_in_training(
+    new_network, batch
+):
     ours = new_network().train()
     torch.manual_seed(0)
     first, second = ours(**batch).logits, ours(**batch).logits
@@ -108,7 +119,9 @@ def test_dropout_of_the_head_and_of_the_last_layer_is_on_in_training(new_network
 def test_another_attention_kernel_is_refused(pair, batch):
     ours, _ = pair
     ours.set_attn_implementation("eager")
-    with pytest.raises(ValueError, match=r"not eager: model.set_attn_implementation\(.sdpa.\)"):
+    with pytest.raises(
+        ValueError, match=r"not eager: model.set_attn_implementation\(.sdpa.\)"
+    ):
         ours(**batch)
     ours.set_attn_implementation("sdpa")
     assert ours(**batch).logits.shape == (5, 3)

@@ -11,7 +11,12 @@ import pytest
 
 from clinical import ReadmissionModel
 from domainbert.encoders.classifier import CLSClassifier
-from domainbert.encoders.loading import EncoderError, find_encoder, load_model, load_tokenizer
+from domainbert.encoders.loading import (
+    EncoderError,
+    find_encoder,
+    load_model,
+    load_tokenizer,
+)
 from domainbert.encoders.lora import read_adapter
 from domainbert.models.embedder import Embedder
 
@@ -61,27 +66,50 @@ def test_a_config_can_ask_for_no_kernel_and_no_code(folder, no_kernels):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_labels": 10**9}, "num_labels = 1000000000; expected finite numbers up to 100,000"),
+        (
+            {"num_labels": 10**9},
+            "num_labels = 1000000000; expected finite numbers up to 100,000",
+        ),
         (
             {"num_hidden_layers": 10**6},
             "num_hidden_layers = 1000000; expected finite numbers up to",
         ),
-        ({"vocab_size": 10**7}, "asks for more weights than the [0-9,]+ bytes of its file hold"),
+        (
+            {"vocab_size": 10**7},
+            "asks for more weights than the [0-9,]+ bytes of its file hold",
+        ),
         ({"hidden_size": 10**6}, "asks for more weights than"),
         ({"hidden_size": -8}, "hidden_size = -8; expected finite numbers"),
-        ({"hidden_size": 32.5}, "Field 'hidden_size' expected int, got float .value: 32.5"),
-        ({"hidden_size": True}, "Field 'hidden_size' expected int, got bool .value: True"),
-        ({"layer_norm_eps": float("nan")}, "is not a JSON object .it has the number NaN"),
-        ({"layer_norm_eps": float("inf")}, "is not a JSON object .it has the number Infinity"),
+        (
+            {"hidden_size": 32.5},
+            "Field 'hidden_size' expected int, got float .value: 32.5",
+        ),
+        (
+            {"hidden_size": True},
+            "Field 'hidden_size' expected int, got bool .value: True",
+        ),
+        (
+            {"layer_norm_eps": float("nan")},
+            "is not a JSON object .it has the number NaN",
+        ),
+        (
+            {"layer_norm_eps": float("inf")},
+            "is not a JSON object .it has the number Infinity",
+        ),
         ({"layer_norm_eps": "small"}, "Field 'layer_norm_eps' expected float, got str"),
         ({"hidden_act": ["gelu"]}, "Field 'hidden_act' expected str, got list"),
         ({"id2label": {"0": ["a", ["b"]]}}, "id2label = .* expected labels by number"),
         ({"id2label": ["a"]}, "id2label = .'a'.; expected labels by number"),
         ({"id2label": {"x": "a"}}, "id2label = .* expected labels by number"),
-        ({"model_type": ["bert"]}, "has model_type .'bert'., which the installed transformers"),
+        (
+            {"model_type": ["bert"]},
+            "has model_type .'bert'., which the installed transformers",
+        ),
     ],
 )
-def test_a_config_out_of_bounds_is_one_line_and_takes_no_memory(folder, changes, message):
+def test_a_config_out_of_bounds_is_one_line_and_takes_no_memory(
+    folder, changes, message
+):
     change(folder / "config.json", **changes)
     tracemalloc.start()
     try:
@@ -98,7 +126,9 @@ def test_a_config_out_of_bounds_is_one_line_and_takes_no_memory(folder, changes,
 def test_a_rank_out_of_bounds_is_one_line(write_adapter, tmp_path, rank):
     folder = write_adapter(Embedder, tmp_path / "adapter")
     change(folder / "adapter_config.json", r=rank)
-    with pytest.raises(EncoderError, match=r"r = .* expected|expected r, the rank, to be a whole"):
+    with pytest.raises(
+        EncoderError, match=r"r = .* expected|expected r, the rank, to be a whole"
+    ):
         read_adapter(folder)
 
 
@@ -125,7 +155,13 @@ def test_an_adapter_of_wrong_types_is_one_line(write_adapter, tmp_path, changes)
 
 @pytest.mark.parametrize(
     "changes",
-    [{"settings": []}, {"labels": [["a"]]}, {"labels": "a"}, {"encoder": 3}, {"task": []}],
+    [
+        {"settings": []},
+        {"labels": [["a"]]},
+        {"labels": "a"},
+        {"encoder": 3},
+        {"task": []},
+    ],
 )
 def test_our_own_part_of_a_config_is_checked_too(write_adapter, tmp_path, changes):
     folder = write_adapter(Embedder, tmp_path / "adapter")

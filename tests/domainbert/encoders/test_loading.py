@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel, RobertaConfig
+from transformers import (
+    BertConfig,
+    BertModel,
+    DistilBertConfig,
+    DistilBertModel,
+    RobertaConfig,
+)
 
 from domainbert.encoders import loading as encoders
 from domainbert.encoders.classifier import CLSClassifier
@@ -47,7 +53,10 @@ slept = []  # between repeated requests
 time.sleep = slept.append
 """
     done = subprocess.run(
-        [sys.executable, "-c", prelude + code], capture_output=True, text=True, check=False
+        [sys.executable, "-c", prelude + code],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.split("\n")
@@ -82,7 +91,9 @@ def test_shipped_weights_are_not_what_the_name_says(monkeypatch):
         files={**SHIPPED[DEFAULT_ENCODER].files, "model.safetensors": "0" * 64},
     )
     monkeypatch.setitem(SHIPPED, "other", wrong)
-    with pytest.raises(EncoderError, match=r"is not the published one.*53aa51.*0000.*pip insta"):
+    with pytest.raises(
+        EncoderError, match=r"is not the published one.*53aa51.*0000.*pip insta"
+    ):
         find_encoder("other")
 
 
@@ -94,7 +105,9 @@ def distribution(folder, files):
         (package / name).write_bytes(data)
     info = folder / "carrier-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: carrier\nVersion: 1.0\n")
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: carrier\nVersion: 1.0\n"
+    )
     (folder / "carrier" / "__init__.py").write_text("raise RuntimeError('imported')\n")
 
 
@@ -111,15 +124,23 @@ def test_a_corrupt_copy_of_a_shipped_encoder_is_refused(tmp_path, monkeypatch):
         assert found.location == str(tmp_path / "carrier" / "model")
         assert found.sha256 == files["model.safetensors"]
         encoders._shipped.cache_clear()
-        (tmp_path / "carrier" / "model" / "model.safetensors").write_bytes(b"published weightz")
-        with pytest.raises(EncoderError, match=r"not the published one.*force-reinstall carrier"):
+        (tmp_path / "carrier" / "model" / "model.safetensors").write_bytes(
+            b"published weightz"
+        )
+        with pytest.raises(
+            EncoderError, match=r"not the published one.*force-reinstall carrier"
+        ):
             find_encoder("carried")
     finally:
         encoders._shipped.cache_clear()
 
 
-@pytest.mark.parametrize("change", ["vocab.txt", "tokenizer.json", "1_Pooling/config.json", None])
-def test_a_shipped_encoder_with_another_vocabulary_is_refused(tmp_path, monkeypatch, change):
+@pytest.mark.parametrize(
+    "change", ["vocab.txt", "tokenizer.json", "1_Pooling/config.json", None]
+)
+def test_a_shipped_encoder_with_another_vocabulary_is_refused(
+    tmp_path, monkeypatch, change
+):
     named = {"vocab.txt": b"words", "tokenizer.json": b"{}", "config.json": b"{}"}
     distribution(tmp_path, {**named, "model.safetensors": b"weights"})
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -138,14 +159,18 @@ def test_a_shipped_encoder_with_another_vocabulary_is_refused(tmp_path, monkeypa
         (folder / change).parent.mkdir(exist_ok=True)
         (folder / change).write_bytes(b"others")
     try:
-        with pytest.raises(EncoderError, match=rf"^{change} of 'carried' in .* is not the publish"):
+        with pytest.raises(
+            EncoderError, match=rf"^{change} of 'carried' in .* is not the publish"
+        ):
             find_encoder("carried")
     finally:
         encoders._shipped.cache_clear()
 
 
 def test_a_shipped_encoder_that_is_not_installed_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(SHIPPED, "gone", ShippedEncoder("no-such-thing", "x/config.json", {}))
+    monkeypatch.setitem(
+        SHIPPED, "gone", ShippedEncoder("no-such-thing", "x/config.json", {})
+    )
     with pytest.raises(EncoderError, match="not installed: pip install no-such-thing"):
         find_encoder("gone")
 
@@ -156,7 +181,13 @@ def test_the_checksum_of_a_folder_is_of_every_file_that_is_read(folder):
     seen = {found.sha256}
     (folder / "README.md").write_text("not read")
     assert find_encoder(folder).sha256 == found.sha256
-    for name in ("model.safetensors", "config.json", "tokenizer.json", "vocab.txt", "modules.json"):
+    for name in (
+        "model.safetensors",
+        "config.json",
+        "tokenizer.json",
+        "vocab.txt",
+        "modules.json",
+    ):
         with (folder / name).open("ab") as handle:
             handle.write(b" ")
         seen.add(find_encoder(folder).sha256)
@@ -229,7 +260,9 @@ for name in ({str(tiny_encoder)!r}, "someone/model", "hub:someone/model"):
     assert lines[2].endswith("[] True True")
 
 
-def test_a_hub_model_in_the_cache_is_used_and_checked_as_a_folder_is(tiny_encoder, tmp_path):
+def test_a_hub_model_in_the_cache_is_used_and_checked_as_a_folder_is(
+    tiny_encoder, tmp_path
+):
     revision = "0" * 40
     model = tmp_path / "models--someone--model"
     shutil.copytree(tiny_encoder, model / "snapshots" / revision)
@@ -273,7 +306,9 @@ def test_window_limit_is_the_number_of_positions(positions, limit):
 
 
 def test_window_limit_of_a_model_that_counts_from_its_padding():
-    assert window_limit(RobertaConfig(max_position_embeddings=514, pad_token_id=1)) == 512
+    assert (
+        window_limit(RobertaConfig(max_position_embeddings=514, pad_token_id=1)) == 512
+    )
 
 
 @pytest.mark.parametrize("positions", [None, 0, 2])
@@ -306,8 +341,13 @@ def test_the_tokenizer_neither_truncates_nor_pads(folder):
     }
     path.write_text(json.dumps(stored))
     tokenizer = load_tokenizer(find_encoder(folder))
-    assert len(tokenizer.backend_tokenizer.encode("pain " * 50, add_special_tokens=False)) == 50
-    assert len(tokenizer.backend_tokenizer.encode("pain", add_special_tokens=False)) == 1
+    assert (
+        len(tokenizer.backend_tokenizer.encode("pain " * 50, add_special_tokens=False))
+        == 50
+    )
+    assert (
+        len(tokenizer.backend_tokenizer.encode("pain", add_special_tokens=False)) == 1
+    )
 
 
 def with_vocabulary(folder, words, **config):
@@ -351,13 +391,17 @@ def test_a_folder_without_a_vocabulary_is_refused(folder):
     # transformers makes up a tokenizer of five tokens, to which every word is unknown.
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).unlink()
-    with pytest.raises(EncoderError, match=r"no vocabulary: expected tokenizer.json or vocab.txt"):
+    with pytest.raises(
+        EncoderError, match=r"no vocabulary: expected tokenizer.json or vocab.txt"
+    ):
         load_tokenizer(find_encoder(folder))
 
 
 def test_a_vocabulary_larger_than_the_encoder_is_refused(folder):
     encoder = with_vocabulary(folder, [f"word{n}" for n in range(500)])
-    with pytest.raises(EncoderError, match=r"vocabulary of 505 but its config\.json says 144"):
+    with pytest.raises(
+        EncoderError, match=r"vocabulary of 505 but its config\.json says 144"
+    ):
         load_tokenizer(encoder)
 
 
@@ -397,8 +441,13 @@ def test_a_trained_head_predicts(network, folder):
 def test_a_head_of_another_size_trains_anew_but_never_predicts(new_network, folder):
     new_network(labels=3).save_pretrained(folder)
     encoder = find_encoder(folder)
-    assert load_model(encoder, CLSClassifier, num_labels=1).classifier.weight.shape == (1, 32)
-    with pytest.raises(EncoderError, match=r"2 weights, such as classifier.bias, do not fit"):
+    assert load_model(encoder, CLSClassifier, num_labels=1).classifier.weight.shape == (
+        1,
+        32,
+    )
+    with pytest.raises(
+        EncoderError, match=r"2 weights, such as classifier.bias, do not fit"
+    ):
         load_model(encoder, CLSClassifier, train_command=TRAIN, num_labels=1)
 
 
@@ -413,28 +462,40 @@ def rewrite(folder, change):
 def test_a_missing_weight_of_the_encoder_is_an_error_even_to_train(folder):
     lost = "encoder.layer.1.attention.self.key.weight"
     rewrite(folder, lambda tensors: {k: v for k, v in tensors.items() if k != lost})
-    with pytest.raises(EncoderError, match=f"lacks 1 weights of the encoder, such as bert.{lost}"):
+    with pytest.raises(
+        EncoderError, match=f"lacks 1 weights of the encoder, such as bert.{lost}"
+    ):
         load_model(find_encoder(folder), CLSClassifier, num_labels=1)
 
 
 def test_weights_of_another_shape_are_an_error(folder):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "vocab_size": 99}))
-    with pytest.raises(EncoderError, match=r"1 weights, such as bert.embeddings.*do not fit conf"):
+    with pytest.raises(
+        EncoderError, match=r"1 weights, such as bert.embeddings.*do not fit conf"
+    ):
         load_model(find_encoder(folder), CLSClassifier, num_labels=1)
 
 
 def test_another_architecture_is_named(tmp_path):
-    config = DistilBertConfig(vocab_size=50, dim=16, n_layers=1, n_heads=2, hidden_dim=32)
+    config = DistilBertConfig(
+        vocab_size=50, dim=16, n_layers=1, n_heads=2, hidden_dim=32
+    )
     DistilBertModel(config).save_pretrained(tmp_path)
-    with pytest.raises(EncoderError, match="is a distilbert model; this needs one of the bert fam"):
+    with pytest.raises(
+        EncoderError, match="is a distilbert model; this needs one of the bert fam"
+    ):
         load_model(find_encoder(tmp_path), CLSClassifier, num_labels=1)
 
 
-@pytest.mark.parametrize("name", ["payload", "encoder.layer.7.output.dense.weight", "bert.x"])
+@pytest.mark.parametrize(
+    "name", ["payload", "encoder.layer.7.output.dense.weight", "bert.x"]
+)
 def test_a_weight_that_no_part_reads_is_refused(folder, name):
     rewrite(folder, lambda tensors: {**tensors, name: torch.zeros(3)})
-    with pytest.raises(EncoderError, match=r"has 1 weights that no part reads, such as"):
+    with pytest.raises(
+        EncoderError, match=r"has 1 weights that no part reads, such as"
+    ):
         load_model(find_encoder(folder), CLSClassifier, num_labels=1)
 
 
@@ -445,7 +506,9 @@ def test_a_weight_that_is_not_finite_is_refused(folder, number):
         return tensors
 
     rewrite(folder, spoil)
-    with pytest.raises(EncoderError, match=r"word_embeddings\.weight has numbers that are not fin"):
+    with pytest.raises(
+        EncoderError, match=r"word_embeddings\.weight has numbers that are not fin"
+    ):
         load_model(find_encoder(folder), CLSClassifier, num_labels=1)
 
 
@@ -467,7 +530,8 @@ def test_a_peft_adapter_which_names_another_model_is_refused(folder):
     names = {"base_model_name_or_path": "someone/model", "peft_type": "LORA"}
     (folder / "adapter_config.json").write_text(json.dumps(names))
     with pytest.raises(
-        EncoderError, match="holds an adapter, not all weights; save the model with merged"
+        EncoderError,
+        match="holds an adapter, not all weights; save the model with merged",
     ):
         load_model(find_encoder(folder), CLSClassifier, num_labels=1)
 
@@ -532,7 +596,9 @@ def old_name(name):
 @pytest.mark.parametrize("rename", [str, old_name], ids=["plain", "names of 2019"])
 def test_a_legacy_file_loads(folder, rename):
     tensors = as_legacy(folder, rename)
-    loaded = load_model(find_encoder(folder), CLSClassifier, num_labels=1).bert.state_dict()
+    loaded = load_model(
+        find_encoder(folder), CLSClassifier, num_labels=1
+    ).bert.state_dict()
     assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
 
 
@@ -569,7 +635,9 @@ def test_a_broken_legacy_file_is_one_clear_error(folder, data):
         load_model(find_encoder(folder), CLSClassifier, num_labels=1)
 
 
-def test_loading_is_quiet_and_leaves_the_library_as_talkative_as_it_was(tiny_encoder, capfd):
+def test_loading_is_quiet_and_leaves_the_library_as_talkative_as_it_was(
+    tiny_encoder, capfd
+):
     from transformers.utils import logging
 
     before = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -588,7 +656,10 @@ def full_size(folder, *, vocab_size, legacy):
     config = BertConfig(vocab_size=vocab_size, architectures=["BertForPreTraining"])
     config.save_pretrained(folder)
     with torch.device("meta"):
-        shapes = {name: tensor.shape for name, tensor in BertModel(config).state_dict().items()}
+        shapes = {
+            name: tensor.shape
+            for name, tensor in BertModel(config).state_dict().items()
+        }
     torch.manual_seed(0)
     prefix = "bert." if legacy else ""
     tensors = {
@@ -629,7 +700,9 @@ def test_full_size_checkpoints_load_and_run(tmp_path, vocab_size, cased, legacy)
     shutil.rmtree(tmp_path)
     assert sum(p.numel() for p in model.bert.parameters()) > 100e6
     limit = window_limit(model.config)
-    windows = Windower(tokenizer, window=limit, limit=limit).split("heart " * 600).windows
+    windows = (
+        Windower(tokenizer, window=limit, limit=limit).split("heart " * 600).windows
+    )
     assert [len(window) for window in windows] == [512, 92]
     runner = WindowRunner(model, pad_token_id=tokenizer.pad_token_id, device="cpu")
     logits = runner.logits([window.input_ids for window in windows])

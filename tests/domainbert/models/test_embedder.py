@@ -12,7 +12,13 @@ from domainbert.errors import UserError
 from domainbert.models.embedder import Embedder
 from domainbert.models.pooling import EmbeddingSettings, unit
 
-TERMS = ["heart failure", "kidney disease", "pneumonia", "left chest pain with edema", "insulin"]
+TERMS = [
+    "heart failure",
+    "kidney disease",
+    "pneumonia",
+    "left chest pain with edema",
+    "insulin",
+]
 LONG = "heart failure and kidney disease " * 40
 
 
@@ -56,7 +62,9 @@ def test_a_vector_is_the_pooling_it_claims_to_be(bare, tokenizer, pooling):
     batch_tokens=st.sampled_from([1, 9, 4096]),
     repeats=st.integers(1, 3),
 )
-def test_company_order_and_batch_size_do_not_matter(bare, tokenizer, order, batch_tokens, repeats):
+def test_company_order_and_batch_size_do_not_matter(
+    bare, tokenizer, order, batch_tokens, repeats
+):
     alone = np.stack([Embedder(bare, tokenizer).embed(term) for term in TERMS])
     small = Embedder(bare, tokenizer, batch_tokens=batch_tokens)
     together = small.embed([TERMS[i] for i in order] * repeats)
@@ -70,9 +78,13 @@ def test_one_text_is_one_vector(embedder):
 
 def test_unit_norm(bare, tokenizer):
     plain = Embedder(bare, tokenizer).embed(TERMS)
-    scaled = Embedder(bare, tokenizer, settings=EmbeddingSettings(unit_norm=True)).embed(TERMS)
+    scaled = Embedder(
+        bare, tokenizer, settings=EmbeddingSettings(unit_norm=True)
+    ).embed(TERMS)
     assert np.linalg.norm(scaled, axis=1) == pytest.approx(np.ones(5), abs=1e-6)
-    assert scaled * np.linalg.norm(plain, axis=1)[:, None] == pytest.approx(plain, abs=1e-5)
+    assert scaled * np.linalg.norm(plain, axis=1)[:, None] == pytest.approx(
+        plain, abs=1e-5
+    )
 
 
 def test_unit_rows_have_length_one_and_zeros_stay():
@@ -90,7 +102,11 @@ def test_a_text_longer_than_a_window_is_read_whole(bare, tokenizer, pooling, win
     windows = embedder.windower.split(LONG).windows
     rows = embedder.pooled([window.input_ids for window in windows])
     lengths = [len(window) for window in windows]
-    expected = np.average(rows, axis=0, weights=lengths) if pooling == "mean" else rows.max(axis=0)
+    expected = (
+        np.average(rows, axis=0, weights=lengths)
+        if pooling == "mean"
+        else rows.max(axis=0)
+    )
     assert vector == pytest.approx(expected, abs=1e-5)
     (part,) = embedder.embed_many([LONG, "insulin"])
     assert part.windows.tolist() == [len(windows), 1]
@@ -116,7 +132,9 @@ def test_embed_refuses_it_by_number_and_not_by_text(embedder):
         embedder.embed(column)
     (part,) = embedder.embed_many(column)
     assert part.faults == ("", "no text", "")
-    with pytest.raises(UserError, match="text number 1 has no vector: no word") as caught:
+    with pytest.raises(
+        UserError, match="text number 1 has no vector: no word"
+    ) as caught:
         embedder.embed(["insulin", "秘密"])
     assert "秘密" not in str(caught.value)
 
@@ -141,7 +159,9 @@ def test_passages_cover_the_text_and_have_its_offsets(bare, tokenizer):
     texts = ["Heart failure.", None, LONG, "", "edema and pain " * 30]
     parts = list(embedder.embed_passages(texts * 9, window=12))
     assert len(parts) > 1
-    places = np.concatenate([np.stack([p.texts, p.starts, p.ends], axis=1) for p in parts])
+    places = np.concatenate(
+        [np.stack([p.texts, p.starts, p.ends], axis=1) for p in parts]
+    )
     vectors = np.concatenate([part.vectors for part in parts])
     faults = {number: why for part in parts for number, why in part.faults.items()}
     assert faults == {n: "no text" for n in range(45) if n % 5 in (1, 3)}
@@ -151,16 +171,22 @@ def test_passages_cover_the_text_and_have_its_offsets(bare, tokenizer):
         pieces = [text[start:end] for _, start, end in own]
         assert " ".join(pieces) == text.strip()
         assert len(own) == max(1, -(-len(tokenizer(text)["input_ids"][1:-1]) // 10))
-        assert vectors[places[:, 0] == number] == pytest.approx(embedder.embed(pieces), abs=1e-4)
+        assert vectors[places[:, 0] == number] == pytest.approx(
+            embedder.embed(pieces), abs=1e-4
+        )
 
 
 def test_settings_are_checked():
-    with pytest.raises(UserError, match="pooling: expected 'mean', 'cls' or 'max', got 'median'"):
+    with pytest.raises(
+        UserError, match="pooling: expected 'mean', 'cls' or 'max', got 'median'"
+    ):
         EmbeddingSettings(pooling="median")
 
 
 def test_a_window_beyond_the_encoder_is_refused(bare, tokenizer, embedder):
-    with pytest.raises(UserError, match="window must be at most 64 for this encoder, got 65"):
+    with pytest.raises(
+        UserError, match="window must be at most 64 for this encoder, got 65"
+    ):
         Embedder(bare, tokenizer, settings=EmbeddingSettings(window=65))
     with pytest.raises(UserError, match="window must be between 3 and 64, got 100"):
         list(embedder.embed_passages(["text"], window=100))
@@ -186,11 +212,16 @@ def test_the_merged_folder_gives_the_same_vectors_in_sentence_transformers(
     embedder = Embedder(bare, tokenizer, settings=settings)
     for _ in range(2):  # a model folder may be written again
         embedder.save_pretrained(tmp_path / "model")
-    theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu", local_files_only=True)
+    theirs = SentenceTransformer(
+        str(tmp_path / "model"), device="cpu", local_files_only=True
+    )
     assert theirs.encode(TERMS) == pytest.approx(embedder.embed(TERMS), abs=1e-5)
     again = Embedder.from_pretrained(tmp_path / "model")
     assert again.settings == settings
-    assert again.fingerprint() == Embedder.from_pretrained(tmp_path / "model").fingerprint()
+    assert (
+        again.fingerprint()
+        == Embedder.from_pretrained(tmp_path / "model").fingerprint()
+    )
     assert not caplog.text
 
 
@@ -210,11 +241,15 @@ def test_a_folder_of_sentence_transformers_gives_the_same_vectors_here(
     assert ours.embed(TERMS) == pytest.approx(theirs.encode(TERMS), abs=1e-5)
 
 
-def test_options_win_over_what_the_folder_says(new_network, tokenizer, tmp_path, caplog):
+def test_options_win_over_what_the_folder_says(
+    new_network, tokenizer, tmp_path, caplog
+):
     new_network().bert.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     (tmp_path / "1_Pooling").mkdir()
-    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    (tmp_path / "1_Pooling" / "config.json").write_text(
+        '{"pooling_mode_cls_token": true}'
+    )
     modules = '[{"type": "sentence_transformers.models.%s"}]'
     (tmp_path / "modules.json").write_text(modules % "Transformer")
     assert Embedder.from_pretrained(tmp_path).settings.pooling == "cls"

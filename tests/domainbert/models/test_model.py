@@ -37,7 +37,9 @@ def test_settings_are_saved_and_read(network, tokenizer, tmp_path):
     assert again.settings == settings
     assert again.window_tokens() == 32
     assert again.fingerprint() == model.fingerprint()
-    with pytest.raises(EncoderError, match="settings: windw: no such setting; expected one of win"):
+    with pytest.raises(
+        EncoderError, match="settings: windw: no such setting; expected one of win"
+    ):
         Task.read_settings({"windw": 3})
 
 
@@ -46,10 +48,14 @@ def test_wrong_settings_of_a_folder_are_one_line():
         Task.read_settings({"window": "many"})
 
 
-def test_a_fingerprint_differs_where_weights_tokenizer_or_settings_do(new_network, new_tokenizer):
+def test_a_fingerprint_differs_where_weights_tokenizer_or_settings_do(
+    new_network, new_tokenizer
+):
     def fingerprint(network=None, tokenizer=None, **settings):
         settings = Checked(**settings)
-        return Task(network or new_network(), tokenizer or new_tokenizer(), settings=settings)
+        return Task(
+            network or new_network(), tokenizer or new_tokenizer(), settings=settings
+        )
 
     other = new_network()
     with torch.no_grad():
@@ -70,7 +76,9 @@ def test_a_fingerprint_differs_where_weights_tokenizer_or_settings_do(new_networ
     assert models[0].fingerprint() == models[4].fingerprint()
 
 
-def test_a_fingerprint_does_not_depend_on_earlier_calls_of_the_tokenizer(network, new_tokenizer):
+def test_a_fingerprint_does_not_depend_on_earlier_calls_of_the_tokenizer(
+    network, new_tokenizer
+):
     tokenizer = new_tokenizer()
     before = Task(network, tokenizer).fingerprint()
     tokenizer("chest pain", truncation=True, max_length=9, padding="max_length")

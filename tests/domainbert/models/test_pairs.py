@@ -19,7 +19,10 @@ def plain_logits(network, windows):
     """One forward pass a window, without batches or padding."""
     rows = []
     for window in windows:
-        ids, segments = torch.tensor(window.input_ids)[None], torch.tensor(window.segments)[None]
+        ids, segments = (
+            torch.tensor(window.input_ids)[None],
+            torch.tensor(window.segments)[None],
+        )
         with torch.inference_mode():
             rows.append(network(ids, token_type_ids=segments).logits.item())
     return np.array(rows)
@@ -36,7 +39,9 @@ def test_windows_hold_the_first_text_and_every_token_of_the_second(tokenizer):
         assert len(ids) <= 24
         assert ids[: len(head)] == head
         assert ids[-1] == tokenizer.sep_token_id
-        assert window.segments.tolist() == [0] * len(head) + [1] * (len(ids) - len(head))
+        assert window.segments.tolist() == [0] * len(head) + [1] * (
+            len(ids) - len(head)
+        )
         seen += ids[len(head) : -1]
     assert seen == body
 
@@ -47,7 +52,9 @@ def test_a_pair_has_the_special_tokens_of_its_tokenizer():
     from transformers import RobertaTokenizerFast
 
     names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *sorted(ByteLevel.alphabet())]
-    tokenizer = RobertaTokenizerFast(vocab={n: i for i, n in enumerate(names)}, merges=[])
+    tokenizer = RobertaTokenizerFast(
+        vocab={n: i for i, n in enumerate(names)}, merges=[]
+    )
     windows = PairWindower(tokenizer, window=16).split("ab", "fever and pain")
     expected = tokenizer("ab", "fever and ")
     assert windows[0].input_ids.tolist() == expected["input_ids"]
@@ -83,7 +90,9 @@ def test_a_score_is_the_sigmoid_of_the_only_logit(new_network, tokenizer):
     model = PairModel(new_network(labels=1), tokenizer)
     result = model.predict("pain", "fever")
     assert result.score == pytest.approx(1 / (1 + np.exp(-result.logit)))
-    with pytest.raises(UserError, match="of pairs has one output, a score; this one has 3"):
+    with pytest.raises(
+        UserError, match="of pairs has one output, a score; this one has 3"
+    ):
         PairModel(new_network(labels=3), tokenizer)
 
 
@@ -92,9 +101,17 @@ def test_numbers_are_those_of_sentence_transformers(new_network, tokenizer, tmp_
 
     new_network(labels=1).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    pairs = [("pain in the chest", "fever"), ("edema", "heart failure and kidney disease")]
-    theirs = CrossEncoder(str(tmp_path), device="cpu", local_files_only=True).predict(pairs)
-    ours = [r.score for r in PairModel.from_pretrained(tmp_path, device="cpu").predict_many(pairs)]
+    pairs = [
+        ("pain in the chest", "fever"),
+        ("edema", "heart failure and kidney disease"),
+    ]
+    theirs = CrossEncoder(str(tmp_path), device="cpu", local_files_only=True).predict(
+        pairs
+    )
+    ours = [
+        r.score
+        for r in PairModel.from_pretrained(tmp_path, device="cpu").predict_many(pairs)
+    ]
     assert ours == pytest.approx(theirs, abs=1e-5)
 
 
@@ -102,9 +119,18 @@ def test_numbers_are_those_of_sentence_transformers(new_network, tokenizer, tmp_
     ("pair", "message"),
     [
         (("", "text"), "the first text of pair number 0 is empty"),
-        (("was it?", None), "the second text of pair number 0 is NoneType, expected a string"),
-        (("text", "\x00"), "the second text of pair number 0 has no character the model reads"),
-        (("was " * 70, "text"), "has 70 tokens, expected 1 to 60 in windows of 64 tokens"),
+        (
+            ("was it?", None),
+            "the second text of pair number 0 is NoneType, expected a string",
+        ),
+        (
+            ("text", "\x00"),
+            "the second text of pair number 0 has no character the model reads",
+        ),
+        (
+            ("was " * 70, "text"),
+            "has 70 tokens, expected 1 to 60 in windows of 64 tokens",
+        ),
     ],
 )
 def test_bad_pairs_are_one_line(pair_model, pair, message):
@@ -114,14 +140,20 @@ def test_bad_pairs_are_one_line(pair_model, pair, message):
 
 def test_a_short_last_window_does_not_lower_a_passage(new_network, tokenizer):
     """The mean of both windows, one of them a few words, ruined reranking: MRR 0.966 to 0.355."""
-    model = PairModel(new_network(labels=1), tokenizer, settings=PairSettings(window=24))
+    model = PairModel(
+        new_network(labels=1), tokenizer, settings=PairSettings(window=24)
+    )
     passage = "heart failure " * 10 + "at home"
     rows = plain_logits(model.network, model.windower.split("was it?", passage))
     assert len(rows) == 2
-    assert model.predict("was it?", passage).logit == pytest.approx(rows.max(), abs=1e-5)
+    assert model.predict("was it?", passage).logit == pytest.approx(
+        rows.max(), abs=1e-5
+    )
 
 
 def test_a_text_beyond_the_limit_is_refused(pair_model, monkeypatch):
     monkeypatch.setattr("domainbert.text.windows.LONGEST_TEXT", 100)
-    with pytest.raises(UserError, match="the second text of pair number 0 has 180 characters"):
+    with pytest.raises(
+        UserError, match="the second text of pair number 0 has 180 characters"
+    ):
         pair_model.predict("was it?", "edema " * 30)

@@ -10,7 +10,12 @@ from safetensors.torch import load_file, save_file
 from transformers import BertForSequenceClassification, BertForTokenClassification
 
 from domainbert.encoders.classifier import CLSClassifier
-from domainbert.encoders.loading import EncoderError, find_encoder, load_model, load_tokenizer
+from domainbert.encoders.loading import (
+    EncoderError,
+    find_encoder,
+    load_model,
+    load_tokenizer,
+)
 from domainbert.encoders.lora import (
     ADAPTER_CONFIG,
     ADAPTER_FILE,
@@ -42,7 +47,9 @@ def wrapped_model(encoder, *, rank=4, labels=1, seed=1):
     return wrapped
 
 
-def save(folder, encoder, *, full=False, labels=1, rank=4, seed=1, card="# A card – ok\n"):
+def save(
+    folder, encoder, *, full=False, labels=1, rank=4, seed=1, card="# A card – ok\n"
+):
     """Save a model as it stands after training; returns what was saved."""
     wrapped = wrapped_model(encoder, rank=rank, labels=labels, seed=seed)
     found = find_encoder(encoder)
@@ -144,13 +151,20 @@ def test_what_is_loaded_is_what_was_saved(tmp_path, tiny_encoder, full, labels):
 def test_an_adapter_is_saved_again_as_it_was_loaded(folder, tmp_path):
     loaded = load(folder)
     save_task_model(tmp_path / "again", loaded, files={"README.md": "again"})
-    first, again = (load_file(path / ADAPTER_FILE) for path in (folder, tmp_path / "again"))
+    first, again = (
+        load_file(path / ADAPTER_FILE) for path in (folder, tmp_path / "again")
+    )
     assert first.keys() == again.keys()
     assert all(torch.equal(first[name], again[name]) for name in first)
 
 
 def test_an_adapter_folder_holds_four_files_and_no_encoder(folder, tiny_encoder):
-    assert names_in(folder) == ["README.md", ADAPTER_CONFIG, ADAPTER_FILE, "config.json"]
+    assert names_in(folder) == [
+        "README.md",
+        ADAPTER_CONFIG,
+        ADAPTER_FILE,
+        "config.json",
+    ]
     tensors = load_file(folder / ADAPTER_FILE)
     assert {tensor.dtype for tensor in tensors.values()} == {torch.float16}
     assert not any("embeddings" in name for name in tensors)
@@ -171,7 +185,9 @@ def test_full_weights_need_no_encoder_and_load_elsewhere(tmp_path, tiny_encoder)
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_who_may_read_the_configuration_may_read_the_weights(tmp_path, tiny_encoder, full):
+def test_who_may_read_the_configuration_may_read_the_weights(
+    tmp_path, tiny_encoder, full
+):
     save(tmp_path / "model", tiny_encoder, full=full)
     modes = {path.stat().st_mode for path in (tmp_path / "model").iterdir()}
     assert len(modes) == 1
@@ -196,11 +212,17 @@ def test_no_weights_are_in_a_repr(folder):
 
 def test_nothing_but_adapters_and_head_trains(tiny_encoder):
     torch.manual_seed(0)
-    wrapped = add_lora(load_model(find_encoder(tiny_encoder), CLSClassifier, num_labels=1), 16)
+    wrapped = add_lora(
+        load_model(find_encoder(tiny_encoder), CLSClassifier, num_labels=1), 16
+    )
     before = {name: tensor.clone() for name, tensor in wrapped.state_dict().items()}
     optimizer = torch.optim.AdamW(wrapped.parameters(), lr=0.1)
-    for _ in range(2):  # at the first step one factor of each adapter is zero, the other's gradient
-        wrapped(input_ids=torch.randint(5, 60, (4, 12))).logits.square().sum().backward()
+    for _ in range(
+        2
+    ):  # at the first step one factor of each adapter is zero, the other's gradient
+        wrapped(
+            input_ids=torch.randint(5, 60, (4, 12))
+        ).logits.square().sum().backward()
         optimizer.step()
         optimizer.zero_grad()
     after = wrapped.state_dict()
@@ -209,7 +231,9 @@ def test_nothing_but_adapters_and_head_trains(tiny_encoder):
     linear = ("query", "key", "value", "attention.output.dense", "intermediate.dense")
     for layer in range(2):
         for name in (*linear, f"{layer}.output.dense"):
-            assert any(f"layer.{layer}." in n and f"{name}.lora_A" in n for n in changed), name
+            assert any(
+                f"layer.{layer}." in n and f"{name}.lora_A" in n for n in changed
+            ), name
     for head in ("classifier", "pooler"):
         assert any(f"{head}.modules_to_save" in name for name in changed), head
     kept = trained_adapter(wrapped, encoder="tiny")
@@ -235,56 +259,79 @@ def test_merging_computes_what_the_wrapped_model_computes(tiny_encoder):
 
 
 def test_another_task_is_refused(folder):
-    with pytest.raises(EncoderError, match=r"model is a model for readmission, not for ner$"):
+    with pytest.raises(
+        EncoderError, match=r"model is a model for readmission, not for ner$"
+    ):
         load(folder, task="ner")
 
 
 def test_another_number_of_labels_is_refused(folder, full_folder):
     for path in (folder, full_folder):
-        with pytest.raises(EncoderError, match=r"has 1 labels; a model for readmission has 3$"):
+        with pytest.raises(
+            EncoderError, match=r"has 1 labels; a model for readmission has 3$"
+        ):
             load(path, labels=3)
         assert len(load(path, labels=0).config.labels) == 1
 
 
 @pytest.mark.parametrize(
-    ("full", "message"), [(False, "tensors differ"), (True, "weights, such as classifier")]
+    ("full", "message"),
+    [(False, "tensors differ"), (True, "weights, such as classifier")],
 )
-def test_labels_that_the_weights_do_not_have_are_refused(folder, full_folder, full, message):
+def test_labels_that_the_weights_do_not_have_are_refused(
+    folder, full_folder, full, message
+):
     path = full_folder if full else folder
     edit_config(path, lambda ours: ours.update(labels=["a", "b"]))
     with pytest.raises(EncoderError, match=message):
         load(path, labels=0)
 
 
-def test_another_encoder_under_the_same_name_is_refused(tmp_path, tiny_encoder, new_network):
+def test_another_encoder_under_the_same_name_is_refused(
+    tmp_path, tiny_encoder, new_network
+):
     encoder = tmp_path / "encoder"
     shutil.copytree(tiny_encoder, encoder)
     save(tmp_path / "model", encoder)
     load(tmp_path / "model")
     new_network(seed=9).bert.save_pretrained(encoder)
-    with pytest.raises(EncoderError, match=r"with SHA-256 [0-9a-f]{12}…, but the one here has"):
+    with pytest.raises(
+        EncoderError, match=r"with SHA-256 [0-9a-f]{12}…, but the one here has"
+    ):
         load(tmp_path / "model")
 
 
-def test_an_encoder_folder_that_is_gone_is_not_looked_for_on_the_hub(tmp_path, folder, monkeypatch):
+def test_an_encoder_folder_that_is_gone_is_not_looked_for_on_the_hub(
+    tmp_path, folder, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     edit_config(folder, lambda ours: ours.update(encoder=MISSING_ENCODER))
-    with pytest.raises(EncoderError, match="trained on the encoder folder models/encoder, which"):
+    with pytest.raises(
+        EncoderError, match="trained on the encoder folder models/encoder, which"
+    ):
         load(folder)
 
 
-def test_a_hub_encoder_that_a_folder_names_is_never_downloaded(folder, monkeypatch, tmp_path):
+def test_a_hub_encoder_that_a_folder_names_is_never_downloaded(
+    folder, monkeypatch, tmp_path
+):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
     edit_config(folder, lambda ours: ours.update(encoder="hub:someone/model"))
-    with pytest.raises(EncoderError, match="not on this machine; download it with: hf download"):
+    with pytest.raises(
+        EncoderError, match="not on this machine; download it with: hf download"
+    ):
         load(folder)  # the network is refused to tests, with another error
     for missing in ("someone/model", "https://example.org/model"):
         edit_config(folder, lambda ours, name=missing: ours.update(encoder=name))
-        with pytest.raises(EncoderError, match=r"on the encoder folder .*, which is not here$"):
+        with pytest.raises(
+            EncoderError, match=r"on the encoder folder .*, which is not here$"
+        ):
             load(folder)
 
 
-@pytest.mark.parametrize("file", ["tokenizer.json", "config.json", "tokenizer_config.json"])
+@pytest.mark.parametrize(
+    "file", ["tokenizer.json", "config.json", "tokenizer_config.json"]
+)
 def test_an_encoder_with_another_tokenizer_or_configuration_is_refused(
     tmp_path, tiny_encoder, file
 ):
@@ -294,7 +341,9 @@ def test_an_encoder_with_another_tokenizer_or_configuration_is_refused(
     load(tmp_path / "model")
     text = (encoder / file).read_text()
     (encoder / file).write_text(text + "\n")
-    with pytest.raises(EncoderError, match=r"with SHA-256 [0-9a-f]{12}…, but the one here has"):
+    with pytest.raises(
+        EncoderError, match=r"with SHA-256 [0-9a-f]{12}…, but the one here has"
+    ):
         load(tmp_path / "model")
 
 
@@ -309,21 +358,30 @@ def test_an_adapter_without_finite_numbers_is_refused(folder, number):
     tensors = load_file(folder / ADAPTER_FILE)
     next(iter(tensors.values())).view(-1)[3] = float(number)
     save_file(tensors, folder / ADAPTER_FILE)
-    with pytest.raises(EncoderError, match=r"numbers that are not finite; train again$"):
+    with pytest.raises(
+        EncoderError, match=r"numbers that are not finite; train again$"
+    ):
         load(folder)
 
 
 def test_a_mistyped_model_lists_the_shipped_models_and_guesses(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shelf = {"readmission-demo": tmp_path / "a", "readmission-diabetes130": tmp_path / "b"}
+    shelf = {
+        "readmission-demo": tmp_path / "a",
+        "readmission-diabetes130": tmp_path / "b",
+    }
     monkeypatch.setattr("domainbert.models.storage.shipped_models", {"mine": shelf}.get)
     assert resolve_model("readmission-demo", "mine") == tmp_path / "a"
     for name in (str(tmp_path), "all-MiniLM-L6-v2", "hub:someone/model"):
         assert resolve_model(name, "mine") == name
     listed = r"no model .*not shipped \(readmission-demo, readmission-diabetes130\)"
-    with pytest.raises(EncoderError, match=listed + r"\. Did you mean 'readmission-demo'\?$"):
+    with pytest.raises(
+        EncoderError, match=listed + r"\. Did you mean 'readmission-demo'\?$"
+    ):
         resolve_model("readmision-demo", "mine")
-    with pytest.raises(EncoderError, match=listed + r"\. .* write hub:someone/model\.$"):
+    with pytest.raises(
+        EncoderError, match=listed + r"\. .* write hub:someone/model\.$"
+    ):
         resolve_model("someone/model", "mine")
 
 
@@ -346,7 +404,9 @@ def test_a_truncated_adapter_is_refused(folder, kept):
 def test_an_adapter_of_another_rank_is_refused(folder, tmp_path, tiny_encoder):
     save(tmp_path / "other", tiny_encoder, rank=2)
     shutil.copy(tmp_path / "other" / ADAPTER_FILE, folder)
-    with pytest.raises(EncoderError, match=r"does not fit its encoder: 24 tensors differ$"):
+    with pytest.raises(
+        EncoderError, match=r"does not fit its encoder: 24 tensors differ$"
+    ):
         load(folder)
 
 
@@ -364,13 +424,21 @@ def test_an_adapter_that_lacks_a_tensor_or_has_one_too_many_is_refused(folder):
     ("change", "message"),
     [
         (lambda ours: ours.pop("task"), "task: this setting is required"),
-        (lambda ours: ours.update(nonsense=1), "nonsense: no such setting; expected one of enc"),
-        (lambda ours: ours.update(labels="readmitted"), "labels: expected .*, got 'readmitted'"),
+        (
+            lambda ours: ours.update(nonsense=1),
+            "nonsense: no such setting; expected one of enc",
+        ),
+        (
+            lambda ours: ours.update(labels="readmitted"),
+            "labels: expected .*, got 'readmitted'",
+        ),
     ],
 )
 def test_config_with_other_keys_or_types_is_refused(folder, change, message):
     edit_config(folder, change)
-    with pytest.raises(EncoderError, match=f"not fit this version of domainbert: {message}"):
+    with pytest.raises(
+        EncoderError, match=f"not fit this version of domainbert: {message}"
+    ):
         load(folder)
 
 
@@ -392,14 +460,18 @@ def test_a_folder_without_config_is_refused(full_folder, tmp_path):
     (full_folder / "config.json").unlink()
     for path in (full_folder, tmp_path / "empty"):
         path.mkdir(exist_ok=True)
-        with pytest.raises(EncoderError, match=r"holds no model: it has no config\.json"):
+        with pytest.raises(
+            EncoderError, match=r"holds no model: it has no config\.json"
+        ):
             load(path)
 
 
 # --- what others have published
 
 
-def publish(folder, new_network, new_tokenizer, *, model_class, labels=1, architectures=...):
+def publish(
+    folder, new_network, new_tokenizer, *, model_class, labels=1, architectures=...
+):
     """A Hugging Face folder as others leave it; returns its model."""
     torch.manual_seed(7)
     config = new_network(labels=labels).config
@@ -432,22 +504,36 @@ def test_a_published_classifier_loads_unchanged(
     assert loaded.config is None
     assert loaded.adapter is None
     assert logits(theirs).std() > 0.1
-    torch.testing.assert_close(logits(loaded.network), logits(theirs), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        logits(loaded.network), logits(theirs), atol=1e-5, rtol=0
+    )
     assert names_in(tmp_path) == before
 
 
-def test_a_published_classifier_with_other_labels_is_refused(tmp_path, new_network, new_tokenizer):
+def test_a_published_classifier_with_other_labels_is_refused(
+    tmp_path, new_network, new_tokenizer
+):
     publish(
-        tmp_path, new_network, new_tokenizer, model_class=BertForSequenceClassification, labels=3
+        tmp_path,
+        new_network,
+        new_tokenizer,
+        model_class=BertForSequenceClassification,
+        labels=3,
     )
     with pytest.raises(EncoderError, match=r"has 3 labels; this task has 1$"):
         load(tmp_path)
     assert load(tmp_path, labels=0).network.config.num_labels == 3
 
 
-def test_a_published_model_for_another_task_is_refused(tmp_path, new_network, new_tokenizer):
+def test_a_published_model_for_another_task_is_refused(
+    tmp_path, new_network, new_tokenizer
+):
     publish(
-        tmp_path, new_network, new_tokenizer, model_class=BertForSequenceClassification, labels=3
+        tmp_path,
+        new_network,
+        new_tokenizer,
+        model_class=BertForSequenceClassification,
+        labels=3,
     )
     with pytest.raises(
         EncoderError,
@@ -459,7 +545,9 @@ def test_a_published_model_for_another_task_is_refused(tmp_path, new_network, ne
 def test_an_encoder_without_a_head_names_the_training_command(tiny_encoder):
     with pytest.raises(EncoderError, match="without a trained head") as caught:
         load(tiny_encoder)
-    assert str(caught.value).endswith(f": clinical train COHORT --encoder {tiny_encoder}")
+    assert str(caught.value).endswith(
+        f": clinical train COHORT --encoder {tiny_encoder}"
+    )
 
 
 # --- what is refused on saving, and left alone
@@ -488,7 +576,9 @@ def test_a_folder_that_is_no_model_of_ours_is_left_alone(tmp_path, tiny_encoder,
     for name, text in files.items():
         (folder / name).write_text(text)
     before = contents(folder)
-    with pytest.raises(FileExistsError, match="exists and is not a model folder; choose another"):
+    with pytest.raises(
+        FileExistsError, match="exists and is not a model folder; choose another"
+    ):
         save(folder, tiny_encoder)
     assert contents(folder) == before
     assert names_in(tmp_path) == ["folder"]
@@ -504,11 +594,15 @@ def test_a_file_is_left_alone(tmp_path, tiny_encoder):
 @pytest.mark.parametrize(
     "name", ["risks.csv", "notes.txt", "evaluation/metrics.json", "vocab.old/a"]
 )
-def test_a_model_folder_that_holds_other_files_is_left_alone(folder, tiny_encoder, name):
+def test_a_model_folder_that_holds_other_files_is_left_alone(
+    folder, tiny_encoder, name
+):
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text("mine")
     before = contents(folder)
-    with pytest.raises(FileExistsError, match=f"holds {name.split('/')[0]}, which is not part of"):
+    with pytest.raises(
+        FileExistsError, match=f"holds {name.split('/')[0]}, which is not part of"
+    ):
         save(folder, tiny_encoder, seed=2)
     assert contents(folder) == before
     assert names_in(folder.parent) == ["model"]
@@ -519,7 +613,9 @@ def test_an_empty_folder_and_models_of_ours_are_replaced(tmp_path, tiny_encoder)
     folder.mkdir(parents=True)
     for number, full in enumerate([False, True, False, True, True]):
         model, _ = save(folder, tiny_encoder, full=full, seed=number)
-        torch.testing.assert_close(logits(load(folder).network), logits(model), atol=1e-6, rtol=0)
+        torch.testing.assert_close(
+            logits(load(folder).network), logits(model), atol=1e-6, rtol=0
+        )
         assert (ADAPTER_FILE in names_in(folder)) is not full
         assert names_in(folder.parent) == ["model"]
 
@@ -529,7 +625,9 @@ def test_a_link_to_a_model_stays_a_link(folder, tmp_path, tiny_encoder):
     link.symlink_to(folder)
     model, _ = save(link, tiny_encoder, seed=2)
     assert link.is_symlink()
-    torch.testing.assert_close(logits(load(folder).network), logits(model), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        logits(load(folder).network), logits(model), atol=1e-6, rtol=0
+    )
 
 
 # --- an interrupted save
@@ -537,7 +635,9 @@ def test_a_link_to_a_model_stays_a_link(folder, tmp_path, tiny_encoder):
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
 @pytest.mark.parametrize("where", ["weights", "card", "first rename", "second rename"])
-def test_an_interrupted_save_leaves_the_old_model(folder, tiny_encoder, monkeypatch, where, error):
+def test_an_interrupted_save_leaves_the_old_model(
+    folder, tiny_encoder, monkeypatch, where, error
+):
     before, outputs = contents(folder), logits(load(folder).network)
     replace_path = type(folder).replace
 
@@ -547,7 +647,9 @@ def test_an_interrupted_save_leaves_the_old_model(folder, tiny_encoder, monkeypa
     def fail_at(source, target):
         is_first = source == folder
         is_second = target == folder and not source.name.endswith("-old")
-        if (is_first and where == "first rename") or (is_second and where == "second rename"):
+        if (is_first and where == "first rename") or (
+            is_second and where == "second rename"
+        ):
             raise error
         return replace_path(source, target)
 
@@ -573,7 +675,9 @@ def test_peft_reads_our_folder(folder, tiny_encoder):
 
     base = BertForSequenceClassification.from_pretrained(tiny_encoder, num_labels=1)
     theirs = PeftModel.from_pretrained(base, folder)
-    torch.testing.assert_close(logits(theirs), logits(load(folder).network), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        logits(theirs), logits(load(folder).network), atol=1e-5, rtol=0
+    )
     assert logits(theirs).std() > 0.02
 
 
@@ -582,10 +686,15 @@ def test_a_folder_that_peft_wrote_loads(tmp_path, tiny_encoder, labels):
     from peft import LoraConfig, PeftModel, get_peft_model
 
     torch.manual_seed(3)
-    base = BertForSequenceClassification.from_pretrained(tiny_encoder, num_labels=labels)
+    base = BertForSequenceClassification.from_pretrained(
+        tiny_encoder, num_labels=labels
+    )
     # Fewer layers, another rank and another task type than ours.
     config = LoraConfig(
-        r=3, target_modules=["query", "value"], modules_to_save=["pooler"], task_type="SEQ_CLS"
+        r=3,
+        target_modules=["query", "value"],
+        modules_to_save=["pooler"],
+        task_type="SEQ_CLS",
     )
     theirs = get_peft_model(base, config)
     for parameter in theirs.parameters():
@@ -594,11 +703,15 @@ def test_a_folder_that_peft_wrote_loads(tmp_path, tiny_encoder, labels):
     theirs.save_pretrained(tmp_path / "theirs")
     loaded = load(tmp_path / "theirs", labels=0)
     assert (loaded.config, loaded.adapter.rank) == (None, 3)
-    torch.testing.assert_close(logits(loaded.network), logits(theirs), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        logits(loaded.network), logits(theirs), atol=1e-5, rtol=0
+    )
     if labels != 1:
         with pytest.raises(EncoderError, match="has 3 labels; this task has 1"):
             load(tmp_path / "theirs")
-    fresh = BertForSequenceClassification.from_pretrained(tiny_encoder, num_labels=labels)
+    fresh = BertForSequenceClassification.from_pretrained(
+        tiny_encoder, num_labels=labels
+    )
     loaded.adapter.save(tmp_path)
     again = PeftModel.from_pretrained(fresh, tmp_path)
     torch.testing.assert_close(logits(again), logits(theirs), atol=1e-5, rtol=0)
@@ -613,11 +726,17 @@ def test_an_adapter_of_another_kind_is_refused(tmp_path, tiny_encoder):
         load(tmp_path)
 
 
-def test_a_peft_folder_whose_encoder_is_not_here_never_opens_the_network(folder, tmp_path):
+def test_a_peft_folder_whose_encoder_is_not_here_never_opens_the_network(
+    folder, tmp_path
+):
     shutil.copytree(folder, tmp_path / "theirs")
     (tmp_path / "theirs" / "config.json").unlink()
     file = tmp_path / "theirs" / ADAPTER_CONFIG
-    document = json.loads(file.read_text()) | {"base_model_name_or_path": "someone/model"}
+    document = json.loads(file.read_text()) | {
+        "base_model_name_or_path": "someone/model"
+    }
     file.write_text(json.dumps(document))
-    with pytest.raises(EncoderError, match="hub:someone/model is not available: it is not on"):
+    with pytest.raises(
+        EncoderError, match="hub:someone/model is not available: it is not on"
+    ):
         load(tmp_path / "theirs")

@@ -13,7 +13,14 @@ from domainbert.pretraining.settings import (
 
 WHO = ("The patient", "She", "He", "The mother")
 VERBS = ("denies", "had", "was treated for", "has a history of")
-COMPLAINTS = ("chest pain", "heart failure", "pneumonia", "kidney disease", "edema", "fever")
+COMPLAINTS = (
+    "chest pain",
+    "heart failure",
+    "pneumonia",
+    "kidney disease",
+    "edema",
+    "fever",
+)
 WHEN = ("on admission", "at home", "in hospital", "for weeks", "without insulin")
 
 

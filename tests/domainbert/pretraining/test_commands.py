@@ -21,7 +21,9 @@ batch_tokens = 256
 
 @pytest.fixture
 def run():
-    return lambda *arguments: CliRunner().invoke(app, ["pretrain", *map(str, arguments)])
+    return lambda *arguments: CliRunner().invoke(
+        app, ["pretrain", *map(str, arguments)]
+    )
 
 
 def test_help_waits_for_no_torch():
@@ -37,9 +39,18 @@ def test_it_has_help(run):
 
 def test_a_short_run(run, notes, notes_file, tiny_encoder, tmp_path):
     (tmp_path / "recipe.toml").write_text(RECIPE)
-    write_table(notes.iloc[:4].assign(split=["train", "train", "test", "test"]), tmp_path / "c.csv")
+    write_table(
+        notes.iloc[:4].assign(split=["train", "train", "test", "test"]),
+        tmp_path / "c.csv",
+    )
     result = run(
-        *(notes_file, "--out", tmp_path / "encoder", "--recipe", tmp_path / "recipe.toml"),
+        *(
+            notes_file,
+            "--out",
+            tmp_path / "encoder",
+            "--recipe",
+            tmp_path / "recipe.toml",
+        ),
         *("--exclude", tmp_path / "c.csv", "--work", tmp_path / "work"),
         *("--max-steps", 2, "--seed", 3, "--encoder", tiny_encoder),
     )

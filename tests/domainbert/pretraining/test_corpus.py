@@ -19,7 +19,10 @@ HALF = CorpusSettings(held_out=0.5)
 
 def numbered(count, *, start=0):
     """Documents of one sentence each, none like another."""
-    return [f"The note of number {n} says that all is well." for n in range(start, start + count)]
+    return [
+        f"The note of number {n} says that all is well."
+        for n in range(start, start + count)
+    ]
 
 
 def read(corpus):
@@ -46,14 +49,18 @@ def test_a_file_has_blocks_and_a_folder_has_files(tmp_path):
     assert len(list(corpus)) == corpus.counts["documents"] == 12
     assert read(corpus) == [part for text in texts for part in (text, "Stable.")]
     (tmp_path / "run.txt").write_text("\n".join(texts))
-    with pytest.raises(CorpusError, match=r"no document is on the .* side: .* lines = 20 under"):
+    with pytest.raises(
+        CorpusError, match=r"no document is on the .* side: .* lines = 20 under"
+    ):
         list(Corpus([tmp_path / "run.txt"], settings=HALF))
 
 
 def test_long_files_are_cut_by_lines(tmp_path):
     texts = numbered(50)
     (tmp_path / "run.txt").write_text("\n".join(texts))
-    corpus = Corpus([tmp_path / "run.txt"], settings=CorpusSettings(held_out=0.5, lines=7))
+    corpus = Corpus(
+        [tmp_path / "run.txt"], settings=CorpusSettings(held_out=0.5, lines=7)
+    )
     documents = [sentences for _, sentences in corpus]
     assert [len(sentences) for sentences in documents] == [7] * 7 + [1]
     assert read(corpus) == texts
@@ -105,7 +112,9 @@ def test_sides_are_by_patient_and_stay_when_documents_are_added(new_notes, tmp_p
     corpora = {}
     for name, rows in (("some", notes[:100]), ("all", notes)):
         write_table(rows, tmp_path / f"{name}.csv")
-        corpus = Corpus([tmp_path / f"{name}.csv"], settings=CorpusSettings(held_out=0.3))
+        corpus = Corpus(
+            [tmp_path / f"{name}.csv"], settings=CorpusSettings(held_out=0.3)
+        )
         corpora[name] = [side for side, _ in corpus]
     assert corpora["all"][:100] == corpora["some"]
     assert corpora["all"][::2] == corpora["all"][1::2]
@@ -116,7 +125,13 @@ def test_sides_are_by_patient_and_stay_when_documents_are_added(new_notes, tmp_p
 
 
 def test_the_counts_add_up(tmp_path):
-    texts = [*numbered(20), numbered(1)[0], None, "  ", "\ufffd" * 50 + "few words here"]
+    texts = [
+        *numbered(20),
+        numbered(1)[0],
+        None,
+        "  ",
+        "\ufffd" * 50 + "few words here",
+    ]
     corpus = Corpus([table(tmp_path / "notes.parquet", text=texts)], settings=HALF)
     list(corpus)
     counts = corpus.counts
@@ -128,11 +143,13 @@ def test_the_counts_add_up(tmp_path):
 
 
 def test_a_few_undecodable_bytes_cost_nothing(tmp_path):
-    text = "\n\n".join(numbered(20)).encode() + "\n\nThe caf\u00e9 is closed for all of us.".encode(
-        "latin-1"
-    )
+    text = "\n\n".join(
+        numbered(20)
+    ).encode() + "\n\nThe caf\u00e9 is closed for all of us.".encode("latin-1")
     (tmp_path / "notes.txt").write_bytes(text)
-    assert read(Corpus([tmp_path / "notes.txt"], settings=HALF))[-1].startswith("The caf\ufffd is")
+    assert read(Corpus([tmp_path / "notes.txt"], settings=HALF))[-1].startswith(
+        "The caf\ufffd is"
+    )
 
 
 # --- exclusion
@@ -147,7 +164,9 @@ def excluded(new_notes, tmp_path):
     def remaining(**columns):
         listed = table(tmp_path / "list.parquet", **columns)
         corpus = Corpus(
-            [tmp_path / "notes.parquet"], settings=HALF, exclusions=read_exclusions([listed])
+            [tmp_path / "notes.parquet"],
+            settings=HALF,
+            exclusions=read_exclusions([listed]),
         )
         return read(corpus), corpus
 
@@ -160,7 +179,9 @@ def test_what_is_excluded_is_never_read(excluded, kind):
     chosen = notes[notes["patient_id"].isin(["p3", "p8"])]
     found, corpus = remaining(**{kind: list(chosen[kind])})
     out = {line for text in chosen["text"] for line in text.splitlines()}
-    others = {line for text in notes["text"].drop(chosen.index) for line in text.splitlines()}
+    others = {
+        line for text in notes["text"].drop(chosen.index) for line in text.splitlines()
+    }
     assert not set(found) & (out - others)
     assert set(found) == others
     assert corpus.counts[f"documents excluded by {kind}"] == 4
@@ -171,12 +192,16 @@ def test_what_is_excluded_is_never_read(excluded, kind):
 
 def test_of_a_cohort_what_is_not_on_the_train_side_is_excluded(excluded):
     _, remaining = excluded
-    _, corpus = remaining(patient_id=["p0", "p1", "p2", "p3"], split=["train", "val", "test", None])
+    _, corpus = remaining(
+        patient_id=["p0", "p1", "p2", "p3"], split=["train", "val", "test", None]
+    )
     assert corpus.counts["documents excluded by patient_id"] == 4
 
 
 def test_ids_are_compared_as_strings(tmp_path):
-    rows = table(tmp_path / "notes.parquet", patient_id=[1, 2, 3, 4] * 5, text=numbered(20))
+    rows = table(
+        tmp_path / "notes.parquet", patient_id=[1, 2, 3, 4] * 5, text=numbered(20)
+    )
     listed = table(tmp_path / "list.csv", patient_id=["2", "4"])
     corpus = Corpus([rows], settings=HALF, exclusions=read_exclusions([listed]))
     assert sum(corpus.exclusions.reason(d) is not None for d in documents(corpus)) == 10
@@ -194,15 +219,21 @@ def test_ids_are_compared_as_strings(tmp_path):
 
 @pytest.mark.parametrize("column", ["patient_id", "SUBJECT_ID", "mrn"])
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
-def test_ids_with_leading_zeros_are_excluded_under_any_column_name(tmp_path, column, ending):
+def test_ids_with_leading_zeros_are_excluded_under_any_column_name(
+    tmp_path, column, ending
+):
     ids = ["0012", "12", "P7", "0013"] * 5
     rows = table(tmp_path / f"notes{ending}", **{column: ids, "text": numbered(20)})
     listed = table(tmp_path / f"list{ending}", **{column: ["0012", " p7"]})
     corpus = Corpus([rows], settings=HALF, exclusions=read_exclusions([listed]))
     found = read(corpus)
-    assert found == [text for text, i in zip(numbered(20), ids, strict=True) if i in ("12", "0013")]
+    assert found == [
+        text for text, i in zip(numbered(20), ids, strict=True) if i in ("12", "0013")
+    ]
     assert corpus.counts["documents excluded by patient_id"] == 10
-    assert corpus.describe()["exclusions"] == {"patient_id": {"listed": 2, "not found": 0}}
+    assert corpus.describe()["exclusions"] == {
+        "patient_id": {"listed": 2, "not found": 0}
+    }
 
 
 @pytest.mark.parametrize("ending", [".txt", ".TXT", ".txt.gz"])
@@ -210,7 +241,9 @@ def test_the_whole_name_of_a_file_is_the_id_of_its_note(tmp_path, ending):
     folder = tmp_path / "notes"
     folder.mkdir()
     for number, text in enumerate(numbered(20)):
-        content = gzip.compress(text.encode()) if ending.endswith(".gz") else text.encode()
+        content = (
+            gzip.compress(text.encode()) if ending.endswith(".gz") else text.encode()
+        )
         (folder / f"{number:02}.2020{ending}").write_bytes(content)
     listed = table(tmp_path / "list.csv", note_id=["07.2020"])
     corpus = Corpus([folder], settings=HALF, exclusions=read_exclusions([listed]))
@@ -221,7 +254,9 @@ def test_the_whole_name_of_a_file_is_the_id_of_its_note(tmp_path, ending):
 def test_excluded_ids_that_were_not_found_are_counted(tmp_path):
     ids = [str(number) for number in range(20)]
     rows = table(tmp_path / "notes.csv", patient_id=ids, text=numbered(20))
-    listed = table(tmp_path / "list.csv", patient_id=["0002", "2", "=A1"], STAY=["", "", "7"])
+    listed = table(
+        tmp_path / "list.csv", patient_id=["0002", "2", "=A1"], STAY=["", "", "7"]
+    )
     corpus = Corpus([rows], settings=HALF, exclusions=read_exclusions([listed]))
     list(corpus)
     assert corpus.describe()["exclusions"] == {
@@ -233,7 +268,9 @@ def test_excluded_ids_that_were_not_found_are_counted(tmp_path):
 def test_a_line_that_is_no_row_costs_no_other_line(tmp_path, caplog):
     texts = numbered(20)
     lines = [f"{n},{text}" for n, text in enumerate(texts)]
-    (tmp_path / "notes.csv").write_text("\n".join(["patient_id,text", *lines, "only-one-field"]))
+    (tmp_path / "notes.csv").write_text(
+        "\n".join(["patient_id,text", *lines, "only-one-field"])
+    )
     corpus = Corpus([tmp_path / "notes.csv"], settings=HALF)
     assert read(corpus) == texts
     assert corpus.counts["unreadable lines"] == 1
@@ -262,7 +299,9 @@ def documents(corpus):
 
 
 def test_exclusion_needs_the_ids_it_goes_by(tmp_path):
-    by_patient = read_exclusions([table(tmp_path / "list.csv", patient_id=["1"], note_id=["7"])])
+    by_patient = read_exclusions(
+        [table(tmp_path / "list.csv", patient_id=["1"], note_id=["7"])]
+    )
     rows = table(tmp_path / "notes.csv", note_id=["7", "8"], text=numbered(2))
     wanted = r"^notes\.csv has no patient_id, .*name it with --patient$"
     with pytest.raises(CorpusError, match=wanted):
@@ -288,8 +327,14 @@ def test_bad_sources_are_named(tmp_path):
     (tmp_path / "folder").mkdir()
     for source, wanted in (
         (tmp_path / "none.txt", r"none\.txt: no such file; expected \.csv, "),
-        (tmp_path / "notes.pdf", r"^notes\.pdf: expected a table that ends in \.csv, .*\.txt, "),
-        (tmp_path / "folder", r"folder: no table in this folder; expected \.csv, .*\.txt, "),
+        (
+            tmp_path / "notes.pdf",
+            r"^notes\.pdf: expected a table that ends in \.csv, .*\.txt, ",
+        ),
+        (
+            tmp_path / "folder",
+            r"folder: no table in this folder; expected \.csv, .*\.txt, ",
+        ),
     ):
         with pytest.raises(TableError, match=wanted):
             Corpus([source])
@@ -307,10 +352,14 @@ def test_files_of_other_kinds_in_a_folder_are_counted(tmp_path, caplog):
 
 def test_an_empty_corpus(tmp_path):
     (tmp_path / "empty.txt").write_text("\n\n")
-    with pytest.raises(CorpusError, match=r"has no document to read: its files are empty$"):
+    with pytest.raises(
+        CorpusError, match=r"has no document to read: its files are empty$"
+    ):
         list(Corpus([tmp_path / "empty.txt"]))
     rows = table(tmp_path / "notes.parquet", text=[" ", None])
-    with pytest.raises(CorpusError, match="no document to read: 2 documents, 2 documents without"):
+    with pytest.raises(
+        CorpusError, match="no document to read: 2 documents, 2 documents without"
+    ):
         list(Corpus([rows]))
 
 
@@ -337,7 +386,9 @@ def test_bytes_that_are_no_text(tmp_path):
     with pytest.raises(CorpusError, match=r"no document to read: .*that are not UTF-8"):
         list(Corpus([tmp_path / "notes.txt"]))
     (tmp_path / "wide.txt").write_bytes("\n".join(numbered(50)).encode("utf-16"))
-    with pytest.raises(TableError, match=r"^wide\.txt is in UTF-16: .*save it as UTF-8$"):
+    with pytest.raises(
+        TableError, match=r"^wide\.txt is in UTF-16: .*save it as UTF-8$"
+    ):
         list(Corpus([tmp_path / "wide.txt"]))
 
 
@@ -346,7 +397,9 @@ def test_a_broken_gzip_file(tmp_path):
     (tmp_path / "cut.txt.gz").write_bytes(whole[:-100])
     (tmp_path / "no.txt.gz").write_bytes(b"plain text")
     for name in ("cut", "no"):
-        with pytest.raises(TableError, match=rf"^{name}\.txt\.gz cannot be read to its end \("):
+        with pytest.raises(
+            TableError, match=rf"^{name}\.txt\.gz cannot be read to its end \("
+        ):
             list(Corpus([tmp_path / f"{name}.txt.gz"]))
 
 

@@ -22,7 +22,9 @@ class Listed:
     def __init__(self, documents):
         self.all_ends = [np.cumsum(sentences) for sentences in documents]
         starts = np.cumsum([10, *(ends[-1] for ends in self.all_ends)])
-        self.all_tokens = [np.arange(a, b) for a, b in zip(starts[:-1], starts[1:], strict=True)]
+        self.all_tokens = [
+            np.arange(a, b) for a, b in zip(starts[:-1], starts[1:], strict=True)
+        ]
 
     def __len__(self):
         return len(self.all_tokens)
@@ -84,7 +86,9 @@ def test_every_token_is_read_once_and_nothing_is_too_long(documents, length, see
 
 def some(count=200, *, seed=0, most=12):
     generator = np.random.default_rng(seed)
-    return Listed([generator.integers(4, 20, generator.integers(1, most)) for _ in range(count)])
+    return Listed(
+        [generator.integers(4, 20, generator.integers(1, most)) for _ in range(count)]
+    )
 
 
 def test_half_of_the_pairs_are_true_where_text_follows():
@@ -124,7 +128,9 @@ def test_the_seed_decides():
 
 
 def test_pairs_need_two_documents():
-    with pytest.raises(CorpusError, match=r"^pairs need two documents on each side .*, got 1$"):
+    with pytest.raises(
+        CorpusError, match=r"^pairs need two documents on each side .*, got 1$"
+    ):
         make(Listed([[3, 4]]))
 
 
@@ -147,7 +153,11 @@ def test_documents_keep_their_sentences(tmp_path, tokenizer, new_recipe, monkeyp
     write_table(rows, tmp_path / "notes.jsonl")
     recipe = new_recipe(corpus=CorpusSettings(held_out=0.553))
     corpus = Corpus([tmp_path / "notes.jsonl"], settings=recipe.corpus)
-    options = {"plan": recipe.training, "tokenizer": tokenizer, "work": tmp_path / "work"}
+    options = {
+        "plan": recipe.training,
+        "tokenizer": tokenizer,
+        "work": tmp_path / "work",
+    }
     made = Prepared(corpus, **options)
     documents = [row for side in (TRAIN, HELD_OUT) for row in made.documents[side]]
     read = {tokenizer.decode(row["tokens"]): row["ends"].tolist() for row in documents}
@@ -180,7 +190,11 @@ def test_a_kill_while_text_is_prepared_leaves_nothing_that_is_read(
             yield from itertools.islice(super().__iter__(), 5)
             raise KeyboardInterrupt
 
-    options = {"plan": recipe.training, "tokenizer": tokenizer, "work": tmp_path / "work"}
+    options = {
+        "plan": recipe.training,
+        "tokenizer": tokenizer,
+        "work": tmp_path / "work",
+    }
     with pytest.raises(KeyboardInterrupt):
         Prepared(Cut([notes_file], settings=recipe.corpus), **options)
     made = Prepared(corpus, **options)

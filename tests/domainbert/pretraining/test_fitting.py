@@ -83,7 +83,9 @@ def test_it_is_an_encoder_like_any_other(made):
     hidden = network.bert(ids).last_hidden_state
     torch.testing.assert_close(plain.eval()(ids).last_hidden_state, hidden)
     with pytest.raises(EncoderError, match="without a trained head"):
-        load_model(found, BertForSequenceClassification, train_command="train {encoder}")
+        load_model(
+            found, BertForSequenceClassification, train_command="train {encoder}"
+        )
 
 
 def test_a_readmission_model_trains_on_it(made, notes, tmp_path):
@@ -141,7 +143,9 @@ def test_nothing_of_an_excluded_patient_is_in_any_example(notes, new_recipe, tmp
     recipe = new_recipe(steps=1)
 
     def mentions(name, **options):
-        made = pretrain([tmp_path / "notes.parquet"], out=tmp_path / name, recipe=recipe, **options)
+        made = pretrain(
+            [tmp_path / "notes.parquet"], out=tmp_path / name, recipe=recipe, **options
+        )
         tokenizer = load_tokenizer(find_encoder(tmp_path / name))
         files = list((tmp_path / f"{name}-work").rglob("*.arrow"))
         assert len(files) == 3  # documents, and examples of both sides
@@ -159,7 +163,8 @@ def test_nothing_of_an_excluded_patient_is_in_any_example(notes, new_recipe, tmp
     assert corpus["counts"]["documents excluded by patient_id"] == 4
     assert corpus["exclusions"] == {"patient_id": {"listed": 2, "not found": 0}}
     assert (
-        "| documents excluded by patient_id | 4 |" in (tmp_path / "some" / "README.md").read_text()
+        "| documents excluded by patient_id | 4 |"
+        in (tmp_path / "some" / "README.md").read_text()
     )
 
 
@@ -180,9 +185,9 @@ def test_examples_are_used_again(notes_file, new_recipe, tmp_path):
     work = tmp_path / "work"
 
     def files():
-        return {path.name: path.stat().st_mtime_ns for path in work.rglob("*.arrow")}, len(
-            list(work.rglob("*.arrow"))
-        )
+        return {
+            path.name: path.stat().st_mtime_ns for path in work.rglob("*.arrow")
+        }, len(list(work.rglob("*.arrow")))
 
     pretrain([notes_file], out=tmp_path / "a", recipe=new_recipe(steps=1), work=work)
     before = files()
@@ -221,7 +226,9 @@ def killed(notes_file, new_recipe, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("passes", [5, 10])
-def test_killed_it_resumes_where_it_was(made, killed, notes_file, new_recipe, tmp_path, passes):
+def test_killed_it_resumes_where_it_was(
+    made, killed, notes_file, new_recipe, tmp_path, passes
+):
     assert killed(passes).stat().st_mode & 0o777 == 0o700
     again = pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
     assert_equal(tmp_path / "out", made)
@@ -229,19 +236,26 @@ def test_killed_it_resumes_where_it_was(made, killed, notes_file, new_recipe, tm
         assert again[when] == pytest.approx(manifest_of(made)[when], rel=1e-4)
 
 
-@pytest.mark.parametrize("cut", ["model.safetensors", "optimizer.pt", "trainer_state.json"])
+@pytest.mark.parametrize(
+    "cut", ["model.safetensors", "optimizer.pt", "trainer_state.json"]
+)
 def test_a_checkpoint_cut_short_falls_back_to_the_one_before(
     made, killed, notes_file, new_recipe, tmp_path, cut
 ):
     folder = killed(10)
-    assert {path.name for path in folder.glob("checkpoint-*")} == {"checkpoint-4", "checkpoint-8"}
+    assert {path.name for path in folder.glob("checkpoint-*")} == {
+        "checkpoint-4",
+        "checkpoint-8",
+    }
     content = (folder / "checkpoint-8" / cut).read_bytes()
     (folder / "checkpoint-8" / cut).write_bytes(content[: len(content) // 2])
     pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
     assert_equal(tmp_path / "out", made)
 
 
-def test_a_checkpoint_is_written_by_time_too(notes_file, new_recipe, tmp_path, monkeypatch):
+def test_a_checkpoint_is_written_by_time_too(
+    notes_file, new_recipe, tmp_path, monkeypatch
+):
     saved = []
     monkeypatch.setattr("domainbert.training.trainer.SAVE_SECONDS", 0.0)
     save = ObjectiveTrainer._save_checkpoint
@@ -256,7 +270,9 @@ def test_a_checkpoint_is_written_by_time_too(notes_file, new_recipe, tmp_path, m
     assert saved == [1, 2, 3, 4]
 
 
-def test_the_same_run_twice_at_once_is_refused(killed, notes_file, new_recipe, tmp_path):
+def test_the_same_run_twice_at_once_is_refused(
+    killed, notes_file, new_recipe, tmp_path
+):
     with (
         locked(killed(5)),
         pytest.raises(UserError, match="is in use by another process; wait for it, or"),
@@ -288,19 +304,26 @@ learning_rate = 3e-3
 
 
 @pytest.mark.slow
-def test_sigkill_at_a_random_step_and_another_process(notes_file, tiny_encoder, tmp_path):
+def test_sigkill_at_a_random_step_and_another_process(
+    notes_file, tiny_encoder, tmp_path
+):
     (tmp_path / "recipe.toml").write_text(RECIPE.format(encoder=tiny_encoder))
 
     def start(out):
         arguments = [notes_file, tmp_path / out, tmp_path / "recipe.toml"]
-        return subprocess.Popen([sys.executable, "-c", RUN, *map(str, arguments)], cwd=ROOT)
+        return subprocess.Popen(
+            [sys.executable, "-c", RUN, *map(str, arguments)], cwd=ROOT
+        )
 
     assert start("whole").wait() == 0
     process = start("killed")
     reached = np.random.default_rng().integers(5, 100)
     pattern = "killed-work/run-*/checkpoint-*"
     while process.poll() is None:
-        if max((int(p.name.split("-")[1]) for p in tmp_path.glob(pattern)), default=0) > reached:
+        if (
+            max((int(p.name.split("-")[1]) for p in tmp_path.glob(pattern)), default=0)
+            > reached
+        ):
             process.send_signal(signal.SIGKILL)
         time.sleep(0.01)
     assert process.returncode == -signal.SIGKILL
@@ -312,7 +335,9 @@ def test_sigkill_at_a_random_step_and_another_process(notes_file, tiny_encoder, 
 # --- bad input
 
 
-def test_a_length_that_the_encoder_cannot_read(notes_file, tiny_encoder, new_recipe, tmp_path):
+def test_a_length_that_the_encoder_cannot_read(
+    notes_file, tiny_encoder, new_recipe, tmp_path
+):
     wanted = r"^\[training\] has examples of 128 tokens, .* at most 64; set length = 64 there$"
     with pytest.raises(ValueError, match=wanted):
         pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe(length=128))
@@ -320,11 +345,15 @@ def test_a_length_that_the_encoder_cannot_read(notes_file, tiny_encoder, new_rec
 
 
 def test_a_name_that_is_taken(made, notes_file, new_recipe):
-    with pytest.raises(FileExistsError, match="exists already; move it away or choose another"):
+    with pytest.raises(
+        FileExistsError, match="exists already; move it away or choose another"
+    ):
         pretrain([notes_file], out=made, recipe=new_recipe())
 
 
-def test_a_folder_that_was_filled_meanwhile_is_kept(notes_file, new_recipe, tmp_path, monkeypatch):
+def test_a_folder_that_was_filled_meanwhile_is_kept(
+    notes_file, new_recipe, tmp_path, monkeypatch
+):
     out = tmp_path / "out"
 
     def fill(trainer):
@@ -368,27 +397,38 @@ def test_nothing_to_read_leaves_nothing_behind(new_recipe, tmp_path, notes):
             recipe=new_recipe(),
             exclude=[tmp_path / "notes.csv"],
         )
-    assert not [path for path in (tmp_path / "out-work").rglob("*") if path.suffix == ".arrow"]
+    assert not [
+        path for path in (tmp_path / "out-work").rglob("*") if path.suffix == ".arrow"
+    ]
 
 
 def test_words_that_no_tokenizer_reads(new_recipe, tmp_path):
     texts = ["\x01 " + "\x03" * n for n in range(1, 40)]
     write_table(pd.DataFrame({"text": texts}), tmp_path / "notes.jsonl")
-    with pytest.raises(CorpusError, match="the documents on the train side have no word in them"):
+    with pytest.raises(
+        CorpusError, match="the documents on the train side have no word in them"
+    ):
         pretrain([tmp_path / "notes.jsonl"], out=tmp_path / "out", recipe=new_recipe())
 
 
 def test_a_stopped_run_says_how_to_resume(killed, tmp_path, capsys):
     killed(5)
     shown = " ".join(capsys.readouterr().err.split())
-    assert f"to resume, repeat the same command; {tmp_path}/out-work keeps the text as" in shown
+    assert (
+        f"to resume, repeat the same command; {tmp_path}/out-work keeps the text as"
+        in shown
+    )
 
 
 def test_other_kinds_of_encoder(notes_file, tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text('{"model_type": "gpt2"}')
     with pytest.raises(EncoderError):
-        pretrain([notes_file], out=tmp_path / "out", recipe=Recipe(encoder=str(tmp_path / "other")))
+        pretrain(
+            [notes_file],
+            out=tmp_path / "out",
+            recipe=Recipe(encoder=str(tmp_path / "other")),
+        )
     shutil.rmtree(tmp_path / "other")
     with pytest.raises(EncoderError, match="no encoder"):
         pretrain([notes_file], out=tmp_path / "out", recipe=Recipe(encoder="nothing"))

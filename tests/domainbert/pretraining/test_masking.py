@@ -13,7 +13,11 @@ def batch(tokenizer):
     ordinary = [number for number in range(len(tokenizer)) if number not in special]
     generator = np.random.default_rng(0)
     ids = generator.choice(ordinary, (ROWS, TOKENS))
-    ids[:, 0], ids[:, 30], ids[:, -1] = tokenizer.cls_token_id, tokenizer.sep_token_id, 0
+    ids[:, 0], ids[:, 30], ids[:, -1] = (
+        tokenizer.cls_token_id,
+        tokenizer.sep_token_id,
+        0,
+    )
     ids[:, -2] = tokenizer.sep_token_id
     ids[::4, 40:] = tokenizer.pad_token_id
     ids[::5, 7] = tokenizer.unk_token_id
@@ -22,7 +26,11 @@ def batch(tokenizer):
 
 def hide(masker, ids, seed):
     """What a batch shows, and its labels, shape (rows, tokens)."""
-    rows = {"tokens": ids, "second": np.full(len(ids), ids.shape[1]), "label": np.zeros(len(ids))}
+    rows = {
+        "tokens": ids,
+        "second": np.full(len(ids), ids.shape[1]),
+        "label": np.zeros(len(ids)),
+    }
     batch = masker.batch(rows, seed=(seed,))
     return batch["input_ids"].numpy(), batch["labels"].numpy()
 
@@ -39,7 +47,10 @@ def test_rates(tokenizer, batch, masked):
     hidden = labels != IGNORED
     total = int(hidden.sum())
     assert within(total, int(ordinary.sum()), masked)
-    is_mask, is_same = shown[hidden] == tokenizer.mask_token_id, shown[hidden] == batch[hidden]
+    is_mask, is_same = (
+        shown[hidden] == tokenizer.mask_token_id,
+        shown[hidden] == batch[hidden],
+    )
     words = len(tokenizer)
     assert within(int(is_mask.sum()), total, 0.8 + 0.1 / words)
     assert within(int(is_same.sum()), total, 0.1 + 0.1 / words)

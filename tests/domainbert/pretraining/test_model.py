@@ -43,7 +43,9 @@ def test_its_numbers_are_those_of_the_reference(start, batch):
     torch.testing.assert_close(
         found.prediction_logits, wanted.prediction_logits[hidden], atol=1e-5, rtol=0
     )
-    torch.testing.assert_close(found.seq_relationship_logits, wanted.seq_relationship_logits)
+    torch.testing.assert_close(
+        found.seq_relationship_logits, wanted.seq_relationship_logits
+    )
 
 
 def test_without_masked_words_pairs_alone_count(start, batch):
@@ -61,7 +63,10 @@ def test_an_encoder_without_heads_gets_new_ones(tiny_encoder):
     assert len(start.sha256) == 64
     assert start.dropout == (0.1, 0.1)
     config = start.network.config
-    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.2, 0.0)
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (
+        0.2,
+        0.0,
+    )
     output, words = start.network.cls.predictions.decoder, start.network.bert.embeddings
     assert output.weight is words.word_embeddings.weight
     again = load_start(tiny_encoder, plan=plan).network
@@ -88,8 +93,12 @@ def test_a_new_output_layer_starts_at_the_words_frequencies(start, tokenizer):
     share = bias.double().softmax(dim=0).numpy()
     wanted = (counts + 1) / (counts.sum() + len(counts))
     np.testing.assert_allclose(share, wanted, rtol=1e-4)
-    assert start.network.cls.predictions.bias is start.network.cls.predictions.decoder.bias
-    assert torch.equal(start.network.cls.predictions.transform.dense.weight, torch.eye(32))
+    assert (
+        start.network.cls.predictions.bias is start.network.cls.predictions.decoder.bias
+    )
+    assert torch.equal(
+        start.network.cls.predictions.transform.dense.weight, torch.eye(32)
+    )
 
 
 def test_a_tokenizer_needs_its_special_tokens(tmp_path, new_network, tokenizer):
@@ -98,10 +107,14 @@ def test_a_tokenizer_needs_its_special_tokens(tmp_path, new_network, tokenizer):
     assert load_start(tmp_path, plan=PLAN).tokenizer.mask_token_id is not None
     for name in ("tokenizer.json", "tokenizer_config.json"):
         text = (tmp_path / name).read_text()
-        (tmp_path / name).write_text(text.replace("BertTokenizer", "PreTrainedTokenizerFast"))
+        (tmp_path / name).write_text(
+            text.replace("BertTokenizer", "PreTrainedTokenizerFast")
+        )
     config = (tmp_path / "tokenizer_config.json").read_text()
     (tmp_path / "tokenizer_config.json").write_text(
-        config.replace('"mask_token": "[MASK]",', "").replace('"mask_token": "[MASK]"', '"x": 1')
+        config.replace('"mask_token": "[MASK]",', "").replace(
+            '"mask_token": "[MASK]"', '"x": 1'
+        )
     )
     with pytest.raises(EncoderError, match=r"lacks \[CLS\], \[SEP\] or \[MASK\]"):
         load_start(tmp_path, plan=PLAN)

@@ -29,7 +29,9 @@ class Run:
         self.tokenizer, self.plan = start.tokenizer, plan
 
     def train(self):
-        objective = MaskedWords(self.examples, plan=self.plan, masker=Masker(self.tokenizer))
+        objective = MaskedWords(
+            self.examples, plan=self.plan, masker=Masker(self.tokenizer)
+        )
         _, self.before, self.after = train(self.network, objective, folder=self.folder)
 
 
@@ -83,7 +85,9 @@ def test_held_out_loss_falls(new_trainer):
         (13, {"batch_tokens": 512, "device_tokens": 200}),
     ],
 )
-def test_a_killed_run_ends_where_an_uninterrupted_one_does(new_trainer, monkeypatch, stop, options):
+def test_a_killed_run_ends_where_an_uninterrupted_one_does(
+    new_trainer, monkeypatch, stop, options
+):
     whole = new_trainer(**options, folder="whole")
     passes = watch(whole)
     whole.train()
@@ -137,7 +141,9 @@ def test_an_epoch_hides_other_words_of_the_same_texts(new_trainer):
         whole = []
         for shown, labels in part:
             for row, wanted in zip(shown, labels, strict=True):
-                kept = [w if w != IGNORED else s for s, w in zip(row, wanted, strict=True)]
+                kept = [
+                    w if w != IGNORED else s for s, w in zip(row, wanted, strict=True)
+                ]
                 whole.append((tuple(kept), tuple(w != IGNORED for w in wanted)))
         return sorted(whole)
 
@@ -158,21 +164,31 @@ def test_a_batch(prepared, tokenizer):
     data = prepared
     rows = data.examples[TRAIN][:30]
     batch = Masker(tokenizer).batch(rows, seed=(0,))
-    for row, (length, tokens) in enumerate(zip(rows["length"], rows["tokens"], strict=True)):
+    for row, (length, tokens) in enumerate(
+        zip(rows["length"], rows["tokens"], strict=True)
+    ):
         wanted, shown = batch["labels"][row], batch["input_ids"][row]
         whole = torch.where(wanted == IGNORED, shown, wanted)
         assert whole[:length].tolist() == tokens.tolist()
         assert not whole[length:].any()
-        assert batch["attention_mask"][row].tolist() == [1] * length + [0] * (len(shown) - length)
+        assert batch["attention_mask"][row].tolist() == [1] * length + [0] * (
+            len(shown) - length
+        )
         second = [0] * rows["second"][row] + [1] * (length - rows["second"][row])
-        assert batch["token_type_ids"][row].tolist() == second + [0] * (len(shown) - length)
+        assert batch["token_type_ids"][row].tolist() == second + [0] * (
+            len(shown) - length
+        )
         assert batch["next_sentence_label"][row] == rows["label"][row]
 
 
-def test_held_out_scores_are_of_the_same_words_each_time(prepared, new_trainer, tokenizer):
+def test_held_out_scores_are_of_the_same_words_each_time(
+    prepared, new_trainer, tokenizer
+):
     network = new_trainer().network.train()
     data, masker = prepared.examples, Masker(tokenizer)
-    objective = MaskedWords(data, masker=masker, plan=TrainingPlan(evaluation_tokens=1500))
+    objective = MaskedWords(
+        data, masker=masker, plan=TrainingPlan(evaluation_tokens=1500)
+    )
     first = objective.score(network)
     assert objective.score(network) == first
     assert network.training

@@ -17,7 +17,9 @@ CANARY = "zebrafinch"
 
 
 @pytest.mark.parametrize("seed", [0])
-def test_nothing_says_what_it_read(new_notes, new_recipe, tmp_path, caplog, capfd, seed):
+def test_nothing_says_what_it_read(
+    new_notes, new_recipe, tmp_path, caplog, capfd, seed
+):
     said: list[str] = []
 
     def attempt(call, *args, **kwargs):
@@ -46,21 +48,30 @@ def test_nothing_says_what_it_read(new_notes, new_recipe, tmp_path, caplog, capf
     with warnings.catch_warnings(record=True) as caught, caplog.at_level(logging.DEBUG):
         warnings.simplefilter("always")
         for name in [*bad, "f.txt.gz"]:
-            attempt(pretrain, [tmp_path / name], out=tmp_path / f"{name}-out", recipe=recipe)
+            attempt(
+                pretrain, [tmp_path / name], out=tmp_path / f"{name}-out", recipe=recipe
+            )
             attempt(read_exclusions, [tmp_path / name])
             attempt(lambda name=name: list(Corpus([tmp_path / name])))
-        attempt(pretrain, [tmp_path / "notes.parquet"], out=tmp_path / "out", recipe=recipe)
+        attempt(
+            pretrain, [tmp_path / "notes.parquet"], out=tmp_path / "out", recipe=recipe
+        )
         attempt(Corpus, [tmp_path / "notes.parquet"])
         attempt(read_exclusions, [tmp_path / "notes.parquet"])
         file = CorpusFile(tmp_path / "notes.parquet")
         attempt(lambda: next(file.documents(CorpusSettings())))
-        attempt(pretrain, [tmp_path], out=tmp_path / "all", recipe=recipe, exclude=["x"])
+        attempt(
+            pretrain, [tmp_path], out=tmp_path / "all", recipe=recipe, exclude=["x"]
+        )
     said += [str(warning.message) for warning in caught]
     said += [record.getMessage() for record in caplog.records]
     said += [str(record.exc_info) for record in caplog.records if record.exc_info]
     said += list(capfd.readouterr())
     assert (tmp_path / "out" / "config.json").is_file()
-    said += [(tmp_path / "out" / name).read_text() for name in ("README.md", "pretraining.json")]
+    said += [
+        (tmp_path / "out" / name).read_text()
+        for name in ("README.md", "pretraining.json")
+    ]
     assert len(said) > 20
     assert not [text for text in said if CANARY in text]
     assert isinstance(notes, pd.DataFrame)
@@ -70,7 +81,9 @@ def mode(path):
     return path.stat().st_mode & 0o777
 
 
-def test_all_that_an_encoder_folder_holds_of_the_patients(new_notes, new_recipe, tmp_path):
+def test_all_that_an_encoder_folder_holds_of_the_patients(
+    new_notes, new_recipe, tmp_path
+):
     """Weights, words of several patients, counts and scores; see docs/pretraining.md."""
     notes = tmp_path / "Saint-Quetzal-Hospital"
     notes.mkdir()
@@ -100,14 +113,19 @@ def test_all_that_an_encoder_folder_holds_of_the_patients(new_notes, new_recipe,
     assert "| excluded note_id values not found in the text | 1 |" in card
 
 
-def test_how_many_excluded_ids_were_not_found_is_said(notes_file, new_recipe, tmp_path, caplog):
+def test_how_many_excluded_ids_were_not_found_is_said(
+    notes_file, new_recipe, tmp_path, caplog
+):
     (tmp_path / "list.csv").write_text("patient_id\np3\n=P0003\n")
     recipe = new_recipe(steps=1)
     for out in ("first", "again"):  # of the second run the tokens are there already
         caplog.clear()
         options = {"exclude": [tmp_path / "list.csv"], "work": tmp_path / "work"}
         pretrain([notes_file], out=tmp_path / out, recipe=recipe, **options)
-        assert "1 of 2 excluded patient_id values were not found in the corpus" in caplog.text
+        assert (
+            "1 of 2 excluded patient_id values were not found in the corpus"
+            in caplog.text
+        )
         assert "P0003" not in caplog.text
 
 

@@ -70,8 +70,14 @@ def test_without_a_recipe_there_are_defaults():
             '[training]\nattention = "fast"\n',
             r"\[training\] attention: expected 'sdpa' or 'eager', got 'fast'$",
         ),
-        ("[middle]\nsteps = 3\n", r"middle: no such setting; expected one of card, corpus, "),
-        ("[training]\nsteps = 0\n", r"\[training\] steps: expected a whole number above 0, got 0$"),
+        (
+            "[middle]\nsteps = 3\n",
+            r"middle: no such setting; expected one of card, corpus, ",
+        ),
+        (
+            "[training]\nsteps = 0\n",
+            r"\[training\] steps: expected a whole number above 0, got 0$",
+        ),
         (
             "[training]\nlength = 8\n",
             r"\[training\] length: expected a number of at least 16, got 8$",
@@ -80,7 +86,10 @@ def test_without_a_recipe_there_are_defaults():
             "[training]\nlearning_rate = 0\n",
             r"\[training\] learning_rate: expected a number above 0, got 0$",
         ),
-        ("[examples]\nmasked = 1.0\n", r"\[examples\] masked: expected a number below 1, got 1.0$"),
+        (
+            "[examples]\nmasked = 1.0\n",
+            r"\[examples\] masked: expected a number below 1, got 1.0$",
+        ),
         (
             "[training]\nseed = -1\n",
             r"\[training\] seed: expected a whole number from 0 to 4294967295, got -1$",

@@ -75,14 +75,18 @@ def test_damage_that_shows_later_stops_no_run(tmp_path, caplog):
     cache = WindowCache(path, model="a")
     cache.logits(windows(*range(2000)), Scorer())
     content = bytearray(path.read_bytes())
-    content[4096:] = b"x" * (len(content) - 4096)  # the tables, but not the list of them
+    content[4096:] = b"x" * (
+        len(content) - 4096
+    )  # the tables, but not the list of them
     path.write_bytes(content)
     for _ in range(2):
         assert cache.logits(windows(7), Scorer()).tolist() == [1.0]
     assert caplog.text.count("cache not used for now") == 1
 
 
-@pytest.mark.parametrize("mark", ["CREATE TABLE patients (name)", "PRAGMA application_id = 7"])
+@pytest.mark.parametrize(
+    "mark", ["CREATE TABLE patients (name)", "PRAGMA application_id = 7"]
+)
 def test_a_database_of_another_program_is_left_alone(tmp_path, mark):
     path = tmp_path / "clinic.db"
     with closing(sqlite3.connect(path)) as con, con:
@@ -115,7 +119,9 @@ def test_nothing_in_the_file_can_be_read_back(tmp_path):
 def test_a_file_that_is_no_cache_is_left_alone(tmp_path):
     path = tmp_path / "notes.csv"
     path.write_text("id,text\n" + "1,pain\n" * 100)
-    with pytest.raises(UserError, match=r"notes\.csv cannot be opened as a window cache"):
+    with pytest.raises(
+        UserError, match=r"notes\.csv cannot be opened as a window cache"
+    ):
         WindowCache(path, model="a")
     assert path.read_text().startswith("id,text\n1,pain")
     assert [file.name for file in tmp_path.iterdir()] == ["notes.csv"]

@@ -49,7 +49,11 @@ def notes(number=100):
 def blank(frame):
     """Text columns with "" for a missing cell: CSV does not tell them apart."""
     return frame.assign(
-        **{name: frame[name].fillna("") for name in ("visit_id", "reason") if name in frame}
+        **{
+            name: frame[name].fillna("")
+            for name in ("visit_id", "reason")
+            if name in frame
+        }
     )
 
 
@@ -59,7 +63,9 @@ def scored(source, out, task=None, **options):
 
 
 def test_a_frame_has_a_row_for_every_row():
-    frame = pd.DataFrame({"id": [1, 2.0, "x"], "text": ["two words", None, "13"], "other": 1})
+    frame = pd.DataFrame(
+        {"id": [1, 2.0, "x"], "text": ["two words", None, "13"], "other": 1}
+    )
     result = score_frame(WordCount(), frame)
     assert result.columns.tolist() == ["id", "row", "words", "status", "reason"]
     assert result["id"].tolist() == ["1", "2", "x"]
@@ -105,25 +111,47 @@ def test_a_line_that_is_no_row_is_a_row_with_its_reason(tmp_path):
 def test_columns_are_recognised_named_and_kept(tmp_path):
     frame = pd.DataFrame({"NICK": ["p"], "Body": ["a b c"], "ward": ["7"]})
     result = score_frame(WordCount(), frame, named={"text": "Body"}, keep=["ward"])
-    assert result.columns.tolist() == ["NICK", "ward", "row", "words", "status", "reason"]
+    assert result.columns.tolist() == [
+        "NICK",
+        "ward",
+        "row",
+        "words",
+        "status",
+        "reason",
+    ]
     assert result.iloc[0].tolist() == ["p", "7", 0, 3, "ok", ""]
     with pytest.raises(TableError, match="has no column 'text'"):
         score_frame(WordCount(), frame)
-    with pytest.raises(TableError, match="a column 'words', a name that the result needs"):
-        score_frame(WordCount(), pd.DataFrame({"text": ["a"], "words": [1]}), keep=["words"])
+    with pytest.raises(
+        TableError, match="a column 'words', a name that the result needs"
+    ):
+        score_frame(
+            WordCount(), pd.DataFrame({"text": ["a"], "words": [1]}), keep=["words"]
+        )
 
 
 def test_kept_columns_and_named_ids_are_no_formulas_in_csv(tmp_path):
     (tmp_path / "n.csv").write_text("Who,Body,ward\n=1+1,a b,@home\n-2,c,7\n")
     named = {"text": "Body", "name": "Who"}
-    score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv", named=named, keep=["ward"])
+    score_file(
+        WordCount(),
+        tmp_path / "n.csv",
+        tmp_path / "out.csv",
+        named=named,
+        keep=["ward"],
+    )
     lines = (tmp_path / "out.csv").read_text().splitlines()
-    assert [line.split(",")[:2] for line in lines[1:]] == [["'=1+1", "'@home"], ["'-2", "7"]]
+    assert [line.split(",")[:2] for line in lines[1:]] == [
+        ["'=1+1", "'@home"],
+        ["'-2", "7"],
+    ]
 
 
 def test_a_likely_id_column_that_is_not_used_is_refused():
     frame = pd.DataFrame({"hadm_idx": [1], "text": ["a"]})
-    with pytest.raises(TableError, match=r"'hadm_idx' that looks like stay_id.*--stay hadm_idx"):
+    with pytest.raises(
+        TableError, match=r"'hadm_idx' that looks like stay_id.*--stay hadm_idx"
+    ):
         score_frame(PatientWords(), frame)
 
 
@@ -139,7 +167,9 @@ def test_rows_of_a_group_come_together_from_anywhere(tmp_path, kind):
         found = score_frame(PatientWords(), frame)
     else:
         write_table(frame, tmp_path / f"n{kind}")
-        _, found = scored(tmp_path / f"n{kind}", tmp_path / "out.parquet", PatientWords())
+        _, found = scored(
+            tmp_path / f"n{kind}", tmp_path / "out.parquet", PatientWords()
+        )
     assert found["HADM_ID"].fillna("").tolist() == ["2", "1", "", ""]
     assert found["words"].tolist() == [3, 2, 1, 2]
     assert "row" not in found.columns
@@ -190,7 +220,9 @@ class Passes:
     def __init__(self, monkeypatch):
         self.count = 0
         for ending, reader in rows.READERS.items():
-            monkeypatch.setitem(rows.READERS, ending, reader._replace(cells=self.counted(reader)))
+            monkeypatch.setitem(
+                rows.READERS, ending, reader._replace(cells=self.counted(reader))
+            )
 
     def counted(self, reader):
         def cells(*arguments):
@@ -202,7 +234,9 @@ class Passes:
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
 @pytest.mark.parametrize("task", [WordCount, PatientWords])
-def test_a_file_is_read_once_to_survey_and_once_to_score(tmp_path, monkeypatch, ending, task):
+def test_a_file_is_read_once_to_survey_and_once_to_score(
+    tmp_path, monkeypatch, ending, task
+):
     frame = notes(2000)
     frame["stay_id"] = [f"s{i % 900}" for i in range(2000)]
     write_table(frame, tmp_path / f"n{ending}")
@@ -269,7 +303,9 @@ def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path):
         return {}
 
     task.facts = facts
-    with pytest.raises(UserError, match="the input changed while it was read; start over"):
+    with pytest.raises(
+        UserError, match="the input changed while it was read; start over"
+    ):
         score_file(task, str(tmp_path / "?.csv"), tmp_path / "out.parquet")
     assert not (tmp_path / "out.parquet").exists()
 
@@ -283,7 +319,9 @@ def test_a_part_that_was_damaged_is_redone(tmp_path, out):
         score_file(task, tmp_path / "n.csv", tmp_path / out)
     part = tmp_path / f"{out}.parts" / "part-000001.parquet"
     part.write_bytes(part.read_bytes()[:100])
-    with pytest.raises(UserError, match=r"part-000001\.parquet is damaged; delete it and repeat"):
+    with pytest.raises(
+        UserError, match=r"part-000001\.parquet is damaged; delete it and repeat"
+    ):
         score_file(WordCount(), tmp_path / "n.csv", tmp_path / out)
     part.unlink()
     _, found = scored(tmp_path / "n.csv", tmp_path / out)
@@ -306,11 +344,23 @@ def test_a_damaged_manifest(tmp_path):
     manifest = folder / "manifest.json"
     sound = json.loads(manifest.read_text())
     changes = [{"salt": None}, {"salt": "ab"}, {"salt": 7}, {"format": 3}]
-    for text in ("{", "[]", "7", *(json.dumps({**sound, **change}) for change in changes)):
+    for text in (
+        "{",
+        "[]",
+        "7",
+        *(json.dumps({**sound, **change}) for change in changes),
+    ):
         manifest.write_text(text)
         for restart in (False, True):
-            with pytest.raises(UserError, match=r"json is damaged; delete .*out.csv.parts and re"):
-                score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv", restart=restart)
+            with pytest.raises(
+                UserError, match=r"json is damaged; delete .*out.csv.parts and re"
+            ):
+                score_file(
+                    WordCount(),
+                    tmp_path / "n.csv",
+                    tmp_path / "out.csv",
+                    restart=restart,
+                )
     shutil.rmtree(folder)
     assert score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv").made == 100
 
@@ -350,7 +400,9 @@ def test_the_digest_of_an_input_is_salted(tmp_path):
     digests = set()
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        manifest = json.loads((stopped_run(tmp_path / name) / "manifest.json").read_text())
+        manifest = json.loads(
+            (stopped_run(tmp_path / name) / "manifest.json").read_text()
+        )
         digests.add(manifest["input"]["digest"])
     assert len(digests) == 2
 
@@ -390,7 +442,9 @@ def test_hidden_files_of_others_stay(tmp_path, restart):
         path.write_text("mine")
     before = sorted(folder.rglob("*"))
     with pytest.raises(UserError, match="holds other files; write to another file"):
-        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv", restart=restart)
+        score_file(
+            WordCount(), tmp_path / "n.csv", tmp_path / "out.csv", restart=restart
+        )
     assert sorted(folder.rglob("*")) == before
 
 
@@ -438,14 +492,18 @@ def test_a_result_within_the_folder_that_is_read_is_refused(tmp_path):
     (tmp_path / "in").mkdir()
     write_table(notes(3), tmp_path / "in" / "part-00000.parquet")
     with pytest.raises(UserError, match="is in the folder that is read"):
-        score_file(WordCount(), tmp_path / "in", tmp_path / "in" / "out.csv", restart=True)
+        score_file(
+            WordCount(), tmp_path / "in", tmp_path / "in" / "out.csv", restart=True
+        )
     assert [path.name for path in (tmp_path / "in").iterdir()] == ["part-00000.parquet"]
 
 
 def test_scattered_stays_may_be_larger_than_memory(tmp_path):
     """All texts are 40 MB."""
     stays = [f"s{n % 800}" for n in range(1600)]
-    frame = pd.DataFrame({"stay_id": stays, "text": [f"{n} " * 5000 for n in range(1600)]})
+    frame = pd.DataFrame(
+        {"stay_id": stays, "text": [f"{n} " * 5000 for n in range(1600)]}
+    )
     write_table(frame, tmp_path / "n.csv")
     del frame
     tracemalloc.start()
@@ -458,7 +516,9 @@ def test_scattered_stays_may_be_larger_than_memory(tmp_path):
     assert set(found["words"]) == {10_000}
 
 
-def test_sorted_rows_are_on_disk_beside_the_result_alone_and_go_with_the_next_run(tmp_path):
+def test_sorted_rows_are_on_disk_beside_the_result_alone_and_go_with_the_next_run(
+    tmp_path,
+):
     frame = pd.DataFrame({"stay_id": ["1", "2", "1"], "text": ["a", "b", "c"]})
     write_table(frame, tmp_path / "n.csv")
     folder = tmp_path / "out.csv.parts"
@@ -475,7 +535,9 @@ def test_sorted_rows_are_on_disk_beside_the_result_alone_and_go_with_the_next_ru
         score_file(task, tmp_path / "n.csv", tmp_path / "out.csv")
     assert list(folder.glob(".rows.partial-*")) == []
     started = files._started(os.getpid())
-    killed = folder / seen[0].name.replace(f"-{started}-", "-1-")  # of a process that is gone
+    killed = folder / seen[0].name.replace(
+        f"-{started}-", "-1-"
+    )  # of a process that is gone
     (tmp_path / "kept").rename(killed)
     task = PatientWords()
 
@@ -534,7 +596,9 @@ def test_folders_patterns_and_text_files(tmp_path):
     counts, _ = scored(str(tmp_path / "in" / "*.csv"), tmp_path / "two.csv")
     assert counts.rows == 7
     options = ReadOptions(lines=True)
-    counts, found = scored(tmp_path / "in" / "b.txt", tmp_path / "three.csv", options=options)
+    counts, found = scored(
+        tmp_path / "in" / "b.txt", tmp_path / "three.csv", options=options
+    )
     assert found["words"].tolist() == ["1", "1"]
 
 
@@ -542,7 +606,9 @@ def test_folders_patterns_and_text_files(tmp_path):
 def test_memory_does_not_grow_with_the_input(tmp_path, monkeypatch, apart):
     monkeypatch.setattr(driver, "PART_CHARACTERS", 50_000)
     monkeypatch.setattr(driver, "PART_ITEMS", 200)
-    monkeypatch.setattr(csv_files, "LONGEST_ROW", 1 << 14)  # it reads this much of the file
+    monkeypatch.setattr(
+        csv_files, "LONGEST_ROW", 1 << 14
+    )  # it reads this much of the file
 
     def peak(stays):
         texts = ["word " * (20 + i % 50) for i in range(2 * stays)]
@@ -594,7 +660,13 @@ def test_two_processes_never_hold_one_output_while_the_first_tidies_up(tmp_path)
         "    except UserError:\n"
         "        pass\n"
     )
-    command = [sys.executable, "-c", code, str(tmp_path / "out.parts"), str(tmp_path / "mark")]
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        str(tmp_path / "out.parts"),
+        str(tmp_path / "mark"),
+    ]
     running = [subprocess.Popen(command) for _ in range(2)]
     assert [process.wait() for process in running] == [0, 0]
 
@@ -603,11 +675,18 @@ def test_ctrl_c_tells_the_command_that_resumes(tmp_path, capsys, monkeypatch):
     write_table(notes(), tmp_path / "n.csv")
     task = WordCount()
     stop_after(task, 20)
-    monkeypatch.setattr(sys, "argv", ["/bin/words", "score", "my notes.csv", "--restart"])
+    monkeypatch.setattr(
+        sys, "argv", ["/bin/words", "score", "my notes.csv", "--restart"]
+    )
     with pytest.raises(KeyboardInterrupt):
         cli.score_source(
-            lambda: task, tmp_path / "n.csv", tmp_path / "out.csv", ScoringOptions(restart=True)
+            lambda: task,
+            tmp_path / "n.csv",
+            tmp_path / "out.csv",
+            ScoringOptions(restart=True),
         )
     assert "resume with: words score 'my notes.csv'" in capsys.readouterr().err
-    monkeypatch.setattr(sys, "argv", ["words", "score", "postgresql://me:secret@host/db"])
+    monkeypatch.setattr(
+        sys, "argv", ["words", "score", "postgresql://me:secret@host/db"]
+    )
     assert "secret" not in cli._command()

@@ -21,9 +21,12 @@ HERE = Path(__file__).parent
 HAS_RAY = importlib.util.find_spec("ray") is not None
 HAS_SPARK = importlib.util.find_spec("pyspark") is not None
 HAS_JAVA = bool(shutil.which("java") or os.environ.get("JAVA_HOME"))
-needs_ray = pytest.mark.skipif(not HAS_RAY, reason="Ray is not installed: domainbert[ray]")
+needs_ray = pytest.mark.skipif(
+    not HAS_RAY, reason="Ray is not installed: domainbert[ray]"
+)
 needs_spark = pytest.mark.skipif(
-    not (HAS_SPARK and HAS_JAVA), reason="Spark is not installed (domainbert[spark]), or no Java"
+    not (HAS_SPARK and HAS_JAVA),
+    reason="Spark is not installed (domainbert[spark]), or no Java",
 )
 
 
@@ -31,7 +34,9 @@ needs_spark = pytest.mark.skipif(
 def worker_path():
     """Workers import the tasks of the tests."""
     with pytest.MonkeyPatch.context() as patch:
-        path = os.pathsep.join([str(HERE), str(Path.cwd()), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join(
+            [str(HERE), str(Path.cwd()), os.environ.get("PYTHONPATH", "")]
+        )
         patch.setenv("PYTHONPATH", path)
         yield patch
 
@@ -39,7 +44,9 @@ def worker_path():
 @pytest.fixture(scope="module")
 def ray_data(worker_path):
     worker_path.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    worker_path.setenv("RAY_worker_niceness", "0")  # the tests beside it would starve it
+    worker_path.setenv(
+        "RAY_worker_niceness", "0"
+    )  # the tests beside it would starve it
     import ray
 
     ray.init(
@@ -82,7 +89,10 @@ def notes():
 
 
 def tuples(frame):
-    return [tuple(None if pd.isna(c) else c for c in row) for row in frame.itertuples(index=False)]
+    return [
+        tuple(None if pd.isna(c) else c for c in row)
+        for row in frame.itertuples(index=False)
+    ]
 
 
 def in_order(frame):
@@ -90,7 +100,9 @@ def in_order(frame):
         **{n: frame[n].fillna("") for n in ("stay_id", "patient_id") if n in frame}
     )
     names = [name for name in ("stay_id", "n_tokens", "row", "words") if name in frame]
-    return frame.sort_values(names).reset_index(drop=True).convert_dtypes()  # one missing value
+    return (
+        frame.sort_values(names).reset_index(drop=True).convert_dtypes()
+    )  # one missing value
 
 
 def check_same(found, expected):
@@ -116,17 +128,22 @@ def test_spark_gives_what_one_process_gives(spark, model, tmp_path):
     assert 1 <= len(list(tmp_path.iterdir())) <= 2  # loads, for 8 partitions
     # In the order of the table, by which the words are weighed.
     check_same(
-        score(table, OrderedWords()).toArrow().to_pandas(), score_frame(OrderedWords(), frame)
+        score(table, OrderedWords()).toArrow().to_pandas(),
+        score_frame(OrderedWords(), frame),
     )
     rows = score(table.select("text"), WordCount(), keep=["text"]).toArrow().to_pandas()
     assert rows["row"].is_unique
     texts = frame[["text"]].replace("", None)
     expected = score_frame(WordCount(), texts, keep=["text"]).drop(columns="row")
-    assert sorted(tuples(rows.drop(columns="row")), key=str) == sorted(tuples(expected), key=str)
+    assert sorted(tuples(rows.drop(columns="row")), key=str) == sorted(
+        tuples(expected), key=str
+    )
     kinds = "stay_id string, text array<string>"
     lists = spark.createDataFrame([("1", ["fever", "pain"])], schema=kinds)
     both = score(lists, ReadmissionTask(model)).toArrow().to_pandas()
-    assert both["score"][0] == pytest.approx(model.predict(["fever", "pain"]).score, abs=1e-5)
+    assert both["score"][0] == pytest.approx(
+        model.predict(["fever", "pain"]).score, abs=1e-5
+    )
 
 
 @pytest.mark.slow
@@ -136,8 +153,12 @@ def test_ray_gives_what_one_process_gives(ray_data, model, tmp_path):
 
     frame = notes()
     task = LoadedRisk(model, tmp_path)
-    found = score(ray_data.from_pandas(frame), task, workers=2, partitions=6).materialize()
-    assert found.num_blocks() > 1  # the partitions stay apart, so that two workers can share them
+    found = score(
+        ray_data.from_pandas(frame), task, workers=2, partitions=6
+    ).materialize()
+    assert (
+        found.num_blocks() > 1
+    )  # the partitions stay apart, so that two workers can share them
     check_same(found.to_pandas(), score_frame(task, frame))
     assert 1 <= len(list(tmp_path.iterdir())) <= 2  # loads, for 6 partitions
 
@@ -148,7 +169,9 @@ def test_ray_scores_rows_without_a_shuffle(ray_data):
     from domainbert.scoring.engines import score_ray as score
 
     frame = notes()[["text"]]
-    rows = score(ray_data.from_pandas(frame), WordCount(), keep=["text"], workers=1).to_pandas()
+    rows = score(
+        ray_data.from_pandas(frame), WordCount(), keep=["text"], workers=1
+    ).to_pandas()
     assert rows["row"].is_unique
     rows = rows.sort_values("row").drop(columns="row").reset_index(drop=True)
     expected = score_frame(WordCount(), frame, keep=["text"]).drop(columns="row")
@@ -156,7 +179,8 @@ def test_ray_scores_rows_without_a_shuffle(ray_data):
 
 
 @pytest.mark.parametrize(
-    "engine", [pytest.param("ray", marks=needs_ray), pytest.param("spark", marks=needs_spark)]
+    "engine",
+    [pytest.param("ray", marks=needs_ray), pytest.param("spark", marks=needs_spark)],
 )
 def test_other_tables_are_refused(engine):
     kind = {"ray": "Ray dataset", "spark": "Spark DataFrame"}[engine]

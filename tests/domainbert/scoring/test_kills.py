@@ -25,7 +25,9 @@ KILLS = 10  # in each of three phases, of two tasks
 
 def hospital(stays):
     """Stays of one note, every fourth of two that lie apart."""
-    texts = [" ".join(f"w{i * j % 13}" for j in range(1, 3 + i % 9)) for i in range(stays)]
+    texts = [
+        " ".join(f"w{i * j % 13}" for j in range(1, 3 + i % 9)) for i in range(stays)
+    ]
     ids = [f"s{i}" for i in range(stays)]
     first = pd.DataFrame({"stay_id": ids, "text": texts})
     return pd.concat([first, first.iloc[::4]])
@@ -39,7 +41,9 @@ def runs():
     with subprocess.Popen(command, **pipes) as process:
 
         def start(**job):
-            process.stdin.write(json.dumps({"phase": None, "after": None, **job}) + "\n")
+            process.stdin.write(
+                json.dumps({"phase": None, "after": None, **job}) + "\n"
+            )
             process.stdin.flush()
             return json.loads(process.stdout.readline())
 
@@ -48,7 +52,8 @@ def runs():
 
 
 @pytest.mark.parametrize(
-    ("task", "kind", "ending"), [("stays", ".csv", ".parquet"), ("words", ".parquet", ".csv")]
+    ("task", "kind", "ending"),
+    [("stays", ".csv", ".parquet"), ("words", ".parquet", ".csv")],
 )
 def test_a_run_killed_at_any_moment_ends_with_the_same_table(
     tmp_path, runs, task, kind, ending, pytestconfig
@@ -66,7 +71,10 @@ def test_a_run_killed_at_any_moment_ends_with_the_same_table(
     while min(kills.values()) < most:
         phase = min(kills, key=kills.get)
         code, _ = runs(
-            **job, out=str(out), phase=phase, after=1 + chooser.randrange(moments[phase])
+            **job,
+            out=str(out),
+            phase=phase,
+            after=1 + chooser.randrange(moments[phase]),
         )
         if code == 0:
             pd.testing.assert_frame_equal(read_table(out), whole)
@@ -121,7 +129,10 @@ def test_a_full_disk_and_a_read_only_one(tmp_path, small_disk, small_parts, task
     assert remount(small_disk, "remount,rw,size=10m")
     counts = score_file(task(), source, small_disk / out)
     assert counts.rows == 2500
-    found, whole = read_table(small_disk / out), read_table(tmp_path / f"whole{Path(out).suffix}")
+    found, whole = (
+        read_table(small_disk / out),
+        read_table(tmp_path / f"whole{Path(out).suffix}"),
+    )
     pd.testing.assert_frame_equal(found, whole)
     assert not list(small_disk.glob("*.parts"))
 
@@ -167,7 +178,9 @@ def test_a_file_size_limit_while_scattered_rows_wait(tmp_path):
     write_table(pd.DataFrame({"stay_id": stays, "text": ["w " * 20_000] * 200}), source)
     with (
         files_of_at_most(100_000),
-        pytest.raises(UserError, match=r"cannot be written \((file too large|input/output)"),
+        pytest.raises(
+            UserError, match=r"cannot be written \((file too large|input/output)"
+        ),
     ):
         score_file(PatientWords(), source, tmp_path / "out.csv")
     assert score_file(PatientWords(), source, tmp_path / "out.csv").rows == 200

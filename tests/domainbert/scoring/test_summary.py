@@ -50,9 +50,13 @@ def test_the_command_writes_what_it_did(model, tmp_path):
     assert NOTE[:7] not in json.dumps(found)
 
 
-def test_after_a_resume_message_and_summary_count_the_whole_table(tmp_path, monkeypatch, capsys):
+def test_after_a_resume_message_and_summary_count_the_whole_table(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(driver, "PART_ITEMS", 2)
-    write_table(pd.DataFrame({"text": [f"word {n}" for n in range(9)]}), tmp_path / "n.csv")
+    write_table(
+        pd.DataFrame({"text": [f"word {n}" for n in range(9)]}), tmp_path / "n.csv"
+    )
     stopped = WordCount()
     plain = stopped.run
 
@@ -74,7 +78,9 @@ def test_after_a_resume_message_and_summary_count_the_whole_table(tmp_path, monk
 
 
 @pytest.mark.parametrize("out", ["out.csv", "out.parquet"])
-def test_a_summary_that_could_not_be_written_is_written_by_the_next_run(tmp_path, monkeypatch, out):
+def test_a_summary_that_could_not_be_written_is_written_by_the_next_run(
+    tmp_path, monkeypatch, out
+):
     def full(document, path):
         if path.name.endswith(".summary.json"):
             raise OSError(errno.ENOSPC, "No space left on device", str(path))
@@ -106,17 +112,24 @@ def test_sigterm_ends_a_run_in_time_though_an_item_takes_long(tmp_path, monkeypa
     monkeypatch.setattr(driver, "GRACE_SECONDS", 0.5)
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt) as stop:
-        cli.score_source(lambda: Slow(seconds=60), stays(tmp_path), tmp_path / "out.csv")
+        cli.score_source(
+            lambda: Slow(seconds=60), stays(tmp_path), tmp_path / "out.csv"
+        )
     assert time.monotonic() - began < 30
     assert stop.value.args == (signal.SIGTERM,)
-    assert cli.score_source(WordCount, stays(tmp_path), tmp_path / "out.csv").items["ok"] == 4
+    assert (
+        cli.score_source(WordCount, stays(tmp_path), tmp_path / "out.csv").items["ok"]
+        == 4
+    )
 
 
 def test_parts_end_by_time_too(tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "PART_SECONDS", 0)
     parts, written = [], store.RunStore.write
     monkeypatch.setattr(
-        store.RunStore, "write", lambda *part, **known: parts.append(written(*part, **known))
+        store.RunStore,
+        "write",
+        lambda *part, **known: parts.append(written(*part, **known)),
     )
     cli.score_source(WordCount, stays(tmp_path), tmp_path / "out.csv")
     assert len(parts) == 5
@@ -129,11 +142,15 @@ def test_progress_shows_the_time_left(monkeypatch, capsys):
 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(
-        console, "stderr", Console(stderr=True, force_terminal=True, width=120, highlight=False)
+        console,
+        "stderr",
+        Console(stderr=True, force_terminal=True, width=120, highlight=False),
     )
     with progress("rows") as advance:
         for _ in range(4):
             time.sleep(0.05)
             advance(100, 1000)
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
-    assert re.search(r"40% 0:00:0\d +400/1000", shown)  # the share, the time left, the rows
+    assert re.search(
+        r"40% 0:00:0\d +400/1000", shown
+    )  # the share, the time left, the rows

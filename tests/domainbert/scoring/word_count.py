@@ -24,7 +24,9 @@ class WordCount(Task):
         text = rows[0].cells["text"]
         if text is None:
             return Fault("no text", "empty")
-        return text if isinstance(text, str) else Fault(f"text is {type(text).__name__}")
+        return (
+            text if isinstance(text, str) else Fault(f"text is {type(text).__name__}")
+        )
 
     def run(self, items):
         for text in items:

@@ -31,7 +31,9 @@ def new_index(folder, *, fingerprint="f"):
 
 
 def piece(vectors, names, *, starts=0, ends=0, texts=""):
-    return vectors, pd.DataFrame({"id": names, "start": starts, "end": ends, "text": texts})
+    return vectors, pd.DataFrame(
+        {"id": names, "start": starts, "end": ends, "text": texts}
+    )
 
 
 @settings(max_examples=60)
@@ -74,14 +76,18 @@ def test_search_gives_cosines_over_parts_and_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "BLOCK_ROWS", 37)
     index = new_index(tmp_path / "index")
     index.add([piece(VECTORS[:200], ids(200))])
-    index.add([piece(VECTORS[200:] * 5, ids(100, 200))])  # the length of a vector does not matter
+    index.add(
+        [piece(VECTORS[200:] * 5, ids(100, 200))]
+    )  # the length of a vector does not matter
     cosines = unit(QUERIES) @ unit(VECTORS).T
     for opened in (index, VectorIndex.open(tmp_path / "index")):
         assert len(opened) == 300
         hits = opened.search(QUERIES, k=5)
         assert hits.scores == pytest.approx(-np.sort(-cosines)[:, :5], abs=1e-6)
         assert hits.rows.tolist() == np.argsort(-cosines)[:, :5].tolist()
-    sizes = sum(path.stat().st_size for path in (tmp_path / "index").glob("part-00000*"))
+    sizes = sum(
+        path.stat().st_size for path in (tmp_path / "index").glob("part-00000*")
+    )
     assert sizes < 200 * (16 * 4 + 4 + 8 + 8 + 20) + 6000
 
 
@@ -105,7 +111,9 @@ def test_an_empty_index_finds_nothing(tmp_path):
 
 
 def test_an_index_of_another_encoder_is_refused(new_network, tokenizer, tmp_path):
-    first, same, other = (Embedder(new_network(seed=seed).bert, tokenizer) for seed in (0, 0, 1))
+    first, same, other = (
+        Embedder(new_network(seed=seed).bert, tokenizer) for seed in (0, 0, 1)
+    )
     VectorIndex.create(tmp_path / "i", fingerprint=first.fingerprint(), dimension=32)
     assert len(VectorIndex.open(tmp_path / "i", embedder=same)) == 0
     with pytest.raises(UserError, match="built with another encoder or other settings"):
@@ -147,7 +155,10 @@ def damage(folder, how):
         ("another version", "is damaged or of another version; build the index again"),
         ("vectors missing", "arrow is missing or damaged; build the index again"),
         ("vectors cut short", "arrow is missing or damaged; build the index again"),
-        ("fewer vectors", "expected 50 rows of 16 float32 numbers; build the index again"),
+        (
+            "fewer vectors",
+            "expected 50 rows of 16 float32 numbers; build the index again",
+        ),
         ("rows cut short", "arrow is missing or damaged; build the index again"),
     ],
 )
@@ -161,7 +172,9 @@ def test_a_damaged_folder_is_one_clear_line(tmp_path, how, message):
 def test_a_part_that_was_not_finished_is_no_part(tmp_path, monkeypatch):
     index = new_index(tmp_path / "i")
     index.add([piece(VECTORS[:50], ids(50))])
-    monkeypatch.setattr(module, "write_json", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+    monkeypatch.setattr(
+        module, "write_json", lambda *_: (_ for _ in ()).throw(OSError("killed"))
+    )
     with pytest.raises(OSError, match="killed"):
         index.add([piece(VECTORS[50:90], ids(40))])
     monkeypatch.undo()
@@ -215,7 +228,10 @@ def test_rows_of_a_block_that_fails_are_not_added(tmp_path, monkeypatch):
     ("vectors", "message"),
     [
         (VECTORS[:, :3], r"vectors have shape \(300, 3\), expected \(300, 16\)"),
-        (VECTORS[:3], r"vectors have shape \(3, 16\), expected \(300, 16\), a row for each id"),
+        (
+            VECTORS[:3],
+            r"vectors have shape \(3, 16\), expected \(300, 16\), a row for each id",
+        ),
         (np.full_like(VECTORS, np.nan), "300 of 300 vectors are not finite"),
     ],
 )
@@ -227,10 +243,14 @@ def test_bad_rows_are_refused_and_nothing_is_written(tmp_path, vectors, message)
 
 
 def test_other_bad_input(tmp_path):
-    with pytest.raises(UserError, match=r"no such index folder: .*none; make one with `biomed sen"):
+    with pytest.raises(
+        UserError, match=r"no such index folder: .*none; make one with `biomed sen"
+    ):
         VectorIndex.open(tmp_path / "none")
     index = new_index(tmp_path / "i")
-    with pytest.raises(UserError, match="exists already; add to it, or name another folder"):
+    with pytest.raises(
+        UserError, match="exists already; add to it, or name another folder"
+    ):
         new_index(tmp_path / "i")
     with pytest.raises(UserError, match="queries have 3 numbers, the index has 16"):
         index.search(QUERIES[:, :3])
@@ -238,7 +258,9 @@ def test_other_bad_input(tmp_path):
         index.search(QUERIES, k=0)
 
 
-def test_an_interrupt_after_the_head_was_written_leaves_a_whole_index(tmp_path, monkeypatch):
+def test_an_interrupt_after_the_head_was_written_leaves_a_whole_index(
+    tmp_path, monkeypatch
+):
     index = new_index(tmp_path / "i")
     index.add([piece(VECTORS[:50], ids(50))])
     read, reads = VectorIndex._read_head, []

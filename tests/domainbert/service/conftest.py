@@ -6,8 +6,12 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("fastapi", reason="the service needs the extra: pip install .[service]")
-pytest.importorskip("joserfc", reason="the service needs the extra: pip install .[service]")
+pytest.importorskip(
+    "fastapi", reason="the service needs the extra: pip install .[service]"
+)
+pytest.importorskip(
+    "joserfc", reason="the service needs the extra: pip install .[service]"
+)
 
 from domainbert.scoring import Fault, Task
 from domainbert.service.app import Service, ServiceSettings
@@ -27,7 +31,11 @@ class LengthTask(Task):
     columns = (STAY, NOTE, TEXT)
 
     def __init__(self):
-        self.batches, self.running, self.beside = [], 0, {}  # text -> batches while it ran
+        self.batches, self.running, self.beside = (
+            [],
+            0,
+            {},
+        )  # text -> batches while it ran
 
     @property
     def output(self):
@@ -37,7 +45,9 @@ class LengthTask(Task):
         text = rows[0].cells.get("text")
         if text is None:
             return Fault("no text", "empty")
-        return text if isinstance(text, str) else Fault(f"text is {type(text).__name__}")
+        return (
+            text if isinstance(text, str) else Fault(f"text is {type(text).__name__}")
+        )
 
     def run(self, items):
         items = list(items)
@@ -75,11 +85,15 @@ def announce(task, *, known=5.0):
     def load(name, *, cache):
         model = SimpleNamespace(
             name=name,
-            manifest={"example": {"record": {"text": "hello"}, "row": {"length": known}}},
+            manifest={
+                "example": {"record": {"text": "hello"}, "row": {"length": known}}
+            },
             fingerprint=lambda: "0" * 64,
         )
         forms = {("lengths", "short"): lambda records: Answer(len(records))}
-        return Served(model, {"lengths": task}, lambda service, _: service.forms.update(forms))
+        return Served(
+            model, {"lengths": task}, lambda service, _: service.forms.update(forms)
+        )
 
     return Announced("lengths", "domainbert.pretraining", load)
 

@@ -30,7 +30,11 @@ def test_records_have_ids_results_statuses_and_reasons(client):
         {"text": "nan"},
     ]
     answer = post(client, records).json()
-    assert (answer["task"], answer["model"], len(answer["fingerprint"])) == ("lengths", "x", 64)
+    assert (answer["task"], answer["model"], len(answer["fingerprint"])) == (
+        "lengths",
+        "x",
+        64,
+    )
     rows = answer["records"]
     assert [row["stay_id"] for row in rows] == ["7", "B", None, None]
     assert [row["status"] for row in rows] == ["ok", "empty", "error", "ok"]
@@ -66,14 +70,28 @@ def test_the_rows_are_those_of_score_frame(client):
         (b'{"records": [{"text": "a"}], "secret words": 1}', 400, "not permitted"),
         (b"[" * 100_000, 400, "body"),
         (b'{"records": [{"txt": "a"}]}', 400, "no column 'text'"),
-        (json.dumps({"records": [{"text": "a"}] * 1001}).encode(), 413, "1,001 records"),
-        (json.dumps({"records": [{"text": ["a"] * 1001}]}).encode(), 413, "1,001 records"),
-        (json.dumps({"records": [{"text": "a" * 500_001}]}).encode(), 413, "500,001 characters"),
+        (
+            json.dumps({"records": [{"text": "a"}] * 1001}).encode(),
+            413,
+            "1,001 records",
+        ),
+        (
+            json.dumps({"records": [{"text": ["a"] * 1001}]}).encode(),
+            413,
+            "1,001 records",
+        ),
+        (
+            json.dumps({"records": [{"text": "a" * 500_001}]}).encode(),
+            413,
+            "500,001 characters",
+        ),
         (b" " * 7_100_000, 413, "7,100,000 bytes; expected at most 7,048,576"),
     ],
 )
 def test_a_bad_body_is_refused_in_words(client, body, status, words):
-    answer = client.post("/v1/lengths", content=body, headers={"content-type": "application/json"})
+    answer = client.post(
+        "/v1/lengths", content=body, headers={"content-type": "application/json"}
+    )
     assert answer.status_code == status
     assert words in answer.json()["error"]
 
@@ -83,7 +101,10 @@ def test_other_faults_have_their_own_status(client):
     assert client.get("/v1/lengths").status_code == 405
     assert client.post("/v1/other", json={}).status_code == 404
     assert post(client, [{"text": "a"}], params={"format": "xml"}).status_code == 400
-    assert post(client, [{"text": "a"}], headers={"host": "evil.example"}).status_code == 400
+    assert (
+        post(client, [{"text": "a"}], headers={"host": "evil.example"}).status_code
+        == 400
+    )
     late = post(client, [{"text": "sleep 4"}])
     assert late.status_code == 503
     assert late.headers["retry-after"] == "5"
@@ -98,7 +119,9 @@ def test_a_bug_is_one_request_s_and_its_message_is_in_no_log(client):
     log = io.StringIO()
     handler = logging.StreamHandler(log)
     handler.setFormatter(JsonLines())
-    handler.addFilter(lambda record: not record.name.startswith("httpx"))  # that is the client
+    handler.addFilter(
+        lambda record: not record.name.startswith("httpx")
+    )  # that is the client
     root = logging.getLogger()
     before = root.level
     root.addHandler(handler)
@@ -106,7 +129,9 @@ def test_a_bug_is_one_request_s_and_its_message_is_in_no_log(client):
     answers = {}
     try:
         threads = [
-            threading.Thread(target=lambda t=t: answers.update({t: post(client, [{"text": t}])}))
+            threading.Thread(
+                target=lambda t=t: answers.update({t: post(client, [{"text": t}])})
+            )
             for t in ("bug", "secret words", "abc")
         ]
         for thread in threads:
@@ -132,7 +157,8 @@ def test_a_bug_is_one_request_s_and_its_message_is_in_no_log(client):
 
 def test_requests_at_the_same_time_share_a_batch(client):
     threads = [
-        threading.Thread(target=post, args=(client, [{"text": "sleep 0.05"}])) for _ in range(12)
+        threading.Thread(target=post, args=(client, [{"text": "sleep 0.05"}]))
+        for _ in range(12)
     ]
     for thread in threads:
         thread.start()
@@ -197,7 +223,11 @@ def test_health_readiness_metrics_and_the_page_of_the_interface(client, start):
     assert client.get("/health").json() == {"status": "ok"}
     assert client.get("/ready").json() == {"ready": True, "models": ["x"], "why": ""}
     assert items(client) == before + 1
-    assert client.get("/v1").json()["tasks"]["lengths"]["reads"] == ["stay_id", "note_id", "text"]
+    assert client.get("/v1").json()["tasks"]["lengths"]["reads"] == [
+        "stay_id",
+        "note_id",
+        "text",
+    ]
     assert "/v1/lengths" in client.get("/openapi.json").json()["paths"]
     for path in ("/docs/", "/docs/docs.js"):
         answer = client.get(path)
@@ -218,7 +248,10 @@ def test_pages_of_other_origins_only_by_list(start):
         start(cors=("https://ehr.example",)).service.app, base_url="http://localhost"
     )
     asked = {"access-control-request-method": "POST"}
-    for origin, allowed in {"https://ehr.example": True, "https://evil.example": False}.items():
+    for origin, allowed in {
+        "https://ehr.example": True,
+        "https://evil.example": False,
+    }.items():
         answer = client.options("/v1/lengths", headers={"origin": origin, **asked})
         assert (answer.headers.get("access-control-allow-origin") == origin) is allowed
 
@@ -237,7 +270,9 @@ def test_models_are_found_by_name():
     assert find_kind("readmission-demo", kinds) == (READMISSION, "readmission-demo")
     assert find_kind("disease-drug", kinds) == (ENTITIES, "disease-drug")
     assert find_kind("entities=hub:x/y", kinds) == (ENTITIES, "hub:x/y")
-    with pytest.raises(UserError, match=r"no model 'nothing'.*readmission-demo.*TASK=NAME"):
+    with pytest.raises(
+        UserError, match=r"no model 'nothing'.*readmission-demo.*TASK=NAME"
+    ):
         find_kind("nothing", kinds)
     with pytest.raises(UserError, match="TASK=NAME"):
         find_kind("all-MiniLM-L6-v2", kinds)

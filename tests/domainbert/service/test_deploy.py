@@ -22,12 +22,18 @@ UNIT, CONTAINER = DEPLOY / "domainbert.service", DEPLOY / "Containerfile"
 
 def instruction(name):
     """The arguments of an instruction of the Containerfile."""
-    (line,) = [line for line in CONTAINER.read_text().splitlines() if line.startswith(f"{name} ")]
+    (line,) = [
+        line
+        for line in CONTAINER.read_text().splitlines()
+        if line.startswith(f"{name} ")
+    ]
     return json.loads(line[line.index("[") :])
 
 
 def started():
-    (unit,) = [line for line in UNIT.read_text().splitlines() if line.startswith("ExecStart=")]
+    (unit,) = [
+        line for line in UNIT.read_text().splitlines() if line.startswith("ExecStart=")
+    ]
     return [shlex.split(unit.removeprefix("ExecStart=")), instruction("CMD")]
 
 
@@ -39,7 +45,9 @@ def test_the_command_has_options_that_exist(command):
     context = serve.make_context(name, list(words))  # raises on an unknown option
     assert context.params["model"] == ["readmission-demo"]
     local = context.params["host"] in ("127.0.0.1", "localhost")
-    assert local or context.params["trust"]  # others can reach it: the clients are named
+    assert (
+        local or context.params["trust"]
+    )  # others can reach it: the clients are named
 
 
 def test_the_health_check_of_the_container_asks_the_service():
@@ -60,7 +68,9 @@ def test_the_health_check_of_the_container_asks_the_service():
     code = command[2].replace(":8000", f":{server.server_port}")
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     healthy[0] = False
-    failed = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
+    failed = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True
+    )
     assert failed.returncode == 1
     server.shutdown()
 

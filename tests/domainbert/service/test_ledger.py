@@ -17,7 +17,9 @@ ROWS = [
 def test_risks_and_feedback_come_back_without_ids(tmp_path):
     ledger = Ledger(tmp_path / "l.sqlite")
     ledger.served("readmission", "f" * 64, ROWS, card="c1")
-    Ledger(ledger.path).served("readmission", "f" * 64, [ROWS[0] | {"stay_id": " mrn-4711 "}])
+    Ledger(ledger.path).served(
+        "readmission", "f" * 64, [ROWS[0] | {"stay_id": " mrn-4711 "}]
+    )
     ledger.feedback("readmission", "c1", "overridden", "disagree")
     served, feedback = read_ledger(ledger.path)
     assert served["probability"].tolist()[0] == 0.4

@@ -32,7 +32,9 @@ def trusted(tmp_path, keys):
     public = KeySet(list(keys.values())).as_dict(private=False)
     (tmp_path / "keys.json").write_text(json.dumps(public))
     file = tmp_path / "clients.toml"
-    file.write_text(f'[[client]]\nissuer = "{ISSUER}"\njwks = "keys.json"\naudience = "{HERE}"\n')
+    file.write_text(
+        f'[[client]]\nissuer = "{ISSUER}"\njwks = "keys.json"\naudience = "{HERE}"\n'
+    )
     return file
 
 
@@ -45,7 +47,9 @@ def claims(path="/v1/lengths", **changes):
         "iat": now,
         "jti": str(uuid.uuid4()),
     }
-    return {name: value for name, value in (made | changes).items() if value is not None}
+    return {
+        name: value for name, value in (made | changes).items() if value is not None
+    }
 
 
 def token(keys, alg="ES384", *, header=None, key=None, **changes):
@@ -75,7 +79,9 @@ def test_a_signed_token_is_taken_once(call, keys, alg):
     assert again.status_code == 401
     assert again.headers["www-authenticate"] == "Bearer"
     assert "used before" in again.json()["error"]
-    assert call(token(keys, alg, aud=[HERE + "/v1/lengths", "other"])).status_code == 200
+    assert (
+        call(token(keys, alg, aud=[HERE + "/v1/lengths", "other"])).status_code == 200
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +117,9 @@ def encoded(part):
 def test_other_algorithms_and_keys_are_refused(call, keys):
     # The public key as the secret of an HMAC: what a careless verifier takes.
     signing = f"{encoded({'alg': 'HS384', 'kid': 'rsa'})}.{encoded(claims())}"
-    digest = hmac.digest(keys["RS384"].as_pem(private=False), signing.encode(), "sha384")
+    digest = hmac.digest(
+        keys["RS384"].as_pem(private=False), signing.encode(), "sha384"
+    )
     parts = token(keys).split(".")
     stranger = ECKey.generate_key("P-384", {"kid": "ec"})
     unknown = ECKey.generate_key("P-384", {"kid": "new"})
@@ -146,7 +154,9 @@ def test_what_needs_no_token(call):
 def test_a_new_key_is_fetched_from_its_address(tmp_path, keys, monkeypatch):
     file = tmp_path / "clients.toml"
     url = "https://ehr.example/keys"
-    file.write_text(f'[[client]]\nissuer = "{ISSUER}"\njwks = "{url}"\naudience = "{HERE}"\n')
+    file.write_text(
+        f'[[client]]\nissuer = "{ISSUER}"\njwks = "{url}"\naudience = "{HERE}"\n'
+    )
     sets = [KeySet([keys["ES384"]]), KeySet(list(keys.values()))]
     asked = []
 
@@ -158,10 +168,14 @@ def test_a_new_key_is_fetched_from_its_address(tmp_path, keys, monkeypatch):
             return None
 
         def read(self, most):
-            return json.dumps(sets[min(len(asked), 2) - 1].as_dict(private=False)).encode()
+            return json.dumps(
+                sets[min(len(asked), 2) - 1].as_dict(private=False)
+            ).encode()
 
     monkeypatch.setattr(
-        http_module.urllib.request, "urlopen", lambda url, timeout: asked.append(url) or Answer()
+        http_module.urllib.request,
+        "urlopen",
+        lambda url, timeout: asked.append(url) or Answer(),
     )
     monkeypatch.setattr(http_module, "_REFRESH", 0.0)
     trust = Trust(file, Ledger(tmp_path / "run.sqlite"))

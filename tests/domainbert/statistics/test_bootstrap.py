@@ -19,11 +19,16 @@ def test_an_interval_is_spelled_with_what_is_known():
 
 
 def test_intervals_are_quantiles_over_whole_groups():
-    values, codes = np.random.default_rng(0).normal(size=90), np.repeat(np.arange(30), 3)
+    values, codes = (
+        np.random.default_rng(0).normal(size=90),
+        np.repeat(np.arange(30), 3),
+    )
     found = resample(lambda w: w @ values / w.sum(), codes, bootstrap=50, seed=7)
     random, drawn = np.random.default_rng(7), []
     for _ in range(50):
-        rows = np.concatenate([np.flatnonzero(codes == g) for g in random.integers(30, size=30)])
+        rows = np.concatenate(
+            [np.flatnonzero(codes == g) for g in random.integers(30, size=30)]
+        )
         drawn.append(values[rows].mean())
     assert found.replicates == pytest.approx(drawn)
     assert found.spread[:2] == pytest.approx(np.quantile(drawn, [0.025, 0.975]))
@@ -32,7 +37,9 @@ def test_intervals_are_quantiles_over_whole_groups():
 
 def test_a_paired_difference_has_a_narrow_interval():
     easy = np.random.default_rng(0).normal(size=200)
-    both = resample(lambda w: np.array([w @ easy, w @ (easy + 0.1)]) / w.sum(), np.arange(200))
+    both = resample(
+        lambda w: np.array([w @ easy, w @ (easy + 0.1)]) / w.sum(), np.arange(200)
+    )
     assert (both[1] - both[0]).interval() == Interval(*[pytest.approx(0.1)] * 3)
     assert both.spread[1, 0] - both.spread[0, 0] > 0.1
 
@@ -40,20 +47,26 @@ def test_a_paired_difference_has_a_narrow_interval():
 def test_numbers_that_few_resamples_can_give_have_no_interval():
     often, seldom = np.arange(40) < 39, np.arange(40) < 1
     found = resample(
-        lambda w: np.array([1.0 if w @ often else np.nan, 1.0 if w @ seldom else np.nan]),
+        lambda w: np.array(
+            [1.0 if w @ often else np.nan, 1.0 if w @ seldom else np.nan]
+        ),
         np.arange(40),
         bootstrap=100,
     )
     assert found[0].interval() == Interval(1.0, 1.0, 1.0)
     assert found[1].interval() == Interval(1.0)
-    assert resample(lambda w: np.nan, np.arange(40), bootstrap=5).interval() == Interval(None)
+    assert resample(
+        lambda w: np.nan, np.arange(40), bootstrap=5
+    ).interval() == Interval(None)
 
 
 @pytest.mark.parametrize("groups", [1, MIN_GROUPS - 1])
 def test_few_groups_have_no_intervals(groups):
     codes = np.arange(60) % groups
     assert resample(lambda w: w.sum(), codes).interval() == Interval(60)
-    assert len(resample(lambda w: w.sum(), codes, fewest=1, bootstrap=9).replicates) == 9
+    assert (
+        len(resample(lambda w: w.sum(), codes, fewest=1, bootstrap=9).replicates) == 9
+    )
 
 
 def test_the_interval_of_a_ratio():

@@ -33,7 +33,9 @@ def test_platt_agrees_with_unpenalised_regression():
 
     y, p = draw(2000, slope=0.6, intercept=-0.4)
     slope, intercept = fit_platt(logit(p), y)
-    model = LogisticRegression(C=np.inf, tol=1e-12, max_iter=1000).fit(logit(p)[:, None], y)
+    model = LogisticRegression(C=np.inf, tol=1e-12, max_iter=1000).fit(
+        logit(p)[:, None], y
+    )
     assert slope == pytest.approx(model.coef_[0, 0], abs=1e-5)
     assert intercept == pytest.approx(model.intercept_[0], abs=1e-5)
 
@@ -76,7 +78,9 @@ def test_saturated_probabilities_stay_finite():
 )
 def test_platt_says_when_no_fit_exists(y, p):
     y, p = np.repeat(y, 20), np.repeat(p, 20)
-    with pytest.raises(UserError, match=rf"these {len(y)} values .* calibrate on more data"):
+    with pytest.raises(
+        UserError, match=rf"these {len(y)} values .* calibrate on more data"
+    ):
         fit_platt(logit(p), y)
 
 
@@ -88,7 +92,11 @@ def test_an_inverted_calibrator_is_refused():
         fit_platt(logit(p), y)
 
 
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=30), st.floats(0.1, 3), st.floats(-3, 3))
+@given(
+    st.lists(st.floats(0, 1), min_size=2, max_size=30),
+    st.floats(0.1, 3),
+    st.floats(-3, 3),
+)
 def test_platt_keeps_the_order(risks, slope, intercept):
     risks = np.sort(risks)
     moved = calibrated(risks, slope, intercept)
@@ -148,8 +156,12 @@ def test_error_by_hand():
     # Bin two: predicted .6 and .8, observed 1 and 1.
     p, y = np.array([0.1, 0.3, 0.6, 0.8]), np.array([0.0, 1, 1, 1])
     cells = equal_mass_bins(p, bins=2)
-    assert calibration_error(y, p, np.ones(4), cells=cells) == pytest.approx(0.5 * 0.3 + 0.5 * 0.3)
-    assert calibration_error(y == 1, p) == pytest.approx((0.1 + 0.7 + 0.4 + 0.2) / 4)  # a bin each
+    assert calibration_error(y, p, np.ones(4), cells=cells) == pytest.approx(
+        0.5 * 0.3 + 0.5 * 0.3
+    )
+    assert calibration_error(y == 1, p) == pytest.approx(
+        (0.1 + 0.7 + 0.4 + 0.2) / 4
+    )  # a bin each
     tripled = calibration_error(y, p, np.array([3.0, 1, 1, 1]), cells=cells)
     assert tripled == pytest.approx((4 * abs(0.6 / 4 - 1 / 4) + 2 * 0.3) / 6)
 
@@ -158,7 +170,9 @@ def test_reliability_by_hand():
     p = [0.1] * 10 + [0.4] * 10
     y = [1] + [0] * 9 + [1] * 10
     first, second = reliability_curve(y, p, bins=2).itertuples()
-    assert (first.predicted, first.observed, first.count) == pytest.approx((0.1, 0.1, 10))
+    assert (first.predicted, first.observed, first.count) == pytest.approx(
+        (0.1, 0.1, 10)
+    )
     # Wilson's interval of 1 in 10, as published in tables.
     assert (first.low, first.high) == pytest.approx((0.0179, 0.4042), abs=1e-4)
     assert (second.observed, second.high) == (1.0, 1.0)

@@ -34,7 +34,10 @@ def rows_of(batches) -> list[tuple]:
     return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
-@given(rows=st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=6), end=st.sampled_from(["\n", "\r\n"]))
+@given(
+    rows=st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=6),
+    end=st.sampled_from(["\n", "\r\n"]),
+)
 def test_what_is_written_is_read(tmp_path_factory, rows, end):
     path = tmp_path_factory.getbasetemp() / "random.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -66,13 +69,23 @@ def test_rows_are_the_same_one_by_one_and_together(tmp_path_factory, text, cut):
     [
         pytest.param("1,2,3\n4,5\n6,7,8\n", ["1", "6"], [3], id="a field too few"),
         pytest.param("1,2,3\n4,5,6,7\n6,7,8\n", ["1", "6"], [3], id="a field too many"),
-        pytest.param('1,2,"open\n4,5,6\n', ["4"], [2], id="a quote that is never closed"),
-        pytest.param('1,2,"open\n4,5,"6"\n7,8,9\n', ["4", "7"], [2], id="closed by the next row"),
-        pytest.param('1,2,"he "said" no"\n4,5,6\n', ["4"], [2], id="a quote in the middle"),
+        pytest.param(
+            '1,2,"open\n4,5,6\n', ["4"], [2], id="a quote that is never closed"
+        ),
+        pytest.param(
+            '1,2,"open\n4,5,"6"\n7,8,9\n', ["4", "7"], [2], id="closed by the next row"
+        ),
+        pytest.param(
+            '1,2,"he "said" no"\n4,5,6\n', ["4"], [2], id="a quote in the middle"
+        ),
         pytest.param('1,2,"last\n', [], [2], id="an open quote at the end"),
         pytest.param('1,2,5" tall\n4,5,6\n', ["1", "4"], [], id="inches"),
-        pytest.param("1,2,3\n\n4,5,6", ["1", "4"], [], id="an empty line, and no end of the last"),
-        pytest.param('1,2,"a\nb\nc"\nx\n4,5,6\n', ["1", "4"], [5], id="lines within a row count"),
+        pytest.param(
+            "1,2,3\n\n4,5,6", ["1", "4"], [], id="an empty line, and no end of the last"
+        ),
+        pytest.param(
+            '1,2,"a\nb\nc"\nx\n4,5,6\n', ["1", "4"], [5], id="lines within a row count"
+        ),
     ],
 )
 def test_flaws(tmp_path, small_blocks, text, rows, flaws):
@@ -113,7 +126,10 @@ def test_gzip_and_the_mark_of_spreadsheets(tmp_path, small_blocks):
     [
         (b"", r"table\.csv is empty; it needs a first line"),
         (b"a,b,A\n", r"repeats the columns A, a; each needs a name of its own"),
-        (b"a;b;c\n1;2;3\n", r"separates its fields by ';', not ',': name the delimiter"),
+        (
+            b"a;b;c\n1;2;3\n",
+            r"separates its fields by ';', not ',': name the delimiter",
+        ),
         ("a,b,c\n".encode("utf-16"), r"is in UTF-16: name the encoding"),
     ],
 )
@@ -128,7 +144,9 @@ def test_a_quoted_note_longer_than_csv_expects_is_read(tmp_path):
     note = "x" * 200_000
     path = tmp_path / "table.csv"
     path.write_text(f'{HEADER}1,2,"{note}"\n4,5\n')
-    csv.field_size_limit(131_072)  # Python's own limit, that another reader may have raised
+    csv.field_size_limit(
+        131_072
+    )  # Python's own limit, that another reader may have raised
     found, listed = read(path)
     assert found == [("1", "2", note)]
     assert listed == [(3, "line that is not a row")]

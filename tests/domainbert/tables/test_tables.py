@@ -60,7 +60,9 @@ def write_text(path, text):
 
 
 def write_pieces(path, pieces):
-    write_table((pa.Table.from_pandas(piece, preserve_index=False) for piece in pieces), path)
+    write_table(
+        (pa.Table.from_pandas(piece, preserve_index=False) for piece in pieces), path
+    )
 
 
 SCHEMA = {"age": "int", "score": "float"}
@@ -86,8 +88,21 @@ def names_in(folder):
 def frame():
     """Eleven rows: ids with zeros, texts that try a format's patience, numbers with gaps."""
     texts = [
-        *("plain", 'a "quoted" word, a comma', "two\nlines", "old\rlines", "new\r\nlines"),
-        *("tab\there", "ünïcödé ☃ 😀", " spaces around ", "back\\slash \\n", "'", "a;b|c"),
+        *(
+            "plain",
+            'a "quoted" word, a comma',
+            "two\nlines",
+            "old\rlines",
+            "new\r\nlines",
+        ),
+        *(
+            "tab\there",
+            "ünïcödé ☃ 😀",
+            " spaces around ",
+            "back\\slash \\n",
+            "'",
+            "a;b|c",
+        ),
     ]
     return pd.DataFrame(
         {
@@ -132,7 +147,9 @@ def test_a_name_with_gz_is_compressed(tmp_path, frame, ending):
 def test_columns_are_chosen_and_put_in_order(tmp_path, frame, ending):
     path = tmp_path / f"table{ending}"
     write_table(frame, path)
-    same(read_table(path, columns=["text", "patient_id"]), frame[["text", "patient_id"]])
+    same(
+        read_table(path, columns=["text", "patient_id"]), frame[["text", "patient_id"]]
+    )
 
 
 def texts_of(alphabet):
@@ -171,7 +188,9 @@ def test_lists_of_texts_survive(tmp_path, ending):
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
 def test_ids_keep_their_zeros(tmp_path, ending):
     path = tmp_path / f"ids{ending}"
-    frame = pd.DataFrame({"stay_id": ["007", "7"], "SUBJECT_ID": ["0", "00"], "text": ["1", "02"]})
+    frame = pd.DataFrame(
+        {"stay_id": ["007", "7"], "SUBJECT_ID": ["0", "00"], "text": ["1", "02"]}
+    )
     write_table(frame, path)
     same(read_table(path), frame)
 
@@ -230,9 +249,13 @@ def test_a_missing_column_names_the_nearest(tmp_path):
         "notes.csv has no column 'text'; did you mean 'TEXT'? Rename it to 'text'. "
         "Columns there: stay_id, TEXT, age"
     )
-    with pytest.raises(TableError, match=r"did you mean 'stay_id'\? Rename it to 'hadm_stay_id'"):
+    with pytest.raises(
+        TableError, match=r"did you mean 'stay_id'\? Rename it to 'hadm_stay_id'"
+    ):
         read_table(path, columns=["hadm_stay_id"])
-    with pytest.raises(TableError, match=r"no column 'zzz'. Columns there: stay_id, TEXT, age$"):
+    with pytest.raises(
+        TableError, match=r"no column 'zzz'. Columns there: stay_id, TEXT, age$"
+    ):
         read_table(path, columns=["zzz"])
 
 
@@ -257,9 +280,15 @@ def test_many_columns_are_counted_and_none_is_said():
     ],
 )
 def test_a_first_row_that_is_data_stays_unsaid(tmp_path, row):
-    message = error_of(write_text(tmp_path / "notes.csv", f"{row}\n{row}\n"), columns=["text"])
+    message = error_of(
+        write_text(tmp_path / "notes.csv", f"{row}\n{row}\n"), columns=["text"]
+    )
     is_repeated = row.count(CANARY) == 2
-    fault = "repeats the columns; each needs" if is_repeated else "Columns there: 2, not shown"
+    fault = (
+        "repeats the columns; each needs"
+        if is_repeated
+        else "Columns there: 2, not shown"
+    )
     assert fault in message
     assert CANARY not in message
 
@@ -283,7 +312,9 @@ def test_a_missing_file_and_an_empty_folder_are_said_to_be_that(tmp_path, ending
     path = tmp_path / f"notes{ending}"
     assert error_of(path).startswith(f"{path}: no such file; expected .csv, ")
     path.mkdir()
-    assert error_of(path).startswith(f"{path}: no table in this folder; expected .csv, ")
+    assert error_of(path).startswith(
+        f"{path}: no table in this folder; expected .csv, "
+    )
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
@@ -318,7 +349,9 @@ def test_a_table_without_rows_keeps_its_columns(tmp_path, ending):
 @pytest.mark.parametrize(("inside", "ending"), [*permutations(FORMATS, 2)])
 def test_a_file_that_is_not_what_its_ending_says(tmp_path, inside, ending):
     source = tmp_path / f"source{inside}"
-    write_table(pd.DataFrame({"text": [f"{CANARY} one", f"{CANARY}, two"], "n": [1, 2]}), source)
+    write_table(
+        pd.DataFrame({"text": [f"{CANARY} one", f"{CANARY}, two"], "n": [1, 2]}), source
+    )
     path = source.rename(tmp_path / f"notes{ending}")
     message = error_of(path, columns=["text", "n"])
     assert "notes." in message
@@ -344,7 +377,9 @@ def test_bytes_that_are_not_utf8_cost_their_character_alone(tmp_path, ending):
         ".csv": b"text,n\ncaf\xe9 au lait,1\nplain,2\n",
         ".jsonl": b'{"text": "caf\xe9 au lait", "n": 1}\n{"text": "plain", "n": 2}\n',
     }
-    found = read_table(write_text(tmp_path / f"notes{ending}", rows[ending.removesuffix(".gz")]))
+    found = read_table(
+        write_text(tmp_path / f"notes{ending}", rows[ending.removesuffix(".gz")])
+    )
     assert found["text"].tolist() == ["caf\ufffd au lait", "plain"]
     assert found["n"].tolist() == ["1", "2"]
     remarks = [row.remark for row in iter_rows(tmp_path / f"notes{ending}")]
@@ -354,7 +389,9 @@ def test_bytes_that_are_not_utf8_cost_their_character_alone(tmp_path, ending):
 
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".jsonl", ".jsonl.gz"])
 def test_the_mark_of_spreadsheets_is_no_part_of_the_first_name(tmp_path, ending):
-    text = {".csv": "text\nx\n", ".jsonl": '{"text": "x"}\n'}[ending.removesuffix(".gz")]
+    text = {".csv": "text\nx\n", ".jsonl": '{"text": "x"}\n'}[
+        ending.removesuffix(".gz")
+    ]
     path = write_text(tmp_path / f"notes{ending}", b"\xef\xbb\xbf" + text.encode())
     assert table_columns(path) == ["text"]
 
@@ -369,9 +406,17 @@ def test_the_mark_of_spreadsheets_is_no_part_of_the_first_name(tmp_path, ending)
         (["text,n", f'x,"{CANARY}', f'4,"{CANARY}"', "y,3"], [2]),
         (["text,n", f"x{CANARY}\r,1", "y,3"], [2]),
     ],
-    ids=["later row", "first row", "open quote and a short row", "closed by the next", "lone CR"],
+    ids=[
+        "later row",
+        "first row",
+        "open quote and a short row",
+        "closed by the next",
+        "lone CR",
+    ],
 )
-def test_a_line_that_is_no_row_is_listed_and_the_others_are_read(tmp_path, lines, bad, rows):
+def test_a_line_that_is_no_row_is_listed_and_the_others_are_read(
+    tmp_path, lines, bad, rows
+):
     path = write_text(tmp_path / "notes.csv", "\n".join(lines) + "\n")
     message = error_of(path)
     count = "1 line" if len(bad) == 1 else f"{len(bad)} lines"
@@ -381,9 +426,15 @@ def test_a_line_that_is_no_row_is_listed_and_the_others_are_read(tmp_path, lines
     assert all(f"notes.csv line {line}: " in message for line in bad)
     assert CANARY not in message
     found = list(iter_rows(path))
-    assert [row.place for row in found if row.fault] == [f"notes.csv line {n}" for n in bad]
+    assert [row.place for row in found if row.fault] == [
+        f"notes.csv line {n}" for n in bad
+    ]
     assert [row.number for row in found] == list(range(len(lines) - 1))
-    good = [line.replace('"', "") for n, line in enumerate(lines[1:], start=2) if n not in bad]
+    good = [
+        line.replace('"', "")
+        for n, line in enumerate(lines[1:], start=2)
+        if n not in bad
+    ]
     assert [",".join(row.cells.values()) for row in found if not row.fault] == good
 
 
@@ -396,11 +447,14 @@ def test_faults_are_counted_to_the_end_and_the_first_are_listed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", ['{"text": "' + CANARY, '{"text": ' + CANARY + "}", f'["{CANARY}"]', f'"{CANARY}"']
+    "line",
+    ['{"text": "' + CANARY, '{"text": ' + CANARY + "}", f'["{CANARY}"]', f'"{CANARY}"'],
 )
 @pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
 def test_a_line_that_is_no_json_is_named_by_its_number(tmp_path, ending, line):
-    path = write_text(tmp_path / f"notes{ending}", f'{{"text": "a"}}\n\n{line}\n{{"text": "b"}}\n')
+    path = write_text(
+        tmp_path / f"notes{ending}", f'{{"text": "a"}}\n\n{line}\n{{"text": "b"}}\n'
+    )
     message = error_of(path)
     assert f"notes{ending} line 3: not a JSON object" in message
     assert CANARY not in message
@@ -412,7 +466,9 @@ def test_a_line_that_is_no_json_is_named_by_its_number(tmp_path, ending, line):
 
 
 def test_very_deep_json_is_a_fault(tmp_path):
-    path = write_text(tmp_path / "notes.jsonl", '{"a": ' + "[" * 200_000 + '\n{"a": "b"}\n')
+    path = write_text(
+        tmp_path / "notes.jsonl", '{"a": ' + "[" * 200_000 + '\n{"a": "b"}\n'
+    )
     assert [bool(row.fault) for row in iter_rows(path)] == [True, False]
 
 
@@ -425,10 +481,15 @@ def test_half_a_surrogate_pair_is_replaced_and_a_whole_one_is_a_character(tmp_pa
 
 def test_only_the_empty_cell_is_missing(tmp_path):
     path = write_text(
-        tmp_path / "a.jsonl", '{"text": null, "p": NaN}\n{"text": "", "p": 1}\n{"text": "NaN"}\n'
+        tmp_path / "a.jsonl",
+        '{"text": null, "p": NaN}\n{"text": "", "p": 1}\n{"text": "NaN"}\n',
     )
     cells = [dict(row.cells) for row in iter_rows(path)]
-    assert cells == [{"text": None, "p": None}, {"text": None, "p": "1"}, {"text": "NaN"}]
+    assert cells == [
+        {"text": None, "p": None},
+        {"text": None, "p": "1"},
+        {"text": "NaN"},
+    ]
     path = write_text(tmp_path / "a.csv", 'text,p\n,\n"",x\nNULL,NA\nNone,038\nnan, \n')
     cells = [tuple(row.cells.values()) for row in iter_rows(path)]
     nothing = [(None, None), (None, "x")]
@@ -453,13 +514,17 @@ def test_parquet_cells_are_the_text_of_their_values(tmp_path):
         }
     )
     pq.write_table(table, tmp_path / "a.parquet")
-    first, second = (list(row.cells.values()) for row in iter_rows(tmp_path / "a.parquet"))
+    first, second = (
+        list(row.cells.values()) for row in iter_rows(tmp_path / "a.parquet")
+    )
     assert first == [
         *("12345678901", "0.5", "true", "2020-01-31", "2020-01-31 07:05:00+00:00"),
         *("1970-01-01 00:00:00", "NA", "caf\ufffd", ["a", None, "NA"], ["1", "2.5"]),
     ]
     assert second == [None] * 9 + [[]]
-    frame = pd.DataFrame({"ok": [True], "stay_id": [12.0], "n": [np.int64(3)], "t": [""]})
+    frame = pd.DataFrame(
+        {"ok": [True], "stay_id": [12.0], "n": [np.int64(3)], "t": [""]}
+    )
     (row,) = frame_rows(frame)
     assert row.cells == {"ok": "true", "stay_id": "12", "n": "3", "t": None}
 
@@ -484,7 +549,9 @@ def test_a_column_named_twice_in_parquet_is_refused(tmp_path):
     ],
 )
 def test_a_schema_casts_or_refuses(tmp_path, kind, texts, values, wrong, expected):
-    path = write_text(tmp_path / "a.csv", "v,w\n" + "".join(f"{text},x\n" for text in texts))
+    path = write_text(
+        tmp_path / "a.csv", "v,w\n" + "".join(f"{text},x\n" for text in texts)
+    )
     assert read_table(path, schema={"v": kind})["v"].tolist() == values
     path.write_text(path.read_text() + f"{wrong},x\n")
     message = error_of(path, schema={"v": kind})
@@ -514,7 +581,8 @@ def test_folders_and_patterns(tmp_path):
     assert [row.cells["text"] for row in iter_rows(f"{tmp_path}/*/*.csv")] == ["1"]
     assert "no such file" in error_of(f"{tmp_path}/*/*.parquet")
     lines = [
-        row.cells["text"] for row in iter_rows(folder / "deep" / "d.txt", ReadOptions(lines=True))
+        row.cells["text"]
+        for row in iter_rows(folder / "deep" / "d.txt", ReadOptions(lines=True))
     ]
     assert lines == ["4", None, "5"]
 
@@ -526,7 +594,11 @@ def test_a_name_with_the_signs_of_a_pattern_is_that_name(tmp_path, name, ending)
         (tmp_path / folder).mkdir()
         write_table(pd.DataFrame({"text": [folder]}), tmp_path / folder / f"x{ending}")
         write_table(pd.DataFrame({"text": [folder]}), tmp_path / f"{folder}{ending}")
-    for source in (tmp_path / name, tmp_path / name / f"x{ending}", tmp_path / f"{name}{ending}"):
+    for source in (
+        tmp_path / name,
+        tmp_path / name / f"x{ending}",
+        tmp_path / f"{name}{ending}",
+    ):
         assert [row.cells["text"] for row in iter_rows(source)] == [name]
         assert read_table(source)["text"].tolist() == [name]
 
@@ -574,7 +646,11 @@ def test_an_ending_in_capitals_and_one_in_the_middle(tmp_path):
             "x.csv",
             "is not in UTF-8: name its encoding (--enc",
         ),
-        (b"PK\x03\x04 and so on", "x.csv", "is a spreadsheet or a zip file: save the sheet as CSV"),
+        (
+            b"PK\x03\x04 and so on",
+            "x.csv",
+            "is a spreadsheet or a zip file: save the sheet as CSV",
+        ),
         (b"PK\x03\x04 and so on", "x.xlsx", "save the sheet as CSV (UTF-8)"),
         (b"{}", "x.json", "write one JSON object a line (.jsonl)"),
         (
@@ -584,7 +660,9 @@ def test_an_ending_in_capitals_and_one_in_the_middle(tmp_path):
         ),
     ],
 )
-def test_a_file_of_another_kind_names_the_option_that_reads_it(tmp_path, content, name, advice):
+def test_a_file_of_another_kind_names_the_option_that_reads_it(
+    tmp_path, content, name, advice
+):
     assert advice in error_of(write_text(tmp_path / name, content))
 
 
@@ -613,7 +691,9 @@ def test_options_read_what_the_advice_says(tmp_path, content, name, options):
 def test_another_encoding_is_read_in_pieces(tmp_path, monkeypatch):
     monkeypatch.setattr(csv_files, "LONGEST_ROW", 50)
     texts = [f"{n} café ☃" for n in range(200)]
-    path = write_text(tmp_path / "x.csv", ("text\n" + "\n".join(texts)).encode("utf-16"))
+    path = write_text(
+        tmp_path / "x.csv", ("text\n" + "\n".join(texts)).encode("utf-16")
+    )
     rows = list(iter_rows(path, ReadOptions(encoding="utf-16")))
     assert [row.cells["text"] for row in rows] == texts
     path = write_text(tmp_path / "y.csv", b"text\ncaf\x81\nplain\n")
@@ -627,11 +707,17 @@ def test_another_encoding_is_read_in_pieces(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"delimiter": ";;"}, "delimiter: expected one character such as ';', or tab, got ';;'"),
+        (
+            {"delimiter": ";;"},
+            "delimiter: expected one character such as ';', or tab, got ';;'",
+        ),
         ({"delimiter": '"'}, "delimiter: expected"),
         ({"delimiter": ""}, "delimiter: expected"),
         ({"delimiter": "§"}, "delimiter: expected"),
-        ({"encoding": "utf-17"}, "encoding: expected one such as cp1252 or utf-16, got 'utf-17'"),
+        (
+            {"encoding": "utf-17"},
+            "encoding: expected one such as cp1252 or utf-16, got 'utf-17'",
+        ),
         ({"encoding": "base64"}, "encoding: expected"),
         ({"encoding": "idna"}, "encoding: expected"),
     ],
@@ -645,7 +731,9 @@ def test_options_that_cannot_be(options, message):
 def test_another_encoding_than_the_one_named_is_one_line(tmp_path, ending):
     path = tmp_path / f"n{ending}"
     path.write_text('{"text": 1}\n')
-    with pytest.raises(TableError, match=rf"n{ending} is not in utf-16; name another encoding"):
+    with pytest.raises(
+        TableError, match=rf"n{ending} is not in utf-16; name another encoding"
+    ):
         list(iter_rows(path, ReadOptions(encoding="utf-16")))
 
 
@@ -674,7 +762,9 @@ def test_a_query_reads_a_database(tmp_path):
     ):
         with pytest.raises(TableError, match=message):
             spooled(wrong, ReadOptions(query=query), folder=tmp_path)
-    assert error_of("postgresql://me:secret@host/db").startswith("expected files, got a database")
+    assert error_of("postgresql://me:secret@host/db").startswith(
+        "expected files, got a database"
+    )
 
 
 # --- a file that changes, and very large ones
@@ -708,10 +798,14 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, ending, chang
 def test_a_table_of_a_million_columns_is_read_in_seconds(tmp_path):
     count = 1_000_000
     names = ",".join(["text", *(f"c{n}" for n in range(count))])
-    path = write_text(tmp_path / "wide.csv", f"{names}\nx{',' * count}\nshort\ny{',' * count}\n")
+    path = write_text(
+        tmp_path / "wide.csv", f"{names}\nx{',' * count}\nshort\ny{',' * count}\n"
+    )
     start = time.process_time()
     found = [row.cells.get("text") for row in iter_rows(path, columns=["text"])]
-    assert match_columns(table_columns(path), [TEXT, STAY], source="wide.csv") == {"text": "text"}
+    assert match_columns(table_columns(path), [TEXT, STAY], source="wide.csv") == {
+        "text": "text"
+    }
     assert found == ["x", None, "y"]
     assert time.process_time() - start < 30
 
@@ -728,7 +822,9 @@ def test_a_huge_row_is_a_fault_and_memory_stays_bounded(tmp_path):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert [row.cells.get("text") for row in (found[0], found[-1])] == ["first", "last"]
-    assert [row.place for row in found] == [f"huge.csv line {line}" for line in (2, 3, 4)]
+    assert [row.place for row in found] == [
+        f"huge.csv line {line}" for line in (2, 3, 4)
+    ]
     assert "more than 16 MB" in found[1].fault
     assert peak < 9 * (16 << 20) < path.stat().st_size
 
@@ -744,9 +840,12 @@ def test_only_the_columns_asked_for_are_read(tmp_path, ending):
 # --- whatever is in a table
 
 cells = st.one_of(
-    st.text("ab ,\"'\n\r\t;\\#\0é☃=+-@", min_size=1), st.sampled_from(["NA", "038", "None", "1e5"])
+    st.text("ab ,\"'\n\r\t;\\#\0é☃=+-@", min_size=1),
+    st.sampled_from(["NA", "038", "None", "1e5"]),
 )
-tables = st.lists(st.tuples(cells | st.none(), cells, cells | st.none()), min_size=1, max_size=6)
+tables = st.lists(
+    st.tuples(cells | st.none(), cells, cells | st.none()), min_size=1, max_size=6
+)
 
 
 @hypothesis.given(rows=tables)
@@ -759,9 +858,13 @@ def test_rows_come_back_cell_for_cell(tmp_path_factory, ending, rows):
         guarded = rows
     else:  # the reader of notes leaves texts as they are
         found = read_table(path)[names].astype(object)
-        assert [tuple(row) for row in found.where(found.notna(), None).to_numpy().tolist()] == rows
+        assert [
+            tuple(row) for row in found.where(found.notna(), None).to_numpy().tolist()
+        ] == rows
         guarded = [(first, text and guard(text), last) for first, text, last in rows]
-    assert [tuple(row.cells[name] for name in names) for row in iter_rows(path)] == guarded
+    assert [
+        tuple(row.cells[name] for name in names) for row in iter_rows(path)
+    ] == guarded
     assert not any(row.fault or row.remark for row in iter_rows(path))
 
 
@@ -802,10 +905,14 @@ def test_rows_in_are_rows_accounted_for(tmp_path_factory, rows, block):
 @pytest.mark.parametrize("ending", [".csv", ".tsv"])
 def test_text_is_not_written_as_formulas_and_comes_back(tmp_path, ending):
     ids = ["=1+2", "+4", "-5", "@x", "'=1", "'quoted", "'", "P-1", "\t=1", None]
-    frame = pd.DataFrame({"STAY_ID": ids, "id": ids, "MRN": ids, "patient": ids, "text": ids})
+    frame = pd.DataFrame(
+        {"STAY_ID": ids, "id": ids, "MRN": ids, "patient": ids, "text": ids}
+    )
     path = tmp_path / f"ids{ending}"
     write_table(frame, path)
-    written = list(csv.reader(path.open(newline=""), delimiter="\t" if "t" in ending else ","))[1:]
+    written = list(
+        csv.reader(path.open(newline=""), delimiter="\t" if "t" in ending else ",")
+    )[1:]
     for stay, plain, record, patient, text in written:
         assert stay == plain == record == patient == text
         assert stay[:1] not in tuple("=+-@\t\r") or not stay
@@ -825,13 +932,17 @@ def test_text_is_not_written_as_formulas_and_comes_back(tmp_path, ending):
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
 def test_lists_do_not_go_into_csv(tmp_path, ending):
     frame = pd.DataFrame({"n": [1], "text": [[f"{CANARY}"]]})
-    with pytest.raises(TableError, match=r"column 'text' holds lists; write \.parquet or \.jsonl$"):
+    with pytest.raises(
+        TableError, match=r"column 'text' holds lists; write \.parquet or \.jsonl$"
+    ):
         write_table(frame, tmp_path / f"stays{ending}")
     assert names_in(tmp_path) == []
 
 
 def test_a_column_of_two_kinds_does_not_go_into_parquet(tmp_path):
-    with pytest.raises(TableError, match="column 'value' holds values of more than") as caught:
+    with pytest.raises(
+        TableError, match="column 'value' holds values of more than"
+    ) as caught:
         write_table(pd.DataFrame({"value": [CANARY, 1]}), tmp_path / "x.parquet")
     assert CANARY not in str(caught.value)
     assert not shows_another(caught.value)
@@ -852,7 +963,9 @@ def test_text_that_is_not_unicode_is_refused_unsaid(tmp_path, ending):
 
 def test_only_parquet_keeps_metadata(tmp_path):
     path = write_text(tmp_path / "x.parquet", f"{CANARY},b\n" * 10)
-    with pytest.raises(TableError, match=r"x.parquet cannot be read as Parquet") as caught:
+    with pytest.raises(
+        TableError, match=r"x.parquet cannot be read as Parquet"
+    ) as caught:
         read_metadata(path)
     assert CANARY not in str(caught.value)
 
@@ -910,7 +1023,10 @@ def test_the_names_of_columns_are_documented():
 def test_a_parquet_file_with_an_index_of_pandas_is_read(tmp_path):
     frame = pd.DataFrame({"id": ["1", "2", "3"], "text": ["a", "b", "c"]})
     frame[frame["text"] != "b"].to_parquet(tmp_path / "n.parquet")
-    assert read_table(tmp_path / "n.parquet", columns=["text"])["text"].tolist() == ["a", "c"]
+    assert read_table(tmp_path / "n.parquet", columns=["text"])["text"].tolist() == [
+        "a",
+        "c",
+    ]
 
 
 def test_a_parquet_cell_that_python_cannot_hold_is_the_fault_of_its_row(tmp_path):
@@ -926,7 +1042,9 @@ def test_a_parquet_cell_that_python_cannot_hold_is_the_fault_of_its_row(tmp_path
 
 
 def test_a_json_key_twice_is_a_fault(tmp_path):
-    (tmp_path / "n.jsonl").write_text('{"text": "a", "text": "b"}\n{"text": {"x": 1, "x": 2}}\n')
+    (tmp_path / "n.jsonl").write_text(
+        '{"text": "a", "text": "b"}\n{"text": {"x": 1, "x": 2}}\n'
+    )
     assert [row.fault for row in iter_rows(tmp_path / "n.jsonl")] == 2 * [
         "a JSON object with a key twice"
     ]
@@ -940,7 +1058,9 @@ def test_lines_are_bounded_after_they_are_unpacked(tmp_path, monkeypatch, ending
     with gzip.open(path, "wt") as file:
         file.write(f'{long}\n{{"text": "b"}}\n')
     if ending == ".csv.gz":
-        with pytest.raises(TableError, match="expected a first line of names, got a line of more"):
+        with pytest.raises(
+            TableError, match="expected a first line of names, got a line of more"
+        ):
             list(iter_rows(path))
         return
     first, second = iter_rows(path, ReadOptions(lines=True))
@@ -950,7 +1070,9 @@ def test_lines_are_bounded_after_they_are_unpacked(tmp_path, monkeypatch, ending
 
 def test_a_pipe_that_is_named_is_refused(tmp_path):
     os.mkfifo(tmp_path / "n.csv")
-    with pytest.raises(TableError, match=r"n\.csv is a pipe or a device; save its content"):
+    with pytest.raises(
+        TableError, match=r"n\.csv is a pipe or a device; save its content"
+    ):
         read_table(tmp_path / "n.csv")
 
 

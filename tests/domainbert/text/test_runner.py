@@ -36,13 +36,18 @@ def expected(network, windows):
     reference = BertForSequenceClassification(network.config).eval()
     reference.load_state_dict(network.state_dict())
     with torch.no_grad():
-        logits = [reference(torch.from_numpy(window)[None]).logits.item() for window in windows]
+        logits = [
+            reference(torch.from_numpy(window)[None]).logits.item()
+            for window in windows
+        ]
     assert np.ptp(logits) > 0.5
     return np.array(logits)
 
 
 def runner(network, tokenizer, **options):
-    return WindowRunner(network, pad_token_id=tokenizer.pad_token_id, device="cpu", **options)
+    return WindowRunner(
+        network, pad_token_id=tokenizer.pad_token_id, device="cpu", **options
+    )
 
 
 @given(
@@ -75,16 +80,22 @@ def test_windows_of_like_length_fill_the_budget():
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 64, 150, 100_000, None])
-def test_same_numbers_whatever_the_batch(network, tokenizer, windows, expected, batch_tokens):
+def test_same_numbers_whatever_the_batch(
+    network, tokenizer, windows, expected, batch_tokens
+):
     logits = runner(network, tokenizer, batch_tokens=batch_tokens).logits(windows)
     assert logits.dtype == np.float32
     assert logits == pytest.approx(expected, abs=1e-5)
 
 
-def test_same_numbers_whatever_the_order_and_company(network, tokenizer, windows, expected):
+def test_same_numbers_whatever_the_order_and_company(
+    network, tokenizer, windows, expected
+):
     run = runner(network, tokenizer, batch_tokens=130)
     order = np.random.default_rng(1).permutation(len(windows))
-    assert run.logits([windows[i] for i in order]) == pytest.approx(expected[order], abs=1e-5)
+    assert run.logits([windows[i] for i in order]) == pytest.approx(
+        expected[order], abs=1e-5
+    )
     assert run.logits(windows[4:9]) == pytest.approx(expected[4:9], abs=1e-5)
     assert run.logits(windows[:1]) == pytest.approx(expected[:1], abs=1e-5)
 
@@ -129,7 +140,9 @@ def test_other_weights_run_the_same_way(network, new_network, tokenizer, windows
 
 @pytest.mark.parametrize("batch_tokens", [0, -1])
 def test_batch_budget_must_be_positive(network, tokenizer, batch_tokens):
-    with pytest.raises(ValueError, match=f"batch_tokens must be at least 1, got {batch_tokens}"):
+    with pytest.raises(
+        ValueError, match=f"batch_tokens must be at least 1, got {batch_tokens}"
+    ):
         runner(network, tokenizer, batch_tokens=batch_tokens)
 
 
@@ -151,7 +164,11 @@ def test_read_ahead_keeps_items_and_order(items):
 
 
 def readers():
-    return [thread for thread in threading.enumerate() if thread.name.startswith("read-ahead")]
+    return [
+        thread
+        for thread in threading.enumerate()
+        if thread.name.startswith("read-ahead")
+    ]
 
 
 def test_read_ahead_prepares_one_item_at_most_and_does_so_meanwhile():
@@ -205,7 +222,10 @@ def test_read_ahead_stops_its_thread_when_the_consumer_breaks():
     assert readers() == []
 
 
-@given(items=st.lists(st.lists(st.integers(), max_size=9), max_size=40), limit=st.integers(1, 30))
+@given(
+    items=st.lists(st.lists(st.integers(), max_size=9), max_size=40),
+    limit=st.integers(1, 30),
+)
 def test_chunks_are_consecutive_and_as_small_as_the_limit_allows(items, limit):
     chunks = list(chunked(items, size=len, limit=limit))
     assert [item for chunk in chunks for item in chunk] == items
@@ -251,4 +271,6 @@ def test_ten_threads_on_one_model_give_what_one_gives(new_network):
 
     with ThreadPoolExecutor(10) as pool:
         for number, found in enumerate(pool.map(run, range(60))):
-            np.testing.assert_allclose(found, expected[: 4 + 4 * (number % 10)], atol=1e-5)
+            np.testing.assert_allclose(
+                found, expected[: 4 + 4 * (number % 10)], atol=1e-5
+            )

@@ -74,7 +74,9 @@ def test_where_sentences_end(text, sentences):
 
 def test_lines_are_joined_only_where_they_were_wrapped():
     words = "word " * 300
-    wrapped = "\n".join(words[start : start + 75].strip() for start in range(0, 1500, 75))
+    wrapped = "\n".join(
+        words[start : start + 75].strip() for start in range(0, 1500, 75)
+    )
     assert len(split_sentences(wrapped)) == 1
     lines = [f"line {number} has no full stop" for number in range(40)]
     assert split_sentences("\n".join(lines)) == lines
@@ -82,11 +84,15 @@ def test_lines_are_joined_only_where_they_were_wrapped():
     assert split_sentences("\n".join(long)) == long
 
 
-@hypothesis.given(st.text(alphabet=st.sampled_from("aB. !?:-1)\n\t\r\x85é\"'"), max_size=300))
+@hypothesis.given(
+    st.text(alphabet=st.sampled_from("aB. !?:-1)\n\t\r\x85é\"'"), max_size=300)
+)
 def test_every_word_is_in_one_sentence_in_order(text):
     sentences = split_sentences(text)
     assert " ".join(sentences).split() == text.split()
-    assert all(sentence and sentence == " ".join(sentence.split()) for sentence in sentences)
+    assert all(
+        sentence and sentence == " ".join(sentence.split()) for sentence in sentences
+    )
 
 
 @hypothesis.given(st.text(max_size=300))
@@ -96,7 +102,20 @@ def test_any_text_is_taken(text):
 
 @pytest.mark.parametrize(
     "unit",
-    [".", ". ", "A. ", ".(", ".) ", '. "', "...\n", "Dr. A\n", "- a\n", "Aaa bbb, ", " . 0", "?!)"],
+    [
+        ".",
+        ". ",
+        "A. ",
+        ".(",
+        ".) ",
+        '. "',
+        "...\n",
+        "Dr. A\n",
+        "- a\n",
+        "Aaa bbb, ",
+        " . 0",
+        "?!)",
+    ],
 )
 def test_time_is_linear_in_the_text(unit):
     def seconds(count):
@@ -113,5 +132,7 @@ def test_time_is_linear_in_the_text(unit):
 @hypothesis.given(st.text(alphabet="Ab .?!\n\t1-\u00a0", max_size=80))
 def test_spans_are_the_sentences_in_the_text(text):
     found = [" ".join(text[start:end].split()) for start, end in sentence_spans(text)]
-    assert found == [" ".join(sentence.split()) for sentence in split_sentences(text) if sentence]
+    assert found == [
+        " ".join(sentence.split()) for sentence in split_sentences(text) if sentence
+    ]
     assert sentence_spans(NOTE)[0][0] == len(NOTE) - len(NOTE.lstrip())

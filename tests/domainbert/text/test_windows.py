@@ -22,13 +22,26 @@ from domainbert.text.windows import (
     too_long,
 )
 
-KNOWN = ["patient", "denies", "chest", "pain", "Furosemide", "HEART", "failure", ".", "!", "3"]
+KNOWN = [
+    "patient",
+    "denies",
+    "chest",
+    "pain",
+    "Furosemide",
+    "HEART",
+    "failure",
+    ".",
+    "!",
+    "3",
+]
 GAPS = [" ", "  ", "\n", "\r\n", "\t", "\n\n", "\u00a0", " \u2003"]
 ANY_TEXT = st.text(max_size=120) | st.text(alphabet="ab. \n!3é漢[SEP]_", max_size=300)
 
 
 def ids_of(tokenizer, text):
-    return tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    return tokenizer(text, add_special_tokens=False, split_special_tokens=True)[
+        "input_ids"
+    ]
 
 
 def content(windowed):
@@ -51,7 +64,11 @@ def test_windows_hold_every_token_once(tokenizer, text, window):
 @given(text=ANY_TEXT, window=st.integers(4, 30), overlap=st.integers(0, 27))
 def test_consecutive_windows_share_the_overlap(tokenizer, text, window, overlap):
     overlap = min(overlap, window - 3)
-    parts = Windower(tokenizer, window=window, overlap=overlap, limit=64).split(text).windows
+    parts = (
+        Windower(tokenizer, window=window, overlap=overlap, limit=64)
+        .split(text)
+        .windows
+    )
     contents = [part.input_ids[1:-1].tolist() for part in parts]
     for before, after in zip(contents, contents[1:], strict=False):
         assert after[:overlap] == before[len(before) - overlap :]
@@ -66,7 +83,9 @@ def test_consecutive_windows_share_the_overlap(tokenizer, text, window, overlap)
     overlap=st.integers(0, 49),
     seed=st.integers(0, 9),
 )
-def test_plan_covers_the_run_and_cuts_only_in_the_last_eighth(tokens, capacity, overlap, seed):
+def test_plan_covers_the_run_and_cuts_only_in_the_last_eighth(
+    tokens, capacity, overlap, seed
+):
     overlap = min(overlap, capacity - 1)
     good = np.random.default_rng(seed).random(tokens) < 0.2
     plan = plan_windows(tokens, capacity=capacity, overlap=overlap, good_cuts=good)
@@ -79,7 +98,9 @@ def test_plan_covers_the_run_and_cuts_only_in_the_last_eighth(tokens, capacity, 
         assert after == end - overlap
         assert after > start
         assert capacity - capacity // 8 <= end - start <= capacity
-        allowed = range(max(start + capacity - capacity // 8, start + overlap + 1), end + 1)
+        allowed = range(
+            max(start + capacity - capacity // 8, start + overlap + 1), end + 1
+        )
         later_cuts = [e for e in range(end + 1, start + capacity + 1) if good[e - 1]]
         assert not later_cuts or not any(good[e - 1] for e in allowed)
         if end - start < capacity:
@@ -87,7 +108,8 @@ def test_plan_covers_the_run_and_cuts_only_in_the_last_eighth(tokens, capacity, 
 
 
 @pytest.mark.parametrize(
-    ("good", "first"), [([12], 16), ([13], 14), ([14], 15), ([13, 14], 15), ([15], 16), ([], 16)]
+    ("good", "first"),
+    [([12], 16), ([13], 14), ([14], 15), ([13, 14], 15), ([15], 16), ([], 16)],
 )
 def test_cut_takes_the_last_good_place_within_the_last_eighth(good, first):
     cuts = np.isin(np.arange(40), good)
@@ -113,13 +135,17 @@ def test_cut_prefers_the_end_of_a_sentence_or_line(tokenizer, text, first):
 
 @pytest.mark.parametrize("overlap", [16, 17, 400, -1])
 def test_overlap_without_room_to_move_on_raises(tokenizer, overlap):
-    with pytest.raises(ValueError, match=f"between 0 and 15 .*window - 2.*got {overlap}"):
+    with pytest.raises(
+        ValueError, match=f"between 0 and 15 .*window - 2.*got {overlap}"
+    ):
         Windower(tokenizer, window=18, overlap=overlap, limit=64)
 
 
 @pytest.mark.parametrize("window", [2, 0, -5, 65, 512])
 def test_window_out_of_the_encoders_range_raises(tokenizer, window):
-    with pytest.raises(ValueError, match=f"window must be between 3 and 64, got {window}"):
+    with pytest.raises(
+        ValueError, match=f"window must be between 3 and 64, got {window}"
+    ):
         Windower(tokenizer, window=window, limit=64)
 
 
@@ -129,7 +155,9 @@ def test_no_capacity_raises():
 
 
 @pytest.mark.parametrize("claim", [8, 128, 512, 10**30])
-def test_limit_is_the_configs_whatever_the_tokenizer_claims(new_tokenizer, network, claim):
+def test_limit_is_the_configs_whatever_the_tokenizer_claims(
+    new_tokenizer, network, claim
+):
     tokenizer = new_tokenizer()
     tokenizer.model_max_length = claim
     limit = window_limit(network.config)
@@ -143,12 +171,16 @@ def test_truncation_and_padding_of_the_tokenizer_file_are_not_obeyed(new_tokeniz
     tokenizer = new_tokenizer()
     tokenizer.backend_tokenizer.enable_truncation(8)
     tokenizer.backend_tokenizer.enable_padding(length=30)
-    windowed = Windower(tokenizer, window=64, limit=64).split_many(["pain " * 100, "pain"])
+    windowed = Windower(tokenizer, window=64, limit=64).split_many(
+        ["pain " * 100, "pain"]
+    )
     assert [parts.tokens for parts in windowed] == [100, 1]
 
 
 @given(
-    words=st.lists(st.tuples(st.sampled_from(KNOWN), st.sampled_from(GAPS)), max_size=80),
+    words=st.lists(
+        st.tuples(st.sampled_from(KNOWN), st.sampled_from(GAPS)), max_size=80
+    ),
     lead=st.sampled_from(["", "\n\n ", "\t"]),
     window=st.integers(3, 30),
 )
@@ -157,7 +189,10 @@ def test_a_windows_span_reads_as_its_content(tokenizer, words, lead, window):
     parts = Windower(tokenizer, window=window, limit=64).split(text).windows
     covered = np.zeros(len(text), dtype=int)
     for part in parts:
-        assert ids_of(tokenizer, text[part.start : part.end]) == part.input_ids[1:-1].tolist()
+        assert (
+            ids_of(tokenizer, text[part.start : part.end])
+            == part.input_ids[1:-1].tolist()
+        )
         assert not text[part.start].isspace()
         covered[part.start : part.end] += 1
     assert covered.max(initial=0) <= 1
@@ -174,9 +209,14 @@ def test_special_tokens_in_the_text_stay_text(new_tokenizer, lower_case):
         tokenizer.pad_token_id,
     }
     text = "pain [SEP] [MASK][CLS] [PAD] pain"
-    assert special & set(tokenizer(text, add_special_tokens=False)["input_ids"])  # by default
+    assert special & set(
+        tokenizer(text, add_special_tokens=False)["input_ids"]
+    )  # by default
     windower = Windower(tokenizer, window=64, limit=64)
-    for each in (windower, pickle.loads(pickle.dumps(windower))):  # as workers of a cluster get it
+    for each in (
+        windower,
+        pickle.loads(pickle.dumps(windower)),
+    ):  # as workers of a cluster get it
         windowed = each.split(text)
         assert not special & set(content(windowed))
         assert windowed.windows[0].start == 0
@@ -197,7 +237,10 @@ def test_unknown_words_are_listed(tokenizer):
 
 
 def test_ordinary_text_is_read_whole(tokenizer):
-    assert unread(tokenizer, "The patient denies\tchest pain.\r\nHEART failure; café!") == []
+    assert (
+        unread(tokenizer, "The patient denies\tchest pain.\r\nHEART failure; café!")
+        == []
+    )
 
 
 def test_what_is_dropped_is_listed(tokenizer):
@@ -214,7 +257,12 @@ def test_what_is_dropped_is_listed(tokenizer):
 def test_every_character_that_the_tokenizer_drops_is_listed(tokenizer):
     normalizer = tokenizer.backend_tokenizer.normalizer
     ranges = [(0, 0xD800), (0xE000, 0x12000), (0x1BC00, 0x1BD00), (0x1D100, 0x1D200)]
-    ranges += [(0xE0000, 0xE0200), (0xEFFFE, 0xF0010), (0xFFFF0, 0x100010), (0x10FFF0, 0x110000)]
+    ranges += [
+        (0xE0000, 0xE0200),
+        (0xEFFFE, 0xF0010),
+        (0xFFFF0, 0x100010),
+        (0x10FFF0, 0x110000),
+    ]
     # Accents carry nothing that a reader would miss.
     dropped = [
         c
@@ -222,21 +270,35 @@ def test_every_character_that_the_tokenizer_drops_is_listed(tokenizer):
         if normalizer.normalize_str(f"a{c}b") == "ab"
         and unicodedata.category(c) not in {"Mn", "Mc"}
     ]
-    assert {"\x00", "\x0c", "\x9f", "\ue000", "\ufffd", "\U000f0000", "\U0010fffd"} <= set(dropped)
+    assert {
+        "\x00",
+        "\x0c",
+        "\x9f",
+        "\ue000",
+        "\ufffd",
+        "\U000f0000",
+        "\U0010fffd",
+    } <= set(dropped)
     assert {"\xad", "\u200b", "\ufeff", "\U000e0020"} <= set(dropped)
     text = " ".join(f"a{c}" for c in dropped)
     listed = Windower(tokenizer, window=8, limit=64).split(text).unread
     assert [text[part.start : part.end] for part in listed] == dropped
-    reasons = [INVISIBLE if unicodedata.category(c) == "Cf" else NOT_TEXT for c in dropped]
+    reasons = [
+        INVISIBLE if unicodedata.category(c) == "Cf" else NOT_TEXT for c in dropped
+    ]
     assert [part.reason for part in listed] == reasons
 
 
 def test_a_text_as_long_as_the_limit_is_read_and_a_longer_one_refused(tokenizer):
     assert too_long("a" * LONGEST_TEXT) == ""
     longer = "pain " * (LONGEST_TEXT // 5) + "!"
-    assert too_long(longer) == "5,000,001 characters, expected at most 5,000,000; split it"
+    assert (
+        too_long(longer) == "5,000,001 characters, expected at most 5,000,000; split it"
+    )
     windower = Windower(tokenizer, window=64, limit=64)
-    with pytest.raises(UserError, match=r"^a text has 5,000,001 characters, expected at most 5,0"):
+    with pytest.raises(
+        UserError, match=r"^a text has 5,000,001 characters, expected at most 5,0"
+    ):
         windower.split_many(["pain", longer])
 
 
@@ -247,7 +309,12 @@ def test_threads_that_share_a_windower_read_what_one_reads(tokenizer):
 
     def read(shift):
         # Others use the tokenizer in their own way at the same time.
-        tokenizer(texts[shift], split_special_tokens=bool(shift % 2), truncation=True, max_length=9)
+        tokenizer(
+            texts[shift],
+            split_special_tokens=bool(shift % 2),
+            truncation=True,
+            max_length=9,
+        )
         return [content(windower.split(text)) for text in texts]
 
     with ThreadPoolExecutor(10) as pool:
@@ -255,9 +322,13 @@ def test_threads_that_share_a_windower_read_what_one_reads(tokenizer):
 
 
 def test_half_of_a_surrogate_pair_costs_one_character_only(tokenizer):
-    windowed = Windower(tokenizer, window=64, limit=64).split_many(["pain \ud83d pain", "chest"])
+    windowed = Windower(tokenizer, window=64, limit=64).split_many(
+        ["pain \ud83d pain", "chest"]
+    )
     assert [parts.tokens for parts in windowed] == [2, 1]
-    assert [(p.start, p.end, p.reason) for p in windowed[0].unread] == [(5, 6, NOT_TEXT)]
+    assert [(p.start, p.end, p.reason) for p in windowed[0].unread] == [
+        (5, 6, NOT_TEXT)
+    ]
     assert windowed[0].windows[0].end == len("pain \ud83d pain")
 
 
@@ -272,7 +343,10 @@ def test_text_without_a_token_gives_no_window(tokenizer, text):
 def test_texts_together_are_as_each_alone(tokenizer):
     texts = ["", "pain " * 30, "chest pain . " * 9, "\n", "x"]
     windower = Windower(tokenizer, window=20, overlap=3, limit=64)
-    together, alone = windower.split_many(texts), [windower.split(text) for text in texts]
+    together, alone = (
+        windower.split_many(texts),
+        [windower.split(text) for text in texts],
+    )
     assert [content(parts) for parts in together] == [content(parts) for parts in alone]
     assert [parts.unread for parts in together] == [parts.unread for parts in alone]
     assert windower.split_many([]) == []

@@ -37,12 +37,16 @@ ROOT = Path(__file__).parents[3]
 )
 def test_settings_out_of_range_are_refused(name, expected, wrong):
     for value in wrong:
-        with pytest.raises(UserError, match=f"^{name}: expected {expected}, got {value!r}$"):
+        with pytest.raises(
+            UserError, match=f"^{name}: expected {expected}, got {value!r}$"
+        ):
             TrainingSettings(**{name: value})
 
 
 def test_settings_at_the_edge_of_their_range_are_taken():
-    TrainingSettings(epochs=0.1, warmup=0, dropout=0.0, weight_decay=0, seed=2**32 - 1, rank=1)
+    TrainingSettings(
+        epochs=0.1, warmup=0, dropout=0.0, weight_decay=0, seed=2**32 - 1, rank=1
+    )
     TrainingSettings(seed=0, warmup=math.nextafter(1, 0), epochs=math.nextafter(0, 1))
 
 
@@ -53,9 +57,13 @@ def test_numpy_scalars_are_taken_as_pythons():
         learning_rate=np.float32(0.5),
         full=np.bool_(True),
     )
-    assert settings == TrainingSettings(epochs=2, batch_size=4, learning_rate=0.5, full=True)
+    assert settings == TrainingSettings(
+        epochs=2, batch_size=4, learning_rate=0.5, full=True
+    )
     assert type(settings.batch_size) is int
-    with pytest.raises(UserError, match=r"batch_size: expected a whole number above 0, got 0$"):
+    with pytest.raises(
+        UserError, match=r"batch_size: expected a whole number above 0, got 0$"
+    ):
         TrainingSettings(batch_size=np.int64(0))
     with pytest.raises(UserError, match=r"batch_size: expected a whole number above 0"):
         TrainingSettings(batch_size=np.array([4]))
@@ -71,12 +79,17 @@ def test_settings_are_frozen_and_replaced_by_checked_copies():
 
 
 def test_a_setting_becomes_an_argument_of_the_trainer(tmp_path):
-    settings = TrainingSettings(epochs=4, warmup=0.1, weight_decay=0.02, seed=3, evaluations=3)
+    settings = TrainingSettings(
+        epochs=4, warmup=0.1, weight_decay=0.02, seed=3, evaluations=3
+    )
     arguments = training_arguments(settings, folder=tmp_path, steps=100, metric="f1")
     assert (arguments.num_train_epochs, arguments.warmup_steps) == (4, 40)
     assert arguments.eval_steps == arguments.save_steps == 33
     assert (arguments.weight_decay, arguments.seed) == (0.02, 3)
-    assert (arguments.metric_for_best_model, arguments.greater_is_better) == ("f1", True)
+    assert (arguments.metric_for_best_model, arguments.greater_is_better) == (
+        "f1",
+        True,
+    )
     few = training_arguments(settings, folder=tmp_path, steps=2, metric="f1")
     assert few.eval_steps == few.logging_steps == 1
 
@@ -104,7 +117,9 @@ def recipe(tmp_path):
     def read(text, **overrides):
         path = tmp_path / "recipe.toml"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return read_recipe(TagRecipe, path, {k.replace("__", "."): v for k, v in overrides.items()})
+        return read_recipe(
+            TagRecipe, path, {k.replace("__", "."): v for k, v in overrides.items()}
+        )
 
     return read
 
@@ -124,7 +139,11 @@ def test_options_override_the_file(recipe):
         training__seed=None,
         model__window=64,
     )
-    assert (found.training.epochs, found.training.seed, found.model.window) == (5, 7, 64)
+    assert (found.training.epochs, found.training.seed, found.model.window) == (
+        5,
+        7,
+        64,
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,18 +153,30 @@ def test_options_override_the_file(recipe):
             "[trainin]\nepochs = 2\n",
             "trainin: no such setting; expected one of card, model, training",
         ),
-        ("epochs = 2\n", "epochs: no such setting; expected one of card, model, training"),
+        (
+            "epochs = 2\n",
+            "epochs: no such setting; expected one of card, model, training",
+        ),
         (
             "[training]\nepoch = 2\n",
             "[training] epoch: no such setting; expected one of attention, ",
         ),
-        ("[training]\nepochs = -1\n", "[training] epochs: expected a number above 0, got -1"),
-        ('[training]\nepochs = "2"\n', "[training] epochs: expected a number above 0, got '2'"),
+        (
+            "[training]\nepochs = -1\n",
+            "[training] epochs: expected a number above 0, got -1",
+        ),
+        (
+            '[training]\nepochs = "2"\n',
+            "[training] epochs: expected a number above 0, got '2'",
+        ),
         ("[model]\nlabels = [1]\n", "[model] labels.0: expected text, got 1"),
         ("[model]\nwindow = 1.5\n", "[model] window: expected a whole number, got 1.5"),
         ("training = 3\n", "training: expected a table, written [training], got 3"),
         ('training = "x"\n', "training: expected a table, written [training], got 'x'"),
-        ("[[training]]\nseed = 1\n", "training: expected a table, written [training], got [{'seed"),
+        (
+            "[[training]]\nseed = 1\n",
+            "training: expected a table, written [training], got [{'seed",
+        ),
     ],
 )
 def test_a_wrong_recipe_is_one_line_with_its_file(recipe, tmp_path, text, message):
@@ -155,14 +186,18 @@ def test_a_wrong_recipe_is_one_line_with_its_file(recipe, tmp_path, text, messag
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["[training\n", "epochs: 2\n", b"name = 'caf\xe9'\n", b"\x00"])
+@pytest.mark.parametrize(
+    "text", ["[training\n", "epochs: 2\n", b"name = 'caf\xe9'\n", b"\x00"]
+)
 def test_what_is_not_toml(recipe, text):
     with pytest.raises(UserError, match=r"recipe\.toml is not TOML: "):
         recipe(text)
 
 
 def test_a_missing_recipe_names_the_shipped_ones(tmp_path):
-    with pytest.raises(UserError, match=r"no such recipe file, and no shipped recipe .*entities, "):
+    with pytest.raises(
+        UserError, match=r"no such recipe file, and no shipped recipe .*entities, "
+    ):
         read_recipe(TagRecipe, tmp_path / "recipe.toml")
 
 
@@ -180,7 +215,9 @@ def test_shipped_recipes_are_found_by_name_where_the_package_is_installed(tmp_pa
 
     shutil.copytree(ROOT / "domainbert", tmp_path / "domainbert")
     only_toml = shutil.ignore_patterns("*.py", "*.csv", "__pycache__")
-    shutil.copytree(ROOT / "recipes", tmp_path / "domainbert" / "recipes", ignore=only_toml)
+    shutil.copytree(
+        ROOT / "recipes", tmp_path / "domainbert" / "recipes", ignore=only_toml
+    )
     code = (
         "from domainbert.training.recipes import recipe_file, shipped_recipes\n"
         "print(recipe_file('entities'), *shipped_recipes())"
@@ -195,8 +232,14 @@ def test_shipped_recipes_are_found_by_name_where_the_package_is_installed(tmp_pa
     )
     file, *names = run.stdout.split()
     assert Path(file) == tmp_path / "domainbert" / "recipes" / "entities.toml"
-    assert names == list(shipped_recipes()) == sorted(p.stem for p in ROOT.glob("recipes/*.toml"))
+    assert (
+        names
+        == list(shipped_recipes())
+        == sorted(p.stem for p in ROOT.glob("recipes/*.toml"))
+    )
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]
     wheel = wheel["build"]["targets"]["wheel"]
     assert wheel["sources"] == {"recipes": "domainbert/recipes"}
-    assert [path for path in wheel["include"] if "recipes" in path] == ["/recipes/*.toml"]
+    assert [path for path in wheel["include"] if "recipes" in path] == [
+        "/recipes/*.toml"
+    ]

@@ -53,7 +53,10 @@ class Toy(Objective):
         self.targets = np.arange(examples) % 2
         self.windows = [rng.integers(10, 60, rng.integers(6, 12)) for _ in self.targets]
         for target, window in zip(self.targets, self.windows, strict=True):
-            window[0], window[rng.integers(1, len(window))] = 2, SIGN if target else SIGN + 1
+            window[0], window[rng.integers(1, len(window))] = (
+                2,
+                SIGN if target else SIGN + 1,
+            )
         self.stop, self.seed, self.known, self.given = stop, seed, facts, score
         self.steps, self.epochs = [], []
 
@@ -88,10 +91,17 @@ class Toy(Objective):
         with torch.no_grad():
             logits = network(input_ids=ids, attention_mask=mask).logits.squeeze(-1)
         loss = binary_cross_entropy_with_logits(logits, batch["targets"])
-        return {"accuracy": float(((logits > 0) == batch["targets"]).float().mean()), "loss": +loss}
+        return {
+            "accuracy": float(((logits > 0) == batch["targets"]).float().mean()),
+            "loss": +loss,
+        }
 
     def facts(self):
-        return self.known or {"data": "abc", "split": "def", "objective": {"name": "toy"}}
+        return self.known or {
+            "data": "abc",
+            "split": "def",
+            "objective": {"name": "toy"},
+        }
 
 
 QUICK = {"epochs": 4, "batch_size": 4, "patience": 99, "learning_rate": 1e-2}
@@ -101,14 +111,23 @@ QUICK = {"epochs": 4, "batch_size": 4, "patience": 99, "learning_rate": 1e-2}
 def run(tiny_encoder, tmp_path):
     """Objectives and settings -> the finished model."""
 
-    def start(*objectives, folder="run", resume=False, encoder=tiny_encoder, window=32, **settings):
+    def start(
+        *objectives,
+        folder="run",
+        resume=False,
+        encoder=tiny_encoder,
+        window=32,
+        **settings,
+    ):
         settings = TrainingSettings(**(QUICK | settings))
         model = ReadmissionModel.untrained(
             encoder, training=settings, settings=ReadmissionSettings(window=window)
         )
         stages = [(objective, settings) for objective in objectives]
         checkpoints = folder and tmp_path / folder
-        return train(model, *stages, encoder=encoder, checkpoints=checkpoints, resume=resume)
+        return train(
+            model, *stages, encoder=encoder, checkpoints=checkpoints, resume=resume
+        )
 
     return start
 
@@ -136,7 +155,9 @@ def test_length_batches(sizes, batch_size, batch_tokens, seed):
     plan = LengthBatches(sizes, **options)
     first, second = plan.epoch(0), plan.epoch(1)
     assert len(plan) == len(first) == len(second)
-    assert sorted(index for batch in first for index in batch) == list(range(len(sizes)))
+    assert sorted(index for batch in first for index in batch) == list(
+        range(len(sizes))
+    )
     for batch in first:
         windows, longest = sizes[batch, 0].sum(), sizes[batch, 1].max()
         assert len(batch) <= batch_size
@@ -148,10 +169,14 @@ def test_length_batches(sizes, batch_size, batch_tokens, seed):
 def test_the_order_is_another_in_each_epoch_and_with_each_seed():
     rng = np.random.default_rng(0)
     sizes = np.stack([rng.integers(1, 6, 200), rng.integers(5, 513, 200)], axis=1)
-    plan, other = (LengthBatches(sizes, batch_size=8, batch_tokens=4096, seed=s) for s in (0, 1))
+    plan, other = (
+        LengthBatches(sizes, batch_size=8, batch_tokens=4096, seed=s) for s in (0, 1)
+    )
     assert plan.epoch(0) != plan.epoch(1)
     assert sorted(plan.epoch(0)) != sorted(other.epoch(0))
-    padded = sum(sizes[batch, 0].sum() * sizes[batch, 1].max() for batch in plan.epoch(0))
+    padded = sum(
+        sizes[batch, 0].sum() * sizes[batch, 1].max() for batch in plan.epoch(0)
+    )
     assert padded < 1.15 * (sizes[:, 0] * sizes[:, 1]).sum()
 
 
@@ -177,11 +202,14 @@ class Maker:
     def make(self, epoch):
         rng = np.random.default_rng(epoch)
         count = self.counts[epoch % len(self.counts)]
-        return [SimpleNamespace(ids=np.full(rng.integers(1, 40), n)) for n in range(count)]
+        return [
+            SimpleNamespace(ids=np.full(rng.integers(1, 40), n)) for n in range(count)
+        ]
 
 
 @hypothesis.given(
-    counts=st.lists(st.integers(1, 60), min_size=1, max_size=3), tokens=st.integers(1, 500)
+    counts=st.lists(st.integers(1, 60), min_size=1, max_size=3),
+    tokens=st.integers(1, 500),
 )
 def test_fresh_batches(counts, tokens):
     plan = FreshBatches(Maker(counts), batch_tokens=tokens, seed=0)
@@ -199,7 +227,9 @@ def test_fresh_batches(counts, tokens):
 
 def test_nothing_to_train_on_is_said(run):
     assert len(FreshBatches(Maker([0]), batch_tokens=100, seed=0)) == 0
-    with pytest.raises(UserError, match="nothing to train on: the training side has no examples"):
+    with pytest.raises(
+        UserError, match="nothing to train on: the training side has no examples"
+    ):
         run(Toy(0))
 
 
@@ -209,10 +239,14 @@ def test_nothing_to_train_on_is_said(run):
 @pytest.mark.parametrize("full", [False, True])
 def test_training_learns_what_can_be_learnt(run, full):
     objective = Toy(40)
-    model = run(objective, full=full, epochs=15, learning_rate=3e-3, dropout=0.0, folder=None)
+    model = run(
+        objective, full=full, epochs=15, learning_rate=3e-3, dropout=0.0, folder=None
+    )
     scores = objective.score(model.network)
     assert scores["accuracy"] > 0.95
-    assert model.manifest["validation"]["accuracy"] == pytest.approx(scores["accuracy"], abs=0.03)
+    assert model.manifest["validation"]["accuracy"] == pytest.approx(
+        scores["accuracy"], abs=0.03
+    )
     assert model.manifest["training"]["epochs"] == 15
     assert model.manifest["facts"] == objective.facts()
     assert (model.adapter is None) == full
@@ -247,9 +281,13 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(
     assert found.manifest == wanted.manifest
 
 
-@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.pt", "rng_state.pth", STATE])
+@pytest.mark.parametrize(
+    "file", ["model.safetensors", "optimizer.pt", "rng_state.pth", STATE]
+)
 @pytest.mark.parametrize("damage", ["cut", "gone"])
-def test_a_checkpoint_cut_short_falls_back_to_the_one_before(run, tmp_path, caplog, file, damage):
+def test_a_checkpoint_cut_short_falls_back_to_the_one_before(
+    run, tmp_path, caplog, file, damage
+):
     if (file, damage) == ("rng_state.pth", "gone"):
         pytest.skip("only the state of dropout: a warning of the Trainer's")
     whole = Toy()
@@ -292,7 +330,10 @@ def test_only_the_same_run_is_resumed(run, tmp_path, tiny_encoder):
     from safetensors.torch import load_file, save_file
 
     tensors = load_file(other / "model.safetensors")
-    save_file({name: tensor + 1 for name, tensor in tensors.items()}, other / "model.safetensors")
+    save_file(
+        {name: tensor + 1 for name, tensor in tensors.items()},
+        other / "model.safetensors",
+    )
     changes = {
         "data": {"facts": facts | {"data": "abd"}},
         "split": {"facts": facts | {"split": "deg"}},
@@ -304,9 +345,13 @@ def test_only_the_same_run_is_resumed(run, tmp_path, tiny_encoder):
     }
     for name, change in changes.items():
         objective = Toy(facts=change.pop("facts", None))
-        with pytest.raises(UserError, match=f"were made with another {name}; repeat the first"):
+        with pytest.raises(
+            UserError, match=f"were made with another {name}; repeat the first"
+        ):
             run(objective, resume=True, **change)
-    with pytest.raises(UserError, match="has checkpoints: continue with --resume, or delete"):
+    with pytest.raises(
+        UserError, match="has checkpoints: continue with --resume, or delete"
+    ):
         run(Toy())
     run(Toy(), resume=True)
 
@@ -361,7 +406,9 @@ def test_the_best_weights_are_kept(run, full):
     assert len(seen) == 4
     kept = model.network.classifier.weight
     gaps = [float((kept - weight).abs().max()) for weight in seen]
-    assert gaps[1] < 1e-3 < min(gaps[0], gaps[2], gaps[3])  # adapters are kept in half precision
+    assert (
+        gaps[1] < 1e-3 < min(gaps[0], gaps[2], gaps[3])
+    )  # adapters are kept in half precision
     assert model.manifest["validation"]["accuracy"] == 0.9
 
 
@@ -390,7 +437,9 @@ def test_checkpoints_may_be_moved(run, tmp_path):
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(run):
-    trained = [weights(run(Toy(), folder=None, seed=seed, epochs=1)) for seed in (0, 0, 1)]
+    trained = [
+        weights(run(Toy(), folder=None, seed=seed, epochs=1)) for seed in (0, 0, 1)
+    ]
     assert torch.equal(trained[0], trained[1])
     assert (trained[0] - trained[2]).abs().max() > 1e-4
 
@@ -457,7 +506,9 @@ def test_a_second_stage_multiplies_as_the_first_did(run, monkeypatch):
     class Watched(Toy):
         def loss(self, network, batch):
             layer = network.get_base_model().bert.encoder.layer[0].output.dense
-            hook = layer.register_forward_hook(lambda *parts: seen.append(parts[-1].dtype))
+            hook = layer.register_forward_hook(
+                lambda *parts: seen.append(parts[-1].dtype)
+            )
             value = super().loss(network, batch)
             hook.remove()
             return value
@@ -486,7 +537,9 @@ def test_a_place_that_cannot_be_written_is_refused_before_training(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     with pytest.raises(FileExistsError, match="is not a model folder"):
         begin(tmp_path / "file")
-    with pytest.raises(UserError, match=r"no checkpoints in .*model-checkpoints; run without it"):
+    with pytest.raises(
+        UserError, match=r"no checkpoints in .*model-checkpoints; run without it"
+    ):
         begin(tmp_path / "model", resume=True)
 
 
@@ -497,7 +550,9 @@ def test_default_checkpoints_stay_after_a_failure_and_go_after_success(run, tmp_
         run(Toy(stop=5), folder=given.checkpoints)
     assert given.checkpoints == folder
     assert steps_in(folder) == [3]
-    with pytest.raises(UserError, match=r"has checkpoints: continue with --resume, or delete"):
+    with pytest.raises(
+        UserError, match=r"has checkpoints: continue with --resume, or delete"
+    ):
         begin(out)
     assert steps_in(folder) == [3]
     with training_run(out, resume=True) as given:
@@ -542,7 +597,9 @@ def test_a_command_shows_scores_on_stderr(run, tmp_path, capsys):
 def test_a_full_disk_is_one_line(tiny_encoder, tmp_path, monkeypatch):
     from domainbert.models.model import Model
 
-    model = ReadmissionModel.untrained(tiny_encoder, training=TrainingSettings(full=True))
+    model = ReadmissionModel.untrained(
+        tiny_encoder, training=TrainingSettings(full=True)
+    )
 
     def full(*_, **__):
         raise OSError(28, "No space left on device")

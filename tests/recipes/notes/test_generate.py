@@ -40,9 +40,14 @@ def test_notes_have_both_types_and_texts_without_any(notes):
 def test_devel_has_names_of_its_own(notes):
     """Only symptoms, which fill templates like any other word, are on both sides."""
     fillers = tomllib.loads((DATA / "fillers.toml").read_text("utf-8"))
-    symptoms = {" ".join(re.findall(r"\w+|[^\w\s]", s[1:].casefold())) for s in fillers["symptom"]}
+    symptoms = {
+        " ".join(re.findall(r"\w+|[^\w\s]", s[1:].casefold()))
+        for s in fillers["symptom"]
+    }
     assert not mentions(notes.train, "Chemical") & mentions(notes.devel, "Chemical")
-    assert mentions(notes.train, "Disease") & mentions(notes.devel, "Disease") <= symptoms
+    assert (
+        mentions(notes.train, "Disease") & mentions(notes.devel, "Disease") <= symptoms
+    )
 
 
 def test_the_same_seed_gives_the_same_notes(tmp_path):
@@ -55,10 +60,24 @@ def test_the_same_seed_gives_the_same_notes(tmp_path):
 def test_more_names_from_public_data(tmp_path):
     (tmp_path / "text").mkdir()
     (tmp_path / "readmission").mkdir()
-    page = {"semantic_types": ["T047"], "synonyms": ["Zeta syndrome", "Living with zeta, a guide"]}
+    page = {
+        "semantic_types": ["T047"],
+        "synonyms": ["Zeta syndrome", "Living with zeta, a guide"],
+    }
     pages = [
-        {**page, "focus": "Zeta disease", "semantic_group": "Disorders", "category": None},
-        {**page, "focus": "Zetamab", "semantic_group": None, "category": "Drug", "synonyms": []},
+        {
+            **page,
+            "focus": "Zeta disease",
+            "semantic_group": "Disorders",
+            "category": None,
+        },
+        {
+            **page,
+            "focus": "Zetamab",
+            "semantic_group": None,
+            "category": "Drug",
+            "synonyms": [],
+        },
         {**page, "focus": "Zeta test", "semantic_group": "Disorders", "category": None},
     ]
     with gzip.open(tmp_path / "text" / "medquad.jsonl.gz", "wt") as handle:

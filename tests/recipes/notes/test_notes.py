@@ -26,7 +26,9 @@ def test_offsets_are_exact_and_spans_apart():
     for row in ROWS:
         last = 0
         for entity in row["entities"]:
-            assert last <= entity["start"] < entity["end"] <= len(row["text"]), row["id"]
+            assert last <= entity["start"] < entity["end"] <= len(row["text"]), row[
+                "id"
+            ]
             last = entity["end"]
             part = row["text"][entity["start"] : entity["end"]]
             assert part == part.strip(), row["id"]
@@ -34,7 +36,9 @@ def test_offsets_are_exact_and_spans_apart():
             # No entity begins or ends inside a word.
             around = row["text"][entity["start"] - 1 : entity["start"] + 1]
             assert entity["start"] == 0 or not around.isalnum(), row["id"]
-            assert not row["text"][entity["end"] - 1 : entity["end"] + 1][1:].isalnum(), row["id"]
+            assert not row["text"][entity["end"] - 1 : entity["end"] + 1][
+                1:
+            ].isalnum(), row["id"]
             assert entity["label"] in {"Disease", "Chemical"}
             assert entity["assertion"] in ASSERTIONS
 
@@ -49,11 +53,15 @@ def test_both_sides_have_a_hundred_texts_and_all_assertions():
         gold = notes_gold(side)
         assert gold.types == ("Chemical", "Disease")
         assert gold.remarks == ()
-        assert sum(len(d.spans) for d in gold.documents) == sum(len(r["entities"]) for r in mine)
+        assert sum(len(d.spans) for d in gold.documents) == sum(
+            len(r["entities"]) for r in mine
+        )
 
 
 def test_labels_are_renamed_and_dropped():
-    assert notes_gold("dev", labels={"Chemical": "Drug", "Disease": ""}).types == ("Drug",)
+    assert notes_gold("dev", labels={"Chemical": "Drug", "Disease": ""}).types == (
+        "Drug",
+    )
 
 
 def test_names_are_the_two_lists():
@@ -70,7 +78,10 @@ def test_the_rules_for_assertions(side, least):
 
 def test_real_sections_are_what_was_tagged(data_folder):
     golds = {side: corpus.sections_gold(side, data_folder) for side in SIDES}
-    assert {side: len(gold.documents) for side, gold in golds.items()} == {"dev": 100, "test": 200}
+    assert {side: len(gold.documents) for side, gold in golds.items()} == {
+        "dev": 100,
+        "test": 200,
+    }
     for gold in golds.values():
         assert gold.types == ("Chemical", "Disease")
     # No section is also a text that recipes learn from.
@@ -83,12 +94,18 @@ def test_real_sections_are_what_was_tagged(data_folder):
 def test_notes_to_train_on_are_tagged_exactly_and_none_is_measured_on(data_folder):
     documents = corpus.training_documents(data_folder)
     assert len(documents) == 2200 + 579
-    assert {span.label for one in documents for span in one.spans} == {"Disease", "Chemical"}
+    assert {span.label for one in documents for span in one.spans} == {
+        "Disease",
+        "Chemical",
+    }
     for one in documents:
         ends = [0, *(span.end for span in one.spans)]
         for span, last in zip(one.spans, ends, strict=False):
             assert last <= span.start < span.end <= len(one.text), one.id
-            around = one.text[span.start - 1 : span.start + 1], one.text[span.end - 1 :][:2]
+            around = (
+                one.text[span.start - 1 : span.start + 1],
+                one.text[span.end - 1 :][:2],
+            )
             assert not any(pair.isalnum() and len(pair) == 2 for pair in around), one.id
     measured = [
         one.text
@@ -101,7 +118,9 @@ def test_notes_to_train_on_are_tagged_exactly_and_none_is_measured_on(data_folde
 
 
 def test_a_changed_section_is_refused(data_folder, monkeypatch):
-    changed = [replace(section, text=section.text + ".") for section in drawn(data_folder)]
+    changed = [
+        replace(section, text=section.text + ".") for section in drawn(data_folder)
+    ]
     monkeypatch.setattr(corpus, "drawn", lambda _: changed)
     with pytest.raises(UserError, match="is not the text that was tagged"):
         corpus.sections_gold("dev", data_folder)
@@ -121,7 +140,11 @@ class Knows:
     def tag_many(self, texts):
         for text in texts:
             at = text.find("Lasix")
-            yield [Entity(at, at + 5, "Lasix", label, 0.9) for label in self.labels if at >= 0]
+            yield [
+                Entity(at, at + 5, "Lasix", label, 0.9)
+                for label in self.labels
+                if at >= 0
+            ]
 
 
 def test_models_are_scored(tmp_path, monkeypatch):
@@ -130,7 +153,9 @@ def test_models_are_scored(tmp_path, monkeypatch):
     out = tmp_path / "scores.json"
 
     def run(*labels):
-        monkeypatch.setattr(evaluate.Tagger, "from_pretrained", lambda *_: Knows(*labels))
+        monkeypatch.setattr(
+            evaluate.Tagger, "from_pretrained", lambda *_: Knows(*labels)
+        )
         options = ["--model", "m", "--label", "Chemical=Drug", "--json", str(out)]
         return CliRunner().invoke(app, options)
 
@@ -143,6 +168,12 @@ def test_models_are_scored(tmp_path, monkeypatch):
     assert "brands: 1 of 54 found" in result.output
     # Of a model for one type the other type is left out.
     assert run("Disease").exit_code == 0
-    assert json.loads(out.read_text())["hand-tagged-notes dev"]["entities"]["all"]["gold"] == 143
+    assert (
+        json.loads(out.read_text())["hand-tagged-notes dev"]["entities"]["all"]["gold"]
+        == 143
+    )
     result = run("Chemical")
-    assert (result.exit_code, "the model finds Chemical. Map them" in result.output) == (1, True)
+    assert (
+        result.exit_code,
+        "the model finds Chemical. Map them" in result.output,
+    ) == (1, True)

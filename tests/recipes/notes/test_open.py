@@ -23,11 +23,17 @@ def test_names_of_real_notes_are_medical(data_folder):
 
 
 @pytest.mark.slow
-def test_notes_with_open_names_have_abbreviations_that_are_no_entity(data_folder, tmp_path):
+def test_notes_with_open_names_have_abbreviations_that_are_no_entity(
+    data_folder, tmp_path
+):
     from recipes.notes.generate import write_notes
 
     write_notes(tmp_path, data=data_folder, texts=400, use_open=True)
-    rows = [line.split("\t") for line in (tmp_path / "train.tsv").read_text().splitlines() if line]
+    rows = [
+        line.split("\t")
+        for line in (tmp_path / "train.tsv").read_text().splitlines()
+        if line
+    ]
     assert {tag for _, tag in rows} >= {"O", "B-Disease", "B-Chemical"}
 
 
@@ -46,10 +52,15 @@ def test_no_abstract_is_measured_on(data_folder, name, least, types):
     documents = list(abstracts(data_folder, name))
     assert len(documents) > least
     assert {span.label for document in documents for span in document.spans} == types
-    titles = {"".join(filter(str.isalnum, d.text.split("\n")[0].casefold())) for d in documents}
+    titles = {
+        "".join(filter(str.isalnum, d.text.split("\n")[0].casefold()))
+        for d in documents
+    }
     for side in MEASURED:
         texts = read_gold(data_folder / "ner" / side).texts
-        measured = {"".join(filter(str.isalnum, "".join(t.words).casefold())) for t in texts}
+        measured = {
+            "".join(filter(str.isalnum, "".join(t.words).casefold())) for t in texts
+        }
         assert len(measured) > 500
         assert not {title for title in titles & measured if len(title) > 50}
 
@@ -59,6 +70,22 @@ def test_abbreviations_of_diseases_are_listed_by_rule(data_folder):
 
     found = set(abbreviations(data_folder))
     assert {"COPD", "CKD", "HTN", "AFib", "MI"} <= found
-    others = {"HD", "LN", "RF", "ECT", "MMSE", "LOC", "ONC", "RA", "PE", "SOB", "ID", "M0", "Hep"}
-    assert not {name.casefold() for name in others} & {name.casefold() for name in found}
+    others = {
+        "HD",
+        "LN",
+        "RF",
+        "ECT",
+        "MMSE",
+        "LOC",
+        "ONC",
+        "RA",
+        "PE",
+        "SOB",
+        "ID",
+        "M0",
+        "Hep",
+    }
+    assert not {name.casefold() for name in others} & {
+        name.casefold() for name in found
+    }
     assert not [name for name in found if name.islower()]
