@@ -1,4 +1,4 @@
-"""SentenceIndex: passages in a folder, searched by meaning, by words, and reranked."""
+"""SentenceIndex: an index of passages, searched by meaning or words, and reranked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, islice, tee
+from itertools import chain, count, islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from domainbert.errors import UserError
 from domainbert.models.embedder import check_many
-from domainbert.search import Words, fuse
+from domainbert.search import WordIndex, fuse
 from domainbert.search.vectors import VectorIndex
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ CANDIDATES = 100  # passages that a cross-encoder reranks
 
 @dataclass(frozen=True)
 class Passage:
-    """A passage that was found.
+    """A search result.
 
     Attributes:
         rank: from 1; 0 before ranking.
@@ -61,9 +61,10 @@ class SentenceIndex:
     """
 
     def __init__(self, encoder: Embedder, vectors: VectorIndex) -> None:
-        self.encoder, self.vectors = encoder, vectors
+        self.encoder = encoder
+        self.vectors = vectors
         self.faults: dict[str, str] = {}
-        self._keep: Any = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
 
     @classmethod
     def build(
@@ -91,7 +92,8 @@ class SentenceIndex:
         if folder is None:
             temporary = tempfile.TemporaryDirectory(prefix="sentence-index-")
             folder = Path(temporary.name) / "index"
-        window = min(PASSAGE, encoder.windower.window) if window is None else window
+        if window is None:
+            window = min(PASSAGE, encoder.windower.window)
         vectors = VectorIndex.create(
             folder,
             fingerprint=encoder.fingerprint(),
@@ -99,7 +101,7 @@ class SentenceIndex:
             about={"window": window},
         )
         index = cls(encoder, vectors)
-        index._keep = temporary
+        index._temporary = temporary
         try:
             index.add(texts, ids=ids)
         except BaseException:
@@ -138,37 +140,42 @@ class SentenceIndex:
     def _pieces(
         self, texts: Iterable[Any], ids: Iterable[str] | None, faults: dict[str, str]
     ) -> Iterator[tuple[np.ndarray, pd.DataFrame]]:
-        """The vectors and rows of passages; `faults` gets the texts that have none."""
+        """The vectors and rows of passages; texts without one are added to `faults`."""
         import pandas as pd
 
-        own, copies = tee(texts)
-        about, first = self.vectors.about, 0
-        total = about.get("texts", 0)
-        names = iter(ids) if ids is not None else map(str, count(total))
-        for part in self.encoder.embed_passages(copies, window=about["window"]):
-            held = list(islice(own, part.count))
-            here = [str(name) for name in islice(names, part.count)]
-            if len(here) < len(held):
-                msg = f"there are more texts than ids ({first + len(here)})"
-                raise UserError(f"{msg}; give one for each text")
-            faults |= {here[number - first]: why for number, why in part.faults.items()}
-            rows = (part.texts - first).tolist()
-            places = zip(rows, part.starts, part.ends, strict=True)
+        texts, texts_to_embed = tee(texts)
+        about = self.vectors.about
+        next_id = about.get("texts", 0)
+        names = iter(ids) if ids is not None else map(str, count(next_id))
+        first = 0
+        for part in self.encoder.embed_passages(texts_to_embed, window=about["window"]):
+            part_texts = list(islice(texts, part.count))
+            part_ids = [str(name) for name in islice(names, part.count)]
+            if len(part_ids) < len(part_texts):
+                raise UserError(
+                    f"there are more texts than ids ({first + len(part_ids)}); "
+                    "give one for each text"
+                )
+            for number, reason in part.faults.items():
+                faults[part_ids[number - first]] = reason
+            text_numbers = (part.texts - first).tolist()
+            spans = zip(text_numbers, part.starts, part.ends, strict=True)
             columns = {
-                "id": [here[row] for row in rows],
+                "id": [part_ids[number] for number in text_numbers],
                 "start": part.starts,
                 "end": part.ends,
-                "text": [held[row][start:end] for row, start, end in places],
+                "text": [part_texts[number][start:end] for number, start, end in spans],
             }
             yield part.vectors, pd.DataFrame(columns)
             first += part.count
-            given = (int(name) + 1 for name in here if name.isdecimal())
-            total = max([total + part.count, *given])
+            # Ids that are given later without a name must not repeat a number.
+            numbers = [int(name) + 1 for name in part_ids if name.isdecimal()]
+            next_id = max([next_id + part.count, *numbers])
         if ids is not None and next(names, None) is not None:
             raise UserError(
                 f"there are more ids than texts ({first}); give one for each text"
             )
-        about["texts"] = total
+        about["texts"] = next_id
 
     def search(
         self,
@@ -176,9 +183,8 @@ class SentenceIndex:
         *,
         k: int = 10,
         rerank: PairModel | None = None,
-        words: Words | None = None,
+        words: WordIndex | None = None,
         candidates: int = CANDIDATES,
-        approximate: bool = False,
         faults: dict[int, str] | None = None,
     ) -> list[list[Passage]]:
         """The best passages of each query.
@@ -189,7 +195,6 @@ class SentenceIndex:
             rerank: a cross-encoder that reorders the candidates.
             words: BM25 over this index, joined with the search by meaning by reciprocal ranks.
             candidates: passages that are reranked, the others follow; as many, or k, are joined.
-            approximate: search by the graph of `vectors`, see `VectorIndex.build_graph`.
             faults: gets the number of each query that has no vector or is too long to be
                 reranked, and why; it finds nothing. By default such a query is an error.
 
@@ -200,67 +205,69 @@ class SentenceIndex:
             UserError: k < 1, or see `faults`.
         """
         queries = [queries] if isinstance(queries, str) else list(queries)
-        vectors, wrong = self._embedded(queries, rerank)
+        vectors, query_faults = self._embed_queries(queries, rerank)
         if faults is not None:
-            faults.update(wrong)
-        elif wrong:
-            number, why = next(iter(wrong.items()))
-            raise UserError(f"query number {number} cannot be searched: {why}")
-        found: list[list[Passage]] = [[] for _ in queries]
-        good = [number for number in range(len(queries)) if number not in wrong]
-        if not good:
-            return found
-        most = max(k, candidates) if rerank or words else k
-        hits = self.vectors.search(vectors[good], k=most, approximate=approximate)
+            faults.update(query_faults)
+        elif query_faults:
+            number, reason = next(iter(query_faults.items()))
+            raise UserError(f"query number {number} cannot be searched: {reason}")
+        results: list[list[Passage]] = [[] for _ in queries]
+        numbers = [n for n in range(len(queries)) if n not in query_faults]
+        if not numbers:
+            return results
+        depth = max(k, candidates) if rerank or words else k
+        hits = self.vectors.search(vectors[numbers], k=depth)
         if words is not None:
-            by_words = words.search([queries[number] for number in good], k=most)
-            hits = fuse([hits, by_words], k=most)
-        for number, rows in zip(good, self.passages(hits), strict=True):
+            word_hits = words.search([queries[number] for number in numbers], k=depth)
+            hits = fuse([hits, word_hits], k=depth)
+        for number, passages in zip(numbers, self.passages(hits), strict=True):
             if rerank is not None:
-                rows[:candidates] = _reranked(
-                    rerank, queries[number], rows[:candidates]
-                )
-            found[number] = [
-                replace(row, rank=rank) for rank, row in enumerate(rows[:k], start=1)
-            ]
-        return found
+                first = _reranked(rerank, queries[number], passages[:candidates])
+                passages = first + passages[candidates:]
+            ranked = enumerate(passages[:k], start=1)
+            results[number] = [replace(row, rank=rank) for rank, row in ranked]
+        return results
 
-    def _embedded(
+    def _embed_queries(
         self, queries: list[str], rerank: PairModel | None
     ) -> tuple[np.ndarray, dict[int, str]]:
-        """The vectors of queries, and why some cannot be searched, by number."""
+        """The vectors of queries, and by number why a query cannot be searched."""
         parts = list(self.encoder.embed_many(queries))
-        faults = [fault for part in parts for fault in part.faults]
-        if rerank is not None:
-            for number, query in enumerate(queries):
-                if not faults[number] and (
-                    long := rerank.windower.fault_of_first(query)
-                ):
-                    faults[number] = f"to be reranked, it {long}"
-        none = np.empty((0, self.encoder.dimension), dtype=np.float32)
-        vectors = np.concatenate([none, *(part.vectors for part in parts)])
-        return vectors, {number: why for number, why in enumerate(faults) if why}
+        faults: dict[int, str] = {}
+        for number, fault in enumerate(chain.from_iterable(p.faults for p in parts)):
+            if fault:
+                faults[number] = fault
+            elif rerank is not None:
+                too_long = rerank.windower.fault_of_first(queries[number])
+                if too_long:
+                    faults[number] = f"to be reranked, it {too_long}"
+        no_vectors = np.empty((0, self.encoder.dimension), dtype=np.float32)
+        vectors = np.concatenate([no_vectors, *(part.vectors for part in parts)])
+        return vectors, faults
 
-    def words(self) -> Words:
+    def words(self) -> WordIndex:
         """BM25 over the passages of this index."""
-        return Words(self.vectors.rows(np.arange(len(self)))["text"].tolist())
+        passages = self.vectors.rows(np.arange(len(self)))
+        return WordIndex(passages["text"].tolist())
 
     def passages(self, hits: Hits) -> list[list[Passage]]:
         """The passages of each query's rows, best first."""
-        table = self.vectors.rows(hits.rows[hits.rows >= 0]).itertuples()
-        return [
-            [
-                Passage(0, r.id, r.start, r.end, score, r.text)
-                for score, r in zip(scores[rows >= 0].tolist(), table, strict=False)
+        rows = self.vectors.rows(hits.rows[hits.rows >= 0]).itertuples()
+        results = []
+        for row_numbers, scores in zip(hits.rows, hits.scores, strict=True):
+            passages = [
+                Passage(0, row.id, row.start, row.end, score, row.text)
+                for score, row in zip(scores[row_numbers >= 0].tolist(), rows)  # noqa: B905
             ]
-            for rows, scores in zip(hits.rows, hits.scores, strict=True)
-        ]
+            results.append(passages)
+        return results
 
 
 def _reranked(model: PairModel, query: str, passages: list[Passage]) -> list[Passage]:
     results = model.predict_many((query, passage.text) for passage in passages)
+    scores = [result.score for result in results]
     scored = [
-        replace(p, score=result.score)
-        for p, result in zip(passages, results, strict=True)
+        replace(passage, score=score)
+        for passage, score in zip(passages, scores, strict=True)
     ]
     return sorted(scored, key=lambda passage: -passage.score)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from biomed.sentences.search import Passage, SentenceIndex
     from domainbert.models.embedder import Embedder
     from domainbert.models.pairs import PairModel, PairResult, PairWindow
-    from domainbert.search import Words
+    from domainbert.search import WordIndex
     from domainbert.tables import Row
 
 SENTENCE = replace(TEXT, also=("sentence", "sentences", "passage"))
@@ -104,7 +104,7 @@ class SearchTask(Task):
         *,
         k: int = 10,
         rerank: PairModel | None = None,
-        words: Words | None = None,
+        words: WordIndex | None = None,
     ) -> None:
         self.index = index
         self.options: dict[str, Any] = {"k": k, "rerank": rerank, "words": words}

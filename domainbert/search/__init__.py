@@ -1,4 +1,4 @@
-"""Rankings: the nearest vectors block by block, texts by words (BM25), and rankings joined."""
+"""Search: the nearest vectors, block by block; BM25 over words; fusion of rankings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from domainbert.errors import UserError
 
-RANK = 60  # added to each rank when rankings are joined
+RANK = 60  # added to each rank when rankings are fused, as in Cormack et al. 2009
 QUERIES = 256  # compared with a block of rows at a time
 
 
@@ -49,28 +49,59 @@ def top_k(
     rows = np.full((len(queries), k), -1, dtype=np.int64)
     for block in blocks:
         for start in range(0, len(queries), QUERIES):
-            some = slice(start, start + QUERIES)
-            products = queries[some] @ block.T
-            bound = scores[some, -1]
-            if len(block) > k and np.isneginf(bound).any():
-                # The k-th best of a part bounds the k-th best of all from below.
-                part = min(len(block), max(4 * k, 2048))
-                bound = np.partition(products[:, :part], part - k, axis=1)[:, part - k]
-            query, column = np.nonzero(products >= bound[:, None])
-            score = np.concatenate([scores[some].ravel(), products[query, column]])
-            row = np.concatenate([rows[some].ravel(), column + first])
-            number = np.arange(len(products))
-            query = np.concatenate([number.repeat(k), query])
-            order = np.lexsort((row, -score, query))
-            best = order[np.searchsorted(query[order], number)[:, None] + np.arange(k)]
-            scores[some], rows[some] = score[best], row[best]
+            batch = slice(start, start + QUERIES)
+            products = queries[batch] @ block.T
+            best_scores, best_rows = _merge_best(
+                scores[batch], rows[batch], products, first_row=first
+            )
+            scores[batch] = best_scores
+            rows[batch] = best_rows
         first += len(block)
-    empty = ~np.isfinite(scores)
-    return Hits(np.where(empty, -1, rows), np.where(empty, np.nan, scores))
+    is_empty = ~np.isfinite(scores)
+    return Hits(np.where(is_empty, -1, rows), np.where(is_empty, np.nan, scores))
 
 
-class Words:
-    """BM25 over texts (Robertson and Zaragoza 2009, by bm25s): the baseline by words.
+def _merge_best(
+    scores: np.ndarray, rows: np.ndarray, products: np.ndarray, *, first_row: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k best of each query among its best so far and its products with a block.
+
+    Args:
+        scores: the best scores so far, shape (queries, k), -inf where there is none.
+        rows: their row numbers, of the same shape.
+        products: shape (queries, rows of the block).
+        first_row: number of the block's first row.
+    """
+    k = scores.shape[1]
+    query_numbers = np.arange(len(products))
+    # Only products that reach the bound can be among the best: the others are not sorted.
+    bounds = _lower_bounds(scores, products)
+    new_queries, new_columns = np.nonzero(products >= bounds[:, None])
+    new_scores = products[new_queries, new_columns]
+    all_queries = np.concatenate([query_numbers.repeat(k), new_queries])
+    all_scores = np.concatenate([scores.ravel(), new_scores])
+    all_rows = np.concatenate([rows.ravel(), new_columns + first_row])
+    order = np.lexsort((all_rows, -all_scores, all_queries))
+    starts = np.searchsorted(all_queries[order], query_numbers)
+    best = order[starts[:, None] + np.arange(k)]
+    return all_scores[best], all_rows[best]
+
+
+def _lower_bounds(scores: np.ndarray, products: np.ndarray) -> np.ndarray:
+    """A score of each query that its k best reach, shape (queries,)."""
+    k = scores.shape[1]
+    bounds = scores[:, -1]
+    width = products.shape[1]
+    if width <= k or not np.isneginf(bounds).any():
+        return bounds
+    # The k-th best of a part bounds the k-th best of all from below.
+    part = min(width, max(4 * k, 2048))
+    kth_best = part - k
+    return np.partition(products[:, :part], kth_best, axis=1)[:, kth_best]
+
+
+class WordIndex:
+    """BM25 over texts (Robertson and Zaragoza 2009, by bm25s): a ranking by words.
 
     Args:
         texts: the texts, one row each.
@@ -82,9 +113,10 @@ class Words:
     def __init__(self, texts: Sequence[str]) -> None:
         import bm25s
 
-        self._count, self._index = len(texts), bm25s.BM25()
-        self._tokens = partial(bm25s.tokenize, stopwords="en", show_progress=False)
-        tokens = self._tokens(list(texts))
+        self._count = len(texts)
+        self._index = bm25s.BM25()
+        self._tokenize = partial(bm25s.tokenize, stopwords="en", show_progress=False)
+        tokens = self._tokenize(list(texts))
         if not any(map(len, tokens.ids)):
             raise UserError(
                 "no text has a word that BM25 counts; search by meaning alone"
@@ -92,27 +124,32 @@ class Words:
         self._index.index(tokens, show_progress=False)
 
     def search(self, queries: Sequence[str], *, k: int) -> Hits:
-        """The k best rows of each query; a row without a word of the query is not among them."""
-        tokens, most = self._tokens(list(queries)), min(k, self._count)
-        rows, scores = self._index.retrieve(tokens, k=most, show_progress=False)
-        is_found = scores > 0
-        return Hits(np.where(is_found, rows, -1), np.where(is_found, scores, np.nan))
+        """The k best rows of each query; rows that share no word with it are left out."""
+        tokens = self._tokenize(list(queries))
+        k = min(k, self._count)
+        rows, scores = self._index.retrieve(tokens, k=k, show_progress=False)
+        has_word = scores > 0
+        return Hits(np.where(has_word, rows, -1), np.where(has_word, scores, np.nan))
 
 
 def fuse(rankings: Sequence[Hits], *, k: int) -> Hits:
     """The k best rows by reciprocal ranks in rankings of the same queries (Cormack et al. 2009)."""
-    number = len(rankings[0].rows)
-    rows, scores = (
-        np.full((number, k), -1),
-        np.full((number, k), np.nan, dtype=np.float32),
-    )
-    for query in range(number):
-        total: dict[int, float] = {}
-        for hits in rankings:
-            for rank, row in enumerate(hits.rows[query].tolist(), start=1):
-                if row >= 0:
-                    total[row] = total.get(row, 0.0) + 1 / (RANK + rank)
-        best = sorted(total, key=lambda row: (-total[row], row))[:k]
+    n_queries = len(rankings[0].rows)
+    rows = np.full((n_queries, k), -1)
+    scores = np.full((n_queries, k), np.nan, dtype=np.float32)
+    for query in range(n_queries):
+        totals = _reciprocal_ranks(hits.rows[query] for hits in rankings)
+        best = sorted(totals, key=lambda row: (-totals[row], row))[:k]
         rows[query, : len(best)] = best
-        scores[query, : len(best)] = [total[row] for row in best]
+        scores[query, : len(best)] = [totals[row] for row in best]
     return Hits(rows, scores)
+
+
+def _reciprocal_ranks(rankings: Iterable[np.ndarray]) -> dict[int, float]:
+    """Row -> the sum of 1 / (RANK + rank) over the rankings of one query."""
+    totals: dict[int, float] = {}
+    for ranking in rankings:
+        for rank, row in enumerate(ranking.tolist(), start=1):
+            if row >= 0:
+                totals[row] = totals.get(row, 0.0) + 1 / (RANK + rank)
+    return totals

@@ -14,7 +14,7 @@ from biomed.sentences.task import EncodeTask, PairTask, SearchTask, read_texts
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
 from domainbert.scoring import score_frame
-from domainbert.search import Hits, Words, fuse
+from domainbert.search import Hits, WordIndex, fuse
 
 TEXTS = [
     "Heart failure with edema. " * 12 + "Treated with furosemide.",
@@ -233,7 +233,7 @@ def test_words_rank_by_bm25_and_leave_out_texts_without_a_word(index):
 
 def test_bm25_is_the_formula():
     texts = ["pain fever pain", "fever edema", "insulin edema kidney lung"]
-    scores = Words(texts).search(["pain fever"], k=3)
+    scores = WordIndex(texts).search(["pain fever"], k=3)
     lengths, mean, k1, b = [3, 2, 4], 3.0, 1.5, 0.75
     counts = {"pain": [2, 0, 0], "fever": [1, 1, 0]}
     expected = [0.0, 0.0, 0.0]
