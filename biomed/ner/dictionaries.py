@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biomed.terms.names import Names, split_names
+from biomed.terms.names import NameTable, split_names
 from domainbert.errors import UserError
 from domainbert.tables import read_table, require_cells
 from domainbert.training.objective import fingerprint
@@ -53,7 +53,7 @@ class Link:
 
 
 class Dictionary:
-    """Names and the ids of their concepts.
+    """NameTable and the ids of their concepts.
 
     Args:
         pairs: (name, id) of each name; the first name of an id is its preferred one.
@@ -78,7 +78,7 @@ class Dictionary:
                 "the dictionary is empty; expected at least one name and id"
             )
         self.preferred = {id_: name for name, id_ in reversed(self.pairs)}
-        self._names = Names(self.pairs)
+        self._names = NameTable(self.pairs)
         self._sizes = Counter(id_ for _, id_ in self.pairs)
 
     @classmethod

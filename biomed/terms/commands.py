@@ -78,8 +78,8 @@ def similar(
         raise typer.BadParameter("name a term, or a file with --terms FILE --out FILE")
 
     def load_index() -> TermIndex:
-        own = None if vocabulary is None else read_vocabulary(vocabulary)
-        return TermIndex(_load(model, device=scoring.device), own)
+        table = read_vocabulary(vocabulary) if vocabulary else None
+        return TermIndex(_load(model, device=scoring.device), table)
 
     if terms is not None and out is not None:
         check_output(out, [vocabulary] if vocabulary else [])
@@ -96,7 +96,7 @@ def similar(
         check_faults([result.fault])
         rows = [
             (n.rank, n.neighbour, f"{n.similarity:.3f}", n.match, n.meaning)
-            for n in result.found
+            for n in result.nearest
         ]
         print_table(rows, ["", "neighbour", "similarity", "match", "meaning"])
         if result.reason:

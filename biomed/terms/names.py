@@ -1,4 +1,4 @@
-"""Names of terms: the shipped vocabulary and your own, normal forms and abbreviations."""
+"""Names of terms: vocabularies, normal forms and abbreviations."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ _BRITISH = (
 _DROPPED = frozenset(("the", "of", "in", "nos", "unspecified", "and"))
 _NUMBERS = {"ii": "2", "iii": "3", "iv": "4"}
 _ARTICLE = re.compile(r"^(?:the|an?) ")
-_CAPITALS = re.compile(
-    r"\b[A-Z]{4,6}\b"
-)  # an abbreviation such as AIDS has no singular
+# An abbreviation such as AIDS has no singular.
+_CAPITALS = re.compile(r"\b[A-Z]{4,6}\b")
 _OWNER = re.compile(r"(?<=\w)['\u2018\u2019]s\b")
 _LONGEST_ABBREVIATION = 6
 # Abbreviations that are common words when case is ignored.
@@ -49,10 +48,10 @@ Value = TypeVar("Value")
 
 
 def medical_terms() -> pd.DataFrame:
-    """The shipped vocabulary: some 1,170 terms in 14 clinical categories.
+    """The shipped vocabulary: about 1,170 terms in 14 clinical categories.
 
-    Each term is in one category, that of the specialty that mostly treats it; drugs have their own
-    category. `synonyms` are lists of one or two names, abbreviations among them.
+    The category of a term is the specialty that mostly treats it; drugs have a category of their
+    own. `synonyms` are lists of one or two names, including abbreviations.
 
     Returns:
         `term`, `category`, `synonyms`.
@@ -64,24 +63,23 @@ def read_vocabulary(path: str | Path) -> pd.DataFrame:
     """Read terms from a table, or from a text file with one on each line.
 
     Args:
-        path: .csv, .parquet or .jsonl with a column `term` (or `name`); where there are,
+        path: .csv, .parquet or .jsonl with a column `term` (or `name`), and optionally
             `category`, `synonyms` (lists, or separated by "|") and `id` (of the concept that the
             term names); or .txt.
 
     Returns:
-        These columns, `synonyms` as lists, of the rows with a term.
+        These columns of the rows that have a term; `synonyms` are lists.
 
     Raises:
-        TableError: a source that cannot be read, or without a column of terms; or some rows have a
-            category or an id and others none.
+        TableError: a source that cannot be read or has no column of terms, or a category or id
+            that only some of the rows have.
     """
     path = Path(path)
     table = read_table(path, options=ReadOptions(lines=True))
     names = match_columns(list(table.columns), _COLUMNS, source=path.name)
     table = table[list(names.values())].set_axis(list(names), axis=1)
-    table = table[
-        [isinstance(term, str) and bool(term.strip()) for term in table["term"]]
-    ]
+    has_term = [isinstance(term, str) and term.strip() != "" for term in table["term"]]
+    table = table[has_term]
     for name in {"category", "id"} & set(names):
         missing = int(table[name].isna().sum())
         if missing == len(table):
@@ -94,51 +92,55 @@ def read_vocabulary(path: str | Path) -> pd.DataFrame:
 
 
 def percent(key: str) -> int:
-    """A number from 0 to 99 by a hash of the key; it decides what is held out from training."""
-    return int(hashlib.sha256(key.encode(errors="replace")).hexdigest(), 16) % 100
+    """A number from 0 to 99 from a hash of the key; it decides what training never sees."""
+    digest = hashlib.sha256(key.encode(errors="replace"))
+    return int(digest.hexdigest(), 16) % 100
 
 
 def split_names(synonyms: object) -> list[str]:
-    """The names of a cell: a list of them, or text with "|" between them."""
-    listed = synonyms.split("|") if isinstance(synonyms, str) else synonyms
-    if not isinstance(listed, list | tuple | np.ndarray):
+    """The names in a cell: a list of names, or text with "|" between them."""
+    if isinstance(synonyms, str):
+        synonyms = synonyms.split("|")
+    if not isinstance(synonyms, list | tuple | np.ndarray):
         return []
-    return [name.strip() for name in listed if isinstance(name, str) and name.strip()]
+    names = [name.strip() for name in synonyms if isinstance(name, str)]
+    return [name for name in names if name]
 
 
 def normalised(name: str) -> str:
     """A name without accents, marks, word order, plural, British spelling and small words."""
     letters = unicodedata.normalize("NFKD", name)
-    short = {word.casefold() for word in _CAPITALS.findall(letters)}
+    abbreviations = {word.casefold() for word in _CAPITALS.findall(letters)}
     plain = _OWNER.sub("", letters.casefold())
     plain = "".join(char for char in plain if not unicodedata.combining(char))
-    plain = _ARTICLE.sub(
-        "", plain.strip()
-    )  # elsewhere "a" is a letter, as in "hepatitis A"
+    # Only a leading article is dropped: "a" is a letter in "hepatitis A".
+    plain = _ARTICLE.sub("", plain.strip())
     for british, american in _BRITISH:
         plain = plain.replace(british, american)
-    words = [
-        _NUMBERS.get(word, word)
-        for word in _WORD.findall(plain)
-        if word not in _DROPPED
-    ]
-    return " ".join(
-        sorted(word if word in short else _singular(word) for word in words)
-    )
+    forms = []
+    for word in _WORD.findall(plain):
+        if word in _DROPPED:
+            continue
+        form = _NUMBERS.get(word, word)
+        if form not in abbreviations:
+            form = _singular(form)
+        forms.append(form)
+    return " ".join(sorted(forms))
 
 
 def _singular(word: str) -> str:
-    is_plural = (
-        len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
-    )
-    return word[:-1] if is_plural else word
+    """The word without a plural s."""
+    has_plural_s = word.endswith("s") and not word.endswith(("ss", "us", "is"))
+    if len(word) > 3 and has_plural_s:
+        return word[:-1]
+    return word
 
 
-class Names(Generic[Value]):
-    """Values by name, case and spacing ignored.
+class NameTable(Generic[Value]):
+    """Values by name; case and spacing are ignored.
 
     Args:
-        pairs: name and value; a name may have several values.
+        pairs: a name and its value; a name may have several values.
     """
 
     def __init__(self, pairs: Iterable[tuple[str, Value]]) -> None:
@@ -146,14 +148,20 @@ class Names(Generic[Value]):
         self._forms: dict[str, dict[Value, None]] = {}
         for name, value in pairs:
             self._exact.setdefault(_folded(name), {})[value] = None
-            self._forms.setdefault(normalised(name), {})[value] = None
+            form = normalised(name)
+            if form:
+                self._forms.setdefault(form, {})[value] = None
 
     def find(self, name: str) -> tuple[list[Value], bool]:
-        """The values of a name, else of names with the same normal form; and whether exactly."""
-        if exact := self._exact.get(_folded(name)):
-            return list(exact), True
+        """The values of a name, and whether the name itself is listed.
+
+        If it is not, they are the values of the names that have the same normal form.
+        """
+        values = self._exact.get(_folded(name))
+        if values:
+            return list(values), True
         form = normalised(name)
-        return list(self._forms.get(form, ())) if form else [], False
+        return [*self._forms.get(form, ())], False
 
 
 def _folded(name: str) -> str:
@@ -161,15 +169,17 @@ def _folded(name: str) -> str:
 
 
 def meanings(term: str) -> tuple[str, ...]:
-    """What an abbreviation of the shipped table may stand for; nothing for other terms.
+    """What an abbreviation of the shipped table may stand for; empty for other terms.
 
-    Case does not matter, except that a common word such as "all" is no abbreviation.
+    Case is ignored, except that a common word such as "all" is not read as an abbreviation.
     """
-    return () if is_common(term) else _meanings().get(_folded(term), ())
+    if is_common(term):
+        return ()
+    return _meanings().get(_folded(term), ())
 
 
 def is_common(term: str) -> bool:
-    """Whether a term is a common word such as "all", and is not written as an abbreviation."""
+    """Whether a term is a common word such as "all" that is not written in capitals."""
     return term.casefold() in COMMON_WORDS and not term.isupper()
 
 
@@ -177,12 +187,14 @@ def is_common(term: str) -> bool:
 def _meanings() -> dict[str, tuple[str, ...]]:
     table = abbreviations()
     expansions = table["expansion"].str.split("|").explode()
-    return expansions.groupby(table["abbreviation"].map(_folded)).agg(tuple).to_dict()
+    keys = table["abbreviation"].map(_folded)
+    return expansions.groupby(keys).agg(tuple).to_dict()
 
 
 def is_abbreviation(term: str) -> bool:
-    """Whether a term looks like one: a short word with two capitals or more."""
-    return len(term) <= _LONGEST_ABBREVIATION and sum(map(str.isupper, term)) > 1
+    """Whether a term looks like an abbreviation: short, with at least two capitals."""
+    n_capitals = sum(letter.isupper() for letter in term)
+    return len(term) <= _LONGEST_ABBREVIATION and n_capitals > 1
 
 
 def abbreviations() -> pd.DataFrame:

@@ -1,8 +1,9 @@
-"""Pictures of terms: where terms and labels stand, how faithful that is, and the figure."""
+"""Plots of terms: t-SNE layout, its trustworthiness, label placement, and the figure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.text import Annotation
 
     from domainbert.models.embedder import Embedder
 
-PERPLEXITY, NEIGHBOURS = 30.0, 5
-LEAST_TERMS = 4  # t-SNE of fewer says nothing
+PERPLEXITY = 30.0
+NEIGHBOURS = 5
+MIN_TERMS = 4  # t-SNE of fewer points is meaningless
 # Positions of a label: right, left, above, below, then the corners.
 _DIRECTIONS = np.array(
     [(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1)], dtype=float
@@ -31,18 +34,19 @@ _MARKERS = ("o", "s", "^", "D", "v")
 INK = "#222222"
 _WIDTH = 6.6  # inches
 _LEGEND_COLUMNS = 4
-_FEW = 60  # up to so many terms, labels may be off their points
-_LONG = 40  # a longer label is cut
+_LEADER_LINE_TERMS = 60  # with more terms, each label is right next to its point
+_RINGS = 4  # distances that are tried for labels with leader lines
+_LABEL_LENGTH = 40  # a longer label is cut
 
 
 @dataclass(frozen=True)
 class TermLayout:
-    """Terms in a picture.
+    """Terms and their positions in a plot.
 
     Attributes:
         table: `term, category` (where categories were given), `x, y`.
-        caption: the method, its perplexity, and the trustworthiness of the nearest neighbours, in
-            [0, 1]; 1 means that none is false (Venna and Kaski 2001, by scikit-learn).
+        caption: the method, its perplexity, and the trustworthiness of the nearest neighbours in
+            [0, 1], where 1 means that no neighbour is false (Venna and Kaski 2001).
     """
 
     table: pd.DataFrame = field(repr=False)
@@ -58,21 +62,24 @@ def plot_terms(
 ) -> Figure:
     """Draw medical terms by t-SNE: similar terms are close, and colours are categories.
 
-    The caption gives the perplexity and the share of true neighbourhoods that the picture keeps.
-    Labels never overlap; a label without room is left out.
+    The caption gives the perplexity and how many of the neighbours in the plot are true ones.
+    Labels never overlap; a label that does not fit is left out.
 
     Args:
-        terms: four or more (thousands take minutes).
+        terms: at least four; thousands take minutes.
         categories: one for each term, for colours and legend.
         embedder: by default the shipped one.
-        **options: perplexity and seed, see `layout_terms`.
+        **options: `perplexity` and `seed`, see `layout_terms`.
 
     Raises:
         UserError: fewer than four terms.
     """
     terms = list(terms)
-    vectors = (embedder or TermEmbedder.from_pretrained()).embed(terms)
-    return plot_layout(layout_terms(terms, vectors, categories=categories, **options))
+    if embedder is None:
+        embedder = TermEmbedder.from_pretrained()
+    vectors = embedder.embed(terms)
+    layout = layout_terms(terms, vectors, categories=categories, **options)
+    return plot_layout(layout)
 
 
 def layout_terms(
@@ -86,8 +93,8 @@ def layout_terms(
     """Place terms in two dimensions so that terms with a high cosine are close.
 
     Args:
-        terms: four or more.
-        vectors: theirs, shape (terms, dimension).
+        terms: at least four.
+        vectors: their vectors, shape (terms, dimension).
         categories: one for each term.
         perplexity: effective number of neighbours in t-SNE, above 0 and below the number of
             terms; by default 30, or a third of the terms if there are few.
@@ -100,73 +107,87 @@ def layout_terms(
     import pandas as pd
     from sklearn.manifold import TSNE, trustworthiness
 
-    number = len(terms)
-    if number < LEAST_TERMS:
-        raise UserError(f"a picture needs at least {LEAST_TERMS} terms, got {number}")
-    if categories is not None and len(categories) != number:
-        msg = f"{number} terms but {len(categories)} categories; give one for each term"
-        raise UserError(msg)
+    n_terms = len(terms)
+    perplexity = _checked_perplexity(vectors, categories, perplexity)
+    points = unit(np.asarray(vectors, dtype=np.float32))
+    tsne = TSNE(perplexity=perplexity, random_state=seed)
+    positions = tsne.fit_transform(points)
+    # scikit-learn defines the measure for fewer neighbours than half of the points.
+    neighbours = min(NEIGHBOURS, (n_terms - 1) // 2)
+    trust = trustworthiness(points, positions, n_neighbors=neighbours)
+    table = pd.DataFrame({"term": list(terms)})
+    if categories is not None:
+        table["category"] = list(categories)
+    table["x"] = positions[:, 0]
+    table["y"] = positions[:, 1]
+    caption = (
+        f"t-SNE, perplexity {perplexity:.3g} of {n_terms:,} terms; "
+        f"trustworthiness of neighbours: {trust:.2f} (1 is best)."
+    )
+    return TermLayout(table, caption)
+
+
+def _checked_perplexity(
+    vectors: np.ndarray, categories: Sequence[str] | None, perplexity: float | None
+) -> float:
+    """The perplexity to use, after the arguments of `layout_terms` have been checked."""
+    n_terms = len(vectors)
+    if n_terms < MIN_TERMS:
+        raise UserError(f"a picture needs at least {MIN_TERMS} terms, got {n_terms}")
+    if categories is not None and len(categories) != n_terms:
+        raise UserError(
+            f"{n_terms} terms but {len(categories)} categories; give one for each term"
+        )
     if not np.ptp(vectors, axis=0).any():
         raise UserError(
-            f"these {number} terms all have the same vector; there is nothing to place"
+            f"these {n_terms} terms all have the same vector; there is nothing to place"
         )
-    perplexity = min(PERPLEXITY, (number - 1) / 3) if perplexity is None else perplexity
-    if not 0 < perplexity < number:
-        msg = f"perplexity must be above 0 and below {number}, the terms; got {perplexity:g}"
-        raise UserError(msg)
-    points = unit(np.asarray(vectors, dtype=np.float32))
-    places = TSNE(perplexity=perplexity, random_state=seed).fit_transform(points)
-    trust = trustworthiness(
-        points, places, n_neighbors=min(NEIGHBOURS, (number - 1) // 2)
-    )
-    columns = {
-        "term": terms,
-        "category": categories,
-        "x": places[:, 0],
-        "y": places[:, 1],
-    }
-    table = pd.DataFrame({k: list(v) for k, v in columns.items() if v is not None})
-    how = f"t-SNE, perplexity {perplexity:.3g} of {number:,} terms"
-    return TermLayout(
-        table, f"{how}; trustworthiness of neighbours: {trust:.2f} (1 is best)."
-    )
+    if perplexity is None:
+        perplexity = min(PERPLEXITY, (n_terms - 1) / 3)
+    if not 0 < perplexity < n_terms:
+        raise UserError(
+            f"perplexity must be above 0 and below {n_terms}, the terms; got {perplexity:g}"
+        )
+    return perplexity
 
 
 def place_labels(
     points: np.ndarray, sizes: np.ndarray, *, page: np.ndarray, gap: float, rings: int
 ) -> np.ndarray:
-    """Choose a place beside each point for its label, or none.
+    """Choose a position next to each point for its label, or none.
 
-    A label takes the first position, the nearest first, where it covers no other point. No two
-    labels overlap, and no label leaves the page. All lengths have the same unit, such as
-    typographic points.
+    Positions are tried from the nearest to the farthest, and the first free one is taken: the label
+    covers no other point, overlaps no other label, and stays on the page. All lengths have the
+    same unit, such as typographic points.
 
     Args:
         points: shape (n, 2), with the page's lower left corner at (0, 0).
         sizes: width and height of each label, shape (n, 2).
         page: its width and height, shape (2,).
-        gap: between a point's centre and a label beside it.
-        rings: distances to try, in steps of the label's height; 1 is directly beside the point.
+        gap: between a point's centre and the nearest position of its label.
+        rings: number of distances to try, one label height apart, from the nearest one on.
 
     Returns:
         Lower left corners, shape (n, 2); NaN where a label is left out.
     """
     corners = np.full((len(points), 2), np.nan)
-    # Lower left and upper right corners; a point is as wide as the gap.
-    taken = np.stack([points - gap / 2, points + gap / 2], axis=1)
-    ways = np.tile(_DIRECTIONS, (rings, 1))
-    for i, (point, size) in enumerate(zip(points, sizes, strict=True)):
-        far = gap + size[1] * np.arange(rings).repeat(len(_DIRECTIONS))[:, None]
-        low = point + far * ways + (ways - 1) / 2 * size
+    # Boxes (lower left, upper right) that are taken; a point is as wide as the gap.
+    boxes = np.stack([points - gap / 2, points + gap / 2], axis=1)
+    directions = np.tile(_DIRECTIONS, (rings, 1))
+    steps = np.arange(rings).repeat(len(_DIRECTIONS))[:, None]
+    for number, (point, size) in enumerate(zip(points, sizes, strict=True)):
+        distances = gap + size[1] * steps
+        low = point + distances * directions + (directions - 1) / 2 * size
         high = low + size
-        overlaps = ((low[:, None] < taken[:, 1]) & (high[:, None] > taken[:, 0])).all(
-            axis=2
-        )
-        free = ((low >= 0) & (high <= page)).all(axis=1) & ~overlaps.any(axis=1)
-        if free.any():
-            best = free.argmax()
-            corners[i] = low[best]
-            taken = np.vstack([taken, [[low[best], high[best]]]])
+        starts_before = low[:, None] < boxes[:, 1]
+        ends_after = high[:, None] > boxes[:, 0]
+        overlaps = (starts_before & ends_after).all(axis=2).any(axis=1)
+        is_on_page = ((low >= 0) & (high <= page)).all(axis=1)
+        is_free = is_on_page & ~overlaps
+        if is_free.any():
+            best = is_free.argmax()
+            corners[number] = low[best]
+            boxes = np.vstack([boxes, [[low[best], high[best]]]])
     return corners
 
 
@@ -176,74 +197,59 @@ def plot_layout(layout: TermLayout) -> Figure:
     from matplotlib.figure import Figure
 
     table = layout.table
-    groups = (
-        [*table.groupby("category", sort=False, dropna=False)]
-        if "category" in table
-        else []
-    )
-    across, up = np.ptp(table[["x", "y"]].to_numpy(), axis=0)
-    height = _WIDTH * float(np.clip(up / max(across, 1e-9), 0.6, 1.1))
-    legend = 0.4 + 0.2 * -(-len(groups) // _LEGEND_COLUMNS)
-    figure = Figure(figsize=(_WIDTH, height + legend), layout="constrained")
+    groups = [("", table)]
+    legend_rows = 0
+    if "category" in table:
+        groups = [*table.groupby("category", sort=False, dropna=False)]
+        legend_rows = math.ceil(len(groups) / _LEGEND_COLUMNS)
+    width, height = np.ptp(table[["x", "y"]].to_numpy(), axis=0)
+    aspect = float(np.clip(height / max(width, 1e-9), 0.6, 1.1))
+    figure_height = _WIDTH * aspect + 0.4 + 0.2 * legend_rows
+    figure = Figure(figsize=(_WIDTH, figure_height), layout="constrained")
     axes = figure.add_subplot()
     axes.set(xticks=[], yticks=[], aspect="equal")
     axes.set_adjustable("datalim")
     axes.spines[:].set(visible=True, color="#CCCCCC", linewidth=0.6)
     axes.set_xlabel(layout.caption, loc="left", size=7, color=GREY)
-    side = float(
-        np.clip(80 / len(table) ** 0.5, 2, 6)
-    )  # in points: the fewer, the larger
-    for number, (name, part) in enumerate(groups or [("", table)]):
+    marker_size = float(np.clip(80 / len(table) ** 0.5, 2, 6))  # typographic points
+    for number, (category, members) in enumerate(groups):
         axes.scatter(
-            part["x"],
-            part["y"],
-            s=side**2,
+            members["x"],
+            members["y"],
+            s=marker_size**2,
             c=COLOURS[number % len(COLOURS)],
             marker=_MARKERS[number % len(_MARKERS)],
             linewidths=0,
             zorder=2,
-            label=name,
+            label=category,
         )
-    if groups:
-        place, columns = "outside lower center", _LEGEND_COLUMNS
+    if legend_rows:
         figure.legend(
-            loc=place, ncols=columns, fontsize=8, frameon=False, markerscale=6 / side
+            loc="outside lower center",
+            ncols=_LEGEND_COLUMNS,
+            fontsize=8,
+            frameon=False,
+            markerscale=6 / marker_size,
         )
-    figure.draw_without_rendering()  # from here on the axes have their place
+    # Labels need the final size of the axes, so the layout is computed and then kept.
+    figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    _draw_labels(axes, table, gap=side / 2 + 2, to_points=72 / figure.dpi)
+    _draw_labels(axes, table, gap=marker_size / 2 + 2, to_points=72 / figure.dpi)
     return figure
 
 
 def _draw_labels(
     axes: Axes, table: pd.DataFrame, *, gap: float, to_points: float
 ) -> None:
-    """Write the labels that fit; with few terms a label may be off its point, with a line to it."""
-    from matplotlib.patheffects import withStroke
-
-    number = len(table)
-    places = table[["x", "y"]].to_numpy(dtype=float)
-    points = (axes.transData.transform(places) - axes.bbox.min) * to_points
-    texts = [
-        axes.annotate(
-            term if len(term) <= _LONG else f"{term[: _LONG - 1]}…",
-            *(place, (0, 0)),
-            textcoords="offset points",
-            ha="center",
-            va="center",
-            size=float(np.clip(11 - np.log2(number) / 2, 5.5, 9)),
-            color=INK,
-            zorder=3,
-            path_effects=[withStroke(linewidth=1.2, foreground="white")],
-        )
-        for term, place in zip(table["term"], places.tolist(), strict=True)
-    ]
+    """Write the labels that fit, with a leader line where a label is off its point."""
+    positions = table[["x", "y"]].to_numpy(dtype=float)
+    points = (axes.transData.transform(positions) - axes.bbox.min) * to_points
+    labels = _write_labels(axes, table["term"], positions)
+    extents = np.array([label.get_window_extent().size for label in labels])
     # A little air: the width in print differs by up to two points from that on the screen.
-    sizes = np.array([text.get_window_extent().size for text in texts]) * to_points + (
-        2,
-        0,
-    )
-    page, rings = np.multiply(axes.bbox.size, to_points), 4 if number <= _FEW else 1
+    sizes = extents * to_points + (2, 0)
+    page = np.multiply(axes.bbox.size, to_points)
+    rings = _RINGS if len(table) <= _LEADER_LINE_TERMS else 1
     corners = place_labels(points, sizes, page=page, gap=gap, rings=rings)
     line = {
         "arrowstyle": "-",
@@ -252,13 +258,47 @@ def _draw_labels(
         "shrinkA": 0,
         "shrinkB": 2,
     }
-    for i, text in enumerate(texts):
-        if np.isnan(corners[i]).any():
-            text.remove()
+    for position, point, label, corner, size in zip(
+        positions, points, labels, corners, sizes, strict=True
+    ):
+        if np.isnan(corner).any():
+            label.remove()
             continue
-        text.set_position(corners[i] + sizes[i] / 2 - points[i])
-        edge = np.clip(points[i], corners[i], corners[i] + sizes[i]) - points[i]
-        if np.abs(edge).max() > gap + 0.1:
+        label.set_position(corner + size / 2 - point)
+        nearest_edge = np.clip(point, corner, corner + size) - point
+        if np.abs(nearest_edge).max() > gap + 0.1:
             axes.annotate(
-                "", places[i], edge, textcoords="offset points", arrowprops=line
+                "",
+                position,
+                nearest_edge,
+                textcoords="offset points",
+                arrowprops=line,
             )
+
+
+def _write_labels(
+    axes: Axes, terms: Iterable[str], positions: np.ndarray
+) -> list[Annotation]:
+    """A label at the position of each term, with a white outline."""
+    from matplotlib.patheffects import withStroke
+
+    size = float(np.clip(11 - np.log2(len(positions)) / 2, 5.5, 9))
+    outline = withStroke(linewidth=1.2, foreground="white")
+    labels = []
+    for term, position in zip(terms, positions.tolist(), strict=True):
+        if len(term) > _LABEL_LENGTH:
+            term = f"{term[: _LABEL_LENGTH - 1]}…"
+        label = axes.annotate(
+            term,
+            position,
+            (0, 0),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            size=size,
+            color=INK,
+            zorder=3,
+            path_effects=[outline],
+        )
+        labels.append(label)
+    return labels

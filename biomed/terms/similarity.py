@@ -1,11 +1,11 @@
-"""TermEmbedder, and TermIndex: the terms of a vocabulary nearest to a term, by name and vector."""
+"""TermEmbedder (vectors of terms) and TermIndex (nearest terms by name, then by vector)."""
 
 from __future__ import annotations
 
 import hashlib
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from biomed.terms.names import (
-    Names,
+    NameTable,
     is_abbreviation,
     is_common,
     meanings,
@@ -30,7 +30,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-NAME, SYNONYM, ABBREVIATION, VECTOR = "name", "synonym", "abbreviation", "vector"
+NAME = "name"
+SYNONYM = "synonym"
+ABBREVIATION = "abbreviation"
+VECTOR = "vector"
+_RANKS = (NAME, SYNONYM, VECTOR)  # the best kind of match first
 _BLOCK = 1024  # terms looked up at a time
 
 
@@ -39,9 +43,8 @@ class TermEmbedder(Embedder):
 
     package, task, default = "biomed", "terms", "terms"
     train_command = "biomed terms train NAMES --out MODEL"
-    _index: tuple[bytes, TermIndex] | None = (
-        None  # of the vocabulary that `nearest` searched last
-    )
+    # The vocabulary that `nearest` searched last, by its hash.
+    _index: tuple[bytes, TermIndex] | None = None
 
     def similarity_matrix(
         self, terms: Sequence[str], others: Sequence[str] | None = None
@@ -49,11 +52,13 @@ class TermEmbedder(Embedder):
         """Cosines of all terms with all others (or with each other), named on both sides."""
         import pandas as pd
 
-        both = terms, terms if others is None else others
-        for names in both:
-            check_many(names)
-        rows, columns = (unit(self.embed(list(names))) for names in both)
-        return pd.DataFrame(np.clip(rows @ columns.T, -1, 1), *map(list, both))
+        column_terms = terms if others is None else others
+        check_many(terms)
+        check_many(column_terms)
+        rows = unit(self.embed(list(terms)))
+        columns = unit(self.embed(list(column_terms)))
+        cosines = np.clip(rows @ columns.T, -1, 1)
+        return pd.DataFrame(cosines, index=list(terms), columns=list(column_terms))
 
     def nearest(
         self,
@@ -64,27 +69,27 @@ class TermEmbedder(Embedder):
     ) -> pd.DataFrame:
         """The k terms of a vocabulary nearest to a term, by name, synonym and then by vector.
 
-        The vectors of the vocabulary (see `TermIndex`) are kept until another one is searched. For
-        details see `TermIndex.nearest`.
+        The vectors of the vocabulary are kept until another vocabulary is searched. See `TermIndex`
+        for vocabularies and `TermIndex.nearest` for the result.
         """
         key = hashlib.sha256(pickle.dumps(vocabulary)).digest()
         if self._index is None or self._index[0] != key:
-            self._index = key, TermIndex(self, vocabulary)
+            self._index = (key, TermIndex(self, vocabulary))
         return self._index[1].nearest(term, k=k)
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A term of the vocabulary that is near a term.
+    """A term of the vocabulary and its similarity to the term that was looked up.
 
     Attributes:
-        rank: from 1, for each meaning.
+        rank: from 1, for each meaning of the term.
         neighbour: the term of the vocabulary.
-        similarity: cosine of its vector with that of the term, or of its meaning.
-        match: how it was found: "name" (it differs from the term in form only), "synonym" (the
-            vocabulary gives both names to one thing), "abbreviation" (it is what the term stands
-            for), "vector".
-        meaning: what an abbreviation was read as, else "".
+        similarity: cosine of its vector and that of the term, or of the term's meaning.
+        match: how it was matched: "name" (only the spelling differs), "synonym" (the vocabulary
+            has both as names of one concept), "abbreviation" (the term stands for it), or
+            "vector".
+        meaning: how an abbreviation was read, else "".
     """
 
     rank: int
@@ -99,21 +104,27 @@ COLUMNS = ("rank", "neighbour", "similarity", "match", "meaning")
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The neighbours of a term, how it was read, and why it has none (`fault`, else "")."""
+    """The neighbours of a term.
 
-    found: tuple[Neighbour, ...] = field(repr=False)
+    Attributes:
+        nearest: the best first, for each meaning of the term.
+        reason: how an abbreviation was read, else "".
+        fault: why the term has no neighbours, else "".
+    """
+
+    nearest: tuple[Neighbour, ...] = field(repr=False)
     reason: str = field(repr=False)
     fault: str = ""
 
 
 class TermIndex:
-    """A vocabulary embedded once, for many look-ups: by name first, then by vector.
+    """A vocabulary that is embedded once and searched by name first, then by vector.
 
     Args:
         embedder: gives the vectors.
-        vocabulary: its terms; or a table with the columns `term` and, where there are, `synonyms`
-            (lists, or separated by "|"). A term that repeats counts once. Without `synonyms`
-            those of the shipped vocabulary are used, which is also the default.
+        vocabulary: a list of terms, or a table with the column `term` and optionally `synonyms`
+            (lists, or separated by "|"). Repeated terms count once. Without `synonyms`, those of
+            the shipped vocabulary are used. The default is the shipped vocabulary.
 
     Raises:
         UserError: no term, one string instead of a list, or a term that has no vector.
@@ -125,31 +136,28 @@ class TermIndex:
         import pandas as pd
 
         check_many(vocabulary)
-        listed = (
-            vocabulary["term"] if isinstance(vocabulary, pd.DataFrame) else vocabulary
-        )
-        shipped = medical_terms()
-        self._is_own = (
-            isinstance(vocabulary, pd.DataFrame) and "synonyms" in vocabulary.columns
-        )
-        known = (
-            vocabulary
-            if isinstance(vocabulary, pd.DataFrame) and self._is_own
-            else shipped
-        )
-        self.terms = list(dict.fromkeys(shipped["term"] if listed is None else listed))
+        synonym_table = medical_terms()
+        terms = synonym_table["term"] if vocabulary is None else vocabulary
+        self._has_synonyms = False
+        if isinstance(vocabulary, pd.DataFrame):
+            terms = vocabulary["term"]
+            self._has_synonyms = "synonyms" in vocabulary.columns
+            if self._has_synonyms:
+                synonym_table = vocabulary
+        self.terms = list(dict.fromkeys(terms))
         if not self.terms:
             raise UserError("the vocabulary is empty; expected at least one term")
         self.embedder = embedder
         self._spellings = Counter(term.casefold() for term in self.terms)
-        named: dict[str, list[str]] = {}
-        for term, synonyms in zip(known["term"], known["synonyms"], strict=True):
-            named.setdefault(term, []).extend(split_names(synonyms))
-        self._concepts = [(term, *names) for term, names in named.items()]
-        self._named = Names(
-            (name, c) for c, names in enumerate(self._concepts) for name in names
+        self._concepts = _concepts(synonym_table)
+        self._concepts_by_name = NameTable(
+            (name, number)
+            for number, names in enumerate(self._concepts)
+            for name in names
         )
-        self._rows = Names((term, row) for row, term in enumerate(self.terms))
+        self._rows_by_name = NameTable(
+            (term, row) for row, term in enumerate(self.terms)
+        )
 
     @cached_property
     def _vectors(self) -> np.ndarray:
@@ -158,21 +166,22 @@ class TermIndex:
     @property
     def digest(self) -> str:
         """A hash of the vocabulary."""
-        listed = [*self.terms, *("\1".join(names) for names in self._concepts)]
-        return hashlib.sha256("\0".join(listed).encode(errors="replace")).hexdigest()
+        concepts = ["\1".join(names) for names in self._concepts]
+        text = "\0".join(self.terms + concepts)
+        return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
     def nearest(self, term: str, *, k: int = 10) -> pd.DataFrame:
-        """The k nearest terms of the vocabulary, the term itself (in any case) left out.
+        """The k nearest terms of the vocabulary; the term itself, in any case, is left out.
 
-        Terms with the same name come first, then its synonyms, then others by cosine. Of an
-        abbreviation with several meanings, each has k neighbours.
+        Other spellings of the term come first, then its synonyms, then other terms by cosine. Each
+        meaning of an ambiguous abbreviation has k neighbours.
 
         Args:
             term: the term.
-            k: neighbours.
+            k: number of neighbours.
 
         Returns:
-            The columns of `Neighbour`; fewer rows where the vocabulary is smaller.
+            The columns of `Neighbour`; fewer than k rows if the vocabulary is smaller.
 
         Raises:
             UserError: k < 1, or a term that has no vector.
@@ -181,91 +190,106 @@ class TermIndex:
 
         (result,) = self.look_up([term], k=k)
         check_faults([result.fault], first=0)
-        return pd.DataFrame(
-            [asdict(near) for near in result.found], columns=list(COLUMNS)
-        )
+        rows = [asdict(neighbour) for neighbour in result.nearest]
+        return pd.DataFrame(rows, columns=list(COLUMNS))
 
     def look_up(self, terms: Iterable[str], *, k: int) -> Iterator[Neighbours]:
-        """The neighbours of each term, in order; `k` of each meaning."""
+        """The k nearest neighbours of each term, in order; k for each meaning of a term."""
         if k < 1:
             raise UserError(f"k must be at least 1, got {k}")
         for part in chunked(terms, size=lambda _: 1, limit=_BLOCK):
-            yield from self._look_up(part, k)
+            yield from self._look_up_batch(part, k)
 
-    def _look_up(self, terms: Sequence[str], k: int) -> Iterator[Neighbours]:
+    def _look_up_batch(self, terms: Sequence[str], k: int) -> Iterator[Neighbours]:
         readings = [self.read(term) for term in terms]
-        texts = [text for read_as, _ in readings for text in read_as]
+        texts = [text for meanings_of_term, _ in readings for text in meanings_of_term]
         parts = list(self.embedder.embed_many(texts))
-        faults = iter([fault for part in parts for fault in part.faults])
+        faults = [fault for part in parts for fault in part.faults]
         vectors = np.nan_to_num(unit(np.concatenate([part.vectors for part in parts])))
-        by_name = [self._by_name(text) for text in texts]
-        left_out = max(self._spellings[term.casefold()] for term in terms)
-        hits = top_k(vectors, [self._vectors], k=k + left_out + max(map(len, by_name)))
-        near = zip(vectors, hits.rows.tolist(), by_name, strict=True)
-        for term, (read_as, reason) in zip(terms, readings, strict=True):
-            found = [
-                neighbour
-                for text, (vector, rows, named) in zip(read_as, near, strict=False)
-                for neighbour in self._ranked(
-                    term, text, vector, rows=rows, named=named
-                )[:k]
-            ]
-            fault = "".join(dict.fromkeys(next(faults) for _ in read_as))
-            yield Neighbours(tuple(found), reason, fault)
+        name_matches = [self._match_by_name(text) for text in texts]
+        # Spellings of the term itself are left out, and matches by name come first: so many
+        # more rows are needed for k neighbours.
+        n_spellings = max(self._spellings[term.casefold()] for term in terms)
+        n_by_name = max(map(len, name_matches))
+        hits = top_k(vectors, [self._vectors], k=k + n_spellings + n_by_name)
+        rows = hits.rows.tolist()
+        first = 0
+        for term, (texts_of_term, reason) in zip(terms, readings, strict=True):
+            neighbours: list[Neighbour] = []
+            for number, text in enumerate(texts_of_term, start=first):
+                matches = dict.fromkeys((r for r in rows[number] if r >= 0), VECTOR)
+                matches |= name_matches[number]
+                neighbours += self._ranked(term, text, vectors[number], matches)[:k]
+            end = first + len(texts_of_term)
+            fault = "".join(dict.fromkeys(faults[first:end]))
+            yield Neighbours(tuple(neighbours), reason, fault)
+            first = end
 
     def _ranked(
-        self,
-        term: str,
-        text: str,
-        vector: np.ndarray,
-        *,
-        rows: list[int],
-        named: dict[int, str],
+        self, term: str, text: str, vector: np.ndarray, matches: Mapping[int, str]
     ) -> list[Neighbour]:
-        """The rows found by name, by kind and cosine, then those by vector alone."""
-        matches = dict.fromkeys((row for row in rows if row >= 0), VECTOR) | named
-        order = [
-            row for row in matches if self.terms[row].casefold() != term.casefold()
-        ]
-        cosines = np.clip(self._vectors[order] @ vector, -1, 1).tolist()
-        kinds = [(NAME, SYNONYM, VECTOR).index(matches[row]) for row in order]
-        ranked = sorted(
-            zip(kinds, cosines, order, strict=True), key=lambda r: (r[0], -r[1], r[2])
+        """The neighbours of one meaning of a term, by kind of match and then by cosine.
+
+        Args:
+            term: the term; its own spellings are left out.
+            text: the meaning.
+            vector: of the meaning, shape (dimension,).
+            matches: row of the vocabulary -> kind of match.
+        """
+        spelling = term.casefold()
+        rows = [row for row in matches if self.terms[row].casefold() != spelling]
+        cosines = np.clip(self._vectors[rows] @ vector, -1, 1).tolist()
+        kinds = [_RANKS.index(matches[row]) for row in rows]
+        ordered = sorted(
+            zip(kinds, cosines, rows, strict=True),
+            key=lambda match: (match[0], -match[1], match[2]),
         )
-        meaning = text if text != term else ""
-        return [
-            Neighbour(
-                rank,
-                self.terms[row],
-                cosine,
-                ABBREVIATION if meaning and row in named else matches[row],
-                meaning,
-            )
-            for rank, (_, cosine, row) in enumerate(ranked, start=1)
-        ]
+        meaning = "" if text == term else text
+        neighbours = []
+        for rank, (_, cosine, row) in enumerate(ordered, start=1):
+            kind = matches[row]
+            if meaning and kind != VECTOR:
+                kind = ABBREVIATION
+            neighbours.append(Neighbour(rank, self.terms[row], cosine, kind, meaning))
+        return neighbours
 
     def read(self, term: str) -> tuple[tuple[str, ...], str]:
-        """What a term is read as: itself, or what an abbreviation stands for; and why, or "".
+        """How a term is read.
 
-        Synonyms in the user's own table decide; else the shipped tables.
+        Synonyms in the user's own table decide, else the shipped table of abbreviations.
+
+        Returns:
+            The term itself, or what an abbreviation stands for; and the reason, or "".
         """
-        listed: list[str] = []
-        if is_abbreviation(term):
-            concepts, is_exact = self._named.find(term)
-            listed = [self._concepts[c][0] for c in concepts if is_exact]
-        known = meanings(term)
-        texts = tuple(listed) if listed and (self._is_own or len(known) < 2) else known
+        shipped = meanings(term)
+        texts = shipped
+        if is_abbreviation(term) and (self._has_synonyms or len(shipped) < 2):
+            concepts, is_exact = self._concepts_by_name.find(term)
+            if is_exact:
+                texts = tuple(self._concepts[concept][0] for concept in concepts)
         if texts in ((), (term,)):
             return (term,), ""
         if len(texts) == 1:
             return texts, f"{term} is read as {texts[0]}"
         return texts, f"{term} is ambiguous: {' or '.join(texts)}"
 
-    def _by_name(self, text: str) -> dict[int, str]:
-        """Row -> match of the vocabulary's terms with this name, or with another of its thing."""
+    def _match_by_name(self, text: str) -> dict[int, str]:
+        """Row -> kind of match, for the terms that have this name or are synonyms of it."""
         if is_common(text):
             return {}
-        concepts = self._named.find(text)[0]
-        names = dict.fromkeys(name for c in concepts for name in self._concepts[c])
-        found = {row: SYNONYM for name in names for row in self._rows.find(name)[0]}
-        return found | dict.fromkeys(self._rows.find(text)[0], NAME)
+        matches: dict[int, str] = {}
+        concepts, _ = self._concepts_by_name.find(text)
+        for concept in concepts:
+            for name in self._concepts[concept]:
+                rows, _ = self._rows_by_name.find(name)
+                matches |= dict.fromkeys(rows, SYNONYM)
+        rows, _ = self._rows_by_name.find(text)
+        return matches | dict.fromkeys(rows, NAME)
+
+
+def _concepts(table: pd.DataFrame) -> list[tuple[str, ...]]:
+    """The names of each concept, its term first; rows with the same term are one concept."""
+    names_by_term: dict[str, list[str]] = {}
+    for term, synonyms in zip(table["term"], table["synonyms"], strict=True):
+        names_by_term.setdefault(term, [term]).extend(split_names(synonyms))
+    return [tuple(names) for names in names_by_term.values()]

@@ -1,4 +1,4 @@
-"""The scoring tasks that add vectors or nearest neighbours to each row of a table of terms."""
+"""The scoring tasks of terms: a vector, or the nearest terms, for each row of a table."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class EmbedTask(EncodeTask):
     """The vector of each term: `term, n_tokens, n_windows`, and the vector as `v0, v1, …`.
 
-    A term longer than a window has a reason that says so; its vector pools all windows. Of an
-    abbreviation the reason says what it may stand for; its vector is that of its letters.
+    `reason` says when a term is longer than a window (its vector then pools all windows), and
+    what an abbreviation may stand for (its vector is that of its letters).
     """
 
     name = "term vectors"
@@ -34,8 +34,9 @@ class EmbedTask(EncodeTask):
     def rows(self, item: str, result: Any) -> list[dict[str, Any]]:
         """One row."""
         (row,) = super().rows(item, result)
-        if "reason" not in row and (known := meanings(item)):
-            row["reason"] = f"read as written; it may stand for {' or '.join(known)}"
+        possible = " or ".join(meanings(item))
+        if possible and "reason" not in row:
+            row["reason"] = f"read as written; it may stand for {possible}"
         return [row]
 
 
@@ -51,28 +52,29 @@ def embed_frame(
     Args:
         embedder: gives the vectors.
         frame: the terms, and anything else; ids are carried along.
-        column: the one with the terms, where it is not called `term`.
+        column: the column of terms, if it is not called `term`.
         keep: further columns to carry along.
     """
-    named = {"term": column} if column else None
-    return score_frame(EmbedTask(embedder), frame, named=named, keep=keep)
+    columns = {"term": column} if column else {}
+    return score_frame(EmbedTask(embedder), frame, named=columns, keep=keep)
 
 
 class NearestTask(Task):
-    """The nearest terms of a vocabulary, a row each: `term` and the columns of `Neighbour`.
+    """The nearest terms of a vocabulary, one per row: `term` and the columns of `Neighbour`.
 
     `reason` says how an abbreviation was read.
 
     Args:
         index: the vocabulary.
-        k: neighbours of each term, or of each meaning of an ambiguous abbreviation.
+        k: number of neighbours of a term, or of each meaning of an ambiguous abbreviation.
     """
 
     name = "nearest terms"
     columns = (TERM,)
 
     def __init__(self, index: TermIndex, *, k: int = 10) -> None:
-        self._index, self._k = index, k
+        self._index = index
+        self._k = k
 
     @property
     def output(self) -> pa.Schema:
@@ -86,13 +88,16 @@ class NearestTask(Task):
 
     def run(self, items: Iterable[str]) -> Iterator[Neighbours | Fault]:
         """The neighbours of each term."""
-        for result in self._index.look_up(items, k=self._k):
-            yield Fault(result.fault) if result.fault else result
+        for neighbours in self._index.look_up(items, k=self._k):
+            if neighbours.fault:
+                yield Fault(neighbours.fault)
+            else:
+                yield neighbours
 
     def rows(self, item: str, result: Neighbours) -> list[dict[str, Any]]:
         """A row per neighbour."""
         shared = {"term": item, "reason": result.reason}
-        rows = [shared | asdict(neighbour) for neighbour in result.found]
+        rows = [shared | asdict(neighbour) for neighbour in result.nearest]
         return rows or [{"term": item, "reason": "the vocabulary has no other term"}]
 
     def facts(self) -> dict[str, Any]:

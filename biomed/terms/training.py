@@ -1,4 +1,4 @@
-"""Train term vectors on your own synonyms: names that mean the same."""
+"""Training of term vectors on synonyms."""
 
 from __future__ import annotations
 
@@ -20,66 +20,82 @@ VALIDATION = 10  # percent of the concepts
 
 
 def read_names(path: str | Path) -> pd.DataFrame:
-    """Read a vocabulary as `name, id`: a row for each name of a concept.
+    """Read a vocabulary as `name, id`, with a row for each name of a concept.
 
-    Rows with the same id are names of one concept; so are, in any row, a term and its synonyms.
+    A term and its synonyms are names of one concept, and so are rows with the same id.
 
     Raises:
-        TableError: see `read_vocabulary`; or a table with neither `id` nor `synonyms`.
+        TableError: see `read_vocabulary`; or the table has neither `id` nor `synonyms`.
     """
     table = read_vocabulary(path)
     if "synonyms" not in table.columns:
         require_columns(table.columns, ["id"], source=str(path))
         table["synonyms"] = [[]] * len(table)
+    if "id" not in table.columns:
+        table["id"] = table["term"]
     names = [
-        [term, *more]
-        for term, more in zip(table["term"], table["synonyms"], strict=True)
+        [term, *synonyms]
+        for term, synonyms in zip(table["term"], table["synonyms"], strict=True)
     ]
-    table = table.assign(name=names, id=table.get("id", table["term"])).explode("name")
-    return table[["name", "id"]].drop_duplicates(ignore_index=True)
+    rows = table.assign(name=names).explode("name")
+    return rows[["name", "id"]].drop_duplicates(ignore_index=True)
 
 
 def name_pairs(
     names: pd.DataFrame, *, seed: int = 0
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Pairs of names for training and for validation, which has a tenth of the concepts.
+    """Pairs of names of one concept, for training and validation (a tenth of the concepts).
 
     Args:
-        names: `name, id`; concepts with one name have no pair.
-        seed: of the order of a concept's names.
+        names: `name, id`; a concept with one name has no pair.
+        seed: orders the names of a concept.
 
     Returns:
-        Each with `first, second, key`: each name of a concept and the next one of it.
+        Training pairs and validation pairs, `first, second, key`: each name of a concept and
+        its next name; `key` is the concept.
     """
-    mixed = names.sample(frac=1, random_state=seed)
-    groups = mixed.groupby("id", sort=False)["name"]
-    follower = groups.shift(-1).fillna(groups.transform("first"))
-    pairs = mixed.assign(second=follower, key=mixed["id"].astype(str))
-    pairs = pairs.rename(columns={"name": "first"})[["first", "second", "key"]]
+    import pandas as pd
+
+    shuffled = names.sample(frac=1, random_state=seed)
+    concepts = shuffled.groupby("id", sort=False)["name"]
+    next_names = concepts.shift(-1).fillna(concepts.transform("first"))
+    pairs = pd.DataFrame(
+        {
+            "first": shuffled["name"],
+            "second": next_names,
+            "key": shuffled["id"].astype(str),
+        }
+    )
     pairs = pairs[pairs["first"] != pairs["second"]]
-    is_held = pairs["key"].map(percent) < VALIDATION
-    return pairs[~is_held].reset_index(drop=True), pairs[is_held].reset_index(drop=True)
+    is_validation = pairs["key"].map(percent) < VALIDATION
+    training = pairs[~is_validation].reset_index(drop=True)
+    validation = pairs[is_validation].reset_index(drop=True)
+    return training, validation
 
 
 def train_from_recipe(
-    recipe: SentenceRecipe, names: pd.DataFrame, **place: Any
+    recipe: SentenceRecipe, names: pd.DataFrame, **resuming: Any
 ) -> TermEmbedder:
-    """Train on the names of concepts; a tenth of the concepts, by a hash, chooses the weights.
+    """Train on the names of concepts; a tenth of the concepts chooses the weights.
 
     Args:
-        recipe: the plan; its objective must be "contrastive".
+        recipe: the recipe; its objective must be "contrastive".
         names: `name, id`, from `read_names`.
-        **place: `checkpoints` and `resume`, see `domainbert.training.train.train`.
+        **resuming: `checkpoints` and `resume`, see `domainbert.training.train.train`.
 
     Raises:
-        UserError: too few concepts with two names to train on and to choose by.
+        UserError: too few concepts have two names.
     """
-    train, held = name_pairs(names, seed=recipe.training.seed)
-    if train.empty or held.empty:
+    training, validation = name_pairs(names, seed=recipe.training.seed)
+    if training.empty or validation.empty:
         raise UserError(
-            f"{len(train)} pairs of names to train on and {len(held)} to choose the weights by: "
-            "both are needed; give more concepts with two names or more"
+            f"{len(training)} pairs of names to train on and {len(validation)} to choose the "
+            "weights by: both are needed; give more concepts with two names or more"
         )
     return fit_encoder(
-        {"names": train}, held, recipe, model_class=TermEmbedder, **place
+        {"names": training},
+        validation,
+        recipe,
+        model_class=TermEmbedder,
+        **resuming,
     )

@@ -201,7 +201,7 @@ def test_an_abbreviation_is_read_as_its_one_meaning(embedder):
     index = TermIndex(embedder, VOCABULARY)
     (found,) = index.look_up(["PNA"], k=2)
     assert found.reason == "PNA is read as pneumonia"
-    first, second = found.found
+    first, second = found.nearest
     assert (first.neighbour, first.match) == ("pneumonia", "abbreviation")
     assert first.similarity == pytest.approx(1, abs=1e-6)
     cosine = embedder.similarity("pneumonia", second.neighbour)
@@ -214,11 +214,11 @@ def test_an_ambiguous_abbreviation_has_the_neighbours_of_each_meaning(embedder):
     assert found.reason.startswith(
         "MS is ambiguous: multiple sclerosis or mitral stenosis"
     )
-    assert [(n.rank, n.meaning) for n in found.found] == [
+    assert [(n.rank, n.meaning) for n in found.nearest] == [
         *((1, "multiple sclerosis"), (2, "multiple sclerosis")),
         *((1, "mitral stenosis"), (2, "mitral stenosis")),
     ]
-    firsts = [n.neighbour for n in found.found if n.rank == 1]
+    firsts = [n.neighbour for n in found.nearest if n.rank == 1]
     assert firsts == ["multiple sclerosis", "mitral stenosis"]
 
 

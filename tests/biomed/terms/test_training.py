@@ -13,7 +13,8 @@ from biomed.terms.training import name_pairs, read_names, train_from_recipe
 from domainbert.tables import TableError
 from domainbert.training.settings import TrainingSettings
 
-WORDS = "heart kidney renal pulmonary pneumonia edema fever insulin chest dyspnea mother".split()
+WORDS = """heart kidney renal pulmonary pneumonia edema fever insulin pain chest dyspnea
+mother""".split()
 PAIRS = [(WORDS[i], WORDS[i + 1]) for i in range(0, 12, 2)]
 QUICK = TrainingSettings(
     epochs=12.0,
