@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from biomed.ner.dictionaries import Dictionary as Dictionary
     from biomed.ner.entities import Entity as Entity
     from biomed.ner.linking import EntityLinker as EntityLinker
+    from biomed.ner.sections import Section as Section
+    from biomed.ner.sections import sections as sections
     from biomed.qa.model import Answer as Answer
     from biomed.sentences.data import read_pairs as read_pairs
     from biomed.sentences.encoder import CrossEncoder as CrossEncoder
@@ -32,6 +34,7 @@ _NAMES = {
     "ner.entities": "Entity",
     "ner.dictionaries": "Dictionary",
     "ner.linking": "EntityLinker",
+    "ner.sections": "Section sections",
     "qa.model": "Answer",
     "sentences.data": "read_pairs",
     "sentences.encoder": "CrossEncoder SentenceEncoder",

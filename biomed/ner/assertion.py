@@ -1,8 +1,8 @@
-"""Assertion of entities in notes: present, negated, possible, historical, or of someone else.
+"""Assertion of entities in notes: present, negated, possible, historical, an allergy, or other.
 
 Rules over the words around an entity, in the manner of ConText (Harkema et al. 2009, J. Biomed.
 Inform. 42, 839): cues with a direction and a scope, words that end a scope, and section headings,
-all in `cues.toml`. docs/entities.md defines the five assertions.
+all in `cues.toml`. docs/entities.md defines the six assertions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Literal
 from biomed.corpora.words import split_words, starts_after_breaks
 
 # In this order: of several that apply, the first counts.
-ASSERTIONS = ("other", "negated", "possible", "historical", "present")
+ASSERTIONS = ("other", "allergy", "negated", "possible", "historical", "present")
 DRUGS = frozenset({"chemical", "drug", "drugs", "medication", "treatment"})
 _MASK = "\u00a4"
 _FARTHEST = 400  # characters between a cue and an entity after it

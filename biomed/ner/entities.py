@@ -19,6 +19,7 @@ _COLOURS = ("#ffd8a8", "#a5d8ff", "#b2f2bb", "#eebefa", "#ffec99", "#ffc9c9")
 _INK = {
     "present": ("", ""),
     "negated": (";text-decoration:line-through", " strike"),
+    "allergy": (";outline:2px solid #000", " bold"),
     "possible": (";border-bottom:2px dotted #000", " underline"),
     "historical": (";font-style:italic", " italic"),
     "other": (";opacity:.6", " dim"),
@@ -35,8 +36,8 @@ class Entity:
             words: B for the first word, I for the others, and not I for the word after them,
             with words taken as independent. Tables name this kind of score "span_probability". Of
             a calibrated model it is how often such an entity is right on devel data, "calibrated".
-        assertion: "present", "negated", "possible", "historical" or "other" (of someone else); see
-            `biomed.ner.assertion`.
+        assertion: "present", "negated", "possible", "historical", "allergy" (of drugs) or
+            "other" (of someone else); see `biomed.ner.assertion`.
         id: of the concept in the tagger's dictionary; None without a dictionary or a link.
         name: the concept's preferred name.
         link_score: how sure the link is, in (0, 1]; see `biomed.ner.linking.Link`.

@@ -11,6 +11,7 @@ MARKS = {
     "?": "possible",
     "<": "historical",
     "@": "other",
+    "!": "allergy",
 }
 KINDS = {"D": "Disease", "C": "Chemical"}
 
@@ -18,7 +19,7 @@ KINDS = {"D": "Disease", "C": "Chemical"}
 def read(marked):
     """A text, its spans and their assertions, from {name|D-} and the like."""
     text, spans, wanted, at = "", [], [], 0
-    for found in re.finditer(r"\{([^{}|]+)\|([DC])([-?<@]?)\}", marked):
+    for found in re.finditer(r"\{([^{}|]+)\|([DC])([-?<@!]?)\}", marked):
         text += marked[at : found.start()] + found[1]
         spans.append((len(text) - len(found[1]), len(text), KINDS[found[2]]))
         wanted.append(MARKS[found[3]])
@@ -49,7 +50,7 @@ def read(marked):
         "The patient's wife reports {confusion|D}.",
         "The patient had a {stroke|D<} in 2015 and {TIA|D<} 3 years ago.",
         "History of {asthma|D<}, takes {albuterol|C}.",
-        "Allergic to {penicillin|C-}. Takes {aspirin|C}.",
+        "Allergic to {penicillin|C!}. Takes {aspirin|C}.",
         "Start {aspirin|C} 81 mg for {CAD|D}. Discontinued {lisinopril|C<} for {cough|D}.",
         "Previously treated with {vancomycin|C<}; not on {insulin|C-}.",
         "[ ] {vomiting|D-} [x] {diarrhea|D}",
@@ -59,7 +60,7 @@ def read(marked):
         "A 67M w/ PMH of {HTN|D<}, {DM2|D<}, {CAD|D<} s/p CABG and {CKD|D<} who p/w {SOB|D}.",
         "Past Medical History:\n1. {Hypertension|D<}\n2. {Diabetes|D<}\n\nPlan:\n{metformin|C}",
         "Family history: {diabetes|D@}, {stroke|D@}. Social history: smoker. Assessment: {COPD|D}.",
-        "Allergies: {penicillin|C-}\nPlan: {aspirin|C} for {DVT|D?} prophylaxis",
+        "Allergies: {penicillin|C!}\nPlan: {aspirin|C} for {DVT|D?} prophylaxis",
         "65 years old with {diabetes|D}, a 65-year old with {asthma|D}.",
         "an old man with {dementia|D} and old {MI|D<}",
         "In the past 2 days {cough|D}; for the last week {rash|D}.",

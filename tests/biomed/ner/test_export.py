@@ -94,7 +94,7 @@ def test_brat_has_its_configuration(tmp_path):
     lines = (tmp_path / "brat" / "annotation.conf").read_text().splitlines()
     assert lines[:3] == ["[entities]", "Disease", "Drug_or_so"]
     assert (
-        "Assertion\tArg:<ENTITY>, Value:other|negated|possible|historical|present"
+        "Assertion\tArg:<ENTITY>, Value:other|allergy|negated|possible|historical|present"
         in lines
     )
     (scores,) = (line for line in lines if line.startswith("Score"))
