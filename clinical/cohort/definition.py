@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -136,6 +137,26 @@ class Definition(Settings):
     def event(self) -> str:
         """What happened to a stay with the outcome, such as "readmitted within 30 days"."""
         return EVENTS[self.outcome].format(self.horizon_days)
+
+    @property
+    def label(self) -> str:
+        """Name and version, with the rules that differ from the shipped definition of that name."""
+        title = f"{self.name} {self.version}"
+        path = SHIPPED / f"definitions/{self.name}.toml"
+        if not path.is_file():
+            return title
+        shipped = load_definition(self.name)
+        rules = self._rules()
+        usual = shipped._rules()
+        names = dict.fromkeys([*rules, *usual])
+        changed = [name for name in names if rules.get(name) != usual.get(name)]
+        return f"{title}, changed: {', '.join(changed)}" if changed else title
+
+    def _rules(self) -> dict[str, object]:
+        """The outcome and every rule, by name."""
+        outcome = getattr(self, self.outcome)
+        tables = [table.model_dump() for table in (self.episode, self.index, outcome)]
+        return dict(chain(*(table.items() for table in tables)), outcome=self.outcome)
 
     @property
     def sha256(self) -> str:

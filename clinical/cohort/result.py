@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from clinical.cohort.source import Tables
 
 SUMMARY_KEY = "clinical.cohort"  # of the flow in the metadata of the file
-_DEFINITION = ("name", "version", "sha256", "horizon_days", "event")
+_DEFINITION = ("name", "version", "sha256", "label", "horizon_days", "event")
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ SELECT
     CASE WHEN exclusion IS NULL THEN returned.stay_text END AS readmission_stay_id,
     CASE WHEN exclusion IS NULL THEN splits.split END AS split,
     exclusion,
+    scorable,
     age::SMALLINT AS age,
     sex,
     ethnicity,

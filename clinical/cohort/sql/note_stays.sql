@@ -1,4 +1,5 @@
--- Which row of the cohort the notes of a stay belong to, and until when they count.
+-- Which row of the cohort the notes of a stay belong to, and until when they count. Stays that may be
+-- scored have notes, also those that nothing can be learned from, such as the latest discharges.
 -- In:  stays.  Out: note_stays, one row for each stay id.
 
 CREATE TABLE note_stays AS
@@ -14,6 +15,6 @@ FROM stays member
 CROSS JOIN rules
 LEFT JOIN stays kept
     ON kept.stay_id = member.episode_stay AND kept.patient_id = member.patient_id
-    AND kept.exclusion IS NULL
+    AND kept.scorable
 WHERE member.stay_id IS NOT NULL
 GROUP BY member.stay_id;

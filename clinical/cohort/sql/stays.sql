@@ -94,5 +94,9 @@ SELECT
          AND NOT coalesce(return_us < rules.horizon_us, false) THEN 'died_after_discharge'
         WHEN rules.outcome = 'death' AND died_within_horizon IS NULL THEN 'unknown_outcome'
         WHEN rules.early AND left_early THEN 'left_early'
-    END AS exclusion
+    END AS exclusion,
+    -- A stay without a usable outcome is nothing to learn from, but it can be scored: at its
+    -- prediction time nobody knows the outcome.
+    coalesce(exclusion, 'none') IN ('none', 'censored', 'died_after_discharge', 'unknown_outcome')
+        AND NOT (rules.early AND coalesce(left_early, false)) AS scorable
 FROM joined, rules;

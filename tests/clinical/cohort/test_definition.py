@@ -150,3 +150,27 @@ def test_a_wrong_mapping(tmp_path, old, new, message):
     path.write_text(MAPPING.replace(old, new))
     with pytest.raises(UserError, match=message):
         load_schema("generic", mapping=path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "label"),
+    [
+        ({}, "readmission-30d 1.0.0"),
+        (
+            {"died_locations": '["GONE"]', "planned_types": "[]"},
+            "readmission-30d 1.0.0, changed: died_locations, planned_types",
+        ),
+        ({"minimum_age": 18}, "readmission-30d 1.0.0, changed: minimum_age"),
+        ({"name": '"mine"', "horizon_days": 90}, "mine 1.0.0"),
+    ],
+)
+def test_an_edited_definition_says_what_was_changed(define, changes, label):
+    assert load_definition(define(**changes)).label == label
+
+
+def test_another_outcome_under_a_shipped_name_is_a_change(define):
+    text = load_definition("death-30d").text.replace('"death-30d"', '"readmission-30d"')
+    path = define()
+    path.write_text(text)
+    changed = "changed: outcome, planned_types, death_after_discharge"
+    assert load_definition(path).label == f"readmission-30d 1.0.0, {changed}"

@@ -298,3 +298,27 @@ def test_subgroups_come_along(hospital):
     row = hospital.rows()[stay]
     assert (row["age"], row["sex"]) == (49, "M")
     assert (row["insurance"], row["ethnicity"]) == ("Private", "ASIAN")
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "exclusion", "scorable"),
+    [
+        ({}, {}, None, True),
+        ({}, {"data_end": "2100-01-20"}, "censored", True),
+        ({"HOSPITAL_EXPIRE_FLAG": "1"}, {}, "died_in_hospital", False),
+        ({"ADMISSION_TYPE": "NEWBORN"}, {}, "newborn", False),
+        ({}, {"notes": "early", "hours": 48, "data_end": "2100-01-20"}, "censored", True),
+        ({}, {"notes": "early", "hours": 96, "data_end": "2100-01-20"}, "censored", False),
+    ],
+)  # fmt: skip
+def test_a_stay_may_be_scored_whose_outcome_is_not_known_yet(
+    hospital, columns, options, exclusion, scorable
+):
+    """What may be learned from and what may be scored are two questions; both need the notes."""
+    stay = hospital.stay(0, 3, **columns)
+    hospital.note(stay, "summary", day=3)
+    hospital.note(stay, "at admission", category="Nursing", at=0.1)
+    row = hospital.rows(**options)[stay]
+    note = "at admission" if "notes" in options else "summary"
+    assert (row["exclusion"], row["scorable"]) == (exclusion, scorable)
+    assert row["text"] == ([note] if scorable else [])
