@@ -23,8 +23,8 @@ from clinical import Passage, ReadmissionModel, build_cohort, synthesize
 from clinical.datasets import sentences
 from clinical.evidence.case import Piece, sentence_pieces
 from clinical.stays.cohorts import usable_stays
-from domainbert.cli.console import counted
 from domainbert.models.card import table
+from domainbert.progress import counted
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -177,10 +177,10 @@ def pretrain(
     seed: options.Seed = None,
 ) -> None:
     """Train an encoder on your own text. A killed run resumes with the same command."""
+    from domainbert.cli.training import progress_on_stderr
     from domainbert.pretraining.fitting import pretrain as fit
     from domainbert.pretraining.model import score_table
     from domainbert.pretraining.settings import Recipe
-    from domainbert.training.checkpoints import progress_on_stderr
     from domainbert.training.recipes import read_recipe
 
     given = {

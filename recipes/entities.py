@@ -21,7 +21,7 @@ from biomed.corpora import Corpus, read_corpus
 from biomed.ner.network import WordTagger
 from biomed.ner.training import EntityRecipe, fit, measure
 from domainbert.cli.console import one_line_errors, say
-from domainbert.training.checkpoints import training_run
+from domainbert.cli.training import training_run
 from domainbert.training.recipes import read_recipe
 from recipes.corpora import overlaid
 

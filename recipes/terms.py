@@ -22,11 +22,11 @@ from biomed.sentences.training import SentenceRecipe, fit_encoder
 from biomed.terms.similarity import TermEmbedder
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
+from domainbert.cli.training import training_run
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
 from domainbert.settings import Settings
 from domainbert.statistics.bootstrap import RESAMPLES
-from domainbert.training.checkpoints import training_run
 from domainbert.training.recipes import read_recipe, recipe_file
 from recipes.categories import evaluate_categories, measured_terms, vocabulary_terms
 from recipes.relations import (

@@ -15,12 +15,13 @@ import typer
 from biomed.ner.entities import MIN_SCORE, TaggedView
 from biomed.ner.export import NEEDED, Format, export_entities, write_tagged
 from domainbert.cli import options
-from domainbert.cli.console import counted, one_line_errors, print_table, say, stdout
+from domainbert.cli.console import one_line_errors, print_table, say, stdout
 from domainbert.cli.options import ScoringOptions
+from domainbert.cli.training import TrainingOptions
 from domainbert.errors import UserError
 from domainbert.files import check_output, write_json
 from domainbert.models.card import score_text
-from domainbert.training.checkpoints import TrainingOptions
+from domainbert.progress import counted
 
 if TYPE_CHECKING:
     from biomed.corpora import Gold

@@ -154,7 +154,7 @@ class EntityLinker:
     @cached_property
     def _vectors(self) -> np.ndarray:
         """The vectors of the names, from the file beside the dictionary if it is of these names."""
-        from domainbert.cli.console import counted
+        from domainbert.progress import counted
 
         path = self.dictionary.path
         beside = path.with_name(f"{path.name}.vectors.npz") if path else None

@@ -21,7 +21,7 @@ from domainbert.files import whole_text
 from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
 from domainbert.statistics.calibration import calibrated
-from domainbert.text.runner import chunked
+from domainbert.streams import chunked
 from domainbert.text.windows import SPECIAL_TOKENS, own_tokenizer, plan_windows
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from biomed.ner.decoding import tidy_span
 from biomed.ner.entities import MIN_SCORE, Entity
 from biomed.ner.network import WordTagger
 from domainbert.errors import UserError
-from domainbert.text.runner import chunked, read_ahead
+from domainbert.streams import chunked, read_ahead
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,9 +9,9 @@ import typer
 
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, print_table, say, stdout
+from domainbert.cli.training import TrainingOptions
 from domainbert.errors import UserError
 from domainbert.files import write_json
-from domainbert.training.checkpoints import TrainingOptions
 
 if TYPE_CHECKING:
     from biomed.qa.model import Answer

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from biomed.qa.questions import QuestionError
-from domainbert.cli.console import counted
+from domainbert.progress import counted
 from domainbert.statistics.bootstrap import resample
 
 if TYPE_CHECKING:

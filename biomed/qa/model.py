@@ -14,7 +14,7 @@ from domainbert.errors import UserError
 from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
 from domainbert.statistics.calibration import platt
-from domainbert.text.runner import chunked, read_ahead
+from domainbert.streams import chunked, read_ahead
 from domainbert.text.windows import plan_windows
 
 if TYPE_CHECKING:

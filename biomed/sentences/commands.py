@@ -11,7 +11,7 @@ import typer
 import biomed
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, print_table, say
-from domainbert.training.checkpoints import TrainingOptions
+from domainbert.cli.training import TrainingOptions
 
 if TYPE_CHECKING:
     from biomed.sentences.encoder import CrossEncoder, SentenceEncoder

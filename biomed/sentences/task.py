@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from domainbert.errors import UserError
 from domainbert.scoring import Fault, Task, text_of
+from domainbert.streams import chunked
 from domainbert.tables import (
     TEXT,
     Column,
@@ -20,7 +21,6 @@ from domainbert.tables import (
     match_columns,
     table_columns,
 )
-from domainbert.text.runner import chunked
 
 if TYPE_CHECKING:
     from biomed.sentences.search import Passage, SentenceIndex

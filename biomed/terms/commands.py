@@ -10,7 +10,7 @@ import typer
 from biomed.sentences.commands import write_comparison
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, print_table, say
-from domainbert.training.checkpoints import TrainingOptions
+from domainbert.cli.training import TrainingOptions
 
 if TYPE_CHECKING:
     from biomed.terms.similarity import TermEmbedder, TermIndex

@@ -24,7 +24,7 @@ from domainbert.errors import UserError
 from domainbert.models.embedder import Embedder, check_faults, check_many
 from domainbert.models.pooling import unit
 from domainbert.search import top_k
-from domainbert.text.runner import chunked
+from domainbert.streams import chunked
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -37,8 +37,8 @@ from clinical.stays.choice import check_notes
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, patient_keys
 from clinical.stays.stays import present_notes, shifts
-from domainbert.cli.console import counted
 from domainbert.errors import UserError
+from domainbert.progress import counted
 from domainbert.tables import id_key, require_columns
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 from clinical.evidence.case import Case, sentence_pieces
 from clinical.evidence.view import Explanation, Passage
 from clinical.stays.patients import patient_codes, patient_keys
-from domainbert.cli.console import counted
 from domainbert.errors import UserError
+from domainbert.progress import counted
 from domainbert.statistics.bootstrap import resample
 from domainbert.statistics.calibration import logit
 

@@ -26,7 +26,7 @@ from domainbert.errors import UserError
 from domainbert.models.model import Model
 from domainbert.settings import Positive, Settings
 from domainbert.statistics.calibration import calibrated, sigmoid
-from domainbert.text.runner import chunked, read_ahead
+from domainbert.streams import chunked, read_ahead
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -9,7 +9,7 @@ import typer
 
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
-from domainbert.training.checkpoints import TrainingOptions
+from domainbert.cli.training import TrainingOptions
 
 
 @one_line_errors
@@ -92,7 +92,7 @@ def recalibrate(
     from clinical.risk.model import RiskModel
     from clinical.stays.cohorts import read_cohort
     from clinical.training.recalibration import recalibrate as fit_again
-    from domainbert.training.checkpoints import training_run
+    from domainbert.cli.training import training_run
 
     with training_run(out) as run:
         table, loaded = read_cohort(cohort_file), RiskModel.from_pretrained(model)

@@ -1,27 +1,23 @@
-"""What the command lines share: the application, messages, progress bars and exit codes."""
+"""What the command lines share: the application, messages and exit codes."""
 
 from __future__ import annotations
 
 import functools
 import os
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, ParamSpec, TypeVar
 
 import typer
-from rich.console import Console
 from rich.table import Column, Table
 
 from domainbert import __version__
 from domainbert.errors import UserError
-
-if TYPE_CHECKING:
-    from rich.text import Text
+from domainbert.progress import Terminal, stderr
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,18 +25,6 @@ R = TypeVar("R")
 FAILED, BUG = 1, 70  # exit codes; usage errors exit 2, signals 128 + their number
 
 
-class Terminal(Console):
-    """Prints text as it is, also in tables: no markup, and no control sequence of the text."""
-
-    def render_str(self, text: str, **options: Any) -> Text:
-        """A text without what is not printable."""
-        shown = "".join(
-            char if char.isprintable() or char in "\n\t" else " " for char in text
-        )
-        return super().render_str(shown, **{**options, "markup": False, "emoji": False})
-
-
-stderr = Terminal(stderr=True, highlight=False)
 stdout = Terminal(highlight=False)
 
 
@@ -168,30 +152,3 @@ def _frames(error: BaseException) -> Iterator[str]:
         yield "which led to\n"
     yield f"{type(error).__name__}\n"
     yield from traceback.format_tb(error.__traceback__)
-
-
-@contextmanager
-def progress(what: str, *, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """A progress bar on stderr, moved by `advance(n, total)`; hidden without a terminal."""
-    from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
-
-    columns = (
-        *Progress.get_default_columns(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    quiet = not sys.stderr.isatty()
-    window = 300  # seconds of the estimate: steps may come in bursts
-    with Progress(
-        *columns, console=stderr, disable=quiet, speed_estimate_period=window
-    ) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda n, total=total: bar.update(task, advance=n, total=total)
-
-
-def counted(items: Iterable[R], *, what: str, total: int | None = None) -> Iterator[R]:
-    """The same items, counted by a progress bar."""
-    with progress(what, total=total) as advance:
-        for item in items:
-            yield item
-            advance(1)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
 
 import typer
 
-from domainbert.cli.console import progress, say
+from domainbert.cli.console import say
+from domainbert.progress import progress
 
 if TYPE_CHECKING:
     from domainbert.scoring.driver import AnyTask, Counts

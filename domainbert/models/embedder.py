@@ -23,8 +23,8 @@ from domainbert.models.pooling import (
     unit,
 )
 from domainbert.models.storage import resolve_model
+from domainbert.streams import chunked, read_ahead
 from domainbert.tables.columns import is_missing
-from domainbert.text.runner import chunked, read_ahead
 from domainbert.text.windows import UNKNOWN, Windower, too_long
 
 if TYPE_CHECKING:

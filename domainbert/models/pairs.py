@@ -12,7 +12,7 @@ from domainbert.errors import UserError
 from domainbert.files import whole_text
 from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
-from domainbert.text.runner import chunked, read_ahead
+from domainbert.streams import chunked, read_ahead
 from domainbert.text.windows import checked_text, own_tokenizer
 
 if TYPE_CHECKING:

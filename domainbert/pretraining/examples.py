@@ -17,7 +17,8 @@ from transformers import DataCollatorForLanguageModeling
 from domainbert import __version__
 from domainbert.files import write_json
 from domainbert.pretraining.corpus import SIDES, CorpusError
-from domainbert.text.runner import chunked, pad
+from domainbert.streams import chunked
+from domainbert.text.runner import pad
 from domainbert.training.objective import fingerprint
 
 if TYPE_CHECKING:

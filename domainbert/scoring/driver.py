@@ -29,6 +29,7 @@ from domainbert.scoring.task import (
     survey,
     together,
 )
+from domainbert.streams import chunked, read_ahead
 from domainbert.tables import (
     ReadOptions,
     Row,
@@ -38,7 +39,6 @@ from domainbert.tables import (
     to_frame,
 )
 from domainbert.tables.rows import FIRST_LINES, frame_rows, spooled
-from domainbert.text.runner import chunked, read_ahead
 
 if TYPE_CHECKING:
     import pandas as pd

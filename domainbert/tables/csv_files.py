@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from domainbert.streams import read_ahead
 from domainbert.tables.columns import (
     READ_ERRORS,
     TableError,
@@ -25,7 +26,6 @@ from domainbert.tables.columns import (
     is_id_column,
     unguard,
 )
-from domainbert.text.runner import read_ahead
 
 if TYPE_CHECKING:
     import pyarrow as pa

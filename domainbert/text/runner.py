@@ -1,10 +1,9 @@
-"""Windows -> outputs: token-budget batches, input order restored, flat memory."""
+"""Running a model over windows, in batches of similar length."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -14,14 +13,13 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-T = TypeVar("T")
 Device: TypeAlias = "str | torch.device | None"
 
-BATCH_TOKENS = {"cpu": 4096, "cuda": 65536}  # fits the caches of a CPU; fills a GPU
-SIMILAR = 0.8  # of the longest window of a batch
-BUFFER_BATCHES = (
-    16  # pooled and sorted by length together, enough to avoid most padding
-)
+# Fits the caches of a CPU; fills a GPU.
+BATCH_TOKENS = {"cpu": 4096, "cuda": 65536}
+SIMILAR = 0.8  # shortest window of a batch, as a share of its longest
+# Sorted by length together: enough to avoid most padding.
+BUFFER_BATCHES = 16
 
 
 def plan_batches(
@@ -29,48 +27,27 @@ def plan_batches(
 ) -> list[np.ndarray]:
     """Group windows of similar length, so that rows x longest row <= `batch_tokens`.
 
-    From the tokens of each window, shape (windows,), to one array of indices per batch, longest
-    windows first. A window longer than the budget has a batch of its own. Windows shorter than
-    `SIMILAR` of the longest are left to the next batch, unless this one is small: under an eighth
-    of the budget, a pass through the model costs more than the padding that it saves.
+    Args:
+        lengths: tokens of each window, shape (windows,).
+        batch_tokens: the budget; a longer window gets its own batch.
+
+    Returns:
+        The indices of each batch, longest windows first. Windows shorter than `SIMILAR` of the
+        longest are left to the next batch, unless this one is under an eighth of the budget:
+        then a pass through the model costs more than the padding.
     """
     lengths = np.asarray(lengths)
-    order, batches = np.argsort(-lengths, kind="stable"), []
+    order = np.argsort(-lengths, kind="stable")
+    batches = []
     while len(order):
         longest = max(1, int(lengths[order[0]]))
         similar = int((lengths[order] >= SIMILAR * longest).sum())
-        fewest, most = batch_tokens // 8 // longest, batch_tokens // longest
-        rows = max(1, min(most, max(fewest, similar)))
+        min_rows = batch_tokens // 8 // longest
+        max_rows = batch_tokens // longest
+        rows = max(1, min(max_rows, max(min_rows, similar)))
         batches.append(order[:rows])
         order = order[rows:]
     return batches
-
-
-def read_ahead(items: Iterable[T]) -> Iterator[T]:
-    """The same items in the same order; a thread prepares the next one while one is used."""
-    iterator = iter(items)
-    done: Any = object()
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-ahead") as pool:
-        upcoming = pool.submit(next, iterator, done)
-        while (item := upcoming.result()) is not done:
-            upcoming = pool.submit(next, iterator, done)
-            yield item
-
-
-def chunked(
-    items: Iterable[T], *, size: Callable[[T], int], limit: int
-) -> Iterator[list[T]]:
-    """Lists of consecutive items whose sizes add up to about `limit`; none is split."""
-    chunk: list[T] = []
-    total = 0
-    for item in items:
-        chunk.append(item)
-        total += size(item)
-        if total >= limit:
-            yield chunk
-            chunk, total = [], 0
-    if chunk:
-        yield chunk
 
 
 def find_device(name: Device = None) -> torch.device:
@@ -80,12 +57,13 @@ def find_device(name: Device = None) -> torch.device:
     """
     import torch
 
-    gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
-    known = ["cpu", "cuda", *gpus] if gpus else ["cpu"]
+    devices = ["cpu"]
+    if gpus := torch.cuda.device_count():
+        devices += ["cuda", *(f"cuda:{number}" for number in range(gpus))]
     if name is None:
-        name = "cuda" if gpus else "cpu"
-    if str(name) not in (*known, "cpu:0"):
-        msg = f"no device {str(name)!r}: expected {', '.join(known)}, which this machine has"
+        return torch.device(devices[:2][-1])
+    if str(name) not in (*devices, "cpu:0"):
+        msg = f"no device {str(name)!r}: expected {', '.join(devices)}, which this machine has"
         raise UserError(msg)
     return torch.device(name)
 
@@ -111,11 +89,11 @@ class WindowRunner:
         batch_tokens: int | None = None,
     ) -> None:
         self.device = find_device(device)
-        self.batch_tokens = (
-            BATCH_TOKENS[self.device.type] if batch_tokens is None else batch_tokens
-        )
-        if self.batch_tokens < 1:
+        if batch_tokens is None:
+            batch_tokens = BATCH_TOKENS[self.device.type]
+        if batch_tokens < 1:
             raise UserError(f"batch_tokens must be at least 1, got {batch_tokens}")
+        self.batch_tokens = batch_tokens
         self.buffer_tokens = BUFFER_BATCHES * self.batch_tokens
         self._model = model.to(self.device)
         self._pad = pad_token_id
@@ -141,7 +119,7 @@ class WindowRunner:
         read: Callable[[Any, torch.Tensor | None], torch.Tensor],
         token_types: Sequence[np.ndarray] | None = None,
     ) -> list[np.ndarray]:
-        """What `read` keeps of the model's output for each window, in the order given, float32.
+        """What `read` keeps of the model's output for each window, in their order, float32.
 
         Args:
             windows: token ids with special tokens, each of shape (tokens,).
@@ -151,26 +129,30 @@ class WindowRunner:
         """
         import torch
 
-        result: list[Any] = [None] * len(windows)
-        batches = plan_batches(
-            [len(window) for window in windows], batch_tokens=self.batch_tokens
+        rows: list[Any] = [None] * len(windows)
+        lengths = [len(window) for window in windows]
+        batches = plan_batches(lengths, batch_tokens=self.batch_tokens)
+        autocast = torch.autocast(
+            self.device.type,
+            dtype=torch.bfloat16,
+            enabled=self.device.type == "cuda",
         )
-        on_cuda = self.device.type == "cuda"
-        half = torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=on_cuda)
         self._model.eval()  # a trainer may have used it since
-        with torch.inference_mode(), half:
+        with torch.inference_mode(), autocast:
             for batch in batches:
                 ids, mask = pad([windows[i] for i in batch], pad_token_id=self._pad)
                 inputs = {"input_ids": ids.to(self.device)}
                 if mask is not None:
-                    mask = inputs["attention_mask"] = mask.to(self.device)
+                    mask = mask.to(self.device)
+                    inputs["attention_mask"] = mask
                 if token_types is not None:
                     types, _ = pad([token_types[i] for i in batch], pad_token_id=0)
                     inputs["token_type_ids"] = types.to(self.device)
-                kept = read(self._model(**inputs), mask).float().cpu().numpy()
-                for row, index in enumerate(batch):
-                    result[index] = kept[row]
-        return result
+                output = self._model(**inputs)
+                values = read(output, mask).float().cpu().numpy()
+                for index, value in zip(batch, values, strict=True):
+                    rows[index] = value
+        return rows
 
 
 def pad(
@@ -186,5 +168,9 @@ def pad(
     ids = np.full((len(windows), longest), pad_token_id, dtype=np.int64)
     mask = np.zeros_like(ids)
     for row, window in enumerate(windows):
-        ids[row, : len(window)], mask[row, : len(window)] = window, 1
-    return torch.from_numpy(ids), None if mask.all() else torch.from_numpy(mask)
+        ids[row, : len(window)] = window
+        mask[row, : len(window)] = 1
+    padded = torch.from_numpy(ids)
+    if mask.all():
+        return padded, None
+    return padded, torch.from_numpy(mask)

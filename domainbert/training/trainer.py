@@ -20,8 +20,8 @@ from torch.utils.data import DataLoader, Dataset
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
-from domainbert.cli.console import progress
 from domainbert.encoders.loading import quiet
+from domainbert.progress import progress
 from domainbert.training.checkpoints import resume_point
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from domainbert import __version__
 from domainbert.cli import console
-from domainbert.cli.console import command_line, counted, one_line_errors, progress, say
+from domainbert.cli.console import command_line, one_line_errors, say
 from domainbert.errors import UserError
+from domainbert.progress import counted, progress
 
 LONG = "the folder [model] is " + "long " * 40
 

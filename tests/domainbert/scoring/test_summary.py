@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from clinical.cli import app
 from domainbert.cli import options as cli
-from domainbert.cli.console import progress
 from domainbert.errors import UserError
 from domainbert.files import write_json
+from domainbert.progress import progress
 from domainbert.scoring import driver, store
 from domainbert.tables import read_table, write_table
 
@@ -138,11 +138,11 @@ def test_parts_end_by_time_too(tmp_path, monkeypatch):
 def test_progress_shows_the_time_left(monkeypatch, capsys):
     from rich.console import Console
 
-    from domainbert.cli import console
+    from domainbert import progress as bars
 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(
-        console,
+        bars,
         "stderr",
         Console(stderr=True, force_terminal=True, width=120, highlight=False),
     )

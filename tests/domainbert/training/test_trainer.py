@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from clinical import ReadmissionModel, ReadmissionSettings
+from domainbert.cli.training import training_run
 from domainbert.errors import UserError
 from domainbert.text.runner import pad
 from domainbert.training import trainer as trainer_module
@@ -27,7 +28,6 @@ from domainbert.training.checkpoints import (
     checkpoint_step,
     last_checkpoint,
     resume_point,
-    training_run,
 )
 from domainbert.training.objective import FreshBatches, LengthBatches, Objective
 from domainbert.training.settings import TrainingSettings
