@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 # Words that end in a full stop without ending a sentence.
 _ABBREVIATIONS = frozenset(
@@ -21,7 +21,7 @@ _END = re.compile(
 )
 # Text is wrapped at a width in this range, except for a few long lines.
 _WIDTHS = range(40, 121)
-_FEW = 0.1
+_LONG_LINES = 0.1
 # A full line may be this much shorter than the widest: names were masked after the wrapping.
 _SLACK = 0.9
 
@@ -34,21 +34,24 @@ def split_sentences(text: str) -> list[str]:
     headings start a sentence. Within a line, a full stop ends one if a capital or a digit follows
     and the word before is no title, initial or abbreviation. Every word is in exactly one sentence.
     """
-    return [
-        part for block in _unwrapped(text) for part in _parts(" ".join(block.split()))
-    ]
+    sentences: list[str] = []
+    for block in _unwrapped(text):
+        sentences += _block_sentences(" ".join(block.split()))
+    return sentences
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
     """The sentences of `split_sentences` as (start, end) in the text, in order, not overlapping."""
     words = [word.span() for word in _WORD.finditer(text)]
-    lengths = [len(sentence.split()) for sentence in split_sentences(text)]
-    ends = [*accumulate(lengths)]
-    return [
-        (words[end - length][0], words[end - 1][1])
-        for end, length in zip(ends, lengths, strict=True)
-        if length
-    ]
+    spans = []
+    first = 0
+    for sentence in split_sentences(text):
+        # Both functions see the same words, so counting them finds the characters.
+        end = first + len(sentence.split())
+        if end > first:
+            spans.append((words[first][0], words[end - 1][1]))
+        first = end
+    return spans
 
 
 def _unwrapped(text: str) -> list[str]:
@@ -69,28 +72,31 @@ def _unwrapped(text: str) -> list[str]:
 def _wrap_width(lengths: list[int]) -> int:
     """The width that several lines nearly reach, or 0 if lines were not wrapped."""
     within = sorted(length for length in lengths if length < _WIDTHS.stop)
-    if len(lengths) - len(within) > _FEW * len(lengths):
+    if len(lengths) - len(within) > _LONG_LINES * len(lengths):
         return 0
-    widths = (
-        high
-        for low, high in pairwise(within)
-        if high in _WIDTHS and low > _SLACK * high
-    )
-    return max(widths, default=0)
+    for longer, shorter in pairwise(reversed(within)):
+        if longer in _WIDTHS and shorter > _SLACK * longer:
+            return longer
+    return 0
 
 
-def _continues(line: str, following: str, *, width: int) -> bool:
+def _continues(
+    line: str,
+    following: str,
+    *,
+    width: int,
+) -> bool:
     if line.endswith(":") or _ITEM.match(following) or _HEADING.match(following):
         return False
     word = following.split(maxsplit=1)[0]
-    is_full = len(line) <= width < (len(line) + 1 + len(word)) / _SLACK
-    flows = (
-        len(line) >= _WIDTHS.start and line[-1] not in ".!?;" and following[0].islower()
-    )
-    return is_full or flows
+    if len(line) <= width < (len(line) + 1 + len(word)) / _SLACK:
+        return True
+    is_long = len(line) >= _WIDTHS.start
+    return is_long and line[-1] not in ".!?;" and following[0].islower()
 
 
-def _parts(block: str) -> Iterator[str]:
+def _block_sentences(block: str) -> Iterator[str]:
+    """Cut a paragraph, with single spaces between words, after its full stops."""
     start = 0
     for end in _END.finditer(block):
         if _is_full_stop(block, start, end.start()):
@@ -99,14 +105,19 @@ def _parts(block: str) -> Iterator[str]:
     yield block[start:]
 
 
-def _is_full_stop(block: str, start: int, stop: int) -> bool:
+def _is_full_stop(
+    block: str,
+    start: int,
+    stop: int,
+) -> bool:
     """Whether a full stop at `stop` ends the sentence that starts at `start`."""
-    stop -= stop > start and block[stop - 1] == " "
+    if stop > start and block[stop - 1] == " ":  # tokenized text: "word ."
+        stop -= 1
     space = block.rfind(" ", start, stop)
     last = block[max(space + 1, start) : stop]
     plain = last.lower().strip("(['\"")
-    is_number_of_item = space < 0 and len(last) <= 3
+    if not last or plain in _ABBREVIATIONS:
+        return False
+    is_item_number = space < 0 and len(last) <= 3
     is_initial = len(plain) == 1 and last.isupper()
-    return bool(last) and not (
-        is_number_of_item or is_initial or plain in _ABBREVIATIONS
-    )
+    return not (is_item_number or is_initial)

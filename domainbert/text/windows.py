@@ -1,4 +1,4 @@
-"""Text -> windows that fit an encoder, with character offsets, and what could not be read."""
+"""Windows: texts cut into runs of tokens that fit an encoder, with character offsets."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SPECIAL_TOKENS = 2  # [CLS] and [SEP]
-LONGEST_TEXT = 5_000_000  # characters; a text needs about 150 bytes of memory for each
-_CHECKED = 1024  # texts that are split at once to see whether they have tokens
+LONGEST_TEXT = 5_000_000  # characters; each takes about 150 bytes of memory
+_CHECKED = 1024  # texts that `without_tokens` splits at once
 UNKNOWN = "not in the vocabulary"
 NOT_TEXT = "control characters or undecodable bytes"
 INVISIBLE = "invisible format characters"
-# What a BERT tokenizer drops silently: first control characters, private use (the bullets of word
-# processors), bytes that were not UTF-8 and halves of surrogate pairs; then format characters
-# (category Cf): soft hyphens, joiners, byte order marks.
+# What a BERT tokenizer drops silently. Group 1: control characters, private use (the bullets of
+# word processors), bytes that were not UTF-8 and halves of surrogate pairs. Then format
+# characters (category Cf): soft hyphens, joiners, byte order marks.
 _DROPPED = re.compile(
     "([\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\uf8ff\ufffd"
     "\U000f0000-\U000ffffd\U00100000-\U0010fffd]+)"
@@ -37,18 +37,19 @@ _DROPPED = re.compile(
 
 def too_long(text: str) -> str:
     """Why a text is too long to be read, and what to do; "" if it is not."""
-    reason = f"{len(text):,} characters, expected at most {LONGEST_TEXT:,}; split it"
-    return reason if len(text) > LONGEST_TEXT else ""
+    if len(text) <= LONGEST_TEXT:
+        return ""
+    return f"{len(text):,} characters, expected at most {LONGEST_TEXT:,}; split it"
 
 
-def checked_text(text: object, what: str) -> str:
-    """A text; a `UserError` that names it as `what` if it is no string, empty or too long."""
+def checked_text(text: object, name: str) -> str:
+    """The text; a `UserError` that names it if it is not a string, empty or too long."""
     if not isinstance(text, str):
-        raise UserError(f"{what} is {type(text).__name__}, expected a string")
+        raise UserError(f"{name} is {type(text).__name__}, expected a string")
     if not text.strip():
-        raise UserError(f"{what} is empty")
+        raise UserError(f"{name} is empty")
     if reason := too_long(text):
-        raise UserError(f"{what} has {reason}")
+        raise UserError(f"{name} has {reason}")
     return text
 
 
@@ -56,9 +57,10 @@ def checked_text(text: object, what: str) -> str:
 class Window:
     """A run of tokens of one text, which covers its characters `start` to `end`.
 
-    `input_ids` are token ids with [CLS] in front and [SEP] behind, shape (tokens,), int64.
-    `offsets` are the characters (start, end) in the text of each token between those two, shape
-    (tokens - 2, 2).
+    Attributes:
+        input_ids: token ids, [CLS] first and [SEP] last, shape (tokens,), int64.
+        offsets: the characters (start, end) in the text of each token between those two, shape
+            (tokens - 2, 2).
     """
 
     input_ids: np.ndarray = field(repr=False)
@@ -89,13 +91,17 @@ class WindowedText:
 
 
 def plan_windows(
-    tokens: int, *, capacity: int, overlap: int = 0, good_cuts: np.ndarray | None = None
+    tokens: int,
+    *,
+    capacity: int,
+    overlap: int = 0,
+    good_cuts: np.ndarray | None = None,
 ) -> list[tuple[int, int]]:
     """Cut a run of tokens into windows: ranges (first token, one past the last) in order.
 
-    A window is filled, unless there is a good cut (the end of a sentence or a line) within its
-    last eighth; then it ends at the last of them. Every token is in a window, and without overlap
-    in one only.
+    A window is filled, unless there is a good cut (the end of a sentence or a line) in its last
+    eighth; then it ends at the last good cut. Every token is in a window, and without overlap in
+    exactly one.
 
     Args:
         tokens: length of the run, >= 0; 0 gives no window.
@@ -112,7 +118,8 @@ def plan_windows(
             f"overlap must be between 0 and {capacity - 1} (less than window - {SPECIAL_TOKENS} "
             f"tokens), got {overlap}"
         )
-    ranges, start = [], 0
+    ranges = []
+    start = 0
     while tokens - start > capacity:
         end = start + capacity
         if good_cuts is not None:
@@ -147,19 +154,26 @@ class Windower:
         limit: int = 512,
     ) -> None:
         if not SPECIAL_TOKENS < window <= limit:
-            least = SPECIAL_TOKENS + 1
-            raise UserError(f"window must be between {least} and {limit}, got {window}")
-        self.window, self.overlap = window, overlap
+            shortest = SPECIAL_TOKENS + 1
+            msg = f"window must be between {shortest} and {limit}, got {window}"
+            raise UserError(msg)
+        self.window = window
+        self.overlap = overlap
         self._capacity = window - SPECIAL_TOKENS
-        plan_windows(0, capacity=self._capacity, overlap=overlap)  # checks the overlap
+        plan_windows(
+            0,
+            capacity=self._capacity,
+            overlap=overlap,
+        )  # checks the overlap
         self._tokenizer = own_tokenizer(tokenizer)
         # Byte-level tokenizers, such as ModernBERT's, read every character.
         self._drops = not self._tokenizer.encode("\x01", add_special_tokens=False).ids
-        self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+        self._cls = tokenizer.cls_token_id
+        self._sep = tokenizer.sep_token_id
         self._unknown = tokenizer.unk_token_id
-        ends = tokenizer.convert_tokens_to_ids([".", "!", "?"])
-        self._sentence_ends = np.array(
-            [i for i in ends if i not in (None, self._unknown)]
+        end_ids = tokenizer.convert_tokens_to_ids([".", "!", "?"])
+        self._sentence_ends = np.setdiff1d(
+            [token for token in end_ids if token is not None], [self._unknown]
         )
 
     def split(self, text: str) -> WindowedText:
@@ -175,28 +189,29 @@ class Windower:
         for text in texts:
             if reason := too_long(text):
                 raise UserError(f"a text has {reason}")
-        encoded = self._tokenizer.encode_batch(
-            list(map(whole_text, texts)), add_special_tokens=False
-        )
-        return [self._windowed(*pair) for pair in zip(texts, encoded, strict=True)]
+        readable = [whole_text(text) for text in texts]
+        encodings = self._tokenizer.encode_batch(readable, add_special_tokens=False)
+        return list(map(self._windowed, texts, encodings))
 
     def without_tokens(self, texts: Sequence[str]) -> Iterator[int]:
-        """The numbers of the texts that have no token, read piece by piece."""
+        """The numbers of the texts that have no token, in flat memory."""
         for start in range(0, len(texts), _CHECKED):
-            for number, text in enumerate(
-                self.split_many(texts[start : start + _CHECKED]), start
-            ):
+            chunk = self.split_many(texts[start : start + _CHECKED])
+            for number, text in enumerate(chunk, start):
                 if not text.tokens:
                     yield number
 
-    def _windowed(self, text: str, encoded: Encoding) -> WindowedText:
-        ids = np.array(encoded.ids, dtype=np.int64)
-        offsets = np.array(encoded.offsets, dtype=np.int64).reshape(-1, 2)
-        cuts = (
-            self._good_cuts(text, ids, offsets) if len(ids) > self._capacity else None
-        )
+    def _windowed(self, text: str, encoding: Encoding) -> WindowedText:
+        ids = np.array(encoding.ids, dtype=np.int64)
+        offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
+        cuts = None
+        if len(ids) > self._capacity:  # most texts fit one window and need none
+            cuts = self._good_cuts(text, ids, offsets)
         ranges = plan_windows(
-            len(ids), capacity=self._capacity, overlap=self.overlap, good_cuts=cuts
+            len(ids),
+            capacity=self._capacity,
+            overlap=self.overlap,
+            good_cuts=cuts,
         )
         windows = tuple(
             Window(
@@ -207,23 +222,29 @@ class Windower:
             )
             for first, last in ranges
         )
-        dropped = [
-            Unread(*match.span(), NOT_TEXT if match[1] else INVISIBLE)
-            for match in (_DROPPED.finditer(text) if self._drops else ())
-        ]
         unknown = offsets[ids == self._unknown].tolist()
-        unread = sorted(
-            [Unread(first, last, UNKNOWN) for first, last in unknown] + dropped
+        unread = [Unread(start, end, UNKNOWN) for start, end in unknown]
+        if self._drops:
+            for match in _DROPPED.finditer(text):
+                reason = NOT_TEXT if match[1] else INVISIBLE
+                unread.append(Unread(*match.span(), reason))
+        return WindowedText(
+            windows,
+            tokens=len(ids),
+            unread=tuple(sorted(unread)),
         )
-        return WindowedText(windows, tokens=len(ids), unread=tuple(unread))
 
-    def _good_cuts(self, text: str, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    def _good_cuts(
+        self,
+        text: str,
+        ids: np.ndarray,
+        offsets: np.ndarray,
+    ) -> np.ndarray:
         """Whether a sentence or a line ends after each token, shape (tokens,), bool."""
         starts, ends = _without_spaces(text, offsets)
         next_start = np.append(starts[1:], len(text))
-        breaks = np.array(
-            [match.start() for match in re.finditer("\n", text)], dtype=np.int64
-        )
+        positions = [match.start() for match in re.finditer("\n", text)]
+        breaks = np.array(positions, dtype=np.int64)
         line_ends = np.searchsorted(breaks, next_start) > np.searchsorted(breaks, ends)
         # A full stop inside "3.5" is followed by no space.
         sentence_ends = np.isin(ids, self._sentence_ends) & (next_start > ends)
@@ -233,9 +254,8 @@ class Windower:
 def _without_spaces(text: str, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where tokens start and end without the spaces that byte-level ones begin with."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    letters = np.append(
-        np.flatnonzero((codes > ord(" ")) & (codes != ord("\xa0"))), len(text)
-    )
+    is_letter = (codes > ord(" ")) & (codes != ord("\xa0"))
+    letters = np.append(np.flatnonzero(is_letter), len(text))
     starts = letters[np.searchsorted(letters, offsets[:, 0])]
     before = np.searchsorted(letters, offsets[:, 1])
     ends = np.where(before > 0, letters[before - 1] + 1, 0)
@@ -243,25 +263,24 @@ def _without_spaces(text: str, offsets: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def own_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """A copy that reads special tokens as text; the library's own must not be shared by threads."""
+    """A copy that reads special tokens as text, which threads may share."""
     from tokenizers import Tokenizer
 
-    own = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    own.no_truncation()
-    own.no_padding()
-    own.encode_special_tokens = True
     copyreg.pickle(Tokenizer, _reduced)
-    return own
+    copied = _restored(tokenizer.backend_tokenizer.to_str(), True)  # noqa: FBT003
+    copied.no_truncation()
+    copied.no_padding()
+    return copied
 
 
-def _reduced(own: Tokenizer) -> tuple[Callable[..., Tokenizer], tuple[str, bool]]:
+def _reduced(tokenizer: Tokenizer) -> tuple[Callable[..., Tokenizer], tuple[str, bool]]:
     """What a pickle holds: the library's own forgets whether special tokens are text."""
-    return _restored, (own.to_str(), own.encode_special_tokens)
+    return _restored, (tokenizer.to_str(), tokenizer.encode_special_tokens)
 
 
 def _restored(written: str, encode_special_tokens: bool) -> Tokenizer:  # noqa: FBT001
     from tokenizers import Tokenizer
 
-    own = Tokenizer.from_str(written)
-    own.encode_special_tokens = encode_special_tokens
-    return own
+    tokenizer = Tokenizer.from_str(written)
+    tokenizer.encode_special_tokens = encode_special_tokens
+    return tokenizer
