@@ -20,7 +20,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from biomed.corpora.formats import read_pubtator
+from biomed.corpora.pubtator import read_pubtator
 from biomed.ner.abbreviations import expanded, find_abbreviations
 from biomed.ner.dictionaries import Dictionary, Link
 from biomed.ner.linking import MIN_SCORE, EntityLinker

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from biomed.corpora import Corpus, Document, Gold, Span, TaggedText
+from biomed.corpora.conll import DOCUMENT_MARK
 from biomed.corpora.corpus import SIDES
 from biomed.corpora.documents import CorpusError, flat_spans, spans_of, tags_of
-from biomed.corpora.formats import DOCUMENT_MARK
 from domainbert.files import atomic_path
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ BYTE_ORDER_MARK = "\ufeff"
 
 
 def write_iob2(texts: Iterable[TaggedText], path: Path) -> None:
-    """Stream sentences into a file for `read_iob2`; nothing is left if it fails.
+    """Stream sentences into a file for `read_conll`; nothing is left if it fails.
 
     Raises:
         CorpusError: no sentence, or a word that IOB2 cannot hold.

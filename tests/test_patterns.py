@@ -44,7 +44,7 @@ ANCHORED = {
     "domainbert.tables.columns._FORMULA",
     "domainbert.tables.columns._GUARDED",
     "domainbert.tables.columns._SPELLED",
-    "biomed.corpora.formats._TEXT_LINE",
+    "biomed.corpora.pubtator._TEXT_LINE",
 }
 OURS = "clinical.datasets."  # reads texts that we wrote, and titles of codes
 

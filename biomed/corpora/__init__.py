@@ -1,4 +1,4 @@
-"""Entity corpora in IOB2 (CoNLL), PubTator or BRAT, read as words with tags."""
+"""Entity corpora in CoNLL, PubTator or BRAT formats, read as words with tags."""
 
 from biomed.corpora.corpus import Corpus, Gold, gold_of, read_corpus, read_gold
 from biomed.corpora.documents import CorpusError, Document, Span, TaggedText

@@ -7,14 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from biomed.corpora.brat import is_brat, read_brat
+from biomed.corpora.conll import read_conll
 from biomed.corpora.documents import OUTSIDE, CorpusError, Document, TaggedText, tagged
-from biomed.corpora.formats import (
-    is_brat,
-    is_pubtator,
-    read_brat,
-    read_iob2,
-    read_pubtator,
-)
+from biomed.corpora.pubtator import is_pubtator, read_pubtator
 from domainbert.training.objective import fingerprint
 
 # The names that the files of each side may have.
@@ -30,9 +26,10 @@ class Gold:
     """The gold standard of one file or folder.
 
     Attributes:
-        texts: words with tags: the sentences of an IOB2 file, otherwise whole documents.
-        documents: texts with character spans; empty for IOB2.
-        remarks: which spans were changed to fit IOB2, and how.
+        texts: words with tags: the sentences of a CoNLL file, otherwise whole documents.
+        documents: texts with character spans; empty for CoNLL.
+        remarks: which lines were left out, which tags were converted to IOB2, and which
+            spans were changed to fit it.
     """
 
     name: str
@@ -43,9 +40,8 @@ class Gold:
     @property
     def types(self) -> tuple[str, ...]:
         """The entity types, sorted."""
-        return tuple(
-            sorted({tag[2:] for text in self.texts for tag in text.tags} - {""})
-        )
+        tags = set(itertools.chain.from_iterable(text.tags for text in self.texts))
+        return tuple(sorted({tag[2:] for tag in tags - {OUTSIDE}}))
 
     @property
     def sha256(self) -> str:
@@ -65,18 +61,18 @@ class Corpus:
     @property
     def sides(self) -> dict[str, Gold]:
         """The sides that are there, by name."""
-        return {
-            side: gold for side in SIDES if (gold := getattr(self, side)) is not None
-        }
+        golds = {side: getattr(self, side) for side in SIDES}
+        return {side: gold for side, gold in golds.items() if gold is not None}
 
 
 def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold:
-    """Read an IOB2 or PubTator file or a BRAT folder; the format is detected.
+    """Read a CoNLL or PubTator file or a BRAT folder; the format is detected.
 
     `labels` are new names for entity types; a type mapped to "" is dropped.
 
     Raises:
-        CorpusError: no such file, no sentences, or a format error (see `biomed.corpora.formats`).
+        CorpusError: no such file, no sentences, or a format error; see
+            `biomed.corpora.conll`, `biomed.corpora.pubtator` and `biomed.corpora.brat`.
     """
     path = Path(path)
     if is_brat(path):
@@ -85,10 +81,11 @@ def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold
         raise CorpusError(f"{path}: no such file, and no folder with BRAT .ann files")
     if is_pubtator(path):
         return gold_of(read_pubtator(path), name=path.name, labels=labels)
-    texts = read_iob2(path)
-    if not texts:
+    sentences, remarks = read_conll(path)
+    if not sentences:
         raise CorpusError(f"{path.name} has no sentences")
-    return Gold(path.name, tuple(_renamed(text, labels or {}) for text in texts))
+    texts = tuple(_renamed(text, labels or {}) for text in sentences)
+    return Gold(path.name, texts, remarks=tuple(remarks))
 
 
 def gold_of(
@@ -97,26 +94,36 @@ def gold_of(
     name: str = "documents",
     labels: dict[str, str] | None = None,
 ) -> Gold:
-    """Documents with character spans, also as words with tags; see `tagged` and `read_gold`."""
-    new = labels or {}
-    named = []
+    """Documents with character spans, also as words with tags.
+
+    For `labels` see `read_gold`; for how spans become tags see `tagged`.
+    """
+    new_labels = labels or {}
+    renamed_documents = []
+    texts = []
+    remarks: list[str] = []
     for document in documents:
-        spans = (replace(s, label=new.get(s.label, s.label)) for s in document.spans)
-        named.append(
-            replace(document, spans=tuple(span for span in spans if span.label))
-        )
-    pairs = [tagged(document) for document in named]
-    remarks = tuple(itertools.chain.from_iterable(remarks for _, remarks in pairs))
-    return Gold(
-        name, tuple(text for text, _ in pairs if text.words), tuple(named), remarks
-    )
+        spans = [
+            replace(span, label=new_labels.get(span.label, span.label))
+            for span in document.spans
+        ]
+        labelled = tuple(span for span in spans if span.label)
+        renamed = replace(document, spans=labelled)
+        text, span_remarks = tagged(renamed)
+        renamed_documents.append(renamed)
+        if text.words:
+            texts.append(text)
+        remarks += [f"{fault}; left out" for fault in document.faults]
+        remarks += span_remarks
+    return Gold(name, tuple(texts), tuple(renamed_documents), tuple(remarks))
 
 
 def _renamed(text: TaggedText, labels: dict[str, str]) -> TaggedText:
-    kinds = ((tag[:2], labels.get(tag[2:], tag[2:])) for tag in text.tags)
-    return TaggedText(
-        text.words, tuple(mark + kind if kind else OUTSIDE for mark, kind in kinds)
-    )
+    tags = []
+    for tag in text.tags:
+        kind = labels.get(tag[2:], tag[2:])
+        tags.append(tag[:2] + kind if kind else OUTSIDE)
+    return TaggedText(text.words, tuple(tags))
 
 
 def read_corpus(folder: str | Path, *, labels: dict[str, str] | None = None) -> Corpus:
@@ -130,17 +137,16 @@ def read_corpus(folder: str | Path, *, labels: dict[str, str] | None = None) -> 
         msg = f"{folder}: no such folder; expected a folder with train, devel and test in it"
         raise CorpusError(msg)
     golds: dict[str, Gold | None] = dict.fromkeys(SIDES)
+    files = sorted(folder.iterdir())
     for side, names in SIDES.items():
-        found = [
-            f for f in sorted(folder.iterdir()) if f.name.split(".")[0].lower() in names
-        ]
-        if len(found) > 1:
-            listed = ", ".join(path.name for path in found)
+        paths = [path for path in files if path.name.split(".")[0].lower() in names]
+        if len(paths) > 1:
+            listed = ", ".join(path.name for path in paths)
             raise CorpusError(
                 f"{folder} has several files for its {side} side: {listed}; keep one"
             )
-        if found:
-            golds[side] = read_gold(found[0], labels=labels)
+        if paths:
+            golds[side] = read_gold(paths[0], labels=labels)
     if not any(golds.values()):
         raise CorpusError(
             f"{folder} has no train, devel or test file, such as train.tsv"

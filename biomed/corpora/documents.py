@@ -18,6 +18,12 @@ DISCONTINUOUS = "discontinuous: replaced by its extent"
 OVERLAPS = "overlaps a longer span: left out"
 INSIDE_WORD = "begins or ends inside a word: widened to whole words"
 NO_WORD = "covers no word: left out"
+ASSERTION_VALUES = frozenset(
+    {"present", "negated", "possible", "historical", "other", "allergy"}
+)
+
+WordSpan = tuple[int, int, str]
+"""First word, one past the last, and type of an entity."""
 
 
 class CorpusError(UserError):
@@ -32,27 +38,31 @@ class TaggedText:
     tags: tuple[str, ...] = field(repr=False)
 
 
-def spans_of(tags: Sequence[str]) -> list[tuple[int, int, str]]:
-    """The entities of a tag sequence: (first word, one past the last, type) of each, in order.
+def spans_of(tags: Sequence[str]) -> list[WordSpan]:
+    """The entities of a tag sequence, in order.
 
-    As in seqeval's strict mode, an `I-x` that follows `O` or another type belongs to no entity.
+    As in seqeval's strict mode, an `I-x` that follows `O` or another type belongs to no
+    entity.
     """
-    spans: list[tuple[int, int, str]] = []
-    start, kind = 0, ""
+    spans: list[WordSpan] = []
+    start = 0
+    kind = ""
     for number, tag in enumerate([*tags, OUTSIDE]):
         if kind and tag != f"I-{kind}":
             spans.append((start, number, kind))
             kind = ""
         if tag.startswith("B-"):
-            start, kind = number, tag[2:]
+            start = number
+            kind = tag[2:]
     return spans
 
 
-def tags_of(spans: Iterable[tuple[int, int, str]], *, words: int) -> list[str]:
-    """The tags of `words` words with these entities (see `spans_of`), which must not overlap."""
+def tags_of(spans: Iterable[WordSpan], *, words: int) -> list[str]:
+    """The tags of `words` words with these entities, which must not overlap."""
     tags = [OUTSIDE] * words
     for start, end, kind in spans:
-        tags[start:end] = [f"B-{kind}"] + [f"I-{kind}"] * (end - start - 1)
+        tags[start] = f"B-{kind}"
+        tags[start + 1 : end] = [f"I-{kind}"] * (end - start - 1)
     return tags
 
 
@@ -60,9 +70,14 @@ def tags_of(spans: Iterable[tuple[int, int, str]], *, words: int) -> list[str]:
 class Span:
     """An entity of type `label` at characters `start` to `end` of a text.
 
-    A discontinuous mention ("breast … cancer") has its extent, from first to last character.
-    `assertion` is one of `biomed.ner.assertion.ASSERTIONS`, and `id` is that of a concept; both are
-    "" where the corpus has none.
+    Attributes:
+        start: its first character.
+        end: one past its last character.
+        label: its type.
+        discontinuous: whether it is a mention in parts ("breast … cancer"), whose span is
+            its extent, from first to last character.
+        assertion: one of `ASSERTION_VALUES`, or "" where the corpus has none.
+        id: of a concept, or "" where the corpus has none.
     """
 
     start: int
@@ -75,55 +90,76 @@ class Span:
 
 @dataclass(frozen=True)
 class Document:
-    """A document with its gold spans, as read from its file."""
+    """A document with its gold spans, as read from its file.
+
+    `faults` say which lines of the file were left out and why; they contain no text.
+    """
 
     id: str
     text: str = field(repr=False)
     spans: tuple[Span, ...]
+    faults: tuple[str, ...] = field(default=(), repr=False)
 
 
 def flat_spans(document: Document) -> list[Span]:
     """The longest of overlapping spans, in text order."""
     kept: list[Span] = []
     for span in sorted(document.spans, key=lambda s: (s.start - s.end, s.start)):
-        if not any(span.start < other.end and other.start < span.end for other in kept):
+        overlaps = (span.start < k.end and k.start < span.end for k in kept)
+        if not any(overlaps):
             kept.append(span)
     return sorted(kept, key=lambda s: s.start)
 
 
 def tagged(document: Document) -> tuple[TaggedText, list[str]]:
-    """The document's words (see `split_words`) with tags, and how spans were changed to fit.
+    """The document's words (see `split_words`) with tags, and remarks on changed spans.
 
-    Spans widen to whole words, and of overlapping spans the longest stays. The remarks name the
-    document and the characters, and contain no text. A span outside the text is a `CorpusError`.
+    Spans widen to whole words, and of overlapping spans the longest stays. The remarks
+    name the document and the characters, and contain no text.
+
+    Raises:
+        CorpusError: a span outside the text.
     """
-    remarks = []
-
-    def remark(span: Span, what: str) -> None:
-        remarks.append(f"{document.id}, characters {span.start} to {span.end}: {what}")
-
-    for span in document.spans:
-        if not 0 <= span.start < span.end <= len(document.text):
-            place = f"document {document.id}: characters {span.start} to {span.end}"
-            raise CorpusError(
-                f"{place} are not within its text of {len(document.text)}"
-            )
-        if span.discontinuous:
-            remark(span, DISCONTINUOUS)
+    _check_spans(document)
+    remarks = [
+        _remark(document, span, DISCONTINUOUS)
+        for span in document.spans
+        if span.discontinuous
+    ]
     words = split_words(document.text)
-    found: list[tuple[int, int, str]] = []
+    word_spans: list[WordSpan] = []
     flat = flat_spans(document)
     for span in flat:
         # The words that the span touches.
         first = int(np.searchsorted(words[:, 1], span.start, side="right"))
         last = int(np.searchsorted(words[:, 0], span.end, side="left"))
-        if first >= last or (found and first < found[-1][1]):
-            remark(span, NO_WORD if first >= last else OVERLAPS)
+        if first >= last:
+            remarks.append(_remark(document, span, NO_WORD))
+            continue
+        if word_spans and first < word_spans[-1][1]:
+            remarks.append(_remark(document, span, OVERLAPS))
             continue
         if (words[first, 0], words[last - 1, 1]) != (span.start, span.end):
-            remark(span, INSIDE_WORD)
-        found.append((first, last, span.label))
-    for span in (s for s in document.spans if all(s is not other for other in flat)):
-        remark(span, OVERLAPS)
+            remarks.append(_remark(document, span, INSIDE_WORD))
+        word_spans.append((first, last, span.label))
+    # By identity: a corpus may have the same span twice.
+    kept_ids = {id(span) for span in flat}
+    overlapping = [span for span in document.spans if id(span) not in kept_ids]
+    remarks += [_remark(document, span, OVERLAPS) for span in overlapping]
     texts = tuple(document.text[start:end] for start, end in words)
-    return TaggedText(texts, tuple(tags_of(found, words=len(words)))), remarks
+    tags = tags_of(word_spans, words=len(words))
+    return TaggedText(texts, tuple(tags)), remarks
+
+
+def _check_spans(document: Document) -> None:
+    size = len(document.text)
+    for span in document.spans:
+        if not 0 <= span.start < span.end <= size:
+            raise CorpusError(
+                f"document {document.id}: characters {span.start} to {span.end} are not "
+                f"within its text of {size}"
+            )
+
+
+def _remark(document: Document, span: Span, change: str) -> str:
+    return f"{document.id}, characters {span.start} to {span.end}: {change}"

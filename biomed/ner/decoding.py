@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from biomed.corpora.documents import OUTSIDE
+from biomed.corpora.schemes import begins, read_tags
 from domainbert.errors import UserError
 
-_MARKED = re.compile(r"([BIESLUWM])[-_](.+)")
-_BEGIN = frozenset("BSUW")  # the marks of IOBES and BILOU that begin an entity
 # Outputs for tokens that are not words, which some trainings count.
 _SPECIAL = frozenset(
     {"X", "[CLS]", "[SEP]", "[PAD]", "[UNK]", "CLS", "SEP", "PAD", "<pad>"}
@@ -33,7 +32,8 @@ def tags_for(types: Sequence[str]) -> tuple[str, ...]:
 class Outputs:
     """How a network's outputs become the tags of `tags_for(types)`; `types` are sorted.
 
-    Types that are never begun with B are begun with I, as in IOB1 and plain types.
+    Types that are never begun with B are begun with I, as in IOB1 and plain types. For the
+    spellings of labels see `biomed.corpora.schemes.read_tags`.
 
     Raises:
         UserError: names that say nothing (`LABEL_0`), or no O.
@@ -41,31 +41,17 @@ class Outputs:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
-        places: dict[str, list[int]] = defaultdict(list)
-        for number, name in enumerate(names):
-            match = _MARKED.fullmatch(name)
-            if name == OUTSIDE or name in _SPECIAL:
-                places[OUTSIDE].append(number)
-            elif match:
-                places[f"{'B' if match[1] in _BEGIN else 'I'}-{match[2]}"].append(
-                    number
-                )
-            else:
-                places[f"I-{name}"].append(number)
-        self.types = tuple(sorted({tag[2:] for tag in places if tag != OUTSIDE}))
-        if (
-            OUTSIDE not in places
-            or not self.types
-            or all(map(_UNNAMED.fullmatch, names))
-        ):
+        columns = _columns_of_tags(self.names)
+        types = {tag[2:] for tag in columns if tag != OUTSIDE}
+        is_unnamed = all(map(_UNNAMED.fullmatch, names))
+        if OUTSIDE not in columns or not types or is_unnamed:
             raise UserError(
                 f"the network's labels are {', '.join(names[:9])}; expected O and labels such as "
                 'B-type and I-type: name them in its config.json, "id2label": {"0": "O", …}'
             )
-        self.starts_inside = any(f"B-{kind}" not in places for kind in self.types)
-        self._summed = [
-            places.get(tag, []) for tag in tags_for(self.types)
-        ]  # outputs of each tag
+        self.types = tuple(sorted(types))
+        self.starts_inside = any(f"B-{kind}" not in columns for kind in self.types)
+        self._columns = [columns.get(tag, []) for tag in tags_for(self.types)]
 
     def tags(self, outputs: np.ndarray) -> np.ndarray:
         """Log-probabilities of the tags, shape (words, tags), from those of the outputs.
@@ -73,13 +59,29 @@ class Outputs:
         Where an entity may start with I, the probability of B is at least just below that of I, so
         the rows may sum to more than 1.
         """
-        parts = (outputs[:, columns] for columns in self._summed)
-        tags = np.stack(
-            [np.logaddexp.reduce(part, axis=1, initial=-np.inf) for part in parts], 1
-        )
+        sums = [
+            np.logaddexp.reduce(outputs[:, columns], axis=1, initial=-np.inf)
+            for columns in self._columns
+        ]
+        tags = np.stack(sums, axis=1)
         if self.starts_inside:
             tags[:, 1::2] = np.maximum(tags[:, 1::2], tags[:, 2::2] - _JUST_BELOW)
         return tags
+
+
+def _columns_of_tags(names: Sequence[str]) -> dict[str, list[int]]:
+    """The numbers of the outputs that are summed for each IOB2 tag."""
+    tags = read_tags(name for name in names if name not in _SPECIAL)
+    columns: dict[str, list[int]] = defaultdict(list)
+    for number, name in enumerate(names):
+        mark, kind = tags.get(name, (OUTSIDE, ""))
+        if mark == OUTSIDE:
+            columns[OUTSIDE].append(number)
+        elif begins(mark):
+            columns[f"B-{kind}"].append(number)
+        else:
+            columns[f"I-{kind}"].append(number)
+    return dict(columns)
 
 
 def best_path(scores: np.ndarray, *, starts: np.ndarray) -> np.ndarray:

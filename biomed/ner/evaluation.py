@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from biomed.corpora.documents import flat_spans, spans_of
+from biomed.corpora.schemes import UNTYPED
+from biomed.ner.assertion import DRUGS
 from domainbert.errors import UserError
 from domainbert.statistics.bootstrap import Interval, ratio_interval
 
@@ -22,6 +25,14 @@ if TYPE_CHECKING:
 
 
 Span = tuple[int, int, str]
+# Names that corpora have for the same types, small letters only.
+_SYNONYMS = (
+    DRUGS | {"chemicalentity", "compound", "substance"},
+    frozenset(
+        {"condition", "diagnosis", "disease", "diseaseorphenotypicfeature", "disorder"}
+        | {"problem", "specificdisease"}
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -130,10 +141,30 @@ def evaluate_documents(tagger: Tagger, gold: Gold) -> Scores:
 
 def check_types(known: Iterable[str], gold: Gold) -> None:
     """Raise a `UserError` if a corpus has entity types that the model does not know."""
-    known = sorted(known)
-    if strange := [kind for kind in gold.types if kind not in known]:
+    types = sorted(known)
+    unknown = [kind for kind in gold.types if kind not in types]
+    if unknown:
+        options = [f"--label {kind}={_similar_type(kind, types)}" for kind in unknown]
         raise UserError(
-            f"{gold.name} has entities of type {', '.join(strange)}; the model finds "
-            f"{', '.join(known)}. Map or drop them: --label {strange[0]}={known[0]} "
-            f"(or --label {strange[0]}= to drop)"
+            f"{gold.name} has entities of type {', '.join(unknown)}; the model finds "
+            f"{', '.join(types)}. Rename them, or drop them with an empty name: "
+            f"{' '.join(options)}"
         )
+
+
+def _similar_type(kind: str, types: Sequence[str]) -> str:
+    """The type that is probably meant: one spelled alike or a synonym; "" if there is none."""
+    if kind == UNTYPED:
+        return types[0] if len(types) == 1 else "NAME"
+    plain_types = {_plain(name): name for name in types}
+    names = {_plain(kind)}
+    for synonyms in _SYNONYMS:
+        if names & synonyms:
+            names |= synonyms
+    spelled_alike = get_close_matches(_plain(kind), plain_types, n=1, cutoff=0.8)
+    candidates = sorted(names & plain_types.keys()) or spelled_alike
+    return plain_types[candidates[0]] if candidates else ""
+
+
+def _plain(name: str) -> str:
+    return "".join(filter(str.isalpha, name.casefold()))

@@ -420,6 +420,14 @@ def _check_loaded(
         for key, *_ in report["mismatched_keys"]
         if train_command is not None or in_body(key)
     )
+    is_head = [not key.startswith(f"{prefix}.") for key in misfits]
+    if misfits and all(is_head):
+        output_counts = {key: shape[0] for key, shape, _ in report["mismatched_keys"]}
+        raise EncoderError(
+            f"{name}: its head has {output_counts[misfits[0]]} outputs, but expected were "
+            f"{model.config.num_labels}; if its config.json does not name each output, "
+            'add "id2label": {"0": "O", "1": …}'
+        )
     if misfits:
         found = f"{len(misfits)} weights, such as {misfits[0]}"
         raise EncoderError(f"{name}: {found}, do not fit config.json")

@@ -21,7 +21,7 @@ import typer
 
 from biomed import EntityTagger
 from biomed.corpora.documents import Document, Span, tagged
-from biomed.corpora.formats import read_pubtator
+from biomed.corpora.pubtator import read_pubtator
 from domainbert.cli.console import one_line_errors, say
 from recipes.corpora import write_iob2
 from recipes.notes import open_names

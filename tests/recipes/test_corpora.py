@@ -1,7 +1,7 @@
 import pytest
 
 from biomed.corpora import CorpusError, TaggedText, read_corpus
-from biomed.corpora.formats import read_iob2
+from biomed.corpora.conll import read_conll
 from recipes.corpora import overlaid, write_iob2
 
 
@@ -40,7 +40,7 @@ def test_what_is_written_is_what_is_read(tmp_path):
         TaggedText(("a\u2028b",), ("B-x",)),
     ]
     write_iob2(iter(texts), tmp_path / "out.tsv")
-    assert read_iob2(tmp_path / "out.tsv") == texts
+    assert read_conll(tmp_path / "out.tsv") == (texts, [])
 
 
 def test_nothing_is_left_where_writing_failed(tmp_path):

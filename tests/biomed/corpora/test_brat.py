@@ -1,7 +1,7 @@
 import pytest
 
 from biomed.corpora import CorpusError, Span
-from biomed.corpora.formats import is_brat, read_brat
+from biomed.corpora.brat import is_brat, read_brat
 
 TEXT = "No breast\r\nor ovarian cancer; fever\nand chills."
 
@@ -58,3 +58,25 @@ def test_an_annotation_without_its_text(tmp_path):
         CorpusError, match=r"a1\.ann has no text: expected a1\.txt beside it"
     ):
         read_brat(tmp_path)
+
+
+def test_a_bad_mention_is_left_out_and_listed(tmp_path):
+    good = "T1\tDisease 14 28\tovarian cancer\n"
+    (document,) = read_brat(
+        write(tmp_path, f"{good}T2\tDisease 14 27\tovarian cancer\n")
+    )
+    assert document.spans == (Span(14, 28, "Disease"),)
+    assert document.faults == (
+        "a1.ann, line 2: the text at its offsets differs from the mention in the file",
+    )
+
+
+def test_references_and_assertions(tmp_path):
+    annotations = (
+        "N1\tReference T1 MESH:D010051\tOvarian Neoplasms\n"
+        "T1\tDisease 14 28\tovarian cancer\nA1\tAssertion T1 negated\n"
+        "A2\tAssertion T1 certain\nA3\tScore T1 0.93\nN2\tReference T9 MESH:D1\tx\n"
+    )
+    (document,) = read_brat(write(tmp_path, annotations))
+    expected = Span(14, 28, "Disease", assertion="negated", id="MESH:D010051")
+    assert document.spans == (expected,)

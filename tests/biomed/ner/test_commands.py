@@ -135,7 +135,7 @@ def test_evaluate_documents(saved, tmp_path):
     assert scores["scores"]["Disease"]["precision"] == 0.5
     result = run.invoke(app, [*arguments, "--label", "Disease=Sickness"])
     assert (
-        "the model finds Disease. Map or drop them: --label Sickness=Disease"
+        "the model finds Disease. Rename them, or drop them with an empty name: --label Sickness="
         in result.output
     )
 
@@ -292,7 +292,10 @@ def test_types_are_renamed_in_training(tiny_encoder, tmp_path):
     command += ["--encoder", str(tiny_encoder)]
     result = run.invoke(app, command)
     assert result.exit_code == 1
-    assert "Map or drop them: --label Sickness=Disease" in result.output
+    assert (
+        "Rename them, or drop them with an empty name: --label Sickness="
+        in result.output
+    )
     result = run.invoke(app, [*command, "--label", "Sickness=Disease"])
     assert result.exit_code == 0, result.output
     assert "small devel" in result.output

@@ -105,7 +105,7 @@ def test_documents_by_characters(tagger, tmp_path):
     )
     check_types(tagger.labels, gold)
     with pytest.raises(
-        ValueError, match=r"entities of type Drug; the model finds Disease\. Map"
+        ValueError, match=r"entities of type Drug; the model finds Disease\. Rename"
     ):
         check_types(["Disease"], gold)
 
@@ -120,3 +120,21 @@ def test_the_look_up_baseline_finds_the_longest_known_name_and_no_other():
     found = look_up_names(train, gold).overall  # the corpus does not annotate genes
     assert (found.correct, found.predicted, found.gold) == (2, 2, 3)
     assert look_up_names([], gold).overall.predicted == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "types", "option"),
+    [
+        ("Gene", ["Chemical", "Disease"], "--label Gene=$"),
+        ("Drug", ["Chemical", "Disease"], "--label Drug=Chemical$"),
+        ("SpecificDisease", ["Chemical", "Disease"], "--label SpecificDisease=Disease"),
+        ("gene", ["Chemical", "Gene"], "--label gene=Gene"),
+        ("Diseases", ["Disease", "Gene"], "--label Diseases=Disease"),
+        ("Entity", ["Disease"], "--label Entity=Disease"),
+        ("Entity", ["Chemical", "Disease"], "--label Entity=NAME"),
+    ],
+)
+def test_a_hint_names_a_type_of_the_same_meaning_or_none(kind, types, option):
+    gold = Gold("gold", (TaggedText(("x",), (f"B-{kind}",)),))
+    with pytest.raises(ValueError, match=option):
+        check_types(types, gold)

@@ -131,6 +131,27 @@ def test_plain_types_join_neighbours():
     assert found == [(0, 1, "x"), (2, 2, "y-z"), (4, 4, "y-z")]
 
 
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [("O B I", "Entity"), ("O x-B x-I", "x"), ("o b-x i-x", "x"), ("O B_x I_x", "x")],
+)
+def test_other_spellings_are_one_type(names, kind):
+    outputs = Outputs(names.split())
+    outside, begin, inside = outputs.names
+    found = spans(outputs, [begin, inside, outside, begin])
+    assert found == [(0, 1, kind), (3, 3, kind)]
+
+
+def test_missing_names_of_outputs_are_said(write, tmp_path):
+    write("electra")
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text())
+    del config["id2label"], config["label2id"]
+    path.write_text(json.dumps(config))
+    with pytest.raises(UserError, match=r'3 outputs, but expected were 2.*"id2label"'):
+        EntityTagger.from_pretrained(tmp_path / "model")
+
+
 def test_iob2_is_read_as_it_is():
     outputs = Outputs(IOB)
     scores = np.log(np.full((2, 3), 1 / 3))
@@ -142,6 +163,7 @@ def test_iob2_is_read_as_it_is():
     [
         (["a", "b"], "expected O and labels"),
         (["LABEL_0", "LABEL_1"], "LABEL_0, LABEL_1; expected O and labels"),
+        (["0", "B-x", "I-x"], "expected O and labels"),
     ],
 )
 def test_labels_that_cannot_be_read(names, message):

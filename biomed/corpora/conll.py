@@ -1,0 +1,157 @@
+"""CoNLL files: a word and its tag on each line, a blank line between sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from biomed.corpora.documents import CorpusError, TaggedText
+from biomed.corpora.lines import lines_of, refuse_if_most
+from biomed.corpora.schemes import UNTYPED, Tag, read_tags, to_iob2
+
+DOCUMENT_MARK = "-DOCSTART-"
+_SPACES = re.compile("[ \t]+")  # a no-break space belongs to a word
+_COUNT = re.compile(r"\d[\d.:-]*")  # 3, 3-4, 3.1, 0:5
+_COUNTED = 0.95  # share of numbers above which a column counts lines
+_LEAST_COUNTED = 3  # lines
+_HEADERS = frozenset({"label", "labels", "ner", "ner_tag", "ner_tags", "tag", "tags"})
+
+
+class _Line(NamedTuple):
+    number: int
+    cells: list[str]
+
+
+_Sentence = list[_Line]
+
+
+def read_conll(path: Path) -> tuple[list[TaggedText], list[str]]:
+    """Read sentences; the word is the first column and the tag the last.
+
+    Columns are separated by tabs, or by spaces on a line without tabs. A first column that
+    counts the lines, or that repeats an id, is passed over. `-DOCSTART-` lines, comments
+    (`# …`) and a header are skipped. Tags of other schemes are converted to IOB2 (see
+    `biomed.corpora.schemes`). A sentence with an invalid line is left out.
+
+    Returns:
+        The sentences, and remarks about what was left out or converted, with line numbers.
+
+    Raises:
+        CorpusError: most sentences have an invalid line, or there is no column of words.
+    """
+    sentences, remarks = _sentences(path)
+    sentences, index_remarks = _without_index(sentences, path.name)
+    remarks += index_remarks
+    lines = chain.from_iterable(sentences)
+    tags = read_tags(line.cells[-1] for line in lines if len(line.cells) > 1)
+    texts = []
+    faults = []
+    rewritten: dict[str, str] = {}  # tags that are not IOB2, and what they became
+    for sentence in sentences:
+        if fault := _fault(sentence, tags):
+            faults.append(f"{path.name}, {fault}")
+            continue
+        converted = to_iob2(tags[line.cells[-1]] for line in sentence)
+        words = tuple(line.cells[0] for line in sentence)
+        texts.append(TaggedText(words, tuple(converted)))
+        for line, tag in zip(sentence, converted, strict=True):
+            if line.cells[-1] != tag:
+                rewritten.setdefault(line.cells[-1], tag)
+    refuse_if_most(faults, read=len(texts), what="sentences")
+    remarks += [f"{fault}; the sentence is left out" for fault in faults]
+    remarks += _conversion_remarks(rewritten, tags, path.name)
+    return texts, remarks
+
+
+def _sentences(path: Path) -> tuple[list[_Sentence], list[str]]:
+    """The lines of each sentence as cells, without marks, comments and a header."""
+    sentences: list[_Sentence] = [[]]
+    remarks = []
+    for number, line in enumerate(lines_of(path), start=1):
+        if not line.strip() or line.startswith(DOCUMENT_MARK):
+            sentences.append([])
+            continue
+        parts = line.split("\t") if "\t" in line else _SPACES.split(line.strip(" "))
+        cells = [cell.strip() for cell in parts]
+        if line.startswith("#") and "\t" not in line and not _is_tag(cells[-1]):
+            continue
+        if not any(sentences) and cells[-1].casefold() in _HEADERS:
+            remarks.append(f"{path.name}, line {number}: read as a header")
+            continue
+        sentences[-1].append(_Line(number, cells))
+    return [sentence for sentence in sentences if sentence], remarks
+
+
+def _is_tag(name: str) -> bool:
+    mark, _ = read_tags([name])[name]
+    return bool(mark)
+
+
+def _without_index(
+    sentences: list[_Sentence], name: str
+) -> tuple[list[_Sentence], list[str]]:
+    """The sentences without leading columns that count lines or repeat an id."""
+    remarks = []
+    column = 1
+    while _is_index(sentences):
+        lines = list(chain.from_iterable(sentences))
+        if min(len(line.cells) for line in lines) <= 2:
+            raise CorpusError(
+                f"{name}: the first column counts lines or repeats an id; expected a "
+                "word and a tag on each line, separated by a tab"
+            )
+        remarks.append(
+            f"{name}: column {column} counts lines or repeats an id; words are read "
+            f"from column {column + 1}"
+        )
+        for line in lines:
+            del line.cells[0]
+        column += 1
+    return sentences, remarks
+
+
+def _is_index(sentences: Sequence[_Sentence]) -> bool:
+    """Whether the first column has numbers, or one value in each sentence."""
+    columns = [[line.cells[0] for line in sentence] for sentence in sentences]
+    values = list(chain.from_iterable(columns))
+    if len(values) < _LEAST_COUNTED:
+        return False
+    numbers = sum(_COUNT.fullmatch(value) is not None for value in values)
+    if numbers >= _COUNTED * len(values):
+        return True
+    is_constant = all(len(set(column)) == 1 for column in columns)
+    return is_constant and max(map(len, columns)) >= _LEAST_COUNTED
+
+
+def _fault(sentence: _Sentence, tags: dict[str, Tag]) -> str:
+    """What is wrong with the first invalid line of a sentence; "" if all are valid."""
+    for number, cells in sentence:
+        if len(cells) < 2 or not cells[0]:
+            return f"line {number}: expected a word and a tag, separated by a tab"
+        mark, _ = tags[cells[-1]]
+        if not mark:
+            return (
+                f"line {number}: expected a tag such as O, B-Disease or I-Disease in "
+                "the last column; tags of IOB1, IOBES and BILOU are read too"
+            )
+    return ""
+
+
+def _conversion_remarks(
+    rewritten: dict[str, str], tags: dict[str, Tag], name: str
+) -> list[str]:
+    remarks = []
+    if rewritten:
+        old, new = next(iter(rewritten.items()))
+        remarks.append(
+            f"{name}: tags are converted to IOB2, {old} to {new} for example"
+        )
+    if any(kind == UNTYPED for _, kind in tags.values()) and rewritten:
+        remarks.append(
+            f"{name}: its tags name no type; the type is called {UNTYPED}. Rename it "
+            f"with --label {UNTYPED}=NAME"
+        )
+    return remarks

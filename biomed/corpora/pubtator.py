@@ -1,0 +1,146 @@
+"""PubTator files: a title, an abstract and mentions with character offsets."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from biomed.corpora.documents import ASSERTION_VALUES, CorpusError, Document, Span
+from biomed.corpora.lines import lines_of, refuse_if_most
+
+_TEXT_LINE = re.compile(r"([^|\t]+)\|([a-z])\|(.*)")
+_MENTION_ID = re.compile(r"[A-Za-z]{0,2}\d+")  # T1
+_WORDS = re.compile(r"\w+")  # of a mention; some files lost its quotation marks
+_NO_CONCEPT = frozenset({"", "-", "-1"})
+
+
+@dataclass
+class _Draft:
+    """The lines of a document: its parts of text, and numbered lines of cells."""
+
+    id: str
+    parts: list[str] = field(default_factory=list)
+    rows: list[tuple[int, list[str]]] = field(default_factory=list)
+
+
+def is_pubtator(path: Path) -> bool:
+    """Whether the first non-blank line is a title."""
+    with path.open(encoding="utf-8-sig", errors="replace") as handle:
+        first = next((line for line in handle if line.strip()), "")
+    return bool(re.match(r"[^|\t]+\|t\|", first))
+
+
+def read_pubtator(path: Path) -> list[Document]:
+    """Read documents: `id|t|title`, `id|a|abstract`, then tab-separated mentions.
+
+    A text is its title and its further parts, joined by line breaks. A mention is `id,
+    start, end, text, type` and perhaps the id of a concept, or has a column with its own id
+    before the offsets (`id, T1, start, end, text, type` or `id, T1, type, start, end,
+    text`). Relations are skipped. A mention that differs from the text at its offsets, or
+    another invalid line, is left out and listed in `Document.faults`.
+
+    Raises:
+        CorpusError: no title comes first, most mentions are invalid, or none can be read.
+    """
+    documents = []
+    unread: list[int] = []  # line numbers of relations, or of mentions in another form
+    for draft in _drafts(path):
+        text = "\n".join(draft.parts)
+        spans = []
+        faults = []
+        for number, cells in draft.rows:
+            span = _mention(cells, text) if cells[0] == draft.id else None
+            if span:
+                spans.append(span)
+            elif fault := _fault(cells, draft.id):
+                faults.append(f"{path.name}, line {number}: {fault}")
+            else:
+                unread.append(number)
+        documents.append(Document(draft.id, text, tuple(spans), tuple(faults)))
+    span_count = sum(len(document.spans) for document in documents)
+    all_faults = [fault for document in documents for fault in document.faults]
+    refuse_if_most(all_faults, read=span_count, what="mentions")
+    if unread and not span_count:
+        raise CorpusError(
+            f"{path.name} has no mentions, but {len(unread)} lines in another form, the "
+            f"first of them line {unread[0]}; expected id, start, end, text, type, "
+            "separated by tabs"
+        )
+    return documents
+
+
+def _drafts(path: Path) -> list[_Draft]:
+    """The lines of each document; a title or another id starts one."""
+    drafts: list[_Draft] = []
+    for number, line in enumerate(lines_of(path), start=1):
+        match = _TEXT_LINE.fullmatch(line)
+        if match:
+            if not drafts or match[1] != drafts[-1].id or match[2] == "t":
+                drafts.append(_Draft(match[1]))
+            drafts[-1].parts.append(match[3])
+        elif line.strip():
+            if not drafts:
+                raise CorpusError(
+                    f"{path.name}, line {number}: expected a title (id|t|…)"
+                )
+            drafts[-1].rows.append((number, line.split("\t")))
+    return drafts
+
+
+def _mention(cells: list[str], text: str) -> Span | None:
+    """The mention of a line: two offsets, and the text that is there."""
+    for position in range(1, len(cells) - 2):
+        if not (cells[position].isdecimal() and cells[position + 1].isdecimal()):
+            continue
+        start = int(cells[position])
+        end = int(cells[position + 1])
+        if not _is_at(cells[position + 2], text, start, end):
+            continue
+        before = cells[1:position]
+        after = [cell.strip() for cell in cells[position + 3 :]]
+        has_type_before = bool(before) and not _MENTION_ID.fullmatch(before[-1])
+        label = before[-1].strip() if has_type_before else "".join(after[:1])
+        concepts = after if has_type_before else after[1:]
+        if not label:
+            return None
+        concept = "".join(concepts[:1])
+        assertion = next((cell for cell in concepts if cell in ASSERTION_VALUES), "")
+        return Span(
+            start,
+            end,
+            label,
+            id="" if concept in _NO_CONCEPT else concept,
+            assertion=assertion,
+        )
+    return None
+
+
+def _is_at(mention: str, text: str, start: int, end: int) -> bool:
+    """Whether a mention has the same words as the text at its offsets, in any case."""
+    if not 0 <= start < end <= len(text):
+        return False
+    words = _WORDS.findall(text[start:end].casefold())
+    return words == _WORDS.findall(mention.casefold())
+
+
+def _fault(cells: list[str], document_id: str) -> str:
+    """What is wrong with a line that is no readable mention; "" for a relation."""
+    if len(cells) < 2:
+        return "expected an abstract (id|a|…) or a mention, separated by tabs"
+    if cells[0] != document_id:
+        return f"a mention of document {cells[0]!r} under document {document_id!r}"
+    are_offsets = [a.isdecimal() and b.isdecimal() for a, b in pairwise(cells)]
+    has_offsets = any(are_offsets[1:])
+    if not cells[1].isdecimal() and not (
+        has_offsets and _MENTION_ID.fullmatch(cells[1])
+    ):
+        return ""
+    if not has_offsets or len(cells) < 5:
+        return "expected a mention as id, start, end, text, type, separated by tabs"
+    start = 1 + are_offsets[1:].index(True)
+    return (
+        f"characters {cells[start]} to {cells[start + 1]} differ from the mention in the "
+        "file; offsets count the title, one character, then the abstract"
+    )

@@ -1,0 +1,87 @@
+"""Tag schemes: IOB2, IOB1, IOBES and BILOU in their spellings, and the way to IOB2."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from biomed.corpora.documents import OUTSIDE
+
+UNTYPED = "Entity"
+"""The type of entities whose tags name none: `B`, `I` and `O`."""
+
+_BEGINNING = frozenset("BSUW")  # marks of words that begin an entity
+_ENDING = frozenset("ELSUW")  # and of those that end one
+_SPELLINGS = (
+    re.compile(r"(?P<mark>[BIESLUWM])[-_](?P<type>.+)"),
+    re.compile(r"(?P<type>.+)[-_](?P<mark>[BIESLUWM])"),
+    re.compile(r"(?P<mark>[BIESLUWM])(?P<type>)"),
+)
+
+Tag = tuple[str, str]
+"""Mark and type: ("B", "Disease"), ("O", ""), or ("", "Disease") for a type alone."""
+
+
+def read_tags(names: Iterable[str]) -> dict[str, Tag]:
+    """Mark and type of each tag name of a file or a network.
+
+    One spelling is used for all names: `B-x` (or `B_x`), `x-B`, or `B` alone, whose type is
+    `UNTYPED`. Small letters are marks where all names have them. A name that fits no
+    spelling is a type alone.
+    """
+    spelled = set(names) - {OUTSIDE}
+    tags = _read_spelled(spelled)
+    if not any(mark for mark, _ in tags.values()):
+        lowered = spelled - {OUTSIDE.lower()}
+        upper = {name: _with_upper_marks(name) for name in lowered}
+        upper_tags = _read_spelled(set(upper.values()))
+        if lowered and all(mark for mark, _ in upper_tags.values()):
+            tags = {name: upper_tags[upper[name]] for name in lowered}
+            tags[OUTSIDE.lower()] = (OUTSIDE, "")
+    return {**tags, OUTSIDE: (OUTSIDE, "")}
+
+
+def _read_spelled(names: Collection[str]) -> dict[str, Tag]:
+    """The tags in the first spelling that fits: prefixes fit if one name has them."""
+    for number, spelling in enumerate(_SPELLINGS):
+        matches = {name: spelling.fullmatch(name) for name in names}
+        fits = any if number == 0 else all
+        if names and fits(matches.values()):
+            return {name: _as_tag(name, match) for name, match in matches.items()}
+    return {name: ("", name) for name in names}
+
+
+def _as_tag(name: str, match: re.Match[str] | None) -> Tag:
+    if match is None:
+        return "", name
+    return match["mark"], match["type"] or UNTYPED
+
+
+def _with_upper_marks(name: str) -> str:
+    """`b-disease` as `B-disease`, `disease-b` as `disease-B`, `b` as `B`."""
+    if re.match(r"[a-z](?:[-_]|$)", name):
+        return name[0].upper() + name[1:]
+    return name[:-1] + name[-1:].upper()
+
+
+def begins(mark: str) -> bool:
+    """Whether words with this mark always begin an entity."""
+    return mark in _BEGINNING
+
+
+def to_iob2(tags: Iterable[Tag]) -> list[str]:
+    """The IOB2 tags of a sentence.
+
+    A word that continues nothing begins an entity, as in IOB1, where `I` may begin one.
+    """
+    converted = []
+    open_type = ""  # of the entity that the next word may continue
+    for mark, kind in tags:
+        if mark == OUTSIDE:
+            converted.append(OUTSIDE)
+            open_type = ""
+            continue
+        continues = kind == open_type and not begins(mark)
+        converted.append(f"I-{kind}" if continues else f"B-{kind}")
+        open_type = "" if mark in _ENDING else kind
+    return converted
