@@ -18,6 +18,19 @@ if TYPE_CHECKING:
     from biomed.qa.task import AskTask
     from domainbert.tables import ReadOptions
 
+# Options that only apply to a table.
+_TABLE_OPTIONS = (
+    "text",
+    "stay",
+    "patient",
+    "note",
+    "time",
+    "keep",
+    "delimiter",
+    "query",
+    "restart",
+)
+
 app = typer.Typer(
     no_args_is_help=True,
     help="Answers to questions, from text of any length, with exact positions.",
@@ -42,9 +55,12 @@ def train(
     from biomed.qa.questions import read_questions
     from biomed.qa.training import QuestionRecipe, fit
 
-    plan, given = training.plan(QuestionRecipe), training.given()
-    # An option applies to every stage.
-    stages = {name: values for name, values in plan.stages.items() if name not in given}
+    plan = training.plan(QuestionRecipe)
+    # An option of the command line applies to every stage.
+    options_set = training.given()
+    stages = {
+        name: values for name, values in plan.stages.items() if name not in options_set
+    }
     plan = plan.replaced(stages=stages)
     with training.run(out) as run:
         sets = [read_questions(path) for path in questions]
@@ -106,19 +122,9 @@ def ask(
         column = "context" if question is None else "text"
         options.score_source(make_task, sources[0], out, scoring, text=column)
         return
-    names = (
-        "text",
-        "stay",
-        "patient",
-        "note",
-        "time",
-        "keep",
-        "delimiter",
-        "query",
-        "restart",
-    )
     scoring.refuse(
-        *names, because="on answers that are shown; name --out for a table of them"
+        *_TABLE_OPTIONS,
+        because="on answers that are shown; name --out for a table of them",
     )
     texts = [_text(Path(source), scoring.reading()) for source in sources]
     for answer in answerer().answer(
@@ -128,14 +134,17 @@ def ask(
 
 
 def _show(answer: Answer, name: str) -> None:
-    """Print where an answer stands, and its sentence."""
+    """Print the position of an answer, its score and its sentence."""
     from biomed.qa.task import answer_view
 
     if answer.is_found:
-        known = answer.probability
-        chance = "" if known is None else f", probability of an answer {known:.2f}"
-        where = f"characters {answer.start} to {answer.end}, score {answer.score:.2f}{chance}"
-        say(f"{name}, {where}")
+        line = (
+            f"{name}, characters {answer.start} to {answer.end}, "
+            f"score {answer.score:.2f}"
+        )
+        if answer.probability is not None:
+            line += f", probability of an answer {answer.probability:.2f}"
+        say(line)
     stdout.print(answer_view([answer]), soft_wrap=True)
 
 
@@ -144,8 +153,9 @@ def _text(path: Path, reading: ReadOptions) -> str:
     from domainbert.tables import is_text_file, iter_rows
 
     if not is_text_file(path):
-        fix = "name --out to ask the question of a table"
-        raise UserError(f"{path}: expected a .txt or .txt.gz file; {fix}")
+        raise UserError(
+            f"{path}: expected a .txt or .txt.gz file; name --out to ask the question of a table"
+        )
     (row,) = iter_rows(path, reading)
     if row.remark:
         say(
@@ -184,14 +194,12 @@ def evaluate(
         _, gold = split_by_article(gold, share=held_out)
         say(f"{len(gold)} questions of held-out articles")
     scores = evaluation.evaluate(AnswerModel.from_pretrained(model), gold)
-    known = {
-        name.replace("_", " "): value
-        for name, value in scores.items()
-        if value is not None
-    }
-    rows = [
-        (name, f"{v:.3f}" if isinstance(v, float) else v) for name, v in known.items()
-    ]
+    rows = []
+    for name, score in scores.items():
+        if isinstance(score, float):
+            rows.append((name.replace("_", " "), f"{score:.3f}"))
+        elif score is not None:
+            rows.append((name.replace("_", " "), str(score)))
     print_table(rows, [gold.name, ""])
     if json:
         write_json({"file": gold.name, "held_out": held_out, **scores}, json)

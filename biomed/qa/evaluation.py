@@ -1,4 +1,4 @@
-"""Score answers as SQuAD's official script does."""
+"""Scores of answers, computed as in SQuAD's official script."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from biomed.qa.model import AnswerModel
     from biomed.qa.questions import QuestionSet
 
-FEWEST_ARTICLES = 5  # an interval from fewer says nothing
+MIN_ARTICLES = 5  # an interval from fewer is meaningless
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize(text: str) -> str:
     """Lower case, without punctuation, articles and extra spaces, as in SQuAD's official script."""
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+    plain = text.lower().translate(_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", plain).split())
 
 
 def exact_match(predicted: str, answers: Sequence[str]) -> float:
@@ -35,10 +36,10 @@ def exact_match(predicted: str, answers: Sequence[str]) -> float:
 
 
 def token_f1(predicted: str, answers: Sequence[str]) -> float:
-    """The best F1 over the answers of the words shared with the prediction, in [0, 1].
+    """The best F1 of the prediction's words over the answers, in [0, 1].
 
-    As in the script of SQuAD 2.0 (Rajpurkar et al., arXiv 1806.03822): if one side has no words,
-    1 if both have none, otherwise 0.
+    As in the script of SQuAD 2.0 (Rajpurkar et al., arXiv 1806.03822), F1 is 1 if both sides have
+    no words, and 0 if only one side has none.
     """
     words = normalize(predicted).split()
     return max(_f1(words, answer.split()) for answer in _normalized(answers))
@@ -53,7 +54,8 @@ def _f1(predicted: list[str], gold: list[str]) -> float:
 
 def _normalized(answers: Sequence[str]) -> list[str]:
     """The answers with a word left after `normalize`; "" if there is none."""
-    return [words for answer in answers if (words := normalize(answer))] or [""]
+    normalized = [normalize(answer) for answer in answers]
+    return [text for text in normalized if text] or [""]
 
 
 def evaluate(
@@ -76,40 +78,38 @@ def evaluate(
     """
     if not questions:
         raise QuestionError(f"{questions.name} has no questions to score")
-    has = np.array([bool(question.answers) for question in questions])
-    if has.all():
+    is_answerable = np.array([bool(question.answers) for question in questions])
+    if is_answerable.all():
         options.setdefault("threshold", -math.inf)
     pairs = ((question.text, question.context) for question in questions)
     answers = counted(
-        answerer.answer_many(pairs, **options), what="answering", total=len(has)
+        answerer.answer_many(pairs, **options),
+        what="answering",
+        total=len(questions),
     )
-    texts = [
-        (answer.text, q.answers)
-        for q, (answer, *_) in zip(questions, answers, strict=True)
-    ]
-    exact = np.array([exact_match(*each) for each in texts])
-    f1 = np.array([token_f1(*each) for each in texts])
-    parts = {
-        "exact_answerable": exact[has],
-        "f1_answerable": f1[has],
-        "abstained": exact[~has],
-    }
-    _, articles = np.unique(
-        [question.article for question in questions], return_inverse=True
-    )
-    means = resample(
-        lambda weights: weights @ f1 / weights.sum(), articles, fewest=FEWEST_ARTICLES
-    )
-    interval = means.interval()
+    best = [first.text for first, *_ in answers]
+    predictions = list(zip(best, [q.answers for q in questions], strict=True))
+    exact = np.array([exact_match(text, gold) for text, gold in predictions])
+    f1 = np.array([token_f1(text, gold) for text, gold in predictions])
+    articles = [question.article for question in questions]
+    _, article_ids = np.unique(articles, return_inverse=True)
+    interval = resample(
+        lambda weights: weights @ f1 / weights.sum(), article_ids, fewest=MIN_ARTICLES
+    ).interval()
     return {
         "questions": len(questions),
         "exact": float(exact.mean()),
         "f1": float(f1.mean()),
-        "answerable": int(has.sum()),
-        **{
-            name: float(part.mean()) if len(part) else None
-            for name, part in parts.items()
-        },
+        "answerable": int(is_answerable.sum()),
+        "exact_answerable": _mean(exact[is_answerable]),
+        "f1_answerable": _mean(f1[is_answerable]),
+        "abstained": _mean(exact[~is_answerable]),
         "f1_low": interval.low,
         "f1_high": interval.high,
     }
+
+
+def _mean(values: np.ndarray) -> float | None:
+    if not len(values):
+        return None
+    return float(values.mean())

@@ -1,4 +1,4 @@
-"""Training windows with and without the answer, drawn anew for every epoch."""
+"""Training windows with and without the answer, drawn again in every epoch."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from biomed.qa.questions import QuestionError
 
 if TYPE_CHECKING:
     from biomed.qa.questions import Question, QuestionSet
-    from biomed.qa.spans import PairReader, Pieces
+    from biomed.qa.spans import PairReader, TokenizedText
 
-TRIES = 8  # windows drawn before giving up on a negative
+MAX_TRIES = 8  # windows that are drawn to find one without the answer
 
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A window's token ids and segments, shape (tokens,), and where the answer is.
+    """A training window.
 
-    Without an answer `start` and `end`, its first and last token, are 0 ([CLS]).
+    Attributes:
+        ids: token ids, shape (tokens,).
+        segments: 0 for the question and 1 for the context, shape (tokens,).
+        start: first token of the answer; 0, [CLS], without one.
+        end: last token of the answer; 0 without one.
     """
 
     ids: np.ndarray = field(repr=False)
@@ -32,28 +36,33 @@ class Example:
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
-    """A question for training, its tokens, and the first and last token of its answer."""
+class _TrainingQuestion:
+    """A question with its tokens.
+
+    Attributes:
+        answer: first and last token of the answer in the context; None without an answer.
+        capacity: tokens of the context that fit in a window with the question.
+    """
 
     question: Question
-    pieces: Pieces
+    tokenized: TokenizedText
     answer: tuple[int, int] | None
-    capacity: int  # of a window with the question, in tokens of the context
+    capacity: int
 
 
 class WindowMaker:
-    """Draws the windows of an epoch: for each question one with the answer, and negatives.
+    """Draws the windows of an epoch: one with the answer for each question, and negatives.
 
     The window with the answer has a random position around it. Negatives are random windows of
     the question's own context and of others from the same article that contain neither the
-    answer's position nor its text. A question without an answer gives a window of its context.
+    answer's position nor its text. For a question without an answer it is a window of its context.
 
     Args:
-        questions: from one file; those whose answer is not in their context are left out.
+        questions: of one file; those whose answer is not in their context are left out.
         reader: of the model.
-        negatives: average number of negatives for each question with an answer, >= 0.
-        longest: maximum tokens of an answer; longer ones are cut at the end.
-        seed: of all random choices.
+        negatives: mean number of negatives for each question with an answer, at least 0.
+        longest: maximum tokens of an answer; a longer one is cut at its end.
+        seed: seed of all random choices.
     """
 
     def __init__(
@@ -65,109 +74,128 @@ class WindowMaker:
         longest: int,
         seed: int,
     ) -> None:
-        self._reader, self._longest = reader, longest
-        self._negatives, self._seed = negatives, seed
-        self._read = {
-            text: reader.read(text)
-            for text in dict.fromkeys(q.context for q in questions)
-        }
-        self._texts: dict[str, dict[str, None]] = defaultdict(dict)  # of each article
+        self._reader = reader
+        self._longest = longest
+        self._negatives = negatives
+        self._seed = seed
+        contexts = dict.fromkeys(question.context for question in questions)
+        self._tokenized = {context: reader.read(context) for context in contexts}
+        # The contexts of each article, in the order of the file.
+        self._contexts: dict[str, dict[str, None]] = defaultdict(dict)
         for question in questions:
-            self._texts[question.article][question.context] = None
-        self._asked = [
-            asked for question in questions if (asked := self._prepared(question))
-        ]
-        if not any(asked.answer for asked in self._asked):
-            count = f"{questions.name} has {len(questions)} questions, but none with an answer that"
-            raise QuestionError(f"{count} occurs in its context; training needs them")
-
-    def _prepared(self, question: Question) -> _Asked | None:
-        """The question with its commonest answer; None if it cannot be trained on."""
-        pieces, answer = self._reader.read(question.text), None
-        if not 0 < len(pieces) <= self._reader.longest_question:
-            return None
-        if question.answers:
-            places = Counter(question.places).most_common(1)
-            tokens = (
-                self._read[question.context].covering(*places[0][0]) if places else None
+            self._contexts[question.article][question.context] = None
+        prepared = [self._prepared(question) for question in questions]
+        self._questions = [question for question in prepared if question]
+        if not any(question.answer for question in self._questions):
+            raise QuestionError(
+                f"{questions.name} has {len(questions)} questions, but none with an answer that "
+                "occurs in its context; training needs them"
             )
-            if not tokens:
+
+    def _prepared(self, question: Question) -> _TrainingQuestion | None:
+        """The question with its commonest answer; None if it cannot be trained on."""
+        tokenized = self._reader.read(question.text)
+        if not 0 < len(tokenized) <= self._reader.longest_question:
+            return None
+        answer = None
+        if question.answers:
+            answer = self._answer_tokens(question)
+            if answer is None:
                 return None
-            answer = tokens[0], min(tokens[1], tokens[0] + self._longest - 1)
-        return _Asked(question, pieces, answer, self._reader.capacity(pieces))
+        capacity = self._reader.capacity(tokenized)
+        return _TrainingQuestion(question, tokenized, answer, capacity)
+
+    def _answer_tokens(self, question: Question) -> tuple[int, int] | None:
+        """First and last token of the commonest answer; None if it is not in the context."""
+        if not question.answer_spans:
+            return None
+        ((span, _),) = Counter(question.answer_spans).most_common(1)
+        tokens = self._tokenized[question.context].covering(*span)
+        if tokens is None:
+            return None
+        first, last = tokens
+        return first, min(last, first + self._longest - 1)
 
     def __len__(self) -> int:
-        return len(self._asked)
+        return len(self._questions)
 
     def make(self, epoch: int) -> list[Example]:
         """The windows of an epoch; the same seed and epoch give the same windows."""
         generator = np.random.default_rng((self._seed, epoch))
-        return [
-            window
-            for asked in self._asked
-            for window in self._windows(asked, generator)
-        ]
+        windows: list[Example] = []
+        for question in self._questions:
+            windows.extend(self._windows(question, generator))
+        return windows
 
     def _windows(
-        self, asked: _Asked, generator: np.random.Generator
+        self, asked: _TrainingQuestion, generator: np.random.Generator
     ) -> Iterator[Example]:
-        text = asked.question.context
+        context = asked.question.context
         if asked.answer is None:
-            yield self._example(asked, text, self._random_start(asked, text, generator))
+            start = self._random_start(asked, context, generator)
+            yield self._example(asked, context, start)
             return
         first, last = asked.answer
+        n_tokens = len(self._tokenized[context])
         earliest = max(0, last + 1 - asked.capacity)
-        latest = min(first, max(0, len(self._read[text]) - asked.capacity))
+        latest = min(first, max(0, n_tokens - asked.capacity))
         start = int(generator.integers(min(earliest, latest), latest + 1))
-        yield self._example(asked, text, start, (first, last))
-        wanted = int(self._negatives) + int(generator.random() < self._negatives % 1)
-        for _ in range(wanted):
-            if negative := self._negative(asked, generator):
+        yield self._example(asked, context, start, (first, last))
+        # A mean of 1.5 negatives is one, and a second one for half of the questions.
+        n_negatives = int(self._negatives)
+        n_negatives += generator.random() < self._negatives - n_negatives
+        for _ in range(n_negatives):
+            negative = self._negative(asked, generator)
+            if negative:
                 yield negative
 
     def _negative(
-        self, asked: _Asked, generator: np.random.Generator
+        self, asked: _TrainingQuestion, generator: np.random.Generator
     ) -> Example | None:
-        texts = list(self._texts[asked.question.article])
-        # A long text has more windows than a short one.
-        weights = np.array([len(self._read[text]) for text in texts], dtype=float)
-        for _ in range(TRIES):
-            text = texts[generator.choice(len(texts), p=weights / weights.sum())]
-            start = self._random_start(asked, text, generator)
-            if not self._has_answer(asked, text, start):
-                return self._example(asked, text, start)
+        contexts = list(self._contexts[asked.question.article])
+        # A long context has more windows than a short one.
+        lengths = np.array([len(self._tokenized[text]) for text in contexts], float)
+        for _ in range(MAX_TRIES):
+            number = generator.choice(len(contexts), p=lengths / lengths.sum())
+            context = contexts[number]
+            start = self._random_start(asked, context, generator)
+            if not self._has_answer(asked, context, start):
+                return self._example(asked, context, start)
         return None
 
-    def _has_answer(self, asked: _Asked, text: str, start: int) -> bool:
+    def _has_answer(self, asked: _TrainingQuestion, context: str, start: int) -> bool:
         """Whether a window touches an answer's position or contains an answer's text."""
-        question, shown = (
-            asked.question,
-            self._read[text].offsets[start : start + asked.capacity],
-        )
-        begin, end = shown[0, 0], shown[-1, 1]
-        touched = text == question.context and any(
-            start < end and begin < stop for start, stop in question.places
-        )
-        window = text[begin:end].casefold()
-        return touched or any(
-            answer.casefold() in window for answer in question.answers
-        )
+        question = asked.question
+        offsets = self._tokenized[context].offsets[start : start + asked.capacity]
+        window_start = offsets[0, 0]
+        window_end = offsets[-1, 1]
+        if context == question.context:
+            for answer_start, answer_end in question.answer_spans:
+                if answer_start < window_end and window_start < answer_end:
+                    return True
+        window = context[window_start:window_end].casefold()
+        return any(answer.casefold() in window for answer in question.answers)
 
     def _random_start(
-        self, asked: _Asked, text: str, generator: np.random.Generator
+        self, asked: _TrainingQuestion, context: str, generator: np.random.Generator
     ) -> int:
-        spare = len(self._read[text]) - asked.capacity
-        return int(generator.integers(max(0, spare) + 1))
+        latest = max(0, len(self._tokenized[context]) - asked.capacity)
+        return int(generator.integers(latest + 1))
 
     def _example(
         self,
-        asked: _Asked,
-        text: str,
+        asked: _TrainingQuestion,
+        context: str,
         start: int,
         answer: tuple[int, int] | None = None,
     ) -> Example:
-        span = start, start + asked.capacity
-        window = self._reader.window_of(asked.pieces, self._read[text], span)
-        first = len(asked.pieces) + 2  # after [CLS], the question and [SEP]
-        begin, end = (first + token - start for token in answer) if answer else (0, 0)
-        return Example(window.ids, window.segments, begin, end)
+        tokens = (start, start + asked.capacity)
+        window = self._reader.window_of(
+            asked.tokenized, self._tokenized[context], tokens
+        )
+        if answer is None:
+            return Example(window.ids, window.segments, 0, 0)
+        # The context follows [CLS], the question and [SEP].
+        shift = len(asked.tokenized) + 2 - start
+        first, last = answer
+        return Example(window.ids, window.segments, first + shift, last + shift)

@@ -1,15 +1,22 @@
-"""AnswerModel: a question and text of any length -> answers with exact positions."""
+"""AnswerModel: answers, with exact positions, to a question about text of any length."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
-from biomed.qa.spans import Candidate, Pair, PairReader, best_candidates, window_spans
+from biomed.qa.spans import (
+    Candidate,
+    PairReader,
+    QuestionPair,
+    best_candidates,
+    window_spans,
+)
 from domainbert.errors import UserError
 from domainbert.models.model import Model
 from domainbert.settings import Count, Settings
@@ -20,22 +27,24 @@ from domainbert.text.windows import plan_windows
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from biomed.qa.spans import Window
+    from biomed.qa.spans import PairWindow
+    from domainbert.text.runner import WindowRunner
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer: `context[start:end] == text`, or the finding that there is none (`text == ""`).
+    """An answer with `context[start:end] == text`; without an answer, `text` is empty.
 
     Attributes:
         text: the answer, exactly as in the context.
         start, end: its first character and one past its last; 0 without an answer.
-        score: start plus end logit, minus those of [CLS], "no answer", in the same window; not a
-            probability, but comparable across documents. Without an answer, the score of the best
-            rejected candidate: -inf without any, NaN where the network's output is NaN.
-        document: number of the document that holds it, from 0.
-        probability: how likely it is that the documents answer the question, from the score by
-            the model's calibration; None if it has none.
+        score: start plus end logit minus those of [CLS] ("no answer") in the same window. It is
+            not a probability, but comparable across documents. Without an answer it is the score
+            of the best rejected candidate, -inf without a candidate, and NaN if the network's
+            output is NaN.
+        document: number of the document with the answer, from 0.
+        probability: calibrated probability that the documents answer the question; None for a
+            model without calibration.
         sentence: the sentence with the answer.
         sentence_start, sentence_end: its first character and one past its last.
     """
@@ -62,10 +71,10 @@ class QuestionSettings(Settings):
     Attributes:
         window: maximum tokens, with question and special tokens; None: the encoder's limit.
         overlap: tokens of the context that consecutive windows share; None: a quarter of the
-            window. Every answer up to this length is whole in some window.
+            window. An answer of up to this length is never split by all windows.
         max_answer: maximum tokens of an answer, at most the overlap; None: the overlap.
         threshold: an answer's score must be above it.
-        calibration: slope and intercept that make a score a probability that there is an answer.
+        calibration: slope and intercept of the probability of an answer, from its score.
     """
 
     window: int | None = None
@@ -102,16 +111,18 @@ class AnswerModel(Model):
         **options: `device` and `batch_tokens` of `domainbert.models.model.Model`.
     """
 
-    package, task, labels = "biomed", "qa", ("answer start", "answer end")
+    package = "biomed"
+    task = "qa"
+    labels = ("answer start", "answer end")
     train_command = "biomed qa train QUESTIONS --encoder {encoder} --out MODEL"
     settings_class = QuestionSettings
 
     def prepare(self) -> None:
         """The reader of questions with their documents."""
         window = self.window_tokens()
-        overlap = (
-            window // 4 if self.settings.overlap is None else self.settings.overlap
-        )
+        overlap = self.settings.overlap
+        if overlap is None:
+            overlap = window // 4
         plan_windows(0, capacity=window // 2, overlap=overlap)  # checks the overlap
         self.reader = PairReader(self.tokenizer, window=window, overlap=overlap)
         self.max_answer = self.settings.max_answer or overlap
@@ -133,8 +144,9 @@ class AnswerModel(Model):
         """Whether the encoder tells question and context apart by segments, as BERT does."""
         import inspect
 
-        takes = "token_type_ids" in inspect.signature(self.network.forward).parameters
-        return takes and getattr(self.network.config, "type_vocab_size", 0) > 1
+        parameters = inspect.signature(self.network.forward).parameters
+        n_segments = getattr(self.network.config, "type_vocab_size", 0)
+        return "token_type_ids" in parameters and n_segments > 1
 
     def answer(
         self, question: str, context: str | Sequence[str], **options: Any
@@ -157,98 +169,108 @@ class AnswerModel(Model):
 
     def answer_many(
         self,
-        pairs: Iterable[tuple[str, str | Sequence[str]] | Pair],
+        pairs: Iterable[tuple[str, str | Sequence[str]] | QuestionPair],
         *,
         network: PreTrainedModel | None = None,
         **options: Any,
     ) -> Iterator[list[Answer]]:
-        """The answers to many (question, context) pairs, as a stream in the order given.
+        """Stream the answers to many (question, context) pairs, in their order.
 
         Windows of several pairs share batches. Arguments and errors are those of `answer`; an
-        error names the pair's number (from 0). A pair may come from `reader.pair`, already
-        checked. `network` replaces the model's own in training.
+        error names the pair's number (from 0). A pair may also be the checked result of
+        `reader.pair`. In training, `network` replaces the model's network.
         """
+        ask = AskSettings(**options)
+        runner = self.runner if network is None else self.runner.with_model(network)
+        checked = (self._read(pair, number) for number, pair in enumerate(pairs))
+        chunks = chunked(checked, size=self.reader.size, limit=runner.buffer_tokens)
+        for chunk in read_ahead(chunks):
+            windows = [self.reader.windows(pair) for pair in chunk]
+            logits = iter(self._logits(runner, list(chain.from_iterable(windows))))
+            for pair, pair_windows in zip(chunk, windows, strict=True):
+                pair_logits = list(islice(logits, len(pair_windows)))
+                yield self._best(pair, pair_windows, pair_logits, ask)
+
+    def _logits(
+        self, runner: WindowRunner, windows: list[PairWindow]
+    ) -> Iterator[np.ndarray]:
+        """Start and end logits of each window, shape (tokens, 2)."""
         import torch
 
-        asked = AskSettings(**options)
-        runner = self.runner if network is None else self.runner.with_model(network)
-        read = (self._read(pair, number) for number, pair in enumerate(pairs))
-        for chunk in read_ahead(
-            chunked(read, size=self.reader.size, limit=runner.buffer_tokens)
-        ):
-            windows = [self.reader.windows(pair) for pair in chunk]
-            types = [window.segments for each in windows for window in each]
-            rows = runner.run(
-                [window.ids for each in windows for window in each],
-                token_types=types if self.reads_segments else None,
-                read=lambda out, _: torch.stack(
-                    (out.start_logits, out.end_logits), dim=-1
-                ),
-            )
-            waiting = iter(rows)
-            for pair, each in zip(chunk, windows, strict=True):
-                logits = [(window, next(waiting)[: len(window.ids)]) for window in each]
-                yield self._best(pair, logits, asked)
+        segments = None
+        if self.reads_segments:
+            segments = [window.segments for window in windows]
+        outputs = runner.run(
+            [window.ids for window in windows],
+            token_types=segments,
+            read=lambda out, _: torch.stack((out.start_logits, out.end_logits), dim=-1),
+        )
+        for window, logits in zip(windows, outputs, strict=True):
+            yield logits[: len(window.ids)]
 
-    def _read(self, pair: object, number: int) -> Pair:
-        if isinstance(pair, Pair):
+    def _read(self, pair: object, number: int) -> QuestionPair:
+        if isinstance(pair, QuestionPair):
             return pair
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            got = type(pair).__name__
-            raise UserError(f"pair {number}: expected (question, context), got {got}")
+            kind = type(pair).__name__
+            raise UserError(f"pair {number}: expected (question, context), got {kind}")
         try:
             return self.reader.pair(*pair)
         except UserError as error:
-            msg = f"pair {number}: {error}"
-        raise UserError(msg)  # without the cause, whose traceback would hold the text
+            message = f"pair {number}: {error}"
+        # Raised outside of the handler: a cause's traceback would hold the text.
+        raise UserError(message)
 
     def _best(
-        self, pair: Pair, logits: list[tuple[Window, np.ndarray]], asked: AskSettings
+        self,
+        pair: QuestionPair,
+        windows: list[PairWindow],
+        logits: list[np.ndarray],
+        ask: AskSettings,
     ) -> list[Answer]:
-        """A pair's answers over its windows, each with logits of shape (tokens, 2)."""
-        if not all(np.isfinite(row).all() for _, row in logits):
+        """The best answers of a pair, from the logits of its windows."""
+        if not all(np.isfinite(window_logits).all() for window_logits in logits):
             return [Answer("", 0, 0, float("nan"))]
-        top_k = asked.top_k
-        limit = self.settings.threshold if asked.threshold is None else asked.threshold
-        spans = [
-            candidate
-            for window, row in logits
-            for candidate in window_spans(
-                pair, window, row, longest=self.max_answer, top_k=top_k
+        threshold = ask.threshold
+        if threshold is None:
+            threshold = self.settings.threshold
+        spans: list[Candidate] = []
+        for window, window_logits in zip(windows, logits, strict=True):
+            spans += window_spans(
+                pair, window, window_logits, longest=self.max_answer, top_k=ask.top_k
             )
-        ]
-        best = best_candidates(
-            (c for c in spans if c.score + c.bonus > limit), top_k=top_k
-        )
-        score = max((c.score for c in spans), default=float("-inf"))
-        calibration = self.settings.calibration
-        probability = float(platt(score, *calibration)) if calibration else None
+        accepted = [span for span in spans if span.score + span.bonus > threshold]
+        best = best_candidates(accepted, top_k=ask.top_k)
+        score = max((span.score for span in spans), default=float("-inf"))
+        probability = None
+        if self.settings.calibration:
+            probability = float(platt(score, *self.settings.calibration))
         if not best:
             return [Answer("", 0, 0, score, probability=probability)]
         return [_answer(pair, candidate, probability=probability) for candidate in best]
 
 
-def _answer(pair: Pair, candidate: Candidate, *, probability: float | None) -> Answer:
-    passage = pair.passages[candidate.passage]
-    start, end = (
-        int(passage.offsets[candidate.first, 0]),
-        int(passage.offsets[candidate.last, 1]),
-    )
-    text = passage.text[start:end]
-    # Some tokenizers count the space before a word to its token.
-    start, end = (
-        start + len(text) - len(text.lstrip()),
-        end - len(text) + len(text.rstrip()),
-    )
-    first, last = passage.places[passage.sentences[candidate.first]].tolist()
+def _answer(
+    pair: QuestionPair, candidate: Candidate, *, probability: float | None
+) -> Answer:
+    """A candidate as an answer, with the sentence that it is in."""
+    document = pair.documents[candidate.document]
+    start = int(document.offsets[candidate.first, 0])
+    end = int(document.offsets[candidate.last, 1])
+    text = document.text[start:end]
+    # Some tokenizers count the space before a word as part of its token.
+    start += len(text) - len(text.lstrip())
+    text = text.strip()
+    sentence = document.sentence_ids[candidate.first]
+    sentence_start, sentence_end = document.sentence_spans[sentence].tolist()
     return Answer(
-        text=text.strip(),
+        text=text,
         start=start,
-        end=end,
+        end=start + len(text),
         score=candidate.score,
-        document=candidate.passage,
+        document=candidate.document,
         probability=probability,
-        sentence=passage.text[first:last],
-        sentence_start=first,
-        sentence_end=last,
+        sentence=document.text[sentence_start:sentence_end],
+        sentence_start=sentence_start,
+        sentence_end=sentence_end,
     )

@@ -1,6 +1,6 @@
-"""Questions with their contexts and answers: read from SQuAD JSON and tables, split by article.
+"""Questions with contexts and answers, read from SQuAD JSON or tables and split by article.
 
-Errors say where in the file the fault is and never quote its text.
+Errors give the position of a fault in the file and never quote its text.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ _SHAPE = (
     "data[].paragraphs[] with context and qas[], each with id, question and answers"
 )
 NEAR = 16  # characters that an answer may be away from its stated position
+GoldAnswer = tuple[str, int | None]  # its text, and its stated start
 
 
 class QuestionError(UserError):
-    """A file of questions that cannot be used as asked; the message says where the fault is."""
+    """A file of questions that cannot be used; the message gives the position of the fault."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Question:
         context: a paragraph or a whole article.
         article: name of the article that the context comes from.
         answers: texts that count as correct; empty if the context does not answer the question.
-        places: characters (start, end) of answers in the context, see `locate`; training needs one.
+        answer_spans: characters (start, end) of answers in the context, see `locate`; training
+            needs at least one.
     """
 
     id: str
@@ -58,7 +60,7 @@ class Question:
     context: str = field(repr=False)
     article: str
     answers: tuple[str, ...] = field(default=(), repr=False)
-    places: tuple[tuple[int, int], ...] = ()
+    answer_spans: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,101 +82,110 @@ class QuestionSet:
 
     def fingerprint(self) -> str:
         """A hash of all questions, contexts and answers, for the manifest."""
-        return text_hash(
-            repr([(q.id, q.text, q.context, q.answers, q.places) for q in self])
-        )
+        rows = [(q.id, q.text, q.context, q.answers, q.answer_spans) for q in self]
+        return text_hash(repr(rows))
 
 
 def read_questions(path: str | Path) -> QuestionSet:
     """Read a file of questions: SQuAD JSON (.json) or a table.
 
-    SQuAD may be of version 1.1 or 2.0; questions whose answer it does not give are left out. A
-    table (see `domainbert.tables`) has the columns `question`, `context`, `answer` (an empty cell:
-    there is no answer), and optionally `id` and `answer_start`. Rows with the same id are one
+    SQuAD may be of version 1.1 or 2.0; questions without an answer in the file are left out. A
+    table (see `domainbert.tables`) has the columns `question`, `context`, `answer` (empty if the
+    context has no answer), and optionally `id` and `answer_start`. Rows with the same id are one
     question with several answers.
 
-    A gold answer that is not where the file says is searched for, see `locate`.
+    A gold answer that is not at its stated position is searched for, see `locate`.
 
     Raises:
-        QuestionError: a file that is malformed, gives no answers, or has different questions with
-            one id.
+        QuestionError: a file that is malformed, has no answers, or has different questions with
+            the same id.
     """
     path = Path(path)
-    asked: dict[str, Row] = {}
-    answers: dict[str, list[tuple[str, int | None]]] = {}
-    for row in (
-        _squad_rows(path) if path.suffix.lower() == ".json" else _table_rows(path)
-    ):
-        answer = _checked(row)
+    read_rows = _squad_rows if path.suffix.lower() == ".json" else _table_rows
+    first_rows: dict[str, Row] = {}
+    answers: dict[str, list[GoldAnswer]] = {}
+    for row in read_rows(path):
+        row_answers = _checked_answers(row)
         id_ = id_text(row.cells.get("id")) or str(row.number)
-        first = asked.setdefault(id_, row).cells
+        first = first_rows.setdefault(id_, row).cells
         if any(first[name] != row.cells[name] for name in ("question", "context")):
-            several = f"{row.place}: the id {id_!r} belongs to another question too"
-            raise QuestionError(f"{several}; give each question an id of its own")
-        answers.setdefault(id_, []).extend(answer)
-    known = [(id_, row.cells) for id_, row in asked.items() if "answer" in row.cells]
-    if not known:
-        fault = f"{len(asked)} questions without answers" if asked else "no questions"
+            raise QuestionError(
+                f"{row.place}: the id {id_!r} belongs to another question too; "
+                "give each question an id of its own"
+            )
+        answers.setdefault(id_, []).extend(row_answers)
+    questions = [
+        _question(id_, row.cells, answers[id_])
+        for id_, row in first_rows.items()
+        if "answer" in row.cells
+    ]
+    left_out = len(first_rows) - len(questions)
+    if not questions:
+        fault = f"{left_out} questions without answers" if left_out else "no questions"
         raise QuestionError(f"{path.name} has {fault}; training and scoring need them")
-    if missing := len(asked) - len(known):
+    if left_out:
         log.warning(
-            "%s: %d questions without a known answer are left out", path.name, missing
+            "%s: %d questions without a known answer are left out", path.name, left_out
         )
-    questions = (_question(id_, cells, answers[id_]) for id_, cells in known)
     return QuestionSet(path.name, tuple(questions))
 
 
 def _squad_rows(path: Path) -> Iterator[Row]:
-    """A row for each answer, or for a question without one; the cells are not checked yet."""
-    number, line = 0, ""
+    """A row for each answer, or for a question without one; cells are not checked yet."""
+    number = 0
+    line = ""
     try:
         for article in json.loads(path.read_text("utf-8-sig"))["data"]:
             for paragraph in article["paragraphs"]:
-                names = [
-                    each.get(key) for each in (article, paragraph) for key in _NAMES
-                ]
-                cells = {
-                    "article": next(
-                        (str(name) for name in names if str(name or "").strip()), None
-                    ),
+                context = {
+                    "article": _article_name(article, paragraph),
                     "context": paragraph["context"],
                 }
                 for qa in paragraph["qas"]:
                     number += 1
-                    cells |= {"id": qa["id"], "question": qa["question"]}
+                    question = {"id": qa["id"], "question": qa["question"]}
                     for answer in _squad_answers(qa):
-                        yield Row(
-                            number, cells | answer, f"{path.name} question {number}"
-                        )
+                        cells = context | question | answer
+                        yield Row(number, cells, f"{path.name} question {number}")
         return
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        line = (
-            f" line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        )
+    except json.JSONDecodeError as error:
+        line = f" line {error.lineno}"
+    except (AttributeError, LookupError, TypeError, ValueError):
+        pass
     last = f"not SQuAD JSON after question {number}" if number else "not SQuAD JSON"
     raise QuestionError(f"{path.name}{line}: {last}; expected {_SHAPE}")
 
 
+def _article_name(*sources: Mapping[str, Any]) -> str | None:
+    """The first id or title of an article or its paragraph, None without one."""
+    for source in sources:
+        for key in _NAMES:
+            name = source.get(key)
+            if name and str(name).strip():
+                return str(name)
+    return None
+
+
 def _squad_answers(qa: Mapping[str, Any]) -> list[dict[str, Any]]:
-    # Version 2.0 says so if there is no answer; an empty list alone does not.
+    # Version 2.0 states that there is no answer; an empty list alone does not.
     if qa.get("is_impossible") is True:
         return [{"answer": None}]
-    given = qa.get("answers") or []
-    return [
-        {"answer": a["text"], "answer_start": a["answer_start"]} for a in given
-    ] or [{}]
+    answers = [
+        {"answer": answer["text"], "answer_start": answer["answer_start"]}
+        for answer in qa.get("answers") or []
+    ]
+    return answers or [{}]
 
 
 def _table_rows(path: Path) -> Iterator[Row]:
     columns = match_columns(table_columns(path), COLUMNS, source=path.name)
     for row in iter_rows(path):
-        yield replace(
-            row, cells={name: row.cells.get(column) for name, column in columns.items()}
-        )
+        cells = {name: row.cells.get(column) for name, column in columns.items()}
+        yield replace(row, cells=cells)
 
 
-def _checked(row: Row) -> list[tuple[str, int | None]]:
-    """The row's answer with its stated start, if it has one.
+def _checked_answers(row: Row) -> list[GoldAnswer]:
+    """The row's answer with its stated start, or an empty list.
 
     Raises:
         QuestionError: a cell that is not what it should be.
@@ -182,7 +193,10 @@ def _checked(row: Row) -> list[tuple[str, int | None]]:
     if row.fault:
         raise QuestionError(f"{row.place}: {row.fault}")
     has_answer = not is_missing(row.cells.get("answer"))
-    for name in ("question", "context", *["answer"] * has_answer):
+    texts = ["question", "context"]
+    if has_answer:
+        texts.append("answer")
+    for name in texts:
         cell = row.cells[name]
         if not isinstance(cell, str) or not cell.strip():
             fault = "is empty" if is_missing(cell) else "is not one text"
@@ -190,40 +204,42 @@ def _checked(row: Row) -> list[tuple[str, int | None]]:
     start = id_key(row.cells.get("answer_start"))
     if start is not None and not re.fullmatch(r"-?\d{1,12}", start):
         raise QuestionError(f"{row.place}: answer_start is not a whole number")
-    return (
-        [(row.cells["answer"], None if start is None else int(start))]
-        if has_answer
-        else []
-    )
+    if not has_answer:
+        return []
+    return [(row.cells["answer"], int(start) if start else None)]
 
 
 def _question(
-    id_: str, cells: Mapping[str, Any], given: Sequence[tuple[str, int | None]]
+    id_: str, cells: Mapping[str, Any], gold: Sequence[GoldAnswer]
 ) -> Question:
-    places = [locate(cells["context"], answer, start) for answer, start in given]
+    context = cells["context"]
+    spans = [locate(context, answer, start) for answer, start in gold]
+    texts = [answer.strip() for answer, _ in gold]
     return Question(
         id_,
         cells["question"],
-        cells["context"],
-        cells.get("article") or text_hash(cells["context"]),
-        answers=tuple(dict.fromkeys(answer.strip() for answer, _ in given)),
-        places=tuple(place for place in places if place),
+        context,
+        cells.get("article") or text_hash(context),
+        answers=tuple(dict.fromkeys(texts)),
+        answer_spans=tuple(span for span in spans if span),
     )
 
 
 def locate(context: str, answer: str, start: int | None) -> tuple[int, int] | None:
-    """The position of an answer without the white space around it; None if it is not clear.
+    """The span of an answer without the white space around it; None if it is ambiguous.
 
-    If the text is not at the stated start, its only occurrence is taken, or the nearest one if it
-    is at most `NEAR` characters away. Without a stated start, the first occurrence is taken.
+    If the text is not at the stated start, its only occurrence is used, or the nearest one if it
+    is at most `NEAR` characters away. Without a stated start, the first occurrence is used.
     """
     text = answer.strip()
-    places = [match.start() for match in re.finditer(re.escape(text), context)]
-    if not places:
+    starts = [match.start() for match in re.finditer(re.escape(text), context)]
+    if not starts:
         return None
-    stated = places[0] if start is None else start + len(answer) - len(answer.lstrip())
-    nearest = min(places, key=lambda at: abs(at - stated))
-    if len(places) > 1 and abs(nearest - stated) > NEAR:
+    if start is None:
+        return starts[0], starts[0] + len(text)
+    stated = start + len(answer) - len(answer.lstrip())
+    nearest = min(starts, key=lambda candidate: abs(candidate - stated))
+    if len(starts) > 1 and abs(nearest - stated) > NEAR:
         return None
     return nearest, nearest + len(text)
 
@@ -231,37 +247,32 @@ def locate(context: str, answer: str, start: int | None) -> tuple[int, int] | No
 def split_by_article(
     questions: QuestionSet, *, share: float
 ) -> tuple[QuestionSet, QuestionSet]:
-    """The questions to train on and those of held-out articles.
+    """Split questions into those to train on and those of held-out articles.
 
     An article is held out if the SHA-256 of its name (its title or id in the file, otherwise its
-    text), read as a number in [0, 1), is below the share. So an article is always on the same
-    side.
+    text), read as a number in [0, 1), is below the share. So an article is on the same side in
+    every file.
     """
-    names = {question.article for question in questions}
-    held = {name for name in names if int(text_hash(name)[:16], 16) < share * 2**64}
-    return (
-        questions.subset(
-            question for question in questions if question.article not in held
-        ),
-        questions.subset(
-            question for question in questions if question.article in held
-        ),
-    )
+
+    def is_held_out(question: Question) -> bool:
+        return int(text_hash(question.article)[:16], 16) < share * 2**64
+
+    training = questions.subset(q for q in questions if not is_held_out(q))
+    held_out = questions.subset(q for q in questions if is_held_out(q))
+    return training, held_out
 
 
 def without_articles(questions: QuestionSet, other: QuestionSet) -> QuestionSet:
-    """The questions that share neither article nor context with another set.
+    """The questions that share neither an article nor a context with another set.
 
-    Casing and white space of the contexts do not count.
+    Case and white space of contexts are ignored.
     """
 
     def plain(question: Question) -> str:
         return " ".join(question.context.split()).casefold()
 
-    articles, contexts = (
-        {question.article for question in other},
-        set(map(plain, other)),
-    )
+    articles = {question.article for question in other}
+    contexts = {plain(question) for question in other}
     return questions.subset(
         q for q in questions if q.article not in articles and plain(q) not in contexts
     )

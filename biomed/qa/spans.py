@@ -1,4 +1,4 @@
-"""A question and its documents as windows of tokens, and the best spans of their logits."""
+"""Windows of a question and its documents, and the best answer spans of their logits."""
 
 from __future__ import annotations
 
@@ -40,32 +40,40 @@ _ASKS_NUMBER = re.compile(
     r"(?:doses?|dosages?|percent|percentages?|proportion|fraction|number|age)\b",
     re.IGNORECASE,
 )
-NUMBER_MARGIN, NUMBER_LONGEST = 4.0, 16
-"""A question for a number prefers an answer of at most so many tokens with exactly one number that
-scores at most this much less, and accepts one that is at most this much below the threshold."""
+NUMBER_MARGIN = 4.0
+"""A question for a number prefers an answer with exactly one number if it scores at most this much
+less, and accepts it if it is at most this much below the threshold."""
+NUMBER_LONGEST = 16
+"""Maximum tokens of such an answer."""
 
 
 @dataclass(frozen=True, eq=False)
-class Pieces:
-    """A text and its tokens, without special tokens: ids, shape (tokens,), and edges.
+class TokenizedText:
+    """A text and its tokens, without special tokens.
 
-    `offsets` are the first character and one past the last of each token, shape (tokens, 2);
-    `begins` and `ends` say whether a word begins or ends with the token, `worded` whether it has a
-    letter or a digit, shape (tokens,), bool. `numbers`, int: 1 where a number begins, plus 1 where
-    one ends, and 3 at a comma between words; so tokens that add up to 2 have exactly one number.
-    `places` are the sentences of the text as (start, end), shape (sentences, 2), and `sentences`
-    the number of each token's, shape (tokens,).
+    Attributes:
+        text: the text.
+        ids: token ids, shape (tokens,).
+        offsets: first character of each token and one past its last, shape (tokens, 2).
+        starts_word: whether a word starts with the token, bool, shape (tokens,).
+        ends_word: whether a word ends with the token, bool, shape (tokens,).
+        has_letter: whether the token has a letter or a digit, bool, shape (tokens,).
+        number_weights: int, shape (tokens,): 1 where a number starts, plus 1 where one ends, and 3
+            at a comma between words. So tokens with a sum of 2 hold exactly one number.
+        sentence_ids: number of the token's sentence, shape (tokens,).
+        sentence_spans: first character of each sentence and one past its last, shape
+            (sentences, 2).
     """
 
     text: str = field(repr=False)
     ids: np.ndarray = field(repr=False)
     offsets: np.ndarray = field(repr=False)
-    begins: np.ndarray = field(repr=False)
-    ends: np.ndarray = field(repr=False)
-    worded: np.ndarray = field(repr=False)
-    numbers: np.ndarray = field(repr=False)
-    sentences: np.ndarray = field(repr=False)
-    places: np.ndarray = field(repr=False)
+    starts_word: np.ndarray = field(repr=False)
+    ends_word: np.ndarray = field(repr=False)
+    has_letter: np.ndarray = field(repr=False)
+    number_weights: np.ndarray = field(repr=False)
+    sentence_ids: np.ndarray = field(repr=False)
+    sentence_spans: np.ndarray = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -74,60 +82,74 @@ class Pieces:
         """First and last token that touch characters `start` to `end`; None if none does."""
         first = int(np.searchsorted(self.offsets[:, 1], start, side="right"))
         last = int(np.searchsorted(self.offsets[:, 0], end, side="left")) - 1
-        return (first, last) if first <= last else None
+        if first > last:
+            return None
+        return first, last
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
-    """A tokenised question and the passages (documents) to search.
+class QuestionPair:
+    """A tokenized question and the documents to search.
 
-    `asks_number`: the answer should hold a number, as in "how many" and "what dose".
+    Attributes:
+        question: the question.
+        documents: at least one.
+        asks_number: whether the answer should hold a number, as for "how many" and "what dose".
     """
 
-    question: Pieces = field(repr=False)
-    passages: tuple[Pieces, ...] = field(repr=False)
+    question: TokenizedText = field(repr=False)
+    documents: tuple[TokenizedText, ...] = field(repr=False)
     asks_number: bool
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
-    """Token ids and segments (0 question, 1 context) of a window, shape (tokens,), int64.
+class PairWindow:
+    """A window with the question and a part of a document.
 
-    `tokens` is its range of the tokens of passage number `passage`.
+    Attributes:
+        ids: token ids, int64, shape (tokens,).
+        segments: 0 for the question and 1 for the document, int64, shape (tokens,).
+        document: number of the document.
+        tokens: first token of the document in the window, and one past the last.
     """
 
     ids: np.ndarray = field(repr=False)
     segments: np.ndarray = field(repr=False)
-    passage: int
+    document: int
     tokens: tuple[int, int]
 
 
 class PairReader:
     """Turns questions and contexts into windows `[CLS] question [SEP] part of the context [SEP]`.
 
-    `[SEP]` and similar strings in a text are read as text, not as special tokens. Threads may
-    share a reader. `window` and `overlap` are those of `QuestionSettings`.
+    `[SEP]` and similar strings in a text are read as text, not as special tokens. A reader may be
+    shared by threads. For `window` and `overlap` see `QuestionSettings`.
     """
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, *, window: int, overlap: int
     ) -> None:
         self._tokenizer = own_tokenizer(tokenizer)
-        self.window, self.overlap = window, overlap
-        # So that windows still advance over the context.
+        self.window = window
+        self.overlap = overlap
         self._special = max(3, tokenizer.num_special_tokens_to_add(pair=True))
+        # A longer question would leave no room for windows to advance over the context.
         self.longest_question = window - self._special - overlap - max(1, overlap // 4)
-        self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+        self._cls = tokenizer.cls_token_id
+        self._sep = tokenizer.sep_token_id
 
-    def pair(self, question: object, context: object) -> Pair:
-        """Check and tokenise a question and its context, a text or a list of texts.
+    def pair(self, question: object, context: object) -> QuestionPair:
+        """Check and tokenize a question and its context, a text or a list of texts.
 
         Raises:
             UserError: not a text, an empty text, or a question too long for the window.
         """
-        is_many = isinstance(context, list | tuple)
-        documents: Sequence[object] = context if is_many else [context]  # type: ignore[assignment]
-        if not documents:
+        contexts: Sequence[object] = [context]
+        names = ["the context"]
+        if isinstance(context, list | tuple):
+            contexts = context
+            names = [f"the context, document {n}" for n in range(len(context))]
+        if not contexts:
             raise UserError("the context has no document")
         asked = self._checked(question, "the question")
         if len(asked) > self.longest_question:
@@ -135,77 +157,78 @@ class PairReader:
                 f"the question has {len(asked)} tokens; with windows of {self.window} at most "
                 f"{self.longest_question} are possible; move the rest of it to the context"
             )
-        passages = tuple(
-            self._checked(document, "the context" + f", document {number}" * is_many)
-            for number, document in enumerate(documents)
-        )
-        return Pair(asked, passages, asks_number(asked.text))
+        documents = [
+            self._checked(text, name)
+            for text, name in zip(contexts, names, strict=True)
+        ]
+        return QuestionPair(asked, tuple(documents), asks_number(asked.text))
 
-    def _checked(self, text: object, what: str) -> Pieces:
-        pieces = self.read(checked_text(text, what))
-        if not len(pieces):
-            raise UserError(f"{what} has no character that the tokenizer reads")
-        return pieces
+    def _checked(self, text: object, name: str) -> TokenizedText:
+        tokenized = self.read(checked_text(text, name))
+        if not len(tokenized):
+            raise UserError(f"{name} has no character that the tokenizer reads")
+        return tokenized
 
-    def read(self, text: str) -> Pieces:
+    def read(self, text: str) -> TokenizedText:
         """The tokens of a text."""
         encoded = self._tokenizer.encode(whole_text(text), add_special_tokens=False)
         words = np.array(encoded.word_ids, dtype=np.int64)
         changes = words[1:] != words[:-1]
         edge = np.ones(min(1, len(words)), dtype=bool)
         offsets = np.array(encoded.offsets, dtype=np.int64).reshape(-1, 2)
-        places = np.array(sentence_spans(text), dtype=np.int64).reshape(-1, 2)
-        return Pieces(
+        has_letter = [any(map(str.isalnum, text[i:j])) for i, j in encoded.offsets]
+        sentences = np.array(sentence_spans(text), dtype=np.int64).reshape(-1, 2)
+        return TokenizedText(
             text=text,
             ids=np.array(encoded.ids, dtype=np.int64),
             offsets=offsets,
-            begins=np.concatenate((edge, changes)),
-            ends=np.concatenate((changes, edge)),
-            worded=np.array(
-                [any(map(str.isalnum, text[a:b])) for a, b in encoded.offsets], bool
-            ),
-            numbers=_numbered(text, offsets),
-            sentences=np.searchsorted(places[1:, 0], offsets[:, 1], side="left"),
-            places=places,
+            starts_word=np.concatenate((edge, changes)),
+            ends_word=np.concatenate((changes, edge)),
+            has_letter=np.array(has_letter, dtype=bool),
+            number_weights=_number_weights(text, offsets),
+            sentence_ids=np.searchsorted(sentences[1:, 0], offsets[:, 1], side="left"),
+            sentence_spans=sentences,
         )
 
-    def capacity(self, question: Pieces) -> int:
+    def capacity(self, question: TokenizedText) -> int:
         """Tokens of the context that fit in a window with the question."""
         return self.window - self._special - len(question)
 
-    def size(self, pair: Pair) -> int:
+    def size(self, pair: QuestionPair) -> int:
         """Maximum tokens of a pair's windows together."""
         return self.window * sum(
-            len(self._ranges(pair.question, text)) for text in pair.passages
+            len(self._ranges(pair.question, text)) for text in pair.documents
         )
 
-    def windows(self, pair: Pair) -> list[Window]:
-        """The overlapping windows over all passages of a pair."""
+    def windows(self, pair: QuestionPair) -> list[PairWindow]:
+        """The overlapping windows over all documents of a pair."""
         return [
-            self.window_of(pair.question, passage, cut, number)
-            for number, passage in enumerate(pair.passages)
-            for cut in self._ranges(pair.question, passage)
+            self.window_of(pair.question, document, tokens, number)
+            for number, document in enumerate(pair.documents)
+            for tokens in self._ranges(pair.question, document)
         ]
 
-    def _ranges(self, question: Pieces, context: Pieces) -> list[tuple[int, int]]:
-        return plan_windows(
-            len(context), capacity=self.capacity(question), overlap=self.overlap
-        )
+    def _ranges(
+        self, question: TokenizedText, document: TokenizedText
+    ) -> list[tuple[int, int]]:
+        capacity = self.capacity(question)
+        return plan_windows(len(document), capacity=capacity, overlap=self.overlap)
 
     def window_of(
         self,
-        question: Pieces,
-        context: Pieces,
+        question: TokenizedText,
+        document: TokenizedText,
         tokens: tuple[int, int],
-        passage: int = 0,
-    ) -> Window:
-        """The window with the question and a range of the context's tokens."""
+        number: int = 0,
+    ) -> PairWindow:
+        """The window with the question and a range of the tokens of a document."""
         # RoBERTa has two separators between question and context.
-        between = [self._sep] * (self._special - 2)
-        head = np.concatenate(([self._cls], question.ids, between))
-        ids = np.concatenate((head, context.ids[slice(*tokens)], [self._sep]))
+        separators = [self._sep] * (self._special - 2)
+        head = np.concatenate(([self._cls], question.ids, separators))
+        body = document.ids[slice(*tokens)]
+        ids = np.concatenate((head, body, [self._sep]))
         segments = np.where(np.arange(len(ids)) < len(head), 0, 1)
-        return Window(ids, segments, passage, tokens)
+        return PairWindow(ids, segments, number, tokens)
 
 
 def asks_number(question: str) -> bool:
@@ -213,60 +236,94 @@ def asks_number(question: str) -> bool:
     return bool(_ASKS_NUMBER.search(question))
 
 
-def _numbered(text: str, offsets: np.ndarray) -> np.ndarray:
-    ends = [
-        at
-        for match in _NUMBER.finditer(text)
-        for at in (match.start(), match.end() - 1)
-    ]
-    places = np.sort(ends + 3 * [match.start() for match in _COMMA.finditer(text)])
-    return np.searchsorted(places, offsets[:, 1]) - np.searchsorted(
-        places, offsets[:, 0]
-    )
+def _number_weights(text: str, offsets: np.ndarray) -> np.ndarray:
+    """See `TokenizedText.number_weights`."""
+    marks: list[int] = []
+    for match in _NUMBER.finditer(text):
+        marks += [match.start(), match.end() - 1]
+    for match in _COMMA.finditer(text):
+        marks += [match.start()] * 3
+    positions = np.sort(marks)
+    first = np.searchsorted(positions, offsets[:, 0])
+    end = np.searchsorted(positions, offsets[:, 1])
+    return end - first
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Tokens `first` to `last` of one passage.
+    """Tokens `first` to `last` (inclusive) of one document.
 
     The score is start plus end logit minus those of [CLS], in the window where this is largest.
     Candidates are ranked by score plus `bonus`.
     """
 
-    passage: int
+    document: int
     first: int
     last: int
     score: float
     bonus: float = 0.0
 
 
+@dataclass(frozen=True)
+class _AnswerKind:
+    """Spans of a kind: the limits of the sum of their weights, their length and their bonus."""
+
+    weights: np.ndarray
+    limits: tuple[float, float]
+    longest: int
+    bonus: float = 0.0
+
+
+def _answer_kinds(pair: QuestionPair, document: int, longest: int) -> list[_AnswerKind]:
+    """Spans with a letter or a digit; for a question for a number also those with one number."""
+    text = pair.documents[document]
+    kinds = [_AnswerKind(text.has_letter, (1.0, np.inf), longest)]
+    if pair.asks_number:
+        longest = min(NUMBER_LONGEST, longest)
+        one_number = (2.0, 2.0)
+        kinds.append(
+            _AnswerKind(text.number_weights, one_number, longest, NUMBER_MARGIN)
+        )
+    return kinds
+
+
 def window_spans(
-    pair: Pair, window: Window, logits: np.ndarray, *, longest: int, top_k: int
+    pair: QuestionPair,
+    window: PairWindow,
+    logits: np.ndarray,
+    *,
+    longest: int,
+    top_k: int,
 ) -> Iterator[Candidate]:
     """The best candidates of a window, from its start and end logits, shape (tokens, 2).
 
     An answer has at most `longest` tokens and a letter or a digit. A question for a number also
     has candidates with exactly one number.
     """
-    pieces, tokens = pair.passages[window.passage], slice(*window.tokens)
-    wanted = [(pieces.worded, (1.0, np.inf), longest, 0.0)]
-    if pair.asks_number:
-        wanted.append(
-            (pieces.numbers, (2.0, 2.0), min(NUMBER_LONGEST, longest), NUMBER_MARGIN)
-        )
-    start, end = logits[-1 - len(pieces.ids[tokens]) : -1].T
-    for weights, limits, most, bonus in wanted:
-        for first, last, score in best_spans(
-            np.where(pieces.begins[tokens], start, -np.inf),
-            np.where(pieces.ends[tokens], end, -np.inf),
-            weights=weights[tokens],
-            sentences=pieces.sentences[tokens],
-            limits=limits,
-            longest=most,
+    document = pair.documents[window.document]
+    tokens = slice(*window.tokens)
+    n_tokens = len(document.ids[tokens])
+    # The window ends with [SEP].
+    start_logits, end_logits = logits[-1 - n_tokens : -1].T
+    no_answer = float(logits[0].sum())
+    for kind in _answer_kinds(pair, window.document, longest):
+        spans = best_spans(
+            np.where(document.starts_word[tokens], start_logits, -np.inf),
+            np.where(document.ends_word[tokens], end_logits, -np.inf),
+            weights=kind.weights[tokens],
+            sentences=document.sentence_ids[tokens],
+            limits=kind.limits,
+            longest=kind.longest,
             top_k=top_k,
-        ):
-            place = window.passage, tokens.start + first, tokens.start + last
-            yield Candidate(*place, score - float(logits[0].sum()), bonus)
+        )
+        for first, last, score in spans:
+            yield Candidate(
+                window.document,
+                tokens.start + first,
+                tokens.start + last,
+                score - no_answer,
+                kind.bonus,
+            )
 
 
 def best_spans(
@@ -279,62 +336,78 @@ def best_spans(
     longest: int,
     top_k: int,
 ) -> list[tuple[int, int, float]]:
-    """The spans in one window with the largest sum of start and end logit.
+    """The spans in one window with the largest sums of start and end logit.
 
-    All arrays have shape (tokens,): start and end logits of the context, -inf where no word begins
-    or ends; weights (0 or more), whose sum over a span must lie within `limits`; and the numbers
-    of the tokens' sentences, in order. A span has at most `longest` tokens. Each is the best of
-    those that do not overlap a better one. One that runs over the end of its sentence keeps its
-    score, and ends with the best end in the sentence.
+    Spans do not overlap: each is the best of those that overlap no better one. A span that runs
+    over the end of its sentence keeps its score, and ends at the best end within the sentence.
+
+    Args:
+        start: start logits of the document's tokens, -inf where no word starts, shape (tokens,).
+        end: end logits, -inf where no word ends, shape (tokens,).
+        weights: 0 or more, shape (tokens,).
+        sentences: number of each token's sentence, in order, shape (tokens,).
+        limits: smallest and largest sum of the weights of a span.
+        longest: maximum tokens of a span.
+        top_k: maximum number of spans.
 
     Returns:
         First token, last token (inclusive) and score of each span, best first.
     """
     longest = min(longest, len(start))
 
-    def spans(values: np.ndarray, fill: float) -> np.ndarray:
-        """Row i, column j: the value of token i + j, where the span of tokens i to i + j ends."""
-        return sliding_window_view(
-            np.append(values, np.full(longest - 1, fill)), longest
-        )
+    def by_length(values: np.ndarray, fill: float) -> np.ndarray:
+        """Row i, column j: the value of token i + j, where a span from i with j more ends."""
+        padded = np.append(values, np.full(longest - 1, fill))
+        return sliding_window_view(padded, longest)
 
-    scores = start[:, None] + spans(end, -np.inf)
+    scores = start[:, None] + by_length(end, -np.inf)
     sums = np.cumsum(weights)
-    inside = spans(sums, np.inf) - (sums - weights)[:, None]
-    scores[(inside < limits[0]) | (inside > limits[1])] = -np.inf
-    across = spans(sentences, -1) != sentences[:, None]
-    found: list[tuple[int, int, float]] = []
+    span_weights = by_length(sums, np.inf) - (sums - weights)[:, None]
+    is_outside = (span_weights < limits[0]) | (span_weights > limits[1])
+    scores[is_outside] = -np.inf
+    crosses_sentence = by_length(sentences, -1) != sentences[:, None]
+    spans: list[tuple[int, int, float]] = []
     for _ in range(top_k):
-        whole = np.where(across, -np.inf, scores)
-        reached = np.where(np.isfinite(whole.max(axis=1)), scores.max(axis=1), -np.inf)
-        first = int(reached.argmax())
-        if not np.isfinite(reached[first]):
+        in_sentence = np.where(crosses_sentence, -np.inf, scores)
+        has_end = np.isfinite(in_sentence.max(axis=1))
+        best_scores = np.where(has_end, scores.max(axis=1), -np.inf)
+        first = int(best_scores.argmax())
+        if not np.isfinite(best_scores[first]):
             break
-        last = first + int(whole[first].argmax())
-        found.append((first, last, float(reached[first])))
-        scores[first : last + 1] = -np.inf
-        for row in range(max(0, first - longest + 1), first):
-            scores[row, first - row :] = -np.inf
-    return found
+        last = first + int(in_sentence[first].argmax())
+        spans.append((first, last, float(best_scores[first])))
+        _exclude_overlapping(scores, first, last)
+    return spans
+
+
+def _exclude_overlapping(scores: np.ndarray, first: int, last: int) -> None:
+    """Set the scores of all spans that share a token with a span to -inf."""
+    longest = scores.shape[1]
+    scores[first : last + 1] = -np.inf
+    for row in range(max(0, first - longest + 1), first):
+        scores[row, first - row :] = -np.inf
 
 
 def best_candidates(candidates: Iterable[Candidate], *, top_k: int) -> list[Candidate]:
-    """The best candidates of all windows, best first, none overlapping a better one.
+    """The best candidates of all windows, best first, of which no two overlap.
 
-    A span found in several windows occurs once, with its best score; of equal ones the first in
-    the text wins.
+    A span that occurs in several windows is kept once, with its best score. Of candidates with
+    equal scores, the first in the text wins.
     """
-    order = sorted(
-        candidates, key=lambda c: (-(c.score + c.bonus), c.passage, c.first, c.last)
-    )
-    kept: list[Candidate] = []
-    for candidate in order:
-        if len(kept) == top_k:
+
+    def rank(candidate: Candidate) -> tuple[float, int, int, int]:
+        total = candidate.score + candidate.bonus
+        return (-total, candidate.document, candidate.first, candidate.last)
+
+    best: list[Candidate] = []
+    for candidate in sorted(candidates, key=rank):
+        if len(best) == top_k:
             break
-        here = (other for other in kept if other.passage == candidate.passage)
-        if all(
-            other.last < candidate.first or candidate.last < other.first
-            for other in here
-        ):
-            kept.append(candidate)
-    return kept
+        if not any(_overlap(candidate, better) for better in best):
+            best.append(candidate)
+    return best
+
+
+def _overlap(first: Candidate, second: Candidate) -> bool:
+    is_apart = first.last < second.first or second.last < first.first
+    return first.document == second.document and not is_apart

@@ -1,4 +1,4 @@
-"""Answers as rows of a table (`AskTask`), and marked in their sentences (`answer_view`)."""
+"""The scoring task of answers, and answers highlighted in their sentences."""
 
 from __future__ import annotations
 
@@ -17,29 +17,33 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from biomed.qa.model import Answer, AnswerModel
-    from biomed.qa.spans import Pair
+    from biomed.qa.spans import QuestionPair
     from domainbert.tables import Row
 
 NO_ANSWER = "No answer was found."
-PLACES = ("start", "end", "document")
+POSITION = ("start", "end", "document")
 SENTENCE = ("sentence", "sentence_start", "sentence_end")
-COLUMNS = ("rank", "answer", "score", "probability", *PLACES, *SENTENCE)
+COLUMNS = ("rank", "answer", "score", "probability", *POSITION, *SENTENCE)
 TYPES = {
     "answer": "string",
     "score": "double",
     "probability": "double",
     "sentence": "string",
 }
-NO_PLACE = dict.fromkeys([*PLACES, *SENTENCE])
+NO_POSITION = dict.fromkeys([*POSITION, *SENTENCE])
 
 
 class AskTask(Task):
     """Answers for `score_frame` and `score_file`: one row per answer, best first.
 
     Without an answer there is one row with an empty `answer`, no positions, and the score of the
-    best rejected candidate. See `Answer` for the columns. With a `question`, it is asked of every
-    row's `text`; otherwise the table has columns `question` and `context` (a text or a list of
-    texts). `options` are those of `AskSettings`.
+    best rejected candidate. See `Answer` for the columns.
+
+    Args:
+        answerer: the model.
+        question: to ask about every row's `text`. Without one, the table has the columns
+            `question` and `context` (a text or a list of texts).
+        **options: see `AskSettings`.
     """
 
     name = "answers"
@@ -49,9 +53,10 @@ class AskTask(Task):
     ) -> None:
         if question is not None and not question.strip():
             raise UserError(
-                "the question is empty; without one, the table has a column of them"
+                "the question is empty; leave it out to read a column of questions"
             )
-        self._answerer, self._question = answerer, question
+        self._answerer = answerer
+        self._question = question
         self._options = AskSettings(**options).model_dump()
         self.columns = (QUESTION, CONTEXT) if question is None else (TEXT,)
 
@@ -62,34 +67,43 @@ class AskTask(Task):
 
         return pa.schema([(name, TYPES.get(name, "int64")) for name in COLUMNS])
 
-    def read(self, rows: Sequence[Row]) -> Pair | Fault:
-        """The tokenised question and context."""
+    def read(self, rows: Sequence[Row]) -> QuestionPair | Fault:
+        """The tokenized question and context."""
         (row,) = rows
-        asked = row.cells["question"] if self._question is None else self._question
-        context = row.cells["context" if self._question is None else "text"]
-        context = context.tolist() if hasattr(context, "tolist") else context
-        for name, value in (("question", asked), ("context", context)):
-            if is_missing(value) or (isinstance(value, list) and not value):
+        if self._question is None:
+            question = row.cells["question"]
+            context = row.cells["context"]
+        else:
+            question = self._question
+            context = row.cells["text"]
+        if hasattr(context, "tolist"):
+            context = context.tolist()
+        for name, value in (("question", question), ("context", context)):
+            if is_missing(value) or value == []:
                 return Fault(f"the {name} is empty", "empty")
         try:
-            return self._answerer.reader.pair(asked, context)
+            return self._answerer.reader.pair(question, context)
         except UserError as error:
             return Fault(str(error))
 
-    def run(self, items: Iterable[Pair]) -> Iterator[list[Answer] | Fault]:
+    def run(self, items: Iterable[QuestionPair]) -> Iterator[list[Answer] | Fault]:
         """The answers of each pair."""
         for answers in self._answerer.answer_many(items, **self._options):
-            broken = math.isnan(answers[0].score)
-            yield Fault("the model's output is not a number") if broken else answers
+            if math.isnan(answers[0].score):
+                yield Fault("the model's output is not a number")
+            else:
+                yield answers
 
-    def rows(self, item: Pair, result: list[Answer]) -> list[dict[str, Any]]:
+    def rows(self, item: QuestionPair, result: list[Answer]) -> list[dict[str, Any]]:
         """One row per answer."""
         del item
-        rows = [
-            {"rank": rank, "answer": a.text, **vars(a)}
-            for rank, a in enumerate(result, start=1)
-        ]
-        return [row if row["answer"] else row | NO_PLACE for row in rows]
+        rows = []
+        for rank, answer in enumerate(result, start=1):
+            row = {"rank": rank, "answer": answer.text, **vars(answer)}
+            if not answer.is_found:
+                row |= NO_POSITION
+            rows.append(row)
+        return rows
 
     def about(self) -> dict[str, Any]:
         """The model's name."""
@@ -102,13 +116,16 @@ class AskTask(Task):
 
 
 def answer_view(answers: Iterable[Answer]) -> TaggedView:
-    """Each answer marked in its sentence."""
-    shown, marked = "", []
+    """Each answer highlighted in its sentence."""
+    text = ""
+    spans = []
     for answer in answers:
-        if answer.is_found:
-            shown += "\n\n" * bool(shown)
-            start = len(shown) + answer.start - answer.sentence_start
-            end = start + len(answer.text)
-            marked.append(Entity(start, end, answer.text, "answer", answer.score))
-            shown += answer.sentence
-    return TaggedView(shown or NO_ANSWER, tuple(marked), ("answer",))
+        if not answer.is_found:
+            continue
+        if text:
+            text += "\n\n"
+        start = len(text) + answer.start - answer.sentence_start
+        end = start + len(answer.text)
+        spans.append(Entity(start, end, answer.text, "answer", answer.score))
+        text += answer.sentence
+    return TaggedView(text or NO_ANSWER, tuple(spans), ("answer",))

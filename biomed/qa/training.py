@@ -1,9 +1,9 @@
-"""Train a question-answering model in stages, from questions or from a recipe."""
+"""Training of a question-answering model, in one stage per file of questions."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
@@ -30,7 +30,7 @@ HELD_OUT_NOTE = (
     "number in [0, 1), is below {share}. Some of these questions chose the weights. "
 )
 FORCED = "Every question has an answer and the model must give one."
-FREE = "{none} questions have no answer; the model's own threshold decides."
+FREE = "{count} questions have no answer; the model's threshold decides."
 log = logging.getLogger(__name__)
 
 
@@ -39,9 +39,11 @@ class QuestionModelTable(ModelTable, QuestionSettings):
 
 
 class Validation(Settings):
-    """`[validation]`: the share of the last file's articles to hold out.
+    """The `[validation]` table.
 
-    `choosing` is the number of their questions that choose the weights.
+    Attributes:
+        share: of the last file's articles that is held out.
+        choosing: number of their questions that choose the weights.
     """
 
     share: Annotated[float, Field(gt=0, lt=1)] = 0.2
@@ -52,7 +54,7 @@ class QuestionTraining(TrainingSettings):
     """Settings of training; see `TrainingSettings`.
 
     Attributes:
-        negatives: average number of windows without the answer for each with it.
+        negatives: mean number of windows without the answer for each window with it.
     """
 
     negatives: Annotated[float, Field(ge=0)] = 1.0
@@ -61,7 +63,11 @@ class QuestionTraining(TrainingSettings):
 class QuestionRecipe(Recipe):
     """A recipe for question answering.
 
-    `stages` has names of `[training]`, each with one value per file of questions.
+    Attributes:
+        model: the `[model]` table.
+        training: the `[training]` table.
+        stages: names of `[training]`, each with one value per file of questions.
+        validation: the `[validation]` table.
     """
 
     model: QuestionModelTable = QuestionModelTable()
@@ -70,26 +76,31 @@ class QuestionRecipe(Recipe):
     validation: Validation = Validation()
 
     def each_stage(self, count: int) -> list[QuestionTraining]:
-        """The settings of each stage; UserError if `stages` are not as many."""
+        """The settings of each stage.
+
+        Raises:
+            UserError: a row of `stages` that does not have `count` values.
+        """
+        settings = [self.training] * count
         for name, values in self.stages.items():
             if len(values) != count:
-                msg = f"[stages] {name} has {len(values)} values for {count} files of questions"
-                raise UserError(msg)
-        return [
-            self.training.replaced(
-                **{name: values[number] for name, values in self.stages.items()}
-            )
-            for number in range(count)
-        ]
+                raise UserError(
+                    f"[stages] {name} has {len(values)} values for {count} files of questions"
+                )
+            settings = [
+                stage.replaced(**{name: value})
+                for stage, value in zip(settings, values, strict=True)
+            ]
+        return settings
 
 
 class AnswerObjective(Objective):
-    """Finding the answer in a window, or [CLS] if it is not there.
+    """Find the answer in a window, or [CLS] if the window does not have it.
 
     The loss is the mean of the cross-entropies of start and end over [CLS] and the context's
-    tokens, the same positions that prediction chooses from. The score is the F1 of the answers to
-    `choosing` validation questions. Questions that share an article or a context with one of the
-    validation questions are not trained on.
+    tokens, the positions that prediction chooses from. The score is the F1 of the answers to
+    `choosing` validation questions. Questions that share an article or a context with a validation
+    question are not trained on.
     """
 
     metric = "f1"
@@ -103,7 +114,8 @@ class AnswerObjective(Objective):
         training: QuestionTraining,
         choosing: int,
     ) -> None:
-        self.name, self._model = questions.name, model
+        self.name = questions.name
+        self._model = model
         self._validation = evenly(validation, choosing)
         self._questions = without_articles(questions, validation)
         self.windows = WindowMaker(
@@ -113,9 +125,14 @@ class AnswerObjective(Objective):
             longest=model.max_answer,
             seed=training.seed,
         )
-        if left_out := len(questions) - len(self.windows):
-            why = "they share an article with validation, or their answer is not in the context"
-            log.warning("%s: %d questions are left out: %s", self.name, left_out, why)
+        left_out = len(questions) - len(self.windows)
+        if left_out:
+            log.warning(
+                "%s: %d questions are left out: they share an article with validation, "
+                "or their answer is not in the context",
+                self.name,
+                left_out,
+            )
         self.batches = FreshBatches(
             self.windows, batch_tokens=training.batch_tokens, seed=training.seed
         )
@@ -125,38 +142,39 @@ class AnswerObjective(Objective):
     ) -> dict[str, torch.Tensor]:
         """Token ids, segments, and the answer's start and end."""
         del epoch
-        ids, mask = pad(
-            [e.ids for e in batch], pad_token_id=self._model.tokenizer.pad_token_id
-        )
+        pad_id = self._model.tokenizer.pad_token_id
+        ids, mask = pad([example.ids for example in batch], pad_token_id=pad_id)
+        segments, _ = pad([example.segments for example in batch], pad_token_id=0)
         tensors = {
             "input_ids": ids,
-            "token_type_ids": pad(
-                [example.segments for example in batch], pad_token_id=0
-            )[0],
+            "token_type_ids": segments,
             "start": torch.tensor([example.start for example in batch]),
             "end": torch.tensor([example.end for example in batch]),
         }
-        return tensors if mask is None else {**tensors, "attention_mask": mask}
+        if mask is not None:
+            tensors["attention_mask"] = mask
+        return tensors
 
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """The mean cross-entropy of start and end."""
-        left = {"start", "end", "" if self._model.reads_segments else "token_type_ids"}
-        inputs = {name: value for name, value in batch.items() if name not in left}
+        inputs = dict(batch)
+        start = inputs.pop("start")
+        end = inputs.pop("end")
+        if not self._model.reads_segments:
+            del inputs["token_type_ids"]
         output = network(**inputs)
         # The context is segment 1 without the [SEP] that ends it.
         segments = batch["token_type_ids"]
-        excluded = segments * segments.roll(-1, dims=1) == 0
-        excluded[:, 0] = False
-        losses = [
-            cross_entropy(
-                logits.float().masked_fill(excluded, float("-inf")), batch[name]
-            )
-            for name, logits in (
-                ("start", output.start_logits),
-                ("end", output.end_logits),
-            )
-        ]
-        return torch.stack(losses).mean()
+        is_excluded = segments * segments.roll(-1, dims=1) == 0
+        is_excluded[:, 0] = False
+
+        def loss_of(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            allowed = logits.float().masked_fill(is_excluded, float("-inf"))
+            return cross_entropy(allowed, target)
+
+        start_loss = loss_of(output.start_logits, start)
+        end_loss = loss_of(output.end_logits, end)
+        return torch.stack([start_loss, end_loss]).mean()
 
     def score(self, network: Any) -> dict[str, float]:
         """F1 and exact match on the validation questions."""
@@ -178,61 +196,89 @@ def fit(
     sets: Sequence[QuestionSet],
     *,
     validation: QuestionSet | None = None,
-    **place: Any,
+    **resuming: Any,
 ) -> AnswerModel:
     """Train on sets of questions, one stage after the other.
 
-    Each stage keeps the weights with the best F1 on some of the validation questions, taken evenly
-    from their articles; at the end all of them are scored.
+    Each stage keeps the weights with the best F1 on some of the validation questions, drawn evenly
+    from their articles. At the end, all validation questions are scored.
 
     Args:
         recipe: encoder, settings and training. Rank, dropout, seed and `full` of the first stage
-            apply to all.
+            apply to all stages.
         sets: general questions first.
-        validation: what shares an article with them is not trained on. By default the last set's
-            held-out articles (`split_by_article`).
-        **place: `checkpoints` and `resume`, see `domainbert.training.train.train`.
+        validation: questions that share an article with it are not trained on. By default the
+            held-out articles of the last set (`split_by_article`).
+        **resuming: `checkpoints` and `resume`, see `domainbert.training.train.train`.
 
     Raises:
         UserError: `[stages]` without one value for each set, or a set without answers.
     """
-    share, sets, note = recipe.validation.share, list(sets), ""
+    share = recipe.validation.share
+    training_sets = list(sets)
+    note = ""
     if validation is None:
-        sets[-1], validation = split_by_article(sets[-1], share=share)
+        training_sets[-1], validation = split_by_article(sets[-1], share=share)
         note = HELD_OUT_NOTE.format(share=share)
     if not validation:
         raise UserError(
             f"{validation.name} has no articles to hold out at a share of {share}"
         )
     stages = recipe.each_stage(len(sets))
-    encoder, start = recipe.model.encoder, recipe.model.start
     settings = QuestionSettings(**recipe.model.model_dump(exclude={"encoder", "start"}))
+    encoder = recipe.model.encoder
     untrained = AnswerModel.untrained(encoder, training=stages[0], settings=settings)
-    choosing = recipe.validation.choosing
     objectives = [
         AnswerObjective(
-            untrained, questions, validation, training=stage, choosing=choosing
+            untrained,
+            questions,
+            validation,
+            training=stage,
+            choosing=recipe.validation.choosing,
         )
-        for questions, stage in zip(sets, stages, strict=True)
+        for questions, stage in zip(training_sets, stages, strict=True)
     ]
-    pairs = zip(objectives, stages, strict=True)
-    model = train(untrained, *pairs, encoder=encoder, start=start, **place)
+    model = train(
+        untrained,
+        *zip(objectives, stages, strict=True),
+        encoder=encoder,
+        start=recipe.model.start,
+        **resuming,
+    )
     scores = evaluate(model, validation)
-    row = f"{len(validation)} questions of {validation.name}"
-    f1 = {"value": scores["f1"], "low": scores["f1_low"], "high": scores["f1_high"]}
-    none = sum(not question.answers for question in validation)
     model.manifest |= {
         "card": recipe.card.model_dump(),
-        "counts": {
-            **{
-                f"{each.name}, questions for training": len(each.windows)
-                for each in objectives
-            },
-            "questions held out": len(validation),
-            "articles held out": len({question.article for question in validation}),
-        },
+        "counts": _counts(objectives, validation),
         "validation": scores,
-        "scores": {"F1": {row: f1}, "exact match": {row: scores["exact"]}},
-        "scores_note": note + (FREE.format(none=none) if none else FORCED),
+        **_card_scores(scores, validation, note),
     }
     return model
+
+
+def _counts(
+    objectives: Sequence[AnswerObjective], validation: QuestionSet
+) -> dict[str, int]:
+    """The numbers of questions and articles for the card."""
+    counts = {
+        f"{objective.name}, questions for training": len(objective.windows)
+        for objective in objectives
+    }
+    articles = {question.article for question in validation}
+    return counts | {
+        "questions held out": len(validation),
+        "articles held out": len(articles),
+    }
+
+
+def _card_scores(
+    scores: Mapping[str, float | int | None], validation: QuestionSet, note: str
+) -> dict[str, Any]:
+    """The tables of scores for the card, and the note below them."""
+    row = f"{len(validation)} questions of {validation.name}"
+    f1 = {"value": scores["f1"], "low": scores["f1_low"], "high": scores["f1_high"]}
+    n_unanswerable = sum(not question.answers for question in validation)
+    threshold_note = FREE.format(count=n_unanswerable) if n_unanswerable else FORCED
+    return {
+        "scores": {"F1": {row: f1}, "exact match": {row: scores["exact"]}},
+        "scores_note": note + threshold_note,
+    }

@@ -70,7 +70,9 @@ def made_up(count, *, name, words=20, seed=0):
         start = len(" ".join(text[: at + 1])) + 1
         place = (start, start + len(text[at + 1]))
         asked = (f"{name}{number}", "treated?", " ".join(text), f"{name} {number}")
-        questions.append(Question(*asked, answers=(text[at + 1],), places=(place,)))
+        questions.append(
+            Question(*asked, answers=(text[at + 1],), answer_spans=(place,))
+        )
     return QuestionSet(name, tuple(questions))
 
 

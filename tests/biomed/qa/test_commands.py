@@ -27,7 +27,7 @@ def squad(questions):
     """A set of questions as SQuAD JSON."""
     data = []
     for q in questions:
-        given = zip(q.answers, q.places, strict=True)
+        given = zip(q.answers, q.answer_spans, strict=True)
         answers = [{"text": text, "answer_start": start} for text, (start, _) in given]
         qa = {"id": q.id, "question": q.text, "answers": answers}
         data.append(

@@ -17,10 +17,12 @@ def reader(tokenizer):
     return PairReader(tokenizer, window=24, overlap=6)
 
 
-def one(*, context=LONG, article="a", answers=("heart failure",), places=None, **more):
-    if places is None:
-        places = ((AT, AT + 13),) if answers else ()
-    return Question("1", "was it?", context, article, answers, places, **more)
+def one(
+    *, context=LONG, article="a", answers=("heart failure",), answer_spans=None, **more
+):
+    if answer_spans is None:
+        answer_spans = ((AT, AT + 13),) if answers else ()
+    return Question("1", "was it?", context, article, answers, answer_spans, **more)
 
 
 def maker(reader, *questions, negatives=1.0, longest=6, seed=0):
@@ -68,7 +70,7 @@ def test_negatives_come_at_the_stated_rate_and_without_the_answer(tokenizer, rea
 
 
 def test_negatives_of_a_short_context_come_from_its_article(tokenizer, reader):
-    asked = one(context="heart failure at home", places=((0, 13),))
+    asked = one(context="heart failure at home", answer_spans=((0, 13),))
     others = [
         dataclasses.replace(
             one(context=text, article=article, answers=()), id=str(number)
@@ -89,7 +91,7 @@ def test_negatives_of_a_short_context_come_from_its_article(tokenizer, reader):
 
 def test_there_may_be_no_negative(reader):
     """Every window of the article has the answer's text in it."""
-    asked = one(context="heart failure " * 50, places=((0, 13),))
+    asked = one(context="heart failure " * 50, answer_spans=((0, 13),))
     assert len(maker(reader, asked, negatives=3).make(0)) == 1
 
 
@@ -101,12 +103,14 @@ def test_a_question_without_an_answer_gives_a_window(reader):
 
 def test_the_answer_that_most_gave_is_taken(tokenizer, reader):
     places = ((AT, AT + 5), (AT, AT + 13), (AT, AT + 13))
-    (example,) = maker(reader, one(places=places), negatives=0).make(0)
+    (example,) = maker(reader, one(answer_spans=places), negatives=0).make(0)
     assert words(tokenizer, example, example.start, example.end) == ["heart", "failure"]
 
 
 def test_a_long_answer_is_cut_off(tokenizer, reader):
-    (example,) = maker(reader, one(places=((AT - 28, AT + 13),)), negatives=0).make(0)
+    (example,) = maker(
+        reader, one(answer_spans=((AT - 28, AT + 13),)), negatives=0
+    ).make(0)
     assert (
         words(tokenizer, example, example.start, example.end)
         == ["patient", "was", "x"] * 2
@@ -125,7 +129,7 @@ def test_the_same_epoch_gives_the_same_windows(reader):
 
 def test_what_cannot_be_used_is_left_out(reader):
     unusable = [
-        one(places=()),
+        one(answer_spans=()),
         dataclasses.replace(one(), text="was " * 40),
         dataclasses.replace(one(), text="\x00"),
     ]

@@ -48,7 +48,7 @@ class TestSquad:
         (only,) = read.questions
         assert (only.id, only.text) == ("7", "What?")
         assert only.answers == ("pneumonia", "pneumonia,")
-        assert only.places == ((35, 44), (35, 45))
+        assert only.answer_spans == ((35, 44), (35, 45))
         assert only.article == "T"
 
     def test_version_2(self, write):
@@ -59,7 +59,7 @@ class TestSquad:
         )
         found = read_questions(write(document)).questions
         assert [q.answers for q in found] == [("pneumonia",), (), ()]
-        assert found[2].places == ()
+        assert found[2].answer_spans == ()
 
     def test_questions_without_a_known_answer_are_left_out(self, write):
         document = squad(
@@ -81,7 +81,9 @@ class TestSquad:
             question("negative", ("pneumonia", -10)),
         )
         read = read_questions(write(document))
-        places = {q.id: [CONTEXT[slice(*p)] for p in q.places] for q in read.questions}
+        places = {
+            q.id: [CONTEXT[slice(*p)] for p in q.answer_spans] for q in read.questions
+        }
         assert places == {
             "moved": ["pneumonia"],
             "near": ["insulin"],
@@ -138,7 +140,7 @@ class TestTables:
             ("2", ()),
             ("3", ("insulin",)),
         ]
-        assert read.questions[0].places == ((35, 44), (0, 7))
+        assert read.questions[0].answer_spans == ((35, 44), (0, 7))
 
     @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
     @pytest.mark.parametrize("answer", ["None", "NA", "null", "nan", "038"])
@@ -149,7 +151,7 @@ class TestTables:
         write_table(pd.DataFrame({**table, "answer": [answer]}), path)
         (only,) = read_questions(path).questions
         assert (only.id, only.answers) == ("007", (answer,))
-        assert only.places == ((2, 2 + len(answer)),)
+        assert only.answer_spans == ((2, 2 + len(answer)),)
 
     def test_a_line_that_is_no_row_is_named(self, tmp_path):
         (tmp_path / "q.csv").write_text("question,context\nWhat?,x\nWhy?,x,y,z\n")
@@ -297,6 +299,6 @@ def test_the_shared_files(data_folder):
     assert len(general) == 10570
     covid = read_questions(data_folder / "qa" / "covid_qa_train.json")
     assert len(covid) == 1148
-    assert all(question.places for question in covid.questions)
+    assert all(question.answer_spans for question in covid.questions)
     train, held = split_by_article(covid, share=0.2)
     assert (len(train), len(held)) == (804, 344)
