@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 import numpy as np
 
 from clinical.risk.aggregation import aggregate
-from clinical.stays.choice import AS_GIVEN, CHOICE, COLUMNS, checked_choice
-from clinical.stays.stays import listed, note_times
+from clinical.stays.choice import (
+    AS_GIVEN,
+    CHOICE,
+    COLUMNS,
+    read_choice,
+    require_same_notes,
+)
+from clinical.stays.stays import FIRST_YEAR, LAST_YEAR, listed, note_time
+from domainbert.errors import UserError
 from domainbert.scoring import Fault, Task
 from domainbert.settings import check_choice
 from domainbert.tables import (
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from clinical.risk.model import RiskModel
+    from clinical.stays.choice import NoteChoice
     from clinical.stays.stays import StayRisk
     from domainbert.tables import Row
 
@@ -106,23 +114,32 @@ class ReadmissionTask(Task):
             return Fault("this row has no stay_id, and the table has stay ids")
         if self._choice is None:
             return read_notes(rows)
-        given = self._notes == "as-given"
-        if not given and not is_missing(excluded := cells.get("exclusion")):
+        if self._notes == "as-given":
+            return _remarked(read_notes(rows), AS_GIVEN)
+        return self._chosen_notes(rows, self._choice)
+
+    def _chosen_notes(
+        self, rows: Sequence[Row], choice: NoteChoice
+    ) -> ReadNotes | Fault:
+        cells = rows[0].cells
+        excluded = cells.get("exclusion")
+        if not is_missing(excluded):
             return Fault(f"excluded from the cohort: {excluded}", "empty")
-        if (
-            not given
-            and is_missing(cells.get(CHOICE))
-            and isinstance(cells["text"], str | None)
-        ):
-            if not (chosen := self._choice.choose(rows)):
-                what = f"none of its {len(rows)} notes is read: this model reads {self._choice}"
-                return Fault(what, "empty")
-            return read_notes(chosen, in_order=True)
-        item = read_notes(rows)
-        known = not given and checked_choice(cells.get(CHOICE), self._choice)
-        if isinstance(item, ReadNotes) and not known:
-            item.remarks.append(AS_GIVEN)
-        return item
+        cohort_choice = cells.get(CHOICE)
+        if not is_missing(cohort_choice):
+            try:
+                rows_choice = read_choice(str(cohort_choice))
+            except UserError as error:
+                return Fault(str(error))
+            require_same_notes(rows_choice, choice)
+            return read_notes(rows)
+        if not isinstance(cells["text"], str | None):
+            return _remarked(read_notes(rows), AS_GIVEN)
+        chosen = choice.choose(rows)
+        if not chosen:
+            reason = f"none of its {len(rows)} notes is read: this model reads {choice}"
+            return Fault(reason, "empty")
+        return read_notes(chosen, in_order=True)
 
     def run(self, items: Iterable[ReadNotes]) -> Iterator[StayRisk]:
         """The risk of each stay."""
@@ -259,6 +276,12 @@ def _points(model: RiskModel, risk: StayRisk, *, notes: int) -> list[dict[str, A
     return points
 
 
+def _remarked(item: ReadNotes | Fault, remark: str) -> ReadNotes | Fault:
+    if isinstance(item, Fault):
+        return item
+    return replace(item, remarks=[*item.remarks, remark])
+
+
 def _labels(rows: Sequence[Row]) -> list[tuple[str | None, str | None]]:
     cells = [row.cells for row in rows]
     return [
@@ -294,11 +317,13 @@ def read_notes(rows: Sequence[Row], *, in_order: bool = False) -> ReadNotes | Fa
     kept = list(notes.values())
     if dropped := len(rows) - len(kept):
         remarks.append(f"{dropped} rows with a repeated note_id left out")
-    kept, unreadable = (kept, 0) if in_order else _in_time_order(kept)
+    unreadable = 0
+    if not in_order:
+        kept, unreadable = _in_time_order(kept)
     if unreadable:
         remarks.append(
-            f"{unreadable} notes have a chart_time that is not an ISO date: notes in the "
-            "order of the table"
+            f"{unreadable} notes have a chart_time that is not an ISO date between "
+            f"{FIRST_YEAR} and {LAST_YEAR}: notes in the order of the table"
         )
     texts = [row.cells.get("text") for row in kept]
     if copies := len(texts) - len(set(texts)) - max(0, texts.count(None) - 1):
@@ -310,8 +335,11 @@ def read_notes(rows: Sequence[Row], *, in_order: bool = False) -> ReadNotes | Fa
 
 def _in_time_order(rows: list[Row]) -> tuple[list[Row], int]:
     """By `chart_time` where every note has one, else as they came; unreadable times are counted."""
-    given = [row.cells.get("chart_time") for row in rows]
-    times = note_times(given)
-    if times.isna().any():
-        return rows, sum(time is not None for time in given) - int(times.notna().sum())
-    return [rows[i] for i in times.argsort(kind="stable")], 0
+    cells = [row.cells.get("chart_time") for row in rows]
+    times = [note_time(cell) for cell in cells]
+    known_times = [time for time in times if time]
+    if len(known_times) < len(rows):
+        present = sum(cell is not None for cell in cells)
+        return rows, present - len(known_times)
+    order = sorted(range(len(rows)), key=known_times.__getitem__)
+    return [rows[number] for number in order], 0

@@ -7,14 +7,15 @@ episode, and when a patient came back, is known only with the admissions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from clinical.stays.stays import note_times
+from clinical.stays.stays import note_time
 from domainbert.errors import UserError
 from domainbert.settings import Names, Positive, Settings
-from domainbert.tables import Column, TableError, is_missing
+from domainbert.tables import Column, TableError, id_text, is_missing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +36,8 @@ COLUMNS = (
 EVENT = "readmitted within 30 days of discharge"
 """What happened to a stay with the outcome, of a table that does not say."""
 AS_GIVEN = "notes as given, not chosen as in training"
+NOT_A_CHOICE = f"{CHOICE} is not a choice of notes as clinical cohort writes it"
+_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # of notes without one, to sort them
 _TRUE = {"1", "1.0", "TRUE", "T", "YES", "Y"}  # as in clinical/cohort/sql/macros.sql
 
 
@@ -78,52 +81,78 @@ class NoteChoice(Settings):
         Raises:
             TableError: the table has no column that decides.
         """
-        early = self.notes == "early"
-        for name in ("category", "chart_time", "admit_time")[: 3 if early else 1]:
-            if name not in rows[0].cells:
+        self._require_columns(rows[0].cells)
+        deadline = self._deadline(rows)
+        positions = []
+        for number, row in enumerate(rows):
+            charted = self._charted(row)
+            if self._is_read(row, charted, deadline):
+                positions.append((*self._position(row, charted), number))
+        return [rows[position[-1]] for position in sorted(positions)]
+
+    def _require_columns(self, cells: Mapping[str, Any]) -> None:
+        needed = ["category"]
+        if self.notes == "early":
+            needed += ["chart_time", "admit_time"]
+        for name in needed:
+            if name not in cells:
                 raise TableError(
                     f"this model reads {self}, and there is no column {name!r} to choose them by; "
                     f"add or rename it, score a cohort (clinical cohort), or read all notes with "
                     "--notes as-given"
                 )
-        charted = self._charted(rows)
-        admitted = note_times(row.cells.get("admit_time") for row in rows).min()
-        places = []
-        for number, (row, time) in enumerate(zip(rows, charted, strict=True)):
-            category = _upper(row.cells.get("category"))
-            is_kind = bool(category) and (category in self.summaries) != early
-            is_late = early and not (time - admitted).total_seconds() <= 3600 * (
-                self.hours or 0
-            )
-            if is_kind and not is_late and _upper(row.cells.get("error")) not in _TRUE:
-                places.append((*self._place(row, time), number))
-        return [rows[place[-1]] for place in sorted(places)]
 
-    def _charted(self, rows: Sequence[Row]) -> list[Any]:
-        """When each note was charted; a day without a time counts to its end. NaT if unknown."""
-        import pandas as pd
+    def _deadline(self, rows: Sequence[Row]) -> datetime | None:
+        """Until when early notes are read; None where no admission time is readable."""
+        cells = (row.cells.get("admit_time") for row in rows)
+        admitted = [time for time in map(note_time, cells) if time]
+        if self.hours is None or not admitted:
+            return None
+        return min(admitted) + timedelta(hours=self.hours)
 
-        written = [row.cells.get("chart_time") for row in rows]
-        times = note_times(written)
-        days = times.fillna(
-            note_times(row.cells.get("chart_date") for row in rows)
-        ).dt.normalize()
+    def _is_read(
+        self, row: Row, charted: datetime | None, deadline: datetime | None
+    ) -> bool:
+        category = _upper(row.cells.get("category"))
+        if not category or _upper(row.cells.get("error")) in _TRUE:
+            return False
+        is_summary = category in self.summaries
+        if self.notes == "discharge":
+            return is_summary
+        if charted is None or deadline is None:
+            return False  # it may have been written after the deadline
+        return not is_summary and charted <= deadline
+
+    def _charted(self, row: Row) -> datetime | None:
+        """When a note was charted; a day without a time counts to its end."""
+        written = row.cells.get("chart_time")
+        time = note_time(written)
+        day = time or note_time(row.cells.get("chart_date"))
+        if day is None:
+            return None
+        midnight = day.replace(hour=0, minute=0, second=0, microsecond=0)
+        is_day = time is None or len(str(written).strip()) <= len("2020-12-31")
         # MIMIC-IV writes the day of a summary as a time: midnight.
-        is_day = times.isna() | pd.Series(
-            [len(str(cell).strip()) <= 10 for cell in written]
-        )
-        is_day |= (times == days) & (self.notes == "discharge")
-        return list(times.mask(is_day, days + pd.Timedelta(days=1)))
+        if is_day or (time == midnight and self.notes == "discharge"):
+            return midnight + timedelta(days=1)
+        return time
 
-    def _place(self, row: Row, charted: pd.Timestamp) -> tuple[Any, ...]:
-        """Where a note stands: by time, a summary before its addenda, then by number and id."""
-        note = str(row.cells.get("note_id") or "").strip()
+    def _position(self, row: Row, charted: datetime | None) -> tuple[Any, ...]:
+        """Sorts notes by time, a summary before its addenda, then by number and id."""
+        note = id_text(row.cells.get("note_id")) or ""
         digits = note[len(note.rstrip("0123456789")) :]
-        known = not is_missing(charted)
+        number = digits.lstrip("0")
         return (
-            *(not known, charted.value if known else 0),
+            charted is None,
+            charted or _ANY_TIME,
             _upper(row.cells.get("kind")) in self.addenda,
-            *(not digits, int(digits or 0), not note, note, str(row.cells.get("text"))),
+            not digits,
+            # Compares as a number does; an id may have more digits than int() takes.
+            len(number),
+            number,
+            not note,
+            note,
+            str(row.cells.get("text")),
         )
 
 
@@ -135,47 +164,52 @@ def outcome_of(choice: NoteChoice | None) -> str:
 
 
 @cache
-def checked_choice(cell: str | None, wanted: NoteChoice) -> bool:
-    """Whether a cell of `note_choice` is the choice that is wanted; False for an empty one.
-
-    The names of the categories may differ.
+def read_choice(cell: str) -> NoteChoice:
+    """The choice that a cell of `note_choice` holds.
 
     Raises:
-        UserError: it is another one, or none.
+        UserError: `clinical cohort` did not write it.
     """
-    found = choice_of([cell])
+    import pydantic_core
+
+    try:
+        return NoteChoice(**pydantic_core.from_json(cell))
+    except (TypeError, ValueError):
+        raise UserError(NOT_A_CHOICE) from None
+
+
+def require_same_notes(cohort: NoteChoice, model: NoteChoice) -> None:
+    """Check that a cohort's notes were chosen as the model's; names of categories may differ.
+
+    Raises:
+        UserError: they were not.
+    """
     rules = ("notes", "hours", "transfer_gap_hours")
-    if found and any(getattr(found, rule) != getattr(wanted, rule) for rule in rules):
+    if any(getattr(cohort, rule) != getattr(model, rule) for rule in rules):
         raise UserError(
-            f"this model reads {wanted}, by the definition {wanted.definition}; the cohort has "
-            f"{found}, by {found.definition}: build it with the model's definition, or read its "
+            f"this model reads {model}, by the definition {model.definition}; the cohort has "
+            f"{cohort}, by {cohort.definition}: build it with the model's definition, or read its "
             "notes with --notes as-given"
         )
-    return found is not None
 
 
 def choice_of(cells: Any) -> NoteChoice | None:
     """The choice that a cohort's column `note_choice` holds; None without one.
 
     Raises:
-        UserError: several choices, or text that is none.
+        UserError: several choices, or text that is not a choice.
     """
-    import pydantic_core
-
-    given = {cell for cell in cells if not is_missing(cell)}
-    if len(given) > 1:
+    choices = {cell for cell in cells if not is_missing(cell)}
+    if not choices:
+        return None
+    if len(choices) > 1:
         raise UserError(
-            f"{CHOICE} holds {len(given)} choices of notes; expected one definition"
+            f"{CHOICE} holds {len(choices)} choices of notes; expected one definition"
         )
-    try:
-        return NoteChoice(**pydantic_core.from_json(given.pop())) if given else None
-    except (TypeError, ValueError):
-        raise UserError(
-            f"{CHOICE} holds no choice of notes as clinical cohort writes it"
-        ) from None
+    return read_choice(choices.pop())
 
 
-def check_notes(wanted: NoteChoice | None, stays: pd.DataFrame) -> list[str]:
+def check_notes(model: NoteChoice | None, stays: pd.DataFrame) -> list[str]:
     """Check that a table of stays has the notes that a model was trained on.
 
     Returns:
@@ -184,15 +218,21 @@ def check_notes(wanted: NoteChoice | None, stays: pd.DataFrame) -> list[str]:
     Raises:
         UserError: its notes were chosen in another way.
     """
-    found = choice_of(stays.get(CHOICE, ()))
-    if wanted is None or found is None:
-        silent = f"The table does not say how its notes were chosen; the model reads {wanted}."
-        return [silent] if wanted else []
-    checked_choice(found.model_dump_json(), wanted)
-    if wanted.definition_sha256 == found.definition_sha256:
+    cohort = choice_of(stays.get(CHOICE, ()))
+    if model is None:
         return []
-    remark = f"The cohort was built by {found.definition}, the model's by {wanted.definition}"
-    return [f"{remark}, or one of them was edited: check that the outcome is the same."]
+    if cohort is None:
+        return [
+            f"The table does not say how its notes were chosen; the model reads {model}."
+        ]
+    require_same_notes(cohort, model)
+    if cohort.definition_sha256 == model.definition_sha256:
+        return []
+    remark = (
+        f"The cohort was built by {cohort.definition}, the model's by {model.definition}, "
+        "or one of them was edited: check that the outcome is the same."
+    )
+    return [remark]
 
 
 def _upper(cell: object) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from domainbert.text.windows import Window, Windower
 
 NOTE_JOINT = "\n\n"
+FIRST_YEAR = 1800
+LAST_YEAR = 2300
 
 Given: TypeAlias = "str | Sequence[str] | Mapping[str, Any]"
 """A stay: a note, a list of notes in time order, or a record with these as `text` and columns."""
@@ -260,12 +263,20 @@ def listed(stay: Any) -> list[Any]:
     return [stay] if alone else list(stay)
 
 
-def note_times(times: Iterable[Any]) -> pd.Series:
-    """When notes were written, from ISO dates or datetimes, in UTC; NaT where it is unreadable."""
-    import pandas as pd
+def note_time(cell: Any) -> datetime | None:
+    """When a note was written: an ISO 8601 date or datetime, in UTC where it has no offset.
 
-    given = pd.Series(list(times), dtype=object)
-    return pd.to_datetime(given, errors="coerce", format="ISO8601", utc=True)
+    None where it is missing, unreadable, or in a year before 1800 or after 2300: such dates stand
+    for "unknown" (0001-01-01, 9999-12-31) or are mistyped. MIMIC's shifted dates end in 2211.
+    """
+    text = str(cell).strip().removesuffix("UTC").replace(" Z", "Z")
+    try:
+        time = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    if not FIRST_YEAR <= time.year <= LAST_YEAR:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def note_texts(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]:

@@ -308,11 +308,10 @@ def is_missing(value: Any) -> bool:
         return False
     try:
         return bool(value != value)
-    except (
-        TypeError,
-        ValueError,
-    ):  # pandas.NA has no truth value, and neither has an array
+    except (TypeError, ValueError):  # pandas.NA and arrays have no truth value
         return type(value).__name__ == "NAType"
+    except ArithmeticError:  # Decimal("sNaN") cannot be compared
+        return True
 
 
 def id_text(value: Any) -> str | None:
@@ -325,11 +324,23 @@ def id_text(value: Any) -> str | None:
     if isinstance(value, str):
         return value.strip()
     is_number = isinstance(value, Real | Decimal) and not isinstance(value, bool)
-    if is_number and not isinstance(value, Integral):
-        whole = math.isfinite(value) and value == int(value)
-        return str(int(value)) if whole else str(value)
-    text = str(int(value)) if is_number else str(value)
+    if is_number:
+        return _number_text(value)
+    text = str(value)
     return text.lower() if text in ("True", "False") else text
+
+
+def _number_text(value: Any) -> str:
+    """A number without a fraction as a whole one; in hex beyond the digits of `str`."""
+    is_whole = isinstance(value, Integral)
+    if not is_whole:
+        is_whole = math.isfinite(value) and value == int(value)
+    if not is_whole:
+        return str(value)
+    try:
+        return str(int(value))
+    except ValueError:  # more than 4,300 digits
+        return hex(int(value))
 
 
 def id_key(value: Any) -> str | None:

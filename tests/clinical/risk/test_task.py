@@ -136,9 +136,13 @@ def test_copies_without_a_note_id_and_unreadable_times_get_a_remark(model):
     frame.loc[5, "chart_time"] = "2020-03-29T03:30+02:00"  # the clocks went forward
     scores = model.predict_frame(frame)
     assert list(scores["status"]) == ["ok"] * 4
+    unreadable = (
+        "2 notes have a chart_time that is not an ISO date between 1800 and 2300: notes in "
+        "the order of the table"
+    )
     assert list(scores["reason"]) == [
         "1 notes repeat another note's text and are counted again",
-        "2 notes have a chart_time that is not an ISO date: notes in the order of the table",
+        unreadable,
         "",
         "1 passage unread",
     ]

@@ -114,7 +114,10 @@ def test_a_table_gets_a_row_for_each_note(calibrated):
     assert found["n_notes"].tolist() == [1, 2, 3, 4, 5, 1, 2, pd.NA]
     assert found["status"].tolist() == [*["ok"] * 7, "empty"]
     assert found["reason"].iloc[2].startswith("this note has no text; 1 notes repeat")
-    assert "chart_time that is not an ISO date" in found["reason"].iloc[5]
+    assert (
+        "chart_time that is not an ISO date between 1800 and 2300"
+        in found["reason"].iloc[5]
+    )
     last = calibrated.predict_frame(table())
     ends = found.groupby("HADM_ID").last()["probability"]
     assert ends.to_numpy() == pytest.approx(

@@ -175,5 +175,5 @@ def test_a_model_keeps_its_choice(hospital, network, tokenizer, tmp_path):
     assert check_notes(demo, cohort) == []
     with pytest.raises(UserError, match="2 choices of notes; expected one"):
         choice_of(["{}", "[]"])
-    with pytest.raises(UserError, match="no choice of notes"):
+    with pytest.raises(UserError, match="not a choice of notes"):
         choice_of(["mine"])
