@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 RESAMPLES = 1000
 MIN_GROUPS = 20
-"""With fewer groups there are no intervals: resampling them says little about others."""
+"""Fewest groups for an interval: resampling fewer says little about other groups."""
 
 DEFINED = 0.9
 """Smallest share of resamples that must give a number for it to have an interval."""
@@ -35,21 +35,21 @@ class Interval:
         if self.value is None:
             return "–"
         value = f"{self.value:.3f}"
-        return (
-            value if self.low is None else f"{value} [{self.low:.3f}, {self.high:.3f}]"
-        )
+        if self.low is None:
+            return value
+        return f"{value} [{self.low:.3f}, {self.high:.3f}]"
 
 
 @dataclass(frozen=True, eq=False)
 class Resampled:
     """Numbers of any shape, and the same numbers in each resample.
 
-    Two of them from the same resamples can be subtracted: that gives the interval of a paired
+    The difference of two of them from the same resamples gives the interval of a paired
     difference.
 
     Attributes:
         value: the numbers, NaN where undefined.
-        replicates: shape (resamples, *value.shape); no resamples give no intervals.
+        replicates: shape (resamples, *value.shape); without resamples there are no intervals.
     """
 
     value: Floats
@@ -57,44 +57,55 @@ class Resampled:
 
     @cached_property
     def spread(self) -> Floats:
-        """Low and high, the 2.5% and 97.5% quantiles of the replicates, and their standard error.
+        """The 2.5% and 97.5% quantiles of the replicates, and their standard error.
 
         Shape (3, *value.shape), NaN where fewer than 90% of the replicates are defined.
         """
-        summary = np.full((3, *self.value.shape), np.nan)
+        spread = np.full((3, *self.value.shape), np.nan)
         defined = (~np.isnan(self.replicates)).sum(axis=0)
-        enough = ~np.isnan(self.value) & (
-            defined >= max(DEFINED * len(self.replicates), 1)
-        )
-        if enough.any():
-            kept = self.replicates[:, enough]
-            summary[:2, enough] = np.nanquantile(kept, (0.025, 0.975), axis=0)
-            summary[2, enough] = np.nanstd(kept, axis=0, ddof=1) if len(kept) > 1 else 0
-        return summary
+        required = max(DEFINED * len(self.replicates), 1)
+        has_interval = ~np.isnan(self.value) & (defined >= required)
+        if not has_interval.any():
+            return spread
+        replicates = self.replicates[:, has_interval]
+        spread[:2, has_interval] = np.nanquantile(replicates, (0.025, 0.975), axis=0)
+        spread[2, has_interval] = 0
+        if len(replicates) > 1:
+            spread[2, has_interval] = np.nanstd(
+                replicates,
+                axis=0,
+                ddof=1,
+            )
+        return spread
 
     def interval(self) -> Interval:
         """A single number (shape ()) with its interval."""
-        known = (
-            None if np.isnan(n) else float(n) for n in (self.value, *self.spread[:2])
-        )
-        return Interval(*known)
+        low, high, _ = self.spread
+        return Interval(_number(self.value), _number(low), _number(high))
 
     def columns(self, name: str) -> dict[str, Floats]:
         """Columns of a table: the value under its name, `NAME_low` and `NAME_high`."""
         low, high, _ = self.spread
-        cells = {name: self.value, f"{name}_low": low, f"{name}_high": high}
+        # Indexing with () makes a scalar of an array of shape ().
         return {
-            column: cell[()] for column, cell in cells.items()
-        }  # of one number, a scalar
+            name: self.value[()],
+            f"{name}_low": low[()],
+            f"{name}_high": high[()],
+        }
 
-    def __getitem__(self, place: Any) -> Resampled:
-        """A part of the numbers."""
-        places = place if isinstance(place, tuple) else (place,)
-        return Resampled(np.asarray(self.value[place]), self.replicates[:, *places])
+    def __getitem__(self, index: Any) -> Resampled:
+        """A part of the numbers, by an index as NumPy takes it."""
+        if not isinstance(index, tuple):
+            index = (index,)
+        return Resampled(np.asarray(self.value[index]), self.replicates[:, *index])
 
     def __sub__(self, other: Resampled) -> Resampled:
         """The paired difference."""
         return Resampled(self.value - other.value, self.replicates - other.replicates)
+
+
+def _number(cell: Floats) -> float | None:
+    return None if np.isnan(cell) else float(cell)
 
 
 def resample(
@@ -108,20 +119,25 @@ def resample(
     """A measure and its values in resamples of whole groups; all its numbers share the resamples.
 
     Args:
-        measure: weights of the rows, shape (rows,) -> numbers of one shape, NaN where undefined.
-        codes: the number of each row's group, from 0 without gaps, shape (rows,).
-        bootstrap: resamples; 0, or fewer than `fewest` groups, gives no intervals.
+        measure: takes the weights of the rows, shape (rows,), and returns numbers of one shape,
+            NaN where undefined.
+        codes: the group of each row, numbered from 0 without gaps, shape (rows,).
+        bootstrap: number of resamples; 0 gives no intervals.
         seed: of the resampling.
-        fewest: see `bootstrap`.
+        fewest: groups without which there are no intervals.
     """
     value = np.asarray(measure(np.ones(len(codes))), dtype=np.float64)
-    random, groups, drawn = np.random.default_rng(seed), int(codes.max()) + 1, []
-    for _ in range(bootstrap if groups >= fewest else 0):
-        counts = np.bincount(random.integers(groups, size=groups), minlength=groups)
-        drawn.append(measure(counts[codes].astype(np.float64)))
-    return Resampled(
-        value, np.asarray(drawn, dtype=np.float64).reshape(len(drawn), *value.shape)
-    )
+    groups = int(codes.max()) + 1
+    if groups < fewest:
+        bootstrap = 0
+    random = np.random.default_rng(seed)
+    replicates = np.empty((bootstrap, *value.shape))
+    for number in range(bootstrap):
+        # Drawing a group k times is the same as giving its rows the weight k.
+        drawn = random.integers(groups, size=groups)
+        counts = np.bincount(drawn, minlength=groups)
+        replicates[number] = measure(counts[codes].astype(np.float64))
+    return Resampled(value, replicates)
 
 
 def ratio_interval(above: np.ndarray, below: np.ndarray) -> tuple[float, float]:
@@ -131,10 +147,9 @@ def ratio_interval(above: np.ndarray, below: np.ndarray) -> tuple[float, float]:
     """
     if not len(above):
         return 0.0, 0.0
-    ratio = resample(
-        lambda weights: float(weights @ above / max(weights @ below, 1)),
-        np.arange(len(above)),
-        fewest=1,
-    )
-    low, high, _ = ratio.spread
+
+    def ratio(weights: Floats) -> float:
+        return float(weights @ above / max(weights @ below, 1))
+
+    low, high, _ = resample(ratio, np.arange(len(above)), fewest=1).spread
     return float(low), float(high)

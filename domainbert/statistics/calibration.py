@@ -1,4 +1,4 @@
-"""Calibration: Platt scaling, expected calibration error and reliability curves."""
+"""Platt scaling, expected calibration error and reliability curves."""
 
 from __future__ import annotations
 
@@ -31,12 +31,20 @@ def sigmoid(values: ArrayLike) -> Floats:
     return np.asarray(special.expit(np.asarray(values, dtype=np.float64)))
 
 
-def platt(values: ArrayLike, slope: float, intercept: float) -> Floats:
+def platt(
+    values: ArrayLike,
+    slope: float,
+    intercept: float,
+) -> Floats:
     """1 / (1 + exp(-(slope · value + intercept))), elementwise, for real values of any shape."""
     return sigmoid(slope * np.asarray(values, dtype=np.float64) + intercept)
 
 
-def calibrated(probability: ArrayLike, slope: float, intercept: float) -> Floats:
+def calibrated(
+    probability: ArrayLike,
+    slope: float,
+    intercept: float,
+) -> Floats:
     """`platt` of the log-odds of probabilities, which corrects them, elementwise.
 
     A slope below 1 makes overconfident probabilities less extreme.
@@ -54,22 +62,28 @@ def fit_platt(values: ArrayLike, outcome: ArrayLike) -> tuple[float, float]:
         UserError: no finite fit exists, or the slope is not positive, which would reverse the
             order of the values.
     """
-    x, y = np.asarray(values, dtype=np.float64), np.asarray(outcome, dtype=np.float64)
+    x = np.asarray(values, dtype=np.float64)
+    y = np.asarray(outcome, dtype=np.float64)
     fitted = fit_logistic(x, y, np.ones_like(y))
     if fitted is None:
         raise UserError(
             f"no finite calibration exists for these {len(y)} values ({int(y.sum())} positive): "
             "they are constant or separate the outcomes without error; calibrate on more data"
         )
-    if fitted[0] <= 0:
+    slope = fitted[0]
+    if slope <= 0:
         raise UserError(
-            f"the calibration slope on {len(y)} values is {fitted[0]:.2f}: the model ranks them "
+            f"the calibration slope on {len(y)} values is {slope:.2f}: the model ranks them "
             "no better than chance; train on more data, or calibrate on other data"
         )
     return fitted
 
 
-def fit_logistic(x: Floats, y: Floats, weights: Floats) -> tuple[float, float] | None:
+def fit_logistic(
+    x: Floats,
+    y: Floats,
+    weights: Floats,
+) -> tuple[float, float] | None:
     """Slope and intercept of a weighted, unpenalised logistic regression; None if not finite.
 
     Args:
@@ -85,29 +99,43 @@ def fit_logistic(x: Floats, y: Floats, weights: Floats) -> tuple[float, float] |
     share = weights / weights.sum()
 
     def gradient(beta: Floats) -> tuple[Floats, Floats]:
+        """The gradient of the loss in (slope, intercept), and its Hessian."""
         fitted = sigmoid(beta @ design)
-        hessian = (design * (share * fitted * (1 - fitted))) @ design.T
-        return design @ (share * (fitted - y)), hessian
+        curvature = share * fitted * (1 - fitted)
+        return design @ (share * (fitted - y)), (design * curvature) @ design.T
 
     solution = root(
-        gradient, (1.0, 0.0), jac=True, method="hybr", options={"xtol": 1e-12}
+        gradient,
+        (1.0, 0.0),
+        jac=True,
+        method="hybr",
+        options={"xtol": 1e-12},
     )
     if np.abs(solution.fun).max() < 1e-9:
         slope, intercept = solution.x.tolist()
         return slope, intercept
-    # Slower, but it converges from anywhere.
+    # The solver above is fast; this one converges from anywhere.
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression(
-        C=np.inf, solver="newton-cholesky", tol=1e-10, max_iter=1000
+        C=np.inf,
+        solver="newton-cholesky",
+        tol=1e-10,
+        max_iter=1000,
     )
     model.fit(x[:, None], y, sample_weight=weights)
     return float(model.coef_[0, 0]), float(model.intercept_[0])
 
 
-def _overlaps(x: Floats, y: Floats, weights: Floats) -> bool:
+def _overlaps(
+    x: Floats,
+    y: Floats,
+    weights: Floats,
+) -> bool:
     """Whether the two outcomes overlap on x; otherwise the slope is infinite or undetermined."""
-    positive, negative = x[(y == 1) & (weights > 0)], x[(y == 0) & (weights > 0)]
+    is_counted = weights > 0
+    positive = x[is_counted & (y == 1)]
+    negative = x[is_counted & (y == 0)]
     if not len(positive) or not len(negative):
         return False
     return bool(positive.min() < negative.max() and negative.min() < positive.max())
@@ -120,18 +148,19 @@ def checked(y: ArrayLike, probability: ArrayLike) -> tuple[Floats, Floats]:
         UserError: lengths differ, both are empty, or values are missing or out of range. Values
             are counted, never shown.
     """
-    outcome, risk = floats(y, "y"), floats(probability, "probability")
+    outcome = floats(y, "y")
+    risk = floats(probability, "probability")
     if len(outcome) != len(risk):
         raise UserError(
             f"y has {len(outcome)} values and probability has {len(risk)}; pass one of each a row"
         )
     if not len(outcome):
         raise UserError("y and probability are empty; pass at least one row")
-    if wrong := int(np.count_nonzero((outcome != 0) & (outcome != 1))):
+    if wrong := np.count_nonzero((outcome != 0) & (outcome != 1)):
         raise UserError(
             f"y holds {wrong} values that are not 0 or 1; drop unlabelled rows first"
         )
-    if wrong := int(np.count_nonzero(~((risk >= 0) & (risk <= 1)))):
+    if wrong := np.count_nonzero(~((risk >= 0) & (risk <= 1))):  # also NaN
         raise UserError(
             f"probability holds {wrong} values that are missing or outside [0, 1]; "
             "pass probabilities, not logits, and only rows that were scored"
@@ -157,14 +186,19 @@ def floats(values: ArrayLike, name: str) -> Floats:
 def equal_mass_bins(probability: Floats, *, bins: int = 10) -> NDArray[np.intp]:
     """The bin of each row when sorted probabilities are cut into at most `bins` bins of equal size.
 
-    Bins count from 0, rising with the probability, and all are used. Equal probabilities share a
-    bin, so the result does not depend on the order of the rows; with many of them there are fewer
-    bins, and their sizes differ.
+    Bins are numbered from 0 by rising probability, and none is empty. Equal probabilities share
+    a bin, so the result does not depend on the order of the rows; if many are equal, there are
+    fewer bins, of different sizes.
     """
-    _, tied, counts = np.unique(probability, return_inverse=True, return_counts=True)
+    _, tied, counts = np.unique(
+        probability,
+        return_inverse=True,
+        return_counts=True,
+    )
     middle = np.cumsum(counts) - counts / 2
-    cell = np.floor(bins * middle / len(probability)).astype(np.intp)
-    return np.unique(cell, return_inverse=True)[1][tied]
+    bin_of_value = np.floor(bins * middle / len(probability)).astype(np.intp)
+    _, numbered = np.unique(bin_of_value, return_inverse=True)
+    return numbered[tied]
 
 
 def calibration_error(
@@ -184,23 +218,26 @@ def calibration_error(
         weights: shape (n,), not all 0; by default 1.
         cells: the bin of each row, by default from `equal_mass_bins`.
     """
-    outcome, risk = (
-        np.asarray(y, dtype=np.float64),
-        np.asarray(probability, dtype=np.float64),
-    )
-    weights = np.ones_like(risk) if weights is None else weights
-    cells = equal_mass_bins(risk) if cells is None else cells
+    outcome = np.asarray(y, dtype=np.float64)
+    risk = np.asarray(probability, dtype=np.float64)
+    if weights is None:
+        weights = np.ones_like(risk)
+    if cells is None:
+        cells = equal_mass_bins(risk)
     gaps = np.bincount(cells, weights=weights * (outcome - risk))
     return float(np.abs(gaps).sum() / weights.sum())
 
 
 def reliability_curve(
-    y: ArrayLike, probability: ArrayLike, *, bins: int = 10
+    y: ArrayLike,
+    probability: ArrayLike,
+    *,
+    bins: int = 10,
 ) -> pd.DataFrame:
-    """Predicted against observed shares: one row a bin of equally many rows, by rising prediction.
+    """Predicted and observed shares in bins of equal size, one row a bin, by rising prediction.
 
     The columns are `predicted` (the mean probability), `observed` (the share of outcomes), `low`
-    and `high` (its 95% Wilson interval, which takes the rows as independent), and `count`.
+    and `high` (its 95% Wilson interval, for independent rows), and `count`.
 
     Raises:
         UserError: bad input; see `checked`.
@@ -213,18 +250,16 @@ def reliability_curve(
     counts = np.bincount(cells)
     predicted = np.bincount(cells, weights=risk) / counts
     events = np.bincount(cells, weights=outcome).astype(int)
-    tests = [
-        binomtest(k, n) for k, n in zip(events.tolist(), counts.tolist(), strict=True)
+    edges = [
+        binomtest(k, n).proportion_ci(method="wilson")
+        for k, n in zip(events.tolist(), counts.tolist(), strict=True)
     ]
-    wilson = [test.proportion_ci(method="wilson") for test in tests]
-    edges = {
-        "low": [float(w.low) for w in wilson],
-        "high": [float(w.high) for w in wilson],
-    }
+    low, high = np.transpose(edges)
     columns = {
         "predicted": predicted,
         "observed": events / counts,
-        **edges,
+        "low": low,
+        "high": high,
         "count": counts,
     }
     return pd.DataFrame(columns)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, distinct with any colour vision; the line styles are distinct in grey.
+# Okabe and Ito's colours are distinct with any colour vision, the line styles also in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 DASHES: tuple[Any, ...] = (
     "-",
@@ -35,13 +35,13 @@ STYLE = {
     "axes.labelcolor": "#222222",
     "xtick.color": GREY,
     "ytick.color": GREY,
-    "text.parse_math": False,  # names come from data: a $ in them begins no formula
+    "text.parse_math": False,  # names come from data and may hold a $
 }
 
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """`STYLE` for all that is drawn within; as `@drawing()`, for a whole function."""
+    """Use `STYLE` in a block, or with `@drawing()` in a function."""
     import matplotlib as mpl
 
     with mpl.rc_context(STYLE):
@@ -57,21 +57,27 @@ def new_axes(
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size, layout=None if boxes else "constrained")
-    axes = [figure.add_axes(box) for box in boxes]
-    return figure, axes or [figure.add_subplot()]
+    if not boxes:
+        figure = Figure(figsize=size, layout="constrained")
+        return figure, [figure.add_subplot()]
+    figure = Figure(figsize=size)
+    return figure, [figure.add_axes(box) for box in boxes]
 
 
 def save_figure(figure: Figure, path: str | Path) -> Path:
-    """Write a figure atomically, without a date, as its ending (.png, .svg, .pdf) says."""
+    """Write a figure atomically and without a date; the ending (.png, .svg, .pdf) sets the kind."""
     import matplotlib as mpl
 
     path = Path(path)
     kind = path.suffix.lstrip(".").lower()
-    date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     # SVG names its parts at random unless it is given a salt.
     with mpl.rc_context({"svg.hashsalt": "domainbert"}), atomic_path(path) as temporary:
         figure.savefig(
-            temporary, format=kind, dpi=200, metadata=date, bbox_inches="tight"
+            temporary,
+            format=kind,
+            dpi=200,
+            metadata=dates.get(kind),
+            bbox_inches="tight",
         )
     return path
