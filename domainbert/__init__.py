@@ -1,4 +1,4 @@
-"""The foundation under `clinical` and `biomed`: a BERT encoder and its text, nothing medical."""
+"""The foundation of `clinical` and `biomed`: encoders, text and tables, nothing medical."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ def imported_on_use(
 
     Args:
         package: its name.
-        names: the public names, separated by spaces, by the module of the package they are in.
+        names: the public names, separated by spaces, of each module of the package.
     """
-    homes = {name: module for module, some in names.items() for name in some.split()}
+    modules: dict[str, str] = {}
+    for module, exported in names.items():
+        modules |= dict.fromkeys(exported.split(), module)
 
     def load(name: str) -> Any:
-        if name not in homes:
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        # A module may have the name of the function in it: what is exported is the function.
-        value = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        module = importlib.import_module(f"{package}.{modules[name]}")
+        value = getattr(module, name)
+        # A submodule of the same name would hide the function when it is imported.
         setattr(sys.modules[package], name, value)
         return value
 
-    return load, lambda: [*homes], [*homes]
+    return load, lambda: list(modules), list(modules)

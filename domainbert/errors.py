@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class UserError(ValueError):
-    """Bad input, a wrong setting or a file that cannot be used; the message says how to fix it.
+    """Bad input, a wrong setting or an unusable file; the message says how to fix it.
 
     Commands print it as one line. Any other exception is a bug and keeps its traceback. The
     message never quotes note text.
@@ -12,4 +12,4 @@ class UserError(ValueError):
 
 
 class EncoderError(UserError):
-    """An encoder or a model folder that cannot be found, or cannot be used as asked."""
+    """An encoder or a model folder that cannot be found or used."""

@@ -1,4 +1,4 @@
-"""Files and folders that appear complete or not at all, and locks on folders."""
+"""Writing files and folders completely or not at all, and locks on folders."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ from filelock import FileLock, Timeout
 from domainbert.errors import UserError
 
 LOCK = ".lock"
-_LONGEST = 100  # characters of a name within a temporary one
+_LONGEST = 100  # characters of the original name in a temporary one
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _PARTIAL = re.compile(r"\A\.(.+)\.partial-(\w+)-(\d+)-(\w+)-[0-9a-f]+(-old)?(?:\..*)?")
-_ABANDONED = (
-    24 * 3600
-)  # seconds without a change, for temporaries whose process is out of sight
+# Seconds without a change, for temporary files of processes on another machine.
+_ABANDONED = 24 * 3600
 
 
 def whole_text(text: str) -> str:
-    """A text as files and tokenizers take it: U+FFFD for half a surrogate pair."""
+    """A text with U+FFFD for half a surrogate pair, which files and tokenizers refuse."""
     return _HALF_PAIR.sub("\ufffd", text)
 
 
@@ -41,7 +40,7 @@ def file_sha256(path: Path) -> str:
 
 
 def check_output(out: str | Path, inputs: Iterable[str | Path]) -> None:
-    """Raise `UserError` if a file to be written is also read, under this or another name.
+    """Raise `UserError` if an output file is also an input, under this or another name.
 
     Inputs that are not files, such as database URLs, are ignored.
     """
@@ -57,26 +56,38 @@ def check_output(out: str | Path, inputs: Iterable[str | Path]) -> None:
 
 def write_json(document: Any, path: Path) -> None:
     """Write a document as indented JSON; see `atomic_path`."""
-    text = json.dumps(document, indent=2, ensure_ascii=False, default=_plain)
+    text = json.dumps(
+        document,
+        indent=2,
+        ensure_ascii=False,
+        default=_json_value,
+    )
     write_text(text + "\n", path)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """NumPy numbers as numbers, anything else that JSON does not know as text."""
-    return value.item() if hasattr(value, "item") else str(value)
+    if hasattr(value, "item"):
+        return value.item()
+    return str(value)
 
 
 def write_text(text: str, path: str | Path) -> None:
-    """Write a text as UTF-8, a question mark for half a surrogate pair; see `atomic_path`."""
+    """Write a text as UTF-8, with ? for half a surrogate pair; see `atomic_path`."""
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", errors="replace")
+        temporary.write_text(
+            text,
+            encoding="utf-8",
+            errors="replace",
+        )
 
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """A temporary file beside `path`, flushed to disk and renamed over it if the block succeeds.
+    """A temporary file next to `path`, renamed over it if the block succeeds.
 
-    What killed processes left in the folder is removed first. A missing folder is a `UserError`.
+    It is flushed to disk first. Files that killed processes left in the folder are removed. A
+    missing folder is a `UserError`.
     """
     path = Path(path)
     if not path.parent.is_dir():
@@ -96,13 +107,14 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def folder_beside(folder: Path, *, private: bool = False) -> Iterator[Path]:
-    """A temporary folder beside `folder`, removed when the block ends.
+    """A temporary folder next to `folder`, removed when the block ends.
 
-    A private one is closed to other users.
+    A private one cannot be read by other users.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary_name(folder)
-    temporary.mkdir(mode=0o700 if private else 0o777)
+    mode = 0o700 if private else 0o777
+    temporary.mkdir(mode=mode)
     try:
         yield temporary
     finally:
@@ -110,9 +122,9 @@ def folder_beside(folder: Path, *, private: bool = False) -> Iterator[Path]:
 
 
 def replace_folder(new: Path, folder: Path) -> None:
-    """Flush a finished folder to disk and replace another one by it.
+    """Flush a finished folder to disk and replace an older one by it.
 
-    The other one is restored if that fails, or, after a kill, when the name is written next.
+    The older one is restored if that fails, or after a kill when the name is written next.
     """
     for path in [*new.rglob("*"), new]:
         _flush(path)
@@ -131,20 +143,24 @@ def replace_folder(new: Path, folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make a folder if needed and hold it during the block; `UserError` if another process does.
+    """Lock a folder during the block, and make it if needed.
 
-    The lock ends with the process that holds it.
+    `UserError` if another process has it. The lock ends with the process that holds it.
     """
-    lock = FileLock(folder / LOCK, timeout=0, thread_local=False)
+    lock = FileLock(
+        folder / LOCK,
+        timeout=0,
+        thread_local=False,
+    )
     while not lock.is_locked:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             lock.acquire()
         except FileExistsError:
             if os.path.lexists(folder) and not folder.is_dir():
-                raise  # a file, or a link to nowhere
+                raise  # a file, or a broken link
         except FileNotFoundError:
-            pass  # its last holder removed the folder meanwhile
+            pass  # the last holder has removed the folder: try again
         except Timeout:
             msg = f"{folder} is in use by another process; wait for it, or use another folder"
             raise UserError(msg) from None
@@ -155,16 +171,15 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def release_empty(folder: Path) -> None:
-    """Remove a folder that this process holds, if nothing but its lock is left in it."""
-    with suppress(
-        OSError
-    ):  # Windows keeps a file in use; another process may lock the folder
+    """Remove a folder that this process holds, if only its lock is left in it."""
+    # Windows keeps a file in use, and another process may lock the folder.
+    with suppress(OSError):
         (folder / LOCK).unlink()
         folder.rmdir()
 
 
 def _temporary_name(path: Path, *, ending: str = "") -> Path:
-    """A new name that tells its process."""
+    """A new name, which says which process on which machine uses it."""
     remove_abandoned(path.parent)
     stem = path.name.removesuffix(ending)[:_LONGEST]
     owner = f"{_host()}-{os.getpid()}-{_started(os.getpid())}"
@@ -172,63 +187,74 @@ def _temporary_name(path: Path, *, ending: str = "") -> Path:
 
 
 def remove_abandoned(folder: Path, *, deep: bool = False) -> list[Path]:
-    """Remove what processes that are gone left unfinished in a folder, or also deep below it.
+    """Remove temporary files whose process is gone, and return their paths.
 
-    A folder that was being replaced gets its name back. Returns what was there.
+    A folder that was being replaced gets its name back. With `deep`, subfolders are searched too.
     """
+    pattern = ".*.partial-*"
+    if deep:
+        pattern = f"**/{pattern}"
     removed = []
-    for found in [*(folder.rglob if deep else folder.glob)(".*.partial-*")]:
-        match = _PARTIAL.fullmatch(found.name)
+    for path in list(folder.glob(pattern)):
+        match = _PARTIAL.fullmatch(path.name)
         with suppress(OSError):
-            if match is None or not _is_abandoned(found, *match.group(2, 3, 4)):
+            if match is None or not _is_abandoned(path, *match.group(2, 3, 4)):
                 continue
-            if match[5] and not (path := found.with_name(match[1])).exists():
-                if len(match[1]) < _LONGEST:  # else it was cut
-                    found.replace(path)
-            elif found.is_dir():
-                shutil.rmtree(found)
+            original = path.with_name(match[1])
+            if match[5] and not original.exists():
+                if len(match[1]) < _LONGEST:  # a longer name was cut and is unknown
+                    path.replace(original)
+            elif path.is_dir():
+                shutil.rmtree(path)
             else:
-                found.unlink()
-            removed.append(found)
+                path.unlink()
+            removed.append(path)
     return removed
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a file or folder has a name that only these functions give."""
+    """Whether a file or folder has a name from `atomic_path` or `folder_beside`."""
     return _PARTIAL.fullmatch(path.name) is not None
 
 
-def _is_abandoned(found: Path, host: str, process: str, started: str) -> bool:
-    facts = found.stat()
-    is_ours = not hasattr(os, "getuid") or facts.st_uid == os.getuid()
+def _is_abandoned(
+    path: Path,
+    host: str,
+    process: str,
+    started: str,
+) -> bool:
+    """Whether the process that made a temporary file is gone."""
+    status = path.stat()
+    is_ours = not hasattr(os, "getuid") or status.st_uid == os.getuid()
     if host != _host() or not is_ours or started == "unknown":
-        return time.time() - facts.st_mtime > _ABANDONED
+        return time.time() - status.st_mtime > _ABANDONED
+    # A later process may have the same number, but not the same start.
     return _started(int(process)) != started
 
 
 def _started(process: int) -> str:
     """When a process started, in the system's ticks; "unknown" without such a process or /proc."""
     try:
-        return (
-            Path(f"/proc/{process}/stat")
-            .read_text("utf-8")
-            .rsplit(")", 1)[1]
-            .split()[19]
-        )
+        status = Path(f"/proc/{process}/stat").read_text("utf-8")
     except OSError:
         return "unknown"
+    after_name = status.rpartition(")")[2]  # the name may hold spaces
+    return after_name.split()[19]
 
 
 @cache
 def _host() -> str:
-    """This machine; two containers of one name have processes of their own."""
-    space = Path("/proc/self/ns/pid")
-    name = f"{platform.node()} {space.stat().st_ino if space.exists() else 0}"
+    """A hash of this machine; containers of one name have different process numbers."""
+    namespace = 0
+    with suppress(OSError):
+        namespace = Path("/proc/self/ns/pid").stat().st_ino
+    name = f"{platform.node()} {namespace}"
     return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
 def _flush(path: Path) -> None:
-    """Write a file, or the names in a folder, to disk; some file systems cannot do the latter."""
+    """Write a file, or the list of files in a folder, to disk."""
+    # Some file systems cannot flush a folder.
     with suppress(OSError) if path.is_dir() else nullcontext():
         handle = os.open(path, os.O_RDONLY)
         try:

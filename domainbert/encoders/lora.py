@@ -1,4 +1,4 @@
-"""Low-rank adapters: added to a model, merged into it, and stored in PEFT's own folder format."""
+"""Low-rank adapters: adding and merging them, and PEFT's folder format."""
 
 from __future__ import annotations
 
@@ -20,32 +20,26 @@ if TYPE_CHECKING:
 
 OUTPUT_LAYERS = ("classifier", "qa_outputs")
 HEAD_MODULES = {*OUTPUT_LAYERS, "pooler", "head"}
-RANK = 1024  # the largest that is read
-# What is read of a configuration; the rest of PEFT's may load files or run code.
+MAX_RANK = 1024
+# The entries of a configuration that are read; others of PEFT's may load files or run code.
 _READ = {
-    *(
-        "r",
-        "rank_pattern",
-        "lora_alpha",
-        "alpha_pattern",
-        "use_rslora",
-        "lora_dropout",
-        "bias",
-    ),
-    *(
-        "target_modules",
-        "exclude_modules",
-        "layers_to_transform",
-        "layers_pattern",
-        "use_dora",
-    ),
-    *(
-        "modules_to_save",
-        "task_type",
-        "base_model_name_or_path",
-        "revision",
-        "fan_in_fan_out",
-    ),
+    "r",
+    "rank_pattern",
+    "lora_alpha",
+    "alpha_pattern",
+    "use_rslora",
+    "lora_dropout",
+    "bias",
+    "target_modules",
+    "exclude_modules",
+    "layers_to_transform",
+    "layers_pattern",
+    "use_dora",
+    "modules_to_save",
+    "task_type",
+    "base_model_name_or_path",
+    "revision",
+    "fan_in_fan_out",
 }
 # Every linear layer of the encoder, by the names of BERT, ModernBERT and MPNet.
 LINEAR = r"(.*\.)?(encoder\.layer|layers)\.\d+\..*(query|key|value|dense|Wqkv|Wi|Wo|attn\.[qkvo])"
@@ -53,7 +47,7 @@ LINEAR = r"(.*\.)?(encoder\.layer|layers)\.\d+\..*(query|key|value|dense|Wqkv|Wi
 
 @dataclass(frozen=True, eq=False)
 class Adapter:
-    """What PEFT's folder holds: the configuration, and the tensors of adapters and head."""
+    """The content of PEFT's folder: the configuration, and the tensors of adapters and head."""
 
     config: LoraConfig
     tensors: dict[str, torch.Tensor] = field(repr=False)
@@ -65,11 +59,11 @@ class Adapter:
 
     def outputs(self) -> dict[str, int]:
         """The number of outputs of the head, as an entry of a Hugging Face configuration."""
-        ends = tuple(f"{head}.weight" for head in OUTPUT_LAYERS)
-        rows = [
-            len(tensor) for name, tensor in self.tensors.items() if name.endswith(ends)
-        ]
-        return {"num_labels": rows[0]} if rows else {}
+        endings = tuple(f"{layer}.weight" for layer in OUTPUT_LAYERS)
+        for name, tensor in self.tensors.items():
+            if name.endswith(endings):
+                return {"num_labels": len(tensor)}
+        return {}
 
     def save(self, folder: Path) -> None:
         """Write `adapter_model.safetensors` and `adapter_config.json`."""
@@ -86,13 +80,14 @@ def add_lora(model: PreTrainedModel, rank: int) -> Any:
     """
     from peft import LoraConfig
 
-    heads = sorted(
-        HEAD_MODULES & {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
+    modules = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=2 * rank,
+        target_modules=LINEAR,
+        modules_to_save=sorted(HEAD_MODULES & modules) or None,
     )
-    shape = {"r": rank, "lora_alpha": 2 * rank}
-    return _wrapped(
-        model, LoraConfig(**shape, target_modules=LINEAR, modules_to_save=heads or None)
-    )
+    return _wrapped(model, config)
 
 
 def _wrapped(model: PreTrainedModel, config: LoraConfig) -> Any:
@@ -107,7 +102,7 @@ def _wrapped(model: PreTrainedModel, config: LoraConfig) -> Any:
 def trained_adapter(wrapped: Any, *, encoder: str) -> Adapter:
     """The adapter and head of a model from `add_lora`, in half precision.
 
-    `encoder` is the name of what it was trained on, as PEFT's `base_model_name_or_path`.
+    `encoder` names what it was trained on; PEFT's `base_model_name_or_path`.
     """
     from peft import get_peft_model_state_dict
 
@@ -126,9 +121,8 @@ def set_adapter(wrapped: Any, tensors: Mapping[str, torch.Tensor]) -> None:
     """Put the tensors of an `Adapter` into a model from `add_lora`."""
     from peft import set_peft_model_state_dict
 
-    set_peft_model_state_dict(
-        wrapped, {name: tensor.float() for name, tensor in tensors.items()}
-    )
+    floats = {name: tensor.float() for name, tensor in tensors.items()}
+    set_peft_model_state_dict(wrapped, floats)
 
 
 def merge_adapter(wrapped: Any, adapter: Adapter) -> PreTrainedModel:
@@ -145,19 +139,19 @@ def read_lora_config(folder: Path) -> LoraConfig:
     document = read_object(file)
     if (kind := document.get("peft_type")) != "LORA":
         raise EncoderError(f"{folder} holds a {str(kind)[:40]} adapter; expected LoRA")
-    kept = {
+    entries = {
         key: value
         for key, value in document.items()
         if key in _READ and value is not None
     }
-    check_bounds(kept, name=str(file))
+    check_bounds(entries, name=str(file))
     with explained(str(file)):
-        ranks = [kept.get("r"), *kept.get("rank_pattern", {}).values()]
-        if any(type(rank) is not int or not 1 <= rank <= RANK for rank in ranks):
+        ranks = [entries.get("r"), *entries.get("rank_pattern", {}).values()]
+        if any(type(rank) is not int or not 1 <= rank <= MAX_RANK for rank in ranks):
             raise EncoderError(
-                f"{file}: expected r, the rank, to be a whole number from 1 to {RANK}"
+                f"{file}: expected r, the rank, to be a whole number from 1 to {MAX_RANK}"
             )
-        return LoraConfig(**kept, inference_mode=True)
+        return LoraConfig(**entries, inference_mode=True)
 
 
 def read_adapter(folder: Path) -> Adapter:
@@ -180,24 +174,32 @@ def read_adapter(folder: Path) -> Adapter:
 
 
 def apply_adapter(
-    network: PreTrainedModel, adapter: Adapter, *, name: str
+    network: PreTrainedModel,
+    adapter: Adapter,
+    *,
+    name: str,
 ) -> PreTrainedModel:
     """Merge an adapter that was read into its encoder; `EncoderError` if the two do not fit."""
     from peft import get_peft_model_state_dict
 
     config = copy.deepcopy(adapter.config)
     config.base_model_name_or_path = (
-        None  # peft warns of any other name than the network's
+        None  # peft warns of another name than the network's
     )
     with explained(name):
         wrapped = _wrapped(network, config)
     expected = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
-    shapes = [
-        {(key, t.shape) for key, t in each.items()}
-        for each in (adapter.tensors, expected)
+    differing = [
+        key
+        for key in adapter.tensors | expected
+        if _shape(adapter.tensors.get(key)) != _shape(expected.get(key))
     ]
-    if differing := {key for key, _ in shapes[0] ^ shapes[1]}:
+    if differing:
         raise EncoderError(
             f"{name} does not fit its encoder: {len(differing)} tensors differ"
         )
     return merge_adapter(wrapped, adapter)
+
+
+def _shape(tensor: torch.Tensor | None) -> tuple[int, ...]:
+    return () if tensor is None else tuple(tensor.shape)

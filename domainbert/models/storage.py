@@ -113,7 +113,7 @@ def resolve_model(name: str | Path, package: str) -> str | Path:
         return shipped[typed]
     if typed in SHIPPED or typed.startswith(HUB) or Path(typed).expanduser().is_dir():
         return name
-    raise EncoderError(unknown_name(typed, shipped, what="model"))
+    raise EncoderError(unknown_name(typed, shipped, kind="model"))
 
 
 def save_task_model(

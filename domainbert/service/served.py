@@ -99,7 +99,7 @@ def find_kind(name: str, kinds: Iterable[Announced]) -> tuple[Announced, str]:
         or "none announced: install again"
     )
     raise UserError(
-        f"{unknown_name(name, shipped, what='model')} Or write TASK=NAME ({tasks})."
+        f"{unknown_name(name, shipped, kind='model')} Or write TASK=NAME ({tasks})."
     )
 
 
