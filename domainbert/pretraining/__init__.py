@@ -1,1 +1,1 @@
-"""Pretraining of a BERT encoder on one's own text: masked words and next sentences."""
+"""Pretraining of a BERT encoder on your own text: masked words and next sentences."""

@@ -1,4 +1,4 @@
-"""A corpus: documents from text files and tables, without excluded and repeated ones."""
+"""A corpus: documents from text files and tables, without excluded documents and copies."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ from domainbert.tables import (
 )
 from domainbert.text.sentences import split_sentences
 
-TRAIN, HELD_OUT = "train", "held-out"
+TRAIN = "train"
+HELD_OUT = "held-out"
 SIDES = (TRAIN, HELD_OUT)
 # From broad to narrow: a patient has stays, and a stay has notes.
 IDS = (PATIENT.name, STAY.name, NOTE.name)
 # A text with a larger share of undecodable bytes is left out.
 UNREADABLE = 0.05
-LISTED_PLACES = 3
+LISTED_FAULTS = 3  # of the lines that cannot be read
 log = logging.getLogger(__name__)
 
 
 class CorpusError(UserError):
-    """A corpus that cannot be read as asked; the message says the fix."""
+    """A corpus that cannot be read as the settings say."""
 
 
 # --- documents
@@ -50,7 +51,7 @@ class CorpusError(UserError):
 
 @dataclass(frozen=True)
 class Document:
-    """A text and its ids by kind, or the `fault` of a line that cannot be read."""
+    """A text and its ids by kind, or the fault of a line that cannot be read."""
 
     text: str = field(repr=False)
     ids: Mapping[str, str | None] = field(default_factory=dict, repr=False)
@@ -59,50 +60,60 @@ class Document:
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """A table, or a text file: one document if it was found in a folder, else blocks of lines."""
+    """A table, or a text file: one document if it is in a folder, else a document a paragraph."""
 
     path: Path
     in_folder: bool = False
 
     def columns(self, settings: CorpusSettings) -> dict[str, str]:
-        """The names in the file of the text and the ids that it has.
+        """The table's columns with the text and the ids, by our names.
 
         Raises:
-            TableError: a table without the column of text, or a column that was named.
+            TableError: a table without its column of text, or without a column of the settings.
         """
         if is_text_file(self.path):
             return {NOTE.name: "(file name)"} if self.in_folder else {}
-        named = {name: getattr(settings, name) for name in (*IDS, TEXT.name)}
-        named = {ours: theirs for ours, theirs in named.items() if theirs != ours}
-        known = (TEXT, PATIENT, STAY, NOTE)
+        chosen = {name: getattr(settings, name) for name in (*IDS, TEXT.name)}
+        renamed = {name: column for name, column in chosen.items() if column != name}
         return match_columns(
-            table_columns(self.path), known, named=named, source=self.path.name
+            table_columns(self.path),
+            (TEXT, PATIENT, STAY, NOTE),
+            named=renamed,
+            source=self.path.name,
         )
 
     def documents(self, settings: CorpusSettings) -> Iterator[Document]:
         """The documents, in order; a row without text gives an empty one."""
         if is_text_file(self.path):
-            note = re.sub(r"\.txt(\.gz)?$", "", self.path.name, flags=re.IGNORECASE)
+            ids: dict[str, str | None] = {}
+            if self.in_folder:
+                name = self.path.name
+                note = re.sub(
+                    r"\.txt(\.gz)?$",
+                    "",
+                    name,
+                    flags=re.IGNORECASE,
+                )
+                ids = {NOTE.name: note}
             for text in self._blocks(settings.lines):
-                yield Document(text, {NOTE.name: note} if self.in_folder else {})
+                yield Document(text, ids)
             return
         columns = self.columns(settings)
-        ids = {kind: column for kind, column in columns.items() if kind in IDS}
+        text_column = columns.pop(TEXT.name)
         for row in iter_rows(self.path):
             if row.fault:
                 yield Document("", fault=f"{row.place}: {row.fault}")
                 continue
-            cell: Any = row.cells.get(columns[TEXT.name])
-            texts = [
-                text for text in (cell if isinstance(cell, list) else [cell]) if text
-            ]
-            named = {
-                kind: id_text(row.cells.get(column)) for kind, column in ids.items()
+            ids = {
+                kind: id_text(row.cells.get(column)) for kind, column in columns.items()
             }
-            yield from (Document(text, named) for text in texts or [""])
+            cell: Any = row.cells.get(text_column)
+            cells = cell if isinstance(cell, list) else [cell]
+            for text in list(filter(None, cells)) or [""]:
+                yield Document(text, ids)
 
     def _blocks(self, lines: int) -> Iterator[str]:
-        """The text up to each blank line, or of a file in a folder all of it; at most `lines`."""
+        """The paragraphs of the file, or all of a file in a folder; each at most `lines` long."""
         block: list[str] = []
         for row in iter_rows(self.path, ReadOptions(lines=True)):
             line = str(row.cells["text"] or "")
@@ -123,75 +134,86 @@ class Exclusions:
     """Patients, stays and notes that must not be read.
 
     Args:
-        names: the kind of id, and the id; ids are compared by `id_key`.
+        names: pairs of the kind of id and the id; ids are compared by `id_key`.
     """
 
     def __init__(self, names: Iterable[tuple[str, str]] = ()) -> None:
-        self._names = {(kind, id_key(name)) for kind, name in names}
-        self._kinds = [
-            kind for kind in IDS if any(kind == listed for listed, _ in self._names)
-        ]
-        self._found: set[tuple[str, str | None]] = set()
+        self._listed = {(kind, id_key(name)) for kind, name in names}
+        listed_kinds = {kind for kind, _ in self._listed}
+        self._kinds = [kind for kind in IDS if kind in listed_kinds]
+        self._seen: set[tuple[str, str | None]] = set()
 
     def check(self, kinds: Collection[str], *, source: str) -> None:
         """Refuse a source whose documents lack the broadest kind of id in the list."""
-        if self._kinds and self._kinds[0] not in kinds:
-            raise CorpusError(
-                f"{source} has no {self._kinds[0]}, and the exclusion list names documents by it: "
-                f"add that column, or name it with --{self._kinds[0].removesuffix('_id')}"
-            )
+        if not self._kinds or self._kinds[0] in kinds:
+            return
+        kind = self._kinds[0]
+        raise CorpusError(
+            f"{source} has no {kind}, and the exclusion list names documents by it: "
+            f"add that column, or name it with --{kind.removesuffix('_id')}"
+        )
 
     def reason(self, document: Document) -> str | None:
-        """Why a document must not be read, or None; remembers which ids were found."""
+        """Why a document must not be read, or None; remembers which listed ids occur."""
         ids = [(kind, id_key(document.ids.get(kind))) for kind in self._kinds]
-        if hits := [name for name in ids if name in self._names]:
-            self._found.update(hits)
-            return f"excluded by {hits[0][0]}"
+        if matches := [name for name in ids if name in self._listed]:
+            self._seen.update(matches)
+            return f"excluded by {matches[0][0]}"
         if ids and ids[0][1] is None:
             return f"without the {ids[0][0]} that exclusion needs"
         return None
 
     def counts(self) -> dict[str, dict[str, int]]:
         """How many ids of each kind are listed, and how many were not found."""
-        listed = Counter(kind for kind, _ in self._names)
-        found = Counter(kind for kind, _ in self._found)
-        return {k: {"listed": n, "not found": n - found[k]} for k, n in listed.items()}
+        listed = Counter(kind for kind, _ in self._listed)
+        missing = Counter(kind for kind, _ in self._listed - self._seen)
+        return {
+            kind: {"listed": count, "not found": missing[kind]}
+            for kind, count in listed.items()
+        }
 
     def facts(self) -> list[str]:
         """All ids, sorted; private."""
-        return sorted(f"{kind}={key}" for kind, key in self._names)
+        return sorted(f"{kind}={key}" for kind, key in self._listed)
 
 
 def read_exclusions(paths: Iterable[str | Path]) -> Exclusions:
-    """Read tables of what must not be read, by `patient_id`, `stay_id` or `note_id`.
+    """Read exclusion lists: tables with a column `patient_id`, `stay_id` or `note_id`.
 
-    With a column `split`, as a cohort has, rows of the train side are not excluded.
+    In a table with a column `split`, such as a cohort, rows of the train side are not excluded.
 
     Raises:
         CorpusError: a table that excludes nothing.
-        TableError: a table with a line that cannot be read.
+        TableError: a line that cannot be read.
     """
     names: list[tuple[str, str]] = []
     for path in map(Path, paths):
-        available, before = table_columns(path), len(names)
-        columns = match_columns(available, (PATIENT, STAY, NOTE), source=path.name)
-        for row in iter_rows(path):
-            if row.fault:
-                raise TableError(
-                    f"{row.place}: {row.fault}; correct the list, which otherwise excludes too "
-                    "little"
-                )
-            if "split" in available and row.cells.get("split") in (None, TRAIN):
-                continue
-            for kind, column in columns.items():
-                if (name := id_text(row.cells.get(column))) is not None:
-                    names.append((kind, name))
-        if len(names) == before:
+        excluded = list(_excluded_ids(path))
+        if not excluded:
             raise CorpusError(
                 f"{path.name} excludes nothing: expected a column {', '.join(IDS)} with ids "
                 "outside the train side"
             )
+        names += excluded
     return Exclusions(names)
+
+
+def _excluded_ids(path: Path) -> Iterator[tuple[str, str]]:
+    """The kind of id and the id, for every id in an exclusion list."""
+    available = table_columns(path)
+    columns = match_columns(available, (PATIENT, STAY, NOTE), source=path.name)
+    for row in iter_rows(path):
+        if row.fault:
+            raise TableError(
+                f"{row.place}: {row.fault}; correct the list, which otherwise excludes too "
+                "little"
+            )
+        if "split" in available and row.cells.get("split") in (None, TRAIN):
+            continue
+        for kind, column in columns.items():
+            name = id_text(row.cells.get(column))
+            if name is not None:
+                yield kind, name
 
 
 # --- corpus
@@ -204,8 +226,8 @@ class Corpus:
     and copies of earlier documents.
 
     Raises:
-        CorpusError: documents that cannot be told from the excluded ones.
-        TableError: no text there, or a table without its column of text.
+        CorpusError: documents without the ids that the exclusions name.
+        TableError: no text in a source, or a table without its column of text.
     """
 
     def __init__(
@@ -217,22 +239,17 @@ class Corpus:
     ) -> None:
         self.files: list[CorpusFile] = []
         for source in map(Path, sources):
-            paths, in_folder = source_files(source), source.is_dir()
-            self.files += [CorpusFile(path, in_folder) for path in paths]
-            others = (
-                sum(p.is_file() for p in source.rglob("*")) - len(paths)
-                if in_folder
-                else 0
-            )
-            if others:
-                log.warning("%s: %d files of other kinds are not read", source, others)
+            paths = source_files(source)
+            self.files += [CorpusFile(path, source.is_dir()) for path in paths]
+            if source.is_dir():
+                _warn_of_unread(source, len(paths))
         self.settings = settings or CorpusSettings()
         self.exclusions = exclusions or Exclusions()
         self.counts: Counter[str] = Counter()
+        self._erased: re.Pattern[str] | None = None
         try:
-            self._erase = (
-                re.compile(self.settings.erase) if self.settings.erase else None
-            )
+            if self.settings.erase:
+                self._erased = re.compile(self.settings.erase)
         except re.error as error:
             raise UserError(f"erase must be a regular expression: {error}") from None
         for file in self.files:
@@ -246,24 +263,12 @@ class Corpus:
         """
         self.counts = Counter()
         seen: set[bytes] = set()
-        for document in (
-            d for file in self.files for d in file.documents(self.settings)
-        ):
-            if document.fault:
-                self.counts["unreadable lines"] += 1
-                if self.counts["unreadable lines"] <= LISTED_PLACES:
-                    log.warning("%s; this line is left out", document.fault)
-                continue
+        for document in self._documents():
             self.counts["documents"] += 1
             if reason := self._reason(document, seen):
                 self.counts[f"documents {reason}"] += 1
                 continue
-            sentences = split_sentences(document.text)
-            if self._erase:
-                erased = (
-                    self._erase.sub(" ", sentence).split() for sentence in sentences
-                )
-                sentences = [" ".join(words) for words in erased if words]
+            sentences = self._sentences(document.text)
             if not sentences:
                 self.counts["documents without text"] += 1
                 continue
@@ -272,6 +277,25 @@ class Corpus:
             self.counts["sentences"] += len(sentences)
             yield side, sentences
         self._check()
+
+    def _documents(self) -> Iterator[Document]:
+        """The documents of all files; lines that cannot be read are counted and logged."""
+        for file in self.files:
+            for document in file.documents(self.settings):
+                if not document.fault:
+                    yield document
+                    continue
+                self.counts["unreadable lines"] += 1
+                if self.counts["unreadable lines"] <= LISTED_FAULTS:
+                    log.warning("%s; this line is left out", document.fault)
+
+    def _sentences(self, text: str) -> list[str]:
+        """The sentences of a text, without what the settings erase."""
+        sentences = split_sentences(text)
+        if self._erased is None:
+            return sentences
+        erased = [self._erased.sub(" ", sentence).split() for sentence in sentences]
+        return [" ".join(words) for words in erased if words]
 
     def _reason(self, document: Document, seen: set[bytes]) -> str | None:
         """Why a document is left out, or None; remembers it if it is not."""
@@ -290,23 +314,21 @@ class Corpus:
         return None
 
     def _side(self, document: Document) -> str:
-        known = (
-            key for kind in IDS if (key := id_key(document.ids.get(kind))) is not None
-        )
-        digest = _digest(next(known, " ".join(document.text.split())), size=8)
-        place = int.from_bytes(digest) / 2**64
-        return HELD_OUT if place < self.settings.held_out else TRAIN
+        keys = [id_key(document.ids.get(kind)) for kind in IDS]
+        name = " ".join(document.text.split())
+        for key in reversed(keys):
+            if key is not None:
+                name = key
+        # The digest of the broadest id, as a number from 0 to 1: a patient is on one side.
+        position = int.from_bytes(_digest(name, size=8)) / 2**64
+        return HELD_OUT if position < self.settings.held_out else TRAIN
 
     def _check(self) -> None:
-        listed = ", ".join(
-            f"{count} {what}" for what, count in sorted(self.counts.items())
-        )
+        counts = [f"{count} {name}" for name, count in sorted(self.counts.items())]
+        listed = ", ".join(counts) or "its files are empty"
         empty = [side for side in SIDES if not self.counts[f"{side} documents"]]
         if len(empty) == len(SIDES):
-            msg = (
-                f"the corpus has no document to read: {listed or 'its files are empty'}"
-            )
-            raise CorpusError(msg)
+            raise CorpusError(f"the corpus has no document to read: {listed}")
         if empty:
             raise CorpusError(
                 f"no document is on the {empty[0]} side: {listed}; change held_out (now "
@@ -315,7 +337,7 @@ class Corpus:
             )
 
     def describe(self) -> dict[str, Any]:
-        """Counts of the last reading; names and hashes could identify patients."""
+        """Counts of the last reading, without names and hashes, which could identify patients."""
         return {
             "files": len(self.files),
             "counts": dict(self.counts),
@@ -323,16 +345,22 @@ class Corpus:
         }
 
     def facts(self) -> dict[str, Any]:
-        """What the tokens depend on, with hashes of all files; for private folders alone."""
+        """What the tokens depend on, with hashes of all files; for private folders only."""
         return {
             "files": [file_sha256(file.path) for file in self.files],
-            "names": [
-                file.path.name for file in self.files
-            ],  # in a folder, the ids of notes
+            # In a folder, these are the ids of notes.
+            "names": [file.path.name for file in self.files],
             "columns": [file.columns(self.settings) for file in self.files],
             "exclusions": self.exclusions.facts(),
             "settings": self.settings.model_dump(),
         }
+
+
+def _warn_of_unread(folder: Path, read: int) -> None:
+    """Say how many files of a folder have another form than the `read` ones."""
+    files = sum(path.is_file() for path in folder.rglob("*"))
+    if files > read:
+        log.warning("%s: %d files of other kinds are not read", folder, files - read)
 
 
 def _digest(text: str, *, size: int = 16) -> bytes:

@@ -1,10 +1,11 @@
-"""Training examples: tokenized documents, cut into pairs of segments, and masked."""
+"""Training examples: tokenized documents, cut into pairs of segments and masked."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 # Share of the examples that get a random length, as in BERT, for short input later.
 SHORT = 0.1
-# A longer run without the end of a sentence is split in its middle (share of the room there is).
+# A longer sentence, as a share of the room in an example, is split in its middle.
 LONG = 0.5
 SPECIAL_TOKENS = 3  # [CLS] and two [SEP]
 IGNORED = -100  # label of a token that is not predicted
@@ -41,9 +42,9 @@ TEXT = "text"  # folder of documents and examples
 class ExampleMaker:
     """Cuts documents into pairs of segments, so that no token is lost.
 
-    The first segment ends at the end of a sentence. The second is the text that follows
-    or, half of the time and where nothing follows, text of another document from the start of a
-    sentence; reading then continues after the first segment, where Devlin et al. truncate.
+    The first segment ends with a sentence. The second is the text that follows or, half of the
+    time and where nothing follows, text of another document from the start of a sentence. In
+    that case reading continues after the first segment, where Devlin et al. truncate.
 
     Args:
         documents: rows with "tokens", shape (tokens,), and "ends", one past the last token of each
@@ -67,8 +68,10 @@ class ExampleMaker:
         if len(documents) < 2:
             msg = f"pairs need two documents on each side of the corpus, got {len(documents)}"
             raise CorpusError(msg)
-        self._documents, self._room = documents, length - SPECIAL_TOKENS
-        self._cls, self._sep = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
+        self._documents = documents
+        self._room = length - SPECIAL_TOKENS
+        self._cls = [tokenizer.cls_token_id]
+        self._sep = [tokenizer.sep_token_id]
         self._seed = (seed, length)
 
     def __iter__(self) -> Iterator[Row]:
@@ -80,42 +83,58 @@ class ExampleMaker:
         """
         self._generator = np.random.default_rng(self._seed)
         for number, document in enumerate(self._documents):
-            tokens, ends, start = document["tokens"], document["ends"], 0
+            tokens = document["tokens"]
+            start = 0
             while start < len(tokens):
                 stop = min(start + self._target(), len(tokens))
-                middle = self._middle(ends, start, stop)
-                if middle == stop or self._generator.random() < 0.5:
-                    room = self._room if middle == stop else stop - start
-                    other = self._elsewhere(number, room - (middle - start))
-                    yield self._example(tokens[start:middle], other, label=1)
-                    start = middle
-                else:
-                    yield self._example(
-                        tokens[start:middle], tokens[middle:stop], label=0
-                    )
+                middle = self._middle(document["ends"], start, stop)
+                first = tokens[start:middle]
+                if middle < stop and self._generator.random() >= 0.5:
+                    yield self._example(first, tokens[middle:stop], label=0)
                     start = stop
+                    continue
+                length = stop - start
+                if middle == stop:
+                    length = self._room
+                second = self._elsewhere(number, length - len(first))
+                yield self._example(first, second, label=1)
+                start = middle
 
     def _target(self) -> int:
         if self._generator.random() >= SHORT:
             return self._room
         return int(self._generator.integers(2, self._room + 1))
 
-    def _middle(self, ends: np.ndarray, start: int, stop: int) -> int:
-        """Where the first segment ends; `stop` if a short run is a single sentence."""
+    def _middle(
+        self,
+        ends: np.ndarray,
+        start: int,
+        stop: int,
+    ) -> int:
+        """The end of the first segment; `stop` if a short run is a single sentence."""
         first, last = np.searchsorted(ends, (start + 1, stop))
         if first < last:
             return int(ends[self._generator.integers(first, last)])
-        return (start + stop) // 2 if stop - start > LONG * self._room else stop
+        if stop - start > LONG * self._room:
+            return (start + stop) // 2
+        return stop
 
     def _elsewhere(self, document: int, room: int) -> np.ndarray:
         """Tokens from the start of a sentence of another document."""
         other = int(self._generator.integers(len(self._documents) - 1))
         row = self._documents[other + (other >= document)]
         sentence = int(self._generator.integers(len(row["ends"])))
-        start = int(row["ends"][sentence - 1]) if sentence else 0
+        starts = [0, *row["ends"]]
+        start = int(starts[sentence])
         return row["tokens"][start : start + room]
 
-    def _example(self, first: np.ndarray, second: np.ndarray, *, label: int) -> Row:
+    def _example(
+        self,
+        first: np.ndarray,
+        second: np.ndarray,
+        *,
+        label: int,
+    ) -> Row:
         parts: list[Any] = [self._cls, first, self._sep, second, self._sep]
         tokens = np.concatenate(parts).astype(np.int64)
         return {
@@ -127,10 +146,11 @@ class ExampleMaker:
 
 
 class Masker:
-    """Hides tokens for the model to predict, and makes batches, with transformers' collator.
+    """Makes batches in which tokens are hidden for the model to predict.
 
-    Every token that is not special is hidden with the same chance, independently. Of these, 80%
-    are replaced by [MASK], 10% by a random piece, and the others stay (arXiv 1810.04805).
+    Every token that is not special is hidden with the same chance, independently. Of the hidden
+    tokens, 80% are replaced by [MASK], 10% by a random piece, and the others stay (arXiv
+    1810.04805). Transformers' collator does it.
 
     Args:
         tokenizer: of the encoder.
@@ -170,16 +190,16 @@ class Masker:
         return batch
 
 
-# --- what is kept in the work folder: each part is made once and reused by every run that fits
+# --- the work folder: each part is written once and reused by every run with the same settings
 
 
 class Prepared:
-    """What training reads, in a private work folder; what is not there yet is written.
+    """The training data in a private work folder; missing parts are written.
 
     Attributes:
         documents: side -> its tokenized documents, see `ExampleMaker`.
         examples: side -> its examples.
-        counts: of what was read, left out and made.
+        counts: of documents read and left out, and of tokens.
         name: identifies everything that the examples depend on.
 
     Raises:
@@ -195,78 +215,95 @@ class Prepared:
         work: Path,
     ) -> None:
         folder = private_folder(work / TEXT)
-        read = {"version": __version__, "corpus": corpus.facts()}
-        read["tokenizer"] = tokenizer.backend_tokenizer.to_str()
-        text = fingerprint(read)[:12]
-        self.name = fingerprint(
-            {"text": text, "seed": plan.seed, "length": plan.length}
-        )[:12]
-        counts = folder / f"corpus-{text}.json"
-
-        def tokenized() -> Iterator[Row]:
-            missing = set(SIDES)
-            for row in _tokenized(corpus, tokenizer):
-                missing.discard(row["side"])
-                yield row
-            if missing:
-                raise CorpusError(
-                    f"the documents on the {max(missing)} side have no word in them"
-                )
-            write_json(corpus.describe(), counts)
-
-        tokens = List(Value("uint16" if len(tokenizer) <= 2**16 else "int32"))
-        features = {
-            "tokens": tokens,
-            "ends": List(Value("int32")),
-            "side": Value("string"),
+        text_facts = {
+            "version": __version__,
+            "corpus": corpus.facts(),
+            "tokenizer": tokenizer.backend_tokenizer.to_str(),
         }
-        documents = _stored(folder, text, tokenized, features)
-        sides = np.array(documents["side"][:])
-        features = {"tokens": tokens, "length": Value("int32")}
-        features |= {"second": Value("int32"), "label": Value("int8")}
-        options: dict[str, Any] = {
-            "length": plan.length,
+        text = fingerprint(text_facts)[:12]
+        example_facts = {
+            "text": text,
             "seed": plan.seed,
-            "tokenizer": tokenizer,
+            "length": plan.length,
         }
+        self.name = fingerprint(example_facts)[:12]
+        counts_file = folder / f"corpus-{text}.json"
+        token_type = "uint16" if len(tokenizer) <= 2**16 else "int32"
+        tokens = List(Value(token_type))
+        documents = _stored(
+            folder,
+            text,
+            partial(
+                _tokenized_sides,
+                corpus,
+                tokenizer,
+                counts_file,
+            ),
+            {
+                "tokens": tokens,
+                "ends": List(Value("int32")),
+                "side": Value("string"),
+            },
+        )
+        self.counts = json.loads(counts_file.read_text("utf-8"))
+        self.counts["tokens"] = {}
         self.documents: dict[str, Dataset] = {}
         self.examples: dict[str, Dataset] = {}
+        sides = np.array(documents["side"][:])
         for side in SIDES:
             rows = documents.select(np.flatnonzero(sides == side), keep_in_memory=True)
-            make = partial(ExampleMaker, rows, **options)
+            make_examples = partial(
+                ExampleMaker,
+                rows,
+                length=plan.length,
+                tokenizer=tokenizer,
+                seed=plan.seed,
+            )
             self.documents[side] = rows
-            self.examples[side] = _stored(folder, f"{self.name}-{side}", make, features)
-        self.counts = json.loads(counts.read_text("utf-8"))
-        self.counts["tokens"] = {
-            side: sum(int(ends[-1]) for ends in rows["ends"])
-            for side, rows in self.documents.items()
-        }
+            self.examples[side] = _stored(
+                folder,
+                f"{self.name}-{side}",
+                make_examples,
+                {
+                    "tokens": tokens,
+                    "length": Value("int32"),
+                    "second": Value("int32"),
+                    "label": Value("int8"),
+                },
+            )
+            self.counts["tokens"][side] = sum(int(ends[-1]) for ends in rows["ends"])
 
     def frequencies(self, side: str, vocabulary: int) -> np.ndarray:
         """How often each token occurs, shape (vocabulary,)."""
         counts = np.zeros(vocabulary, dtype=np.int64)
         for batch in self.documents[side].iter(batch_size=1000):
-            counts += np.bincount(
-                np.concatenate(list(batch["tokens"])), minlength=vocabulary
-            )
+            tokens = np.concatenate(list(batch["tokens"]))
+            counts += np.bincount(tokens, minlength=vocabulary)
         return counts
 
 
 def private_folder(folder: Path) -> Path:
     """Make a folder that only its owner can read, if it is not there."""
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.parent.mkdir(
+        mode=0o700,
+        parents=True,
+        exist_ok=True,
+    )
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 
 
 def _stored(
-    folder: Path, name: str, rows: Callable[[], Any], features: Mapping[str, Any]
+    folder: Path,
+    name: str,
+    rows: Callable[[], Any],
+    features: Mapping[str, Any],
 ) -> Dataset:
-    """A memory-mapped dataset of that name; made by one process if it is not there."""
+    """A memory-mapped dataset of that name; written by one process if it is not there."""
     disable_progress_bars()
     failure: BaseException | None = None
     try:
-        made = Dataset.from_generator(
+        dataset = Dataset.from_generator(
             lambda: iter(rows()),
             features=Features(features),
             cache_dir=str(folder),
@@ -274,28 +311,51 @@ def _stored(
         )
     except DatasetGenerationError as error:
         failure = error.__cause__ or error
-    if (
-        failure is not None
-    ):  # what the rows raised; here, so that it does not become its own cause
+    # Raised outside of the handler, where an exception would become its own cause.
+    if failure is not None:
         raise failure
-    return made.with_format("numpy")
+    return dataset.with_format("numpy")
+
+
+def _tokenized_sides(
+    corpus: Corpus,
+    tokenizer: PreTrainedTokenizerBase,
+    counts_file: Path,
+) -> Iterator[Row]:
+    """The tokenized documents of both sides; the counts of the corpus are written at the end."""
+    missing = set(SIDES)
+    for row in _tokenized(corpus, tokenizer):
+        missing.discard(row["side"])
+        yield row
+    if missing:
+        raise CorpusError(
+            f"the documents on the {max(missing)} side have no word in them"
+        )
+    write_json(corpus.describe(), counts_file)
 
 
 def _tokenized(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Iterator[Row]:
     """The documents that have a token, each with the ends of its sentences and its side."""
-    for chunk in chunked(
-        corpus, size=lambda document: len(document[1]), limit=TOGETHER
-    ):
-        sentences = [sentence for _, found in chunk for sentence in found]
+    chunks = chunked(
+        corpus,
+        size=lambda document: len(document[1]),
+        limit=TOGETHER,
+    )
+    for chunk in chunks:
+        texts = [sentence for _, sentences in chunk for sentence in sentences]
         encoded = tokenizer(
-            sentences,
+            texts,
             add_special_tokens=False,
             split_special_tokens=True,
             verbose=False,
         )
-        tokens = iter(encoded["input_ids"])
-        for side, found in chunk:
-            parts = [part for part in (next(tokens) for _ in found) if part]
-            if parts:
-                ends = np.cumsum([len(part) for part in parts])
-                yield {"tokens": np.concatenate(parts), "ends": ends, "side": side}
+        token_lists = iter(encoded["input_ids"])
+        for side, sentences in chunk:
+            document = list(filter(None, islice(token_lists, len(sentences))))
+            if document:
+                ends = np.cumsum([len(tokens) for tokens in document])
+                yield {
+                    "tokens": np.concatenate(document),
+                    "ends": ends,
+                    "side": side,
+                }

@@ -1,4 +1,4 @@
-"""pretrain(): trains an encoder folder on a corpus; a killed run resumes."""
+"""Pretraining an encoder on a corpus; a run that was killed resumes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from domainbert.pretraining.settings import TrainingPlan
 
 Scores = dict[str, float]
-# Of an evaluation batch, on every device: what is masked is drawn batch by batch.
+# Tokens of an evaluation batch, the same on every device because masks are drawn per batch.
 EVALUATION_TOKENS = 4096
 log = logging.getLogger(__name__)
 
@@ -50,13 +50,13 @@ def pretrain(
     exclude: Iterable[str | Path] = (),
     work: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Train an encoder on text, or resume where the same call was killed.
+    """Train an encoder on text; a call that was killed resumes when it is repeated.
 
     Args:
         sources: text files, tables, and folders of them.
         out: the encoder folder to write; must not exist.
         recipe: the settings.
-        exclude: tables of what must not be read, see `read_exclusions`.
+        exclude: exclusion lists, see `read_exclusions`.
         work: folder for tokens, examples and checkpoints; `OUT-work` by default. It holds the text
             as numbers: protect it as you protect the text.
 
@@ -65,19 +65,22 @@ def pretrain(
         "after" the scores on held-out documents, {measure: value}.
 
     Raises:
-        CorpusError: no text, all of it excluded, or documents that cannot be told from the
-            excluded ones.
+        CorpusError: no text, only excluded text, or documents without the ids that the
+            exclusions name.
         EncoderError: no such encoder, or not a BERT.
         FileExistsError: `out` exists.
         TableError: a table that cannot be read.
         UserError: a length that the encoder cannot read, or another process trains this recipe.
     """
-    out, recipe = Path(out), recipe or Recipe()
+    out = Path(out)
+    recipe = recipe or Recipe()
     check_free(out)
     with folder_beside(out):
-        pass  # fails before training if it cannot be written
+        pass  # fails here, before days of training, if the folder cannot be written
     corpus = Corpus(
-        sources, settings=recipe.corpus, exclusions=read_exclusions(exclude)
+        sources,
+        settings=recipe.corpus,
+        exclusions=read_exclusions(exclude),
     )
     start = load_start(recipe.encoder, plan=recipe.training)
     work = Path(work) if work else out.with_name(f"{out.name}-work")
@@ -87,36 +90,61 @@ def pretrain(
     )
     with resume_hint(work, hint):
         prepared = Prepared(
-            corpus, plan=recipe.training, tokenizer=start.tokenizer, work=work
+            corpus,
+            plan=recipe.training,
+            tokenizer=start.tokenizer,
+            work=work,
         )
-        for kind, ids in prepared.counts["exclusions"].items():
-            if missing := ids["not found"]:
-                log.warning(
-                    "%d of %d excluded %s values were not found in the corpus: check that they "
-                    "are spelled alike",
-                    *(missing, ids["listed"], kind),
-                )
+        _warn_of_missing(prepared.counts["exclusions"])
         if start.fresh_head:
             rows = start.network.config.vocab_size
             start_output_layer(start.network, prepared.frequencies(TRAIN, rows))
-        facts = {**recipe.model_dump(exclude={"card"}), "data": prepared.name}
-        folder = private_folder(
-            work / f"run-{fingerprint(facts | {'start': start.sha256})[:12]}"
-        )
+        facts = recipe.model_dump(exclude={"card"})
+        facts |= {"data": prepared.name, "start": start.sha256}
+        folder = private_folder(work / f"run-{fingerprint(facts)[:12]}")
         masker = Masker(start.tokenizer, masked=recipe.examples.masked)
-        objective = MaskedWords(prepared.examples, plan=recipe.training, masker=masker)
+        objective = MaskedWords(
+            prepared.examples,
+            plan=recipe.training,
+            masker=masker,
+        )
         network, before, after = train(start.network, objective, folder=folder)
-        manifest = new_manifest(recipe, counts=prepared.counts, start=start)
+        manifest = new_manifest(
+            recipe,
+            counts=prepared.counts,
+            start=start,
+        )
         manifest |= {"before": before, "after": after}
-        save_encoder(out, network=network, start=start, manifest=manifest)
+        save_encoder(
+            out,
+            network=network,
+            start=start,
+            manifest=manifest,
+        )
         shutil.rmtree(folder)
     return manifest
 
 
+def _warn_of_missing(exclusions: Mapping[str, Mapping[str, int]]) -> None:
+    """Log how many excluded ids the corpus does not have: they may be spelled differently."""
+    for kind, ids in exclusions.items():
+        if ids["not found"]:
+            log.warning(
+                "%d of %d excluded %s values were not found in the corpus: check that they "
+                "are spelled alike",
+                ids["not found"],
+                ids["listed"],
+                kind,
+            )
+
+
 def train(
-    network: PretrainingNetwork, objective: MaskedWords, *, folder: Path
+    network: PretrainingNetwork,
+    objective: MaskedWords,
+    *,
+    folder: Path,
 ) -> tuple[PretrainingNetwork, Scores, Scores]:
-    """Train a network in place, from where a killed run was; `folder` keeps the checkpoints.
+    """Train a network in place, from the last checkpoint in `folder` if there is one.
 
     Returns:
         The network, and its scores on held-out documents before and after.
@@ -133,7 +161,7 @@ def train(
         resume=last_checkpoint(folder) is not None,
         max_steps=objective.plan.steps,
         gradient_accumulation_steps=objective.passes,
-        # The last weights are kept: the minimum of the held-out loss is noise.
+        # The last weights are the best ones: the minimum of the held-out loss is noise.
         load_best_model_at_end=False,
         metric_for_best_model=None,
     )
@@ -147,23 +175,30 @@ class MaskedWords(Objective):
     """Masked words and next sentences.
 
     The masks are drawn anew in every epoch, from the seed, the epoch and the batch (Liu et al.,
-    arXiv 1907.11692). So one set of examples serves all epochs, and a resumed run draws the same.
+    arXiv 1907.11692). One set of examples therefore serves all epochs, and a resumed run draws
+    the same masks.
 
     Args:
-        examples: of both sides; the held-out ones are drawn and masked once for all evaluations.
+        examples: of each side; the held-out ones are drawn and masked once for all evaluations.
         plan: the settings.
         masker: draws the masks.
 
     Attributes:
-        passes: per step.
+        passes: through the network, per step.
     """
 
     metric = "mlm_accuracy"
 
     def __init__(
-        self, examples: Mapping[str, Dataset], *, plan: TrainingPlan, masker: Masker
+        self,
+        examples: Mapping[str, Dataset],
+        *,
+        plan: TrainingPlan,
+        masker: Masker,
     ) -> None:
-        self.plan, self._examples, self._masker = plan, examples[TRAIN], masker
+        self.plan = plan
+        self._examples = examples[TRAIN]
+        self._masker = masker
         self._held_out = list(self._held_out_batches(examples[HELD_OUT]))
         self.passes = math.ceil(plan.batch_tokens / plan.device_tokens)
         lengths = np.asarray(self._examples["length"][:])
@@ -178,8 +213,8 @@ class MaskedWords(Objective):
         """Masked batches of a random choice of examples, as many as an evaluation reads."""
         order = np.random.default_rng(self.plan.seed).permutation(len(examples))
         lengths = np.asarray(examples["length"][:])
-        fits = np.cumsum(lengths[order]) < self.plan.evaluation_tokens
-        chosen = order[: int(fits.sum()) or 1]
+        is_within = np.cumsum(lengths[order]) < self.plan.evaluation_tokens
+        chosen = order[: max(1, np.count_nonzero(is_within))]
         batches = plan_batches(lengths[chosen], batch_tokens=EVALUATION_TOKENS)
         for number, batch in enumerate(batches):
             rows = examples[chosen[batch].tolist()]
@@ -201,7 +236,8 @@ class MaskedWords(Objective):
             `mlm_loss` (mean cross-entropy in nats), `perplexity`, `mlm_accuracy` and `tokens` of
             the masked tokens; `nsp_accuracy` and `pairs`.
         """
-        device, training = network.device, network.training
+        device = network.device
+        was_training = network.training
         totals = np.zeros(5)
         network.eval()
         autocast = torch.autocast(
@@ -209,16 +245,17 @@ class MaskedWords(Objective):
         )
         with torch.inference_mode(), autocast:
             for batch in self._held_out:
-                totals += _counts(network, {k: v.to(device) for k, v in batch.items()})
-        network.train(training)
-        loss, right, tokens, right_pairs, pairs = totals.tolist()
-        loss /= max(tokens, 1)
+                on_device = {name: tensor.to(device) for name, tensor in batch.items()}
+                totals += _counts(network, on_device)
+        network.train(was_training)
+        loss, correct, tokens, correct_pairs, pairs = totals.tolist()
+        mean_loss = loss / max(tokens, 1)
         return {
-            "mlm_loss": loss,
-            "perplexity": math.exp(min(loss, 700.0)),
-            "mlm_accuracy": right / max(tokens, 1),
+            "mlm_loss": mean_loss,
+            "perplexity": math.exp(min(mean_loss, 700.0)),
+            "mlm_accuracy": correct / max(tokens, 1),
             "tokens": int(tokens),
-            "nsp_accuracy": right_pairs / pairs,
+            "nsp_accuracy": correct_pairs / pairs,
             "pairs": int(pairs),
         }
 
@@ -228,14 +265,14 @@ class MaskedWords(Objective):
 
 
 def _counts(network: PretrainingNetwork, batch: dict[str, torch.Tensor]) -> np.ndarray:
-    """Summed loss, correct and all masked tokens, correct and all pairs."""
+    """The summed loss, then correct and all masked tokens, then correct and all pairs."""
     output = network(**batch)
     masked = batch["labels"][batch["labels"] != IGNORED]
     words = output.prediction_logits.float()
     loss = cross_entropy(words, masked, reduction="sum")
-    right = (words.argmax(dim=-1) == masked).sum()
-    wanted = batch["next_sentence_label"]
-    right_pairs = (output.seq_relationship_logits.argmax(dim=-1) == wanted).sum()
+    correct = (words.argmax(dim=-1) == masked).sum()
+    pairs = batch["next_sentence_label"]
+    correct_pairs = (output.seq_relationship_logits.argmax(dim=-1) == pairs).sum()
     return np.array(
-        [float(loss), int(right), len(masked), int(right_pairs), len(wanted)]
+        [float(loss), int(correct), len(masked), int(correct_pairs), len(pairs)]
     )

@@ -1,4 +1,4 @@
-"""The network that pretraining trains, BERT with its two heads, and the encoder it becomes."""
+"""BERT with its two pretraining heads, what training starts from, and the encoder folder."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class PretrainingNetwork(BertForPreTraining):
 
         Returns:
             `prediction_logits` of shape (masked tokens, vocabulary), `seq_relationship_logits` of
-            shape (rows, 2), and `loss`, the sum of both mean cross-entropies.
+            shape (rows, 2), and `loss`, the sum of the two mean cross-entropies.
         """
         rows = self.bert(
             input_ids=input_ids,
@@ -77,12 +77,12 @@ class PretrainingNetwork(BertForPreTraining):
         masked = labels != IGNORED
         words = self.cls.predictions(rows.last_hidden_state[masked])
         # A batch of short rows may mask nothing, and its mean would be NaN.
-        loss = cross_entropy(words.float(), labels[masked], reduction="sum")
-        loss = loss / masked.sum().clamp(min=1) + cross_entropy(
-            pairs.float(), next_sentence_label
-        )
+        word_losses = cross_entropy(words.float(), labels[masked], reduction="sum")
+        word_loss = word_losses / masked.sum().clamp(min=1)
         return BertForPreTrainingOutput(
-            loss=loss, prediction_logits=words, seq_relationship_logits=pairs
+            loss=word_loss + cross_entropy(pairs.float(), next_sentence_label),
+            prediction_logits=words,
+            seq_relationship_logits=pairs,
         )
 
 
@@ -117,43 +117,48 @@ def load_start(encoder: str | Path, *, plan: TrainingPlan) -> Start:
         EncoderError: no such encoder, not a BERT, or its tokenizer lacks [CLS], [SEP] or [MASK].
         UserError: the examples are longer than it reads.
     """
-    found = find_encoder(encoder)
-    config, tokenizer = load_config(found), load_tokenizer(found)
-    if None in (
-        tokenizer.cls_token_id,
-        tokenizer.sep_token_id,
-        tokenizer.mask_token_id,
-    ):
+    files = find_encoder(encoder)
+    config = load_config(files)
+    tokenizer = load_tokenizer(files)
+    if None in (tokenizer.cls_token, tokenizer.sep_token, tokenizer.mask_token):
         msg = f"the tokenizer of {encoder} lacks [CLS], [SEP] or [MASK], which BERT is trained with"
         raise EncoderError(msg)
-    if plan.length > (limit := window_limit(config)):
+    limit = window_limit(config)
+    if plan.length > limit:
         raise UserError(
             f"[training] has examples of {plan.length} tokens, but {encoder} reads at most "
             f"{limit}; set length = {limit} there"
         )
     torch.manual_seed(plan.seed)
     network: Any = load_model(
-        found,
+        files,
         PretrainingNetwork,
         hidden_dropout_prob=plan.dropout,
         attention_probs_dropout_prob=0.0,
     )
     # A new output bias is zero everywhere; a trained one never is.
-    fresh = not bool(network.cls.predictions.bias.any())
-    dropout = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
-    return Start(network, tokenizer, found.name, found.sha256, fresh, dropout)
+    is_fresh = not bool(network.cls.predictions.bias.any())
+    return Start(
+        network=network,
+        tokenizer=tokenizer,
+        name=files.name,
+        sha256=files.sha256,
+        fresh_head=is_fresh,
+        dropout=(config.hidden_dropout_prob, config.attention_probs_dropout_prob),
+    )
 
 
 def start_output_layer(network: PretrainingNetwork, frequencies: np.ndarray) -> None:
-    """Initialize a new output layer in place, from how often each token occurs in the corpus.
+    """Initialize a new output layer in place, from the frequency of each token in the corpus.
 
     The bias starts at the log frequencies, which training would learn first. The transform starts
     as the identity, because the encoder's outputs still resemble the embeddings they are compared
-    with. After 45 steps of 1,024 tokens from the shipped encoder, held-out loss is 6.89 without
-    both, 6.63 with the bias and 5.97 with both. `frequencies` has shape (vocabulary,).
+    with. After 45 steps of 1,024 tokens from the shipped encoder, the held-out loss is 6.89 with
+    neither, 6.63 with the bias and 5.97 with both. `frequencies` has shape (vocabulary,).
     """
     # Adding one to each count leaves no token impossible.
-    logarithms = np.log((frequencies + 1) / (frequencies.sum() + len(frequencies)))
+    smoothed = frequencies + 1
+    logarithms = np.log(smoothed / smoothed.sum())
     head = network.cls.predictions
     with torch.no_grad():
         head.bias.copy_(torch.from_numpy(logarithms - logarithms.mean()))
@@ -164,7 +169,7 @@ def start_output_layer(network: PretrainingNetwork, frequencies: np.ndarray) -> 
 
 
 def check_free(folder: Path) -> None:
-    """Raise `FileExistsError` if a folder holds something."""
+    """Raise `FileExistsError` if a folder is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(
             f"{folder} exists already; move it away or choose another name"
@@ -172,9 +177,12 @@ def check_free(folder: Path) -> None:
 
 
 def new_manifest(
-    recipe: Recipe, *, counts: Mapping[str, Any], start: Start
+    recipe: Recipe,
+    *,
+    counts: Mapping[str, Any],
+    start: Start,
 ) -> dict[str, Any]:
-    """How an encoder is made: settings and counts of the text, nothing that identifies."""
+    """How an encoder is made: settings and counts of the text, nothing that identifies a person."""
     settings = recipe.model_dump()
     return {
         "encoder": {
@@ -216,18 +224,17 @@ def save_encoder(
 
 
 def score_table(manifest: Mapping[str, Any]) -> list[list[str]]:
-    """The scores before and after as rows of text, the first one a head."""
+    """The scores before and after training as rows of text, a head first."""
     rows = [["held-out documents", "MLM accuracy", "MLM perplexity", "NSP accuracy"]]
     for when in ("before", "after"):
         scores = manifest[when]
-        rows.append(
-            [
-                f"{when}, {manifest['training']['length']} tokens",
-                f"{scores['mlm_accuracy']:.3f}",
-                f"{scores['perplexity']:,.1f}",
-                f"{scores['nsp_accuracy']:.3f}",
-            ]
-        )
+        row = [
+            f"{when}, {manifest['training']['length']} tokens",
+            f"{scores['mlm_accuracy']:.3f}",
+            f"{scores['perplexity']:,.1f}",
+            f"{scores['nsp_accuracy']:.3f}",
+        ]
+        rows.append(row)
     return rows
 
 
@@ -242,4 +249,8 @@ def encoder_card(manifest: Mapping[str, Any]) -> str:
     )
     head, *rows = score_table(manifest)
     template = environment.get_template("card.md.jinja")
-    return template.render(manifest, about=manifest["card"], scores=table(head, rows))
+    return template.render(
+        manifest,
+        about=manifest["card"],
+        scores=table(head, rows),
+    )

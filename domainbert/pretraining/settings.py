@@ -22,9 +22,9 @@ class CorpusSettings(Settings):
     Attributes:
         text: column with one document, or a list of documents, per row.
         patient_id: column with the patient; `stay_id` and `note_id` likewise.
-        lines: splits the documents of plain text files after so many lines; 0 does not.
-        held_out: share of the patients that is never trained on; without a patient the stay
-            decides, then the note, then the text.
+        lines: length in lines at which documents of plain text files are split; 0 never splits.
+        held_out: share of the patients that is never trained on; without a patient, of the
+            stays, then the notes, then the texts.
         erase: a regular expression; its matches in a sentence are replaced by spaces.
     """
 
