@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biomed.sentences.evaluation import Evaluation, mean_scores
+from biomed.sentences.evaluation import TextEvaluation, mean_scores
 from biomed.terms.names import DATA, medical_terms, percent
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
@@ -41,7 +41,7 @@ def evaluate_categories(
     *,
     k: int = NEIGHBOURS,
     bootstrap: int = RESAMPLES,
-) -> Evaluation:
+) -> TextEvaluation:
     """How often a term's nearest neighbours are of its own clinical category.
 
     Args:
@@ -86,7 +86,7 @@ def evaluate_categories(
     scores = {
         f"category {names[n]} of {k} neighbours": score for n, score in means.items()
     }
-    return Evaluation(scores, table)
+    return TextEvaluation(scores, table)
 
 
 def measured_terms(vocabulary: pd.DataFrame) -> np.ndarray:

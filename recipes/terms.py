@@ -17,7 +17,7 @@ import typer
 from pydantic import Field
 
 from biomed.sentences.data import read_pairs
-from biomed.sentences.evaluation import Evaluation, evaluate_pairs, mean_scores
+from biomed.sentences.evaluation import TextEvaluation, evaluate_pairs, mean_scores
 from biomed.sentences.training import SentenceRecipe, fit_encoder
 from biomed.terms.similarity import TermEmbedder
 from domainbert.cli import options
@@ -280,7 +280,7 @@ def measure(
 
 def evaluate_synonyms(
     embedder: TermEmbedder, vocabulary: pd.DataFrame, *, bootstrap: int = RESAMPLES
-) -> Evaluation:
+) -> TextEvaluation:
     """Search each synonym among all terms by its vector.
 
     Args:
@@ -318,7 +318,7 @@ def evaluate_synonyms(
     table = table.sort_values(
         "own_rank", ascending=False, kind="stable", ignore_index=True
     )
-    return Evaluation(scores, table)
+    return TextEvaluation(scores, table)
 
 
 @one_line_errors

@@ -1,9 +1,9 @@
-"""Augmented SBERT: a cross-encoder labels new pairs, and a bi-encoder learns from them.
+"""Augmented SBERT: a cross-encoder rates new pairs, and a bi-encoder trains on them.
 
-Thakur et al. 2021 (arXiv 2010.08240). Few rated pairs are enough for a cross-encoder. It rates
-pairs of other texts (silver pairs), and the bi-encoder trains on rated and silver pairs. Where no
-pair of the domain is rated, the cross-encoder trains on general pairs, and the bi-encoder on silver
-pairs of the domain alone.
+Thakur et al. 2021 (arXiv 2010.08240). A cross-encoder needs only few rated pairs. It then rates
+pairs of other texts (silver pairs), and the bi-encoder trains on rated and silver pairs. For a
+domain without rated pairs, the cross-encoder trains on general pairs, and the bi-encoder trains on
+silver pairs of the domain alone.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ log = logging.getLogger(__name__)
 
 
 class SilverTable(Settings):
-    """The `[silver]` table: which new pairs are rated.
+    """The `[silver]` table: how new pairs are chosen.
 
     Attributes:
-        pairs: silver pairs at most.
-        neighbours: texts that each text is paired with by semantic search.
-        random: random texts that each text is paired with; most of them are unlike it.
-        bins: of the scores from 0 to 1; silver pairs are drawn so that each bin has its share of
-            the rated pairs.
+        pairs: maximum number of silver pairs.
+        neighbours: number of nearest texts that each text is paired with.
+        random: number of random texts that each text is paired with; most are dissimilar.
+        bins: number of bins of the scores from 0 to 1. Silver pairs are drawn so that each bin
+            has the same share as among the rated pairs.
     """
 
     pairs: Count = 4000
@@ -56,7 +56,7 @@ class AugmentRecipe(SentenceRecipe):
     """A recipe of Augmented SBERT.
 
     Attributes:
-        cross: how the cross-encoder trains; `[training]` is the bi-encoder's.
+        cross: settings of the cross-encoder's training; `[training]` is for the bi-encoder.
         silver: see `SilverTable`.
     """
 
@@ -65,7 +65,7 @@ class AugmentRecipe(SentenceRecipe):
 
 
 class Augmented(NamedTuple):
-    """The bi-encoder, the cross-encoder that rated, and the pairs that it rated."""
+    """The bi-encoder, the cross-encoder, and the pairs that the cross-encoder rated."""
 
     encoder: SentenceEncoder
     cross: CrossEncoder
@@ -82,44 +82,44 @@ def augment(
     checkpoints: str | Path | None = None,
     resume: bool = False,
 ) -> Augmented:
-    """Train a cross-encoder, rate new pairs by it, and train a bi-encoder.
+    """Train a cross-encoder, rate new pairs with it, and train a bi-encoder.
 
     Args:
-        recipe: the plan; its objective must be one that reads scores.
+        recipe: the recipe; its objective must use scores.
         rated: pairs with scores from 0 to the recipe's scale, of the domain or general.
-        validation: others, which choose the weights of both models.
-        texts: what the new pairs are made of; by default the texts of `rated`.
-        silver_only: train the bi-encoder on silver pairs alone, for rated pairs of another domain.
-        checkpoints: folder of both trainings, see `train_from_recipe`; and so for `resume`.
-        resume: see there.
+        validation: pairs that choose the weights of both models.
+        texts: texts for new pairs; by default those of `rated`.
+        silver_only: train the bi-encoder on silver pairs alone, if `rated` is of another domain.
+        checkpoints: folder for the checkpoints of both models, see `train_from_recipe`.
+        resume: see `train_from_recipe`.
 
     Raises:
         UserError: scores beyond the scale, fewer than two texts, no new pair, or no silver pair
-            where it alone would train.
+            with `silver_only`.
     """
     import pandas as pd
 
-    def place(name: str) -> dict[str, Any]:
-        return {
-            "checkpoints": Path(checkpoints) / name if checkpoints else None,
-            "resume": resume,
-        }
+    def resuming(name: str) -> dict[str, Any]:
+        folder = Path(checkpoints) / name if checkpoints else None
+        return {"checkpoints": folder, "resume": resume}
 
     # Bad texts are reported before anything trains.
     texts = texts or [*rated["first"], *rated["second"]]
     new = candidates(texts, recipe, without=[rated, validation])
-    model = recipe.model.replaced(kind="cross-encoder")
-    plan = recipe.replaced(model=model, training=recipe.cross, card=Card())
-    trained = train_from_recipe(plan, rated, validation, **place("cross-encoder"))
-    cross = cast("CrossEncoder", trained)
-    given = np.array([result.score for result in cross.predict_many(new)])
-    silver = silver_pairs(new, given, rated, recipe)
+    cross = _train_cross(recipe, rated, validation, resuming("cross-encoder"))
+    new_scores = np.array([result.score for result in cross.predict_many(new)])
+    silver = silver_pairs(new, new_scores, rated, recipe)
     log.info("%d of %d new pairs are silver pairs", len(silver), len(new))
     if silver_only and silver.empty:
-        msg = f"no silver pair: none of {len(new)} new pairs scores as rated ones; use fewer bins"
-        raise UserError(msg)
-    both = silver if silver_only else pd.concat([rated, silver], ignore_index=True)
-    encoder = train_from_recipe(recipe, both, validation, **place("bi-encoder"))
+        raise UserError(
+            f"no silver pair: none of {len(new)} new pairs scores as rated ones; use fewer bins"
+        )
+    training_pairs = silver
+    if not silver_only:
+        training_pairs = pd.concat([rated, silver], ignore_index=True)
+    encoder = train_from_recipe(
+        recipe, training_pairs, validation, **resuming("bi-encoder")
+    )
     encoder.manifest["counts"] |= {
         "rated pairs": len(rated),
         "silver pairs": len(silver),
@@ -129,40 +129,52 @@ def augment(
     return Augmented(cast("SentenceEncoder", encoder), cross, silver)
 
 
+def _train_cross(
+    recipe: AugmentRecipe,
+    rated: pd.DataFrame,
+    validation: pd.DataFrame,
+    resuming: dict[str, Any],
+) -> CrossEncoder:
+    table = recipe.model.replaced(kind="cross-encoder")
+    cross_recipe = recipe.replaced(model=table, training=recipe.cross, card=Card())
+    cross = train_from_recipe(cross_recipe, rated, validation, **resuming)
+    return cast("CrossEncoder", cross)
+
+
 def candidates(
     texts: Sequence[str], recipe: AugmentRecipe, *, without: Sequence[pd.DataFrame] = ()
 ) -> list[Pair]:
-    """New pairs: each text with its neighbours by meaning, and with random texts.
+    """New pairs: each text with its nearest texts, and with random texts.
 
     Args:
-        texts: any; repeated ones count once.
-        recipe: its `[silver]` table, and the encoder for the search by meaning.
-        without: pairs that are known, in either order.
+        texts: repeated texts count once.
+        recipe: gives the `[silver]` table, and the encoder for the nearest texts.
+        without: tables of pairs to leave out, in either order.
 
     Raises:
         UserError: fewer than two different texts, or no new pair.
     """
     texts = list(dict.fromkeys(texts))
-    number = len(texts)
-    if number < 2:
-        raise UserError(f"new pairs need at least two different texts, got {number}")
+    n_texts = len(texts)
+    if n_texts < 2:
+        raise UserError(f"new pairs need at least two different texts, got {n_texts}")
     table = recipe.silver
     generator = np.random.default_rng(recipe.training.seed)
-    partners = generator.integers(0, number, (number, table.random))
+    partners = generator.integers(0, n_texts, (n_texts, table.random))
     if table.neighbours:
-        vectors = unit(
-            SentenceEncoder.from_pretrained(recipe.model.encoder).embed(texts)
-        )
-        # A text is its own best neighbour.
-        nearest = top_k(vectors, [vectors], k=min(table.neighbours + 1, number)).rows
-        partners = np.hstack([partners, nearest])
-    known = {key for pairs in without for key in keys(pairs)}
+        encoder = SentenceEncoder.from_pretrained(recipe.model.encoder)
+        vectors = unit(encoder.embed(texts))
+        # A text is its own nearest neighbour.
+        k = min(table.neighbours + 1, n_texts)
+        partners = np.hstack([partners, top_k(vectors, [vectors], k=k).rows])
+    excluded = {key for pairs in without for key in keys(pairs)}
     new: dict[frozenset[str], Pair] = {}
     for first, row in zip(texts, partners.tolist(), strict=True):
-        for second in (texts[place] for place in row):
-            pair = frozenset((first, second))
-            if len(pair) == 2 and pair not in known:
-                new.setdefault(pair, (first, second))
+        for number in row:
+            second = texts[number]
+            key = frozenset((first, second))
+            if second != first and key not in excluded:
+                new.setdefault(key, (first, second))
     if not new:
         raise UserError(
             "no new pair: every pair of these texts is rated; name other texts"
@@ -171,33 +183,38 @@ def candidates(
 
 
 def silver_pairs(
-    new: Sequence[Pair], given: np.ndarray, rated: pd.DataFrame, recipe: AugmentRecipe
+    new: Sequence[Pair],
+    new_scores: np.ndarray,
+    rated: pd.DataFrame,
+    recipe: AugmentRecipe,
 ) -> pd.DataFrame:
-    """New pairs, drawn at random so that they score as the rated pairs do.
+    """New pairs, drawn at random with the distribution of scores of the rated pairs.
 
     Args:
         new: from `candidates`.
-        given: their scores in [0, 1], shape (pairs,).
-        rated: pairs whose distribution of scores is kept.
-        recipe: its `[silver]` table (fewer pairs are drawn where a bin has too few), scale, seed.
+        new_scores: their scores in [0, 1], shape (pairs,).
+        rated: pairs whose distribution of scores is matched.
+        recipe: gives the `[silver]` table, the scale and the seed. Fewer pairs than the table
+            asks for are drawn if a bin has too few.
 
     Returns:
         `first, second, label`, in the order of `new`.
     """
     import pandas as pd
 
-    table, scale = recipe.silver, recipe.model.scale
+    table = recipe.silver
+    scale = recipe.model.scale
     generator = np.random.default_rng(recipe.training.seed)
     edges = np.linspace(0, 1, table.bins + 1)[1:-1]
-    bins = np.digitize(given, edges)
-    wanted = np.bincount(np.digitize(scores(rated, scale), edges), minlength=table.bins)
-    drawn = [
-        generator.permutation(np.flatnonzero(bins == number))[
-            : round(share * table.pairs)
-        ]
-        for number, share in enumerate(wanted / len(rated))
-    ]
+    new_bins = np.digitize(new_scores, edges)
+    rated_bins = np.digitize(scores(rated, scale), edges)
+    rated_counts = np.bincount(rated_bins, minlength=table.bins)
+    shares = rated_counts / len(rated)
+    drawn = []
+    for number, share in enumerate(shares):
+        rows = generator.permutation(np.flatnonzero(new_bins == number))
+        drawn.append(rows[: round(share * table.pairs)])
+    rows = np.sort(np.concatenate(drawn))
     pairs = pd.DataFrame(list(new), columns=["first", "second"])
-    return pairs.assign(label=(given * scale).astype(str)).iloc[
-        np.sort(np.concatenate(drawn))
-    ]
+    pairs["label"] = (new_scores * scale).astype(str)
+    return pairs.iloc[rows]

@@ -1,4 +1,4 @@
-"""Pairs and triplets of sentences from tables, STS and XNLI files; translations."""
+"""Readers of sentence pairs, triplets and translations, from tables, STS and XNLI files."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ COLUMNS = (
     Column("label", "value", _LABEL),
 )
 _NUMBER = re.compile(r"\d+(\.\d+)?")
-_STS_CELLS = (
-    7  # genre, file, year, id, score, sentence, sentence; some rows have licence cells
-)
+# Genre, file, year, id, score, sentence, sentence; some rows have licence cells too.
+_STS_CELLS = 7
 _NAMES = ["first", "second", "label"]
 _XNLI = ["sentence1", "sentence2", "gold_label"]
 
@@ -43,21 +42,21 @@ def read_pairs(source: str | Path) -> pd.DataFrame:
 
     Args:
         source: a table with the columns `first, second` (or `sentence1, sentence2`; `query,
-            passage`; `anchor, positive`; `Term1, Term2`) and, where there are, `negative` and
+            passage`; `anchor, positive`; `Term1, Term2`) and optionally `negative` and
             `label` (or `score`, `rating`, `Mean`); or a file of the STS benchmark or XNLI (.tsv
             without quoting).
 
     Returns:
-        `first, second` and, where the source has them, `negative` and `label` (a score or a
-        class, as text).
+        `first, second`, and `negative` and `label` (a score or a class, as text) if the source
+        has them.
 
     Raises:
         TableError: no such source or column, a malformed line, or a row without a text.
     """
     path = Path(source)
-    pairs = (
-        _unquoted(path) if path.suffix.lower() == ".tsv" and path.is_file() else None
-    )
+    pairs = None
+    if path.suffix.lower() == ".tsv" and path.is_file():
+        pairs = _read_unquoted(path)
     if pairs is None:
         table = read_table(source)
         names = match_columns(list(table.columns), COLUMNS, source=path.name)
@@ -65,9 +64,8 @@ def read_pairs(source: str | Path) -> pd.DataFrame:
     if pairs.empty:
         raise TableError(f"{path.name}: no rows")
     for name in list(pairs):
-        missing = np.flatnonzero(
-            pairs[name].isna() | (pairs[name].astype(str).str.strip() == "")
-        )
+        is_blank = pairs[name].astype(str).str.strip() == ""
+        missing = np.flatnonzero(pairs[name].isna() | is_blank)
         if len(missing) == len(pairs) and name in ("negative", "label"):
             pairs = pairs.drop(columns=name)
         elif len(missing):
@@ -78,7 +76,7 @@ def read_pairs(source: str | Path) -> pd.DataFrame:
     return pairs.astype(str)
 
 
-def _unquoted(path: Path) -> pd.DataFrame | None:
+def _read_unquoted(path: Path) -> pd.DataFrame | None:
     """The pairs of a file of the STS benchmark or XNLI; None for another table."""
     import pandas as pd
 
@@ -110,44 +108,47 @@ def scores(pairs: pd.DataFrame, scale: float = 1.0) -> np.ndarray:
 
     if "label" not in pairs.columns:
         raise TableError("the pairs have no scores; expected a column `score`")
-    values = (
-        pd.to_numeric(pairs["label"], errors="coerce").to_numpy(dtype=float) / scale
-    )
-    if len(wrong := np.flatnonzero(~((values >= 0) & (values <= 1)))):
+    labels = pd.to_numeric(pairs["label"], errors="coerce").to_numpy(dtype=float)
+    values = labels / scale
+    is_score = (values >= 0) & (values <= 1)  # false for NaN too
+    faults = np.flatnonzero(~is_score)
+    if len(faults):
         raise TableError(
-            f"{len(wrong)} of {len(values)} scores are not numbers from 0 to {scale:g}; the first "
-            f"is that of row number {wrong[0]}; say the largest score with --scale"
+            f"{len(faults)} of {len(values)} scores are not numbers from 0 to {scale:g}; the "
+            f"first is that of row number {faults[0]}; give the largest score with --scale"
         )
     return values
 
 
 def keys(pairs: pd.DataFrame) -> list[frozenset[str]]:
-    """The two texts of each pair, whichever comes first."""
-    return list(map(frozenset, zip(pairs["first"], pairs["second"], strict=True)))
+    """The two texts of each pair, in no order."""
+    texts = zip(pairs["first"], pairs["second"], strict=True)
+    return [frozenset(pair) for pair in texts]
 
 
 def without(pairs: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """The pairs whose two texts, in either order, are no pair of `other`."""
-    known = set(keys(other))
-    return pairs[[key not in known for key in keys(pairs)]].reset_index(drop=True)
+    """The pairs that are not in `other`, in either order of their texts."""
+    other_keys = set(keys(other))
+    is_new = [key not in other_keys for key in keys(pairs)]
+    return pairs[is_new].reset_index(drop=True)
 
 
 def labelled(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Triplets as pairs: the positive is right (1), the negative wrong (0); pairs stay."""
+    """Triplets as pairs with labels 1 (positive) and 0 (negative); pairs are unchanged."""
     import pandas as pd
 
     if "negative" not in pairs.columns or "label" in pairs.columns:
         return pairs
-    right = pairs[["first", "second"]].assign(label="1")
-    wrong = pairs[["first"]].assign(second=pairs["negative"], label="0")
-    return pd.concat([right, wrong], ignore_index=True)
+    positive = pairs[["first", "second"]].assign(label="1")
+    negative = pairs[["first"]].assign(second=pairs["negative"], label="0")
+    return pd.concat([positive, negative], ignore_index=True)
 
 
 def read_sentences(source: str | Path) -> list[str]:
-    """Sentences: the lines of a `.txt` or `.txt.gz`, else both texts of the pairs of a table.
+    """Read sentences: the lines of a `.txt` or `.txt.gz`, or both texts of a table's pairs.
 
-    Empty lines are kept, as "", so that translations stay aligned. For tables see `read_pairs`;
-    their first texts come first.
+    Empty lines are kept as "", so that translations stay aligned. For tables see `read_pairs`;
+    the first texts of all pairs come before the second texts.
 
     Raises:
         TableError: no such file.
@@ -162,24 +163,25 @@ def read_sentences(source: str | Path) -> list[str]:
 def read_translations(
     source: str | Path, translation: str | Path
 ) -> list[tuple[str, str]]:
-    """Sentences and their translations, line by line, without repeated and empty pairs.
+    """Read sentences and their translations, without repeated and empty pairs.
 
     Raises:
-        TableError: files of unequal length, or a line that is empty in one of them only.
+        TableError: files of unequal length, or a line that is empty in one of the files only.
     """
-    first, second = read_sentences(source), read_sentences(translation)
-    if len(first) != len(second):
+    sentences = read_sentences(source)
+    translations = read_sentences(translation)
+    if len(sentences) != len(translations):
         raise TableError(
-            f"{Path(source).name} has {len(first)} sentences and {Path(translation).name} has "
-            f"{len(second)}; a translation has one line for each line of its source"
+            f"{Path(source).name} has {len(sentences)} sentences and {Path(translation).name} has "
+            f"{len(translations)}; a translation has one line for each line of its source"
         )
-    for number, pair in enumerate(zip(first, second, strict=True), start=1):
+    pairs = list(zip(sentences, translations, strict=True))
+    for number, pair in enumerate(pairs, start=1):
         if any(pair) != all(pair):
             name = Path(translation if pair[0] else source).name
-            msg = f"{name}: sentence number {number} is empty, and in the other file it is not"
-            raise TableError(msg)
-    if not any(first):
+            raise TableError(
+                f"{name}: sentence number {number} is empty, and in the other file it is not"
+            )
+    if not any(sentences):
         raise TableError(f"{Path(source).name} has no sentence")
-    return [
-        pair for pair in dict.fromkeys(zip(first, second, strict=True)) if all(pair)
-    ]
+    return [pair for pair in dict.fromkeys(pairs) if all(pair)]

@@ -1,4 +1,4 @@
-"""Distillation: a student for another language, or with fewer layers."""
+"""Distillation of sentence encoders: students for another language or with fewer layers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from domainbert.training.train import train
 if TYPE_CHECKING:
     from domainbert.training.settings import TrainingSettings
 
-HELD_OUT = 20  # one text of so many chooses the weights
-MOST_HELD_OUT = 500
+HELD_OUT = 20  # one of this many texts is held out to choose the weights
+MAX_HELD_OUT = 500
 
 
 class StudentTable(ModelTable):
     """The `[model]` table; `encoder` is the teacher.
 
     Attributes:
-        layers: that the student keeps, evenly spaced; None for all.
+        layers: number of layers that the student keeps, evenly spaced; None for all.
     """
 
     layers: Count | None = None
@@ -48,58 +48,70 @@ def distill(
     *,
     translations: Sequence[str] | None = None,
     student: str | Path | None = None,
-    **place: Any,
+    **resuming: Any,
 ) -> SentenceEncoder:
-    """Train a student whose vectors are the teacher's (Reimers and Gurevych 2020, 2004.09813).
+    """Train a student to give the teacher's vectors (Reimers and Gurevych, arXiv 2004.09813).
 
-    With translations, the target of a sentence's translation is the sentence's vector too. All
-    weights are trained. One sentence of twenty, 500 at most, chooses them.
+    With translations, the translation of a sentence has the sentence's vector as its target. All
+    weights are trained. One of twenty sentences, at most 500, is held out to choose them.
 
     Args:
-        recipe: the plan.
-        sentences: in the teacher's language.
-        translations: of each, in a language that the student's vocabulary has.
+        recipe: the recipe.
+        sentences: sentences in the teacher's language.
+        translations: one per sentence, in a language that the student's vocabulary has.
         student: the model to start from; by default the teacher.
-        **place: `checkpoints` and `resume`, see `domainbert.training.train.train`.
+        **resuming: `checkpoints` and `resume`, see `domainbert.training.train.train`.
 
     Raises:
-        UserError: fewer than two sentences, another number of translations, an empty text, or a
-            student of another width.
+        UserError: fewer than two sentences, a different number of translations, an empty text,
+            or a student with vectors of another length.
     """
-    name, training = recipe.model.encoder, recipe.training
-    teacher = SentenceEncoder.from_pretrained(name)
-    settings = SentenceEncoder.from_pretrained(student or name).settings
-    learner = SentenceEncoder.untrained(
-        student or name, training=training, settings=settings
-    )
-    if recipe.model.layers:
-        with_layers(learner, recipe.model.layers)
-    if (width := teacher.dimension) != learner.dimension:
+    table = recipe.model
+    training = recipe.training
+    teacher = SentenceEncoder.from_pretrained(table.encoder)
+    learner = _untrained(recipe, student or table.encoder)
+    if teacher.dimension != learner.dimension:
         raise UserError(
-            f"the teacher's vectors have {width} numbers, the student's {learner.dimension}; "
-            "choose a student of the same width"
+            f"the teacher's vectors have {teacher.dimension} numbers, the student's "
+            f"{learner.dimension}; choose a student of the same width"
         )
     sides = {"sentences": sentences}
     if translations is not None:
         sides["translations"] = translations
     check_sides(learner, sides)
     objective = TeacherObjective(learner, sides, teacher.embed(sentences), training)
-    stage = (objective, training.replaced(full=True))
-    trained = train(learner, stage, encoder=name, start=recipe.model.start, **place)
-    trained.name = str(name)
+    trained = train(
+        learner,
+        (objective, training.replaced(full=True)),
+        encoder=table.encoder,
+        start=table.start,
+        **resuming,
+    )
+    trained.name = str(table.encoder)
     trained.manifest |= {
         "objective": "the teacher's vectors",
         "counts": {"training texts": len(objective.texts)},
         "card": recipe.card.model_dump(),
         "scores": {"validation": trained.manifest["validation"]},
-        "scores_note": f"Cosines with the teacher's vectors, {len(objective.held)} held-out "
+        "scores_note": f"Cosines with the teacher's vectors, {len(objective.held_out)} held-out "
         "sentences.",
     }
     return trained
 
 
+def _untrained(recipe: DistillRecipe, start: str | Path) -> SentenceEncoder:
+    """The student before training, with the pooling of the model that it starts from."""
+    settings = SentenceEncoder.from_pretrained(start).settings
+    student = SentenceEncoder.untrained(
+        start, training=recipe.training, settings=settings
+    )
+    if recipe.model.layers:
+        with_layers(student, recipe.model.layers)
+    return student
+
+
 def check_sides(student: SentenceEncoder, sides: Mapping[str, Sequence[str]]) -> None:
-    """Raise a `UserError` if there are too few sentences, or a side does not fit."""
+    """Raise a `UserError` for fewer than two sentences, or a side of another length."""
     count = len(sides["sentences"])
     if count < 2:
         raise UserError(f"distillation needs at least two sentences, got {count}")
@@ -112,20 +124,19 @@ def check_sides(student: SentenceEncoder, sides: Mapping[str, Sequence[str]]) ->
 
 
 class TeacherObjective(Objective):
-    """The vectors of a teacher: the squared distance to them, summed over dimensions.
+    """The squared distance to a teacher's vectors, summed over dimensions.
 
-    Weights are chosen by the mean of the cosines with the teacher's vectors on held-out texts.
+    The metric is the mean cosine with the teacher's vectors on held-out texts.
 
     Args:
-        student: the embedder that trains.
-        sides: texts by name, equally many, such as sentences and their translations.
-        vectors: that the texts at the same place of each side should have, shape (texts,
-            dimension).
+        student: the embedder to train.
+        sides: lists of texts by name, of equal length: sentences, and their translations.
+        vectors: targets of the texts of each side, shape (texts, dimension).
         training: see `TrainingSettings`.
 
     Attributes:
         texts: the training texts of all sides.
-        held: places of the held-out texts.
+        held_out: positions of the held-out texts.
     """
 
     metric = "cosine"
@@ -137,7 +148,9 @@ class TeacherObjective(Objective):
         vectors: np.ndarray,
         training: TrainingSettings,
     ) -> None:
-        self._student, self._sides, self._vectors = student, sides, vectors
+        self._student = student
+        self._sides = sides
+        self._vectors = vectors
         data = fingerprint({name: list(side) for name, side in sides.items()})
         self._facts = {
             "objective": "vectors",
@@ -145,23 +158,29 @@ class TeacherObjective(Objective):
             "student": student.fingerprint(),
         }
         order = np.random.default_rng(training.seed).permutation(len(vectors))
-        share = max(1, min(MOST_HELD_OUT, len(vectors) // HELD_OUT))
-        self.held, rest = order[:share], order[share:]
-        self.texts = [side[place] for side in sides.values() for place in rest]
-        self._targets = torch.from_numpy(np.tile(vectors[rest], (len(sides), 1)))
+        n_held_out = max(1, min(MAX_HELD_OUT, len(vectors) // HELD_OUT))
+        self.held_out = order[:n_held_out]
+        training_rows = order[n_held_out:]
+        self.texts = self._texts(training_rows)
+        targets = np.tile(vectors[training_rows], (len(sides), 1))
+        self._targets = torch.from_numpy(targets)
         rows = [(text,) for text in self.texts]
         self.batches = LengthBatches.of_texts(
             rows, batch_size=training.batch_size, seed=training.seed
         )
 
+    def _texts(self, rows: np.ndarray) -> list[str]:
+        """The texts at some positions, side by side."""
+        return [side[row] for side in self._sides.values() for row in rows]
+
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
-        """The windows of the texts, and the vectors they should have."""
+        """The windows of the texts, and their target vectors."""
         del epoch
         windows = windows_of(self._student, [self.texts[number] for number in batch])
         return {"targets": self._targets[batch], **windows}
 
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        """See the class."""
+        """The squared distance, see the class."""
         vectors = vectors_of(self._student, network, batch)
         if self._student.settings.unit_norm:
             vectors = normalize(vectors)
@@ -169,46 +188,47 @@ class TeacherObjective(Objective):
         return mse_loss(vectors, batch["targets"]) * vectors.shape[1]
 
     def score(self, network: Any) -> dict[str, float]:
-        """The mean cosine of each side's held-out texts, and the mean of all."""
-        held = [side[place] for side in self._sides.values() for place in self.held]
-        ours = unit(self._student.vectors_of(held, network=network))
-        wanted = np.tile(unit(self._vectors[self.held]), (len(self._sides), 1))
-        cosines = (ours * wanted).sum(axis=1).reshape(len(self._sides), -1).mean(axis=1)
-        sides = dict(zip(self._sides, cosines.tolist(), strict=True))
-        return {"cosine": float(cosines.mean()), **sides}
+        """The mean cosine of the held-out texts, of each side and of all sides together."""
+        texts = self._texts(self.held_out)
+        vectors = unit(self._student.vectors_of(texts, network=network))
+        targets = unit(self._vectors[self.held_out])
+        by_side = vectors.reshape(len(self._sides), *targets.shape)
+        cosines = (by_side * targets).sum(axis=2).mean(axis=1)
+        side_cosines = dict(zip(self._sides, cosines.tolist(), strict=True))
+        return {"cosine": float(cosines.mean()), **side_cosines}
 
     def facts(self) -> dict[str, Any]:
-        """A hash of all texts, and of the student as it was before training."""
+        """Hashes of all texts, and of the student before training."""
         return self._facts
 
 
 def with_layers(student: SentenceEncoder, layers: int) -> None:
-    """Keep some layers of a network, evenly spaced from the first to the last, in place.
+    """Keep evenly spaced layers of a network, from the first to the last, in place.
 
     Raises:
-        UserError: fewer than 1 or more than it has, or a network whose layers were not found.
+        UserError: fewer than one layer or more than the network has, or a network whose layers
+            cannot be told apart.
     """
     network = student.network
-    number = network.config.num_hidden_layers
-    if not 1 <= layers <= number:
+    n_layers = network.config.num_hidden_layers
+    if not 1 <= layers <= n_layers:
         raise UserError(
-            f"layers must be from 1 to {number} for this encoder, got {layers}"
+            f"layers must be from 1 to {n_layers} for this encoder, got {layers}"
         )
     stacks = [
         child
         for child in network.modules()
-        if isinstance(child, torch.nn.ModuleList) and len(child) == number
+        if isinstance(child, torch.nn.ModuleList) and len(child) == n_layers
     ]
     if len(stacks) != 1:
         raise UserError(
             f"cannot tell the layers of a {network.config.model_type} model; distil without layers"
         )
-    kept = (
-        np.linspace(0, number - 1, layers).round().tolist()
-        if layers > 1
-        else [number - 1]
-    )
-    for place in reversed(range(number)):
-        if place not in kept:
-            del stacks[0][place]
+    last = n_layers - 1
+    kept = {last}
+    if layers > 1:
+        kept = set(np.linspace(0, last, layers).round().tolist())
+    for layer in reversed(range(n_layers)):
+        if layer not in kept:
+            del stacks[0][layer]
     network.config.num_hidden_layers = layers

@@ -16,10 +16,11 @@ class SentenceEncoder(Embedder):
     """Sentences and longer texts as vectors; see `domainbert.models.embedder.Embedder`.
 
     Every token is read: a text longer than a window gives one vector pooled over its windows
-    (`encode`), or one vector per passage with its place in the text (`embed_passages`).
+    (`encode`), or one vector per passage with its position (`embed_passages`).
     """
 
-    package, task = "biomed", "sentences"
+    package = "biomed"
+    task = "sentences"
 
     def encode(self, texts: str | Sequence[str]) -> np.ndarray:
         """The vectors of texts, shape (texts, dimension), or (dimension,) for one text.
@@ -31,6 +32,7 @@ class SentenceEncoder(Embedder):
 
 
 class CrossEncoder(PairModel):
-    """Two texts read together -> a score; see `domainbert.models.pairs.PairModel`."""
+    """A score for two texts that are read together; see `domainbert.models.pairs.PairModel`."""
 
-    package, task = "biomed", "pairs"
+    package = "biomed"
+    task = "pairs"

@@ -1,4 +1,4 @@
-"""How good models of texts are: rated pairs and retrieval, with 95% intervals."""
+"""TextEvaluation of text models on rated pairs and on retrieval, with 95% intervals."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from domainbert.statistics.bootstrap import RESAMPLES, Interval, resample
 if TYPE_CHECKING:
     import pandas as pd
 
+    from biomed.sentences.search import Passage
     from domainbert.models.pairs import PairModel
 
-CUT = 10
+CUTOFF = 10  # of MRR and nDCG
 RECALLS = (1, 10, 100)
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """Measures of a model, and the items that were measured.
+class TextEvaluation:
+    """The scores of a model, and the items that were scored.
 
     Attributes:
-        scores: measure -> value with its 95% interval, by resampling the rows of `table`.
+        scores: measure -> value with its 95% interval, from resampling the rows of `table`.
         table: a row for each pair, query or term.
     """
 
@@ -36,14 +37,14 @@ class Evaluation:
     table: pd.DataFrame = field(repr=False)
 
     def __str__(self) -> str:
-        """As `MRR@10 0.979 [0.971, 0.986], recall@1 …`."""
+        """For example `MRR@10 0.979 [0.971, 0.986], recall@1 …`."""
         return ", ".join(f"{name} {interval}" for name, interval in self.scores.items())
 
 
 def mean_scores(
     table: pd.DataFrame, columns: Sequence[str], *, bootstrap: int = RESAMPLES
 ) -> dict[str, Interval]:
-    """The mean of each column, with its interval by resampling rows."""
+    """The mean of each column, with its interval from resampling rows."""
     values = table[list(columns)].to_numpy(dtype=float)
     means = resample(
         lambda weights: weights @ values / weights.sum(),
@@ -51,27 +52,27 @@ def mean_scores(
         bootstrap=bootstrap,
         fewest=1,
     )
-    return {name: means[place].interval() for place, name in enumerate(columns)}
+    return {name: means[number].interval() for number, name in enumerate(columns)}
 
 
 def evaluate_pairs(
     model: Embedder | PairModel, pairs: pd.DataFrame, *, bootstrap: int = RESAMPLES
-) -> Evaluation:
-    """Correlate cosines, or the scores of a cross-encoder, with human ratings.
+) -> TextEvaluation:
+    """Correlate the similarities of pairs with human ratings.
 
     Args:
-        model: gives the vectors or the scores.
+        model: an embedder (cosines) or a cross-encoder (scores).
         pairs: `first, second, label`, from `read_pairs`; the label is the rating.
-        bootstrap: resamples of pairs.
+        bootstrap: number of resamples of the pairs.
 
     Returns:
-        The score "Spearman"; the table `first, second, rating, similarity,
-        disagreement`, the largest disagreement first. The disagreement is the pair's rank by
-        similarity minus its rank by rating, each scaled to [0, 1].
+        The score "Spearman", and the table `first, second, rating, similarity, disagreement`,
+        the largest disagreement first. The disagreement is the pair's rank by similarity minus
+        its rank by rating, each scaled to [0, 1].
 
     Raises:
-        UserError: ratings that are no numbers, a text without a vector, or ratings or
-            similarities that are all the same.
+        UserError: a rating that is not a number, a text without a vector, or ratings or
+            similarities that are all equal.
     """
     import pandas as pd
     from scipy.stats import rankdata
@@ -82,31 +83,38 @@ def evaluate_pairs(
         )
     rating = pd.to_numeric(pairs["label"], errors="coerce").to_numpy(dtype=float)
     if np.isnan(rating).any():
-        msg = f"row number {int(np.isnan(rating).argmax())} has a rating that is not a number"
-        raise UserError(msg)
+        row = int(np.isnan(rating).argmax())
+        raise UserError(f"row number {row} has a rating that is not a number")
     similarity = _similarities(model, pairs)
     if np.ptp(rating) == 0 or np.ptp(similarity) == 0:
-        msg = f"ratings or cosines of these {len(pairs)} pairs are all the same: nothing to compare"
-        raise UserError(msg)
+        raise UserError(
+            f"ratings or cosines of these {len(pairs)} pairs are all the same: nothing to compare"
+        )
 
     def measure(weights: np.ndarray) -> float:
         rows = np.repeat(np.arange(len(pairs)), weights.astype(int))
         return spearman(similarity[rows], rating[rows])
 
     resampled = resample(measure, np.arange(len(pairs)), bootstrap=bootstrap, fewest=1)
-    apart = (rankdata(similarity) - rankdata(rating)) / max(len(pairs) - 1, 1)
-    columns = {"rating": rating, "similarity": similarity, "disagreement": apart}
-    table = pairs[["first", "second"]].assign(**columns)
+    rank_difference = rankdata(similarity) - rankdata(rating)
+    table = pairs[["first", "second"]].assign(
+        rating=rating,
+        similarity=similarity,
+        disagreement=rank_difference / max(len(pairs) - 1, 1),
+    )
     worst = table.sort_values("disagreement", key=abs, ascending=False, kind="stable")
-    return Evaluation({"Spearman": resampled.interval()}, worst.reset_index(drop=True))
+    return TextEvaluation(
+        {"Spearman": resampled.interval()}, worst.reset_index(drop=True)
+    )
 
 
 def spearman(values: np.ndarray, expected: np.ndarray) -> float:
-    """Rank correlation; NaN where one side does not vary."""
+    """Spearman's rank correlation; NaN if one side does not vary."""
     from scipy.stats import rankdata
 
-    ranks = rankdata(values), rankdata(expected)
-    return float(np.corrcoef(*ranks)[0, 1]) if all(map(np.ptp, ranks)) else float("nan")
+    if np.ptp(values) == 0 or np.ptp(expected) == 0:
+        return float("nan")
+    return float(np.corrcoef(rankdata(values), rankdata(expected))[0, 1])
 
 
 def _similarities(model: Embedder | PairModel, pairs: pd.DataFrame) -> np.ndarray:
@@ -125,60 +133,65 @@ def evaluate_retrieval(
     rerank: PairModel | None = None,
     with_words: bool = False,
     candidates: int = 100,
-) -> dict[str, Evaluation]:
-    """Find each first text's second text among all different second texts.
+) -> dict[str, TextEvaluation]:
+    """Find the second text of each pair among all second texts, with the first text as query.
 
     Args:
         encoder: gives the vectors.
-        pairs: queries and the texts that answer them; a query may have several.
+        pairs: queries and the texts that answer them; a query may have several texts.
         rerank: a cross-encoder that reorders the candidates.
-        with_words: measure BM25 too, alone and joined.
-        candidates: passages that are reranked.
+        with_words: also measure BM25, alone and fused with the vectors.
+        candidates: number of passages that are reranked.
 
     Returns:
-        By way of searching ("meaning", and if asked for "meaning, reranked", "words" and "meaning
-        and words"): see `measure_rankings`.
+        Method of search ("meaning", and optionally "meaning, reranked", "words" and "meaning and
+        words") -> its scores, see `measure_rankings`.
 
     Raises:
         UserError: see `SentenceIndex.search`.
     """
     texts = pairs["second"].unique().tolist()
-    right = pairs.groupby("first", sort=False)["second"].agg(set)
-    queries = right.index.tolist()
+    relevant = pairs.groupby("first", sort=False)["second"].agg(set)
+    queries = relevant.index.tolist()
     index = SentenceIndex.build(texts, encoder, ids=texts)
-    # So many passages are of at least as many texts as the longest recall counts.
-    counts = index.vectors.rows(np.arange(len(index)))["id"].value_counts()
-    k = min(max(int(counts.head(max(RECALLS) - 1).sum()) + 1, candidates), len(index))
-    found = {"meaning": index.search(queries, k=k)}
+    # Enough passages for as many different texts as the longest recall counts.
+    passage_counts = index.vectors.rows(np.arange(len(index)))["id"].value_counts()
+    enough = int(passage_counts.head(max(RECALLS) - 1).sum()) + 1
+    k = min(max(enough, candidates), len(index))
+    results = {"meaning": index.search(queries, k=k)}
     if rerank is not None:
-        reranked = index.search(queries, k=k, rerank=rerank, candidates=candidates)
-        found["meaning, reranked"] = reranked
+        results["meaning, reranked"] = index.search(
+            queries, k=k, rerank=rerank, candidates=candidates
+        )
     if with_words:
         words = index.words()
-        found["words"] = index.passages(words.search(queries, k=k))
-        found["meaning and words"] = index.search(
+        results["words"] = index.passages(words.search(queries, k=k))
+        results["meaning and words"] = index.search(
             queries, k=k, words=words, candidates=candidates
         )
     return {
-        # A text with several passages ranks where its first passage does.
-        way: measure_rankings([[p.id for p in row] for row in passages], right)
-        for way, passages in found.items()
+        method: measure_rankings(_text_ids(passages), relevant)
+        for method, passages in results.items()
     }
 
 
+def _text_ids(passages: list[list[Passage]]) -> list[list[str]]:
+    return [[passage.id for passage in row] for row in passages]
+
+
 def measure_rankings(
-    ranked: Sequence[Sequence[str]], right: pd.Series[Any]
-) -> Evaluation:
-    """Measure rankings by sentence-transformers' `InformationRetrievalEvaluator`.
+    rankings: Sequence[Sequence[str]], relevant: pd.Series[Any]
+) -> TextEvaluation:
+    """Score rankings with sentence-transformers' `InformationRetrievalEvaluator`.
 
     Args:
-        ranked: ids in order, for each query; of a repeated id the first counts.
-        right: query -> the set of its right ids.
+        rankings: the ids of texts in order, for each query; only the first of repeated ids counts.
+        relevant: query -> the set of its relevant ids.
 
     Returns:
-        The scores "MRR@10" (the mean of 1 / rank of the first right text, 0 beyond rank 10),
-        "nDCG@10" (the discounted gain over that of an ideal ranking) and "recall@k" (the share of
-        right texts among k); the table has `query` and these columns.
+        The scores "MRR@10" (the mean of 1 / rank of the first relevant text, 0 beyond rank 10),
+        "nDCG@10" (the discounted gain, relative to an ideal ranking) and "recall@k" (the share of
+        relevant texts among the first k). The table has `query` and these columns.
     """
     import pandas as pd
     from sentence_transformers.sentence_transformer.evaluation import (
@@ -186,27 +199,27 @@ def measure_rankings(
     )
 
     rows = []
-    for names, (query, wanted) in zip(ranked, right.items(), strict=True):
+    for ids, (query, relevant_ids) in zip(rankings, relevant.items(), strict=True):
         evaluator = InformationRetrievalEvaluator(
             {"": query},
             {},
-            {"": wanted},
+            {"": relevant_ids},
             precision_recall_at_k=list(RECALLS),
             write_csv=False,
         )
         hits = [
-            {"corpus_id": name, "score": -n}
-            for n, name in enumerate(dict.fromkeys(names))
+            {"corpus_id": text_id, "score": -rank}
+            for rank, text_id in enumerate(dict.fromkeys(ids))
         ]
         measures = evaluator.compute_metrics([hits])
         row = {
-            f"MRR@{CUT}": measures["mrr@k"][CUT],
-            f"nDCG@{CUT}": measures["ndcg@k"][CUT],
+            f"MRR@{CUTOFF}": measures["mrr@k"][CUTOFF],
+            f"nDCG@{CUTOFF}": measures["ndcg@k"][CUTOFF],
         }
         row |= {f"recall@{k}": measures["recall@k"][k] for k in RECALLS}
         rows.append({"query": query, **row})
     table = pd.DataFrame(rows)
-    return Evaluation(mean_scores(table, list(table.columns[1:])), table)
+    return TextEvaluation(mean_scores(table, list(table.columns[1:])), table)
 
 
 def evaluate_models(
@@ -220,32 +233,30 @@ def evaluate_models(
     """The scores of several models: model -> measure -> value with its interval.
 
     Args:
-        encoders: by name.
+        encoders: embedders by name.
         sts: rated pairs.
         retrieval: queries and their texts.
-        cross: a cross-encoder, which reranks, and is measured on `sts`.
-        with_words: measure BM25 too, alone and joined.
+        cross: a cross-encoder that reranks and is also scored on `sts`.
+        with_words: also measure BM25, alone and fused with the vectors.
 
     Raises:
-        UserError: nothing to measure; or see the single evaluations.
+        UserError: neither `sts` nor `retrieval`; see also `evaluate_pairs` and
+            `evaluate_retrieval`.
     """
     if sts is None and retrieval is None:
         raise UserError("nothing to measure: name --sts or --retrieval")
-    rows: dict[str, dict[str, Interval]] = {name: {} for name in encoders}
+    scores: dict[str, dict[str, Interval]] = {name: {} for name in encoders}
     if sts is not None:
-        rows = {
-            name: evaluate_pairs(encoder, sts).scores
-            for name, encoder in encoders.items()
-        }
+        for name, encoder in encoders.items():
+            scores[name] = evaluate_pairs(encoder, sts).scores
         if cross is not None:
-            rows[cross.name or "cross-encoder"] = evaluate_pairs(cross, sts).scores
+            scores[cross.name or "cross-encoder"] = evaluate_pairs(cross, sts).scores
     if retrieval is not None:
         for name, encoder in encoders.items():
-            ways = evaluate_retrieval(
+            evaluations = evaluate_retrieval(
                 encoder, retrieval, rerank=cross, with_words=with_words
             )
-            rows[name] |= ways.pop("meaning").scores
-            rows |= {
-                f"{name}, {way}": measured.scores for way, measured in ways.items()
-            }
-    return rows
+            scores[name] |= evaluations.pop("meaning").scores
+            for method, evaluation in evaluations.items():
+                scores[f"{name}, {method}"] = evaluation.scores
+    return scores

@@ -1,9 +1,10 @@
-"""What sentence models train on: vectors of texts, and scores of pairs of texts."""
+"""Training objectives of sentence models: vectors of texts, and scores of pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -35,47 +36,46 @@ METRICS: dict[Kind, str] = {
     "classification": "separation",
     "triplet": "accuracy",
 }
-# They get vectors, so they need no model. The scale is one over the temperature, the margin that
-# of the SBERT paper.
+# The losses are given vectors, so they need no model. The scale is one over the temperature; the
+# margin is that of the SBERT paper.
 _LOSSES: dict[Kind, Any] = {
     "contrastive": losses.MultipleNegativesRankingLoss(None, scale=20.0),
     "regression": losses.CosineSimilarityLoss(None),
     "triplet": losses.TripletLoss(None, triplet_margin=1.0),
 }
-_READ = 32  # windows read together in training
-_KEPT = 16_384  # padded tokens of a batch; larger batches use gradient checkpointing
+_WINDOWS = 32  # read together in training
+_MAX_TOKENS = 16_384  # with padding; larger batches use gradient checkpointing
 _TIE = 1e-6  # cosines that differ by less count as equal
 
 
 class TextVectorsObjective(Objective):
-    """Vectors of texts that belong together, or are as similar as a score says.
+    """Vectors whose cosines agree with pairs, triplets or scores of texts.
 
-    The kinds and their losses (sentence-transformers'), and what is measured on validation:
+    The kinds, their losses (from sentence-transformers) and their metrics on validation:
 
-    - "contrastive": a text's partner among those of the batch, as the cross-entropy of cosines
-      times 20 (multiple negatives ranking, arXiv 1705.00652); a third column has more negatives.
-      "mrr" is the mean reciprocal rank of a row's second text among all second texts.
-    - "regression": squared error of cosine and score. "spearman" correlates them.
+    - "contrastive": cross-entropy of 20 times the cosines of a text with all second texts of the
+      batch (multiple negatives ranking, arXiv 1705.00652); a third column adds negatives. "mrr"
+      is the mean reciprocal rank of a row's second text among all second texts.
+    - "regression": squared error of cosine and score. "spearman" is their rank correlation.
     - "classification": softmax over u, v and |u - v|. "separation" is the share of the cosines'
       variance that the classes explain.
     - "triplet": max(|a - p| - |a - n| + 1, 0), Euclidean. "accuracy" is the share of triplets
       whose positive is nearer.
 
-    The last three are those of Reimers and Gurevych (arXiv 1908.10084).
+    The last three are from Reimers and Gurevych (arXiv 1908.10084).
 
     Args:
-        embedder: its windows and its pooling are those of prediction.
+        embedder: the model; windows and pooling are those of prediction.
         sets: pairs or triplets by name; a batch comes from one set. For "contrastive" they may
-            have a column `key` that says what a row is about: rows with one key never share a
-            batch.
-        validation: others, which choose the weights.
+            have a column `key`, such as a concept: rows with the same key never share a batch.
+        validation: pairs or triplets that choose the weights.
         kind: see above.
         training: see `TrainingSettings`; `batch_size` counts rows.
         scale: the largest score.
 
     Raises:
-        UserError: a set without the columns it needs, a text without a token, scores beyond the
-            scale, fewer than two classes, or a class in validation alone.
+        UserError: a missing column, a text without a token, a score beyond the scale, fewer than
+            two classes, or a class that only validation has.
     """
 
     def __init__(
@@ -88,22 +88,19 @@ class TextVectorsObjective(Objective):
         training: TrainingSettings,
         scale: float = 1.0,
     ) -> None:
-        self.metric, self._embedder, self._kind, self._scale = (
-            METRICS[kind],
-            embedder,
-            kind,
-            scale,
-        )
+        self.metric = METRICS[kind]
+        self._embedder = embedder
+        self._kind = kind
+        self._scale = scale
         torch.manual_seed(training.seed)  # of the head and of new adapters
         self._classes: list[str] = []
         if kind == "classification":
             self._classes = _classes(sets.values(), validation)
             self.head = torch.nn.Linear(3 * embedder.dimension, len(self._classes))
+        data = {name: pairs.to_dict("list") for name, pairs in sets.items()}
         self._facts = {
             "objective": {"name": kind, "classes": self._classes, "scale": scale},
-            "data": fingerprint(
-                {name: pairs.to_dict("list") for name, pairs in sets.items()}
-            ),
+            "data": fingerprint(data),
             "split": fingerprint(validation.to_dict("list")),
         }
         self._rows: list[tuple[tuple[str, ...], float]] = []
@@ -112,22 +109,32 @@ class TextVectorsObjective(Objective):
             if pairs.empty:
                 continue
             texts, labels = self._read(pairs, name=name)
-            options = {"batch_size": training.batch_size, "seed": training.seed}
-            plan: BatchPlan = LengthBatches.of_texts(texts, **options)
-            if kind == "contrastive":
-                keys = pairs.get("key", range(len(pairs)))
-                rows = [
-                    (*row, f"key {key}") for row, key in zip(texts, keys, strict=True)
-                ]
-                plan = DifferentBatches(rows, **options)
+            plan = self._batch_plan(pairs, texts, training)
             plans.append((plan, len(self._rows)))
             self._rows += zip(texts, labels, strict=True)
         self.batches = _MixedBatches(plans, seed=training.seed)
-        held, labels = self._read(validation, name="validation")
-        self._texts = list(dict.fromkeys(text for row in held for text in row))
-        place = {text: row for row, text in enumerate(self._texts)}
-        self._held = np.array([[place[text] for text in row] for row in held]).T
+        rows, labels = self._read(validation, name="validation")
+        self._texts = list(dict.fromkeys(text for row in rows for text in row))
+        numbers = {text: number for number, text in enumerate(self._texts)}
+        text_numbers = [[numbers[text] for text in row] for row in rows]
+        # Shape (columns, rows): the number of each validation text in `_texts`.
+        self._validation = np.array(text_numbers).T
         self._expected = np.array(labels)
+
+    def _batch_plan(
+        self,
+        pairs: pd.DataFrame,
+        texts: list[tuple[str, ...]],
+        training: TrainingSettings,
+    ) -> BatchPlan:
+        """The batches of one set."""
+        batch_size = training.batch_size
+        seed = training.seed
+        if self._kind != "contrastive":
+            return LengthBatches.of_texts(texts, batch_size=batch_size, seed=seed)
+        keys = pairs.get("key", range(len(pairs)))
+        rows = [(*row, f"key {key}") for row, key in zip(texts, keys, strict=True)]
+        return DifferentBatches(rows, batch_size=batch_size, seed=seed)
 
     def _read(
         self, pairs: pd.DataFrame, *, name: str
@@ -139,9 +146,8 @@ class TextVectorsObjective(Objective):
         if self._kind in ("contrastive", "triplet") and "negative" in pairs.columns:
             names.append("negative")
         for column in names:
-            check_texts(
-                self._embedder, pairs[column].tolist(), what=f"{name}: {column}"
-            )
+            texts = pairs[column].tolist()
+            check_texts(self._embedder, texts, what=f"{name}: {column}")
         labels = [0.0] * len(pairs)
         if self._kind == "regression":
             labels = scores(pairs, self._scale).tolist()
@@ -152,19 +158,20 @@ class TextVectorsObjective(Objective):
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
         """The windows of the texts, column by column, see `windows_of`; and the labels."""
         del epoch
-        texts, labels = zip(*(self._rows[number] for number in batch), strict=True)
-        columns = [text for column in zip(*texts, strict=True) for text in column]
-        return {"labels": torch.tensor(labels), **windows_of(self._embedder, columns)}
+        rows = [self._rows[number] for number in batch]
+        columns = zip(*(texts for texts, _ in rows), strict=True)
+        texts = list(chain.from_iterable(columns))
+        labels = torch.tensor([label for _, label in rows])
+        return {"labels": labels, **windows_of(self._embedder, texts)}
 
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        """See the class."""
+        """The loss of the kind, see the class."""
         labels = batch["labels"]
         vectors = vectors_of(self._embedder, network, batch).split(len(labels))
         if self.head is not None:
             u, v = vectors
-            return cross_entropy(
-                self.head(torch.cat([u, v, (u - v).abs()], dim=1)), labels
-            )
+            features = torch.cat([u, v, (u - v).abs()], dim=1)
+            return cross_entropy(self.head(features), labels)
         loss: torch.Tensor = _LOSSES[self._kind].compute_loss_from_embeddings(
             vectors, labels
         )
@@ -176,37 +183,39 @@ class TextVectorsObjective(Objective):
         return {self.metric: self._measure(vectors)}
 
     def _measure(self, vectors: np.ndarray) -> float:
+        """The metric, from the vectors of `_texts`, shape (texts, dimension)."""
         if self._kind == "triplet":
-            anchor, positive, negative = vectors[self._held]
-            near, far = (
-                np.linalg.norm(anchor - other, axis=1) for other in (positive, negative)
-            )
-            return float((near < far).mean())
+            anchor, positive, negative = vectors[self._validation]
+            positive_distance = np.linalg.norm(anchor - positive, axis=1)
+            negative_distance = np.linalg.norm(anchor - negative, axis=1)
+            return float((positive_distance < negative_distance).mean())
         vectors = unit(vectors)
-        u, v = vectors[self._held[:2]]
+        u, v = vectors[self._validation[:2]]
         cosine = (u * v).sum(axis=1)
         if self._kind == "contrastive":
-            seconds = vectors[np.unique(self._held[1])]
+            seconds = vectors[np.unique(self._validation[1])]
             nearer = (u @ seconds.T > cosine[:, None] + _TIE).sum(axis=1)
             return float((1 / (1 + nearer)).mean())
         if self._kind == "regression":
             return float(np.nan_to_num(spearman(cosine, self._expected)))
-        means = pd.Series(cosine).groupby(self._expected).transform("mean")
-        return float(means.var() / cosine.var(ddof=1)) if np.ptp(cosine) else 0.0
+        if not np.ptp(cosine):
+            return 0.0
+        class_means = pd.Series(cosine).groupby(self._expected).transform("mean")
+        return float(class_means.var() / cosine.var(ddof=1))
 
     def facts(self) -> Mapping[str, object]:
-        """The kind, and hashes of the training sets and the validation side."""
+        """The kind, and hashes of the training sets and of validation."""
         return self._facts
 
 
 class PairsObjective(Objective):
-    """The score of two texts: binary cross-entropy, and Spearman's correlation on validation.
+    """The score of two texts, by binary cross-entropy; the metric is Spearman's correlation.
 
     Args:
-        model: its windows are those of prediction.
-        train: pairs with scores; a triplet is two pairs, with the scores 1 and 0.
-        validation: others, which choose the weights.
-        training: `max_windows` of a pair are read in a step; of a longer pair a random choice.
+        model: the model; windows are those of prediction.
+        train: pairs with scores; a triplet counts as two pairs, with the scores 1 and 0.
+        validation: pairs that choose the weights.
+        training: at most `max_windows` of a pair are read in a step, drawn at random.
         scale: the largest score.
 
     Raises:
@@ -224,74 +233,85 @@ class PairsObjective(Objective):
         training: TrainingSettings,
         scale: float = 1.0,
     ) -> None:
-        self._model, self._training = model, training
-        train, validation = labelled(train), labelled(validation)
-        self._targets, self._expected = scores(train, scale), scores(validation, scale)
-        self._pairs, held = (
-            list(zip(side["first"], side["second"], strict=True))
-            for side in (train, validation)
-        )
-        self._held_out = model.windower.split_many(held)
-        model.windower.split_many(self._pairs)  # bad texts end here
+        self._model = model
+        self._training = training
+        train = labelled(train)
+        validation = labelled(validation)
+        self._targets = scores(train, scale)
+        self._expected = scores(validation, scale)
+        self._pairs = _text_pairs(train)
+        validation_pairs = _text_pairs(validation)
+        self._validation = model.windower.split_many(validation_pairs)
+        model.windower.split_many(self._pairs)  # raises for a text that cannot be read
         self._facts = {
             "data": fingerprint([self._pairs, self._targets.tolist()]),
-            "split": fingerprint([held, self._expected.tolist()]),
+            "split": fingerprint([validation_pairs, self._expected.tolist()]),
         }
         self.batches = LengthBatches.of_texts(
             self._pairs, batch_size=training.batch_size, seed=training.seed
         )
 
     def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
-        """Ids and segments of the windows, the windows of each pair, and the targets."""
-        split = self._model.windower.split_many(
-            [self._pairs[number] for number in batch]
-        )
-        split = [
-            self._at_most(windows, [self._training.seed, epoch, number])
-            for number, windows in zip(batch, split, strict=True)
+        """Ids and segments of the windows, the number of windows of each pair, and the targets."""
+        pairs = [self._pairs[number] for number in batch]
+        pair_windows = [
+            self._sample(windows, [self._training.seed, epoch, number])
+            for number, windows in zip(
+                batch, self._model.windower.split_many(pairs), strict=True
+            )
         ]
-        windows = [window for windows in split for window in windows]
-        fill = self._model.tokenizer.pad_token_id
-        ids, mask = pad([window.input_ids for window in windows], pad_token_id=fill)
+        windows = list(chain.from_iterable(pair_windows))
+        pad_id = self._model.tokenizer.pad_token_id
+        ids, mask = pad([window.input_ids for window in windows], pad_token_id=pad_id)
         segments, _ = pad([window.segments for window in windows], pad_token_id=0)
-        result = {
+        targets = self._targets[list(batch)]
+        tensors = {
             "input_ids": ids,
             "token_type_ids": segments,
-            "counts": torch.tensor([len(windows) for windows in split]),
-            "targets": torch.tensor(self._targets[list(batch)], dtype=torch.float32),
+            "counts": torch.tensor([len(windows) for windows in pair_windows]),
+            "targets": torch.tensor(targets, dtype=torch.float32),
         }
-        return result if mask is None else {**result, "attention_mask": mask}
+        if mask is not None:
+            tensors["attention_mask"] = mask
+        return tensors
 
-    def _at_most(self, windows: list[PairWindow], seed: list[int]) -> list[PairWindow]:
-        most = self._training.max_windows
-        if len(windows) <= most:
+    def _sample(self, windows: list[PairWindow], seed: list[int]) -> list[PairWindow]:
+        """At most `max_windows` windows, in their order."""
+        limit = self._training.max_windows
+        if len(windows) <= limit:
             return windows
-        chosen = np.random.default_rng(seed).choice(len(windows), most, replace=False)
-        return [windows[place] for place in sorted(chosen)]
+        generator = np.random.default_rng(seed)
+        numbers = generator.choice(len(windows), limit, replace=False)
+        return [windows[number] for number in sorted(numbers)]
 
     def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        """See the class."""
-        inputs = {
-            k: value for k, value in batch.items() if k not in ("counts", "targets")
-        }
-        windows = network(**inputs).logits.float()
-        logits = torch.segment_reduce(windows, "max", lengths=batch["counts"], axis=0)
-        return binary_cross_entropy_with_logits(logits[:, 0], batch["targets"])
+        """The cross-entropy of each pair's largest window logit."""
+        inputs = dict(batch)
+        counts = inputs.pop("counts")
+        targets = inputs.pop("targets")
+        window_logits = network(**inputs).logits.float()
+        logits = torch.segment_reduce(window_logits, "max", lengths=counts, axis=0)
+        return binary_cross_entropy_with_logits(logits[:, 0], targets)
 
     def score(self, network: Any) -> dict[str, float]:
         """The metric on validation."""
-        results = self._model.predict_windows(self._held_out, network=network)
+        results = self._model.predict_windows(self._validation, network=network)
         logits = np.array([result.logit for result in results])
         return {"spearman": float(np.nan_to_num(spearman(logits, self._expected)))}
 
     def facts(self) -> Mapping[str, object]:
-        """Hashes of both sides."""
+        """Hashes of the training and validation pairs."""
         return self._facts
 
 
+def _text_pairs(pairs: pd.DataFrame) -> list[tuple[str, str]]:
+    return list(zip(pairs["first"], pairs["second"], strict=True))
+
+
 def check_texts(embedder: Embedder, texts: Sequence[str], *, what: str) -> None:
-    """Raise a `UserError` if a text has no token; `what` says where the texts are."""
-    if unread := list(embedder.windower.without_tokens(texts)):
+    """Raise a `UserError` that begins with `what` if a text has no token."""
+    unread = list(embedder.windower.without_tokens(texts))
+    if unread:
         raise UserError(
             f"{what}: {len(unread)} texts have no character that the model reads, the first is "
             f"number {unread[0]}; leave them out"
@@ -305,8 +325,11 @@ def _classes(sets: Collection[pd.DataFrame], validation: pd.DataFrame) -> list[s
         raise UserError(
             f"classification needs a column `label`, in validation too; got {len(names)} classes"
         )
-    if new := sorted(set(validation["label"]).difference(names)):
-        raise UserError(f"validation has the class {new[0]!r}, which training has not")
+    new = sorted(set(validation["label"]).difference(names))
+    if new:
+        raise UserError(
+            f"validation has the class {new[0]!r}, which the training pairs do not have"
+        )
     return names
 
 
@@ -320,48 +343,62 @@ def windows_of(embedder: Embedder, texts: Sequence[str]) -> dict[str, torch.Tens
         `ids`, token ids of the windows, shape (windows, tokens); `lengths`, the tokens of each
         window, shape (windows,); and `counts`, the windows of each text, shape (texts,).
     """
-    read = embedder.windower.split_many(texts)
-    windows = [window.input_ids for text in read for window in text.windows]
+    split = embedder.windower.split_many(texts)
+    windows = [window.input_ids for text in split for window in text.windows]
     ids, _ = pad(windows, pad_token_id=embedder.tokenizer.pad_token_id)
-    lengths = torch.tensor([len(window) for window in windows])
-    counts = torch.tensor([len(text.windows) for text in read])
-    return {"ids": ids, "lengths": lengths, "counts": counts}
+    return {
+        "ids": ids,
+        "lengths": torch.tensor([len(window) for window in windows]),
+        "counts": torch.tensor([len(text.windows) for text in split]),
+    }
 
 
 def vectors_of(
     embedder: Embedder, network: Any, windows: Mapping[str, torch.Tensor]
 ) -> torch.Tensor:
-    """The vectors of texts, not scaled, with gradients, shape (texts, dimension).
+    """The unscaled vectors of texts, with gradients, shape (texts, dimension).
 
     Args:
-        embedder: its pooling is used.
-        network: its network, plain or wrapped by peft.
+        embedder: gives the pooling.
+        network: the embedder's network, plain or wrapped by peft.
         windows: from `windows_of`.
     """
-    ids, lengths, counts = windows["ids"], windows["lengths"], windows["counts"]
-    # Windows of similar length are read together, because most of a batch would be padding.
-    order = lengths.argsort()
+    ids = windows["ids"]
+    lengths = windows["lengths"]
+    counts = windows["counts"]
     read: Callable[..., torch.Tensor] = partial(_pooled, embedder.settings, network)
-    if ids.numel() > _KEPT and torch.is_grad_enabled():
+    if ids.numel() > _MAX_TOKENS and torch.is_grad_enabled():
         read = partial(checkpoint, read, use_reentrant=False)
-    rows = torch.cat([read(ids[part], lengths[part]) for part in order.split(_READ)])
-    rows = rows[order.argsort()]
-    if len(rows) > len(counts):  # as `join_windows` does for prediction
-        if embedder.settings.pooling == "max":
-            return torch.segment_reduce(rows, "max", lengths=counts, axis=0)
-        weights = lengths.to(rows.dtype)[:, None]
-        sums = torch.segment_reduce(rows * weights, "sum", lengths=counts, axis=0)
-        rows = sums / torch.segment_reduce(weights, "sum", lengths=counts, axis=0)
-    return rows
+    # Windows of similar length are read together: else most of a batch would be padding.
+    order = lengths.argsort()
+    parts = [read(ids[rows], lengths[rows]) for rows in order.split(_WINDOWS)]
+    vectors = torch.cat(parts)[order.argsort()]
+    if len(vectors) == len(counts):
+        return vectors
+    return _joined(vectors, lengths, counts, pooling=embedder.settings.pooling)
+
+
+def _joined(
+    vectors: torch.Tensor, lengths: torch.Tensor, counts: torch.Tensor, *, pooling: str
+) -> torch.Tensor:
+    """The vectors of texts from those of their windows, as `join_windows` does in prediction."""
+    if pooling == "max":
+        return torch.segment_reduce(vectors, "max", lengths=counts, axis=0)
+    weights = lengths.to(vectors.dtype)[:, None]
+    sums = torch.segment_reduce(vectors * weights, "sum", lengths=counts, axis=0)
+    return sums / torch.segment_reduce(weights, "sum", lengths=counts, axis=0)
 
 
 def _pooled(
     settings: EmbeddingSettings, network: Any, ids: torch.Tensor, lengths: torch.Tensor
 ) -> torch.Tensor:
-    ids = ids[:, : int(lengths.max())]
+    """The pooled vectors of windows, shape (windows, dimension)."""
+    width = int(lengths.max())
+    ids = ids[:, :width]
     mask = None
-    if int(lengths.min()) < ids.shape[1]:
-        mask = (torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]).long()
+    if int(lengths.min()) < width:
+        positions = torch.arange(width, device=ids.device)
+        mask = (positions < lengths[:, None]).long()
     hidden = network(input_ids=ids, attention_mask=mask).last_hidden_state
     return pool(hidden.float(), mask, pooling=settings.pooling)
 
@@ -370,13 +407,14 @@ def _pooled(
 
 
 class DifferentBatches:
-    """Batches in which no text and no key occurs twice, so that negatives are negatives."""
+    """Batches in which no text and no key occurs twice, so that all negatives are true ones."""
 
     def __init__(
         self, rows: Sequence[tuple[str, ...]], *, batch_size: int, seed: int
     ) -> None:
+        dataset = _Rows(dict(enumerate(row)) for row in rows)
         self._sampler = NoDuplicatesBatchSampler(
-            _Rows(dict(enumerate(row)) for row in rows),
+            dataset,
             batch_size=batch_size,
             drop_last=False,
             generator=torch.Generator(),
@@ -400,19 +438,23 @@ class _Rows(list):
 
 
 class _MixedBatches:
-    """The batches of several plans, with the number of the first row of each, in random order."""
+    """The batches of several sets in random order, from plans with their first row's number."""
 
     def __init__(self, plans: Sequence[tuple[BatchPlan, int]], *, seed: int) -> None:
-        self._plans, self._seed = plans, seed
+        self._plans = plans
+        self._seed = seed
 
     def __len__(self) -> int:
         return sum(len(plan) for plan, _ in self._plans)
 
     def epoch(self, number: int) -> list[list[int]]:
-        batches = [
-            [first + row for row in batch]
-            for plan, first in self._plans
-            for batch in plan.epoch(number)
-        ]
+        batches: list[list[int]] = []
+        for plan, first_row in self._plans:
+            set_batches = plan.epoch(number)
+            batches.extend(_shifted(batch, first_row) for batch in set_batches)
         np.random.default_rng((self._seed, number)).shuffle(batches)
         return batches
+
+
+def _shifted(batch: Sequence[int], first_row: int) -> list[int]:
+    return [first_row + row for row in batch]

@@ -1,4 +1,4 @@
-"""The scoring tasks that encode, search and compare each row of a table."""
+"""The scoring tasks of sentences: encode, search, or score pairs, for each row of a table."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _QUERIES = 64  # looked up at a time
 class EncodeTask(Task):
     """The vector of each text: the text, `n_tokens, n_windows`, and the vector as `v0, v1, …`.
 
-    A text longer than a window has a reason that says so; its vector pools all windows.
+    `reason` says when a text is longer than a window; its vector then pools all windows.
     """
 
     name = "sentence vectors"
@@ -63,14 +63,13 @@ class EncodeTask(Task):
     def run(self, items: Iterable[str]) -> Iterator[Any]:
         """Tokens, windows and vector of each text."""
         for part in self.encoder.embed_many(items):
-            columns = (
-                part.tokens.tolist(),
-                part.windows.tolist(),
-                part.vectors,
-                part.faults,
-            )
-            for tokens, windows, vector, fault in zip(*columns, strict=True):
-                yield Fault(fault) if fault else (tokens, windows, vector)
+            counts = zip(part.tokens.tolist(), part.windows.tolist(), strict=True)
+            texts = zip(counts, part.vectors, part.faults, strict=True)
+            for (tokens, windows), vector, fault in texts:
+                if fault:
+                    yield Fault(fault)
+                else:
+                    yield tokens, windows, vector
 
     def rows(self, item: str, result: Any) -> list[dict[str, Any]]:
         """One row."""
@@ -87,16 +86,17 @@ class EncodeTask(Task):
 
 
 class SearchTask(Task):
-    """The best passages of each query, a row each: `query, rank, found_id, start, end, score`.
+    """The best passages of each query, one per row: `query, rank, found_id, start, end, score`.
 
     Args:
-        index: where to look.
-        k: passages of each query.
+        index: the index to search.
+        k: number of passages per query.
         rerank: a cross-encoder that reorders the candidates.
-        words: BM25, joined with the search by meaning.
+        words: BM25, fused with the search by meaning.
     """
 
-    name, columns = "search", (QUERY,)
+    name = "search"
+    columns = (QUERY,)
 
     def __init__(
         self,
@@ -112,15 +112,17 @@ class SearchTask(Task):
     @property
     def output(self) -> pa.Schema:
         """The output columns."""
-        text, number = pa.string(), pa.int64()
-        names = {
-            "query": text,
-            "rank": number,
-            "found_id": text,
-            "start": number,
-            "end": number,
-        }
-        return pa.schema([*names.items(), ("score", pa.float64()), ("passage", text)])
+        return pa.schema(
+            [
+                ("query", pa.string()),
+                ("rank", pa.int64()),
+                ("found_id", pa.string()),
+                ("start", pa.int64()),
+                ("end", pa.int64()),
+                ("score", pa.float64()),
+                ("passage", pa.string()),
+            ]
+        )
 
     def read(self, rows: Sequence[Row]) -> str | Fault:
         """The query of a row."""
@@ -131,25 +133,28 @@ class SearchTask(Task):
         for queries in chunked(items, size=lambda _: 1, limit=_QUERIES):
             faults: dict[int, str] = {}
             results = self.index.search(queries, faults=faults, **self.options)
-            for number, result in enumerate(results):
-                yield Fault(faults[number]) if number in faults else result
+            for number, passages in enumerate(results):
+                if number in faults:
+                    yield Fault(faults[number])
+                else:
+                    yield passages
 
     def rows(self, item: str, result: list[Passage]) -> list[dict[str, Any]]:
         """A row per passage."""
-        rows = [asdict(passage) for passage in result]
-        return [
-            {
-                "query": item,
-                "found_id": row.pop("id"),
-                "passage": row.pop("text"),
-                **row,
-            }
-            for row in rows
-        ] or [{"query": item, "reason": "nothing was found"}]
+        if not result:
+            return [{"query": item, "reason": "nothing was found"}]
+        rows = []
+        for passage in result:
+            row = {"query": item, **asdict(passage)}
+            row["found_id"] = row.pop("id")
+            row["passage"] = row.pop("text")
+            rows.append(row)
+        return rows
 
     def facts(self) -> dict[str, Any]:
-        """The index and how it is asked."""
-        index, rerank = self.index.vectors, self.options["rerank"]
+        """The index and the options of the search."""
+        index = self.index.vectors
+        rerank = self.options["rerank"]
         return {
             "index": [index.head.fingerprint, len(index), str(index.folder.resolve())],
             "k": self.options["k"],
@@ -161,7 +166,8 @@ class SearchTask(Task):
 class PairTask(Task):
     """The score of each pair of texts."""
 
-    name, columns = "pairs", (FIRST, SECOND)
+    name = "pairs"
+    columns = (FIRST, SECOND)
 
     def __init__(self, model: PairModel) -> None:
         self._model = model
@@ -188,8 +194,10 @@ class PairTask(Task):
 
     def rows(self, item: list[PairWindow], result: PairResult) -> list[dict[str, Any]]:
         """One row."""
-        remark = {"reason": f"read in {len(item)} windows"} if len(item) > 1 else {}
-        return [{"score": result.score, **remark}]
+        row: dict[str, Any] = {"score": result.score}
+        if len(item) > 1:
+            row["reason"] = f"read in {len(item)} windows"
+        return [row]
 
     def facts(self) -> dict[str, Any]:
         """The model."""

@@ -1,4 +1,4 @@
-"""Train sentence models by a recipe: bi-encoders by four objectives, and cross-encoders."""
+"""Training of sentence models from a recipe: bi-encoders and cross-encoders."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ log = logging.getLogger(__name__)
 
 
 class SentenceTable(ModelTable, EmbeddingSettings):
-    """The `[model]` table: the encoder, pooling (of bi-encoders), and what is trained.
+    """The `[model]` table: the encoder, its pooling, and what is trained.
 
     Attributes:
         kind: "bi-encoder" (a vector per text) or "cross-encoder" (two texts read together).
         objective: of a bi-encoder, see `TextVectorsObjective`.
-        share: of a bi-encoder, the share of the trained change that is kept; 0.5 averages the
-            trained weights with the plain encoder's.
+        share: of a bi-encoder, the share of the change of the weights that is kept; 0.5 averages
+            the trained and the initial weights.
         scale: the largest score of the pairs, such as 5 for the STS benchmark.
     """
 
@@ -53,34 +53,40 @@ class SentenceRecipe(Recipe):
 
 
 def train_from_recipe(
-    recipe: SentenceRecipe, pairs: pd.DataFrame, validation: pd.DataFrame, **place: Any
+    recipe: SentenceRecipe,
+    pairs: pd.DataFrame,
+    validation: pd.DataFrame,
+    **resuming: Any,
 ) -> SentenceEncoder | CrossEncoder:
-    """Train a model; the weights that do best on validation are kept.
+    """Train a model, and keep the weights with the best score on validation.
 
-    Pairs of the training side that are in validation too are left out, with a warning.
+    Training pairs that are also in validation are left out with a warning.
 
     Args:
-        recipe: the plan.
+        recipe: the recipe.
         pairs: pairs or triplets, from `read_pairs`.
-        validation: others.
-        **place: `checkpoints` and `resume`, see `domainbert.training.train.train`.
+        validation: pairs or triplets that choose the weights.
+        **resuming: `checkpoints` and `resume`, see `domainbert.training.train.train`.
 
     Raises:
-        UserError: pairs that do not fit the objective, no pair that is not in validation, or
-            `resume` with other data or another recipe.
+        UserError: pairs that do not fit the objective, no training pair outside of validation,
+            or `resume` with other data or another recipe.
     """
-    given, pairs = len(pairs), without(pairs, validation)
-    if pairs.empty:
+    training_pairs = without(pairs, validation)
+    if training_pairs.empty:
         raise UserError(
-            f"all {given} pairs are in training and validation; train on others"
+            f"all {len(pairs)} pairs are in training and validation; train on other pairs"
         )
-    if shared := given - len(pairs):
+    n_shared = len(pairs) - len(training_pairs)
+    if n_shared:
         log.warning(
-            "%d of %d pairs are in validation too; left out of training", shared, given
+            "%d of %d pairs are also in validation; left out of training",
+            n_shared,
+            len(pairs),
         )
     if recipe.model.kind == "cross-encoder":
-        return _fit_cross(pairs, validation, recipe, **place)
-    return fit_encoder({"pairs": pairs}, validation, recipe, **place)
+        return _fit_cross(training_pairs, validation, recipe, **resuming)
+    return fit_encoder({"pairs": training_pairs}, validation, recipe, **resuming)
 
 
 def fit_encoder(
@@ -89,67 +95,77 @@ def fit_encoder(
     recipe: SentenceRecipe,
     *,
     model_class: type[AnyEmbedder] = SentenceEncoder,  # type: ignore[assignment]
-    **place: Any,
+    **resuming: Any,
 ) -> AnyEmbedder:
-    """Train a bi-encoder on one set of pairs or several.
+    """Train a bi-encoder on one or several sets of pairs.
 
     Args:
         sets: pairs or triplets by name, see `TextVectorsObjective`.
         validation: pairs that choose the weights.
-        recipe: its `[model]` and `[training]` tables.
+        recipe: gives the `[model]` and `[training]` tables.
         model_class: `SentenceEncoder` or another embedder.
-        **place: see `train_from_recipe`.
+        **resuming: see `train_from_recipe`.
 
     Raises:
         UserError: see `TextVectorsObjective`; no row to train on, a share without adapters, or
             `resume` with other data or another recipe.
     """
-    model, training = recipe.model, recipe.training
-    settings = EmbeddingSettings(
-        **model.model_dump(include=set(EmbeddingSettings.model_fields))
-    )
+    table = recipe.model
+    training = recipe.training
+    names = set(EmbeddingSettings.model_fields)
+    settings = EmbeddingSettings(**table.model_dump(include=names))
     embedder = model_class.untrained(
-        model.encoder, training=training, settings=settings
+        table.encoder, training=training, settings=settings
     )
     objective = TextVectorsObjective(
         embedder,
         sets,
         validation,
-        kind=model.objective,
+        kind=table.objective,
         training=training,
-        scale=recipe.model.scale,
+        scale=table.scale,
     )
-    stage = (objective, training)
-    place = {
-        "encoder": model.encoder,
-        "start": model.start,
-        "share": model.share,
-        **place,
-    }
-    trained = train(embedder, stage, **place)
-    trained.name = str(model.encoder)
+    trained = train(
+        embedder,
+        (objective, training),
+        encoder=table.encoder,
+        start=table.start,
+        share=table.share,
+        **resuming,
+    )
+    trained.name = str(table.encoder)
     counts = {
         f"training rows, {name}": len(pairs)
         for name, pairs in sets.items()
         if len(pairs)
     }
-    trained.manifest |= {"objective": model.objective, "counts": counts}
+    trained.manifest |= {"objective": table.objective, "counts": counts}
     return _described(trained, recipe, validation)
 
 
 def _fit_cross(
-    pairs: pd.DataFrame, validation: pd.DataFrame, recipe: SentenceRecipe, **place: Any
+    pairs: pd.DataFrame,
+    validation: pd.DataFrame,
+    recipe: SentenceRecipe,
+    **resuming: Any,
 ) -> CrossEncoder:
-    plan, training = recipe.model, recipe.training
-    settings = PairSettings(window=plan.window)
+    table = recipe.model
+    training = recipe.training
     model = CrossEncoder.untrained(
-        plan.encoder, training=training, settings=settings, labels=("score",)
+        table.encoder,
+        training=training,
+        settings=PairSettings(window=table.window),
+        labels=("score",),
     )
     objective = PairsObjective(
-        model, pairs, validation, training=training, scale=plan.scale
+        model, pairs, validation, training=training, scale=table.scale
     )
     trained = train(
-        model, (objective, training), encoder=plan.encoder, start=plan.start, **place
+        model,
+        (objective, training),
+        encoder=table.encoder,
+        start=table.start,
+        **resuming,
     )
     trained.manifest["counts"] = {
         "pairs for training": len(pairs),
@@ -161,7 +177,7 @@ def _fit_cross(
 def _described(
     trained: AnyModel, recipe: SentenceRecipe, validation: pd.DataFrame
 ) -> AnyModel:
-    """The model, with what its card says."""
+    """The model, with the contents of its card."""
     trained.manifest |= {
         "card": recipe.card.model_dump(),
         "scores": {"validation": trained.manifest["validation"]},

@@ -94,7 +94,7 @@ def test_a_large_batch_keeps_less_for_the_backward_pass(embedder, monkeypatch):
 
     value, gradient = step()
     kept = sum(sizes)
-    monkeypatch.setattr("biomed.sentences.objectives._KEPT", 0)
+    monkeypatch.setattr("biomed.sentences.objectives._MAX_TOKENS", 0)
     again, same = step()
     assert again == pytest.approx(value, abs=1e-6)
     torch.testing.assert_close(same, gradient, atol=1e-6, rtol=1e-4)
@@ -327,7 +327,8 @@ def test_a_validation_text_without_a_token_is_refused(tiny_encoder):
 def test_a_class_that_only_validation_has_is_refused(tiny_encoder):
     data = examples("classification")
     with pytest.raises(
-        UserError, match="validation has the class 'new', which training has not"
+        UserError,
+        match="validation has the class 'new', which the training pairs do not have",
     ):
         fit(
             {"words": data},
