@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,6 +12,7 @@ from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
 
 if TYPE_CHECKING:
+    from clinical.risk.discharges import SourceOptions
     from clinical.risk.model import RiskModel
     from clinical.risk.task import ReadmissionTask, TrajectoryTask
 
@@ -23,6 +25,15 @@ NotesOption = Annotated[
     typer.Option(
         "--notes",
         help="chosen: those that the model was trained on; as-given: all, and every row says so.",
+    ),
+]
+
+
+Since = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a hospital's tables or a cohort, score the stays discharged since this date or "
+        "time, and those still in hospital."
     ),
 ]
 
@@ -41,8 +52,42 @@ def score(
         Literal["table", "meds", "omop", "fhir"],
         typer.Option("--format", help="Write the risks of a cohort in this form too."),
     ] = "table",
+    since: Since = None,
+    schema: Annotated[
+        str | None, typer.Option(help="Of a hospital's tables; see clinical cohort.")
+    ] = None,
+    mapping: Annotated[
+        Path | None, typer.Option(help="Your own tables and columns, TOML.")
+    ] = None,
+    definition: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a hospital's tables; by default the model's, if shipped."
+        ),
+    ] = None,
 ) -> None:
-    """Score every stay of a table; each stay gets one row, with a status and a reason."""
+    """Score every stay of a table, or the new discharges of a hospital's tables.
+
+    Each stay gets one row, with a status and a reason. A folder with the admissions of a known
+    form is read as clinical cohort reads it; so is any source with --since, --schema or --mapping.
+    """
+    from clinical.risk.discharges import SourceOptions, has_admissions
+
+    tables = SourceOptions(
+        schema=schema,
+        mapping=mapping,
+        definition=definition,
+        delimiter=scoring.delimiter,
+        encoding=scoring.encoding,
+    )
+    is_named = any((since, schema, mapping, definition))
+    if is_named or has_admissions(source, tables):
+        if notes != "chosen":
+            raise typer.BadParameter(
+                "--notes: no effect on a hospital's tables, whose notes the model chooses"
+            )
+        _score_discharges(source, model, out, scoring, tables, since, cache, form)
+        return
     if form != "table":
         from clinical.cohort.result import Cohort
 
@@ -54,11 +99,65 @@ def score(
         return ReadmissionTask(_load(model, cache, scoring.device), notes=notes)
 
     options.score_source(make_task, source, out, scoring)
-    if form != "table":
-        from clinical.risk.exports import export_scores
+    _export(out, Path(source), form)
 
-        paths = export_scores(out, Path(source), form)
-        say(f"as {form}: {', '.join(map(str, paths))}")
+
+def _score_discharges(
+    source: str,
+    model: str,
+    out: Path,
+    scoring: options.ScoringOptions,
+    tables: SourceOptions,
+    since: str | None,
+    cache: Path | None,
+    form: str,
+) -> None:
+    """Score the stays of a source with admissions that were discharged since a time."""
+    from clinical.risk.discharges import new_discharges, parse_since
+    from clinical.risk.task import ReadmissionTask
+    from domainbert.tables.columns import table_format
+
+    table_format(out)  # before a source is read
+    scoring.refuse(
+        *("text", "stay", "patient", "note", "time", "query"),
+        because="on a hospital's tables: name its columns in a --mapping",
+    )
+    start = parse_since(since) if since else None
+    loaded = _load(model, cache, scoring.device)
+    choice = loaded.settings.notes
+    with new_discharges(
+        source, choice, out=out, since=start, options=tables
+    ) as discharges:
+        if since:
+            say(
+                f"{discharges.n_stays:,} of {discharges.n_admissions:,} stays were discharged "
+                f"since {since} or have no discharge time yet"
+            )
+        if not discharges.n_stays:
+            say("there is nothing to score: the table has no rows")
+        if choice and choice.definition_sha256 != discharges.definition_sha256:
+            say(
+                f"note: the stays were chosen by {discharges.definition}, and those that the model "
+                f"was trained on by {choice.definition}, or one of them was edited: check that "
+                "the rules are the same (--definition names others)"
+            )
+        keep = [*(scoring.keep or ()), "discharge_time"]
+        options.score_source(
+            lambda: ReadmissionTask(loaded),
+            discharges.path,
+            out,
+            replace(scoring, keep=keep),
+        )
+        _export(out, discharges.path, form)
+
+
+def _export(out: Path, cohort: Path, form: str) -> None:
+    if form == "table":
+        return
+    from clinical.risk.exports import export_scores
+
+    paths = export_scores(out, cohort, form)
+    say(f"as {form}: {', '.join(map(str, paths))}")
 
 
 @one_line_errors

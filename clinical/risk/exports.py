@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.result import Cohort, whole_ids
 from domainbert.tables import id_key, read_table
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+_WHOLE_IDS = {"meds": ["patient_id"], "omop": ["patient_id", "stay_id"]}
 _ID = re.compile(r"[A-Za-z0-9\-.]{1,64}")
 
 
@@ -27,20 +32,16 @@ def export_scores(scores: Path, cohort: Path, form: str) -> list[Path]:
         The files.
 
     Raises:
-        UserError: what was scored is no cohort, or an id is no whole number (MEDS, OMOP).
+        UserError: what was scored is not a cohort, or an id is not a whole number (MEDS, OMOP).
     """
     import duckdb
 
-    summary = json.loads(
-        scores.with_name(f"{scores.name}.summary.json").read_text("utf-8")
-    )
+    summary_file = scores.with_name(f"{scores.name}.summary.json")
+    summary = json.loads(summary_file.read_text("utf-8"))
     source = Cohort.open(cohort)
     risks = read_table(scores, schema={"probability": "float", "score": "float"})
     risks = risks[risks["status"] == "ok"]
-    stays = source.labels()
-    rows = stays.set_index(stays["stay_id"].map(id_key)).loc[
-        risks["stay_id"].map(id_key)
-    ]
+    rows = _scored_stays(source, risks)
     rows = rows.assign(
         probability=risks["probability"].to_numpy(),
         event=source.summary["definition"]["event"],
@@ -48,23 +49,43 @@ def export_scores(scores: Path, cohort: Path, form: str) -> list[Path]:
     )
     if form == "fhir":
         path = scores.with_suffix(".fhir.ndjson")
-        with path.open("w", encoding="utf-8") as file:
-            for row in rows.itertuples():
-                time = f"{row.prediction_time:%Y-%m-%dT%H:%M:%SZ}"
-                made = risk_assessment(row._asdict(), row.method, row.event, time=time)
-                file.write(json.dumps(made) + "\n")
+        _write_assessments(rows, path)
         return [path]
     alerts = risks.get("alert", risks["probability"] >= 0.5)
     rows["alert"] = (alerts.astype(str).str.lower() == "true").to_numpy()
-    for name in {"meds": ["patient_id"], "omop": ["patient_id", "stay_id"]}[form]:
+    for name in _WHOLE_IDS[form]:
         rows[name] = whole_ids(rows[name])
-    script = (resources.files(__package__) / "forms" / f"{form}.sql").read_text("utf-8")
+    stem = str(scores.with_suffix("")).replace("'", "''")
     with duckdb.connect() as con:
         con.register("RISKS", rows)
-        con.execute(
-            script.replace("{out}", str(scores.with_suffix("")).replace("'", "''"))
-        )
+        con.execute(_script(form).replace("{out}", stem))
     return sorted(scores.parent.glob(f"{scores.stem}.{form}*"))
+
+
+def _scored_stays(source: Cohort, risks: pd.DataFrame) -> pd.DataFrame:
+    """The stays of a cohort that have a risk, in the order of the risks."""
+    import duckdb
+
+    values = {"path": glob.escape(str(source.path)), "hours": source.summary["hours"]}
+    with duckdb.connect() as con:
+        stays = con.execute(_script("risks"), values).df()
+    by_key = stays.set_index(stays["stay_id"].map(id_key))
+    return by_key.loc[risks["stay_id"].map(id_key)]
+
+
+def _script(name: str) -> str:
+    return (resources.files(__package__) / "forms" / f"{name}.sql").read_text("utf-8")
+
+
+def _write_assessments(rows: pd.DataFrame, path: Path) -> None:
+    """One FHIR RiskAssessment a line."""
+    with path.open("w", encoding="utf-8") as file:
+        for row in rows.itertuples():
+            time = f"{row.prediction_time:%Y-%m-%dT%H:%M:%SZ}"
+            assessment = risk_assessment(
+                row._asdict(), row.method, row.event, time=time
+            )
+            file.write(json.dumps(assessment) + "\n")
 
 
 def risk_assessment(
@@ -85,12 +106,18 @@ def risk_assessment(
     `stay_id` and `probability`; `method` names the model, `event` what the risk is of.
     """
     percent = 100 * row["probability"]
-    quoted = "; ".join(f"“{' '.join(text.split())}”" for text in passages)
     rationale = f"The risk is {percent:.2f} percent (0 to 100)."
-    rationale += f" Passages that raise it: {quoted}" if quoted else ""
-    prediction = {"outcome": {"text": event}, "probabilityDecimal": round(percent, 4)}
+    if passages:
+        quotes = [f"“{' '.join(text.split())}”" for text in passages]
+        rationale += f" Passages that raise it: {'; '.join(quotes)}"
     encounter = _reference("Encounter", row["stay_id"])
-    return {
+    references = [_reference("DocumentReference", name) for name in documents]
+    prediction = {
+        "outcome": {"text": event},
+        "probabilityDecimal": round(percent, 4),
+        "rationale": rationale,
+    }
+    assessment: dict[str, Any] = {
         "resourceType": "RiskAssessment",
         "id": re.sub("[^A-Za-z0-9.-]", "-", f"risk-{row['stay_id']}")[:64],
         "status": "final",
@@ -98,10 +125,12 @@ def risk_assessment(
         "subject": _reference("Patient", row["patient_id"]),
         "encounter": encounter,
         "occurrenceDateTime": time,
-        "basis": [_reference("DocumentReference", name) for name in documents]
-        or [encounter],
-        "prediction": [prediction | {"rationale": rationale}],
-    } | ({"note": [{"text": remark}]} if remark else {})
+        "basis": references or [encounter],
+        "prediction": [prediction],
+    }
+    if remark:
+        assessment["note"] = [{"text": remark}]
+    return assessment
 
 
 def _reference(kind: str, name: Any) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from clinical.risk.aggregation import aggregate
 from clinical.stays.choice import (
     AS_GIVEN,
     CHOICE,
+    COHORT_COLUMNS,
     COLUMNS,
+    is_true,
     read_choice,
     require_same_notes,
 )
@@ -44,6 +46,18 @@ if TYPE_CHECKING:
 Notes = Literal["chosen", "as-given"]
 Trajectory: TypeAlias = "tuple[StayRisk, list[dict[str, Any]]]"
 """The risk of a stay, and `n_windows` and the numbers of the notes so far, after each note."""
+_NO_RISK = {
+    "died_in_hospital": "the patient died",
+    "died_after_discharge": "the patient died",
+    "missing_time": "no time of discharge: a stay is scored when it has ended",
+    "transfer": "the later stay that continues it has the risk",
+}
+"""What a reader of the risks should know of some exclusions."""
+_NO_ADMISSIONS = (
+    "The notes were chosen without the admissions, so transfers, earlier stays of an episode and "
+    "deaths are unknown: a few stays may get another risk than from a cohort, or one where a "
+    "cohort has none. clinical score reads a folder of admissions and notes too."
+)
 _DEFINITION = {"definition", "definition_sha256"}
 _NUMBERS = ("probability", "score", "p_max", "p_mean")
 
@@ -76,10 +90,11 @@ class ReadmissionTask(Task):
         check_choice("notes", notes, get_args(Notes))
         self._model, self._notes = model, notes
         self._choice = model.settings.notes
-        if self._choice:
-            self.columns = (*self.columns, *COLUMNS)
+        columns_of_choice = COLUMNS if self._choice else COHORT_COLUMNS
         self._beside = [effect.name for effect in model.settings.columns]
-        self.columns += tuple(Column(name, required=True) for name in self._beside)
+        columns_beside = [Column(name, required=True) for name in self._beside]
+        self.columns = (*self.columns, *columns_of_choice, *columns_beside)
+        self._chose_notes = False
         self._alerts = model.settings.alert_threshold is not None
 
     @property
@@ -112,19 +127,24 @@ class ReadmissionTask(Task):
         cells = rows[0].cells
         if STAY.name in cells and id_key(cells[STAY.name]) is None:
             return Fault("this row has no stay_id, and the table has stay ids")
-        if self._choice is None:
-            return read_notes(rows)
         if self._notes == "as-given":
-            return _remarked(read_notes(rows), AS_GIVEN)
-        return self._chosen_notes(rows, self._choice)
+            item = read_notes(rows)
+            return _remarked(item, AS_GIVEN) if self._choice else item
+        # A copied row of the admissions is excluded; the row that it copies has the notes.
+        scorable = [row for row in rows if _exclusion(row.cells) is None]
+        if not scorable:
+            exclusion = _exclusion(cells)
+            why = _NO_RISK.get(exclusion or "")
+            reason = f"excluded from the cohort: {exclusion}"
+            return Fault(f"{reason} ({why})" if why else reason, "empty")
+        if self._choice is None:
+            return read_notes(scorable)
+        return self._chosen_notes(scorable, self._choice)
 
     def _chosen_notes(
         self, rows: Sequence[Row], choice: NoteChoice
     ) -> ReadNotes | Fault:
         cells = rows[0].cells
-        excluded = cells.get("exclusion")
-        if not is_missing(excluded):
-            return Fault(f"excluded from the cohort: {excluded}", "empty")
         cohort_choice = cells.get(CHOICE)
         if not is_missing(cohort_choice):
             try:
@@ -135,6 +155,7 @@ class ReadmissionTask(Task):
             return read_notes(rows)
         if not isinstance(cells["text"], str | None):
             return _remarked(read_notes(rows), AS_GIVEN)
+        self._chose_notes = True
         chosen = choice.choose(rows)
         if not chosen:
             reason = f"none of its {len(rows)} notes is read: this model reads {choice}"
@@ -166,9 +187,12 @@ class ReadmissionTask(Task):
 
     def about(self) -> dict[str, Any]:
         """The model, its outcome, the definition of its notes if it has one, and if it was used."""
-        known = self._choice.model_dump(include=_DEFINITION) if self._choice else {}
-        model = {"model_name": self._model.name, "outcome": self._model.outcome}
-        return {**model, **known, "notes": self._notes}
+        facts = {"model_name": self._model.name, "outcome": self._model.outcome}
+        if self._choice:
+            facts |= self._choice.model_dump(include=_DEFINITION)
+        if self._chose_notes:
+            facts["remark"] = _NO_ADMISSIONS
+        return {**facts, "notes": self._notes}
 
     def facts(self) -> dict[str, Any]:
         """The model, and whether it chooses its notes."""
@@ -274,6 +298,19 @@ def _points(model: RiskModel, risk: StayRisk, *, notes: int) -> list[dict[str, A
             numbers = (chance, score, so_far.max(), so_far.mean())
         points.append({"n_windows": end, **dict(zip(_NUMBERS, numbers, strict=False))})
     return points
+
+
+def _exclusion(cells: Mapping[str, Any]) -> str | None:
+    """Why a row of a cohort is not scored; None where it is."""
+    exclusion = cells.get("exclusion")
+    scorable = cells.get("scorable")
+    if not is_missing(scorable) and not is_true(scorable):
+        return str(exclusion)
+    if exclusion == "censored" and is_true(cells.get("died_within_horizon")):
+        return "died_after_discharge"
+    if is_missing(scorable) and not is_missing(exclusion):
+        return str(exclusion)
+    return None
 
 
 def _remarked(item: ReadNotes | Fault, remark: str) -> ReadNotes | Fault:

@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from domainbert.tables import Row
 
 CHOICE = "note_choice"
+COHORT_COLUMNS = tuple(
+    map(Column, (CHOICE, "exclusion", "scorable", "died_within_horizon"))
+)
+"""What a cohort says about whether a stay is scored, and from which notes."""
 COLUMNS = (
-    Column(CHOICE),
-    Column("exclusion"),
+    *COHORT_COLUMNS,
     Column("category", also=("note_category",)),
     Column("kind", also=("description", "note_type")),
     Column("error", also=("iserror",)),
@@ -114,7 +117,7 @@ class NoteChoice(Settings):
         self, row: Row, charted: datetime | None, deadline: datetime | None
     ) -> bool:
         category = _upper(row.cells.get("category"))
-        if not category or _upper(row.cells.get("error")) in _TRUE:
+        if not category or is_true(row.cells.get("error")):
             return False
         is_summary = category in self.summaries
         if self.notes == "discharge":
@@ -233,6 +236,11 @@ def check_notes(model: NoteChoice | None, stays: pd.DataFrame) -> list[str]:
         "or one of them was edited: check that the outcome is the same."
     )
     return [remark]
+
+
+def is_true(cell: object) -> bool:
+    """Whether a cell says yes, as `clinical/cohort/sql/macros.sql` reads it."""
+    return _upper(cell) in _TRUE
 
 
 def _upper(cell: object) -> str:

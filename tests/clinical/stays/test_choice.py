@@ -103,6 +103,8 @@ def test_a_column_that_decides_is_asked_for(hospital, network, tokenizer, tmp_pa
         assert "no column 'category'" in refused.output
         taken = CliRunner().invoke(app, [command, *words, out, "--notes", "as-given"])
         assert taken.exit_code == 0, taken.output
+        summary = (tmp_path / f"{command}.csv.summary.json").read_text("utf-8")
+        assert "without the admissions" not in summary
         assert read_table(out)["reason"].str.contains(AS_GIVEN).all()
 
 
@@ -133,6 +135,10 @@ def test_what_is_not_read_has_a_reason(hospital, network, tokenizer):
     excluded = model.predict_frame(cohort[cohort["exclusion"].notna()])
     assert (excluded["status"] == "empty").all()
     assert excluded["reason"].str.startswith("excluded from the cohort: ").all()
+    task = ReadmissionTask(model)
+    assert "remark" not in task.about()
+    score_frame(task, frame)
+    assert "transfers, earlier stays of an episode and deaths" in task.about()["remark"]
     passages = score_frame(ExplainTask(model), frame)
     assert passages["status"].iloc[0] == "empty"
 
