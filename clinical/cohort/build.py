@@ -185,8 +185,9 @@ def _read_source(
         )
     con.execute(step("macros"))
     _set_rules(con, request, tables)
-    Reader(con, source, request.schema).read(tables)
-    return find_caveats(con, request, tables)
+    reader = Reader(con, source, request.schema)
+    reader.read(tables)
+    return [*find_caveats(con, request, tables), *reader.remarks()]
 
 
 def _export_cohort(
@@ -258,7 +259,7 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
     if con.execute("SELECT count(split) FROM patients").fetchall()[0][
         0
     ]:  # the source's own
-        con.execute("CREATE TABLE splits AS SELECT patient_id, split FROM patients")
+        con.execute(step("own_sides"))
         return
     # Patients are split by their ids as they are compared.
     query = "SELECT DISTINCT patient_id FROM stays WHERE exclusion IS NULL ORDER BY 1"

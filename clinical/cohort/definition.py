@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from clinical.stays.stays import MISSING_WORDS
 from domainbert.errors import UserError
 from domainbert.settings import Positive, Settings, check_choice
 from domainbert.training.recipes import read_recipe
@@ -243,11 +244,13 @@ class Shards(Settings):
     Attributes:
         glob: patterns of their paths in the folder.
         columns: that each file of Parquet must have.
+        as_is: columns in which nothing stands for an empty cell, so that they filter rows early.
         fields: columns of FHIR resources, and where they are; see `fhir.read_resource`.
     """
 
     glob: Names
     columns: Names = ()
+    as_is: Names = ()
     fields: dict[str, Text] = Field(default={})
 
 
@@ -280,6 +283,7 @@ class Schema(Settings):
         views: tables that are made from others, by name.
         caveats: what a reader of every such cohort should know.
         shifted_dates: the dates of each patient are shifted by an amount of their own.
+        missing: words in any case that stand for an empty cell.
         name: one of `SCHEMAS`.
     """
 
@@ -294,6 +298,7 @@ class Schema(Settings):
     views: dict[str, View] = Field(default={})
     caveats: Names = ()
     shifted_dates: bool = False
+    missing: UpperTexts = MISSING_WORDS
     name: str = "generic"
 
     @property

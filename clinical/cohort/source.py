@@ -15,6 +15,8 @@ from domainbert.tables import TableError, require_columns
 from domainbert.tables.sources import identifier, quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import duckdb
 
     from clinical.cohort.definition import Schema
@@ -152,6 +154,12 @@ def detect_schema(source: Source) -> Schema:
     return load_schema(max(known, key=lambda name: known[name]))
 
 
+def counted(counts: Mapping[str, int], *, most: int = 10) -> str:
+    """Values with their counts, such as "AMB (12), EMER (3)"; no more than `most` of them."""
+    shown = [f"{value} ({count:,})" for value, count in counts.items()][:most]
+    return ", ".join([*shown, *(["and more"] if len(counts) > most else [])])
+
+
 def _is_absent(source: Source, table: TableMap) -> bool:
     return table.may_be_absent and source.columns(table.table) is None
 
@@ -249,6 +257,18 @@ class Reader:
         )
         run("INSERT INTO flaws FROM found")
         self.source.check_unchanged()
+
+    def remarks(self) -> list[str]:
+        """What a reader of the flow should know of the tables that `read` has read."""
+        changed = self.source.changed().items()
+        lines = [f"{kind} (cells): {counted(columns)}." for kind, columns in changed]
+        sides = dict(self.con.execute(step("other_sides")).fetchall())
+        if sides:
+            lines.append(
+                f"Patients on sides that are neither trained nor tested on: {counted(sides)}; none "
+                f"means no side. To measure one: clinical evaluate --split {next(iter(sides))}"
+            )
+        return lines
 
     def _read_notes(self, table: Found) -> None:
         run = self.con.execute

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -16,9 +17,16 @@ from domainbert.tables.sources import Source, identifier, quoted, select_text
 if TYPE_CHECKING:
     from clinical.cohort.definition import Schema, View
 
+MISSING = "Words for an empty cell, read as missing"
+DECIMALS = "Whole numbers written as decimals, read as whole numbers"
+
 
 class ViewSource(Source):
-    """A source with the views of a schema, each in the place of the own table of that name."""
+    """A source with the views of a schema, each in the place of the own table of that name.
+
+    Cells of the source's own tables are read by the macro `cell` of `macros.sql`; texts of notes
+    keep their decimals and spaces.
+    """
 
     def __init__(self, source: Source, schema: Schema) -> None:
         super().__init__(source.name, source._con)
@@ -26,6 +34,10 @@ class ViewSource(Source):
         self._source, self._files = source, schema.files
         self._views = {name.lower(): view for name, view in schema.views.items()}
         self._found: dict[str, dict[Path, list[str]]] = {}
+        words = "|".join(map(re.escape, schema.missing))
+        self._words = quoted(rf"(?i)\s*({words})\s*")
+        self._texts = {name.lower() for table in schema.notes for name in table.text}
+        self._counters: dict[tuple[str, str, str], str] = {}
 
     def tables(self) -> list[str]:
         """Names of the source's own tables."""
@@ -52,7 +64,9 @@ class ViewSource(Source):
         """The view over one scan of each of its tables."""
         view = self._views.get(table.lower())
         if view is None:
-            return self._own_scan(table, columns)
+            cells = [f"{self._cell(table, c)} AS {identifier(c)}" for c in columns]
+            scan = self._own_scan(table, columns)
+            return f"(SELECT {', '.join(cells)} FROM {scan})"  # noqa: S608
         return f"({select_text(columns, f'({self._select(view, scans=True)})')})"
 
     def _select(self, view: View, *, scans: bool) -> str:
@@ -63,13 +77,45 @@ class ViewSource(Source):
                 name.lower(): name for name in self._own_columns(table) or () if scans
             }
             own = [spelled[name] for name in names if name in spelled]
+            cells = {name.lower(): self._cell(table, name) for name in own}
             columns = [
-                f"{identifier(spelled[name]) if name in spelled else 'NULL::VARCHAR'} AS {name}"
-                for name in names
+                f"{cells.get(name, 'NULL::VARCHAR')} AS {name}" for name in names
             ]
             scan = self._own_scan(table, own) if own else "(SELECT 1 LIMIT 0)"
             relations[table] = f"(SELECT {', '.join(columns)} FROM {scan})"  # noqa: S608
         return view.sql.format(**relations, **view.values)
+
+    def _cell(self, table: str, column: str) -> str:
+        """A column of an own table as it is read; the first scan of it counts what it changes."""
+        name = identifier(column)
+        if table in self._files and column in self._files[table].as_is:
+            return name
+        missing = self._counter(table, column, MISSING)
+        if column.lower() in self._texts:
+            return f"present({name}, {self._words}, {missing})"
+        decimals = self._counter(table, column, DECIMALS)
+        return f"cell(trim({name}), {self._words}, {missing}, {decimals})"
+
+    def _counter(self, table: str, column: str, kind: str) -> str:
+        """A sequence that counts, as a SQL literal; "uncounted" from the second scan on."""
+        key = (table, column, kind)
+        if key in self._counters:
+            return quoted("uncounted")
+        name = self._counters[key] = f"changed_{len(self._counters)}"
+        self._con.execute(f"CREATE SEQUENCE {name}")
+        return quoted(name)
+
+    def changed(self) -> dict[str, dict[str, int]]:
+        """By kind of change, the cells that were changed in each column."""
+        rows = self._con.execute(
+            "SELECT sequence_name, last_value FROM duckdb_sequences()"
+        )
+        counts = dict(rows.fetchall())
+        changes: dict[str, dict[str, int]] = {}
+        for (table, column, kind), name in self._counters.items():
+            if counts[name]:
+                changes.setdefault(kind, {})[f"{table}.{column}"] = counts[name]
+        return changes
 
     def _own_columns(self, table: str) -> list[str] | None:
         if table not in self._files:

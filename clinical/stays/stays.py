@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 NOTE_JOINT = "\n\n"
 FIRST_YEAR = 1800
 LAST_YEAR = 2300
+MISSING_WORDS = (
+    "NULL", "(NULL)", "\\N", "NAT", "NAN", "NA", "N/A", "#N/A", "<NA>", "NONE",
+)  # fmt: skip
+"""What programs write into empty cells, in upper case."""
 
 Given: TypeAlias = "str | Sequence[str] | Mapping[str, Any]"
 """A stay: a note, a list of notes in time order, or a record with these as `text` and columns."""

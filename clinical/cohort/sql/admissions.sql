@@ -14,7 +14,7 @@ WITH read AS (
         id_key(stay_id) AS stay_id,
         id_text(patient_id) AS patient_text,
         id_text(stay_id) AS stay_text,
-        coalesce(is_decimal(patient_id) OR is_decimal(stay_id), false) AS id_was_decimal,
+        coalesce(is_rounded(patient_id) OR is_rounded(stay_id), false) AS id_was_rounded,
         moment(admit_time) AS admit_time,
         moment(discharge_time) AS discharge_time,
         moment(death_time) AS death_time,

@@ -9,6 +9,5 @@ SELECT
     (SELECT count_if(discharge_time < episode_start + INTERVAL 4 HOUR) FROM kept) AS short,
     (SELECT count_if(observation) FROM stays) AS observed,
     (SELECT count(*) FROM notes) AS n_notes,
-    (SELECT count_if(id_was_decimal) FROM notes) AS decimal_ids,
     (SELECT count_if(status = 'used' AND charted_by IS NULL) FROM notes) AS untimed,
     (SELECT data_end FROM rules WHERE derive_data_end) AS derived_end;

@@ -27,8 +27,8 @@ FROM (
     SELECT row, stay_text, 'died is neither yes nor no, counted as no'
     FROM admissions WHERE died_unclear
     UNION ALL
-    SELECT row, stay_text, 'id written as a decimal, read as a whole number'
-    FROM admissions WHERE id_was_decimal
+    SELECT row, stay_text, 'id rounded by a column of floats: its last digits are lost'
+    FROM admissions WHERE id_was_rounded
     UNION ALL
     SELECT row, stay_text, 'patient id written in more than one way, read as one'
     FROM admissions WHERE id_was_respelled
@@ -71,8 +71,8 @@ FROM (
     SELECT row, patient_text, 'age is no number, counted as unknown'
     FROM patients_read WHERE age_unreadable
     UNION ALL
-    SELECT row, patient_text, 'id written as a decimal, read as a whole number'
-    FROM patients_read WHERE id_was_decimal
+    SELECT row, patient_text, 'id rounded by a column of floats: its last digits are lost'
+    FROM patients_read WHERE id_was_rounded
 )
 WHERE problem IS NOT NULL
 

@@ -3,6 +3,26 @@
 
 CREATE MACRO clean(x) AS nullif(trim(x), '');
 
+-- A cell of the source. Programs write words such as NULL into empty cells, and a column of whole
+-- numbers with an empty cell becomes one of floats: 9201.0, in Spark 4.4814637E7. Numbers from 2^53
+-- on, and those rounded to 4.48146E+07, stay as they are: their digits are lost. The sequences count
+-- what is changed.
+CREATE SEQUENCE uncounted;
+CREATE MACRO present(x, words, missing) AS CASE
+    WHEN NOT x BETWEEN '0' AND '9~' AND regexp_full_match(x, words)
+    THEN if(nextval(missing) IS NULL, x, NULL)
+    ELSE x END;
+CREATE MACRO counted(x, counter) AS if(nextval(counter) IS NULL, NULL, x);
+CREATE MACRO cell(x, words, missing, decimals) AS CASE
+    WHEN NOT x BETWEEN '0' AND '9~' THEN present(x, words, missing)
+    WHEN NOT contains(x, '.') THEN x
+    WHEN regexp_full_match(x, '(\d{1,15}|[0-8]\d{15})\.0+')
+    THEN counted(split_part(x, '.', 1), decimals)
+    WHEN regexp_full_match(x, '\d\.\d+[eE]\d\d?')
+     AND try_cast(x AS DOUBLE) = try_cast(try_cast(x AS DOUBLE) AS BIGINT) AND try_cast(x AS DOUBLE) < 9e15
+    THEN counted(try_cast(try_cast(x AS DOUBLE) AS BIGINT)::VARCHAR, decimals)
+    ELSE x END;
+
 -- Spreadsheets run a cell that begins with one of these as a formula.
 CREATE MACRO no_formula(x) AS CASE
     WHEN regexp_matches(x, '^[=+@\-]') AND try_cast(x AS DOUBLE) IS NULL THEN concat('''', x)
@@ -10,16 +30,20 @@ CREATE MACRO no_formula(x) AS CASE
 
 CREATE MACRO upper_clean(x) AS upper(clean(x));
 
--- Ids as they are shown, and as they are compared: "P1 " is "p1". A whole number that passed through
--- a float column comes back as 145834.0. The rules are those of domainbert/tables/ids.py, which
+-- Ids as they are shown, and as they are compared: "P1 " is "p1", and "12" is "12.0". The rules are those of domainbert/tables/ids.py, which
 -- python_id_key calls; SQL alone is enough where every character is ASCII.
 CREATE MACRO strip(x) AS nullif(trim(x, concat(' ', chr(9), chr(10), chr(11), chr(12), chr(13))), '');
 CREATE MACRO is_decimal(x) AS
     CASE WHEN contains(x, '.') THEN regexp_full_match(strip(x), '[-+]?[0-9]+\.0+') ELSE false END;
 CREATE MACRO id_text(x) AS
     CASE WHEN is_decimal(x) THEN regexp_replace(strip(x), '\.0+$', '') ELSE strip(x) END;
-CREATE MACRO id_key(x) AS
-    CASE WHEN strlen(x) = length(x) THEN lower(id_text(x)) ELSE python_id_key(x) END;
+-- What `cell` left as a float has lost digits: two patients may have come to one id.
+CREATE MACRO is_rounded(x) AS CASE WHEN contains(x, '.') OR contains(x, '+')
+    THEN regexp_full_match(strip(x), '\d{16,}\.0+|\d(\.\d+)?[eE]\+?\d+') ELSE false END;
+CREATE MACRO id_key(x) AS CASE
+    WHEN is_rounded(x) THEN NULL
+    WHEN strlen(x) = length(x) THEN lower(id_text(x))
+    ELSE python_id_key(x) END;
 
 -- ISO 8601 only: a plain cast would read 01/02/19 as a day of the year 1, and 10:00 PM as the
 -- morning. A time with an offset is converted to UTC; one without an offset is kept as it is.

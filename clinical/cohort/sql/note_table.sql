@@ -6,7 +6,6 @@ CREATE TABLE notes (
     note_id VARCHAR,
     stay_id VARCHAR,
     status VARCHAR,
-    id_was_decimal BOOLEAN,
     is_unreadable BOOLEAN,
     charted_by TIMESTAMP,
     is_addendum BOOLEAN,

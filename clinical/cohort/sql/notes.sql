@@ -15,7 +15,6 @@ WITH read AS (
         s.stay_no,
         clean(n.note_id) AS note_id,
         id_text(n.stay_id) AS stay_id,
-        coalesce(is_decimal(n.stay_id), false) AS id_was_decimal,
         s.stay_id IS NOT NULL AS is_known,
         id_key(n.patient_id) <> s.patient_id AS other_patient,
         is_true(n.error) AS is_error,
@@ -68,7 +67,7 @@ judged AS (
 )
 SELECT
     getvariable('note_table') AS source, row, stay_no, note_id, stay_id, status,
-    id_was_decimal, is_unreadable, charted_by, is_addendum,
+    is_unreadable, charted_by, is_addendum,
     CASE WHEN status = 'used' THEN hash(text) END AS text_hash,
     CASE WHEN status = 'used' THEN text END AS text
 FROM judged;

@@ -17,7 +17,7 @@ WITH read AS (
         moment(follow_up_end) AS follow_up_end,
         clean(split) AS split,
         is_no_number(anchor_age) OR is_no_number(anchor_year) AS age_unreadable,
-        coalesce(is_decimal(patient_id), false) AS id_was_decimal,
+        coalesce(is_rounded(patient_id), false) AS id_was_rounded,
         is_unreadable(birth_date) OR is_unreadable(death_date) OR is_unreadable(follow_up_end)
             AS date_unreadable,
         is_unreadable(death_date) AS death_unreadable,

@@ -1,0 +1,199 @@
+"""Exports of every form with words for empty cells, whole numbers as floats, and lost sides."""
+
+import pandas as pd
+import pytest
+
+from clinical.cohort.build import build_cohort
+
+from .conftest import by_stay, list_issues
+from .small import FORMS, NOTES, tables, write
+
+KEPT = {"11": None, "12": None, "21": "died_in_hospital", "31": None}
+TABLES = [form for form in FORMS if form != "fhir"]  # that programs export cell by cell
+
+
+def read(folder, form, spoiled):
+    """Exclusion, label and texts of each stay, and the notes of the flow."""
+    cohort = build_cohort(**write(folder, form, spoiled))
+    rows = by_stay(cohort)
+    facts = {
+        stay: (row["exclusion"], row["readmitted"], list(row["text"]))
+        for stay, row in rows.items()
+    }
+    return facts, cohort
+
+
+def expected(**texts):
+    return {
+        stay: (
+            exclusion,
+            None if exclusion else int(stay == "11"),
+            [] if exclusion else texts.get(f"s{stay}", [f"Summary of {stay}."]),
+        )
+        for stay, exclusion in KEPT.items()
+    }
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_small_hospital_is_the_same_in_every_form(tmp_path, form):
+    assert read(tmp_path / form, form, tables(form))[0] == expected()
+
+
+@pytest.mark.parametrize(
+    "word", ["NULL", "null  ", "\\N", "NaT", "nan", "N/A", "None", "<NA>"]
+)
+@pytest.mark.parametrize("form", TABLES)
+def test_words_for_empty_cells_are_missing(tmp_path, form, word):
+    spoiled = {name: table.replace("", word) for name, table in tables(form).items()}
+    found, cohort = read(tmp_path / form, form, spoiled)
+    assert found == expected()
+    assert not len(cohort.issues)
+    is_counted = any(line.startswith("Words for an empty") for line in cohort.caveats)
+    assert is_counted == (
+        form != "meds"
+    )  # whose empty cells are in rows that are not read
+
+
+def test_a_word_as_the_stay_id_of_meds_is_none(tmp_path):
+    spoiled = tables("meds")
+    spoiled["data"].loc[spoiled["data"]["subject_id"] == "3", "hadm_id"] = "NaN"
+    found, cohort = read(tmp_path / "meds", "meds", spoiled)
+    assert found["3-1"] == (None, 0, ["Summary of 31."])
+    assert any("data.hadm_id (2)" in line for line in cohort.caveats)
+
+
+def test_words_for_empty_cells_are_counted_by_column(tmp_path):
+    spoiled = {
+        name: table.replace("", "NULL") for name, table in tables("generic").items()
+    }
+    _, cohort = read(tmp_path / "own", "generic", spoiled)
+    (line,) = (line for line in cohort.caveats if line.startswith("Words for"))
+    assert (
+        line == "Words for an empty cell, read as missing (cells): encounters.Died (3)."
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_note_whose_text_is_such_a_word_has_no_text(tmp_path, form):
+    notes = [*NOTES[:3], (*NOTES[3][:4], "NULL")]
+    found, cohort = read(tmp_path / form, form, tables(form, notes=notes))
+    assert found["31"] == ("no_text", None, [])
+    problems = {
+        "note without text",
+        "note whose text cannot be read: not base64, not text, or a link",
+    }
+    assert set(cohort.issues["problem"]) & problems
+
+
+def test_a_table_of_words_is_the_schemas(tmp_path):
+    spoiled = tables("generic")
+    spoiled["encounters"] = spoiled["encounters"].replace("", "leer")
+    options = write(tmp_path / "own", "generic", spoiled)
+    mapping = options["mapping"]
+    mapping.write_text('missing = ["LEER"]\n' + mapping.read_text())
+    assert by_stay(build_cohort(**options))["11"]["exclusion"] is None
+
+
+def as_floats(table: pd.DataFrame, form: str) -> pd.DataFrame:
+    """The table after a program that reads every column of numbers as floats."""
+    numbers = {
+        name: pd.to_numeric(column.replace("", None))
+        for name, column in table.items()
+        if column.replace("", None).dropna().str.fullmatch(r"\d+").all() and any(column)
+    }
+    if form != "meds":
+        numbers = {
+            name: [f"{x:.1f}" if x == x else "" for x in c]
+            for name, c in numbers.items()
+        }
+        return table.assign(**numbers)
+    return table.assign(
+        **{name: column.astype("float64") for name, column in numbers.items()}
+    )
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_whole_numbers_that_became_floats_are_read(tmp_path, form):
+    spoiled = {name: as_floats(table, form) for name, table in tables(form).items()}
+    found, cohort = read(tmp_path / form, form, spoiled)
+    assert found == expected()
+    assert any("Whole numbers written as decimals" in line for line in cohort.caveats)
+
+
+@pytest.mark.parametrize(
+    "number", ["9201.0", " 9201 ", " 9201.0 ", "9.201E3", "9201.000"]
+)
+def test_every_way_of_writing_a_concept_is_read(tmp_path, number):
+    spoiled = tables("omop")
+    spoiled["VISIT_OCCURRENCE"]["visit_concept_id"] = number
+    assert read(tmp_path / "omop", "omop", spoiled)[0] == expected()
+
+
+def test_concepts_as_floats_in_parquet_are_read(tmp_path):
+    folder = tmp_path / "omop"
+    folder.mkdir()
+    for name, table in tables("omop").items():
+        as_floats(table, "meds").replace("", None).to_parquet(
+            folder / f"{name}.parquet"
+        )
+    rows = by_stay(build_cohort(folder, data_end="none"))
+    assert {stay: row["exclusion"] for stay, row in rows.items()} == KEPT
+
+
+@pytest.mark.parametrize("id", ["9007199254740992.0", "1e+16", "4.48146E+07"])
+def test_ids_that_lost_digits_are_nobodys(tmp_path, id):
+    spoiled = tables("mimic3")
+    spoiled["ADMISSIONS"].loc[3, "SUBJECT_ID"] = id
+    found, cohort = read(tmp_path / "mimic3", "mimic3", spoiled)
+    assert found["31"] == ("missing_id", None, [])
+    listed = set(list_issues(cohort)["problem"])
+    assert "id rounded by a column of floats: its last digits are lost" in listed
+
+
+def test_large_ids_in_columns_of_integers_are_exact(tmp_path):
+    folder = tmp_path / "omop"
+    folder.mkdir()
+    ids = {"1": 9007199254740992, "2": 9007199254740993, "3": 3}
+    for name, table in tables("omop").items():
+        if "person_id" in table.columns:
+            table = table.assign(person_id=table["person_id"].map(ids).astype("int64"))
+        table.replace("", None).to_parquet(folder / f"{name}.parquet")
+    rows = by_stay(build_cohort(folder, data_end="none"))
+    assert {row["patient_id"] for row in rows.values()} == {
+        str(id) for id in ids.values()
+    }
+
+
+def test_a_text_keeps_its_decimals_and_ids_their_zeros(tmp_path):
+    notes = [(*NOTES[0][:4], " 98.0 "), *NOTES[1:]]
+    spoiled = tables("mimic3", notes=notes)
+    for table in spoiled.values():
+        table["SUBJECT_ID"] = "00" + table["SUBJECT_ID"]
+    found, cohort = read(tmp_path / "mimic3", "mimic3", spoiled)
+    assert found["11"] == (None, 1, [" 98.0 "])
+    assert by_stay(cohort)["11"]["patient_id"] == "001"
+
+
+# -- sides of a MEDS dataset ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("split", "side"),
+    [
+        ("train", "train"),
+        ("Tuning ", "val"),
+        ("held_out", "test"),
+        ("external", "external"),
+        (None, "none"),
+    ],
+)
+def test_every_subject_is_on_a_side(tmp_path, split, side):
+    splits = pd.DataFrame({"subject_id": [1, 2, 3], "split": ["train", "train", split]})
+    spoiled = tables("meds") | {"subject_splits": splits.dropna()}
+    _, cohort = read(tmp_path / "meds", "meds", spoiled)
+    assert by_stay(cohort)["31"]["split"] == side
+    assert cohort.summary["splits"][side]["stays"] == 1 + 2 * (side == "train")
+    lines = [line for line in cohort.caveats if line.startswith("Patients on sides")]
+    is_other = side in ("external", "none")
+    assert [f"{side} (1)" in line for line in lines] == [True] * is_other
+    assert "<svg" in cohort.flow_svg()
