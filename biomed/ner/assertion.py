@@ -1,116 +1,107 @@
 """Assertion of entities in notes: present, negated, possible, historical, an allergy, or other.
 
 Rules over the words around an entity, in the manner of ConText (Harkema et al. 2009, J. Biomed.
-Inform. 42, 839): cues with a direction and a scope, words that end a scope, and section headings,
-all in `cues.toml`. docs/entities.md defines the six assertions.
+Inform. 42, 839): cues with a direction and a scope, words that end a scope, and the sections of
+a note. The cues are in `cues.toml`; docs/assertions.md shows what they understand.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
-from operator import itemgetter
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from biomed.corpora.words import split_words, starts_after_breaks
+from biomed.ner.cues import ASSERTIONS as ASSERTIONS
+from biomed.ner.cues import AssertionRules, Cue, Kind
+from biomed.ner.sections import MASK, OTHER, SECTIONS, find_sections
 
-# In this order: of several that apply, the first counts.
-ASSERTIONS = ("other", "allergy", "negated", "possible", "historical", "present")
 DRUGS = frozenset({"chemical", "drug", "drugs", "medication", "treatment"})
-_MASK = "\u00a4"
+Spans = Sequence[tuple[int, int, str]]
 _FARTHEST = 400  # characters between a cue and an entity after it
 _NEAR = 120  # and before it
+_ITEM_WORDS = 3  # of an item of a list, besides the entity
+_TAIL = 60  # characters after an entity that may show a clause of its own
 _END = re.compile(
-    r"\b(?:dr|mrs?|ms|vs|approx|pt|hx|e\.g|i\.e)\.(?=\s)|(?P<end>[;!]|[.?](?=\s|$))"
+    r"\b(?:dr|mrs?|ms|vs|approx|pt|hx|e\.g|i\.e)\.(?=\s)"
+    r"|(?P<end>[;!]|\.(?=\s|$)|\?(?=\s|$)(?!\s{0,9}(?:no|yes|none|n|y|nil)\b))"
 )
-_HEADING = re.compile(r"(?:^[ \t]*|(?<=[.;] ))([a-z][a-z /&'-]{0,40}):", re.MULTILINE)
-_CLEAN_TAIL = re.compile(r"\s{0,20}(?:$|[,.;)(&+/]|and\b|or\b|nor\b|w/|vs\b)")
-_JOINED = re.compile(rf"[\s&+/{_MASK}]|\band\b|\bor\b")
+_JOINED = re.compile(rf"[\s&+/{MASK}]|\band\b|\bor\b|\bnor\b")
+_CONJUNCTION = re.compile(r"\b(?:and|or|nor)\b|[&/+]")
+_CLOSED_LIST = re.compile(r"\b(?:and|or|nor)\b[^,]*,")
+_LIST_TAIL = re.compile(r"\s{0,20}(?:$|[,.;)(&+/]|and\b|or\b|nor\b|w/|vs\b)")
+_SINGULAR = re.compile(r"(?:was|is|has)\b")
+_POSITIVE_END = re.compile(r"\band\s+an?\b")
 _DIGIT = re.compile(r"\d")
+_OWN_STATEMENT = re.compile(
+    r"\s{0,9}(?:(?:also|now|still|has|have)\s+)?(?:is|was|are|were|had|been|improv\w+|worsen\w+|"
+    r"persist\w+|continu\w+|started|began|remain\w*|occurred|resolv\w+|after|since|due)\b|\s{1,9}\d"
+)
+_SAME_LETTERS = str.maketrans("’‘", "''")
 
 
-def _any_of(lines: str) -> re.Pattern[str]:
-    """One pattern of alternatives that are written one a line; a space may be any white space."""
-    parts = [line.strip().replace(" ", r"\s+") for line in lines.strip().splitlines()]
-    return re.compile(rf"(?<![\w/-])(?:{'|'.join(parts)})(?![\w])")
+class _Hit(NamedTuple):
+    """A cue in a text."""
+
+    start: int
+    end: int
+    cue: Cue
 
 
-_DATA = tomllib.loads((Path(__file__).parent / "cues.toml").read_text("utf-8"))
-_NOT_A_CUE, _TERMINATORS = _any_of(_DATA["not_a_cue"]), _any_of(_DATA["terminators"])
-# Section headings in small letters, and what they make of a disease and of a drug.
-_SECTIONS: dict[str, dict[str, str]] = {
-    heading: section
-    for section in _DATA["section"]
-    for heading in section["headings"].splitlines()
-}
+class _Mention(NamedTuple):
+    """An entity and its clause."""
+
+    start: int
+    end: int
+    clause_start: int
+    clause_end: int
 
 
-@dataclass(frozen=True, eq=False)
-class _Cue:
-    """Words that decide the assertion of entities near them; cues.toml explains the fields."""
-
-    assertion: str
-    pattern: re.Pattern[str]
-    after: bool = False
-    reach: int = 5
-    items: Literal["one", "list", "all"] = "one"
-    kind: Literal["any", "disease", "drug"] = "any"
-    barriers: re.Pattern[str] | None = None
-
-    @classmethod
-    def read(
-        cls, *, words: str = "", regex: str = "", barriers: str = "", **row: Any
-    ) -> _Cue:
-        """A cue of the file."""
-        for name in ("relative", "informant"):
-            regex = regex.replace(f"{{{name}}}", _DATA[name].replace("\n", "|"))
-        pattern = re.compile(regex) if regex else _any_of(words)
-        barriers = _DATA["drug_barriers"] if row.get("kind") == "drug" else barriers
-        return cls(
-            pattern=pattern, barriers=_any_of(barriers) if barriers else None, **row
-        )
-
-
-_CUES = [_Cue.read(**row) for row in _DATA["cue"]]
-
-
-def assert_spans(text: str, spans: Sequence[tuple[int, int, str]]) -> list[str]:
+def assert_spans(
+    text: str, spans: Spans, *, rules: AssertionRules | None = None
+) -> list[str]:
     """The assertion of each entity of a text, one of `ASSERTIONS`, in linear time.
 
     Args:
-        text: a note, or a part of one. Section headings and lists are read.
+        text: a note, or a part of one. Section headings, lists and forms are read.
         spans: start, end and label of each entity, in any order; they may overlap. A label such as
             "Chemical" or "Drug" is a drug; any other is read by the rules for diseases.
+        rules: `AssertionRules.read()` by default.
     """
     if not spans:
         return []
+    rules = rules or AssertionRules.read()
     masked = _masked(text, spans)
-    headings = list(_HEADING.finditer(masked))
-    sections = [_SECTIONS.get(match[1].strip()) for match in headings]
-    places = [match.start() for match in headings]
     edges = _clause_edges(text, masked)
-    clause = cache(lambda number: _Clause(masked, edges[number], edges[number + 1]))
+    sections = find_sections(text, masked)
+    section_starts = [section.start for section in sections]
+    ends = sorted({end for _, end, _ in spans})
+    readers: dict[Kind, _Reader] = {}
     results = []
     for start, end, label in spans:
-        kind = "drug" if label.casefold() in DRUGS else "disease"
-        names = clause(bisect_right(edges, start) - 1).assertions(start, end, kind)
-        at = bisect_right(places, start) - 1
-        if at >= 0 and (section := sections[at]):
-            names.add(section[kind])
-        results.append(next((name for name in ASSERTIONS if name in names), "present"))
+        kind: Kind = "drug" if label.casefold() in DRUGS else "disease"
+        if kind not in readers:
+            visible = masked if kind == "disease" else _masked(text, _drugs(spans))
+            readers[kind] = _Reader(visible, edges, ends, rules.cues[kind])
+        number = bisect_right(section_starts, start) - 1
+        name = sections[number].name if number >= 0 else OTHER
+        default = SECTIONS[name].asserts.get(kind, "")
+        results.append(readers[kind].assertion(start, end, default))
     return results
 
 
-def _masked(text: str, spans: Sequence[tuple[int, int, str]]) -> str:
+def _drugs(spans: Spans) -> list[tuple[int, int, str]]:
+    """The spans of drugs: what a drug does ("rash to penicillin") is a cue for it."""
+    return [span for span in spans if span[2].casefold() in DRUGS]
+
+
+def _masked(text: str, spans: Spans) -> str:
     """The text in small letters with a mark for each character of an entity."""
-    letters = [low if len(low := char.lower()) == 1 else char for char in text]
+    plain = text.translate(_SAME_LETTERS)
+    letters = [low if len(low := char.lower()) == 1 else char for char in plain]
     for start, end, _ in spans:
-        letters[start:end] = _MASK * (end - start)
+        letters[start:end] = MASK * (end - start)
     return "".join(letters)
 
 
@@ -122,69 +113,148 @@ def _clause_edges(text: str, masked: str) -> list[int]:
     return sorted({0, len(text), *items, *ends})
 
 
-class _Clause:
-    """The cues of a clause and the words that end their scopes, in text order."""
+class _Reader:
+    """Decides the assertions of the entities of one kind in a text."""
 
-    def __init__(self, masked: str, start: int, end: int) -> None:
-        self._text, self._end = masked, end
-        none = {
-            at
-            for m in _NOT_A_CUE.finditer(masked, start, end)
-            for at in range(*m.span())
-        }
+    def __init__(
+        self, masked: str, edges: list[int], ends: list[int], cues: Sequence[Cue]
+    ) -> None:
+        self._text = masked
+        self._edges = edges
+        self._hits = list(_outermost(self._all_hits(cues, ends)))
+        self._starts = [hit.start for hit in self._hits]
+
+    def assertion(self, start: int, end: int, default: str) -> str:
+        """The first of `ASSERTIONS` among the cues that reach an entity and its section's."""
+        number = bisect_right(self._edges, start) - 1
+        clause_end = max(self._edges[number + 1], end)
+        mention = _Mention(start, end, self._edges[number], clause_end)
+        cues = [*self._cues_before(mention), *self._cues_after(mention)]
+        names: set[str] = {cue.row.assertion for cue in cues}
+        is_decided = any(cue.row.over_section for cue in cues)
+        if default == "other" or (default and not is_decided):
+            names.add(default)
+        return next((name for name in ASSERTIONS if name in names), "present")
+
+    def _all_hits(self, cues: Sequence[Cue], ends: list[int]) -> list[_Hit]:
+        """Every cue that lies in one clause, in text order, the longest first."""
         hits = [
-            (*match.span(), cue)
-            for cue in _CUES
-            for match in cue.pattern.finditer(masked, start, end)
-            if cue.assertion == "possible" or match.start() not in none
+            _Hit(match.start(), match.end(), cue)
+            for cue in cues
+            for match in cue.matches(self._text, ends)
         ]
-        self._hits = sorted(hits, key=itemgetter(0, 1))
-        self._starts = [first for first, _, _ in self._hits]
-        self._stops = [
-            match.span() for match in _TERMINATORS.finditer(masked, start, end)
-        ]
+        inside = [hit for hit in hits if not self._crosses_edge(hit)]
+        return sorted(inside, key=lambda hit: (hit.start, -hit.end))
 
-    def assertions(self, start: int, end: int, kind: str) -> set[str]:
-        """The assertions of the cues that reach an entity; of each cue the nearest one counts."""
-        names = set()
-        last = bisect_left(self._stops, (start,)) - 1
-        stop = self._stops[last][0] if last >= 0 else -1
-        seen: set[_Cue] = set()
-        for number in range(bisect_left(self._starts, start) - 1, -1, -1):
-            begin, until, cue = self._hits[number]
-            if start - begin > _FARTHEST:
-                break
-            fits = not cue.after and cue.kind in ("any", kind) and cue not in seen
-            if fits and stop < until <= start:
-                seen.add(cue)
-                if self._reaches_forward(cue, until, start, end):
-                    names.add(cue.assertion)
-        first = bisect_left(self._stops, (end,))
-        stop = self._stops[first][0] if first < len(self._stops) else self._end
-        for number in range(bisect_left(self._starts, end), len(self._hits)):
-            begin, _, cue = self._hits[number]
-            if begin > min(stop, end + _NEAR):
-                break
-            if cue.after and cue.kind in ("any", kind):
-                gap = _JOINED.sub(" ", self._text[end:begin])
-                if "," not in gap and len(gap.split()) <= cue.reach:
-                    names.add(cue.assertion)
-        return names
+    def _crosses_edge(self, hit: _Hit) -> bool:
+        edge = bisect_right(self._edges, hit.start)
+        return edge < len(self._edges) and self._edges[edge] < hit.end
 
-    def _reaches_forward(self, cue: _Cue, until: int, start: int, end: int) -> bool:
-        """Whether a cue that ends at `until` reaches an entity after it."""
-        gap = self._text[until:start]
-        if cue.barriers and cue.barriers.search(gap):
+    def _cues_before(self, mention: _Mention) -> Iterator[Cue]:
+        """The cues before an entity that reach it; of each cue the nearest one counts."""
+        first_start = max(mention.clause_start, mention.start - _FARTHEST)
+        nearer: list[_Hit] = []
+        seen: set[Cue] = set()
+        for number in range(bisect_left(self._starts, mention.start) - 1, -1, -1):
+            hit = self._hits[number]
+            if hit.start < first_start:
+                break
+            if hit.cue.row.after or hit.end > mention.start:
+                continue
+            is_nearest = hit.cue not in seen
+            is_open = not any(self._ends_scope(hit, near_hit) for near_hit in nearer)
+            seen.add(hit.cue)
+            nearer.append(hit)
+            if is_nearest and is_open and self._reaches_forward(hit, mention):
+                yield hit.cue
+
+    def _ends_scope(self, hit: _Hit, nearer: _Hit) -> bool:
+        """Whether a cue between a cue and the entity starts a statement of its own."""
+        assertion = hit.cue.row.assertion
+        near_assertion = nearer.cue.row.assertion
+        if assertion == "other":
             return False
-        first, *others = gap.split(",")
-        if len(first.split()) > cue.reach:
-            return False
-        if not others or cue.items == "all":
+        if assertion == "historical":
+            return near_assertion == "present" and nearer.cue.row.over_section
+        if near_assertion == "present":
             return True
-        tail = self._text[end : min(self._end, end + 20)]
-        is_bare = all(
-            len(item.replace(_MASK, " ").split()) <= 3 and not _DIGIT.search(item)
-            for item in others[:-1]
+        between = self._text[hit.end : nearer.start]
+        is_apart = "," in between or MASK in between
+        return is_apart and near_assertion not in (assertion, "historical")
+
+    def _reaches_forward(self, hit: _Hit, mention: _Mention) -> bool:
+        """Whether a cue reaches an entity after it."""
+        if hit.cue.stops.search(self._text, hit.end, mention.start):
+            return False
+        row = hit.cue.row
+        gap = self._text[hit.end : mention.start]
+        first_item, *items = gap.split(",")
+        if len(_JOINED.sub(" ", first_item).split()) > row.reach:
+            return False
+        if not items or row.items == "all":
+            return True
+        is_strict = row.assertion == "historical" or _CLOSED_LIST.search(gap)
+        return (
+            row.items == "list"
+            and all(map(_is_bare, items[:-1]))
+            and len(_JOINED.sub(" ", items[-1]).split()) <= _ITEM_WORDS
+            and self._is_item(mention, is_strict=bool(is_strict))
+            and not self._is_inserted(hit, mention)
         )
-        is_near = len(others[-1].split()) <= 2 and _CLEAN_TAIL.match(tail) is not None
-        return cue.items == "list" and is_bare and is_near
+
+    def _is_item(self, mention: _Mention, *, is_strict: bool) -> bool:
+        """Whether what follows an entity may follow an item of a list."""
+        if is_strict:
+            tail = _LIST_TAIL.match(self._text, mention.end, mention.clause_end)
+            return tail is not None
+        last = mention.end + _TAIL
+        return _OWN_STATEMENT.match(self._text, mention.end, last) is None
+
+    def _is_inserted(self, hit: _Hit, mention: _Mention) -> bool:
+        """Whether a negation is in a list of findings: "goitre, no nodes, a cyst, and a mass"."""
+        last = min(mention.end + _NEAR, mention.clause_end)
+        follows_finding = MASK in self._text[mention.clause_start : hit.start]
+        positive_end = _POSITIVE_END.search(self._text, mention.end, last)
+        return follows_finding and positive_end is not None
+
+    def _cues_after(self, mention: _Mention) -> Iterator[Cue]:
+        """The cues after an entity that reach it."""
+        last_start = min(mention.clause_end, mention.end + _NEAR)
+        first_number = bisect_left(self._starts, mention.end)
+        for number in range(first_number, len(self._hits)):
+            hit = self._hits[number]
+            if hit.start > last_start or hit.end > mention.clause_end:
+                break
+            if hit.cue.row.after and self._reaches_backward(hit, mention.end):
+                yield hit.cue
+
+    def _reaches_backward(self, hit: _Hit, end: int) -> bool:
+        """Whether a cue reaches an entity before it, perhaps over a list that ends at the cue."""
+        gap = self._text[end : hit.start]
+        if hit.cue.stops.search(self._text, end, hit.start):
+            return False
+        words = _JOINED.sub(" ", gap)
+        if MASK not in gap:
+            return "," not in gap and len(words.split()) <= hit.cue.row.reach
+        is_list = not words.replace(",", " ").strip()
+        is_joined = _CONJUNCTION.search(gap) is not None
+        is_singular = _SINGULAR.match(self._text, hit.start) is not None
+        return is_list and is_joined and not is_singular
+
+
+def _is_bare(item: str) -> bool:
+    """Whether an item of a list has few words besides its entities, and no number."""
+    words = item.replace(MASK, " ").split()
+    return len(words) <= _ITEM_WORDS and not _DIGIT.search(item)
+
+
+def _outermost(hits: Sequence[_Hit]) -> Iterator[_Hit]:
+    """The hits from left to right without overlap: "no change" hides "no"."""
+    last_start = -1
+    last_end = -1
+    for hit in hits:
+        is_same = (hit.start, hit.end) == (last_start, last_end)
+        if hit.start >= last_end or is_same:
+            yield hit
+            last_start = hit.start
+            last_end = hit.end

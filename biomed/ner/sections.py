@@ -87,6 +87,7 @@ SECTIONS = {
     )
     for row in _DATA["section"]
 }
+SECTIONS[OTHER] = SectionKind(OTHER, None, {})
 _NAMES = {
     heading_key(heading): row["name"]
     for row in _DATA["section"]
@@ -109,7 +110,7 @@ def find_sections(text: str, masked: str) -> list[Section]:
     edges = [heading.start for heading in headings] + [len(text)]
     results = []
     for heading, (start, end) in zip(headings, pairwise(edges), strict=True):
-        code = SECTIONS[heading.name].code if heading.name in SECTIONS else None
+        code = SECTIONS[heading.name].code
         results.append(Section(start, heading.body, end, heading.name, code))
     return results
 

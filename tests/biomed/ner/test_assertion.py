@@ -1,5 +1,7 @@
+import json
 import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,11 @@ MARKS = {
     "!": "allergy",
 }
 KINDS = {"D": "Disease", "C": "Chemical"}
+# Hand-made sentences of the hard kinds; `held-out` was not read while the rules were written.
+CASES = [
+    json.loads(line)
+    for line in Path(__file__).with_name("assertion_cases.jsonl").open(encoding="utf-8")
+]
 
 
 def read(marked):
@@ -42,7 +49,7 @@ def read(marked):
         "{MI|D-} was ruled out. {Pneumonia|D?} cannot be excluded.",
         "Rule out {MI|D?}. Possible {UTI|D?}; will treat with {ciprofloxacin|C}.",
         "No change in {edema|D}.",
-        "{Vitamin E|C} did not improve {asthma|D}. It did not prevent {stroke|D?}.",
+        "{Vitamin E|C} did not improve {asthma|D}. It did not prevent {stroke|D}.",
         "He did not have {seizures|D-}.",
         "If {chest pain|D?} recurs take {nitroglycerin|C}.",
         "Her father and brother have {diabetes|D@}.",
@@ -75,6 +82,34 @@ def read(marked):
 def test_a_sentence(marked):
     text, spans, wanted = read(marked)
     assert assert_spans(text, spans) == wanted
+
+
+def spans_of(case):
+    """The spans of a case: its names, each after the one before."""
+    spans = []
+    position = 0
+    for name, label, _ in case["gold"]:
+        pattern = rf"(?<![a-z]){re.escape(name)}(?![a-z])"
+        match = re.compile(pattern, re.IGNORECASE).search(case["text"], position)
+        spans.append((match.start(), match.end(), label))
+        position = match.end()
+    return spans
+
+
+@pytest.mark.parametrize(("half", "goal"), [("users", 0.97), ("dev", 0.97)])
+def test_the_hard_kinds(half, goal):
+    wrong = []
+    number = 0
+    for case in CASES:
+        if case["half"] != half:
+            continue
+        assertions = assert_spans(case["text"], spans_of(case))
+        for (name, _, gold), assertion in zip(case["gold"], assertions, strict=True):
+            number += 1
+            if gold not in ("", assertion):
+                wrong.append((case["text"], name, gold, assertion))
+    assert number > 150
+    assert len(wrong) <= (1 - goal) * number, wrong
 
 
 def test_spans_in_any_order_overlapping_or_none():

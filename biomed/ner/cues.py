@@ -1,0 +1,162 @@
+"""`AssertionRules`: the cues of `cues.toml`, and those of a user, as compiled patterns."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field
+
+from domainbert.errors import UserError
+from domainbert.settings import Settings
+
+Assertion = Literal["other", "allergy", "negated", "possible", "historical", "present"]
+# In this order: of several that apply, the first counts.
+ASSERTIONS: tuple[str, ...] = get_args(Assertion)
+Kind = Literal["disease", "drug"]
+RuleSource = str | Path | Sequence[Mapping[str, Any]]
+"""Cues of a user: a TOML file of `[[cue]]` tables, as in `cues.toml`, or a list of such tables."""
+
+_FILE = Path(__file__).parent / "cues.toml"
+_Reach = Annotated[int, Field(ge=0, le=100)]
+
+
+class CueRow(Settings):
+    """A cue as it is written.
+
+    Attributes:
+        assertion: of the entities that the cue reaches.
+        words: as they stand in a note, one cue a line; `regex` is a pattern instead.
+        after: whether the cue stands after the entity.
+        reach: at most so many words between cue and entity.
+        items: of a list that commas separate, "one" reaches the first item, "list" bare names,
+            and "all" every item.
+        kind: of the entities that it reaches.
+        stops: words over which it does not reach, one a line.
+        over_section: whether it counts more than the section of the note.
+    """
+
+    assertion: Assertion
+    words: str = ""
+    regex: str = ""
+    after: bool = False
+    reach: _Reach = 5
+    items: Literal["one", "list", "all"] = "one"
+    kind: Literal["any", "disease", "drug"] = "any"
+    stops: str = ""
+    over_section: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Cue:
+    """A cue with its patterns; one that is attached stands directly after an entity."""
+
+    row: CueRow
+    pattern: re.Pattern[str]
+    stops: re.Pattern[str]
+    is_attached: bool
+
+    def matches(self, text: str, ends: Iterable[int]) -> Iterator[re.Match[str]]:
+        """Where the cue is in a text whose entities have these ends."""
+        if not self.is_attached:
+            yield from self.pattern.finditer(text)
+            return
+        for end in ends:
+            if match := self.pattern.match(text, end):
+                yield match
+
+
+@dataclass(frozen=True, eq=False)
+class AssertionRules:
+    """Cues for diseases and for drugs; `source` is the user's rows, for fingerprints."""
+
+    cues: Mapping[Kind, Sequence[Cue]]
+    source: tuple[Mapping[str, Any], ...] = ()
+
+    @classmethod
+    def read(cls, extra: RuleSource | None = None) -> AssertionRules:
+        """The rules of the package, and those of a user.
+
+        Raises:
+            UserError: a file that is no TOML, or a row that is no cue.
+        """
+        return _package_rules() if extra is None else _built(_user_rows(extra))
+
+
+@cache
+def _package_rules() -> AssertionRules:
+    return _built([])
+
+
+def _built(user_rows: Sequence[CueRow]) -> AssertionRules:
+    data = tomllib.loads(_FILE.read_text("utf-8"))
+    rows = [*(CueRow(**row) for row in data["cue"]), *user_rows]
+    cues: dict[Kind, Sequence[Cue]] = {}
+    for kind in get_args(Kind):
+        chosen = [row for row in rows if row.kind in ("any", kind)]
+        cues[kind] = [_cue(row, kind, data) for row in chosen]
+    source = tuple(row.model_dump() for row in user_rows)
+    return AssertionRules(cues, source)
+
+
+def _user_rows(extra: RuleSource) -> list[CueRow]:
+    """The rows of a user, checked; their words are taken literally."""
+    name = "assertion_rules"
+    rows: Any = extra
+    if isinstance(extra, str | Path):
+        name = str(extra)
+        try:
+            rows = tomllib.loads(Path(extra).read_text("utf-8")).get("cue")
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise UserError(f"{name}: expected a TOML file: {error}") from None
+    if not isinstance(rows, list | tuple) or not rows:
+        raise UserError(f"{name}: expected [[cue]] tables, got none")
+    return [_user_row(row, f"{name}, cue {n}") for n, row in enumerate(rows, start=1)]
+
+
+def _user_row(values: object, name: str) -> CueRow:
+    if not isinstance(values, Mapping):
+        raise UserError(f"{name}: expected a table, got {type(values).__name__}")
+    try:
+        row = CueRow(**values)
+        re.compile(row.regex)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
+    except re.error as error:
+        raise UserError(f"{name}: regex: {error}") from None
+    if bool(row.words.strip()) == bool(row.regex):
+        raise UserError(f"{name}: expected either words or regex")
+    words = re.escape(row.words.lower()).replace(r"\ ", " ").replace("\\\n", "\n")
+    return row.replaced(words=words)
+
+
+def _cue(row: CueRow, kind: Kind, data: Mapping[str, dict[str, str]]) -> Cue:
+    """A cue of a file, whose patterns may name lists."""
+    lists = data["lists"]
+    regex = _filled(row.regex, lists)
+    pattern = re.compile(regex) if regex else _any_of(row.words, lists)
+    stops = [data["stops"]["all"], data["stops"].get(row.assertion, ""), row.stops]
+    if kind == "drug":
+        stops.append(data["stops"]["drug"])
+    is_attached = bool(regex) and row.after and row.reach == 0
+    return Cue(row, pattern, _any_of("\n".join(stops), lists), is_attached)
+
+
+def _filled(pattern: str, lists: Mapping[str, str]) -> str:
+    """A pattern in which {name} is the alternatives of a list."""
+    for name, lines in lists.items():
+        alternatives = "|".join(lines.strip().splitlines()).replace(" ", r"\s+")
+        pattern = pattern.replace(f"{{{name}}}", f"(?:{alternatives})")
+    return pattern
+
+
+def _any_of(lines: str, lists: Mapping[str, str]) -> re.Pattern[str]:
+    """One pattern of alternatives that are written one a line; a space is any white space."""
+    parts = [line.strip().replace(" ", r"\s+") for line in lines.splitlines()]
+    alternatives = _filled("|".join(filter(None, parts)), lists)
+    return re.compile(rf"(?<![\w/-])(?:{alternatives})(?!\w)")
