@@ -66,7 +66,7 @@ def doctor(
         _self_test(kind, name)
         for kind in announced()
         for name in shipped_models(kind.package)
-        if kind.does(name)
+        if kind.can_load(name)
     ]
     print_table(tests, ["model", "task", "numbers"], title="Models")
     if wrong := [name for name, _, numbers in tests if numbers == DIFFERENT]:

@@ -13,7 +13,8 @@ from typing import Annotated
 import typer
 
 from domainbert.cli.console import one_line_errors
-from domainbert.service.served import Worker, announced, find_kind
+from domainbert.service.served import announced, find_kind
+from domainbert.service.worker import Worker
 
 TEXT = "Lives alone. Stopped his furosemide two weeks ago. Admitted with heart failure."
 EXAMPLES = {
@@ -37,7 +38,6 @@ def add_example(
             record, column = EXAMPLES[task]
             worker = Worker(served.tasks[task], lambda _: None)
             row = worker.score([record], 60.0)[0]
-            worker.close()
             file = folder / "config.json"
             config = json.loads(file.read_text("utf-8"))
             found = {"record": record, "row": {column: row[column]}}

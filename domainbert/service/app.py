@@ -1,14 +1,16 @@
-"""The application: `/v1/TASK` for every task of the models, their packages' own routes, health."""
+"""The application: `/v1/TASK` for each task of the models, routes of their packages, health."""
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import logging
 import os
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -30,33 +32,40 @@ from starlette.staticfiles import StaticFiles
 import domainbert
 from domainbert.errors import UserError
 from domainbert.service.commands import LOOPBACK, SETTINGS, ServiceSettings
-from domainbert.service.http import STOPPING, Answer, JsonLines, Trust, shell
+from domainbert.service.http import STOPPING, Answer, JsonLines, shell
 from domainbert.service.ledger import Ledger, now
-from domainbert.service.served import (
-    Announced,
-    Served,
-    Worker,
-    announced,
-    characters,
-    find_kind,
-)
+from domainbert.service.served import Announced, Served, announced, find_kind
+from domainbert.service.trust import Trust
+from domainbert.service.worker import Worker, count_characters
 
-MOST_RECORDS = 1000  # of a request; the notes of a stay count each
-_BYTES = 12  # of a body, for each character that is allowed: "\\ud83d\\ude00" is one
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+MAX_RECORDS = 1000  # of a request; each note of a stay counts
+_BYTES_PER_CHARACTER = 12  # in JSON, "\\ud83d\\ude00" is one character
+_M_ARENA_MAX = -8  # of mallopt, in malloc.h
 _ITEMS = Counter("domainbert_items_total", "Items scored", ["task"])
 
 
 class Records(BaseModel):
-    """The body of a request: records with the columns of the task, as in a table."""
+    """The body of a request: records with the columns of the task."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     records: list[dict[str, Any]] = Field(min_length=1)
 
 
 class Service:
-    """The models of one process, and all that their routes need; `app` is the application.
+    """The models of one process, and what their routes need.
 
-    `work` is a private folder that the workers share.
+    Args:
+        settings: the options of `domainbert serve`.
+        work: a private folder that the worker processes share.
+        kinds: the kinds of models; by default those that the installed packages announce.
+
+    Attributes:
+        app: the application.
+        errors: start of a path -> (status, reason) -> the body of a refusal there.
+        forms: task and format -> records -> the response in this format.
     """
 
     def __init__(
@@ -66,56 +75,57 @@ class Service:
         work: Path,
         kinds: Sequence[Announced] | None = None,
     ) -> None:
-        self.settings, self.work = settings, work
+        self.settings = settings
+        self.work = work
         self.ledger = Ledger(settings.ledger or work / "run.sqlite")
-        self.trust = (
-            Trust(Path(settings.trust), self.ledger) if settings.trust else None
-        )
-        self.errors: dict[
-            str, Callable[[int, str], Any]
-        ] = {}  # by the start of the path
-        self.forms: dict[
-            tuple[str, str], Callable[..., Response]
-        ] = {}  # by task and format
-        self.most_bytes = _BYTES * settings.max_characters + (1 << 20)
+        self.trust = None
+        if settings.trust:
+            self.trust = Trust(Path(settings.trust), self.ledger)
+        self.errors: dict[str, Callable[[int, str], Any]] = {}
+        self.forms: dict[tuple[str, str], Callable[..., Response]] = {}
+        # Names, numbers and punctuation are not counted as characters of text.
+        self.most_bytes = _BYTES_PER_CHARACTER * settings.max_characters + (1 << 20)
         self._models: list[Served] = []
         self._workers: dict[str, tuple[Served, Worker]] = {}
-        for asked in settings.model:
-            kind, name = find_kind(asked, announced() if kinds is None else kinds)
-            model = kind.load(name, cache=work / "windows.sqlite")
-            self._models.append(model)
-            for path, task in model.tasks.items():
-                if path in self._workers:
-                    other = self._workers[path][0].name
-                    raise UserError(
-                        f"{other} and {model.name} both do {path}; name one of them"
-                    )
-                self._workers[path] = model, Worker(task, _ITEMS.labels(path).inc)
-        self._fault = next(
-            filter(None, (m.self_test(self.score) for m in self._models)), ""
-        )
+        if kinds is None:
+            kinds = announced()
+        for model_name in settings.model:
+            kind, name = find_kind(model_name, kinds)
+            self._add_model(kind.load(name, cache=work / "windows.sqlite"))
+        faults = (model.self_test(self.score) for model in self._models)
+        self._fault = next(filter(None, faults), "")
         self._add_routes()
+
+    def _add_model(self, model: Served) -> None:
+        self._models.append(model)
+        for path, task in model.tasks.items():
+            if path in self._workers:
+                other, _ = self._workers[path]
+                raise UserError(
+                    f"{other.name} and {model.name} both do {path}; name one of them"
+                )
+            count_items = _ITEMS.labels(path).inc
+            self._workers[path] = (model, Worker(task, count_items))
 
     def score(
         self, task: str, records: Sequence[Mapping[str, Any]], *, card: str = ""
     ) -> list[dict[str, Any]]:
-        """The output rows of records, risks kept in the ledger; it blocks: not in an event loop."""
-        lists = [
-            value
-            for each in records
-            for value in each.values()
-            if isinstance(value, list)
-        ]
-        count, most = (
-            max(len(records), sum(map(len, lists))),
-            self.settings.max_characters,
-        )
-        if count > MOST_RECORDS:
+        """The output rows of records; risks are kept in the ledger.
+
+        It blocks, so it must not be called in an event loop.
+
+        Raises:
+            HTTPException: 413 if there are too many records or characters.
+        """
+        count = max(len(records), sum(_count_listed(record) for record in records))
+        if count > MAX_RECORDS:
             raise HTTPException(
-                413, f"{count:,} records; expected at most {MOST_RECORDS:,}"
+                413, f"{count:,} records; expected at most {MAX_RECORDS:,}"
             )
-        if (size := sum(map(characters, records))) > most:
-            raise HTTPException(413, f"{size:,} characters; expected at most {most:,}")
+        size = sum(count_characters(record) for record in records)
+        limit = self.settings.max_characters
+        if size > limit:
+            raise HTTPException(413, f"{size:,} characters; expected at most {limit:,}")
         model, worker = self._workers[task]
         rows = worker.score(records, self.settings.seconds)
         risks = [row for row in rows if row.get("stay_id") and "alert" in row]
@@ -123,102 +133,123 @@ class Service:
         return rows
 
     def _add_routes(self) -> None:
-        about: dict[str, Any] = {
-            "title": "domainbert",
-            "version": domainbert.__version__,
-        }
-        self.app = app = FastAPI(**about, docs_url=None, redoc_url=None)
-        app.get("/health", summary="Whether the process answers")(
-            lambda: {"status": "ok"}
+        self.app = FastAPI(
+            title="domainbert",
+            version=domainbert.__version__,
+            docs_url=None,
+            redoc_url=None,
         )
-        app.get("/ready", summary="Whether the models answer as their cards say")(
+        get = self.app.get
+        get("/health", summary="Whether the process answers")(_health)
+        get("/ready", summary="Whether the models answer as their cards say")(
             self._ready
         )
-        app.get("/metrics", summary="Numbers for Prometheus")(_metrics)
-        app.get("/v1", summary="The tasks, what they read and give, and the limits")(
+        get("/metrics", summary="Numbers for Prometheus")(_metrics)
+        get("/v1", summary="The tasks, what they read and give, and the limits")(
             self._about
         )
         for name, (model, worker) in self._workers.items():
             summary = (type(worker.task).__doc__ or name).splitlines()[0]
-            app.post(f"/v1/{name}", summary=summary)(self._answer(name, model))
-        app.mount(
-            "/docs", StaticFiles(packages=[("domainbert.service", "docs")], html=True)
-        )
+            route = self.app.post(f"/v1/{name}", summary=summary)
+            route(self._endpoint(name, model))
+        pages = StaticFiles(packages=[("domainbert.service", "docs")], html=True)
+        self.app.mount("/docs", pages)
         for model in self._models:
             model.routes(self, model)
-        app.add_middleware(
+        self.app.add_middleware(
             CORSMiddleware,
             allow_origins=self.settings.cors or (),
             allow_methods=["GET", "POST"],
             allow_headers=["authorization", "content-type", "x-request-id"],
         )
-        if (
-            self.trust is None
-        ):  # a page of another site must not reach us by a name of its own
-            app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK)
-        app.add_middleware(shell, self)
+        if self.trust is None:
+            # A page of another site must not reach this machine under a name of its own.
+            self.app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK)
+        self.app.add_middleware(shell, self)
         for kind in (HTTPException, RequestValidationError, UserError, TimeoutError):
-            app.add_exception_handler(
-                kind, lambda asked, why: self.refusal(asked.url.path, why)
-            )
+            self.app.add_exception_handler(kind, self._refuse)
 
-    def _answer(self, task: str, served: Served) -> Callable[..., Response]:
-        same = {
+    def _endpoint(self, task: str, served: Served) -> Callable[..., Response]:
+        """The function that answers `/v1/TASK`."""
+        about = {
             "task": task,
             "model": served.name,
             "fingerprint": served.model.fingerprint(),
+            "version": domainbert.__version__,
         }
-        same["version"] = domainbert.__version__
 
         def answer(body: Records, format: str = "json") -> Response:  # noqa: A002
-            if form := self.forms.get((task, format)):
+            form = self.forms.get((task, format))
+            if form:
                 return form(body.records)
             if format != "json":
                 raise HTTPException(400, "format: no such form; leave it out for JSON")
-            return Answer(
-                {**same, "time": now(), "records": self.score(task, body.records)}
-            )
+            rows = self.score(task, body.records)
+            return Answer({**about, "time": now(), "records": rows})
 
         return answer
 
+    def _refuse(self, request: Request, error: Exception) -> Answer:
+        return self.refusal(request.url.path, error)
+
     def refusal(self, path: str, error: Exception) -> Answer:
-        """The answer to a request without a result."""
-        status, why, headers = 400, str(error), None
+        """The response to a request that cannot be answered."""
+        status = 400
+        reason = str(error)
+        headers = None
         if isinstance(error, HTTPException):
-            status, why, headers = error.status_code, error.detail, error.headers
+            status = error.status_code
+            reason = error.detail
+            headers = error.headers
         elif isinstance(error, TimeoutError):
-            status, headers = 503, {"retry-after": "5"}
-            why = f"not done within {self.settings.seconds:g} s; send less, or send it again later"
-        elif isinstance(error, RequestValidationError):  # the field, never its value
+            status = 503
+            headers = {"retry-after": "5"}
+            seconds = self.settings.seconds
+            reason = f"not done within {seconds:g} s; send less, or send it again later"
+        elif isinstance(error, RequestValidationError):
+            # The name of the field, never its value.
             problem = error.errors()[0]
-            place = ".".join(map(str, problem["loc"]))
-            why = f"{place}: {problem['msg'].removeprefix('Value error, ')}"
-        forms = [form for start, form in self.errors.items() if path.startswith(start)]
-        body = forms[0](status, why) if forms else {"error": why, "status": status}
+            name = ".".join(map(str, problem["loc"]))
+            reason = f"{name}: {problem['msg'].removeprefix('Value error, ')}"
+        body: Any = {"error": reason, "status": status}
+        for start, make_body in self.errors.items():
+            if path.startswith(start):
+                body = make_body(status, reason)
         return Answer(body, status, headers)
 
     async def _ready(self) -> Answer:
-        ready = {"ready": not self._fault, "models": [m.name for m in self._models]}
-        return Answer(ready | {"why": self._fault}, 503 if self._fault else 200)
+        body = {
+            "ready": not self._fault,
+            "models": [model.name for model in self._models],
+            "why": self._fault,
+        }
+        return Answer(body, 503 if self._fault else 200)
 
     async def _about(self) -> dict[str, Any]:
-        tasks = {
-            name: {
-                "model": model.name,
-                "reads": [column.name for column in worker.task.columns],
-            }
-            for name, (model, worker) in self._workers.items()
-        }
+        tasks = {}
+        for name, (model, worker) in self._workers.items():
+            columns = [column.name for column in worker.task.columns]
+            tasks[name] = {"model": model.name, "reads": columns}
         limits = {
-            name: getattr(self.settings, name) for name in ("max_characters", "seconds")
+            "max_characters": self.settings.max_characters,
+            "seconds": self.settings.seconds,
+            "max_records": MAX_RECORDS,
         }
-        limits["max_records"] = MOST_RECORDS
         return {"version": domainbert.__version__, "tasks": tasks, "limits": limits}
+
+
+def _count_listed(record: Mapping[str, Any]) -> int:
+    """The notes of a stay, and other values in lists."""
+    return sum(len(value) for value in record.values() if isinstance(value, list))
+
+
+def _health() -> dict[str, str]:
+    return {"status": "ok"}
 
 
 async def _metrics() -> Response:
     registry = REGISTRY
-    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # of all workers
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # the numbers of all processes
         registry = CollectorRegistry()
         multiprocess.MultiProcessCollector(registry)
     return PlainTextResponse(generate_latest(registry))
@@ -226,26 +257,35 @@ async def _metrics() -> Response:
 
 def application() -> FastAPI:
     """The application of one process of `domainbert serve`."""
-    found, work = json.loads(os.environ[SETTINGS])
-    settings = ServiceSettings(**found)
+    options, work = json.loads(os.environ[SETTINGS])
+    settings = ServiceSettings(**options)
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
-    logging.basicConfig(
-        handlers=[handler], level=settings.log_level.upper(), force=True
-    )
+    level = settings.log_level.upper()
+    logging.basicConfig(handlers=[handler], level=level, force=True)
+    _limit_arenas()
     _stop_gently()
     return Service(settings, work=Path(work)).app
 
 
-def _stop_gently() -> None:
-    """Make uvicorn answer, at its end, what it accepted and has not read yet."""
-    plain = uvicorn.Server.shutdown
+def _limit_arenas() -> None:
+    """Let all threads share two memory arenas: with one for each thread, memory grows for hours."""
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
-    async def shutdown(server: uvicorn.Server, sockets: Any = None) -> None:
+
+def _stop_gently() -> None:
+    """Let uvicorn, when it stops, answer what it has accepted and not read yet.
+
+    Its method is replaced, because its supervisor of several processes makes the servers itself.
+    """
+    shutdown = uvicorn.Server.shutdown
+
+    async def shutdown_gently(server: uvicorn.Server, sockets: Any = None) -> None:
         STOPPING.set()
         for listening in server.servers:
             listening.close()
-        await asyncio.sleep(1.0)  # for requests that are on their way
-        await plain(server, sockets)
+        await asyncio.sleep(1.0)  # for requests on their way
+        await shutdown(server, sockets)
 
-    uvicorn.Server.shutdown = shutdown  # type: ignore[assignment, method-assign]
+    uvicorn.Server.shutdown = shutdown_gently  # type: ignore[assignment, method-assign]

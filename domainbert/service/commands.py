@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -17,38 +16,40 @@ from domainbert.cli.console import one_line_errors, say
 from domainbert.cli.options import takes_options
 from domainbert.errors import UserError
 
-SETTINGS = (
-    "DOMAINBERT_SERVICE"  # the environment of the workers: settings and work folder
-)
+# The environment variable with the settings and the work folder, for worker processes.
+SETTINGS = "DOMAINBERT_SERVICE"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
-    """The options of a service, the same in every worker."""
+    """The options of a service, the same in every process."""
 
     model: Annotated[
-        list[str], typer.Option(help="Shipped name, folder or TASK=NAME; several.")
+        list[str],
+        typer.Option(help="A shipped model, a folder, or TASK=NAME; repeatable."),
     ]
     address: Annotated[
-        str, typer.Option(help="Where clients find it, behind a proxy.")
+        str, typer.Option(help="The public address, behind a proxy.")
     ] = ""
     trust: Annotated[
-        str | None, typer.Option(help="TOML file of clients with tokens.")
+        str | None, typer.Option(help="TOML file of clients and their keys.")
     ] = None
     cors: Annotated[
-        list[str] | None, typer.Option(help="Origin of a page that may call.")
+        list[str] | None, typer.Option(help="Origin of pages that may call.")
     ] = None
     fhir: Annotated[
-        list[str] | None, typer.Option(help="FHIR host that may be asked.")
+        list[str] | None, typer.Option(help="FHIR host that may be read.")
     ] = None
     ledger: Annotated[
-        str | None, typer.Option(help="SQLite file for risks, feedback.")
+        str | None, typer.Option(help="SQLite file of risks and feedback.")
     ] = None
     report: Annotated[
-        str, typer.Option(help="Where the model's report is, for cards.")
+        str, typer.Option(help="Address of the model's report, for cards.")
     ] = ""
-    max_characters: Annotated[int, typer.Option(min=1, help="Of a request.")] = 500_000
+    max_characters: Annotated[
+        int, typer.Option(min=1, help="Of the texts of a request.")
+    ] = 500_000
     seconds: Annotated[
         float, typer.Option(min=0.1, max=86_400, help="For a request.")
     ] = 60.0
@@ -61,7 +62,7 @@ def serve(
     *,
     settings: ServiceSettings,
     host: Annotated[
-        str, typer.Option(help="Others than this machine need --trust.")
+        str, typer.Option(help="Any address but localhost needs --trust.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
@@ -69,14 +70,6 @@ def serve(
     key: Annotated[Path | None, typer.Option(help="Of the certificate, PEM.")] = None,
 ) -> None:
     """Answer over HTTP: risks, entities and answers, CDS Hooks, and a page to try them."""
-    if (
-        sys.platform == "linux"
-        and "serve" in sys.argv
-        and "MALLOC_ARENA_MAX" not in os.environ
-    ):
-        # Read when a process starts: with an arena for each thread, memory grows for hours.
-        few = os.environ | {"MALLOC_ARENA_MAX": "2"}
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], few)  # noqa: S606
     try:
         import uvicorn
 
@@ -87,21 +80,20 @@ def serve(
         raise UserError(
             f"--host {host}: name the clients with --trust, or leave --host out"
         )
-    for name in settings.model:  # before anything is loaded
-        find_kind(name, announced())
-    address = (
-        settings.address.rstrip("/") or f"http{'s' * bool(certificate)}://{host}:{port}"
-    )
+    # Wrong names are refused before anything is loaded.
+    kinds = announced()
+    for name in settings.model:
+        find_kind(name, kinds)
+    scheme = "https" if certificate else "http"
+    address = settings.address.rstrip("/") or f"{scheme}://{host}:{port}"
+    settings = replace(settings, address=address)
     with tempfile.TemporaryDirectory(prefix="domainbert-") as work:
-        os.environ[SETTINGS] = json.dumps(
-            [asdict(replace(settings, address=address)), work]
-        )
+        os.environ[SETTINGS] = json.dumps([asdict(settings), work])
         if workers > 1:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = work
         say(f"loading {', '.join(settings.model)}; then open {address}")
-        with suppress(
-            KeyboardInterrupt
-        ):  # a stop that was asked for, after the last answer
+        # A stop that was asked for, after the last response.
+        with suppress(KeyboardInterrupt):
             uvicorn.run(
                 "domainbert.service.app:application",
                 factory=True,
@@ -113,7 +105,8 @@ def serve(
                 log_level=settings.log_level,
                 log_config=None,
                 access_log=False,
-                limit_concurrency=1000,  # others get a 503
+                ws="none",  # a handshake would put its path in the log
+                limit_concurrency=1000,  # further connections get a 503
                 timeout_keep_alive=75,  # seconds; longer than proxies keep an idle connection
                 timeout_graceful_shutdown=int(settings.seconds + 5),
             )

@@ -1,38 +1,26 @@
-"""HTTP around the tasks: ids of requests, tokens of clients, bodies with limits, logs."""
+"""HTTP around the tasks: ids of requests, limited bodies, response headers, and logs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-import math
 import threading
 import time
 import traceback
-import urllib.request
 import uuid
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from joserfc import jwt
-from joserfc.errors import ClaimError
-from joserfc.jwk import KeySet
 from prometheus_client import Histogram
-from pydantic import Field
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from domainbert.errors import UserError
-from domainbert.settings import Settings
-from domainbert.training.recipes import read_recipe
-
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from domainbert.service.ledger import Ledger
 
 log = logging.getLogger(__name__)
 POLICY = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; form-action 'none'"
@@ -42,22 +30,17 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-DATA = (
-    "/v1",
-    "/cds-services",
-)  # addresses that need a token; the others tell nothing of anyone
-JSON = ("application/json", "application/fhir+json")
+# Paths that need a token. The other paths hold no data of a person.
+DATA_PATHS = ("/v1", "/cds-services")
+JSON_TYPES = ("application/json", "application/fhir+json")
 STOPPING = threading.Event()
-ALGORITHMS = ["ES384", "RS384"]  # asymmetric: no `none`, no HMAC
-LEEWAY = 60  # seconds that clocks may differ
-_REFRESH, _TIMEOUT = 60.0, 5.0  # seconds between two reads of keys, and for one
 _SECONDS = Histogram(
     "domainbert_request_seconds", "Time to answer", ["route", "status"]
 )
 
 
 class Answer(JSONResponse):
-    """JSON, in ASCII: half a surrogate pair has no other form."""
+    """A JSON response, in ASCII because lone surrogates have no UTF-8 form."""
 
     def render(self, content: Any) -> bytes:
         """The body."""
@@ -65,17 +48,30 @@ class Answer(JSONResponse):
 
 
 async def read_body(receive: Receive, *, most: int, seconds: float) -> bytes:
-    """The body of a request, or an `HTTPException`: 408 too slow, 413 too long.
+    """The body of a request.
 
-    It is read to its end in any case: a client that is still sending reads no answer.
+    It is read to its end in any case, since a client that is still sending reads no response.
+
+    Args:
+        receive: of ASGI.
+        most: maximum bytes.
+        seconds: for the whole body.
+
+    Raises:
+        HTTPException: 408 if the body is too slow, 413 if it is too long.
     """
-    size, parts, message = 0, [], dict[str, Any](more_body=True)
+    size = 0
+    parts: list[bytes] = []
+    has_more = True
     try:
         async with asyncio.timeout(seconds):
-            while message.get("more_body"):
-                message = dict(await receive())
-                size += len(message.get("body", b""))
-                parts += [message.get("body", b"")] if size <= most else []
+            while has_more:
+                message = await receive()
+                part = message.get("body", b"")
+                has_more = message.get("more_body", False)
+                size += len(part)
+                if size <= most:
+                    parts.append(part)
     except TimeoutError:
         raise HTTPException(
             408, f"the body did not arrive within {seconds:g} s"
@@ -88,54 +84,62 @@ async def read_body(receive: Receive, *, most: int, seconds: float) -> bytes:
 
 
 def shell(app: ASGIApp, service: Any) -> ASGIApp:
-    """What surrounds every request of a `Service`: id, token, headers, a log line, metrics."""
+    """The outermost layer of a `Service`: request ids, tokens, headers, log lines, metrics."""
 
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await app(scope, receive, send)
             return
-        started, status, headers = time.perf_counter(), 0, Headers(scope=scope)
-        facts: dict[str, Any] = {
-            "request": _request_id(headers.get("x-request-id", ""))
-        }
+        started = time.perf_counter()
+        status = 499  # until a response starts: the client has gone
+        facts: dict[str, Any] = {"request": _request_id(scope)}
 
-        async def sending(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status, answered = message["status"], MutableHeaders(scope=message)
-                answered.update({**HEADERS, "x-request-id": facts["request"]})
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers.update({**HEADERS, "x-request-id": facts["request"]})
                 if STOPPING.is_set():
-                    answered["connection"] = "close"
+                    headers["connection"] = "close"
             await send(message)
 
         try:
-            if scope["path"].startswith(DATA) and scope["method"] != "OPTIONS":
+            if scope["path"].startswith(DATA_PATHS) and scope["method"] != "OPTIONS":
                 receive = await _admitted(service, scope, receive, facts)
-            await app(scope, receive, sending)
-        except Exception as error:  # noqa: BLE001  (a request's fault must not end the worker)
-            why = f"internal error; report the request id {facts['request']}"
-            refused = (
-                error if isinstance(error, HTTPException) else HTTPException(500, why)
-            )
-            if refused is not error:
-                log.error("internal error", extra={"facts": facts | where(error)})
-            if not status:
-                await service.refusal(scope["path"], refused)(scope, receive, sending)
+            await app(scope, receive, send_with_headers)
+        # The fault of a request must not end the worker.
+        except Exception as error:  # noqa: BLE001
+            refusal = _as_refusal(error, facts)
+            if status == 499:
+                response = service.refusal(scope["path"], refusal)
+                await response(scope, receive, send_with_headers)
         seconds = time.perf_counter() - started
         # The pattern of the route, not the path: a path may hold an id.
-        route, status = getattr(scope.get("route"), "path", "none"), status or 499
+        route = getattr(scope.get("route"), "path", "none")
         facts |= {"route": route, "status": status, "ms": round(1000 * seconds, 1)}
         log.info("request", extra={"facts": facts})
         _SECONDS.labels(route, status).observe(seconds)
 
-    return answer
+    return handle
+
+
+def _as_refusal(error: Exception, facts: dict[str, Any]) -> HTTPException:
+    """The exception to answer with; a bug is logged, without its message."""
+    if isinstance(error, HTTPException):
+        return error
+    log.error("internal error", extra={"facts": facts | where(error)})
+    return HTTPException(
+        500, f"internal error; report the request id {facts['request']}"
+    )
 
 
 async def _admitted(
     service: Any, scope: Scope, receive: Receive, facts: dict[str, Any]
 ) -> Receive:
-    """Check token, type and length; what then gives the body."""
-    seconds, headers = service.settings.seconds, Headers(scope=scope)
+    """Check the token, the content type and the length; return what then gives the body."""
+    seconds = service.settings.seconds
+    headers = Headers(scope=scope)
     try:
         if service.trust:
             token = headers.get("authorization", "")
@@ -143,147 +147,57 @@ async def _admitted(
                 service.trust.check, token, scope["path"]
             )
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if scope["method"] == "POST" and kind not in JSON:
+        if scope["method"] == "POST" and kind not in JSON_TYPES:
             raise HTTPException(415, "expected Content-Type: application/json")
     except HTTPException:
         with suppress(HTTPException):
             await read_body(receive, most=0, seconds=seconds)
         raise
     body = await read_body(receive, most=service.most_bytes, seconds=seconds)
-    with suppress(
-        ValueError, RecursionError
-    ):  # FastAPI says what is wrong with other JSON
-        json.loads(body, object_pairs_hook=_once)
+    # Malformed JSON is refused later, by FastAPI, with its position.
+    with suppress(ValueError, RecursionError):
+        json.loads(body, object_pairs_hook=_refuse_repeated_keys)
 
-    async def received() -> Message:
+    async def receive_body() -> Message:
         return {"type": "http.request", "body": body}
 
-    return received
+    return receive_body
 
 
-def _once(pairs: list[tuple[str, Any]]) -> None:
-    """Refuse an object with a key twice: one of two texts would be lost silently."""
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> None:
+    """Of an object that has a key twice, JSON readers silently drop one value."""
     if len(dict(pairs)) < len(pairs):
         raise HTTPException(
             400, "an object in the body has a key twice; expected each key once"
         )
 
 
-def _request_id(given: str) -> str:
-    """The client's own where it is a UUID, which cannot be a patient's id."""
+def _request_id(scope: Scope) -> str:
+    """The client's id if it is a UUID, which cannot be a patient's id; else a new one."""
     with suppress(ValueError):
-        return str(uuid.UUID(given))
+        return str(uuid.UUID(Headers(scope=scope).get("x-request-id", "")))
     return str(uuid.uuid4())
 
 
 def where(error: BaseException) -> dict[str, Any]:
-    """Type and place of an exception; its message may quote a note."""
+    """Type and position of an exception, without its message, which may quote a note."""
     frames = traceback.extract_tb(error.__traceback__)[-3:]
-    places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
-    return {"error": type(error).__name__, "at": places}
+    lines = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
+    return {"error": type(error).__name__, "at": lines}
 
 
 class JsonLines(logging.Formatter):
-    """Log records as JSON lines; of an exception only its type and place."""
+    """Log records as JSON lines; exceptions are given by type and position only."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
-        moment = datetime.fromtimestamp(record.created, UTC).isoformat(
-            timespec="milliseconds"
-        )
+        moment = datetime.fromtimestamp(record.created, UTC)
         line = {
-            "time": moment,
+            "time": moment.isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "event": record.getMessage(),
         }
-        error = record.exc_info[1] if record.exc_info else None
-        return json.dumps(
-            line | getattr(record, "facts", {}) | (where(error) if error else {})
-        )
-
-
-class Client(Settings):
-    """A client: the `iss` of its tokens, its public keys, and the start of their `aud`."""
-
-    issuer: str
-    jwks: str
-    audience: str
-
-
-class Clients(Settings):
-    """The file of `--trust`: one table `[[client]]` each; see docs/howto/bedside.md."""
-
-    client: Annotated[tuple[Client, ...], Field(strict=False, min_length=1)]
-
-
-class Trust:
-    """Checks the token (JWT) of each call; `ledger` remembers those that were used."""
-
-    def __init__(self, path: Path, ledger: Ledger) -> None:
-        if not path.is_file():
-            raise UserError(
-                f"{path}: no such file; it has a table [[client]] for each client"
-            )
-        self._clients = {
-            client.issuer: client for client in read_recipe(Clients, path).client
-        }
-        for jwks in (client.jwks for client in self._clients.values()):
-            if not jwks.startswith("https://") and not (path.parent / jwks).is_file():
-                raise UserError(
-                    f"{jwks}: no such file beside {path.name}, and no https://"
-                )
-        self._folder, self._ledger, self._lock = path.parent, ledger, threading.Lock()
-        self._keys: dict[str, tuple[float, KeySet]] = {}  # by `jwks`, and when read
-
-    def check(self, authorization: str, path: str) -> str:
-        """The issuer of the token of a call; an `HTTPException` 401, which never quotes it."""
-        scheme, _, token = authorization.partition(" ")
-        try:
-            if scheme.lower() != "bearer" or not token:
-                raise UserError("expected the header Authorization: Bearer JWT")
-            claims = jwt.decode(
-                token.strip(), self._keys_of, algorithms=ALGORITHMS
-            ).claims
-            client = self._clients[claims["iss"]]
-            needed: Any = {name: {"essential": True} for name in ("exp", "iat", "jti")}
-            needed["aud"] = {
-                "essential": True,
-                "value": client.audience.rstrip("/") + path,
-            }
-            jwt.JWTClaimsRegistry(leeway=LEEWAY, **needed).validate(claims)
-            if not self._ledger.use_token(
-                client.issuer, claims["jti"], claims["exp"] + LEEWAY
-            ):
-                raise UserError(
-                    "this token was used before; sign a new one for each call"
-                )
-        except Exception as error:  # noqa: BLE001  (whatever a forged token makes a reader raise)
-            # Of a claim that does not hold, the description names no more than the claim.
-            what = (
-                error.description
-                if isinstance(error, ClaimError)
-                else type(error).__name__
-            )
-            why = f"the token is not valid: {what}; expected {' or '.join(ALGORITHMS)}, with a kid"
-            why = str(error) if isinstance(error, UserError) else why
-            raise HTTPException(401, why, {"www-authenticate": "Bearer"}) from None
-        return client.issuer
-
-    def _keys_of(self, unchecked: Any) -> KeySet:
-        """The keys of a token's client; they are read again where the token's is new."""
-        client = self._clients.get(json.loads(unchecked.payload).get("iss"))
-        if client is None:
-            raise UserError("the token's iss is no client of this service")
-        header, jwks = unchecked.headers(), client.jwks
-        if header.get("jku", jwks) != jwks:
-            raise UserError("the token's jku is not the address of this client's keys")
-        with self._lock:
-            read_at, keys = self._keys.get(jwks, (-math.inf, KeySet([])))
-            is_known = header.get("kid") in {key.kid for key in keys}
-            if not is_known and time.monotonic() - read_at > _REFRESH:
-                is_file = not jwks.startswith("https://")
-                url = (self._folder / jwks).resolve().as_uri() if is_file else jwks
-                with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:  # noqa: S310
-                    keys = KeySet.import_key_set(json.loads(answer.read(1 << 20)))
-                self._keys[jwks] = time.monotonic(), keys
-        return keys
+        line |= getattr(record, "facts", {})
+        if record.exc_info and record.exc_info[1]:
+            line |= where(record.exc_info[1])
+        return json.dumps(line)

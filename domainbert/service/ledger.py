@@ -1,6 +1,6 @@
-"""Ledger: an append-only SQLite file of the risks that were served and what became of them.
+"""Ledger: an append-only SQLite file of served risks and their feedback.
 
-It holds numbers, times and keyed hashes of ids: no text, no id.
+It holds numbers, times and keyed hashes of ids, but no texts and no ids.
 """
 
 from __future__ import annotations
@@ -29,16 +29,14 @@ _APPLICATION = 0x64624C31  # in the header of the file
 
 
 class Ledger:
-    """A file that the workers of a service share, made if it is not there."""
+    """A file that the processes of a service share; it is created if it does not exist."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         try:
             with closing(self._connect()) as con, con:
-                if con.execute("PRAGMA application_id").fetchone()[0] not in (
-                    0,
-                    _APPLICATION,
-                ):
+                (application,) = con.execute("PRAGMA application_id").fetchone()
+                if application not in (0, _APPLICATION):
                     raise UserError(
                         f"{path} is a database of another program; name a new file"
                     )
@@ -56,32 +54,29 @@ class Ledger:
         return sqlite3.connect(self.path, timeout=30.0)
 
     def _hash(self, *parts: str) -> str:
-        whole = "\0".join(parts).encode("utf-8", "replace")
-        return hashlib.blake2b(whole, digest_size=16, key=self._secret).hexdigest()
+        text = "\0".join(parts).encode("utf-8", "replace")
+        return hashlib.blake2b(text, digest_size=16, key=self._secret).hexdigest()
 
     def use_token(self, issuer: str, jti: str, until: float) -> bool:
         """Whether a token is used for the first time; it is remembered until it expires."""
         row = (self._hash(issuer, jti), until)
         with closing(self._connect()) as con, con:
             con.execute("DELETE FROM tokens WHERE until < ?", (time.time(),))
-            return (
-                con.execute("INSERT OR IGNORE INTO tokens VALUES (?, ?)", row).rowcount
-                == 1
-            )
+            insert = con.execute("INSERT OR IGNORE INTO tokens VALUES (?, ?)", row)
+            return insert.rowcount == 1
 
     def served(
         self, task: str, model: str, rows: Iterable[dict[str, Any]], card: str = ""
     ) -> None:
-        """Keep the risks of rows of results."""
+        """Keep the risks of output rows."""
         for row in rows:
             stay = id_key(row.get("stay_id"))
-            numbers = map(row.get, ("status", "probability", "alert"))
-            self._append(
-                "served", task, model, card, stay and self._hash(stay), *numbers
-            )
+            stay_hash = self._hash(stay) if stay else stay
+            result = (row.get("status"), row.get("probability"), row.get("alert"))
+            self._append("served", task, model, card, stay_hash, *result)
 
     def feedback(self, task: str, card: str, outcome: str, reason: str) -> None:
-        """Keep what became of a card; `reason` is a code, or ""."""
+        """Keep the feedback on a card; `reason` is a code, or ""."""
         self._append("feedback", task, card, outcome, reason)
 
     def _append(self, table: str, *cells: Any) -> None:
@@ -89,23 +84,28 @@ class Ledger:
         try:
             with closing(self._connect()) as con, con:
                 con.execute(f"INSERT INTO {table} VALUES ({marks})", (now(), *cells))  # noqa: S608
-        except sqlite3.Error as error:  # the answer matters more; the operator sees it
+        except sqlite3.Error as error:
+            # The response matters more than its record; the operator sees the log.
             log.error("ledger", extra={"facts": {"error": type(error).__name__}})
 
 
 def read_ledger(path: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The tables `served` and `feedback`; a `TableError` where the file is no ledger."""
+    """The tables `served` and `feedback`.
+
+    Raises:
+        TableError: the file is not a ledger.
+    """
     import pandas as pd
 
     try:
-        with closing(
-            sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)
-        ) as con:
+        address = f"{Path(path).resolve().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True)) as con:
             served = pd.read_sql("SELECT * FROM served", con)
-            return served, pd.read_sql("SELECT * FROM feedback", con)
+            feedback = pd.read_sql("SELECT * FROM feedback", con)
+            return served, feedback
     except (sqlite3.Error, pd.errors.DatabaseError):
         raise TableError(
-            f"{path} is no file that `domainbert serve --ledger` wrote"
+            f"{path} was not written by `domainbert serve --ledger`"
         ) from None
 
 

@@ -299,15 +299,6 @@ def test_a_stop_under_load_answers_all_that_was_accepted(
         assert not server.answers()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the C library is another one")
-def test_its_threads_share_two_memory_arenas(model_folder, tmp_path, monkeypatch):
-    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
-    running = Running(model_folder, tmp_path / "log")
-    variables = Path(f"/proc/{running.process.pid}/environ").read_bytes().split(b"\0")
-    assert b"MALLOC_ARENA_MAX=2" in variables
-    assert running.stop() == 0
-
-
 def test_bad_options_are_one_line(model_folder):
     def refused(*options):
         command = [COMMAND, "serve", *options]

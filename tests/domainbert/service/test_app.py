@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import platform
 import re
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from starlette.testclient import TestClient
 
 from domainbert.errors import UserError
 from domainbert.service.http import JsonLines
-from domainbert.service.served import LONG_CHARACTERS, find_kind
+from domainbert.service.served import find_kind
+from domainbert.service.worker import LONG_CHARACTERS
 
 
 def post(client, records, **options):
@@ -276,3 +278,37 @@ def test_models_are_found_by_name():
         find_kind("nothing", kinds)
     with pytest.raises(UserError, match="TASK=NAME"):
         find_kind("all-MiniLM-L6-v2", kinds)
+
+
+ARENAS = """
+import ctypes, re, sys, threading
+from domainbert.service.app import _limit_arenas
+if sys.argv[1] == "limited":
+    _limit_arenas()
+barrier = threading.Barrier(16)
+def work():
+    data = [bytes(1000 + n) for n in range(100)]
+    barrier.wait()
+threads = [threading.Thread(target=work) for _ in range(16)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(libc.fopen(sys.argv[2].encode(), b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+
+
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="the C library is another one"
+)
+def test_threads_share_two_memory_arenas(tmp_path, monkeypatch):
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+
+    def count(how):
+        command = [sys.executable, "-c", ARENAS, how, str(tmp_path / how)]
+        subprocess.run(command, check=True)
+        return (tmp_path / how).read_text().count("<heap nr=")
+
+    assert count("limited") <= 2 < count("unlimited")

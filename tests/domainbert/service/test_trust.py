@@ -12,9 +12,9 @@ from joserfc.jwk import ECKey, KeySet, RSAKey
 from starlette.testclient import TestClient
 
 from domainbert.errors import UserError
-from domainbert.service import http as http_module
-from domainbert.service.http import Trust
+from domainbert.service import trust as trust_module
 from domainbert.service.ledger import Ledger
+from domainbert.service.trust import Trust
 
 ISSUER, HERE = "https://ehr.example/", "https://cds.example"
 
@@ -173,11 +173,11 @@ def test_a_new_key_is_fetched_from_its_address(tmp_path, keys, monkeypatch):
             ).encode()
 
     monkeypatch.setattr(
-        http_module.urllib.request,
+        trust_module.urllib.request,
         "urlopen",
         lambda url, timeout: asked.append(url) or Answer(),
     )
-    monkeypatch.setattr(http_module, "_REFRESH", 0.0)
+    monkeypatch.setattr(trust_module, "_REFRESH_SECONDS", 0.0)
     trust = Trust(file, Ledger(tmp_path / "run.sqlite"))
     own = {"header": {"jku": url}}
     assert trust.check(f"Bearer {token(keys, **own)}", "/v1/lengths") == ISSUER

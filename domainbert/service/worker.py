@@ -1,0 +1,191 @@
+"""Worker: runs one task for the requests of a service, in batches."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import chain
+from threading import Condition
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from domainbert.scoring.driver import AnyTask
+    from domainbert.scoring.task import Plan
+
+WAIT_SECONDS = 0.010  # for more requests, from the arrival of the first
+# About twice the tokens of a CPU's batch, so that little of a batch is padding.
+BATCH_CHARACTERS = 32_768
+LONG_CHARACTERS = 4096  # a request of more characters is long
+SLOTS = 2  # halves of the cores: a short request takes one, a long request both
+
+
+@dataclass
+class _Request:
+    """The items of a request, and where their results will be."""
+
+    items: list[Any]
+    characters: int
+    arrived_at: float = field(default_factory=time.monotonic)
+    results: Future[list[Any]] = field(default_factory=Future)
+
+    @property
+    def slots(self) -> int:
+        return SLOTS if self.characters > LONG_CHARACTERS else 1
+
+
+class Worker:
+    """Runs one task for requests from many threads.
+
+    Short requests that arrive together are one batch. Two batches of short requests run at a time,
+    which keeps the cores busy while one of them is read or written. A long request waits until it
+    has all cores, and no later request overtakes it.
+
+    Args:
+        task: the task.
+        count_items: called with the number of items of each request that has been answered.
+    """
+
+    def __init__(self, task: AnyTask, count_items: Callable[[int], None]) -> None:
+        import torch
+
+        self.task = task
+        self._count_items = count_items
+        self._cores = torch.get_num_threads()
+        self._set_cores = torch.set_num_threads  # of the calling thread
+        self._queue: deque[_Request] = deque()
+        self._used_slots = 0
+        self._changed = Condition()
+        self._threads = ThreadPoolExecutor(max_workers=SLOTS)
+
+    def score(
+        self, records: Sequence[Mapping[str, Any]], seconds: float
+    ) -> list[dict[str, Any]]:
+        """The output rows of records, as from `score_frame`, with None for NaN and infinity.
+
+        Raises:
+            TableError: a required column is missing.
+            TimeoutError: not done within `seconds`.
+        """
+        from domainbert.scoring.driver import score_items
+        from domainbert.scoring.task import make_plan, together
+
+        n_characters = sum(count_characters(record) for record in records)
+
+        def run(items: Iterable[Any]) -> Iterator[Any]:
+            request = _Request(list(items), n_characters)
+            return iter(self._results(request, seconds))
+
+        # The driver runs the task as always, except that the queue runs its items.
+        task: Any = copy.copy(self.task)
+        task.run = run
+        names = dict.fromkeys(name for record in records for name in record)
+        plan: Plan = make_plan(task, list(names), source="the request")
+        items = together(_rows(records), plan)
+        rows = chain.from_iterable(score_items(task, plan, items))
+        return [_as_json(row, plan.schema.names) for row in rows]
+
+    def _results(self, request: _Request, seconds: float) -> list[Any]:
+        """Queue a request and wait for its results."""
+        with self._changed:
+            self._queue.append(request)
+        self._threads.submit(self._work)
+        try:
+            return request.results.result(timeout=seconds)
+        finally:
+            request.results.cancel()
+
+    def _work(self) -> None:
+        """Run the next batch, if an earlier call has not run it; called for each request."""
+        self._wait_for_company()
+        with self._changed:
+            self._changed.wait_for(self._can_start)
+            if not self._queue:
+                return
+            batch = self._next_batch()
+            slots = batch[0].slots
+            self._used_slots += slots
+            self._set_cores(max(1, self._cores * slots // self._used_slots))
+        try:
+            self._run([r for r in batch if r.results.set_running_or_notify_cancel()])
+        finally:
+            with self._changed:
+                self._used_slots -= slots
+                self._changed.notify_all()
+
+    def _wait_for_company(self) -> None:
+        """Wait a moment for more requests, unless the queue already fills a batch."""
+        queue = list(self._queue)
+        n_characters = sum(request.characters for request in queue)
+        if not queue or n_characters >= BATCH_CHARACTERS:
+            return
+        deadline = queue[0].arrived_at + WAIT_SECONDS
+        time.sleep(max(0.0, deadline - time.monotonic()))
+
+    def _can_start(self) -> bool:
+        """Whether the first request of the queue has its slots."""
+        return not self._queue or self._used_slots + self._queue[0].slots <= SLOTS
+
+    def _next_batch(self) -> list[_Request]:
+        """Take the first request off the queue, and after a short one more short ones."""
+        batch = [self._queue.popleft()]
+        n_characters = batch[0].characters
+        while self._queue and batch[0].slots == self._queue[0].slots == 1:
+            if n_characters >= BATCH_CHARACTERS:
+                break
+            batch.append(self._queue.popleft())
+            n_characters += batch[-1].characters
+        return batch
+
+    def _run(self, batch: list[_Request]) -> None:
+        """Run the task on a batch; after a failure each request is rerun singly."""
+        if not batch:
+            return
+        items = [item for request in batch for item in request.items]
+        try:
+            results = iter(self.task.run(items))
+            for request in batch:
+                request.results.set_result([next(results) for _ in request.items])
+                self._count_items(len(request.items))
+        # A tokenizer that panics raises no Exception, and must not end the thread.
+        except BaseException as error:  # noqa: BLE001
+            unanswered = [request for request in batch if not request.results.done()]
+            if len(batch) > 1:
+                for request in unanswered:
+                    self._run([request])
+                return
+            if not isinstance(error, Exception):
+                error = RuntimeError("a library panicked")
+            for request in unanswered:
+                request.results.set_exception(error)
+
+
+def count_characters(record: Mapping[str, Any]) -> int:
+    """Characters of the texts in a record, including those in lists."""
+    total = 0
+    for value in record.values():
+        texts = value if isinstance(value, list) else [value]
+        total += sum(len(text) for text in texts if isinstance(text, str))
+    return total
+
+
+def _rows(records: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
+    """Records as rows of a table."""
+    from domainbert.tables.rows import Row, cell_of
+
+    for number, record in enumerate(records):
+        cells = {name: cell_of(value) for name, value in record.items()}
+        yield Row(number, cells, f"record {number}")
+
+
+def _as_json(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    """A row with None for NaN and infinity, which JSON does not have."""
+    cells = {name: row.get(name) for name in columns}
+    for name, value in cells.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            cells[name] = None
+    return cells
