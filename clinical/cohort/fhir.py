@@ -18,7 +18,7 @@ from domainbert.tables.csv_files import NO_ROW
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from domainbert.tables.columns import Flaws
+    from domainbert.tables.options import Flaws
 
     Fields = Mapping[str, str]  # name -> place
 

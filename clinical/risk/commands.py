@@ -115,7 +115,7 @@ def _score_discharges(
     """Score the stays of a source with admissions that were discharged since a time."""
     from clinical.risk.discharges import new_discharges, parse_since
     from clinical.risk.task import ReadmissionTask
-    from domainbert.tables.columns import table_format
+    from domainbert.tables.options import table_format
 
     table_format(out)  # before a source is read
     scoring.refuse(

@@ -18,9 +18,9 @@ from clinical.cohort.source import detect_schema
 from domainbert.errors import UserError
 from domainbert.files import folder_beside
 from domainbert.tables import ReadOptions, TableError
-from domainbert.tables.columns import FORMATS
 from domainbert.tables.databases import open_source
 from domainbert.tables.frames import read_metadata
+from domainbert.tables.options import FORMATS
 
 if TYPE_CHECKING:
     from clinical.stays.choice import NoteChoice

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from domainbert.errors import UserError
-from domainbert.tables.columns import id_key, is_missing
+from domainbert.tables.ids import id_key, is_missing
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ import numpy as np
 
 from domainbert.errors import UserError
 from domainbert.settings import Settings
-from domainbert.tables.columns import id_key, is_missing
+from domainbert.tables.ids import id_key, is_missing
 from domainbert.text.windows import too_long
 
 if TYPE_CHECKING:

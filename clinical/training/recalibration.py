@@ -17,7 +17,7 @@ from clinical.stays.stays import ColumnEffect, shifts
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import calibrated, fit_platt, logit
 from domainbert.tables import require_columns
-from domainbert.tables.columns import is_id_column
+from domainbert.tables.ids import is_id_column
 
 if TYPE_CHECKING:
     import pandas as pd

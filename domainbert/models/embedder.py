@@ -24,7 +24,7 @@ from domainbert.models.pooling import (
 )
 from domainbert.models.storage import resolve_model
 from domainbert.streams import chunked, read_ahead
-from domainbert.tables.columns import is_missing
+from domainbert.tables.ids import is_missing
 from domainbert.text.windows import UNKNOWN, Windower, too_long
 
 if TYPE_CHECKING:

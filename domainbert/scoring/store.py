@@ -26,7 +26,7 @@ from domainbert.files import (
     write_json,
 )
 from domainbert.tables import source_files, write_table
-from domainbert.tables.columns import DATABASES, table_format
+from domainbert.tables.options import DATABASES, table_format
 
 if TYPE_CHECKING:
     import pyarrow as pa

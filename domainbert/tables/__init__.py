@@ -7,12 +7,6 @@ from domainbert.tables.columns import (
     TEXT,
     TIME,
     Column,
-    ReadOptions,
-    TableError,
-    id_key,
-    id_text,
-    is_missing,
-    is_text_file,
     match_columns,
     require_cells,
     require_columns,
@@ -22,6 +16,8 @@ from domainbert.tables.frames import (
     to_frame,
     write_table,
 )
+from domainbert.tables.ids import id_key, id_text, is_missing
+from domainbert.tables.options import ReadOptions, TableError, is_text_file
 from domainbert.tables.rows import (
     Row,
     iter_rows,

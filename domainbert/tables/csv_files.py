@@ -19,18 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from domainbert.streams import read_ahead
-from domainbert.tables.columns import (
-    READ_ERRORS,
-    TableError,
-    are_names,
-    is_id_column,
-    unguard,
-)
+from domainbert.tables.columns import are_names
+from domainbert.tables.ids import is_id_column, unguard
+from domainbert.tables.options import READ_ERRORS, TableError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from domainbert.tables.columns import Cells, Flaws, ReadOptions, Wanted
+    from domainbert.tables.options import Cells, Flaws, ReadOptions, Wanted
 
 NO_ROW = "line that is not a row"
 _LONG = "a line of more than 16 MB"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from domainbert.tables.columns import DATABASES, TableError
+from domainbert.tables.options import DATABASES, TableError
 from domainbert.tables.sources import (
     FILE_ENDINGS,
     FolderSource,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from domainbert.tables.columns import ReadOptions
+    from domainbert.tables.options import ReadOptions
 
 _POSTGRES_TABLES = (
     "SELECT CAST(table_schema AS TEXT), CAST(table_name AS TEXT) FROM information_schema.tables "

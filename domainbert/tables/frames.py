@@ -11,17 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from domainbert.files import atomic_path
-from domainbert.tables.columns import (
-    DEFAULTS,
-    ReadOptions,
-    TableError,
-    guard,
-    id_text,
-    is_id_column,
-    require_columns,
-    table_format,
-    unguard,
-)
+from domainbert.tables.columns import require_columns
+from domainbert.tables.ids import guard, id_text, is_id_column, unguard
+from domainbert.tables.options import DEFAULTS, ReadOptions, TableError, table_format
 from domainbert.tables.parquet_files import open_parquet
 from domainbert.tables.rows import iter_rows, table_columns
 

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.files import whole_text
-from domainbert.tables.columns import TableError, id_text
 from domainbert.tables.csv_files import unchanged
+from domainbert.tables.ids import id_text
+from domainbert.tables.options import TableError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from domainbert.tables.columns import Cells, ReadOptions, Wanted
+    from domainbert.tables.options import Cells, ReadOptions, Wanted
 
 _BATCH_ROWS = 1024
 _UNREADABLE = object()  # a cell that Python cannot hold

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from domainbert.files import whole_text
-from domainbert.tables.columns import (
+from domainbert.tables.csv_files import (
+    UNDECODABLE,
+    bounded_lines,
+    csv_cells,
+    csv_columns,
+    open_text,
+)
+from domainbert.tables.ids import id_text, is_missing
+from domainbert.tables.options import (
     DATABASES,
     DEFAULTS,
     READ_ERRORS,
@@ -23,16 +31,7 @@ from domainbert.tables.columns import (
     ReadOptions,
     TableError,
     Wanted,
-    id_text,
-    is_missing,
     table_format,
-)
-from domainbert.tables.csv_files import (
-    UNDECODABLE,
-    bounded_lines,
-    csv_cells,
-    csv_columns,
-    open_text,
 )
 from domainbert.tables.parquet_files import parquet_cells, parquet_columns, plain
 

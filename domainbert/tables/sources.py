@@ -14,15 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from domainbert.tables.columns import TableError
 from domainbert.tables.csv_files import csv_batches, csv_columns, unchanged
+from domainbert.tables.options import TableError
 from domainbert.tables.parquet_files import parquet_columns
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from domainbert.tables.columns import Flaws, ReadOptions
+    from domainbert.tables.options import Flaws, ReadOptions
 
 FILE_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 _DEEPEST = 5  # a table's file is looked for in four folders below the source

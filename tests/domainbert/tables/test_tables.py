@@ -36,9 +36,10 @@ from domainbert.tables import (
     table_columns,
     write_table,
 )
-from domainbert.tables.columns import FORMATS, guard, table_format
 from domainbert.tables.databases import _fault
 from domainbert.tables.frames import read_metadata
+from domainbert.tables.ids import guard
+from domainbert.tables.options import FORMATS, table_format
 from domainbert.tables.rows import frame_rows, spooled
 
 CANARY = "QUETZALCOATL"

@@ -1,0 +1,106 @@
+"""How a source is read: formats, options, errors, and the types that readers share."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from domainbert.errors import UserError
+
+FORMATS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".jsonl", ".jsonl.gz")
+DATABASES = ("postgresql://", "postgres://", "sqlite://")
+_ADVICE = {
+    ".xlsx": "save the sheet as CSV (UTF-8)",
+    ".xls": "save the sheet as CSV (UTF-8)",
+    ".json": "write one JSON object a line (.jsonl)",
+    ".zip": "unpack it",
+}
+
+
+READ_ERRORS = (OSError, EOFError, zlib.error, csv.Error)  # of a damaged file
+# Place of a row, its values by column, its fault and a remark on it.
+Cells: TypeAlias = tuple[str, Mapping[str, Any], str, str]
+Flaws: TypeAlias = list[tuple[str, int, str]]  # file, line from 1, problem
+Wanted: TypeAlias = Sequence[str] | None  # columns to read; None for all
+
+
+class TableError(UserError):
+    """A table that cannot be read; the message names the file, the fault and the fix."""
+
+
+def is_text_file(path: str | Path) -> bool:
+    """Whether a file is plain text, by the ending of its name."""
+    return str(path).lower().endswith((".txt", ".txt.gz"))
+
+
+def table_format(path: str | Path, endings: tuple[str, ...] = FORMATS) -> str:
+    """The ending of a table's file name.
+
+    Raises:
+        TableError: it is none of `endings`.
+    """
+    name = Path(path).name.lower()
+    for ending in endings:
+        if name.endswith(ending):
+            return ending
+    advice = _ADVICE.get(Path(name).suffix)
+    fix = f"; {advice}" if advice else ""
+    raise TableError(
+        f"{Path(path).name}: expected a table that ends in {', '.join(endings)}{fix}"
+    )
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read a source, beyond what its name tells.
+
+    Attributes:
+        delimiter: of CSV files, one ASCII character or "tab"; by default a tab for .tsv, else a
+            comma.
+        encoding: of text files; by default UTF-8. Undecodable bytes become U+FFFD, with a remark.
+        lines: read each line of a .txt file as a text, instead of the file as one text.
+        query: the SELECT statement for a database.
+    """
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    lines: bool = False
+    query: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delimiter", _checked_delimiter(self.delimiter))
+        object.__setattr__(self, "encoding", _checked_encoding(self.encoding))
+
+
+def _checked_delimiter(delimiter: str | None) -> str | None:
+    if delimiter is None:
+        return None
+    if delimiter in ("tab", "\\t"):
+        return "\t"
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise TableError(
+            f"delimiter: expected one character such as ';', or tab, got {delimiter!r}"
+        )
+    return delimiter
+
+
+def _checked_encoding(encoding: str | None) -> str | None:
+    """The codec's name; None for UTF-8, whose reader also leaves out a byte-order mark."""
+    try:
+        name = codecs.lookup(encoding or "utf-8").name
+        b"a".decode(name, "replace")  # base64 is a codec and not an encoding
+    except (LookupError, UnicodeError):
+        raise TableError(
+            f"encoding: expected one such as cp1252 or utf-16, got {encoding!r}"
+        ) from None
+    if name == "utf-8":
+        return None
+    return name
+
+
+DEFAULTS = ReadOptions()
