@@ -37,7 +37,9 @@ def id_text(value: Any) -> str | None:
         return None
     if isinstance(value, str):
         return value.strip()
-    if isinstance(value, Real | Decimal) and not isinstance(value, bool):
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Real | Decimal):
         return _number_text(value)
     text = str(value)
     if text in ("True", "False"):
