@@ -63,10 +63,11 @@ class ReadmissionService(HookService):
             raise HTTPException(
                 400, "context.encounterId: required for encounter-discharge"
             )
-        records, unread = self.documents(request, stay)
+        records, receipt = self.documents(request, stay)
         if not records:
             why = (
-                "; ".join(f"{why}: {n}" for why, n in unread.items()) or "none was sent"
+                "; ".join(f"{why}: {n}" for why, n in receipt.items() if n)
+                or "none was sent"
             )
             raise HTTPException(
                 412, f"prefetch.notes: no note of this stay can be read ({why})"
@@ -78,11 +79,9 @@ class ReadmissionService(HookService):
             raise HTTPException(
                 412, f"prefetch.notes: no risk, because {row['reason']}"
             )
-        notes = {
-            record["note_id"]: record for record in reversed(records)
-        }  # the first of each
+        notes = {record["note_id"]: record for record in records}
         read = [notes[note] for note in passages[0]["notes_read"]]
-        unread["that the model does not choose"] = len(notes) - len(read)
+        receipt["that the model does not choose, not read"] = len(notes) - len(read)
         evidence = {"records": read, "risk": row, "passages": passages}
         key, settings = self._keep(evidence), self._service.settings
         model = {
@@ -91,7 +90,7 @@ class ReadmissionService(HookService):
             "report": settings.report,
         }
         text = _TEMPLATES.get_template("card.md.j2").render(
-            **evidence, **model, unread=unread
+            **evidence, **model, receipt=receipt
         )
         summary, _, detail = text.partition("\n")
         link = {"label": "The notes with the passages", "type": "absolute"}

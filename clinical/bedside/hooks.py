@@ -6,7 +6,7 @@ import json
 import urllib.request
 import uuid  # noqa: TC003  (pydantic reads it)
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http.client import HTTPException as WireError
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import quote, urljoin, urlsplit
@@ -16,19 +16,22 @@ from pydantic import AwareDatetime, BaseModel, Field, model_validator
 from starlette.exceptions import HTTPException
 
 from clinical.cohort.definition import load_schema
+from clinical.cohort.documents import REASONS, left_out
 from clinical.cohort.fhir import entries, read_resource, values_at
 from domainbert.service.commands import LOOPBACK
 from domainbert.service.http import Answer
+from domainbert.tables import id_key
 
 if TYPE_CHECKING:
     from domainbert.service.app import Service
 
-Documents = tuple[
-    list[dict[str, Any]], Counter[str]
-]  # records; how many are left out, and why
+# Records of notes; what the card says of documents, with their numbers.
+Documents = tuple[list[dict[str, Any]], Counter[str]]
 PAGES = 20  # of a search that are followed
 _TIMEOUT, _LARGEST = 10.0, 32 << 20
 _SCHEMA = load_schema("fhir")
+_LEVELS = 30  # of encounters that are part of others
+_HARMLESS = frozenset(("information", "warning", "success"))
 _CODES = {
     400: "invalid",
     401: "login",
@@ -130,16 +133,17 @@ class HookService:
             request.context.patientId.rpartition("/")[2],
         )
         encounters = [
-            _read(each, "Encounter", patient) for each in entries(sent.get("encounter"))
+            one | {"resourceType": "Encounter"}
+            for one in entries(sent.get("encounter"))
         ]
-        admitted = next(
-            (each["admit_time"] for each in encounters if each["admit_time"]), None
-        )
-        resources, more = entries(sent.get("notes")), next_page(sent.get("notes"))
+        for encounter in encounters:
+            _read(encounter, "Encounter", patient)
+        resources = entries(sent.get("notes"))
+        more = next_page(sent.get("notes"))
         fault = (
             "is missing" if "notes" not in sent else "has another page" if more else ""
         )
-        if any(each.get("resourceType") == "OperationOutcome" for each in resources):
+        if has_failed(resources):
             fault = "is an error"
         if fault:
             if not (request.fhirServer and request.fhirAuthorization):
@@ -153,7 +157,7 @@ class HookService:
             resources += fetch_documents(
                 request.fhirServer, token, stay, hosts=hosts, start=more
             )
-        return read_documents(resources, patient, stay, admitted)
+        return read_documents([*encounters, *resources], patient, stay)
 
 
 def add_services(service: Service, offered: Sequence[HookService]) -> None:
@@ -179,45 +183,94 @@ def operation_outcome(status: int, why: str) -> dict[str, Any]:
     return {"resourceType": "OperationOutcome", "issue": [issue]}
 
 
+def has_failed(resources: Iterable[dict[str, Any]]) -> bool:
+    """Whether a server says that its answer is wrong; information and warnings are no error."""
+    outcomes = [
+        one for one in resources if one.get("resourceType") == "OperationOutcome"
+    ]
+    severities = [values_at(one, "issue.severity") or ["error"] for one in outcomes]
+    return any(not _HARMLESS.issuperset(map(str, each)) for each in severities)
+
+
 def read_documents(
-    resources: Iterable[dict[str, Any]],
-    patient: str,
-    stay: str,
-    admitted: str | None = None,
+    resources: Sequence[dict[str, Any]], patient: str, stay: str
 ) -> Documents:
-    """The notes of a stay as records, and how many documents were left out for which reason."""
-    summaries = set(_SCHEMA.views["DocumentReference"].values["summary"].split())
-    found, unread = [], Counter[str]()
-    for number, document in enumerate(resources):
-        if document.get("resourceType") != "DocumentReference":
+    """The notes of a stay as records, and what the card says of other documents.
+
+    Encounters among the resources tell which wards are part of the stay, and Binary resources
+    have the contents of attachments that are links. Documents with one id get names of their own.
+    """
+    by_type: dict[str, list[dict[str, Any]]] = {}
+    for resource in resources:
+        by_type.setdefault(str(resource.get("resourceType")), []).append(resource)
+    encounters = [
+        _read(one, "Encounter", patient) for one in by_type.get("Encounter", [])
+    ]
+    parents = {str(row["id"]): row["part_of"] for row in encounters}
+    admissions = [row["admit_time"] for row in encounters if row["admit_time"]]
+    binaries = {str(one.get("id")): one for one in by_type.get("Binary", [])}
+    rows = [
+        _read(one, table.table, patient, binaries) | {"source": table.table}
+        for table in _SCHEMA.notes
+        for one in by_type.get(table.table, [])
+    ]
+    of_stay = [
+        row for row in rows if _is_part(row["encounters"] or stay, stay, parents)
+    ]
+    receipt = Counter({"of another encounter, not read": len(rows) - len(of_stay)})
+    reasons = left_out(of_stay)
+    records: dict[str | None, dict[str, Any]] = {}
+    for position, row in enumerate(of_stay):
+        reason = REASONS.get(reasons.get(position, ""), "")
+        if not reason and not row["text"]:
+            reason = "without text that can be read here"
+        if reason:
+            receipt[f"{reason}, not read"] += 1
             continue
-        row = _read(document, "DocumentReference", patient)
-        name, codes = row["id"] or f"document-{number}", (row["codes"] or "").split()
-        why = "" if row["text"] else "without text that can be read here"
-        if row["error"] == "1":
-            why = "entered in error"
-        elif stay not in (row["encounters"] or stay).split():
-            why = "of another encounter"
-        if why:
-            unread[why] += 1
-            continue
-        category = row["category"] or "Note"
-        ids = {
+        for remark in filter(None, (row["remark"] or "").split("; ")):
+            receipt[f"read with a remark ({remark})"] += 1
+        name = row["id"] or f"document-{position}"
+        while id_key(name) in records:
+            name += "*"
+        records[id_key(name)] = {
             "patient_id": patient,
             "stay_id": stay,
             "note_id": name,
-            "admit_time": admitted,
+            "admit_time": next(iter(admissions), None),
+            "category": _category(row),
+            "chart_time": row["chart_time"] or "",
+            "text": row["text"],
         }
-        ids["category"] = (
-            category if summaries.isdisjoint(codes) else "Discharge summary"
-        )
-        found.append(ids | {"chart_time": row["chart_time"] or "", "text": row["text"]})
-    return found, unread
+    return list(records.values()), receipt
 
 
-def _read(resource: dict[str, Any], kind: str, patient: str) -> dict[str, str | None]:
+def _is_part(encounters: str, stay: str, parents: Mapping[str, str | None]) -> bool:
+    """Whether one of these encounters is the stay, or part of the same encounter as the stay."""
+
+    def top(encounter: str) -> str:
+        for _ in range(_LEVELS):
+            encounter = parents.get(encounter) or encounter
+        return encounter
+
+    return any(top(encounter) == top(stay) for encounter in encounters.split())
+
+
+def _category(row: Mapping[str, str | None]) -> str:
+    summaries = set(_SCHEMA.views["DocumentReference"].values["summary"].split())
+    if not summaries.isdisjoint((row["codes"] or "").split()):
+        return "Discharge summary"
+    return row["category"] or "Note"
+
+
+def _read(
+    resource: dict[str, Any],
+    kind: str,
+    patient: str,
+    binaries: Mapping[str, Any] | None = None,
+) -> dict[str, str | None]:
     """The row of a resource; data of another patient than the call is about are refused."""
-    row = read_resource(resource | {"resourceType": kind}, _SCHEMA.files[kind].fields)
+    fields = _SCHEMA.files[kind].fields
+    row = read_resource(resource | {"resourceType": kind}, fields, binaries)
     if row["patient_id"] not in (None, patient):
         raise HTTPException(400, f"a {kind} is not of the patient in context.patientId")
     return row

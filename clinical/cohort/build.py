@@ -184,6 +184,8 @@ def _read_source(
             f"{request.definition.name} needs dates of death: patients.death_date"
         )
     con.execute(step("macros"))
+    if request.schema.exact_ids:
+        con.execute(step("exact_ids"))
     _set_rules(con, request, tables)
     reader = Reader(con, source, request.schema)
     reader.read(tables)

@@ -223,7 +223,10 @@ class Patients(TableMap):
 
 
 class Notes(TableMap):
-    """A table of notes; `category_value` is the category of all of them, without such a column."""
+    """A table of notes; `category_value` is the category of all of them, without such a column.
+
+    From `left_out` to `remark` are what `sql/documents.sql` needs to tell which are current.
+    """
 
     note_id: Names = ()
     patient_id: Names = ()
@@ -234,6 +237,13 @@ class Notes(TableMap):
     chart_date: Names = ()
     error: Names = ()
     fault: Names = ()
+    left_out: Names = ()
+    names: Names = ()
+    replaces: Names = ()
+    studies: Names = ()
+    version: Names = ()
+    words: Names = ()
+    remark: Names = ()
     text: Names
     category_value: Upper | None = None
 
@@ -284,6 +294,7 @@ class Schema(Settings):
         caveats: what a reader of every such cohort should know.
         shifted_dates: the dates of each patient are shifted by an amount of their own.
         missing: words in any case that stand for an empty cell.
+        exact_ids: ids are compared as they are written, upper and lower case too.
         name: one of `SCHEMAS`.
     """
 
@@ -299,6 +310,7 @@ class Schema(Settings):
     caveats: Names = ()
     shifted_dates: bool = False
     missing: UpperTexts = MISSING_WORDS
+    exact_ids: bool = False
     name: str = "generic"
 
     @property

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-import base64
+import gzip
+import hashlib
+import io
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from html.parser import HTMLParser
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
+from clinical.cohort.attachments import (
+    Reading,
+    address_id,
+    html_text,
+    link_of,
+    read_attachments,
+)
 from domainbert.files import whole_text
 from domainbert.tables import TableError
+from domainbert.tables.columns import READ_ERRORS
 from domainbert.tables.csv_files import NO_ROW
 
 if TYPE_CHECKING:
@@ -22,29 +32,27 @@ if TYPE_CHECKING:
 
     Fields = Mapping[str, str]  # name -> place
 
+KINDS = (
+    "Encounter", "Patient", "DocumentReference", "Composition", "DiagnosticReport", "Binary",
+)  # fmt: skip
+LOST = "letters that cannot be read are U+FFFD in the text"
 _BATCH_ROWS = 500  # notes among them
-_MANY = (
-    "codes",
-    "encounters",
-    "disposition_codes",
-)  # all values, with spaces between them
-_CHARSET = re.compile(r'charset="?([\w.:-]{1,40})', re.IGNORECASE)
-_BLOCKS = re.compile("p|div|br|tr|li|h[1-6]|table|ul|ol|section")
-_RTF = re.compile(
-    r"\\([a-z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-f]{2})|\\([^a-z])|([{}])|[\r\n]+|(.)",
-    re.IGNORECASE,
-)
-_RTF_HIDDEN = re.compile(
-    "fonttbl|colortbl|stylesheet|info|pict|generator|header|footer|object|themedata"
-)
-_RTF_SIGNS = {
-    "par": "\n",
-    "line": "\n",
-    "row": "\n",
-    "tab": "\t",
-    "cell": "\t",
-    "~": " ",
-    "_": "-",
+# Fields with all their values, with spaces between them.
+_LISTS = ("codes", "encounters", "disposition_codes")
+_TEXT_COLUMNS = ("text", "remark", "words")
+_NOTE_COLUMNS = (
+    "error", "fault", "left_out", "names", "replaces", "studies", "version", "link",
+)  # fmt: skip
+_TYPE = re.compile(rb'"resourceType"\s*:\s*"(\w+)"')
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+# What is signed. R4 knows the first two; the others are of R5 and of DiagnosticReport, and as good.
+_SIGNED = frozenset(("final", "amended", "corrected", "appended"))
+_REPORT_STATES = {
+    "registered": "not_final",
+    "cancelled": "not_final",
+    "partial": "interim",
+    "preliminary": "interim",
 }
 
 
@@ -53,47 +61,116 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """The resources of a kind as rows, for one pass; lines that are not whole go to `flaws`.
 
-    Raises `TableError` for resources of another release than R4.
+    Raises `TableError` for resources of another release than R4, and for a damaged file.
     """
     import pyarrow as pa
 
     schema = pa.schema([(name, pa.string()) for name in columns_of(fields)])
 
     def rows() -> Iterator[dict[str, str | None]]:
-        for path, resource in _resources(paths, flaws):
-            if resource.get("resourceType") != kind:
-                continue
+        for path, resource in _resources(paths, kind, flaws):
             if release := _other_release(resource):
                 raise TableError(
                     f"{path.name} is FHIR {release}; expected R4, fhirVersion 4.0.1"
                 )
             yield read_resource(resource, fields)
 
-    found = rows()
-    while piece := list(islice(found, _BATCH_ROWS)):
+    remaining = rows()
+    while piece := list(islice(remaining, _BATCH_ROWS)):
         yield pa.RecordBatch.from_pylist(piece, schema)
 
 
 def _resources(
-    paths: Sequence[Path], flaws: Flaws
+    paths: Sequence[Path], kind: str, flaws: Flaws
 ) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The resources of a kind, with their files; one of another kind is listed once a file."""
     for path in paths:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            lines = [file.read()] if path.suffix == ".json" else file
-            for number, line in enumerate(lines, start=1):
-                try:
-                    found = entries(json.loads(line)) if line.strip() else []
-                    yield from ((path, resource) for resource in found)
-                except (ValueError, RecursionError):
-                    flaws.append(
-                        (path.name, number, f"{NO_ROW}: JSON that is cut or malformed")
-                    )
+        unread: set[str] = set()
+        for number, line in _lines(path, flaws):
+            try:
+                resources = entries(json.loads(line))
+            except (ValueError, RecursionError):
+                problem = f"{NO_ROW}: JSON that is cut or malformed"
+                flaws.append((path.name, number, problem))
+                continue
+            for resource in resources:
+                other = resource.get("resourceType")
+                if other == kind:
+                    yield path, resource
+                elif other in KINDS and other not in unread:
+                    unread.add(other)
+                    if not has_resources(path, other):
+                        problem = f"{other} in a file of other resources, not read"
+                        flaws.append((path.name, number, problem))
 
 
-def has_resources(path: Path) -> bool:
-    """Whether a file has FHIR: JSON lines by their name, a whole document by how it begins."""
-    with path.open("rb") as file:
-        return path.suffix != ".json" or b'"resourceType"' in file.read(4096)
+def _lines(path: Path, flaws: Flaws) -> Iterator[tuple[int, str]]:
+    """The numbered lines of a file of JSON lines; a document of several lines is one."""
+    try:
+        with _open(path) as raw:
+            is_utf16 = raw.read(2) in _UTF16_MARKS
+            raw.seek(0)
+            encoding = "utf-16" if is_utf16 else "utf-8"
+            with io.TextIOWrapper(raw, encoding, errors="surrogateescape") as file:
+                first = file.readline()
+                is_document = ".json" in path.suffixes and not _is_json(first)
+                lines = [first + file.read()] if is_document else chain([first], file)
+                is_flawed = False
+                for number, line in enumerate(lines, start=1):
+                    text = _utf8(line)
+                    if text != line and not is_flawed:
+                        is_flawed = True
+                        problem = "bytes that are not UTF-8, read as windows-1252"
+                        flaws.append((path.name, number, problem))
+                    # A mark stands before each of several files that were put together.
+                    if text := text.lstrip("\ufeff \t\r\n"):
+                        yield number, text
+    except READ_ERRORS as error:
+        kind = type(error).__name__
+        raise TableError(
+            f"{path.name} cannot be read to its end ({kind}): copy or download it again"
+        ) from None
+
+
+def _utf8(line: str) -> str:
+    """A line, read as windows-1252 where it has bytes that are not UTF-8."""
+    if not line.isascii():
+        with suppress(UnicodeEncodeError):
+            line.encode("utf-8")
+            return line
+        raw = line.encode("utf-8", "surrogateescape")
+        return raw.decode("cp1252", "replace")
+    return line
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line.lstrip("\ufeff"))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _open(path: Path) -> IO[bytes]:
+    """A file as bytes, unpacked if it is gzip by its first bytes, whatever its name."""
+    file = path.open("rb")
+    is_packed = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    return gzip.open(file) if is_packed else file  # type: ignore[return-value]
+
+
+def has_resources(path: Path, kind: str) -> bool:
+    """Whether to look for resources of a kind in a file.
+
+    JSON lines have one kind, by their name or by how they begin; a document may have every kind.
+    """
+    with suppress(*READ_ERRORS), _open(path) as file:
+        head = file.read(4096).replace(b"\0", b"")  # UTF-16 too
+        kinds = {name.decode() for name in _TYPE.findall(head)}
+        if ".json" in path.suffixes:
+            return bool(kinds)
+        return kind in path.name or kind in kinds
+    return kind in path.name  # damaged: reading it says so
 
 
 def _other_release(resource: dict[str, Any]) -> str | None:
@@ -107,45 +184,157 @@ def _other_release(resource: dict[str, Any]) -> str | None:
 
 
 def columns_of(fields: Fields) -> list[str]:
-    """The columns of rows with these fields; those with encounters are notes."""
-    return [*fields, *(["error", "text", "fault"] if "encounters" in fields else [])]
+    """The columns of rows with these fields: those with encounters are notes."""
+    if "encounters" in fields:
+        return [*fields, *_TEXT_COLUMNS, *_NOTE_COLUMNS]
+    return [*fields, *_TEXT_COLUMNS] if "content_type" in fields else [*fields]
 
 
-def read_resource(resource: dict[str, Any], fields: Fields) -> dict[str, str | None]:
+def read_resource(
+    resource: dict[str, Any],
+    fields: Fields,
+    binaries: Mapping[str, Any] | None = None,
+) -> dict[str, str | None]:
     """The row of a resource; None where it has no value, or one of another type.
 
     A field is at a place such as "type.coding.code", or at the first of several, divided by "|".
+    `binaries` has Binary resources, by id, that attachments may be links to.
     """
     row: dict[str, str | None] = {}
     for name, places in fields.items():
-        found = [
+        texts = [
             text
             for place in places.split("|")
             for text in _texts(resource, place.strip())
         ]
-        row[name] = " ".join(found) if name in _MANY else next(iter(found), None)
+        row[name] = " ".join(texts) if name in _LISTS else next(iter(texts), None)
     if "encounters" in fields:
-        form = [
-            *values_at(resource, "content.attachment"),
-            *values_at(resource, "presentedForm"),
-        ]
-        is_document = resource["resourceType"] == "DocumentReference"
-        others = [section_text(resource), *_texts(resource, "conclusion")]
-        # The narrative of a document is about the document; that of the others may be all there is.
-        others += [] if is_document else map(_html, _texts(resource, "text.div"))
-        own = attachment_text(form, values_at(resource, "contained"))
-        text = next(filter(None, [own, *others]), None)
-        is_error = "entered-in-error" in (
-            resource.get("status"),
-            resource.get("docStatus"),
-        )
-        is_lost = not text and (form or is_document)
-        row |= {
-            "error": str(int(is_error)),
-            "text": text,
-            "fault": "1" if is_lost else None,
-        }
+        row |= _note(resource, binaries or {})
+    elif "content_type" in fields:
+        row |= _text_columns(read_attachments([resource]))
     return {name: value and whole_text(value) for name, value in row.items()}
+
+
+def _note(
+    resource: dict[str, Any], binaries: Mapping[str, Any]
+) -> dict[str, str | None]:
+    """The columns that only notes have: the text, and what decides whether it is read."""
+    attachments = values_at(resource, "content.attachment")
+    attachments += values_at(resource, "presentedForm")
+    inner = values_at(resource, "contained")
+    by_id = {f"#{one.get('id')}": one for one in inner if isinstance(one, dict)}
+    reading = read_attachments(attachments, {**binaries, **by_id})
+    is_document = resource["resourceType"] == "DocumentReference"
+    if not reading.text:
+        # The narrative of a document is about it; that of other resources may be all there is.
+        reading = _narrative(resource, reading, has_own=not is_document)
+    is_lost = not reading.text and (attachments or is_document)
+    is_error = "entered-in-error" in (resource.get("status"), resource.get("docStatus"))
+    return {
+        **_text_columns(reading),
+        "error": str(int(is_error)),
+        "fault": "1" if is_lost else None,
+        "left_out": _left_out(resource),
+        "names": _names(resource),
+        "replaces": _replaced_names(resource),
+        "studies": _studies(resource),
+        "version": _version(resource),
+        "link": None if reading.text else link_of(attachments),
+    }
+
+
+def _text_columns(reading: Reading) -> dict[str, str | None]:
+    """A text, remarks on it, and a hash of its words that shows copies."""
+    text = reading.text and whole_text(reading.text)
+    if not text:
+        return dict.fromkeys(_TEXT_COLUMNS) | {"text": text}
+    remarks = [*reading.remarks, *([LOST] if "\ufffd" in text else [])]
+    words = " ".join(text.split()).encode()
+    digest = hashlib.blake2b(words, digest_size=16).hexdigest()
+    return {"text": text, "remark": "; ".join(remarks) or None, "words": digest}
+
+
+def _narrative(resource: dict[str, Any], unread: Reading, *, has_own: bool) -> Reading:
+    """The sections, conclusion or narrative of a resource whose attachments are not read."""
+    divs = _texts(resource, "text.div") if has_own else []
+    candidates = [section_text(resource), *_texts(resource, "conclusion")]
+    text = next(filter(None, candidates), None)
+    return Reading(text) if text else next(map(html_text, divs), unread)
+
+
+def _left_out(resource: dict[str, Any]) -> str | None:
+    """Why a note that is no error is not read, by its own status; "interim" until a final one."""
+    status = resource.get("status")
+    if resource["resourceType"] == "DiagnosticReport":
+        return _REPORT_STATES.get(str(status))
+    if resource["resourceType"] == "DocumentReference":
+        if status not in (None, "current"):
+            return "not_current"
+        status = resource.get("docStatus")
+    return None if status is None or status in _SIGNED else "not_final"
+
+
+def _names(resource: dict[str, Any]) -> str:
+    """What other resources may call this one: its id, and its business identifiers."""
+    own = ("masterIdentifier", "identifier")
+    identifiers = [one for name in own for one in values_at(resource, name)]
+    patient = _patient(resource)
+    names = [_identifier(one, patient) for one in identifiers]
+    return " ".join([str(resource.get("id")), *names])
+
+
+def _replaced_names(resource: dict[str, Any]) -> str | None:
+    """The names of the documents that this one replaces."""
+    names = []
+    patient = _patient(resource)
+    places = ("target.identifier", "targetReference.identifier", "targetIdentifier")
+    for relation in values_at(resource, "relatesTo"):
+        if values_at(relation, "code") == ["replaces"]:
+            names += _texts(relation, "target.reference")
+            names += _texts(relation, "targetReference.reference")
+            identifiers = [one for name in places for one in values_at(relation, name)]
+            names += [_identifier(one, patient) for one in identifiers]
+    return " ".join(names) or None
+
+
+def _patient(resource: dict[str, Any]) -> str:
+    return next(iter(_texts(resource, "subject.reference")), "")
+
+
+def _identifier(identifier: Any, patient: str) -> str:
+    """A business identifier as one word; without a system it holds for one patient."""
+    system = values_at(identifier, "system") or [patient]
+    parts = [*system, "|", *values_at(identifier, "value")]
+    return "".join("".join(map(str, parts)).split())
+
+
+def _studies(resource: dict[str, Any]) -> str | None:
+    """What the reports of one study share; None for other resources."""
+    if resource["resourceType"] != "DiagnosticReport":
+        return None
+    codes = sorted(
+        _texts(resource, "code.coding.code") or _texts(resource, "code.text")
+    )
+    code = "".join("".join(codes).split())
+    orders = _texts(resource, "basedOn.reference")
+    times = [
+        *_texts(resource, "effectiveDateTime"),
+        *_texts(resource, "effectivePeriod.start"),
+    ]
+    encounters = _texts(resource, "encounter.reference")
+    patient = _patient(resource)
+    studies = [_identifier(one, patient) for one in values_at(resource, "identifier")]
+    studies += _texts(resource, "imagingStudy.reference")
+    studies += [f"{order}+{code}" for order in orders]
+    studies += [f"{one}+{code}+{time}" for one in encounters for time in times]
+    return " ".join(studies) or None
+
+
+def _version(resource: dict[str, Any]) -> str | None:
+    """A text that is larger for a later version of the same resource."""
+    number = next(iter(_texts(resource, "meta.versionId")), "")
+    times = _texts(resource, "meta.lastUpdated")
+    return number.zfill(20) if number.isdigit() else next(iter(times), None)
 
 
 def values_at(value: Any, place: str) -> list[Any]:
@@ -168,55 +357,22 @@ def _texts(resource: dict[str, Any], place: str) -> list[str]:
     ]
     texts = [each for each in found if isinstance(each, str)]
     if place.endswith(".reference"):
-        texts = [
-            re.split("[/:]", t.split("/_history")[0])[-1] for t in texts if t[:1] != "#"
-        ]
+        texts = [address_id(text) for text in texts if text[:1] != "#"]
     return [text for text in texts if text.strip()]
 
 
 def entries(value: Any) -> list[dict[str, Any]]:
-    """The resources of a Bundle, or the one resource; the last part of a URL is an id too."""
+    """The resources of a Bundle or a list, or the one resource; a URL ends with an id too."""
+    if isinstance(value, list):
+        return [resource for one in value for resource in entries(one)]
     if not isinstance(value, dict) or value.get("resourceType") != "Bundle":
         return [value] if isinstance(value, dict) else []
     return [
-        {
-            "id": "".join(_texts(entry, "fullUrl"))
-            .replace(":", "/")
-            .rpartition("/")[2],
-            **resource,
-        }
+        {"id": address_id("".join(_texts(entry, "fullUrl"))), **resource}
         for entry in values_at(value, "entry")
         for resource in values_at(entry, "resource")
         if isinstance(resource, dict)
     ]
-
-
-def attachment_text(
-    attachments: Sequence[Any], contained: Sequence[Any] = ()
-) -> str | None:
-    """The text of the attachments of a document, which are one text in several formats.
-
-    Plain text is preferred, then HTML, then RTF; None where none of them can be read. `contained`
-    has the Binary of an attachment with the address `#id`.
-    """
-    inner = {f"#{each.get('id')}": each for each in contained if isinstance(each, dict)}
-    given = [
-        inner.get(str(a.get("url")), a) for a in attachments if isinstance(a, dict)
-    ]
-    for kinds, read in _READERS.items():
-        for attachment in given:
-            kind = str(attachment.get("contentType", ""))
-            data = "".join(str(attachment.get("data", "")).split())
-            charset = _CHARSET.search(kind)
-            try:
-                if kind.partition(";")[0].strip().lower() in kinds and data:
-                    raw = base64.b64decode(data, validate=True)
-                    return read(
-                        raw.decode(charset[1] if charset else "utf-8", "replace")
-                    )
-            except (ValueError, LookupError):  # not base64, or an unknown charset
-                continue
-    return None
 
 
 def section_text(composition: Any) -> str | None:
@@ -224,7 +380,7 @@ def section_text(composition: Any) -> str | None:
 
     def parts(section: Any) -> Iterator[str]:
         yield from _texts(section, "title")
-        yield from map(_html, _texts(section, "text.div"))
+        yield from (html_text(div).text or "" for div in _texts(section, "text.div"))
         for inner in values_at(section, "section"):
             yield from parts(inner)
 
@@ -233,62 +389,3 @@ def section_text(composition: Any) -> str | None:
         "\n\n".join(part for each in sections for part in parts(each) if part.strip())
         or None
     )
-
-
-class _Text(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts: list[str] = []
-        self._hidden = 0
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self._hidden += tag in ("script", "style")
-        self.parts.append(
-            "\n" if _BLOCKS.fullmatch(tag) else "\t" if tag in ("td", "th") else ""
-        )
-
-    def handle_endtag(self, tag: str) -> None:
-        self._hidden -= tag in ("script", "style")
-
-    def handle_data(self, data: str) -> None:
-        self.parts.append("" if self._hidden else re.sub(r"\s+", " ", data))
-
-
-def _html(markup: str) -> str:
-    parser = _Text()
-    parser.feed(markup)
-    parser.close()
-    return re.sub(r"[ \t]*\n\s*", "\n", "".join(parser.parts)).strip()
-
-
-def _rtf(markup: str) -> str:
-    """The text of RTF: control words give signs or nothing, hidden groups nothing."""
-    parts: list[str] = []
-    groups, hidden, skip = [False], False, 0
-    for word, argument, code, sign, brace, letter in _RTF.findall(markup):
-        if brace == "{":
-            groups.append(hidden)
-        elif brace:
-            hidden = groups.pop() if groups else False
-        elif _RTF_HIDDEN.fullmatch(word) or sign == "*":
-            hidden = True
-        elif (
-            not hidden and skip and (code or letter)
-        ):  # stands for a Unicode letter before it
-            skip -= 1
-        elif not hidden and word == "u":
-            parts.append(chr(int(argument or 0) % 0x10000))
-            skip = 1
-        elif not hidden:
-            text = bytes.fromhex(code).decode("cp1252", "replace") if code else letter
-            parts.append(
-                _RTF_SIGNS.get(word or sign, sign if sign in "\\{}" else "") or text
-            )
-    return "".join(parts).strip()
-
-
-_READERS: dict[tuple[str, ...], Callable[[str], str]] = {
-    ("text/plain",): str,
-    ("text/html", "application/xhtml+xml"): _html,
-    ("text/rtf", "application/rtf"): _rtf,
-}

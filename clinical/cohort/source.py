@@ -250,8 +250,11 @@ class Reader:
         for table in tables.notes:
             _log.info("reading %s", table.name)
             self._read_notes(table)
+        if any("names" in table.chosen for table in tables.notes):
+            run(step("current").replace("{documents}", step("documents")))
         run("CREATE TABLE flaws (source VARCHAR, line BIGINT, problem VARCHAR)")
-        flaws = list(chain(*self.source.flaws.values()))
+        # A file that several tables are looked for in is listed once.
+        flaws = list(dict.fromkeys(chain(*self.source.flaws.values())))
         self.con.register(
             "found", pd.DataFrame(flaws, columns=["source", "line", "problem"])
         )

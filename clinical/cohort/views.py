@@ -147,7 +147,7 @@ class ViewSource(Source):
         paths = {path for each in shards.glob for path in folder.glob(each)}
         for path in sorted(paths) if folder.is_dir() else ():
             if shards.fields:
-                if fhir.has_resources(path):
+                if fhir.has_resources(path, table):
                     found[path] = fhir.columns_of(shards.fields)
                 continue
             try:

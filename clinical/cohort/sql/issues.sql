@@ -82,16 +82,25 @@ SELECT source, row, coalesce(note_id, stay_id), CASE status
     WHEN 'unknown_stay' THEN 'note of a stay that is not in the admissions'
     WHEN 'other_patient' THEN 'note whose patient is not the stay''s'
     WHEN 'marked_error' THEN 'note marked as an error'
+    WHEN 'not_current' THEN 'document that is not current, not read'
+    WHEN 'not_final' THEN 'document that is not final or was cancelled, not read'
+    WHEN 'replaced' THEN 'document that another one replaces, not read'
+    WHEN 'older_version' THEN 'older version of a document, not read'
+    WHEN 'copy' THEN 'copy of another note of the stay'
     WHEN 'unreadable_text' THEN 'note whose text cannot be read: not base64, not text, or a link'
     WHEN 'empty' THEN 'note without text'
     WHEN 'missing_category' THEN 'note without a category, not used'
     WHEN 'after_return' THEN 'discharge note charted when the patient was back'
     WHEN 'missing_time' THEN 'note without a chart time' END
 FROM notes
-WHERE status IN ('no_stay_id', 'unknown_stay', 'other_patient', 'marked_error', 'unreadable_text', 'empty',
+WHERE status IN ('no_stay_id', 'unknown_stay', 'other_patient', 'marked_error', 'not_current',
+                 'not_final', 'replaced', 'older_version', 'copy', 'unreadable_text', 'empty',
                  'missing_category', 'after_return', 'missing_time')
 UNION ALL
 SELECT source, row, coalesce(note_id, stay_id), 'chart time unreadable' FROM notes WHERE is_unreadable
+UNION ALL
+SELECT source, row, coalesce(note_id, stay_id), unnest(string_split(remark, '; '))
+FROM notes WHERE remark IS NOT NULL
 UNION ALL
 SELECT source, line, NULL, problem FROM flaws
 UNION ALL

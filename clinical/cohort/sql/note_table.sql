@@ -10,5 +10,12 @@ CREATE TABLE notes (
     charted_by TIMESTAMP,
     is_addendum BOOLEAN,
     text_hash UBIGINT,
-    text VARCHAR
+    text VARCHAR,
+    left_out VARCHAR,   -- from here on what documents.sql and issues.sql need of FHIR documents
+    names VARCHAR,
+    replaces VARCHAR,
+    studies VARCHAR,
+    version VARCHAR,
+    words VARCHAR,
+    remark VARCHAR
 );

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from clinical.cohort.build import build_cohort
-from clinical.cohort.fhir import attachment_text, section_text, values_at
+from clinical.cohort.fhir import section_text
 from clinical.datasets.hospital import FORMS, synthesize
 from domainbert.tables import TableError
 
@@ -270,34 +270,6 @@ def attachment(text, kind="text/plain"):
     return {"attachment": {"contentType": kind, "data": data}}
 
 
-RTF = r"""{\rtf1\ansi{\fonttbl{\f0 Arial;}}{\*\generator Riched20;}\f0\fs20 Caf\'e9 au lait\par
-\u8364? 5, \b bold\b0\tab done \{x\}}"""
-HTML = "<html><style>p {}</style><body><p>Heart&nbsp;failure,<br/>NYHA &lt; III</p><p>Home</p>"
-
-
-@pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        ([attachment("as it is\n")], "as it is\n"),
-        (
-            [attachment(HTML, "text/html; charset=utf-8")],
-            "Heart failure,\nNYHA < III\nHome",
-        ),
-        ([attachment(RTF, "text/rtf")], "Café au lait\n€ 5, bold\tdone {x}"),
-        ([attachment("%PDF", "application/pdf"), attachment("plain")], "plain"),
-        ([attachment("<p>b</p>", "text/html"), attachment("a")], "a"),
-        ([{"attachment": {"contentType": "text/plain", "data": "no base64!"}}], None),
-        ([{"attachment": {"contentType": "text/plain", "url": "Binary/1"}}], None),
-        ([attachment("%PDF", "application/pdf")], None),
-        ([], None),
-    ],
-)
-def test_the_text_of_an_attachment(content, text):
-    assert (
-        attachment_text(values_at({"content": content}, "content.attachment")) == text
-    )
-
-
 def test_the_text_of_nested_sections():
     div = '<div xmlns="http://www.w3.org/1999/xhtml">{}</div>'
     sections = [
@@ -524,17 +496,6 @@ def test_a_document_of_several_encounters_other_characters_or_contained_content(
     clinic = stay("clinic", "2019-01-09", "2019-01-09", **{"class": {"code": "AMB"}})
     _, frame = built(stay(), clinic, summary(attachment("a")) | changes)
     assert frame.loc["e1", "text"] == [text]
-
-
-def test_a_character_set_that_nobody_knows_is_listed(built):
-    content = {
-        "attachment": {"contentType": "text/plain; charset=klingon", "data": "YQ=="}
-    }
-    cohort, frame = built(stay(), summary(content))
-    assert frame.loc["e1", "exclusion"] == "no_text"
-    assert any(
-        "note whose text cannot be read" in each for each in cohort.issues["problem"]
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,491 @@
+"""The text of FHIR attachments: character sets, HTML and RTF, in time that grows linearly.
+
+Nothing is lost silently: what had to be guessed or was left out is a remark of the reading.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import html
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from domainbert.files import whole_text
+
+LONGEST = 16 << 20  # bytes of an attachment; a longer one is not read
+LEFT_OUT = "words that are struck out, deleted or hidden are left out"
+JOINED = "several texts of one format are joined"
+UNREAD = "a part of the document is not read: a link, not text or not base64"
+
+_RANKS = {
+    "text/plain": 0,
+    "text/html": 1,
+    "application/xhtml+xml": 1,
+    "text/rtf": 2,
+    "application/rtf": 2,
+    "application/x-rtf": 2,
+    "text/richtext": 2,
+}
+_UNNAMED = 3  # another type, read only where its bytes are HTML or RTF
+_IS_RTF = re.compile(rb"\s*\{\\rtf")
+_IS_HTML = re.compile(rb"\s*(<\?xml[^>]{0,200}>\s*)?<(!doctype html|html)\b", re.I)
+_IS_BINARY = re.compile(rb"%PDF|PK\x03\x04|\xd0\xcf\x11\xe0")
+_CHARSET = re.compile(r'charset\s*=\s*["\']?([\w.:-]{1,40})', re.IGNORECASE)
+_INNER_CHARSET = re.compile(r'(?:charset|encoding)\s*=\s*["\']?([\w.:-]{1,40})', re.I)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The text of a document, None where it cannot be read, and remarks on how it was read."""
+
+    text: str | None = field(repr=False)
+    remarks: tuple[str, ...] = ()
+
+
+def read_attachments(
+    attachments: Iterable[Any], binaries: Mapping[str, Any] | None = None
+) -> Reading:
+    """The text of the attachments of a document, which are one text in several formats.
+
+    Plain text is preferred, then HTML, then RTF. Several attachments of the preferred format have
+    different words (pages, say) and are joined. `binaries` has Binary resources by id,
+    contained ones by `#id`.
+    """
+    by_rank: dict[int, list[Mapping[str, Any]]] = {}
+    for attachment in attachments:
+        if isinstance(attachment, dict):
+            address = address_id(str(attachment.get("url") or ""))
+            source = (binaries or {}).get(address, attachment)
+            by_rank.setdefault(_rank(source), []).append(source)
+    for rank in sorted(by_rank):
+        readings = [_read(source) for source in by_rank[rank]]
+        texts = dict.fromkeys(one.text for one in readings if one.text is not None)
+        if texts:
+            remarks = [remark for one in readings for remark in one.remarks]
+            remarks += [JOINED] if len(texts) > 1 else []
+            remarks += [UNREAD] if any(one.text is None for one in readings) else []
+            return Reading("\n\n".join(texts), tuple(dict.fromkeys(remarks)))
+    return Reading(None)
+
+
+def link_of(attachments: Iterable[Any]) -> str | None:
+    """The id of the Binary that the preferred attachment is a link to, if it is one."""
+    links = [
+        one for one in attachments if isinstance(one, dict) and not one.get("data")
+    ]
+    addresses = [str(one.get("url") or "") for one in sorted(links, key=_rank)]
+    return next((address_id(url) for url in addresses if "Binary/" in url), None)
+
+
+def address_id(address: str) -> str:
+    """The id in a reference: relative, absolute, of a version, or `urn:uuid:`; `#id` as it is."""
+    if address.startswith("#"):
+        return address
+    return re.split("[/:]", address.split("/_history")[0])[-1]
+
+
+def _rank(attachment: Mapping[str, Any]) -> int:
+    content_type = str(attachment.get("contentType", ""))
+    return _RANKS.get(content_type.partition(";")[0].strip().lower(), _UNNAMED)
+
+
+def _read(attachment: Mapping[str, Any]) -> Reading:
+    """The text of one attachment with data."""
+    data = "".join(str(attachment.get("data") or "").split())
+    padding = "=" * (-len(data) % 4)
+    try:
+        raw = base64.b64decode(data + padding, validate=True)
+    except ValueError:
+        return Reading(None)
+    if not raw or len(raw) > LONGEST or _IS_BINARY.match(raw):
+        return Reading(None)
+    rank = _rank(attachment)
+    if _IS_RTF.match(raw):
+        return rtf_text(raw)
+    named = _CHARSET.search(str(attachment.get("contentType", "")))
+    is_html = bool(_IS_HTML.match(raw))
+    if rank == _UNNAMED and not is_html:
+        return Reading(None)
+    if rank == 1 or is_html:
+        named = named or _INNER_CHARSET.search(raw[:1024].decode("latin-1"))
+    reading = decode(raw, named[1] if named else None)
+    if reading.text is None or not (rank == 1 or is_html):
+        return reading
+    words = html_text(reading.text)
+    return Reading(words.text, reading.remarks + words.remarks)
+
+
+# -- character sets -----------------------------------------------------------------------------
+
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+# As browsers read these names: Latin-1 is written by programs that mean windows-1252.
+_SPELLINGS = {
+    "ansi": "cp1252",
+    "x-ansi": "cp1252",
+    "iso8859-1": "cp1252",
+    "ascii": "utf-8",
+    "unicode": "utf-16",
+}
+_CODE_PAGE = re.compile(
+    r"(?:x-)?(?:windows|win|cp|ms|ibm)?[-_ ]?(125[0-8]|874|93[26]|949|950|437|85[0258]|866)"
+)
+_TEXT_CODEC = re.compile(
+    "utf|cp|iso8859|iso2022|koi8|mac|gb|hz|big5|euc|shift|tis|johab"
+)
+
+
+def decode(raw: bytes, charset: str | None) -> Reading:
+    """The text of bytes in a named character set, without a byte-order mark.
+
+    Without a name, or in another set than they name, bytes are UTF-8, UTF-16 or windows-1252,
+    the first that fits, and a remark says so unless nothing was named and they are UTF-8.
+    """
+    named = find_codec(charset) if charset else "utf-8"
+    guess = "utf-16-be" if raw[:1] == b"\0" else "utf-16-le"
+    if named == "utf-16":
+        named = guess
+    candidates = [named] if named else []
+    if b"\0" in raw[:4] and not str(named).startswith(("utf-16", "utf-32")):
+        candidates = [guess]  # every other byte of Latin letters in UTF-16
+    for mark, encoding in _BYTE_ORDER_MARKS.items():
+        if raw.startswith(mark):
+            named = encoding
+            candidates = [encoding]
+            break
+    for encoding in [*candidates, "utf-8", "cp1252"]:
+        with suppress(UnicodeError):
+            text = raw.decode(encoding).replace("\ufeff", "")
+            return Reading(
+                text, () if encoding == named else (_guessed(charset, encoding),)
+            )
+    return Reading(None)
+
+
+def find_codec(charset: str) -> str | None:
+    """Python's name of a character set, as documents spell it; None where it is not known."""
+    label = charset.strip().lower()
+    if page := _CODE_PAGE.fullmatch(label):
+        return f"cp{page[1]}"
+    with suppress(LookupError):
+        label = codecs.lookup(_SPELLINGS.get(label, label)).name
+        label = _SPELLINGS.get(label, label)
+        return label if _TEXT_CODEC.match(label) else None
+    return None
+
+
+def _guessed(charset: str | None, encoding: str) -> str:
+    """The remark on a character set that is not the one that was named."""
+    name = {"cp1252": "windows-1252"}.get(encoding, encoding.upper())
+    if charset is None:
+        return f"text that names no character set and is not UTF-8, read as {name}"
+    return f"text whose character set is unknown or wrongly named, read as {name}"
+
+
+# -- HTML ---------------------------------------------------------------------------------------
+
+_INLINE_TAGS = (
+    "a abbr acronym b bdi bdo big button cite code data del dfn em font i img input ins "
+    "kbd label mark nobr q s samp small span strike strong sub sup time tt u var wbr"
+)
+_INLINE = frozenset(_INLINE_TAGS.split())
+_NO_TEXT = frozenset(("head", "title", "script", "style"))
+_STRUCK = frozenset(("del", "s", "strike"))
+_HIDDEN_STYLE = re.compile(r"display:none|visibility:hidden|line-through")
+_CLOSED = (
+    ("<!--", "-->"),
+    ("<style", "</style"),
+    ("<script", "</script"),
+    ("<title", "</title"),
+)
+_TAG = re.compile(r"<[a-zA-Z/!?]")
+
+
+def html_text(markup: str) -> Reading:
+    """The words of HTML: a line for each block, a tab between table cells, `<pre>` as it is."""
+    from lxml import etree
+
+    markup = whole_text(markup.replace("\0", ""))
+    if not _TAG.search(markup):  # plain text by another name: its lines are all it has
+        return Reading(html.unescape(markup).strip())
+    for start, end in _CLOSED:
+        markup = _without_unclosed(markup, start, end)
+    tags, _, tail = markup.rpartition(">")
+    markup = f"{tags}>{tail.replace('<', '&lt;')}" if tags else markup
+    target = _HtmlTarget()
+    parser = etree.HTMLParser(target=target, huge_tree=True)
+    parser.feed(markup)
+    text = parser.close()
+    return Reading(text, (LEFT_OUT,) if target.left_out else ())
+
+
+def _without_unclosed(markup: str, start: str, end: str) -> str:
+    """HTML without start marks that nothing closes: they would hide the rest of the note."""
+    closed = markup.lower().rfind(end)
+    head = markup[: closed + 1]
+    tail = markup[closed + 1 :]
+    return head + re.sub(
+        re.escape(start), "<br" if start != "<!--" else "", tail, flags=re.I
+    )
+
+
+class _HtmlTarget:
+    """Collects the words of HTML from the events of a parser."""
+
+    def __init__(self) -> None:
+        self.left_out = False
+        self._parts: list[str] = []
+        self._open = [(False, False)]  # of each open element: hidden, and verbatim
+        self._at_break = True  # nothing is before the next word in its line or cell
+        self._space = False  # there is space before the next word
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        style = "".join(attributes.get("style", "").lower().split())
+        hidden, verbatim = self._open[-1]
+        is_left_out = (
+            tag in _STRUCK
+            or "hidden" in attributes
+            or bool(_HIDDEN_STYLE.search(style))
+        )
+        self.left_out |= is_left_out
+        hidden = hidden or is_left_out or tag in _NO_TEXT
+        verbatim = verbatim or tag in ("pre", "textarea") or "white-space:pre" in style
+        self._open.append((hidden, verbatim))
+        self._break(tag)
+
+    def end(self, tag: str) -> None:
+        if len(self._open) > 1:
+            self._open.pop()
+        if tag not in ("td", "th"):
+            self._break(tag)
+
+    def data(self, text: str) -> None:
+        hidden, verbatim = self._open[-1]
+        if hidden or not text:
+            return
+        if verbatim:
+            self._parts.append(text.replace("\r\n", "\n"))
+            self._at_break = text.endswith("\n")
+            return
+        words = " ".join(text.split())
+        self._space |= text[0].isspace()
+        if words:
+            between = " " if self._space and not self._at_break else ""
+            self._parts.append(between + words)
+            self._at_break = False
+            self._space = text[-1].isspace()
+
+    def comment(self, text: str) -> None:
+        """Comments are no words."""
+
+    def close(self) -> str:
+        return "".join(self._parts).strip()
+
+    def _break(self, tag: str) -> None:
+        """End the line before and after a block, and the cell before another."""
+        is_inline = tag in _INLINE or ":" in tag
+        if not is_inline and not self._at_break:
+            self._parts.append("\t" if tag in ("td", "th") else "\n")
+            self._at_break = True
+        self._space = self._space and is_inline
+
+
+# -- RTF ----------------------------------------------------------------------------------------
+
+_RTF = re.compile(
+    r"((?:\\'[0-9a-fA-F]{2})+)"  # bytes in the code page
+    r"|\\([a-zA-Z]{1,32})(-?\d{1,10})? ?"  # a control word
+    r"|\\(.?)"  # a control symbol
+    r"|([{}])"
+    r"|[\r\n]+"
+    r"|([^\\{}\r\n]+)",
+    re.DOTALL,
+)
+_RTF_NO_TEXT_WORDS = (
+    "fonttbl colortbl stylesheet info pict nonshppict generator header headerl headerr "
+    "headerf footer footerl footerr footerf themedata objdata xe tc"
+)
+_RTF_NO_TEXT = frozenset(_RTF_NO_TEXT_WORDS.split())
+_RTF_LEFT_OUT = frozenset(("v", "deleted", "strike", "striked"))
+_RTF_SIGNS = {
+    **dict.fromkeys(("par", "line", "row", "nestrow", "sect", "page", "column"), "\n"),
+    **dict.fromkeys(("tab", "cell", "nestcell"), "\t"),
+    **dict.fromkeys(("emspace", "enspace", "qmspace", "footnote"), " "),
+    "emdash": "\u2014",
+    "endash": "\u2013",
+    "lquote": "\u2018",
+    "rquote": "\u2019",
+    "ldblquote": "\u201c",
+    "rdblquote": "\u201d",
+    "bullet": "\u2022",
+}
+_RTF_SYMBOLS = {
+    "~": " ",
+    "_": "-",
+    "\n": "\n",
+    "\r": "\n",
+    **{sign: sign for sign in "\\{}"},
+}
+_RTF_PAGES = {"mac": "mac_roman", "pc": "cp437", "pca": "cp850"}
+# Code pages of fonts by \fcharset; 0 and 1 mean that of the document.
+_FONT_PAGES = {
+    77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "cp936", 136: "cp950",
+    161: "cp1253", 162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257",
+    204: "cp1251", 222: "cp874", 238: "cp1250", 254: "cp437", 255: "cp850",
+}  # fmt: skip
+_RTF_LOST = "letters that the code page of the RTF does not have are lost"
+
+
+def rtf_text(raw: bytes) -> Reading:
+    """The words of RTF: control words give signs or nothing; hidden and deleted words are left out.
+
+    Bytes that are no ASCII are UTF-8 where they can be, and else in the code page of the text.
+    """
+    with suppress(UnicodeDecodeError):
+        return _RtfReader(is_unicode=not raw.isascii()).read(raw.decode("utf-8-sig"))
+    return _RtfReader(is_unicode=False).read(raw.decode("latin-1"))
+
+
+class _RtfGroup(NamedTuple):
+    """What holds up to the end of a group of RTF; `replacements` follow a Unicode letter."""
+
+    is_text: bool = True
+    left_out: frozenset[str] = frozenset()
+    page: str | None = None  # None for that of the document
+    replacements: int = 1
+
+
+class _RtfReader:
+    """Reads RTF token by token."""
+
+    def __init__(self, *, is_unicode: bool) -> None:
+        self._is_unicode = is_unicode
+        self._group = _RtfGroup()
+        self._outer: list[_RtfGroup] = []
+        self._page = "cp1252"
+        self._fonts: dict[int, str | None] = {}
+        self._font: int | None = None  # that the table of fonts describes, inside of it
+        self._skip = 0  # letters that stand for the Unicode letter before them
+        self._bytes = bytearray()
+        self._parts: list[str] = []
+        self._remarks: dict[str, None] = {}
+
+    def read(self, markup: str) -> Reading:
+        position = 0
+        while token := _RTF.match(markup, position):
+            position = token.end()
+            codes, word, number, symbol, brace, text = token.groups()
+            value = int(number) if number else None
+            if codes:
+                self._add_bytes(bytes.fromhex(codes.replace("\\'", "")))
+            elif word == "bin" and position + (value or 0) <= len(markup):
+                position += max(value or 0, 0)
+            elif word:
+                self._control(word, value)
+            elif symbol:
+                self._add_symbol(symbol)
+            elif brace:
+                self._brace(brace)
+            elif text and self._is_unicode:
+                self._add(text[self._skip :])
+                self._skip = max(self._skip - len(text), 0)
+            elif text:
+                self._add_bytes(text.encode("latin-1"))
+        self._flush()
+        # Letters beyond the first 65,536 are written as two halves.
+        units = "".join(self._parts).encode("utf-16-le", "surrogatepass")
+        words = units.decode("utf-16-le", "replace").strip()
+        return Reading(words, tuple(self._remarks))
+
+    def _brace(self, brace: str) -> None:
+        self._flush()
+        self._skip = 0
+        if brace == "{":
+            self._outer.append(self._group)
+        elif self._outer:
+            self._group = self._outer.pop()
+            self._font = self._font if not self._group.is_text else None
+
+    def _control(self, word: str, value: int | None) -> None:
+        """A control word; one that changes how bytes are read ends those before it."""
+        self._flush()
+        self._skip = 0
+        is_on = value != 0
+        if word == "u":
+            self._add(chr((value or 0) % 0x10000))
+            self._skip = self._group.replacements
+        elif word in _RTF_SIGNS:
+            self._add(_RTF_SIGNS[word])
+        elif word == "uc":
+            self._change(replacements=max(value or 0, 0))
+        elif word in _RTF_LEFT_OUT:
+            words = self._group.left_out
+            self._change(left_out=words | {word} if is_on else words - {word})
+        elif word == "plain":
+            self._change(left_out=frozenset())
+        elif word in _RTF_NO_TEXT:
+            self._change(is_text=False)
+            self._font = 0 if word == "fonttbl" else None
+        elif (
+            word == "shptxt"
+        ):  # the text of a drawing is inside a group that is not text
+            self._change(is_text=True)
+        else:
+            self._set_page(word, value)
+
+    def _set_page(self, word: str, value: int | None) -> None:
+        """A control word for a code page: of the document, of a font, or the font of the text."""
+        if word in _RTF_PAGES:
+            self._page = _RTF_PAGES[word]
+        elif word == "ansicpg":
+            self._page = find_codec(f"cp{value}") or self._page
+        elif word == "f" and self._font is None:
+            self._change(page=self._fonts.get(value or 0))
+        elif word == "f":
+            self._font = value or 0
+        elif word == "fcharset" and self._font is not None:
+            self._fonts[self._font] = _FONT_PAGES.get(value or 0)
+        elif word == "cpg" and self._font is not None:
+            self._fonts[self._font] = find_codec(f"cp{value}")
+
+    def _add_symbol(self, symbol: str) -> None:
+        self._flush()
+        if symbol == "*":
+            self._change(is_text=False)
+        elif self._skip:
+            self._skip -= 1
+        else:
+            self._add(_RTF_SYMBOLS.get(symbol, ""))
+
+    def _add_bytes(self, codes: bytes) -> None:
+        self._bytes += codes[self._skip :]
+        self._skip = max(self._skip - len(codes), 0)
+
+    def _flush(self) -> None:
+        """Decode the bytes that were collected: two of them may be one letter."""
+        if not self._bytes:
+            return
+        page = self._group.page or self._page
+        try:
+            self._add(self._bytes.decode(page))
+        except UnicodeDecodeError:
+            self._add(self._bytes.decode(page, "replace"))
+            self._remarks[_RTF_LOST] = None
+        self._bytes.clear()
+
+    def _add(self, text: str) -> None:
+        if self._group.is_text and self._group.left_out and text.strip():
+            self._remarks[LEFT_OUT] = None
+        elif self._group.is_text and not self._group.left_out:
+            self._parts.append(text)
+
+    def _change(self, **values: Any) -> None:
+        self._group = self._group._replace(**values)
