@@ -22,8 +22,8 @@ from clinical.cohort.attachments import (
 )
 from domainbert.files import whole_text
 from domainbert.tables import TableError
-from domainbert.tables.columns import READ_ERRORS
 from domainbert.tables.csv_files import NO_ROW
+from domainbert.tables.options import READ_ERRORS
 
 if TYPE_CHECKING:
     import pyarrow as pa
