@@ -49,9 +49,9 @@ class EntityTagger(Tagger):
 
         Returns:
             Ids, `row` (the text's position in the table, from 0), `start, end, entity, label,
-            score, score_kind, assertion, entity_id, entity_name, link_score, status, reason`. A
-            text without entities has one row with empty fields; its status is "empty" if there is
-            no text, and "error" if it cannot be read.
+            score, score_kind, assertion, section, section_code, entity_id, entity_name,
+            link_score, status, reason`. A text without entities has one row with empty fields; its
+            status is "empty" if there is no text, and "error" if it cannot be read.
         """
         from biomed.ner.task import TagTask
 

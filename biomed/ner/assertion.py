@@ -15,10 +15,16 @@ from typing import NamedTuple
 from biomed.corpora.words import split_words, starts_after_breaks
 from biomed.ner.cues import ASSERTIONS as ASSERTIONS
 from biomed.ner.cues import AssertionRules, Cue, Kind
-from biomed.ner.sections import MASK, OTHER, SECTIONS, find_sections
+from biomed.ner.sections import (
+    MASK,
+    SECTIONS,
+    Section,
+    Spans,
+    mask_entities,
+    sections_of,
+)
 
 DRUGS = frozenset({"chemical", "drug", "drugs", "medication", "treatment"})
-Spans = Sequence[tuple[int, int, str]]
 _FARTHEST = 400  # characters between a cue and an entity after it
 _NEAR = 120  # and before it
 _ITEM_WORDS = 3  # of an item of a list, besides the entity
@@ -33,12 +39,17 @@ _CLOSED_LIST = re.compile(r"\b(?:and|or|nor)\b[^,]*,")
 _LIST_TAIL = re.compile(r"\s{0,20}(?:$|[,.;)(&+/]|and\b|or\b|nor\b|w/|vs\b)")
 _SINGULAR = re.compile(r"(?:was|is|has)\b")
 _POSITIVE_END = re.compile(r"\band\s+an?\b")
+_ALLERGY_CUE = re.compile(
+    r"(?:(?:drug|medication|medicine|med|known|severe|multiple)\s)*"
+    r"(?:allerg(?:y|ies|ic)|(?:hyper)?sensitivit(?:y|ies)|intolerances?)",
+    re.IGNORECASE,
+)
+_GOVERNS = re.compile(r"\s{0,9}(?:to\b|against\b|include|[:|])")
 _DIGIT = re.compile(r"\d")
 _OWN_STATEMENT = re.compile(
     r"\s{0,9}(?:(?:also|now|still|has|have)\s+)?(?:is|was|are|were|had|been|improv\w+|worsen\w+|"
     r"persist\w+|continu\w+|started|began|remain\w*|occurred|resolv\w+|after|since|due)\b|\s{1,9}\d"
 )
-_SAME_LETTERS = str.maketrans("’‘", "''")
 
 
 class _Hit(NamedTuple):
@@ -59,7 +70,11 @@ class _Mention(NamedTuple):
 
 
 def assert_spans(
-    text: str, spans: Spans, *, rules: AssertionRules | None = None
+    text: str,
+    spans: Spans,
+    *,
+    rules: AssertionRules | None = None,
+    heading: str = "",
 ) -> list[str]:
     """The assertion of each entity of a text, one of `ASSERTIONS`, in linear time.
 
@@ -68,25 +83,26 @@ def assert_spans(
         spans: start, end and label of each entity, in any order; they may overlap. A label such as
             "Chemical" or "Drug" is a drug; any other is read by the rules for diseases.
         rules: `AssertionRules.read()` by default.
+        heading: of the section that the text starts in, if the text does not have it.
     """
     if not spans:
         return []
     rules = rules or AssertionRules.read()
-    masked = _masked(text, spans)
+    masked = mask_entities(text, spans)
     edges = _clause_edges(text, masked)
-    sections = find_sections(text, masked)
-    section_starts = [section.start for section in sections]
+    sections = sections_of(text, spans, heading=heading)
     ends = sorted({end for _, end, _ in spans})
     readers: dict[Kind, _Reader] = {}
     results = []
-    for start, end, label in spans:
+    for (start, end, label), section in zip(spans, sections, strict=True):
         kind: Kind = "drug" if label.casefold() in DRUGS else "disease"
         if kind not in readers:
-            visible = masked if kind == "disease" else _masked(text, _drugs(spans))
+            visible = (
+                masked if kind == "disease" else mask_entities(text, _drugs(spans))
+            )
             readers[kind] = _Reader(visible, edges, ends, rules.cues[kind])
-        number = bisect_right(section_starts, start) - 1
-        name = sections[number].name if number >= 0 else OTHER
-        default = SECTIONS[name].asserts.get(kind, "")
+        asserts = SECTIONS[section.name].asserts if section else {}
+        default = asserts.get(kind, "")
         results.append(readers[kind].assertion(start, end, default))
     return results
 
@@ -96,13 +112,11 @@ def _drugs(spans: Spans) -> list[tuple[int, int, str]]:
     return [span for span in spans if span[2].casefold() in DRUGS]
 
 
-def _masked(text: str, spans: Spans) -> str:
-    """The text in small letters with a mark for each character of an entity."""
-    plain = text.translate(_SAME_LETTERS)
-    letters = [low if len(low := char.lower()) == 1 else char for char in plain]
-    for start, end, _ in spans:
-        letters[start:end] = MASK * (end - start)
-    return "".join(letters)
+def is_allergy_cue(text: str, start: int, end: int, section: Section | None) -> bool:
+    """Whether an entity is words that only say that a drug is an allergy: "Allergy to"."""
+    match = _ALLERGY_CUE.fullmatch(text, start, end)
+    is_heading = section is not None and start < section.body
+    return match is not None and (is_heading or _GOVERNS.match(text, end) is not None)
 
 
 def _clause_edges(text: str, masked: str) -> list[int]:

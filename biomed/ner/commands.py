@@ -105,6 +105,17 @@ def tag(
     exact: Annotated[
         bool, typer.Option("--exact", help="Link by name only, not by vectors.")
     ] = False,
+    section: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Keep entities of this section, such as allergies, or leave out those of "
+            "-family_history. Repeatable."
+        ),
+    ] = None,
+    assertion_rules: Annotated[
+        Path | None,
+        typer.Option(help="A TOML file of your own cues for assertions."),
+    ] = None,
 ) -> None:
     """Find the entities of each text; write a table with a row per entity, or show marked texts.
 
@@ -120,7 +131,12 @@ def tag(
             EntityLinker.from_table(dictionary, model=vectors) if dictionary else None
         )
         return Tagger.from_pretrained(
-            model, min_score=min_score, linker=linker, device=scoring.device
+            model,
+            min_score=min_score,
+            linker=linker,
+            assertion_rules=assertion_rules,
+            sections=section or (),
+            device=scoring.device,
         )
 
     if form and out is None:

@@ -38,6 +38,8 @@ class Entity:
             a calibrated model it is how often such an entity is right on devel data, "calibrated".
         assertion: "present", "negated", "possible", "historical", "allergy" (of drugs) or
             "other" (of someone else); see `biomed.ner.assertion`.
+        section: the name of its section, such as "allergies"; see `biomed.sections`. None before
+            the first heading.
         id: of the concept in the tagger's dictionary; None without a dictionary or a link.
         name: the concept's preferred name.
         link_score: how sure the link is, in (0, 1]; see `biomed.ner.linking.Link`.
@@ -54,6 +56,7 @@ class Entity:
     name: str | None = None
     link_score: float | None = None
     codes: tuple[str, ...] = ()
+    section: str | None = None
 
     @property
     def title(self) -> str:

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import re
 import tomllib
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from domainbert.settings import check_choice
+
+Spans = Sequence[tuple[int, int, str]]
+"""Start, end and label of entities."""
 OTHER = "other"
 MASK = "\u00a4"  # stands for each character of an entity in a masked text
 _HEADING = re.compile(
     r"""
     (?: (?P<line>^)[ \t]{0,20}(?:[#>*_=•|-]{1,6}[ \t]{0,3})?  # at the start of a line
-        (?:\(?(?:\d{1,2}|[ivx]{1,4}|[IVX]{1,4}|[A-H])[.)][ \t]{1,3})?(?:\*\*|__)?
+        (?P<number>\(?(?:\d{1,2}|[ivx]{1,4}|[IVX]{1,4}|[A-H])[.)][ \t]{1,3})?(?:\*\*|__)?
       | (?<=[.;,)][ ]) | (?<=[.;],) | (?<=,)(?=[A-Z]{3}) | (?<=[ ]{2}) | (?<=\t) )  # or within it
     (?P<name>[^\W\d_][\w'’&/()| \t.-]{0,60}?)
     [ \t]{0,3}(?:\*\*|__|=+|\#+|-->)?[ \t]{0,3}
@@ -27,6 +32,8 @@ _HEADING = re.compile(
     """,
     re.MULTILINE | re.VERBOSE,
 )
+_NEXT_NUMBER = re.compile(r"\s*\n[ \t]*\(?(?:\d{1,2}|[ivxIVX]{1,4})[.)]\s")
+_SAME_LETTERS = str.maketrans("’‘", "''")
 _BRACKETS = re.compile(r"\([^()]{0,60}\)")
 _WORD = re.compile(r"[a-z]+(?:['’-][a-z]+)*")
 _LINE_END = re.compile(r"[ \t]{0,20}$", re.MULTILINE)
@@ -115,15 +122,60 @@ def find_sections(text: str, masked: str) -> list[Section]:
     return results
 
 
-def section_at(found: Sequence[Section], starts: Sequence[int]) -> list[Section | None]:
-    """The section that holds each of several positions, which are in order."""
-    results: list[Section | None] = []
-    number = -1
-    for start in starts:
-        while number + 1 < len(found) and found[number + 1].start <= start:
-            number += 1
-        results.append(found[number] if number >= 0 else None)
-    return results
+@dataclass(frozen=True)
+class SectionChoice:
+    """Sections to keep, or all but some; made by `read`."""
+
+    kept: frozenset[str]
+    left_out: frozenset[str]
+
+    @classmethod
+    def read(cls, names: Sequence[str]) -> SectionChoice:
+        """A choice by names or LOINC codes; those after a minus sign are left out.
+
+        Raises:
+            UserError: no such section.
+        """
+        codes = {kind.code: name for name, kind in SECTIONS.items() if kind.code}
+        chosen: dict[bool, set[str]] = {True: set(), False: set()}
+        for name in names:
+            bare = name.removeprefix("-")
+            section = codes.get(bare, bare)
+            check_choice("section", section, tuple(sorted(SECTIONS)))
+            chosen[name == bare].add(section)
+        return cls(frozenset(chosen[True]), frozenset(chosen[False]))
+
+    def holds(self, section: Section | None) -> bool:
+        """Whether entities of a section are kept; None is the text before the first heading."""
+        name = section.name if section else ""
+        return name not in self.left_out and (not self.kept or name in self.kept)
+
+
+def sections_of(text: str, spans: Spans, *, heading: str = "") -> list[Section | None]:
+    """The section that holds each entity of a text, or None before the first heading.
+
+    Args:
+        text: a note, or a part of one.
+        spans: start, end and label of each entity, in any order.
+        heading: of the section that the text starts in, if the text does not have it.
+    """
+    found = find_sections(text, mask_entities(text, spans))
+    starts = [section.start for section in found]
+    first = None
+    if heading:
+        kind = SECTIONS[_table_name(heading) or OTHER]
+        first = Section(0, 0, starts[0] if starts else len(text), kind.name, kind.code)
+    by_number = [first, *found]
+    return [by_number[bisect_right(starts, start)] for start, _, _ in spans]
+
+
+def mask_entities(text: str, spans: Spans) -> str:
+    """The text in small letters with a mark for each character of an entity."""
+    plain = text.translate(_SAME_LETTERS)
+    letters = [low if len(low := char.lower()) == 1 else char for char in plain]
+    for start, end, _ in spans:
+        letters[start:end] = MASK * (end - start)
+    return "".join(letters)
 
 
 def _headings(text: str, masked: str) -> Iterator[_Heading]:
@@ -161,7 +213,8 @@ def _is_known_heading(match: re.Match[str], words: str) -> bool:
         return False
     is_long = len(words) >= _SHORTEST
     if match["alone"] is not None:
-        return is_long and words[0].isupper()
+        is_item = match["number"] and _NEXT_NUMBER.match(match.string, match.end())
+        return is_long and words[0].isupper() and not is_item
     has_dash = match[0][-1] in "-–—"
     return is_long and (words.isupper() or (has_dash and words[0].isupper()))
 

@@ -21,7 +21,7 @@ from domainbert.text.sentences import sentence_spans
 if TYPE_CHECKING:
     from biomed.ner.entities import Entity
 
-_FIELDS = ("score", "assertion", "link_score", "codes")
+_FIELDS = ("score", "assertion", "section", "link_score", "codes")
 
 
 @Language.factory(
@@ -47,8 +47,8 @@ def make_component(
 class BiomedComponent:
     """Sets `doc.ents` and `doc.spans["biomed"]`, and where sentences start if nothing has.
 
-    `ent.kb_id_` is the concept's id; `ent._.score`, `ent._.assertion`, `ent._.link_score` and
-    `ent._.codes` are those of the entity. Spans widen to spaCy's tokens.
+    `ent.kb_id_` is the concept's id; `ent._.score`, `ent._.assertion`, `ent._.section`,
+    `ent._.link_score` and `ent._.codes` are those of the entity. Spans widen to spaCy's tokens.
     """
 
     def __init__(self, tagger: Tagger) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from biomed.corpora.words import split_words, starts_after_breaks
 from biomed.ner.abbreviations import expanded, find_abbreviations
-from biomed.ner.assertion import assert_spans
+from biomed.ner.assertion import assert_spans, is_allergy_cue
+from biomed.ner.cues import AssertionRules
 from biomed.ner.decoding import tidy_span
 from biomed.ner.entities import MIN_SCORE, Entity
 from biomed.ner.network import WordTagger
+from biomed.ner.sections import SectionChoice, sections_of
 from domainbert.errors import UserError
 from domainbert.streams import chunked, read_ahead
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     import torch
 
     from biomed.ner.abbreviations import Abbreviation
+    from biomed.ner.cues import RuleSource
     from biomed.ner.dictionaries import Link
     from biomed.ner.linking import EntityLinker
     from biomed.ner.network import Pieces, WordSpan
@@ -56,12 +59,16 @@ class Tagger:
         *,
         min_score: float = MIN_SCORE,
         linker: EntityLinker | None = None,
+        assertion_rules: RuleSource | None = None,
+        sections: Sequence[str] = (),
     ) -> None:
         if not 0 <= min_score <= 1:
             raise UserError(
                 f"min_score: expected a number from 0 to 1, got {min_score!r}"
             )
         self.network, self.min_score, self.linker = network, min_score, linker
+        self._rules = AssertionRules.read(assertion_rules)
+        self._sections = SectionChoice.read(sections)
 
     @classmethod
     def from_pretrained(
@@ -70,6 +77,8 @@ class Tagger:
         *,
         min_score: float = MIN_SCORE,
         linker: EntityLinker | None = None,
+        assertion_rules: RuleSource | None = None,
+        sections: Sequence[str] = (),
         device: str | torch.device | None = None,
         batch_tokens: int | None = None,
     ) -> Self:
@@ -77,17 +86,35 @@ class Tagger:
 
         Hugging Face checkpoints for token classification load too, of any encoder family that has
         a fast tokenizer; see `biomed.ner.decoding.Outputs`. Entities with a score below
-        `min_score` are left out; `linker` gives them ids. For `device` and `batch_tokens` see
-        `Model`.
+        `min_score` are left out; `linker` gives them ids. `assertion_rules` are cues of your own,
+        as a TOML file or a list; see docs/assertions.md. `sections` names those whose entities
+        are kept, or with a minus sign, as in "-family_history", left out. For `device` and
+        `batch_tokens` see `Model`.
 
         Raises:
             EncoderError: no such model, or an encoder without a trained head.
-            UserError: outputs whose names are no tags of entities.
+            UserError: outputs whose names are no tags of entities, or no such section or rule.
         """
         network = WordTagger.from_pretrained(
             name, device=device, batch_tokens=batch_tokens
         )
-        return cls(network, min_score=min_score, linker=linker)
+        return cls(
+            network,
+            min_score=min_score,
+            linker=linker,
+            assertion_rules=assertion_rules,
+            sections=sections,
+        )
+
+    @property
+    def context_facts(self) -> dict[str, object]:
+        """The user's rules and the chosen sections, for fingerprints; empty by default."""
+        facts = {
+            "assertion_rules": list(self._rules.source),
+            "sections": sorted(self._sections.kept),
+            "left_out_sections": sorted(self._sections.left_out),
+        }
+        return {name: value for name, value in facts.items() if value}
 
     @property
     def score_kind(self) -> str:
@@ -132,12 +159,20 @@ class Tagger:
         """The entities with a sufficient score, with their assertions."""
         entities = [e for e in _kept(read, spans) if e.score >= self.min_score]
         entities = _with_short_forms(read.text, entities, read.abbreviations)
-        asserted = assert_spans(
-            read.text, [(e.start, e.end, e.label) for e in entities]
-        )
-        return [
-            replace(e, assertion=a) for e, a in zip(entities, asserted, strict=True)
+        return self._with_context(read.text, entities)
+
+    def _with_context(self, text: str, entities: list[Entity]) -> list[Entity]:
+        """The entities of the chosen sections with their assertions and sections."""
+        sections = sections_of(text, _spans(entities))
+        placed = [
+            replace(entity, section=section.name if section else None)
+            for entity, section in zip(entities, sections, strict=True)
+            if self._sections.holds(section)
+            and not is_allergy_cue(text, entity.start, entity.end, section)
         ]
+        assertions = assert_spans(text, _spans(placed), rules=self._rules)
+        pairs = zip(placed, assertions, strict=True)
+        return [replace(entity, assertion=assertion) for entity, assertion in pairs]
 
     def _linked(
         self, texts: list[_ReadText], found: list[list[Entity]]
@@ -167,6 +202,10 @@ class Tagger:
         breaks = starts_after_breaks(text, words)
         pieces = self.network.reader.read(strings, spaced=spaced, breaks=breaks)
         return _ReadText(text, words, pieces, find_abbreviations(text))
+
+
+def _spans(entities: Iterable[Entity]) -> list[tuple[int, int, str]]:
+    return [(entity.start, entity.end, entity.label) for entity in entities]
 
 
 def _kept(read: _ReadText, spans: Iterable[WordSpan]) -> Iterator[Entity]:

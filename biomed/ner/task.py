@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from biomed.ner.sections import SECTIONS
 from domainbert.scoring import Fault, Task, text_of
 from domainbert.tables import NOTE, PATIENT, STAY, TEXT
 
@@ -38,6 +39,7 @@ class TagTask(Task):
         text, number = pa.string(), pa.float64()
         fields = {"start": pa.int64(), "end": pa.int64(), "entity": text, "label": text}
         fields |= {"score": number, "score_kind": text, "assertion": text}
+        fields |= {"section": text, "section_code": text}
         links = {
             "entity_id": text,
             "entity_name": text,
@@ -63,6 +65,7 @@ class TagTask(Task):
         return [
             {names.get(field, field): value for field, value in vars(entity).items()}
             | {"entity_codes": "|".join(entity.codes) or None, "score_kind": kind}
+            | {"section_code": _section_code(entity)}
             for entity in result
         ] or [{}]
 
@@ -74,4 +77,10 @@ class TagTask(Task):
         """Weights, tokenizer and settings of the model."""
         model, linker = self._tagger.network.fingerprint(), self._tagger.linker
         links = {"linker": linker.facts()} if linker else {}
-        return {"model": model, "min_score": self._tagger.min_score, **links}
+        context = self._tagger.context_facts
+        min_score = self._tagger.min_score
+        return {"model": model, "min_score": min_score, **links, **context}
+
+
+def _section_code(entity: Entity) -> str | None:
+    return SECTIONS[entity.section].code if entity.section else None

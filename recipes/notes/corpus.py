@@ -61,6 +61,11 @@ def sections_gold(
     return gold_of(documents, name=f"real-sections {side}", labels=labels)
 
 
+def section_headings(side: Side) -> dict[str, str]:
+    """The heading of each real section by its id: the text does not have it."""
+    return {row["id"]: row["section"] for row in _rows("real-sections", side)}
+
+
 def training_documents(data: Path) -> list[Document]:
     """Tagged sections of real notes and written notes, none of which is measured on.
 

@@ -20,7 +20,13 @@ from biomed.ner.tagger import Tagger
 from domainbert.cli.console import one_line_errors, stdout
 from domainbert.errors import UserError
 from domainbert.files import write_json
-from recipes.notes.corpus import SIDES, note_names, notes_gold, sections_gold
+from recipes.notes.corpus import (
+    SIDES,
+    note_names,
+    notes_gold,
+    section_headings,
+    sections_gold,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -106,12 +112,20 @@ class AssertionScore:
         return {"accuracy": self.accuracy, **each}
 
 
-def evaluate_assertions(gold: Gold) -> AssertionScore:
-    """The rules of `biomed.ner.assertion` on the gold entities of a corpus with assertions."""
+def evaluate_assertions(
+    gold: Gold, headings: Mapping[str, str] | None = None
+) -> AssertionScore:
+    """The rules of `biomed.ner.assertion` on the gold entities of a corpus with assertions.
+
+    `headings` are those of the documents whose headings are not in their text, by id.
+    """
+    headings = headings or {}
     counts: Counter[tuple[str, str]] = Counter()
     for document in gold.documents:
         given = assert_spans(
-            document.text, [(s.start, s.end, s.label) for s in document.spans]
+            document.text,
+            [(s.start, s.end, s.label) for s in document.spans],
+            heading=headings.get(document.id, ""),
         )
         right = (span.assertion for span in document.spans)
         counts.update((r, g) for r, g in zip(right, given, strict=True) if r)
@@ -209,6 +223,11 @@ def main(
         stdout.print(
             f"accuracy of assertions on gold entities: {given['accuracy']:.3f}"
         )
+    for side in SIDES if data else ():
+        gold = sections_gold(side, data, labels=labels)
+        headed = evaluate_assertions(gold, section_headings(side)).to_dict()
+        result[gold.name]["assertions_with_headings"] = headed
+        stdout.print(f"with headings, {gold.name}: {headed['accuracy']:.3f}")
     names = names_found(tagger, known, labels or {})
     result["names"] = {kind: list(pair) for kind, pair in names.items()}
     for kind, (found, count) in names.items():

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from biomed.ner.assertion import ASSERTIONS, assert_spans
+from biomed.ner.assertion import ASSERTIONS, assert_spans, is_allergy_cue
+from biomed.ner.sections import sections_of
 
 MARKS = {
     "": "present",
@@ -110,6 +111,39 @@ def test_the_hard_kinds(half, goal):
                 wrong.append((case["text"], name, gold, assertion))
     assert number > 150
     assert len(wrong) <= (1 - goal) * number, wrong
+
+
+@pytest.mark.parametrize(
+    ("heading", "expected"),
+    [
+        ("", ["present", "present"]),
+        ("PASTMEDICALHX", ["historical", "present"]),
+        ("Family history", ["other", "other"]),
+        ("Allergies", ["historical", "allergy"]),
+        ("no such heading", ["present", "present"]),
+    ],
+)
+def test_a_heading_that_is_not_in_the_text(heading, expected):
+    spans = [(0, 4, "Disease"), (6, 13, "Chemical")]
+    assert assert_spans("Gout, aspirin.", spans, heading=heading) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "is_cue"),
+    [
+        ("Allergy to penicillin", "Allergy", True),
+        ("Drug allergies: penicillin", "Drug allergies", True),
+        ("## Allergies\nPenicillin", "Allergies", True),
+        ("Hypersensitivity to aspirin", "Hypersensitivity", True),
+        ("He has allergies.", "allergies", False),
+        ("Seasonal allergies to pollen", "Seasonal allergies", False),
+    ],
+)
+def test_the_cue_of_an_allergy_is_no_disease(text, name, is_cue):
+    start = text.index(name)
+    end = start + len(name)
+    (section,) = sections_of(text, [(start, end, "Disease")])
+    assert is_allergy_cue(text, start, end, section) is is_cue
 
 
 def test_spans_in_any_order_overlapping_or_none():

@@ -81,6 +81,21 @@ def test_tag_takes_options(saved, tmp_path):
     assert "[heart failure](Disease)" in result.output
 
 
+def test_tag_takes_sections_and_rules(saved, tmp_path):
+    (tmp_path / "note.txt").write_text(
+        "Plan: insulin\nFH: xyz heart failure\n", "utf-8"
+    )
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[cue]]\nassertion = "negated"\nwords = "xyz"\n', "utf-8")
+    options = ["--model", saved[1], "--assertion-rules", str(rules), "--section"]
+    out = tmp_path / "entities.csv"
+    for section, expected in (("plan", "insulin"), ("-plan", "heart failure")):
+        arguments = ["tag", str(tmp_path / "note.txt"), "--out", str(out), "--restart"]
+        result = run.invoke(app, [*arguments, *options, section])
+        assert result.exit_code == 0, result.output
+        assert list(read_table(out)["entity"]) == [expected]
+
+
 def test_tag_never_writes_over_its_input(saved, tmp_path):
     (tmp_path / "in.csv").write_text("text\nheart failure\n")
     path = str(tmp_path / "in.csv")

@@ -9,6 +9,8 @@ from domainbert.tables import ReadOptions, TableError, read_table, write_table
 COLUMNS = ["note_id", "row", "start", "end", "entity", "label", "score", "score_kind"]
 COLUMNS += [
     "assertion",
+    "section",
+    "section_code",
     "entity_id",
     "entity_name",
     "entity_codes",
