@@ -5,7 +5,15 @@ import pandas as pd
 import pytest
 
 from clinical.evaluation.intervals import evaluate
-from clinical.evaluation.verdicts import benefit_verdicts, verdicts
+from clinical.evaluation.verdicts import (
+    against_baseline,
+    benefit_verdicts,
+    monitoring_verdicts,
+    ranking,
+    slope,
+    verdicts,
+)
+from domainbert.statistics.bootstrap import Interval
 
 
 def hospital(n, *, seed=0):
@@ -118,3 +126,39 @@ def test_net_benefit(low, high, statuses):
         "gain_high": high,
     }
     assert [one.status for one in benefit_verdicts(pd.DataFrame([row]))] == statuses
+
+
+@pytest.mark.parametrize(
+    ("judge", "interval", "status", "text"),
+    [
+        (slope, (0.7, 0.5, 0.9), "against", "High risks are too high"),
+        (slope, (1.5, 1.2, 1.9), "against", "not extreme enough"),
+        (slope, (1.0, 0.9, 1.1), "shown", "about as far as they should"),
+        (slope, (1.0, 0.6, 1.4), "not shown", "not shown that the risks spread"),
+        (ranking, (0.4, 0.3, 0.6), "against", "worse than chance"),
+        (ranking, (0.55, 0.51, 0.59), "against", "slightly better than chance"),
+        (ranking, (0.7, 0.6, 0.8), "shown", "better than chance (AUROC 0.700 [0.600,"),
+        (ranking, (0.7, None, None), "not shown", "not shown to rank stays better"),
+    ],
+)
+def test_an_interval_decides_the_sentence(judge, interval, status, text):
+    verdict = judge(Interval(*interval))
+    assert verdict.status == status
+    assert text in verdict.text
+    assert slope(Interval(1.0)) is None
+    assert against_baseline("it", Interval(None)).status == "not shown"
+
+
+def test_a_model_in_use_is_calibrated_again_only_where_it_ranks():
+    y, p = hospital(3000)
+    high = evaluate(y, odds(p, shift=0.8), patients=np.arange(3000), bootstrap=200)
+    before = {"scores": {"model": {"auroc": {"value": 0.99}}}}
+    texts = [verdict.text for verdict in monitoring_verdicts(high, before)]
+    assert "below the 0.990 of the test side" in texts[0]
+    assert texts[1].startswith("The risks are too high on average")
+    assert texts[2] == "Calibrate it again on recent stays: clinical recalibrate."
+    backwards = evaluate(y, 1 - p, patients=np.arange(3000), bootstrap=200)
+    (only,) = monitoring_verdicts(backwards, before)
+    assert only.text.endswith("calibration cannot mend ranking.")
+    (silent,) = monitoring_verdicts(None, before)
+    assert silent.text.startswith("No outcomes were given")
