@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from clinical.evaluation.intervals import Evaluation
     from domainbert.statistics.bootstrap import Interval
 
+Row = dict[Any, Any]  # of a table of groups
 Status = Literal["shown", "against", "not shown"]
 
 LEVEL = (0.9, 1.1)
@@ -235,7 +236,7 @@ def group_verdicts(groups: pd.DataFrame) -> list[Verdict]:
     return judged
 
 
-def _differences(rows: Sequence[Mapping[Any, Any]]) -> list[Verdict]:
+def _differences(rows: Sequence[Row]) -> list[Verdict]:
     """The differences between groups that remain after correction."""
     judged = []
     for measure in GROUP_MEASURES:
@@ -264,7 +265,7 @@ def _tested(n_tested: int, n_chance: int, n_remaining: int) -> Verdict:
     )
 
 
-def _label(row: Mapping[Any, Any]) -> str:
+def _label(row: Row) -> str:
     return str(row["group"]).replace("\n", " ")
 
 

@@ -71,6 +71,10 @@ def evaluate(
     facts = {"model": name, "cohort": cohort_file.name, "side": split}
     facts |= {"c": f"{loaded.c:g}"} if loaded else {}
     summary = built.summary if built else None
+    if summary:
+        definition = summary["definition"]
+        facts["definition"] = definition["label"]
+        facts["definition_sha256"] = definition["sha256"]
     report = write_report(
         comparison,
         out,

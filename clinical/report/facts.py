@@ -12,19 +12,48 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, create_model
 
-from clinical.evaluation.verdicts import group_verdicts
-from domainbert import __version__
+from clinical.report.sentences import (
+    cohort_sentences,
+    evaluation_sentences,
+    model_sentences,
+    name_sentences,
+    training_sentences,
+)
 from domainbert.settings import Settings
-from domainbert.statistics.bootstrap import Interval
 
 if TYPE_CHECKING:
+    import pandas as pd
     from jinja2 import Environment
 
     from clinical.evaluation.comparison import Comparison
     from clinical.risk.model import RiskModel
 
 Facts = dict[str, str | None]
-EVIDENCE = "comprehensiveness 5%"
+NAMES = (
+    "fingerprint",
+    "encoder",
+    "network",
+    "windows",
+    "calibration",
+    "alerting",
+    "training",
+    "imbalance",
+    "event",
+    "outcome",
+    "definition",
+    "exclusions",
+    "not_for",
+    "notes",
+    "preparation",
+    "missing",
+    "flow",
+    "caveats",
+    "external_validity",
+    "external_fairness",
+    "local_validity",
+    "local_fairness",
+)
+"""Facts that are unknown without a model, a cohort or an answer of the hospital."""
 
 
 def read_data(name: str) -> Any:
@@ -50,15 +79,19 @@ Hospital = create_model("Hospital", __base__=Settings, **_FIELDS)
 
 def answered(facts: Facts, hospital: Settings) -> Facts:
     """Facts with the hospital's answers; the evaluation is external or local as it says."""
-    given = hospital.model_dump()
-    answers = {key: text for key in QUESTIONS if (text := given[key].strip())}
-    kinds = [kind for kind in ASKED["flags"] if given[kind]]
-    own = {
-        f"{kind}_{what}": facts[what]
-        for kind in kinds
-        for what in ("validity", "fairness")
+    fields = hospital.model_dump()
+    answers = {}
+    for key in QUESTIONS:
+        text = fields[key].strip()
+        if text:
+            answers[key] = text
+    results = {
+        f"{kind}_{result}": facts[result]
+        for kind in ASKED["flags"]
+        for result in ("validity", "fairness")
+        if fields[kind]
     }
-    return facts | own | answers
+    return facts | results | answers
 
 
 def gather(
@@ -69,7 +102,7 @@ def gather(
     summary: Mapping[str, Any] | None = None,
     hospital: Settings | None = None,
 ) -> Facts:
-    """Facts as sentences by name, the blocks of `templates/facts.j2`; None where they are unknown.
+    """Facts as sentences by name (see `sentences.py`); None where they are unknown.
 
     Args:
         model: None for scores of another origin.
@@ -78,26 +111,21 @@ def gather(
         summary: of the cohort, from `clinical.Cohort`; None for other tables.
         hospital: its answers.
     """
-    manifest: Mapping[str, Any] = model.manifest if model else {}
-    measures = manifest.get("evidence", {}).get("measures", ())
-    template = environment().get_template("facts.j2")
-    module = template.make_module(
-        {
-            "name": name,
-            "package": __version__,
-            "given": model,
-            "manifest": manifest,
-            "cohort": summary,
-            "own": comparison.model,
-            "group_texts": [v.text for v in group_verdicts(comparison.groups)],
-            "groups": comparison.groups.groupby("column", sort=False),
-            "use": comparison,
-            "faithful": {m["method"]: m for m in measures if m["measure"] == EVIDENCE},
-        }
+    sentences = dict.fromkeys(NAMES, "")
+    sentences |= name_sentences(model, name)
+    sentences |= training_sentences(model.manifest if model else {})
+    if model:
+        sentences |= model_sentences(model)
+    if summary:
+        sentences |= cohort_sentences(summary, model)
+    event = sentences["event"] or "had the outcome"
+    sentences |= evaluation_sentences(comparison, event)
+    outcome = sentences["outcome"] or "the outcome that the evaluated table labels"
+    heading = (
+        f"Evaluation of a prediction model: {outcome}, from the notes of hospital stays"
     )
-    facts = {
-        k: " ".join(v.split()) or None for k, v in vars(module).items() if k[0] != "_"
-    }
+    sentences |= {"outcome": outcome, "heading": heading}
+    facts = {key: " ".join(text.split()) or None for key, text in sentences.items()}
     return answered(facts, hospital or Hospital())
 
 
@@ -107,40 +135,45 @@ def environment() -> Environment:
     from jinja2 import Environment as Templates
     from jinja2 import PackageLoader, StrictUndefined, select_autoescape
 
-    made = Templates(
+    templates = Templates(
         loader=PackageLoader("clinical.report"),
         autoescape=select_autoescape(["html.j2", "xml.j2"]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
-        "number": number,
-        "json": lambda value: json.dumps(value, ensure_ascii=False, allow_nan=False),
-        "spell": lambda found: str(
-            Interval(found["value"], found["low"], found["high"])
-        ),
-        "records": lambda frame: frame.to_dict("records"),
-    }
-    return made
+    templates.filters |= {"number": number, "records": _records, "json": _json}
+    return templates
+
+
+def _records(frame: pd.DataFrame) -> list[dict[Any, Any]]:
+    return frame.to_dict("records")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def number(value: float | None, digits: int = 3) -> str:
     """A number with three digits and a true minus sign; a dash for none."""
-    missing = value is None or value != value
-    return "–" if missing else f"{value:.{digits}f}".replace("-", "−")
+    if value is None or value != value:
+        return "–"
+    return f"{value:.{digits}f}".replace("-", "−")
 
 
 def fill(parts: Sequence[str], facts: Facts) -> dict[str, Any]:
     """The parts of an answer that are known, the names that have no value, and the status."""
-    answer, missing = [], []
+    answer = []
+    missing: list[str] = []
     for part in parts:
         names = [name for _, name, _, _ in string.Formatter().parse(part) if name]
-        lacking = [name for name in names if not facts.get(name)]
-        missing += lacking
-        if not lacking:
+        unknown = [name for name in names if not facts.get(name)]
+        missing += unknown
+        if not unknown:
             answer.append(part.format_map(facts))
-    status = ("in part" if answer else "open") if missing else "answered"
+    status = "answered"
+    if missing:
+        status = "in part" if answer else "open"
     return {"answer": answer, "missing": list(dict.fromkeys(missing)), "status": status}
 
 

@@ -160,10 +160,15 @@ class NoteChoice(Settings):
 
 
 def outcome_of(choice: NoteChoice | None) -> str:
-    """The outcome as a noun, such as "unplanned readmission within 30 days of discharge"."""
-    verb, rest = (choice.event if choice else EVENT).split(" ", 1)
+    """The outcome of a model as a noun; see `outcome_noun`."""
+    return outcome_noun(choice.event if choice else EVENT)
+
+
+def outcome_noun(event: str) -> str:
+    """An event as a noun, such as "unplanned readmission within 30 days of discharge"."""
+    verb, period = event.split(" ", 1)
     nouns = {"readmitted": "unplanned readmission", "died": "death", "stayed": "stay"}
-    return f"{nouns.get(verb, verb)} {rest}"
+    return f"{nouns.get(verb, verb)} {period}"
 
 
 @cache

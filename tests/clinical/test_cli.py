@@ -121,7 +121,8 @@ def test_from_hospital_to_trained_model_and_report(tiny_encoder, tmp_path):
     assert "AUROC" in card
     assert "TF-IDF" in card
     metrics = json.loads((tmp_path / "report" / "metrics.json").read_text())
-    assert metrics
+    assert metrics["facts"]["definition"].startswith("readmission-30d ")
+    assert len(metrics["facts"]["definition_sha256"]) == 64
     for name in ("ranking.png", "calibration.png", "report.html"):
         assert (tmp_path / "report" / name).stat().st_size > 1000
 

@@ -72,6 +72,12 @@ SUMMARY = {
 }
 
 
+@pytest.fixture
+def cohort_summary():
+    """The summary of a cohort, as `clinical.Cohort` has it."""
+    return SUMMARY
+
+
 @pytest.fixture(scope="session")
 def about(new_network, tokenizer, comparison):
     from clinical import ReadmissionModel

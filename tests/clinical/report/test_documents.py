@@ -111,6 +111,32 @@ def test_updating_characteristics_and_evidence_come_from_the_model_and_the_group
     assert facts["characteristics"] in items["20b"]["answer"]
 
 
+def test_the_definition_is_named_with_its_changes_and_its_hash(
+    comparison, cohort_summary
+):
+    label = "readmission-30d 1.0.0, changed: died_locations, planned_types"
+    definition = cohort_summary["definition"] | {
+        "label": label,
+        "sha256": "0123456789abcdef",
+    }
+    cut = {
+        "step": "censored",
+        "reason": "follow-up cut short",
+        "removed": 30,
+        "left": 870,
+    }
+    summary = cohort_summary | {
+        "definition": definition,
+        "steps": [*cohort_summary["steps"], cut],
+    }
+    facts = gather(None, comparison, name="scores.csv", summary=summary)
+    assert facts["definition"] == f"{label} (SHA-256 0123456789ab…)"
+    items = {item["key"]: item for item in checklist("attributes.toml", facts)}
+    assert "follow-up cut short (30)" in items["11"]["answer"][0]
+    # Patients whose follow-up is cut are the ones that are scored every night.
+    assert "leaves out: newborn (100)." in items["9"]["answer"][0]
+
+
 def test_every_name_in_the_documents_is_a_fact_or_a_question(about):
     known = set(about) | set(QUESTIONS)
     folder = Path(documents.__file__).parent
