@@ -1,9 +1,9 @@
-"""CSV files row by row, or as Arrow streams, with every malformed line listed.
+"""CSV files, row by row or as Arrow streams, with every malformed line listed.
 
-Fast readers let a quote that is never closed swallow the rows after it, or take a line in the
-middle of a note for a row. Here a line where no row begins is listed, and reading continues with
-the next line. One case cannot be told apart from a note of several lines: an open quote that a
-later quote closes, with a comma or a line end right after it.
+In fast readers, a quote that is never closed swallows the rows after it, or a line in the middle
+of a note is read as a row. Here a line that does not start a row is listed, and reading continues
+with the next line. One case cannot be told apart from a note of several lines: an open quote that
+a later quote closes, followed directly by a comma or a line end.
 """
 
 from __future__ import annotations
@@ -34,13 +34,12 @@ _NO_ROW = (
     f"{NO_ROW}: too few or too many fields, a quote or carriage return out of place, or more than "
     "16 MB"
 )
-_BLOCK = 4 << 20  # bytes read at a time
-_TOGETHER = 1000  # rows that are checked at once
-_IN_SIGHT = (
-    1 << 20
-)  # bytes from the start of a row; more where the row is longer or flawed
+_BLOCK = 4 << 20  # bytes of a piece for Arrow
+_ROWS_AT_ONCE = 1000  # that are matched together
+# Bytes that are read ahead of a row; more if the row is longer or malformed.
+_LOOKAHEAD = 1 << 20
 LONGEST_ROW = 16 << 20  # bytes
-_MARK = b"\xef\xbb\xbf"  # that spreadsheets put in front
+_MARK = b"\xef\xbb\xbf"  # the byte-order mark, which spreadsheets write
 _ZIP = b"PK\x03\x04"
 UNDECODABLE = "undecodable bytes read as U+FFFD"
 
@@ -48,22 +47,22 @@ _Read: TypeAlias = "Callable[[int], bytes]"
 
 
 def csv_columns(path: Path, options: ReadOptions) -> list[str]:
-    """The names in the first line.
+    """The column names, from the first line.
 
     Raises:
-        TableError: a file without names, with a name twice, or that cannot be read.
+        TableError: no names, a name twice, or a file that cannot be read.
     """
     separator = _separator(path, options)
     try:
         with open_text(path, options.encoding, newline="") as text:
-            header = next(
-                csv.reader(_header_lines(path, text), delimiter=separator), []
-            )
+            rows = csv.reader(_header_lines(path, text), delimiter=separator)
+            header = next(rows, [])
     except READ_ERRORS as error:
         raise TableError(
             f"{path.name} cannot be read as CSV ({type(error).__name__})"
         ) from None
-    if fault := _wrong_header(header, separator):
+    fault = _wrong_header(header, separator)
+    if fault:
         raise TableError(f"{path.name} {fault}")
     return header
 
@@ -78,48 +77,57 @@ def _header_lines(path: Path, text: io.TextIOBase) -> Iterator[str]:
 
 
 def _separator(path: Path, options: ReadOptions) -> str:
+    if options.delimiter:
+        return options.delimiter
     is_tsv = path.name.lower().removesuffix(".gz").endswith(".tsv")
-    return options.delimiter or ("\t" if is_tsv else ",")
+    return "\t" if is_tsv else ","
 
 
 def _wrong_encoding(start: bytes, encoding: str | None) -> str:
-    if encoding is None and (start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start):
+    """What is wrong with a file that starts with these bytes, or ""."""
+    is_utf16 = start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start
+    if is_utf16 and encoding is None:
         return (
             "is in UTF-16: name the encoding (--encoding utf-16), or save it as UTF-8"
         )
-    return (
-        "is a spreadsheet or a zip file: save the sheet as CSV"
-        if start[:4] == _ZIP
-        else ""
-    )
+    if start[:4] == _ZIP:
+        return "is a spreadsheet or a zip file: save the sheet as CSV"
+    return ""
 
 
 def _wrong_header(header: list[str], separator: str) -> str:
+    """What is wrong with a header, or ""."""
     if "\ufffd" in "".join(header):
         return "is not in UTF-8: name its encoding (--encoding cp1252, for example)"
     if not header:
         return "is empty; it needs a first line with one name for each column"
-    others = "".join({";", "\t", "|", ","} - {separator})
-    if len(header) == 1 and (other := re.search(f"[{others}]", header[0])):
-        name = {"\t": "tab"}.get(other[0], other[0])
-        return (
-            f"separates its fields by {other[0]!r}, not {separator!r}: name the delimiter "
-            f"(--delimiter {name!r}), or save it with commas"
-        )
+    if len(header) == 1:
+        match = re.search(r"[;\t|,]", header[0].replace(separator, ""))
+        if match:
+            name = "tab" if match[0] == "\t" else match[0]
+            return (
+                f"separates its fields by {match[0]!r}, not {separator!r}: name the delimiter "
+                f"(--delimiter {name!r}), or save it with commas"
+            )
     counts = Counter(name.lower() for name in header)
-    if repeated := sorted({name for name in header if counts[name.lower()] > 1}):
-        shown = f" {', '.join(repeated)}" if are_names(header) else ""
-        return f"repeats the columns{shown}; each needs a name of its own"
-    return ""
+    repeated = sorted({name for name in header if counts[name.lower()] > 1})
+    if not repeated:
+        return ""
+    # The first row of a file without a header is data, and is not shown.
+    shown = f" {', '.join(repeated)}" if are_names(header) else ""
+    return f"repeats the columns{shown}; each needs a name of its own"
 
 
 def csv_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
     """The rows of a file."""
-    names, separator = csv_columns(path, options), _separator(path, options)
-    chosen = [
-        (name, n) for n, name in enumerate(names) if columns is None or name in columns
-    ]
-    ids = [name for name, _ in chosen if is_id_column(name)]
+    names = csv_columns(path, options)
+    separator = _separator(path, options)
+    numbers = {
+        name: number
+        for number, name in enumerate(names)
+        if columns is None or name in columns
+    }
+    ids = [name for name in numbers if is_id_column(name)]
     csv.field_size_limit(LONGEST_ROW)
     for line, problem, text in _data_rows(path, len(names), separator, options):
         place = f"{path.name} line {line}"
@@ -130,9 +138,10 @@ def csv_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cel
             fields = next(csv.reader([text.decode()], delimiter=separator))
         else:
             fields = text.decode().rstrip("\r\n").split(separator)
-        values = {name: fields[number] or None for name, number in chosen}
+        values = {name: fields[number] or None for name, number in numbers.items()}
         for name in ids:
-            if cell := values[name]:
+            cell = values[name]
+            if cell:
                 values[name] = unguard(cell)
         yield place, values, "", problem
 
@@ -140,24 +149,25 @@ def csv_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cel
 def csv_batches(
     path: Path, columns: Sequence[str], options: ReadOptions, flaws: Flaws
 ) -> Iterator[pa.RecordBatch]:
-    """These columns as text, for one pass.
+    """Columns as text, for one pass.
 
-    `flaws` gets file, line (from 1) and problem of every flaw: where a line begins no row, reading
-    continues with the next line, and bytes that cannot be decoded become U+FFFD.
+    File, line (from 1) and problem of every flaw are added to `flaws`. After a line that does not
+    start a row, reading continues with the next line; bytes that cannot be decoded become U+FFFD.
     """
     import pyarrow as pa
 
-    names, separator = csv_columns(path, options), _separator(path, options)
+    names = csv_columns(path, options)
+    separator = _separator(path, options)
     pieces = _sound_pieces(path, len(names), separator, options, flaws)
+    parsed = (_parse(piece, columns, names, separator) for piece in pieces)
     try:
-        for batches in read_ahead(
-            _parse(piece, columns, names, separator) for piece in pieces
-        ):
+        for batches in read_ahead(parsed):
             yield from batches
     except (pa.ArrowException, *READ_ERRORS) as error:
-        # Arrow's own words may quote the line, and a line may be a note.
-        msg = f"{path.name} cannot be read to its end ({type(error).__name__})"
-        raise TableError(msg) from None
+        # Arrow's message may quote the line, and the line may be a note.
+        raise TableError(
+            f"{path.name} cannot be read to its end ({type(error).__name__})"
+        ) from None
 
 
 def _sound_pieces(
@@ -165,11 +175,10 @@ def _sound_pieces(
 ) -> Iterator[bytes]:
     """The rows of a file in pieces of some megabytes; its flaws are listed."""
     piece = bytearray()
-    # Rows that are replaced in part are told apart.
-    together = 1 if options.encoding else _TOGETHER
-    for line, problem, text in _data_rows(
-        path, width, separator, options, together=together
-    ):
+    # With an encoding, undecodable bytes are found row by row.
+    at_once = 1 if options.encoding else _ROWS_AT_ONCE
+    rows = _data_rows(path, width, separator, options, at_once=at_once)
+    for line, problem, text in rows:
         if problem:
             flaws.append((path.name, line, problem))
         piece += text
@@ -187,38 +196,41 @@ def _parse(
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    source = pa.BufferReader(pa.py_buffer(piece))
-    read = arrow_csv.ReadOptions(
-        use_threads=False, block_size=len(piece) + 1, column_names=names
+    table = arrow_csv.read_csv(
+        pa.BufferReader(pa.py_buffer(piece)),
+        arrow_csv.ReadOptions(
+            use_threads=False, block_size=len(piece) + 1, column_names=names
+        ),
+        arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+        arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(columns, pa.string()),
+            include_columns=list(columns),
+            strings_can_be_null=False,
+        ),
     )
-    parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True)
-    convert = arrow_csv.ConvertOptions(
-        column_types=dict.fromkeys(columns, pa.string()),
-        include_columns=list(columns),
-        strings_can_be_null=False,
-    )
-    return arrow_csv.read_csv(source, read, parse, convert).to_batches()
+    return table.to_batches()
 
 
 def _data_rows(
-    path: Path, width: int, separator: str, options: ReadOptions, *, together: int = 1
+    path: Path, width: int, separator: str, options: ReadOptions, *, at_once: int = 1
 ) -> Iterator[tuple[int, str, bytes]]:
     """The rows and flaws of `_sound_rows` after the header, in UTF-8, without empty lines.
 
     Raises:
-        TableError: the header is no row, as where all lines end in a lone carriage return.
+        TableError: the header is not a row, for example if all lines end in a lone carriage
+            return.
     """
     with open_bytes(path) as raw:
         read: _Read = raw.read
         if options.encoding:
             decoded = io.TextIOWrapper(raw, options.encoding, "replace", newline="")
             read = lambda size: decoded.read(size).encode("utf-8", "replace")  # noqa: E731
-        for line, problem, text in _sound_rows(
-            read, width, separator, together=together
-        ):
-            is_replaced = options.encoding and "\ufffd".encode() in text
+        rows = _sound_rows(read, width, separator, at_once=at_once)
+        for line, problem, text in rows:
+            if options.encoding and "\ufffd".encode() in text:
+                problem = UNDECODABLE
             if line > 1 and (problem or text):
-                yield line, UNDECODABLE if is_replaced else problem, text
+                yield line, problem, text
             elif problem and not text:
                 raise TableError(
                     f"{path.name}: the first line has a quote out of place or a lone carriage "
@@ -226,68 +238,85 @@ def _data_rows(
                 )
 
 
-def _sound_rows(
-    read: _Read, width: int, separator: str, *, together: int
-) -> Iterator[tuple[int, str, bytes]]:
-    """Every row as (its line, "", its bytes), and every flaw with a problem and what is left.
+def _row_pattern(width: int, separator: str) -> bytes:
+    """A row of so many fields, as a regular expression.
 
-    Up to `together` rows without a flaw come as one, except the first.
+    A field that does not start with a quote may hold quotes. All repetitions are possessive, so
+    that nothing is tried twice.
     """
-    # A field that does not begin with a quote may hold some; possessive, so that nothing is tried
-    # twice.
     comma = re.escape(separator).encode()
-    quoted, bare = (
-        rb'"[^"]*+(?:""[^"]*+)*+"',
-        rb'[^"%b\r\n][^%b\r\n]*+' % (comma, comma),
-    )
+    quoted = rb'"[^"]*+(?:""[^"]*+)*+"'
+    bare = rb'[^"%b\r\n][^%b\r\n]*+' % (comma, comma)
     field = rb"(?:" + quoted + rb"|" + bare + rb"|)"
-    row = field + rb"(?:%b" % comma + field + rb"){%d}\r?\n" % (width - 1)
-    one, many = re.compile(row), re.compile(rb"(?:%b){1,%d}+" % (row, together))
-    buffer, place, line, is_over = read(len(_MARK)).removeprefix(_MARK), 0, 1, False
-    is_rest = False  # of a line that is longer than the longest row
-    in_sight = least = min(_IN_SIGHT, LONGEST_ROW)
-    alone = 1  # the last line of the rows that come one by one
+    return field + rb"(?:%b" % comma + field + rb"){%d}\r?\n" % (width - 1)
+
+
+def _sound_rows(
+    read: _Read, width: int, separator: str, *, at_once: int
+) -> Iterator[tuple[int, str, bytes]]:
+    """Every row as (its line, "", its bytes), and every flaw as (its line, problem, what is left).
+
+    Up to `at_once` rows without a flaw are yielded as one, except for the first row.
+    """
+    pattern = _row_pattern(width, separator)
+    one_row = re.compile(pattern)
+    many_rows = re.compile(rb"(?:%b){1,%d}+" % (pattern, at_once))
+    buffer = read(len(_MARK)).removeprefix(_MARK)
+    position = 0
+    line = 1
+    at_end = False
+    in_long_line = False  # longer than the longest row: it is skipped to its end
+    least_lookahead = min(_LOOKAHEAD, LONGEST_ROW)
+    lookahead = least_lookahead
+    last_single = 1  # up to this line, rows are matched one by one
     while True:
-        if len(buffer) - place < in_sight and not is_over:
-            chunk = read(2 * in_sight)
-            buffer, place, is_over = buffer[place:] + chunk, 0, not chunk
-            if is_over and not buffer.endswith(b"\n") and buffer:
+        if len(buffer) - position < lookahead and not at_end:
+            chunk = read(2 * lookahead)
+            buffer = buffer[position:] + chunk
+            position = 0
+            at_end = not chunk
+            if at_end and buffer and not buffer.endswith(b"\n"):
                 buffer += b"\n"
             continue
-        if place >= len(buffer):
+        if position >= len(buffer):
             return
-        if is_rest:
-            end = buffer.find(b"\n", place) + 1
-            line, place, is_rest = line + bool(end), end or len(buffer), not end
+        line_end = buffer.find(b"\n", position) + 1
+        if in_long_line:
+            in_long_line = not line_end
+            line += bool(line_end)
+            position = line_end or len(buffer)
             continue
-        match = (one if line <= alone else many).match(buffer, place)
-        if not match and in_sight < LONGEST_ROW and not is_over:
-            # With all of the longest row in sight, what does not match will not match at all.
-            in_sight = min(4 * in_sight, LONGEST_ROW)
+        rows = one_row if line <= last_single else many_rows
+        match = rows.match(buffer, position)
+        if not match and lookahead < LONGEST_ROW and not at_end:
+            # A row may go on beyond the buffer: it is matched again with more of the file.
+            lookahead = min(4 * lookahead, LONGEST_ROW)
             continue
-        in_sight = least
-        end = match.end() if match else buffer.find(b"\n", place) + 1 or len(buffer)
-        text = buffer[place:end]
-        sound = text.decode("utf-8", "replace").encode() if match else b""
-        if match and sound != text and line > alone:
-            alone = line + text.count(b"\n")
-            continue
-        if match and text.strip(b"\r\n"):
-            yield line, "" if sound == text else UNDECODABLE, sound
-        else:
+        lookahead = least_lookahead
+        if not match:
+            end = line_end or len(buffer)
+            text = buffer[position:end]
             yield line, _NO_ROW if text.strip() else "", b""
-        line, place = line + text.count(b"\n"), end
-        is_rest = not text.endswith(b"\n")
+        else:
+            end = match.end()
+            text = buffer[position:end]
+            decoded = text.decode("utf-8", "replace").encode()
+            if decoded != text and line > last_single:
+                # The rows are matched once more, one by one, to find the undecodable one.
+                last_single = line + text.count(b"\n")
+                continue
+            if text.strip(b"\r\n"):
+                yield line, "" if decoded == text else UNDECODABLE, decoded
+        line += text.count(b"\n")
+        position = end
+        in_long_line = not text.endswith(b"\n")
 
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[gzip.GzipFile | io.BufferedReader]:
-    """The bytes of a file, unpacked, which must not change meanwhile; see `unchanged`."""
-    is_packed = path.suffix.lower() == ".gz"
-    with (
-        unchanged(path),
-        gzip.GzipFile(path, "rb") if is_packed else path.open("rb") as raw,
-    ):
+    """The bytes of a file, unpacked; the file must not change meanwhile, see `unchanged`."""
+    open_file = gzip.GzipFile if path.suffix.lower() == ".gz" else open
+    with unchanged(path), open_file(path, "rb") as raw:
         yield raw
 
 
@@ -295,50 +324,54 @@ def open_bytes(path: Path) -> Iterator[gzip.GzipFile | io.BufferedReader]:
 def open_text(
     path: Path, encoding: str | None, *, newline: str | None
 ) -> Iterator[io.TextIOBase]:
-    """The text of a file; UTF-8 by default, undecodable bytes become U+FFFD.
+    """The text of a file, by default in UTF-8; undecodable bytes become U+FFFD.
 
     Raises:
-        TableError: it is UTF-16 without `encoding`, not in `encoding`, a zip file, or changed
-            meanwhile.
+        TableError: UTF-16 without `encoding`, another encoding than `encoding`, a zip file, or a
+            file that was changed meanwhile.
     """
     with open_bytes(path) as raw:
         start = raw.read(4)
         raw.seek(0)
-        if fault := _wrong_encoding(start, encoding):
+        fault = _wrong_encoding(start, encoding)
+        if fault:
             raise TableError(f"{path.name} {fault}")
-        with io.TextIOWrapper(
-            raw, encoding or "utf-8-sig", "replace", newline=newline
-        ) as text:
+        codec = encoding or "utf-8-sig"
+        with io.TextIOWrapper(raw, codec, "replace", newline=newline) as text:
             try:
                 yield text
-            except (
-                UnicodeError
-            ):  # UTF-16 without the mark that tells the order of its bytes
-                msg = f"{path.name} is not in {encoding}; name another encoding, such as utf-16-le"
-                raise TableError(msg) from None
+            except UnicodeError:  # UTF-16 without a byte-order mark
+                raise TableError(
+                    f"{path.name} is not in {encoding}; name another encoding, such as utf-16-le"
+                ) from None
 
 
 def bounded_lines(text: io.TextIOBase) -> Iterator[tuple[int, str, str]]:
-    """Number, text and fault of each line; the text of a line past `LONGEST_ROW` is left out."""
+    """Number, text and fault of each line; a line longer than `LONGEST_ROW` has no text."""
     number = 0
     while line := text.readline(LONGEST_ROW):
         number += 1
-        is_long = len(line) == LONGEST_ROW and not line.endswith("\n")
-        yield number, "" if is_long else line, _LONG if is_long else ""
-        while is_long and (rest := text.readline(LONGEST_ROW)):
-            is_long = not rest.endswith("\n")
+        if len(line) < LONGEST_ROW or line.endswith("\n"):
+            yield number, line, ""
+            continue
+        yield number, "", _LONG
+        while line and not line.endswith("\n"):
+            line = text.readline(LONGEST_ROW)
 
 
 @contextmanager
 def unchanged(path: Path) -> Iterator[None]:
-    """Check that a file stays as it is for the length of the block, else raise TableError."""
+    """Raise a `TableError` if a file is changed during the block."""
     before = _stamp(path)
     yield
     if _stamp(path) != before:
-        msg = f"{path.name} was changed while it was read; start again when it is complete"
-        raise TableError(msg)
+        raise TableError(
+            f"{path.name} was changed while it was read; start again when it is complete"
+        )
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    found = path.stat() if path.exists() else None
-    return found and (found.st_ino, found.st_size, found.st_mtime_ns)
+    if not path.exists():
+        return None
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns

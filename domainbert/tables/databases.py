@@ -1,4 +1,4 @@
-"""Open a source of tables by its address: a folder, a DuckDB file, PostgreSQL or SQLite."""
+"""Sources of tables by address: a folder, a DuckDB file, PostgreSQL or SQLite."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ _POSTGRES_TABLES = (
     "SELECT CAST(table_schema AS TEXT), CAST(table_name AS TEXT) FROM information_schema.tables "
     "WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
 )
+# Times are read as text: always in the same format, and never in a local zone.
+_POSTGRES_SETUP = ("SET datestyle TO 'ISO'", "SET TIME ZONE 'UTC'")
 _SQLITE_TABLES = (
     "SELECT 'main', name FROM sqlite_master WHERE type IN ('table', 'view')"
 )
@@ -40,7 +42,7 @@ _SQLITE_TABLES = (
 def open_source(
     source: str | Path, con: duckdb.DuckDBPyConnection, options: ReadOptions
 ) -> Iterator[Source]:
-    """Open a folder, a DuckDB file, `postgresql://…` or `sqlite:///…`, to be scanned by `con`.
+    """Open a folder, a DuckDB file, `postgresql://…` or `sqlite:///…` for scans by `con`.
 
     Raises:
         TableError: no such folder or file, an unknown kind of address, or a database that cannot
@@ -55,7 +57,9 @@ def open_source(
     elif Path(source).is_file():
         yield _DuckDBSource(Path(source), con)
     else:
-        name = _public_name(text).removesuffix("://...") if "://" in text else text
+        name = text
+        if "://" in text:
+            name = _public_name(text).removesuffix("://...")
         raise TableError(
             f"{name}: no such folder or file. A source is a folder of "
             f"{', '.join(FILE_ENDINGS)} files, a DuckDB file, postgresql://… or sqlite:///…"
@@ -64,41 +68,41 @@ def open_source(
 
 @contextmanager
 def query_batches(uri: str, query: str | None) -> Iterator[pa.RecordBatchReader]:
-    """The rows of a SELECT statement; `TableError` if the database refuses it."""
+    """The rows of a SELECT statement.
+
+    Raises:
+        TableError: no statement, or the database refuses it.
+    """
     if not query:
-        msg = f"{_public_name(uri)} is a database: say what to read with --query 'SELECT …'"
-        raise TableError(msg)
+        raise TableError(
+            f"{_public_name(uri)} is a database: say what to read with --query 'SELECT …'"
+        )
     with _connect(uri) as connection, connection.cursor() as cursor:
         try:
             cursor.execute(query)
             yield cursor.fetch_record_batch()
         except connection.Error as error:
-            msg = f"the query on {_public_name(uri)} failed ({type(error).__name__})"
-            raise TableError(msg) from None
+            raise TableError(
+                f"the query on {_public_name(uri)} failed ({type(error).__name__})"
+            ) from None
 
 
 @contextmanager
 def _connect(uri: str) -> Iterator[Any]:
-    """A connection for reading, in one transaction; its errors say what is wrong in the address.
+    """A connection for reading, in one transaction.
 
-    The driver's own message is never repeated: it may hold the password, or a row.
+    The driver's message is never repeated: it may hold the password, or a row.
     """
-    package = f"adbc_driver_{'sqlite' if uri.startswith('sqlite') else 'postgresql'}"
+    is_sqlite = uri.startswith("sqlite")
+    package = "adbc_driver_sqlite" if is_sqlite else "adbc_driver_postgresql"
     try:
         driver = import_module(f"{package}.dbapi")
     except ImportError:
-        msg = f"this database needs {package}: pip install 'domainbert[databases]'"
-        raise TableError(msg) from None
-    if uri.startswith("sqlite"):
-        path = Path(uri.removeprefix("sqlite://").removeprefix("/"))
-        if (
-            not path.is_file()
-        ):  # the driver would create an empty database for a mistyped name
-            msg = f"{path}: no such SQLite file (sqlite:///relative.db, sqlite:////absolute.db)"
-            raise TableError(msg)
-        address, setup = f"file:{quote(str(path))}?mode=ro", []
-    else:  # times are read as text: always in the same form, and never in a local zone
-        address, setup = uri, ["SET datestyle TO 'ISO'", "SET TIME ZONE 'UTC'"]
+        raise TableError(
+            f"this database needs {package}: pip install 'domainbert[databases]'"
+        ) from None
+    address = _sqlite_address(uri) if is_sqlite else uri
+    setup = () if is_sqlite else _POSTGRES_SETUP
     try:
         with driver.connect(address) as connection:
             with connection.cursor() as cursor:
@@ -111,6 +115,17 @@ def _connect(uri: str) -> Iterator[Any]:
         ) from None
 
 
+def _sqlite_address(uri: str) -> str:
+    """The driver's address of a file, for reading only."""
+    path = Path(uri.removeprefix("sqlite://").removeprefix("/"))
+    # The driver would create an empty database for a mistyped name.
+    if not path.is_file():
+        raise TableError(
+            f"{path}: no such SQLite file (sqlite:///relative.db, sqlite:////absolute.db)"
+        )
+    return f"file:{quote(str(path))}?mode=ro"
+
+
 class _DatabaseSource(Source):
     """The tables of a database, by (schema, table)."""
 
@@ -121,29 +136,37 @@ class _DatabaseSource(Source):
         """A cursor with the result of a statement."""
 
     def tables(self) -> list[str]:
-        """Tables and views, with their schema where there are several."""
-        return sorted(
-            table if s == "main" else f"{s}.{table}" for s, table in self._tables
-        )
+        """Tables and views, with their schema unless it is the main one."""
+        names = [".".join(table) for table in self._tables]
+        return sorted(name.removeprefix("main.") for name in names)
 
-    def place(self, table: str) -> str | None:
-        """The one table written `table` or `schema.table`, as SQL; None if there is none."""
-        wanted = table.lower()
-        found = [
-            p for p in self._tables if wanted in (p[1].lower(), ".".join(p).lower())
+    def sql_name(self, table: str) -> str | None:
+        """The table written `table` or `schema.table`, as SQL; None if there is none.
+
+        Raises:
+            TableError: several schemas have such a table.
+        """
+        lower = table.lower()
+        matches = [
+            (schema, name)
+            for schema, name in self._tables
+            if lower in (name.lower(), f"{schema}.{name}".lower())
         ]
-        if len(found) > 1:
-            names = ", ".join(".".join(place) for place in found)
+        if len(matches) > 1:
+            names = ", ".join(".".join(match) for match in matches)
             raise TableError(
                 f"{self.name} has more than one table {table}: {names}. Name the one you mean as "
                 'table = "schema.table" in a mapping (schema="generic")'
             )
-        return ".".join(map(identifier, found[0])) if found else None
+        if not matches:
+            return None
+        return ".".join(map(identifier, matches[0]))
 
     def columns(self, table: str) -> list[str] | None:
-        if (place := self.place(table)) is None:
+        name = self.sql_name(table)
+        if name is None:
             return None
-        cursor = self.run(f"SELECT * FROM {place} LIMIT 0")  # noqa: S608
+        cursor = self.run(f"SELECT * FROM {name} LIMIT 0")  # noqa: S608
         return [column[0] for column in cursor.description]
 
 
@@ -157,25 +180,25 @@ class _DuckDBSource(_DatabaseSource):
         try:
             con.execute(f"ATTACH {quoted(str(path))} AS hospital (READ_ONLY)")
         except duckdb.Error as error:
-            msg = (
-                f"{path} is neither a folder nor a DuckDB file ({type(error).__name__})"
-            )
-            raise TableError(f"{msg}; for SQLite write sqlite:///PATH") from None
+            raise TableError(
+                f"{path} is neither a folder nor a DuckDB file ({type(error).__name__}); "
+                "for SQLite write sqlite:///PATH"
+            ) from None
         self._tables = con.execute(
             "SELECT table_schema, table_name FROM information_schema.tables "
             "WHERE table_catalog = 'hospital'"
         ).fetchall()
 
-    def place(self, table: str) -> str | None:
-        place = super().place(table)
-        return place and f"hospital.{place}"
+    def sql_name(self, table: str) -> str | None:
+        name = super().sql_name(table)
+        return name and f"hospital.{name}"
 
     def run(self, statement: str) -> Any:
         return self._con.execute(statement)
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
         """The table itself, its columns as text."""
-        return f"({select_text(columns, str(self.place(table)))})"
+        return f"({select_text(columns, str(self.sql_name(table)))})"
 
 
 class _AdbcSource(_DatabaseSource):
@@ -188,10 +211,9 @@ class _AdbcSource(_DatabaseSource):
         self._connection = connection
         self._open: list[Any] = []  # a stream ends with its cursor
         self._is_sqlite = uri.startswith("sqlite")
-        found = self.run(
-            _SQLITE_TABLES if self._is_sqlite else _POSTGRES_TABLES
-        ).fetchall()
-        self._tables = [(str(schema), str(table)) for schema, table in found]
+        query = _SQLITE_TABLES if self._is_sqlite else _POSTGRES_TABLES
+        rows = self.run(query).fetchall()
+        self._tables = [(str(schema), str(table)) for schema, table in rows]
 
     def run(self, statement: str) -> Any:
         """A new cursor, kept open as long as the source."""
@@ -201,12 +223,12 @@ class _AdbcSource(_DatabaseSource):
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
         """A stream of the columns, cast to text by the database; valid for one scan."""
-        # The SQLite driver takes a column's type from its first rows, so none of them may be NULL.
-        # An empty text means missing.
-        cast = (
-            "coalesce(CAST({} AS TEXT), '')" if self._is_sqlite else "CAST({} AS TEXT)"
-        )
-        cursor = self.run(select_text(columns, str(self.place(table)), cast))
+        cast = "CAST({} AS TEXT)"
+        if self._is_sqlite:
+            # The driver takes a column's type from its first rows, which must not be NULL. An
+            # empty text means missing.
+            cast = f"coalesce({cast}, '')"
+        cursor = self.run(select_text(columns, str(self.sql_name(table)), cast))
         name = f"database_stream_{len(self._open)}"
         self._con.register(name, cursor.fetch_record_batch())
         return name
@@ -214,12 +236,11 @@ class _AdbcSource(_DatabaseSource):
 
 def _public_name(uri: str) -> str:
     """The address without user, password and options."""
-    scheme, _, rest = uri.partition("://")
-    if (
-        "?" in rest.rpartition("@")[0]
-    ):  # a password may hold either of them: nothing is certain
+    scheme, _, address = uri.partition("://")
+    login, _, host = address.rpartition("@")
+    if "?" in login:  # a password may hold "?" or "@", so that nothing is certain
         return f"{scheme}://..."
-    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
+    return f"{scheme}://{host.partition('?')[0]}"
 
 
 # A part of the driver's message -> what is wrong.
@@ -236,9 +257,7 @@ _FAULTS = {
 
 def _fault(error: Exception) -> str:
     """What is wrong, without repeating the driver's message."""
-    kinds = (
-        said
-        for sign, said in _FAULTS.items()
-        if re.search(sign, str(error), re.IGNORECASE)
-    )
-    return next(kinds, type(error).__name__)
+    for pattern, fault in _FAULTS.items():
+        if re.search(pattern, str(error), re.IGNORECASE):
+            return fault
+    return type(error).__name__

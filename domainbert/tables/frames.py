@@ -1,4 +1,4 @@
-"""Tables as DataFrames: read whole by the one reader, written in three formats."""
+"""Tables as DataFrames: read whole, and written in three formats."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def read_table(
     schema: Mapping[str, Type] | None = None,
     options: ReadOptions = DEFAULTS,
 ) -> pd.DataFrame:
-    """Read a whole table. An empty one gives a frame without rows.
+    """Read a whole table; an empty one gives a frame without rows.
 
     Args:
         source: a file, a folder or a pattern; see `iter_rows`. Text in CSV loses the apostrophe
             that guards it from spreadsheets, see `write_table`.
-        columns: read only these, in this order.
+        columns: the columns to read, in this order; by default all.
         schema: types of columns that are not text. Parquet keeps its own types, but ids (columns
             called `id` or ending in `_id`) are text.
-        options: how to read it.
+        options: how to read the source.
 
     Raises:
         TableError: no such source or column, a line that is not a row, or a cell of another type.
@@ -50,10 +50,10 @@ def read_table(
         frame = _parquet_frame(Path(source), columns)
     else:
         frame = _text_frame(source, columns, options)
-    kinds = {name: kind for name, kind in (schema or {}).items() if name in frame}
-    return frame.assign(
-        **{name: _cast(frame[name], kinds[name], source) for name in kinds}
-    )
+    for name, kind in (schema or {}).items():
+        if name in frame:
+            frame[name] = _cast(frame[name], kind, source)
+    return frame
 
 
 def _parquet_frame(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
@@ -61,10 +61,10 @@ def _parquet_frame(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
         require_columns(file.schema_arrow.names, columns or (), source=path.name)
         names = list(file.schema_arrow.names if columns is None else columns)
         frame = file.read(columns=names).to_pandas(ignore_metadata=True)[names]
-    ids = [name for name in names if is_id_column(name)] if len(frame) else []
-    return frame.assign(
-        **{name: frame[name].map(id_text).astype("str") for name in ids}
-    )
+    for name in filter(is_id_column, names):
+        if len(frame):
+            frame[name] = frame[name].map(id_text).astype("str")
+    return frame
 
 
 def _text_frame(
@@ -72,36 +72,40 @@ def _text_frame(
 ) -> pd.DataFrame:
     import pandas as pd
 
-    there = dict.fromkeys(table_columns(source, options, lines=1))
+    available = dict.fromkeys(table_columns(source, options, lines=1))
     rows: list[Mapping[str, Any]] = []
     faults: list[str] = []
     for row in iter_rows(source, options, columns=columns):
-        there |= dict.fromkeys(
-            row.cells
-        )  # lines of JSON may have more than the first one
+        # Later lines of JSON may have more columns than the first one.
+        available |= dict.fromkeys(row.cells)
         if row.fault:
             faults.append(f"{row.place}: {row.fault}")
         elif not faults:
             rows.append(row.cells)
-    if columns is not None and there:  # an empty file of JSON lines has every column
-        require_columns(there, columns, source=Path(source).name)
-    if faults:
-        more = len(faults) - _LISTED_FAULTS
-        rest = f"; and {more} more" if more > 0 else ""
-        lines = "1 line" if len(faults) == 1 else f"{len(faults)} lines"
-        listed = "; ".join(faults[:_LISTED_FAULTS])
-        raise TableError(
-            f"{lines} cannot be read as rows: {listed}{rest}. Correct or remove them"
-        )
-    names = list(there if columns is None else columns)
-    frame = pd.DataFrame(
-        [[cells.get(name) for name in names] for cells in rows], columns=names
-    )
-    if not re.search(r"\.[ct]sv(\.gz)?\Z", str(source).lower()):
-        return frame
-    texts = [name for name in names if not is_id_column(name)]  # ids come without it
-    return frame.assign(
-        **{name: frame[name].map(unguard, na_action="ignore") for name in texts}
+    # An empty file of JSON lines has any column.
+    if columns is not None and available:
+        require_columns(available, columns, source=Path(source).name)
+    _refuse_faults(faults)
+    names = list(available if columns is None else columns)
+    cells = {name: [row.get(name) for row in rows] for name in names}
+    frame = pd.DataFrame(cells, columns=names)
+    if re.search(r"\.[ct]sv(\.gz)?\Z", str(source).lower()):
+        for name in names:
+            if not is_id_column(name):  # the reader has removed the guard of ids
+                frame[name] = frame[name].map(unguard, na_action="ignore")
+    return frame
+
+
+def _refuse_faults(faults: Sequence[str]) -> None:
+    if not faults:
+        return
+    lines = "1 line" if len(faults) == 1 else f"{len(faults)} lines"
+    listed = "; ".join(faults[:_LISTED_FAULTS])
+    n_more = len(faults) - _LISTED_FAULTS
+    if n_more > 0:
+        listed += f"; and {n_more} more"
+    raise TableError(
+        f"{lines} cannot be read as rows: {listed}. Correct or remove them"
     )
 
 
@@ -109,40 +113,47 @@ def _cast(column: pd.Series, kind: Type, source: str | Path) -> pd.Series:
     import pandas as pd
 
     dtype, expected = _TYPES[kind]
-    present = column.dropna()  # the empty cells would turn whole numbers into floats
+    # Empty cells would turn whole numbers into floats.
+    present = column.dropna()
     try:
         return pd.to_numeric(present).astype(dtype).reindex(column.index)
     except (ValueError, TypeError):
-        place = f"{Path(source).name}: column {column.name!r}"
-        raise TableError(f"{place}: expected {expected} in every row") from None
+        raise TableError(
+            f"{Path(source).name}: column {column.name!r}: expected {expected} in every row"
+        ) from None
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:
-    """The text metadata of a Parquet file, without what pandas keeps there."""
+    """The text metadata of a Parquet file, without those of pandas."""
     with open_parquet(Path(path)) as file:
         metadata: dict[bytes, bytes] = file.schema_arrow.metadata or {}
-    return {k.decode(): v.decode() for k, v in metadata.items() if k != b"pandas"}
+    return {
+        name.decode(): value.decode()
+        for name, value in metadata.items()
+        if name != b"pandas"
+    }
 
 
 def write_table(
     table: pd.DataFrame | Iterable[pa.Table], path: str | Path, *, raw: bool = False
 ) -> None:
-    """Write a table, whole or piece by piece; it appears when all of it is written.
+    """Write a table, whole or piece by piece; the file appears when it is complete.
 
     In CSV, text that a spreadsheet would run as a formula gets an apostrophe in front, which
     `read_table` removes.
 
     Args:
-        table: a frame; or pieces of one schema, at least one.
+        table: a frame; or one or more pieces with the same schema.
         path: the file, in one of `FORMATS`.
-        raw: leave text in CSV as it is.
+        raw: leave text in CSV unchanged.
 
     Raises:
         TableError: another ending, or values that the format cannot hold, such as lists in CSV.
     """
     import pyarrow as pa
 
-    path, ending = Path(path), table_format(path)
+    path = Path(path)
+    ending = table_format(path)
     try:
         with atomic_path(path) as temporary:
             if ending == ".parquet":
@@ -151,8 +162,8 @@ def write_table(
                 _write_text(table, temporary, name=path.name, ending=ending, raw=raw)
     except (pa.ArrowException, UnicodeError) as error:
         # The library's own message quotes the cell.
-        column = re.search("for column (.+) with type", str(error.args[-1]))
-        name = f"column {column[1]!r}" if column else "a column"
+        match = re.search("for column (.+) with type", str(error.args[-1]))
+        name = f"column {match[1]!r}" if match else "a column"
         raise TableError(
             f"{path.name}: {name} holds values of more than one kind, or text that is "
             f"not Unicode ({type(error).__name__}); make it one type first"
@@ -169,44 +180,53 @@ def _write_text(
 ) -> None:
     import pandas as pd
 
-    opener = gzip.open if ending.endswith(".gz") else open
-    with opener(path, "wt", encoding="utf-8", newline="") as file:
-        frames = [table] if isinstance(table, pd.DataFrame) else map(to_frame, table)
+    open_file = gzip.open if ending.endswith(".gz") else open
+    separator = "\t" if ending.startswith(".tsv") else ","
+    frames = [table] if isinstance(table, pd.DataFrame) else map(to_frame, table)
+    with open_file(path, "wt", encoding="utf-8", newline="") as file:
         for number, frame in enumerate(frames):
             if ending.startswith((".csv", ".tsv")):
-                separator = "\t" if ending.startswith(".tsv") else ","
-                form = {"index": False, "header": not number, "sep": separator}
                 cells, quoting = _csv_cells(frame, name, raw=raw)
-                cells.to_csv(file, quoting=quoting, **form)
+                cells.to_csv(
+                    file,
+                    index=False,
+                    header=number == 0,
+                    sep=separator,
+                    quoting=quoting,
+                )
             elif len(frame):
-                form = {"orient": "records", "lines": True, "date_format": "iso"}
-                frame.to_json(file, force_ascii=False, double_precision=15, **form)
+                frame.to_json(
+                    file,
+                    orient="records",
+                    lines=True,
+                    date_format="iso",
+                    force_ascii=False,
+                    double_precision=15,
+                )
 
 
 def _csv_cells(
     frame: pd.DataFrame, source: str, *, raw: bool
 ) -> tuple[pd.DataFrame, Any]:
-    """The frame as it is written to CSV, and which of its cells are quoted."""
+    """The frame as it is written to CSV, and the quoting of its cells."""
     quoting = csv.QUOTE_MINIMAL
     frame = frame.copy(deep=False)
     for name, column in frame.items():
         if column.dtype.kind not in "OUT":
             continue
         cells = column.tolist()
-        if any(
-            hasattr(cell, "__len__") and not isinstance(cell, str | bytes)
-            for cell in cells
-        ):
-            raise TableError(
-                f"{source}: column {name!r} holds lists; write .parquet or .jsonl"
-            )
-        if any(isinstance(cell, str) and "\r" in cell for cell in cells):
-            # Minimal quoting leaves a lone carriage return bare, where readers end the row.
-            quoting = csv.QUOTE_NONNUMERIC
-        if not raw:
-            frame[name] = [
-                guard(cell) if isinstance(cell, str) else cell for cell in cells
-            ]
+        for number, cell in enumerate(cells):
+            if isinstance(cell, str):
+                if "\r" in cell:
+                    # Minimal quoting leaves a lone carriage return bare; readers end the row there.
+                    quoting = csv.QUOTE_NONNUMERIC
+                if not raw:
+                    cells[number] = guard(cell)
+            elif hasattr(cell, "__len__") and not isinstance(cell, bytes):
+                raise TableError(
+                    f"{source}: column {name!r} holds lists; write .parquet or .jsonl"
+                )
+        frame[name] = cells
     return frame, quoting
 
 
@@ -216,11 +236,7 @@ def _write_parquet(table: pd.DataFrame | Iterable[pa.Table], path: Path) -> None
     import pyarrow.parquet as pq
 
     if isinstance(table, pd.DataFrame):
-        whole = pa.Table.from_pandas(table, preserve_index=False)
-        empty = [
-            f.with_type(pa.string()) if f.type == pa.null() else f for f in whole.schema
-        ]
-        table = [whole.cast(pa.schema(empty, whole.schema.metadata))]
+        table = [_without_null_types(pa.Table.from_pandas(table, preserve_index=False))]
     pieces = iter(table)
     first = next(pieces)
     with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
@@ -228,8 +244,19 @@ def _write_parquet(table: pd.DataFrame | Iterable[pa.Table], path: Path) -> None
             writer.write_table(piece)
 
 
+def _without_null_types(table: pa.Table) -> pa.Table:
+    """Columns without any value as text."""
+    import pyarrow as pa
+
+    fields = [
+        field.with_type(pa.string()) if field.type == pa.null() else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(fields, table.schema.metadata))
+
+
 def to_frame(table: pa.Table) -> pd.DataFrame:
-    """A DataFrame whose whole numbers and booleans stay what they are where cells are missing."""
+    """A DataFrame with nullable whole numbers and booleans in columns with missing cells."""
     import pandas as pd
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Parquet files and Arrow tables row by row, with every cell that cannot be read a row's fault."""
+"""Parquet files and Arrow tables, row by row; a cell that cannot be read is a row's fault."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ def parquet_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator
     """The rows of a file."""
     del options
     with open_parquet(path) as file:
-        chosen = [n for n in file.schema_arrow.names if columns is None or n in columns]
-        batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=chosen)
+        names = file.schema_arrow.names
+        if columns is not None:
+            names = [name for name in names if name in columns]
+        batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=names)
         yield from arrow_cells(batches, path.name)
 
 
 @contextmanager
 def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """A Parquet file.
+    """Open a Parquet file.
 
     Raises:
         TableError: it cannot be read to its end, repeats a column, or was changed meanwhile.
@@ -51,35 +53,35 @@ def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
 
     try:
         with unchanged(path), pq.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            if len(set(names)) < len(names):
-                twice = ", ".join(
-                    name for name, count in Counter(names).items() if count > 1
+            counts = Counter(file.schema_arrow.names)
+            repeated = [name for name, count in counts.items() if count > 1]
+            if repeated:
+                raise TableError(
+                    f"{path.name} repeats the columns {', '.join(repeated)}; each needs a name "
+                    "of its own"
                 )
-                msg = f"{path.name} repeats the columns {twice}; each needs a name of its own"
-                raise TableError(msg)
             yield file
     except (OSError, pa.ArrowException) as error:
-        # Arrow's own message may quote a cell.
-        msg = f"{path.name} cannot be read as Parquet ({type(error).__name__})"
-        raise TableError(msg) from None
+        # Arrow's message may quote a cell.
+        raise TableError(
+            f"{path.name} cannot be read as Parquet ({type(error).__name__})"
+        ) from None
 
 
 def arrow_cells(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[Cells]:
     """The rows of Arrow tables or record batches."""
     number = 0
     for batch in batches:
-        names = batch.schema.names
-        cells = {n: _as_text(batch.column(n)) for n in names}
-        for place in range(batch.num_rows):
+        columns = {field: _as_text(batch.column(field)) for field in batch.schema.names}
+        for row in range(batch.num_rows):
             number += 1
-            values = {
-                n: cells[n][place] for n in names if cells[n][place] is not _UNREADABLE
-            }
-            bad = [n for n in names if n not in values]
-            fault = (
-                f"column {bad[0]!r} is not UTF-8, or a date out of range" if bad else ""
-            )
+            values = {}
+            fault = ""
+            for field, cells in columns.items():
+                if cells[row] is not _UNREADABLE:
+                    values[field] = cells[row]
+                elif not fault:
+                    fault = f"column {field!r} is not UTF-8, or a date out of range"
             yield f"{name} row {number}", values, fault, ""
 
 
@@ -90,7 +92,7 @@ def _as_text(column: pa.Array) -> list[Any]:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
-    if pa.types.is_timestamp(kind):  # Python's own dates have no nanoseconds
+    if pa.types.is_timestamp(kind):  # Python's datetimes have no nanoseconds
         column = column.cast(pa.timestamp("us", kind.tz), safe=False)
     try:
         cells = column.to_pylist()
@@ -111,7 +113,7 @@ def _scalar(cell: pa.Scalar) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value with numbers and booleans as text, and U+FFFD for half a surrogate pair."""
+    """A value with numbers and booleans as text, and U+FFFD for lone surrogates."""
     if isinstance(value, str):
         return whole_text(value)
     if isinstance(value, list | tuple):

@@ -1,6 +1,6 @@
-"""The streaming reader of all tables and texts: row by row, as text, with every fault listed.
+"""The streaming reader of all tables and texts: every cell as text, every fault listed.
 
-A new format needs a `Reader` in a file of its own, and its line in `READERS`.
+A new format needs a `Reader` and a line in `READERS`.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ from domainbert.tables.parquet_files import parquet_cells, parquet_columns, plai
 if TYPE_CHECKING:
     import pandas as pd
 
-FIRST_LINES = 1000  # of JSON, which tell its columns before all of it is read
+FIRST_LINES = 1000  # of JSON, from which its columns are known before all of it is read
 
 
 class Reader(NamedTuple):
-    """How files of one format are read: their columns, and their rows.
+    """Reads files of one format.
 
-    The columns may come as several lists, which are joined in order.
+    Attributes:
+        columns: gives the column names, in one or several lists that are joined in order.
+        cells: gives the rows.
     """
 
     columns: Callable[[Path, ReadOptions], Iterable[Sequence[str]]]
@@ -53,51 +55,72 @@ class Reader(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a source: its number from 0, and its cells as text, lists, or None where empty."""
+    """One row of a source.
+
+    Attributes:
+        number: from 0.
+        cells: texts or lists by column name; None for an empty cell.
+        place: such as "notes.csv line 17".
+        fault: why the row cannot be read, or "".
+        remark: what was noticed while it was read, or "".
+    """
 
     number: int
     cells: Mapping[str, Any] = field(repr=False)
-    place: str  # such as "notes.csv line 17"
-    fault: str = ""  # why the row cannot be read
-    remark: str = ""  # what was noticed while reading it
+    place: str
+    fault: str = ""
+    remark: str = ""
 
 
 def source_files(source: str | Path) -> list[Path]:
-    """The files of a source: a file, a folder's tables (hidden ones left out), or a pattern's.
+    """The files of a source: a file, the tables in a folder (without hidden ones), or a pattern.
 
     Raises:
-        TableError: nothing there, or a file that is no table.
+        TableError: no file, or a file that is not a table.
     """
     if str(source).startswith(DATABASES):
         raise TableError(
             "expected files, got a database; write the rows of a query to a table"
         )
-    path, endings = Path(source), tuple(READERS)
+    path = Path(source)
+    endings = tuple(READERS)
     if path.is_dir():
         files = [
             file
             for file in sorted(path.rglob("*"))
-            if file.is_file()
-            and file.name.lower().endswith(endings)
-            and not any(part.startswith(".") for part in file.relative_to(path).parts)
+            if file.name.lower().endswith(endings)
+            and file.is_file()
+            and not is_hidden(file.relative_to(path))
         ]
     else:
-        # A path that exists is taken as it is, whatever characters are in it.
-        names: list[str] | list[Path] = [path]
-        if not path.exists():
-            names = sorted(glob.glob(str(source), recursive=True))  # noqa: PTH207
-        files = [Path(name) for name in names if not Path(name).is_dir()]
-        for file in files:
-            table_format(file, endings)
-            if not file.is_file():
-                raise TableError(
-                    f"{file} is a pipe or a device; save its content to a file first"
-                )
+        files = _matching_files(str(source), endings)
     if not files:
-        what = "no table in this folder" if path.is_dir() else "no such file"
-        msg = f"{path}: {what}; expected {', '.join(endings)}, a folder of them, or a pattern"
-        raise TableError(msg)
+        missing = "no table in this folder" if path.is_dir() else "no such file"
+        raise TableError(
+            f"{path}: {missing}; expected {', '.join(endings)}, a folder of them, or a pattern"
+        )
     return files
+
+
+def _matching_files(pattern: str, endings: tuple[str, ...]) -> list[Path]:
+    """The file of that name, or else the files that match it as a pattern."""
+    names = [pattern]
+    # A path that exists is taken literally, whatever characters are in it.
+    if not Path(pattern).exists():
+        names = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
+    files = [Path(name) for name in names if not Path(name).is_dir()]
+    for file in files:
+        table_format(file, endings)
+        if not file.is_file():
+            raise TableError(
+                f"{file} is a pipe or a device; save its content to a file first"
+            )
+    return files
+
+
+def is_hidden(path: Path) -> bool:
+    """Whether a part of a relative path starts with a dot."""
+    return any(part.startswith(".") for part in path.parts)
 
 
 def iter_rows(
@@ -106,17 +129,17 @@ def iter_rows(
     """Stream the rows of a file, a folder or a pattern.
 
     Every cell is text as it is spelled ("038", "NA"); only an empty cell, JSON's null or a NaN
-    is missing (None). Numbers become their text. Lists in JSON lines and Parquet stay lists. An id
-    in CSV loses the apostrophe that guards it from spreadsheets. A line that is not a row is a
+    is missing (None). Numbers become text. Lists in JSON lines and Parquet stay lists. An id in
+    CSV loses the apostrophe that guards it from spreadsheets. A line that is not a row gives a
     `Row` with a fault.
 
     Args:
-        source: see `source_files`; of a database, see `spooled`.
-        options: how to read it.
-        columns: read only these where a row has them; all by default.
+        source: see `source_files`; for a database, see `spooled`.
+        options: how to read the source.
+        columns: the columns to read, if a row has them; by default all.
 
     Raises:
-        TableError: a source that cannot be opened or read to its end, or was changed meanwhile.
+        TableError: the source cannot be opened or read to its end, or was changed meanwhile.
     """
     numbers = count()
     for reader, path in _readers(source):
@@ -126,21 +149,21 @@ def iter_rows(
 
 
 def spooled(source: str | Path, options: ReadOptions, *, folder: Path) -> str | Path:
-    """The source; or a file in a private folder with the rows of a query, which runs once."""
+    """The source; for a database a file in a private folder, with the rows of the query."""
     if not str(source).startswith(DATABASES):
         return source
     import pyarrow.parquet as pq
 
     from domainbert.tables import databases
 
-    kept = folder / "query.parquet"
+    file = folder / "query.parquet"
     with (
         databases.query_batches(str(source), options.query) as batches,
-        pq.ParquetWriter(kept, batches.schema) as writer,
+        pq.ParquetWriter(file, batches.schema) as writer,
     ):
         for batch in batches:
             writer.write_batch(batch)
-    return kept
+    return file
 
 
 def table_columns(
@@ -148,7 +171,7 @@ def table_columns(
 ) -> list[str]:
     """The column names of a source, in order; see `iter_rows` for errors.
 
-    JSON lines are read to their end, or for `lines` lines of each file.
+    JSON lines are read to their end, or only the first `lines` of each file.
     """
     names: dict[str, None] = {}
     for reader, path in _readers(source):
@@ -170,27 +193,29 @@ def _read_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except READ_ERRORS as error:
-        msg = f"{path.name} cannot be read to its end ({type(error).__name__})"
-        raise TableError(msg) from None
+        raise TableError(
+            f"{path.name} cannot be read to its end ({type(error).__name__})"
+        ) from None
 
 
 def frame_rows(frame: pd.DataFrame) -> Iterator[Row]:
-    """The rows of a DataFrame; ids and numbers become text, other objects stay what they are."""
+    """The rows of a DataFrame, with cells as in `cell_of`."""
     names = [str(name) for name in frame.columns]
-    for number, cells in enumerate(frame.itertuples(index=False, name=None)):
-        yield Row(
-            number, dict(zip(names, map(cell_of, cells), strict=True)), f"row {number}"
-        )
+    for number, values in enumerate(frame.itertuples(index=False, name=None)):
+        cells = dict(zip(names, map(cell_of, values), strict=True))
+        yield Row(number, cells, f"row {number}")
 
 
 def cell_of(value: Any) -> Any:
-    """A value as a cell: None if missing or empty, texts and lists as they are, others as text."""
+    """A value as a cell: None if missing or empty, texts and lists unchanged, others as text."""
     if isinstance(value, str):
         return value or None
     if is_missing(value):
         return None
+    if isinstance(value, list | dict) and not value:
+        return None
     if hasattr(value, "__len__"):
-        return None if isinstance(value, list | dict) and not value else value
+        return value
     return id_text(value)
 
 
@@ -198,40 +223,48 @@ def cell_of(value: Any) -> Any:
 
 
 def _json_columns(path: Path, options: ReadOptions) -> Iterator[list[str]]:
-    yield from (list(values) for _, values, *_ in _json_cells(path, options, None))
+    for _, values, *_ in _json_cells(path, options, None):
+        yield list(values)
 
 
 def _json_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
-    wanted = None if columns is None else set(columns)
     with open_text(path, options.encoding, newline="\n") as text:
         for number, line, fault in bounded_lines(text):
-            if not line.strip() and not fault:
-                continue
-            values, fault = ({}, fault) if fault else _json_object(line)
-            cells = {
-                whole_text(name): None if value == "" else plain(value)
-                for name, value in values.items()
-                if wanted is None or name in wanted
-            }
+            cells: dict[str, Any] = {}
+            if not fault:
+                if not line.strip():
+                    continue
+                values, fault = _json_object(line)
+                for name, value in values.items():
+                    if columns is None or name in columns:
+                        cell = plain(value)
+                        cells[whole_text(name)] = None if cell == "" else cell
             remark = UNDECODABLE if "\ufffd" in line else ""
             yield f"{path.name} line {number}", cells, fault, remark
 
 
 class _RepeatedKeyError(ValueError):
-    """An object with a key twice, of whose values json would keep the last one."""
+    """An object has a key twice; json would keep only the last value."""
 
 
 def _json_object(line: str) -> tuple[dict[str, Any], str]:
-    """The object of a line, numbers as text and NaN as missing; or why there is none."""
-    keep: dict[str, Any] = {"parse_int": str, "parse_float": str}
-    keep["parse_constant"] = lambda name: None if name == "NaN" else name
+    """The object of a line, with numbers as text and NaN as missing; and the fault, or ""."""
+    value = None
     try:
-        value = json.loads(line, object_pairs_hook=_object, **keep)
+        value = json.loads(
+            line,
+            object_pairs_hook=_object,
+            parse_int=str,
+            parse_float=str,
+            parse_constant=lambda name: None if name == "NaN" else name,
+        )
     except _RepeatedKeyError:
         return {}, "a JSON object with a key twice"
     except (ValueError, RecursionError):
-        value = None
-    return (value, "") if isinstance(value, dict) else ({}, "not a JSON object")
+        pass
+    if not isinstance(value, dict):
+        return {}, "not a JSON object"
+    return value, ""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -246,15 +279,18 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _text_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
     del columns
-    with open_text(
-        path, options.encoding, newline=None if options.lines else ""
-    ) as text:
-        lines = bounded_lines(text) if options.lines else [(0, text.read(), "")]
-        for number, line, fault in lines:
-            place = f"{path.name} line {number}" if options.lines else path.name
-            value = line.rstrip("\n") if options.lines else line
-            remark = UNDECODABLE if "\ufffd" in value else ""
-            yield place, {} if fault else {"text": value or None}, fault, remark
+    if not options.lines:
+        with open_text(path, options.encoding, newline="") as file:
+            yield _text_row(path.name, file.read(), "")
+        return
+    with open_text(path, options.encoding, newline=None) as file:
+        for number, line, fault in bounded_lines(file):
+            yield _text_row(f"{path.name} line {number}", line.rstrip("\n"), fault)
+
+
+def _text_row(place: str, text: str, fault: str) -> Cells:
+    remark = UNDECODABLE if "\ufffd" in text else ""
+    return place, {} if fault else {"text": text or None}, fault, remark
 
 
 _CSV = Reader(lambda path, options: [csv_columns(path, options)], csv_cells)

@@ -1,6 +1,6 @@
-"""Sources of tables, scanned by DuckDB as text: their base, and a folder of files.
+"""Sources of tables that DuckDB scans: the base class, and a folder of files.
 
-Every source gives a table as a relation that DuckDB can scan once, with every column as text, so
+A source gives each table as a relation that DuckDB can scan once, with every column as text, so
 that CSV files and databases are read by the same rules.
 """
 
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from domainbert.tables.csv_files import csv_batches, csv_columns, unchanged
 from domainbert.tables.options import TableError
 from domainbert.tables.parquet_files import parquet_columns
+from domainbert.tables.rows import is_hidden
 
 if TYPE_CHECKING:
     import duckdb
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
     from domainbert.tables.options import Flaws, ReadOptions
 
 FILE_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-_DEEPEST = 5  # a table's file is looked for in four folders below the source
+_MAX_DEPTH = 5  # files are found up to four folders below the source
 
 
 class Source(ABC):
-    """A set of tables; names match in any case.
+    """A set of tables, whose names match in any case.
 
     Attributes:
         name: for messages.
-        errors: table in lower case -> why its last scan failed, if the file is to blame.
+        errors: table in lower case -> why its last scan failed, if its file is the cause.
         flaws: table in lower case -> file, line and problem of its malformed lines.
     """
 
@@ -53,7 +54,7 @@ class Source(ABC):
 
     @abstractmethod
     def scan(self, table: str, columns: Sequence[str]) -> str:
-        """What to write after FROM: a relation of these columns as text, valid for one scan."""
+        """SQL for FROM: a relation of these columns as text, valid for one scan."""
 
     def stream(
         self,
@@ -61,20 +62,21 @@ class Source(ABC):
         columns: Sequence[str],
         read: Callable[[Flaws], Iterable[pa.RecordBatch]],
     ) -> str:
-        """Register columns of text, for one scan; what ends it is in `errors`."""
+        """Register columns of text for one scan; an error of its file is kept in `errors`."""
         import pyarrow as pa
 
-        flaws = self.flaws[table.lower()] = []  # a table may be read twice
+        key = table.lower()
+        self.flaws[key] = []  # of this scan only: a table may be read twice
 
-        def recorded() -> Iterator[pa.RecordBatch]:
+        def batches() -> Iterator[pa.RecordBatch]:
             try:
-                yield from read(flaws)
+                yield from read(self.flaws[key])
             except TableError as error:
-                self.errors[table.lower()] = error
+                self.errors[key] = error
                 raise
 
         schema = pa.schema([(name, pa.string()) for name in columns])
-        stream = pa.RecordBatchReader.from_batches(schema, recorded())
+        stream = pa.RecordBatchReader.from_batches(schema, batches())
         name = f"stream_{id(stream)}"
         self._con.register(name, stream)
         return name
@@ -84,31 +86,28 @@ class Source(ABC):
 
 
 class FolderSource(Source):
-    """A folder with one file per table; of several files of a name the shallowest is used."""
+    """A folder with one file per table; the least nested of the files of a name is used."""
 
     def __init__(
         self, folder: Path, con: duckdb.DuckDBPyConnection, options: ReadOptions
     ) -> None:
         super().__init__(str(folder), con)
-        self._folder, self._options = folder, options
+        self._folder = folder
+        self._options = options
         self._files: dict[str, list[Path]] = {}
         self._opened = ExitStack()
         self._names: dict[Path, list[str]] = {}
-        for depth in range(1, _DEEPEST + 1):
-            above = set(self._files)
+        for depth in range(1, _MAX_DEPTH + 1):
+            names_above = set(self._files)
             for path in sorted(folder.glob("/".join("*" * depth))):
-                is_hidden = any(
-                    part.startswith(".") for part in path.relative_to(folder).parts
-                )
-                ending = next(
-                    (e for e in FILE_ENDINGS if path.name.lower().endswith(e)), ""
-                )
-                name = path.name[: len(path.name) - len(ending)].lower()
-                if ending and not is_hidden and name not in above and path.is_file():
+                name = _table_name(path)
+                if not name or name in names_above or not path.is_file():
+                    continue
+                if not is_hidden(path.relative_to(folder)):
                     self._files.setdefault(name, []).append(path)
 
     def tables(self) -> list[str]:
-        """Files that could be tables, relative to the folder."""
+        """The files of tables, relative to the folder."""
         paths = [path for group in self._files.values() for path in group]
         return sorted(str(path.relative_to(self._folder)) for path in paths)
 
@@ -119,13 +118,10 @@ class FolderSource(Source):
             return None
         if path not in self._names:
             self._opened.enter_context(unchanged(path))
-            is_parquet = path.suffix.lower() == ".parquet"
-            names = (
-                parquet_columns(path)
-                if is_parquet
-                else csv_columns(path, self._options)
-            )
-            self._names[path] = names
+            if path.suffix.lower() == ".parquet":
+                self._names[path] = parquet_columns(path)
+            else:
+                self._names[path] = csv_columns(path, self._options)
         return self._names[path]
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
@@ -134,7 +130,7 @@ class FolderSource(Source):
         if path is None:
             raise AssertionError(table)
         if path.suffix.lower() == ".parquet":
-            # Every path is literal: DuckDB would read [ ] * ? as a pattern, and a=b as a column.
+            # DuckDB would read [ ] * ? in a path as a pattern, and a=b as a column.
             literal = quoted(glob.escape(str(path.absolute())))
             parquet = f"read_parquet({literal}, hive_partitioning = false)"
             return f"({select_text(columns, parquet)})"
@@ -142,16 +138,26 @@ class FolderSource(Source):
         return self.stream(table, columns, read)
 
     def check_unchanged(self) -> None:
-        """Compare every file with what it was when it was opened."""
+        """Compare every file with its state when it was opened."""
         self._opened.close()
 
     def _path(self, table: str) -> Path | None:
         paths = self._files.get(table.lower(), [])
         if len(paths) > 1:
             names = ", ".join(str(path.relative_to(self._folder)) for path in paths)
-            msg = f"{self.name} has more than one file for {table}: {names}. Leave one there"
-            raise TableError(msg)
+            raise TableError(
+                f"{self.name} has more than one file for {table}: {names}. Leave one there"
+            )
         return paths[0] if paths else None
+
+
+def _table_name(path: Path) -> str:
+    """The name of a table in lower case, without the ending of its file; "" for other files."""
+    name = path.name.lower()
+    for ending in FILE_ENDINGS:
+        if name.endswith(ending):
+            return name.removesuffix(ending)
+    return ""
 
 
 def quoted(text: str) -> str:
@@ -168,7 +174,6 @@ def select_text(
     columns: Iterable[str], relation: str, cast: str = "CAST({} AS VARCHAR)"
 ) -> str:
     """A SELECT of these columns, cast to text under their own names."""
-    listed = ", ".join(
-        f"{cast.format(identifier(c))} AS {identifier(c)}" for c in columns
-    )
+    names = [identifier(column) for column in columns]
+    listed = ", ".join(f"{cast.format(name)} AS {name}" for name in names)
     return f"SELECT {listed} FROM {relation}"  # noqa: S608

@@ -56,9 +56,9 @@ def test_rows_are_the_same_one_by_one_and_together(tmp_path_factory, text, cut):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv_files, "_BLOCK", 16)
         rows, flaws = read(path)
-        patch.setattr(csv_files, "_IN_SIGHT", 1)
+        patch.setattr(csv_files, "_LOOKAHEAD", 1)
         assert read(path) == (rows, flaws)
-        patch.setattr(csv_files, "_TOGETHER", 1)
+        patch.setattr(csv_files, "_ROWS_AT_ONCE", 1)
         assert read(path) == (rows, flaws)
     if '"' not in text and not cut:
         assert len(rows) + len(flaws) == sum(1 for line in text.split("\n") if line)

@@ -896,7 +896,7 @@ def test_rows_in_are_rows_accounted_for(tmp_path_factory, rows, block):
                 expected.append((None, None) if damage else (str(number), f"x{text}x"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv_files, "LONGEST_ROW", block)
-        patch.setattr(csv_files, "_IN_SIGHT", block // 16)
+        patch.setattr(csv_files, "_LOOKAHEAD", block // 16)
         found = list(iter_rows(path))
     assert [(row.cells.get("n"), row.cells.get("text")) for row in found] == expected
     assert [bool(row.fault) for row in found] == [n is None for n, _ in expected]
