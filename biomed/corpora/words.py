@@ -8,60 +8,165 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-# Characters inside a word that are not letters: combining accents and invisible joiners (soft
-# hyphen, zero-width joiners, word joiner).
-_INNER = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f\u00ad\u200c\u200d\u2060"
-_WORD = re.compile(rf"[^\W_]+(?:[{_INNER}]+[^\W_]*)*|\S")
-_NARROWEST = 40  # characters: lines are not wrapped at fewer
+JOINER = "\u2060"
+"""An invisible character that joins what is before and after it into one word."""
+
+# Combining accents belong to the letter before them.
+_ACCENTS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+_JOINERS = f"\u00ad\u200c\u200d{JOINER}"  # soft hyphen, zero-width joiners
+_WORD = re.compile(
+    rf"[^\W_]+(?:[{_ACCENTS}]+[^\W_]*|[{_ACCENTS}{_JOINERS}]+[^\W_]+)*|\S"
+)
+
+_NARROWEST = 40  # characters: lines are seldom wrapped at fewer
+# Lines wrapped at fewer look like a list, unless they have so many characters and words.
+_NARROW_WIDTH = 20
+_NARROW_WORDS = 3
+_LEAST_FULL = 3  # lines without room that make a page of running text
+_SENTENCE_END = re.compile(r"[.:;!?][\"')\]]*$")
+_LIST_MARK = re.compile(r"\d+[.)]\s|[^\w(]")
+_BROKEN_WORD = re.compile(r"\w[-\u00ad\u2010]$")
 
 
 def split_words(text: str) -> np.ndarray:
     """Start and end (one past the last) character of each word, shape (words, 2), int64.
 
-    A word is a maximal run of letters and digits of any script (including their accents and
-    joiners), or one other character that is not white space.
+    A word is a maximal run of letters and digits of any script (including their accents,
+    and joiners between them), or one other character that is not white space.
     """
     spans = [match.span() for match in _WORD.finditer(text)]
     return np.array(spans, dtype=np.int64).reshape(-1, 2)
 
 
+class _Line(NamedTuple):
+    """A line with something on it; `blanks` is the number of blank lines before it."""
+
+    offset: int
+    text: str
+    blanks: int
+
+    @property
+    def first_word(self) -> str:
+        return self.text.split(maxsplit=1)[0]
+
+    @property
+    def starts_lower(self) -> bool:
+        return self.text[0].islower()
+
+
 def starts_after_breaks(text: str, words: np.ndarray) -> np.ndarray:
     """The words that start a paragraph or a list item, into which no entity continues.
 
-    A paragraph starts after a blank line. A line starts a list item if the line before it had room
-    for its first word (so it was not wrapped) and it starts with anything but a small letter. In a
-    paragraph of three or more lines that are all short, every line is a list item.
+    A paragraph starts after a blank line, unless the text is double-spaced. A line starts a
+    list item if the line before it had room for its first word (so it was not wrapped) and
+    it starts with anything but a small letter. In a paragraph of three or more lines that
+    are all short, every line is a list item. The rest of a word that a hyphen at the end of
+    a line has broken starts nothing.
 
     Returns:
         Numbers of `words` (from `split_words`) in order, int64.
     """
     starts: list[int] = []
-    paragraph: list[tuple[int, str]] = []
-    offset = 0
-    for line in [*text.split("\n"), ""]:
-        if line.strip():
-            paragraph.append((offset, line.rstrip()))
-        elif paragraph:
-            starts += [paragraph[0][0], *_list_items(paragraph)]
-            paragraph = []
-        offset += len(line) + 1
+    for block in _blocks(text):
+        starts.append(block[0].offset)
+        is_double_spaced = len(block) > 1 and block[1].blanks == 1
+        starts += _after_blanks(block) if is_double_spaced else _list_items(block)
     numbers = np.searchsorted(words[:, 0], np.array(starts, dtype=np.int64))
     return np.unique(numbers[(numbers > 0) & (numbers < len(words))])
 
 
-def _list_items(lines: list[tuple[int, str]]) -> list[int]:
-    """Offsets of the lines of a paragraph that start a list item, but for the first line."""
-    width = max(_NARROWEST, *(len(line) for _, line in lines)) if len(lines) > 1 else 0
-    had_room = [
-        len(line) + 1 + len(following.split(maxsplit=1)[0]) <= width
-        for (_, line), (_, following) in itertools.pairwise(lines)
-    ]
-    is_list = len(lines) > 2 and all(had_room)
+def _blocks(text: str) -> list[list[_Line]]:
+    """The lines of each paragraph; single lines with one blank line between are one block."""
+    blocks: list[list[_Line]] = []
+    offset = 0
+    blanks = 0
+    for line_text in text.split("\n"):
+        line = _Line(offset, line_text.strip(), blanks)
+        offset += len(line_text) + 1
+        if not line.text:
+            blanks += 1
+            continue
+        blanks = 0
+        block = blocks[-1] if blocks else []
+        is_double_spaced = len(block) > 1 and block[1].blanks == 1
+        spacings = (0, 1) if len(block) == 1 else (int(is_double_spaced),)
+        if block and line.blanks in spacings:
+            block.append(line)
+        elif is_double_spaced and line.blanks == 0:
+            # The last line starts an ordinary paragraph.
+            blocks.append([block.pop(), line])
+        else:
+            blocks.append([line])
+    return blocks
+
+
+def _had_room(lines: Sequence[_Line], width: int) -> list[bool]:
+    """Of each line but the last, whether the next line's first word would have fitted."""
     return [
-        offset
-        for room, (offset, line) in zip(had_room, lines[1:], strict=True)
-        if room and (is_list or not line.lstrip()[0].islower())
+        len(line.text) + 1 + len(following.first_word) <= width
+        for line, following in itertools.pairwise(lines)
     ]
+
+
+def _wrapped_width(lines: Sequence[_Line]) -> int:
+    """The width at which lines were wrapped if they were: that of the longest one.
+
+    Lines of fewer than 40 characters count as wrapped at 40, so that they had room, unless
+    they read as running text: no line had room for the next word of the text.
+    """
+    width = max(len(line.text) for line in lines)
+    following = lines[1:]
+    lower_count = sum(line.starts_lower for line in following)
+    word_count = sum(len(line.text.split()) for line in lines)
+    is_running_text = (
+        width >= _NARROW_WIDTH
+        and len(lines) > 2
+        and word_count >= _NARROW_WORDS * len(lines)
+        and 2 * lower_count >= len(following)
+        and not any(_had_room(lines, width))
+    )
+    return width if is_running_text else max(width, _NARROWEST)
+
+
+def _list_items(lines: Sequence[_Line]) -> list[int]:
+    """Offsets of the lines of a paragraph that start a list item, but for the first line."""
+    if len(lines) == 1:
+        return []
+    had_room = _had_room(lines, _wrapped_width(lines))
+    is_list = len(lines) > 2 and all(had_room)
+    starts = []
+    for room, (line, following) in zip(
+        had_room, itertools.pairwise(lines), strict=True
+    ):
+        is_item = room and (is_list or not following.starts_lower)
+        if is_item and not _BROKEN_WORD.search(line.text):
+            starts.append(following.offset)
+    return starts
+
+
+def _after_blanks(lines: Sequence[_Line]) -> list[int]:
+    """Offsets of the lines after a blank one that start a paragraph, but for the first line.
+
+    A line continues the one before the blank line if that was wrapped within a sentence. A
+    few lines show this by a small letter; on a page, a third of them must be wrapped.
+    """
+    had_room = _had_room(lines, _wrapped_width(lines))
+    full_count = len(had_room) - sum(had_room)
+    is_running_text = full_count >= _LEAST_FULL and 3 * full_count >= len(had_room)
+    starts = []
+    for room, (line, following) in zip(
+        had_room, itertools.pairwise(lines), strict=True
+    ):
+        is_wrapped = not (room or _SENTENCE_END.search(line.text))
+        can_follow = is_running_text or following.starts_lower
+        is_continued = (
+            is_wrapped and can_follow and not _LIST_MARK.match(following.text)
+        )
+        if not (is_continued or _BROKEN_WORD.search(line.text)):
+            starts.append(following.offset)
+    return starts

@@ -188,8 +188,10 @@ _SHORTHAND = re.compile(
 _GREEK = r"[\u03b1-\u03c9]|alpha|beta|gamma|delta"
 # What a hyphen attaches to a name: Greek letters and locants before it ("1,25-", "L-"), and Greek
 # letters and numbers after it ("COVID-19"); not a score, a range or a date ("pain-7/10").
+_LOCANT = rf"1?\d(?:{_GREEK})?'?"
 _BEFORE = re.compile(
-    rf"(?<![\w.])(?:{_GREEK}|(?:\d{{1,2}}(?:,\d{{1,2}})+|1?\d)'?|[DLNORS])-$", re.I
+    rf"(?<![\w.])(?:{_GREEK}|\d{{1,2}}(?:{_GREEK})?(?:,\d{{1,2}}(?:{_GREEK})?)+'?|{_LOCANT}|[DLNORS])-$",
+    re.I,
 )
 _AFTER = re.compile(
     rf"[-\u2010\u2011](?:(?:{_GREEK})\d?|\d+)(?![\w%]|[-/.,:+]\d)", re.I

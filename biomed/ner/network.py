@@ -34,6 +34,8 @@ WordSpan = tuple[int, int, str, float]
 """First word, one past the last, type and score of an entity."""
 
 LISTED = 4.0  # log-odds, chosen on dev sides
+FRAMED = 12.0  # log-odds of shorthand that its context decides
+_FRAMED_TYPE = "Disease"
 
 
 class EntitySettings(Settings):
@@ -62,6 +64,7 @@ class Pieces:
         is_read: whether a word has any piece; tokenizers drop control characters. Shape (words,).
         starts: the words into which no entity continues, in order; the first word is one.
         listed: of each word, the B tag of the type that lists it as an abbreviation, or 0.
+        log_odds: what is added for that type, shape (words,).
     """
 
     ids: np.ndarray
@@ -69,6 +72,7 @@ class Pieces:
     is_read: np.ndarray
     starts: np.ndarray
     listed: np.ndarray
+    log_odds: np.ndarray
 
     def __len__(self) -> int:
         """Tokens, for the size of a chunk."""
@@ -86,8 +90,11 @@ class WordReader:
         self,
         tokenizer: PreTrainedTokenizerBase,
         listed: Mapping[str, int] | None = None,
+        *,
+        framed_tag: int = 0,
     ) -> None:
         self._listed = listed or {}
+        self._framed_tag = framed_tag
         self._tokenizer = own_tokenizer(tokenizer)
         self.cls, self.sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         before = self._tokenizer.pre_tokenizer
@@ -99,13 +106,19 @@ class WordReader:
         *,
         spaced: Sequence[bool] | None = None,
         breaks: Sequence[int] | np.ndarray = (),
+        framed: Sequence[int] | np.ndarray = (),
     ) -> Pieces:
         """Tokenise words.
 
         `spaced` is which of them follow a space, by default all but the first; into `breaks`,
-        numbers of words in order, no entity continues.
+        numbers of words in order, no entity continues; `framed` are the numbers of words that
+        are diseases by their context.
         """
         listed = np.array([self._listed.get(word, 0) for word in words], dtype=np.int64)
+        log_odds = np.where(listed > 0, LISTED, 0.0)
+        if len(framed) and self._framed_tag:
+            listed[framed] = self._framed_tag
+            log_odds[framed] = FRAMED
         if self._reads_spaces:
             flags = (
                 (number > 0 for number in range(len(words)))
@@ -121,7 +134,21 @@ class WordReader:
             chain.from_iterable(pieces), dtype=np.int64, count=int(lengths.sum())
         )
         starts = np.append(np.zeros(min(len(words), 1)), breaks).astype(np.int64)
-        return Pieces(ids, np.cumsum(lengths) - lengths, lengths > 0, starts, listed)
+        return Pieces(
+            ids=ids,
+            first=np.cumsum(lengths) - lengths,
+            is_read=lengths > 0,
+            starts=starts,
+            listed=listed,
+            log_odds=log_odds,
+        )
+
+    def pieces_saved(self, left: str, right: str) -> int:
+        """How many pieces fewer two parts of a word have together than each alone."""
+        apart = len(_pieces(self._tokenizer, left)) + len(
+            _pieces(self._tokenizer, right)
+        )
+        return apart - len(_pieces(self._tokenizer, left + right))
 
     def window(self, ids: np.ndarray) -> np.ndarray:
         """Pieces between [CLS] and [SEP], shape (pieces + 2,)."""
@@ -168,7 +195,8 @@ class WordTagger(Model):
         listed = {
             word: tags[kind] for kind, words in abbreviations.items() for word in words
         }
-        self.reader = WordReader(self.tokenizer, listed)
+        framed_tag = tags.get(_FRAMED_TYPE, 0)
+        self.reader = WordReader(self.tokenizer, listed, framed_tag=framed_tag)
         self.window = self.window_tokens()
 
     @classmethod
@@ -210,11 +238,7 @@ class WordTagger(Model):
             )
             scores[~text.is_read, 1::2] = -np.inf  # O or, within an entity, I
             scores[text.is_read] = self._outputs.tags(outputs)
-            told = np.flatnonzero(text.is_read & (text.listed > 0))
-            begins = text.listed[told]
-            scores[told, begins] += LISTED
-            scores[told, begins + 1] += LISTED
-            scores[told] -= np.logaddexp.reduce(scores[told], axis=1, keepdims=True)
+            _raise_listed(scores, text)
             result.append(scores)
         return result
 
@@ -234,6 +258,16 @@ class WordTagger(Model):
         if kind in self.settings.calibration:
             score = float(calibrated(score, *self.settings.calibration[kind]))
         return first, end, kind, score
+
+
+def _raise_listed(scores: np.ndarray, text: Pieces) -> None:
+    """Raise the log-odds of the types that list a word; the rows stay log-probabilities."""
+    listed = np.flatnonzero(text.is_read & (text.listed > 0))
+    begins = text.listed[listed]
+    log_odds = text.log_odds[listed]
+    scores[listed, begins] += log_odds
+    scores[listed, begins + 1] += log_odds
+    scores[listed] -= np.logaddexp.reduce(scores[listed], axis=1, keepdims=True)
 
 
 def _log_softmax(output: Any, _: torch.Tensor | None) -> torch.Tensor:

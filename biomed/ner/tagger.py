@@ -15,7 +15,9 @@ from biomed.ner.cues import AssertionRules
 from biomed.ner.decoding import tidy_span
 from biomed.ner.entities import MIN_SCORE, Entity
 from biomed.ner.network import WordTagger
+from biomed.ner.readable import clean, is_multilingual, joined, masked, name_of
 from biomed.ner.sections import SectionChoice, sections_of
+from biomed.ner.slips import framed_words, is_never_entity
 from domainbert.errors import UserError
 from domainbert.streams import chunked, read_ahead
 
@@ -29,14 +31,18 @@ if TYPE_CHECKING:
     from biomed.ner.linking import EntityLinker
     from biomed.ner.network import Pieces, WordSpan
 
-_SIGN = re.compile(r"\([-+]\)(?=([,;.])?)")  # and the mark after it
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _ReadText:
-    """A text, its words, their pieces, and the abbreviations it defines."""
+    """A text, its words, their pieces, and the abbreviations it defines.
+
+    `plain` is the text without markup, and `shown` what the network reads; see
+    `biomed.ner.readable`. Positions are the same in all three.
+    """
 
     text: str
+    plain: str
+    shown: str
     words: np.ndarray
     pieces: Pieces
     abbreviations: dict[str, Abbreviation]
@@ -66,7 +72,10 @@ class Tagger:
             raise UserError(
                 f"min_score: expected a number from 0 to 1, got {min_score!r}"
             )
-        self.network, self.min_score, self.linker = network, min_score, linker
+        self.network = network
+        self.min_score = min_score
+        self.linker = linker
+        self._reads_foreign = is_multilingual(network.tokenizer.get_vocab())
         self._rules = AssertionRules.read(assertion_rules)
         self._sections = SectionChoice.read(sections)
 
@@ -159,7 +168,7 @@ class Tagger:
         """The entities with a sufficient score, with their assertions."""
         entities = [e for e in _kept(read, spans) if e.score >= self.min_score]
         entities = _with_short_forms(read.text, entities, read.abbreviations)
-        return self._with_context(read.text, entities)
+        return self._with_context(read.plain, entities)
 
     def _with_context(self, text: str, entities: list[Entity]) -> list[Entity]:
         """The entities of the chosen sections with their assertions and sections."""
@@ -180,10 +189,10 @@ class Tagger:
         """The entities of each text with the concepts of their names, abbreviations resolved."""
         if self.linker is None:
             return found
-        pairs = zip(texts, found, strict=True)
-        names = [
-            expanded(e.text, read.abbreviations) for read, each in pairs for e in each
-        ]
+        names = []
+        for read, entities in zip(texts, found, strict=True):
+            shown = [name_of(read.shown[e.start : e.end]) for e in entities]
+            names += [expanded(name, read.abbreviations) for name in shown]
         links = iter(self.linker.link(names))
         return [[_linked_to(entity, next(links)) for entity in each] for each in found]
 
@@ -192,16 +201,18 @@ class Tagger:
             raise UserError(
                 f"text number {number} is {type(text).__name__}, not a string"
             )
-        # The network has not seen signs, as in "HTN (-)": they are read as commas; offsets stay.
-        shown = _SIGN.sub(lambda sign: "   " if sign[1] else ",  ", text)
+        plain = clean(text)
+        whole = joined(plain, self.network.reader.pieces_saved)
+        shown = masked(whole, reads_foreign=self._reads_foreign)
         words = split_words(shown)
-        strings = [shown[start:end] for start, end in words.tolist()]
-        spaced = [
-            start > 0 and text[start - 1].isspace() for start in words[:, 0].tolist()
-        ]
-        breaks = starts_after_breaks(text, words)
-        pieces = self.network.reader.read(strings, spaced=spaced, breaks=breaks)
-        return _ReadText(text, words, pieces, find_abbreviations(text))
+        strings = [name_of(shown[start:end]) for start, end in words.tolist()]
+        starts = words[:, 0].tolist()
+        spaced = [start > 0 and shown[start - 1].isspace() for start in starts]
+        breaks = starts_after_breaks(plain, words)
+        pieces = self.network.reader.read(
+            strings, spaced=spaced, breaks=breaks, framed=framed_words(shown, words)
+        )
+        return _ReadText(text, plain, shown, words, pieces, find_abbreviations(plain))
 
 
 def _spans(entities: Iterable[Entity]) -> list[tuple[int, int, str]]:
@@ -212,7 +223,7 @@ def _kept(read: _ReadText, spans: Iterable[WordSpan]) -> Iterator[Entity]:
     """The entities that have a letter, tidied; one that reaches into the one before joins it."""
     last: Entity | None = None
     for first, stop, kind, score in spans:
-        begin, end = tidy_span(read.text, read.words, first, stop)
+        begin, end = tidy_span(read.shown, read.words, first, stop)
         if begin == end:
             continue
         start, end = int(read.words[begin, 0]), int(read.words[end - 1, 1])
@@ -221,11 +232,8 @@ def _kept(read: _ReadText, spans: Iterable[WordSpan]) -> Iterator[Entity]:
         elif last:
             yield last
         text = read.text[start:end]
-        last = (
-            Entity(start, end, text, kind, score)
-            if any(map(str.isalpha, text))
-            else None
-        )
+        is_name = any(map(str.isalpha, text)) and not is_never_entity(text, kind)
+        last = Entity(start, end, text, kind, score) if is_name else None
     if last:
         yield last
 

@@ -27,6 +27,7 @@ def words_of(text):
         ("snake_case 5±3", ["snake", "_", "case", "5", "±", "3"]),
         ("Sjo\u0308gren", ["Sjo\u0308gren"]),
         ("can\u00adcer", ["can\u00adcer"]),
+        ("\u200dcancer\u00ad", ["\u200d", "cancer", "\u00ad"]),
         ("a\u00a0b\x00c\x10", ["a", "b", "\x00", "c", "\x10"]),
         ("心不全 🫀", ["心不全", "🫀"]),
     ],
@@ -90,6 +91,46 @@ def test_a_blank_line_starts_a_paragraph():
 )
 def test_a_line_that_was_not_wrapped_ends_a_list_item(text, starts):
     assert items(text) == starts
+
+
+WRAPPED = (
+    "He is a man of seventy years\nwith chronic obstructive lung\n"
+    "disease and with heart failure\nwho denies any pain or chest\ntightness today."
+)
+
+
+@pytest.mark.parametrize("gap", ["\n", "\n    ", "\n\n", "\r\n \r\n", "\n\t\n"])
+def test_short_wraps_and_double_spacing_are_no_lists(gap):
+    assert items(WRAPPED.replace("\n", gap)) == []
+
+
+def test_double_spaced_lines_of_a_page():
+    line = "was admitted with severe pain of the chest and Congestive Heart"
+    page = [line, "Failure. Known Diabetes Mellitus, treated by his Family Doctor"]
+    page += [line.title(), "failure of the kidneys.", "Stable.", "1. Gout", "2. Asthma"]
+    assert items("\n\n".join(page)) == ["Stable", "1", "2"]
+    assert items("\n\n".join(page).replace("Stable", "\nstable")) == [
+        "stable",
+        "1",
+        "2",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "asthma\n\ncongestive heart failure\n\ngout",
+        "Asthma\n\nCongestive heart failure\n\nGout",
+        "Discharge diagnosis: congestive heart failure and renal failure\n\nMedications",
+        "Asthma and gout\n\nSeen by us in March\nagain and in May",
+    ],
+)
+def test_single_lines_with_blank_lines_between_are_items(text):
+    assert len(items(text)) == text.count("\n\n")
+
+
+def test_a_line_after_a_hyphen_starts_nothing():
+    assert items("non-\nHodgkin lymphoma") == items("type-\n2 diabetes") == []
 
 
 @given(st.text(alphabet="aB1- .\n\r\t\u0085", max_size=60))

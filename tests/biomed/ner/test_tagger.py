@@ -77,6 +77,21 @@ def test_an_entity_goes_on_over_the_number_of_its_name(tagger):
     assert found(tagger, "heart-19 failure")[0] == ("heart-19", "Disease")
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("heart&nbsp;failure", ["heart&nbsp;failure"]),
+        ("heart<br>\nfailure", ["heart<br>\nfailure"]),
+        ("heart\\nfailure", ["heart\\nfailure"]),
+        ("\u60a3\u8005heart failure\u548c\u5fc3", ["heart failure"]),
+        ("heart\U0001f637heart", ["heart", "heart"]),
+        ("\uff48\uff45\uff41\uff52\uff54", ["\uff48\uff45\uff41\uff52\uff54"]),
+    ],
+)
+def test_markup_and_foreign_letters_keep_positions(tagger, text, names):
+    assert [name for name, _ in found(tagger, text)] == names
+
+
 @given(st.text())
 def test_spans_are_exact_for_any_text(tagger, text):
     check(tagger, text)

@@ -1,0 +1,59 @@
+"""What words alone tell about entities: those that never are one, and shorthand in a frame."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+
+from biomed.ner.assertion import DRUGS
+
+_DATA = tomllib.loads((Path(__file__).parent / "slips.toml").read_text("utf-8"))
+_NEVER = frozenset(_DATA["never"].split())
+_GENERA = frozenset(_DATA["genera"].split())
+_PART = re.compile(r"[^\W_]+")
+_ANSWERS = frozenset("YN")  # of a form: "Stroke: N"
+_LONGEST_SHORT_FORM = 3  # capitals, such as NO or MEN, that may be a name
+
+
+def _frames() -> re.Pattern[str]:
+    """One pattern with a group `name` for the abbreviation in each of its frames."""
+    names = "|".join(_DATA["abbreviations"].split())
+    before = "|".join(_DATA["before"].split())
+    at_start = _DATA["at_start"].replace("\n", "").replace(" ", r"\s+")
+    after = _DATA["after"]
+    return re.compile(
+        rf"(?<![\w/])(?i:{before})\s(?P<governed>{names})(?=\s?(?:{after}))"
+        rf"|(?:\A|(?<=[.;:\n]\s)|(?<=\n))(?P<first>{names})(?=\s?(?:{at_start}))"
+        rf"|^[ \t]*(?:[-*•]|\d{{1,2}}[.)])?[ \t]*(?P<alone>{names})(?=[ \t]*[.,]?[ \t]*$)",
+        re.MULTILINE,
+    )
+
+
+_FRAMES = _frames()
+
+
+def framed_words(text: str, words: np.ndarray) -> np.ndarray:
+    """The words that mean a disease where they are ("No PE."), though not everywhere.
+
+    Returns:
+        Numbers of `words` (from `split_words`) in order, int64.
+    """
+    starts = [match.start(match.lastgroup or 0) for match in _FRAMES.finditer(text)]
+    return np.searchsorted(words[:, 0], np.array(starts, dtype=np.int64))
+
+
+def is_never_entity(text: str, label: str) -> bool:
+    """Whether an entity is a slip: words for people, or an organism as a drug."""
+    parts = _PART.findall(text)
+    if all(map(_is_common_word, parts)):
+        return True
+    is_species = len(parts) <= 2 and parts[0].casefold() in _GENERA
+    return is_species and label.casefold() in DRUGS
+
+
+def _is_common_word(part: str) -> bool:
+    is_short_form = part.isupper() and len(part) <= _LONGEST_SHORT_FORM
+    return part in _ANSWERS or (not is_short_form and part.casefold() in _NEVER)

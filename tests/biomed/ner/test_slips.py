@@ -1,0 +1,64 @@
+import pytest
+
+from biomed.corpora.words import split_words
+from biomed.ner.slips import framed_words, is_never_entity
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "is_slip"),
+    [
+        ("father", "Disease", True),
+        ("Her FATHER's", "Disease", True),
+        ("The infant", "Disease", True),
+        ("N", "Disease", True),
+        ("y", "Chemical", True),
+        ("NO", "Chemical", False),
+        ("MEN", "Disease", False),
+        ("MEN1 and 2", "Disease", False),
+        ("I-125", "Chemical", False),
+        ("infant respiratory distress", "Disease", False),
+        ("Plasmodium falciparum", "Drug", True),
+        ("Plasmodium", "Chemical", True),
+        ("Plasmodium falciparum malaria", "Chemical", False),
+        ("Plasmodium falciparum", "Disease", False),
+        ("aspirin", "Chemical", False),
+    ],
+)
+def test_what_is_never_an_entity(text, label, is_slip):
+    assert is_never_entity(text, label) == is_slip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "No {}.",
+        "{} was excluded.",
+        "{}, stable.",
+        "{}",
+        "PMH:\n- {}\n2) {}",
+        "Rule out {} or gout",
+        "He was treated for {} last week.",
+        "Seen today. {} has been ruled out.",
+    ],
+)
+@pytest.mark.parametrize("name", ["PE", "RA", "TB"])
+def test_shorthand_that_its_frame_makes_a_disease(text, name):
+    full = text.format(name, name)
+    words = split_words(full)
+    framed = [full[slice(*words[number])] for number in framed_words(full, words)]
+    assert framed == [name] * full.count(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PE: lungs clear",
+        "PE shows a soft abdomen.",
+        "On RA, 98%.",
+        "with PE tubes in place",
+        "no PE-related death",
+        "No pe.",
+    ],
+)
+def test_shorthand_elsewhere(text):
+    assert framed_words(text, split_words(text)).tolist() == []
