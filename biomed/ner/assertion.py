@@ -31,12 +31,13 @@ _ITEM_WORDS = 3  # of an item of a list, besides the entity
 _TAIL = 60  # characters after an entity that may show a clause of its own
 _END = re.compile(
     r"\b(?:dr|mrs?|ms|vs|approx|pt|hx|e\.g|i\.e)\.(?=\s)"
-    r"|(?P<end>[;!]|\.(?=\s|$)|\?(?=\s|$)(?!\s{0,9}(?:no|yes|none|n|y|nil)\b))"
+    r"|(?P<end>[;!]|\.(?=\s|$)|(?<=[^\s.;])\?(?=\s|$)(?!\s{0,9}(?:no|yes|none|n|y|nil)\b))"
 )
 _JOINED = re.compile(rf"[\s&+/{MASK}]|\band\b|\bor\b|\bnor\b")
 _CONJUNCTION = re.compile(r"\b(?:and|or|nor)\b|[&/+]")
 _CLOSED_LIST = re.compile(r"\b(?:and|or|nor)\b[^,]*,")
 _LIST_TAIL = re.compile(r"\s{0,20}(?:$|[,.;)(&+/]|and\b|or\b|nor\b|w/|vs\b)")
+_PLURAL = re.compile(r"(?:were|are|have)\b")
 _SINGULAR = re.compile(r"(?:was|is|has)\b")
 _POSITIVE_END = re.compile(r"\band\s+an?\b")
 _ALLERGY_CUE = re.compile(
@@ -145,8 +146,10 @@ class _Reader:
         mention = _Mention(start, end, self._edges[number], clause_end)
         cues = [*self._cues_before(mention), *self._cues_after(mention)]
         names: set[str] = {cue.row.assertion for cue in cues}
-        is_decided = any(cue.row.over_section for cue in cues)
-        if default == "other" or (default and not is_decided):
+        decisive = {cue.row.assertion for cue in cues if cue.row.over_section}
+        if "negated" in decisive:  # "no penicillin allergy"
+            names.discard("allergy")
+        if default == "other" or (default and not decisive):
             names.add(default)
         return next((name for name in ASSERTIONS if name in names), "present")
 
@@ -207,12 +210,13 @@ class _Reader:
             return False
         if not items or row.items == "all":
             return True
-        is_strict = row.assertion == "historical" or _CLOSED_LIST.search(gap)
+        is_loose = row.assertion != "historical" and row.kind != "drug"
+        is_strict = not is_loose or _CLOSED_LIST.search(gap) is not None
         return (
             row.items == "list"
             and all(map(_is_bare, items[:-1]))
             and len(_JOINED.sub(" ", items[-1]).split()) <= _ITEM_WORDS
-            and self._is_item(mention, is_strict=bool(is_strict))
+            and self._is_item(mention, is_strict=is_strict)
             and not self._is_inserted(hit, mention)
         )
 
@@ -247,13 +251,14 @@ class _Reader:
         gap = self._text[end : hit.start]
         if hit.cue.stops.search(self._text, end, hit.start):
             return False
-        words = _JOINED.sub(" ", gap)
-        if MASK not in gap:
-            return "," not in gap and len(words.split()) <= hit.cue.row.reach
-        is_list = not words.replace(",", " ").strip()
+        words = _JOINED.sub(" ", gap).replace(",", " ").split()
         is_joined = _CONJUNCTION.search(gap) is not None
-        is_singular = _SINGULAR.match(self._text, hit.start) is not None
-        return is_list and is_joined and not is_singular
+        if MASK in gap:
+            is_singular = _SINGULAR.match(self._text, hit.start) is not None
+            return is_joined and not words and not is_singular
+        if is_joined and _PLURAL.match(self._text, hit.start):
+            return len(words) <= _ITEM_WORDS
+        return "," not in gap and len(words) <= hit.cue.row.reach
 
 
 def _is_bare(item: str) -> bool:

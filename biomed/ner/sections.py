@@ -209,13 +209,14 @@ def _is_known_heading(match: re.Match[str], words: str) -> bool:
     """Whether a name of the table stands as a heading does."""
     if match["colon"]:
         return match["line"] is not None or words[0].isupper()
-    if match["line"] is None:
-        return False
     is_long = len(words) >= _SHORTEST
+    has_dash = match[0][-1] in "-–—"
+    if match["line"] is None:
+        after_sentence = match.string.endswith(("; ", ". "), 0, match.start())
+        return has_dash and is_long and after_sentence and words[0].isupper()
     if match["alone"] is not None:
         is_item = match["number"] and _NEXT_NUMBER.match(match.string, match.end())
         return is_long and words[0].isupper() and not is_item
-    has_dash = match[0][-1] in "-–—"
     return is_long and (words.isupper() or (has_dash and words[0].isupper()))
 
 

@@ -17,7 +17,8 @@ MARKS = {
     "!": "allergy",
 }
 KINDS = {"D": "Disease", "C": "Chemical"}
-# Hand-made sentences of the hard kinds; `held-out` was not read while the rules were written.
+# Hand-made sentences of the hard kinds: reports of users, and sentences of which the `held-out`
+# half was tagged before the rules were written and not read while they were.
 CASES = [
     json.loads(line)
     for line in Path(__file__).with_name("assertion_cases.jsonl").open(encoding="utf-8")
@@ -97,7 +98,9 @@ def spans_of(case):
     return spans
 
 
-@pytest.mark.parametrize(("half", "goal"), [("users", 0.97), ("dev", 0.97)])
+@pytest.mark.parametrize(
+    ("half", "goal"), [("users", 0.97), ("dev", 0.97), ("held-out", 0.93)]
+)
 def test_the_hard_kinds(half, goal):
     wrong = []
     number = 0
