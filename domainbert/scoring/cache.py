@@ -1,6 +1,6 @@
-"""Window cache: logits of windows that a model has scored before, in one SQLite file.
+"""WindowCache: the logits of windows that a model has scored, in one SQLite file.
 
-Nothing in it can be read back as text: a window is known by a keyed hash of its token ids.
+The file holds no text: the key of a window is a keyed hash of its token ids.
 """
 
 from __future__ import annotations
@@ -20,17 +20,21 @@ from domainbert.errors import UserError
 
 _WAIT_SECONDS = 60.0
 _APPLICATION = 0x64624232  # in the header of the file
+_USED_BYTES = (
+    "SELECT (page_count - freelist_count) * page_size "
+    "FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+)
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
 class WindowCache:
-    """A file of scores that several processes may use at once.
+    """A file of logits that several processes may use at the same time.
 
     Args:
-        path: the file, made if it is not there.
-        model: fingerprint of the model; scores of other models in the file are left alone.
-        max_bytes: size of the file, above which it starts anew.
+        path: the file; it is created if it does not exist.
+        model: fingerprint of the model; the file may hold the logits of several models.
+        max_bytes: size above which the file is emptied.
 
     Raises:
         UserError: the file cannot be written, is damaged, or belongs to another program.
@@ -39,8 +43,9 @@ class WindowCache:
     def __init__(
         self, path: str | Path, *, model: str, max_bytes: int = 1 << 30
     ) -> None:
-        self._path, self._model = Path(path), model
-        self._bytes = max_bytes
+        self._path = Path(path)
+        self._model = model
+        self._max_bytes = max_bytes
         self._warned = False
         try:
             self._open()
@@ -52,9 +57,9 @@ class WindowCache:
 
     def _open(self) -> None:
         with closing(self._connect()) as con, con:
-            found = {name for (name,) in con.execute("SELECT name FROM sqlite_master")}
+            (n_tables,) = con.execute("SELECT count(*) FROM sqlite_master").fetchone()
             (program,) = con.execute("PRAGMA application_id").fetchone()
-            if program != _APPLICATION and (program or found):
+            if program != _APPLICATION and (program or n_tables):
                 raise UserError(
                     f"{self._path} is a database of another program; name a new file"
                 )
@@ -73,9 +78,8 @@ class WindowCache:
 
     def _connect(self) -> sqlite3.Connection:
         con = sqlite3.connect(self._path, timeout=_WAIT_SECONDS)
-        con.execute(
-            "PRAGMA synchronous = NORMAL"
-        )  # a crash may lose the last scores, no more
+        # A crash may lose the last logits, and nothing else.
+        con.execute("PRAGMA synchronous = NORMAL")
         return con
 
     def _key(self, window: np.ndarray) -> bytes:
@@ -88,34 +92,32 @@ class WindowCache:
         windows: Sequence[np.ndarray],
         score: Callable[[Sequence[np.ndarray]], np.ndarray],
     ) -> np.ndarray:
-        """Logits of windows, each different window scored once.
+        """Logits of windows; equal windows are scored once.
 
         Args:
             windows: token ids, each of shape (tokens,).
-            score: windows -> logits, shape (windows,); called with those that are not known.
+            score: gives the logits, shape (windows,), of windows that are not in the file.
 
         Returns:
             Shape (windows,), float32, in the order given.
         """
         keys = [self._key(window) for window in windows]
-        known = self._tried(self._find, list(dict.fromkeys(keys))) or {}
-        todo = {
+        logits = self._try(self._find, list(dict.fromkeys(keys))) or {}
+        new_windows = {
             key: window
             for key, window in zip(keys, windows, strict=True)
-            if key not in known
+            if key not in logits
         }
-        if todo:
-            scored = np.asarray(score(list(todo.values())), dtype=np.float64)
-            fresh = dict(zip(todo, scored.tolist(), strict=True))
-            known |= fresh
-            self._tried(
-                self._add,
-                {k: logit for k, logit in fresh.items() if np.isfinite(logit)},
-            )
-        return np.array([known[key] for key in keys], dtype=np.float32)
+        if new_windows:
+            scored = np.asarray(score(list(new_windows.values())), dtype=np.float64)
+            new_logits = dict(zip(new_windows, scored.tolist(), strict=True))
+            logits |= new_logits
+            finite = {k: logit for k, logit in new_logits.items() if np.isfinite(logit)}
+            self._try(self._add, finite)
+        return np.array([logits[key] for key in keys], dtype=np.float32)
 
-    def _tried(self, action: Callable[[Any], T], argument: Any) -> T | None:
-        """Use the file; where that fails, warn and do without: a cache never stops a run."""
+    def _try(self, action: Callable[[Any], T], argument: Any) -> T | None:
+        """Use the file; if that fails, warn and continue without it."""
         try:
             return action(argument)
         except sqlite3.DatabaseError as error:  # damage, a full disk, a lock that lasts
@@ -130,14 +132,11 @@ class WindowCache:
             rows = {key: con.execute(query, (key,)).fetchone() for key in keys}
         return {key: row[0] for key, row in rows.items() if row}
 
-    def _add(self, fresh: dict[bytes, float]) -> None:
+    def _add(self, logits: dict[bytes, float]) -> None:
         with closing(self._connect()) as con, con:
             con.executemany(
-                "INSERT OR IGNORE INTO windows VALUES (?, ?)", [*fresh.items()]
+                "INSERT OR IGNORE INTO windows VALUES (?, ?)", [*logits.items()]
             )
-            pages = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, "
-            (size,) = con.execute(
-                f"{pages} pragma_freelist_count, pragma_page_size"
-            ).fetchone()
-            if size > self._bytes:
+            (size,) = con.execute(_USED_BYTES).fetchone()
+            if size > self._max_bytes:
                 con.execute("DELETE FROM windows")

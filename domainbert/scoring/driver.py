@@ -1,4 +1,4 @@
-"""Score tables with any task: every row gets an output row with a status and a reason."""
+"""The driver: scores tables with any task, with a status and a reason for every row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -47,41 +47,48 @@ if TYPE_CHECKING:
 AnyTask = Task[Any, Any]
 _Scored: TypeAlias = tuple[
     Sequence[Row], list[OutputRow]
-]  # rows of an item, and those made
+]  # rows of an item, and its output
 
-# One part: what is scored before it is written. About a minute of work for MiniLM on two cores.
+# A part is written when it is complete: about a minute of work for MiniLM on two cores.
 PART_CHARACTERS = 500_000
 PART_ITEMS = 2048
 PART_SECONDS = 60
-GRACE_SECONDS = 10  # that an item may still take when a stop is asked
-# Beside Ctrl-C; Windows has no SIGHUP.
-ENDINGS = tuple(
+GRACE_SECONDS = 10  # for an item to finish after a request to stop
+# Requests to stop besides Ctrl-C; Windows has no SIGHUP.
+STOP_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
 
 
 @dataclass
 class Counts:
-    """What became of the rows."""
+    """The numbers of a run.
 
-    rows: int = 0  # read
-    done: int = 0  # of these, done by an earlier run
-    made: int = 0  # output rows of this run
-    written: int = 0  # output rows of the whole table
-    items: Counter[str] = field(
-        default_factory=Counter
-    )  # of the whole table, by status
+    Attributes:
+        rows: input rows.
+        done: input rows that an earlier run has scored.
+        made: output rows of this run.
+        written: output rows of the table.
+        items: number of items of the table, by status.
+    """
+
+    rows: int = 0
+    done: int = 0
+    made: int = 0
+    written: int = 0
+    items: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
         """One line for the person at the terminal."""
-        by_status = ", ".join(
-            f"{n:,} {status}" for status, n in sorted(self.items.items())
-        )
-        earlier = f" ({self.done:,} done earlier)" if self.done else ""
-        return f"{self.rows:,} rows in{earlier}, {self.written:,} rows out: {by_status or 'none'}"
+        line = f"{self.rows:,} rows in"
+        if self.done:
+            line += f" ({self.done:,} done earlier)"
+        statuses = [f"{n:,} {status}" for status, n in sorted(self.items.items())]
+        line += f", {self.written:,} rows out: "
+        return line + (", ".join(statuses) or "none")
 
     def summary(self) -> dict[str, Any]:
-        """Numbers of the whole table, with the version and the time; see docs/scale.md."""
+        """The numbers of the table, with the version and the time; see docs/scale.md."""
         return {
             "version": __version__,
             "finished": time.time(),
@@ -102,17 +109,17 @@ def score_frame(
     """Score a DataFrame.
 
     Args:
-        task: what to do with each row, or group of rows.
-        frame: see the task for its columns.
-        named: our column -> the frame's, where its name is not recognised.
-        keep: further columns to carry along, as text.
+        task: what to do with each row or group of rows.
+        frame: a table with the columns of the task.
+        named: our column -> the frame's column, if its name is not recognised.
+        keep: further columns to copy to the output, as text.
 
     Returns:
         The id columns, the task's columns, `status` (ok, empty or error) and `reason`; at least
         one row for each item, in order of first appearance.
 
     Raises:
-        TableError: a column that is needed is not there.
+        TableError: a required column is missing.
         UserError: not a DataFrame.
     """
     import pyarrow as pa
@@ -130,9 +137,8 @@ def score_chunks(
 ) -> Iterator[pa.Table]:
     """Score items into tables of about a part each."""
     for chunk in chunked(items, size=_size, limit=PART_CHARACTERS):
-        yield plan.to_table(
-            [row for made in score_items(task, plan, chunk) for row in made]
-        )
+        rows = chain.from_iterable(score_items(task, plan, chunk))
+        yield plan.to_table(list(rows))
 
 
 def score_file(
@@ -150,63 +156,69 @@ def score_file(
 ) -> Counts:
     """Score a source into a table, in memory bounded by the size of a part.
 
-    The source is read twice: to survey it, and to score it; a query runs once. The same call again
-    resumes a run that was stopped: items that are done are not scored again. On Ctrl-C (and
-    SIGTERM) the items in work are finished, for ten seconds at most.
+    The source is read twice: to survey it, and to score it; a query runs once. The same call
+    resumes a run that was stopped, without scoring its items again. On Ctrl-C (and SIGTERM),
+    items that have been started are finished, for at most ten seconds.
 
     Args:
-        task: see `score_frame`, as `named` and `keep`; or a function that loads it, called once
-            the input is known to be readable.
+        task: see `score_frame`; or a function that loads the task, called after the input has
+            been checked.
         source: a file, a folder or a pattern, see `domainbert.tables.iter_rows`; or
             `postgresql://...` or `sqlite:///...` with a query.
         out: a table (.csv, .parquet, .jsonl, …).
-        named: our column -> the source's.
-        keep: further columns.
+        named: see `score_frame`.
+        keep: see `score_frame`.
         options: how to read the source.
         restart: start over instead of resuming.
-        raw: leave text in CSV as it is, also where a spreadsheet would run it as a formula.
-        summary: a JSON file for what the run did: task, model, rows, items by status, time.
-        progress: called with (its rows, rows in all) after each item.
+        raw: leave text in CSV unchanged, even if a spreadsheet would run it as a formula.
+        summary: a JSON file for the summary: task, model, rows, items by status, time.
+        progress: called with (rows of the item, all rows) after each item.
 
     Raises:
-        TableError: a source that cannot be read, or lacks a column.
-        UserError: `out` is one of the inputs, is in use, cannot be written, or holds a run of
-            something else; the input changed meanwhile.
-        KeyboardInterrupt: stopped; what was done is kept.
+        TableError: a source that cannot be read or lacks a column.
+        UserError: `out` is one of the inputs, is in use, cannot be written, or belongs to a run
+            with another task or input; or the input was changed meanwhile.
+        KeyboardInterrupt: the run was stopped; finished items are kept.
     """
-    began = time.monotonic()
-    store, options = RunStore(source, Path(out)), options or ReadOptions()
+    started = time.monotonic()
+    store = RunStore(source, Path(out))
+    options = options or ReadOptions()
     with store.held(restart=restart) as work:
         local = spooled(source, options, folder=work)
         if not isinstance(task, Task):
             task = task()
-        plan, found = _survey(
+        plan, surveyed = _survey(
             task, local, options, named=named, keep=keep, salt=store.salt
         )
         facts = {
             "task": {"name": task.name, **task.facts()},
-            "input": {"rows": found.rows, "digest": found.digest},
+            "input": {"rows": surveyed.rows, "digest": surveyed.digest},
             "columns": plan.schema.names,
         }
         done = store.start(facts)
         rows = iter_rows(local, options)
         with ExitStack() as stack:
-            stream = checked(rows, plan, salt=store.salt, digest=found.digest)
-            if not found.contiguous:
+            stream = checked(rows, plan, salt=store.salt, digest=surveyed.digest)
+            if not surveyed.contiguous:
                 stream = stack.enter_context(gathered(stream, plan, folder=work))
-            counts = Counts(rows=found.rows)
+            counts = Counts(rows=surveyed.rows)
             total = _score(
                 task, plan, stream, store, counts, done=done, progress=progress
             )
         counts.items, counts.written = store.totals()
         if counts.items.total() != total:
-            msg = (
-                f"{store.folder} has {counts.items.total()} items and the input {total}"
+            raise UserError(
+                f"{store.folder} has {counts.items.total()} items and the input {total}; "
+                "start over with --restart"
             )
-            raise UserError(f"{msg}; start over with --restart")
-        about = {"task": task.name, "model": task.facts().get("model"), **task.about()}
-        about |= {**counts.summary(), "seconds": time.monotonic() - began}
-        store.finish(plan.schema, raw=raw, summary=about, beside=summary)
+        about = {
+            "task": task.name,
+            "model": task.facts().get("model"),
+            **task.about(),
+            **counts.summary(),
+            "seconds": time.monotonic() - started,
+        }
+        store.finish(plan.schema, raw=raw, summary=about, summary_file=summary)
         return counts
 
 
@@ -220,8 +232,9 @@ def _score(
     done: int,
     progress: Callable[[int, int], None],
 ) -> int:
-    """Score all items but the first `done`, which the parts of a store have; how many there are."""
-    items, total = iter(grouped(rows, plan)), 0
+    """Score all items except for the first `done`, which the store has; return their number."""
+    items = iter(grouped(rows, plan))
+    total = 0
     for item in islice(items, done):
         counts.done += len(item)
         total += 1
@@ -233,40 +246,39 @@ def _score(
                 progress(len(pair[0]), counts.rows)
                 yield pair
 
-    with _signals() as asked:
-        for part in _parts(scored(), asked):
-            table = plan.to_table([row for _, made in part for row in made])
-            store.write(
-                table, items=Counter(str(made[0]["status"]) for _, made in part)
-            )
+    with _stop_requests() as requests:
+        for part in _parts(scored(), requests):
+            output = [rows for _, rows in part]
+            table = plan.to_table(list(chain.from_iterable(output)))
+            store.write(table, items=Counter(str(rows[0]["status"]) for rows in output))
             total += len(part)
             counts.made += len(table)
-    if asked:
-        raise KeyboardInterrupt(*asked)
+    if requests:
+        raise KeyboardInterrupt(*requests)
     return total
 
 
-def _parts(scored: Iterable[_Scored], asked: list[int]) -> Iterator[list[_Scored]]:
-    """Scored items in parts; a part ends by its size, after a minute, or when a stop is asked."""
+def _parts(scored: Iterable[_Scored], requests: list[int]) -> Iterator[list[_Scored]]:
+    """Scored items in parts; a part ends by its size, after a minute, or on a request to stop."""
     part: list[_Scored] = []
-    size, began = 0, time.monotonic()
+    size = 0
+    started = time.monotonic()
     try:
-        for pair in scored:
-            part.append(pair)
-            size += _size(pair[0])
-            if (
-                size >= PART_CHARACTERS
-                or asked
-                or time.monotonic() - began > PART_SECONDS
-            ):
+        for rows, output in scored:
+            part.append((rows, output))
+            size += _size(rows)
+            is_due = time.monotonic() - started > PART_SECONDS
+            if size >= PART_CHARACTERS or is_due or requests:
                 yield part
-                part, size, began = [], 0, time.monotonic()
-            if asked:
+                part = []
+                size = 0
+                started = time.monotonic()
+            if requests:
                 return
-    except (
-        KeyboardInterrupt
-    ) as stop:  # in the middle of an item: what was made before is kept
-        asked[:] = asked or [signal.SIGINT, *stop.args][-1:]
+    except KeyboardInterrupt as stop:
+        # It comes in the middle of an item: the items before it are kept.
+        if not requests:
+            requests.append(stop.args[0] if stop.args else signal.SIGINT)
     if part:
         yield part
 
@@ -280,7 +292,7 @@ def _survey(
     keep: Iterable[str],
     salt: bytes,
 ) -> tuple[Plan, Survey]:
-    """The columns of a run, and what a pass over its rows found."""
+    """The columns of a run, and the survey of its rows."""
     keep = list(keep)
     columns = table_columns(source, options, lines=FIRST_LINES)
     while True:
@@ -289,70 +301,72 @@ def _survey(
                 task, columns, named=named, keep=keep, source=Path(source).name
             )
         except TableError:
-            every = table_columns(
-                source, options
-            )  # of JSON lines, also what only later ones have
-            if columns == every:
+            # Later lines of JSON may have further columns.
+            all_columns = table_columns(source, options)
+            if columns == all_columns:
                 raise
-            columns = every
+            columns = all_columns
             continue
-        found = survey(iter_rows(source, options), plan, salt=salt)
-        if set(found.columns) <= set(columns):
-            return plan, found
-        # JSON lines: a column that no line at the beginning has.
-        columns = list(dict.fromkeys([*columns, *found.columns]))
+        surveyed = survey(iter_rows(source, options), plan, salt=salt)
+        if set(surveyed.columns) <= set(columns):
+            return plan, surveyed
+        columns = list(dict.fromkeys([*columns, *surveyed.columns]))
 
 
 def score_items(
     task: AnyTask, plan: Plan, items: Sequence[Sequence[Row]]
 ) -> Iterator[list[OutputRow]]:
     """The output rows of each item."""
-    read = [_read(task, plan, rows) for rows in items]
-    results = iter(task.run([item for item in read if not isinstance(item, Fault)]))
-    for rows, item in zip(items, read, strict=True):
+    read_items = [_read(task, plan, rows) for rows in items]
+    sound_items = [item for item in read_items if not isinstance(item, Fault)]
+    results = iter(task.run(sound_items))
+    for rows, item in zip(items, read_items, strict=True):
         result = item if isinstance(item, Fault) else next(results)
-        made = (
-            [asdict(result)] if isinstance(result, Fault) else task.rows(item, result)
-        )
-        yield [plan.finished(rows[0], row) for row in made]
+        if isinstance(result, Fault):
+            output: Sequence[Mapping[str, object]] = [asdict(result)]
+        else:
+            output = task.rows(item, result)
+        yield [plan.finished(rows[0], row) for row in output]
 
 
 def _read(task: AnyTask, plan: Plan, rows: Sequence[Row]) -> Any | Fault:
-    if fault := rows[0].fault:
-        return Fault(f"{rows[0].place}: {fault}")
+    first = rows[0]
+    if first.fault:
+        return Fault(f"{first.place}: {first.fault}")
     return task.read(plan.item_rows(rows))
 
 
 def _size(item: Sequence[Row]) -> int:
-    """Characters of an item, for parts of about one size."""
-    cells = (cell for row in item for cell in row.cells.values() if cell is not None)
-    return max(sum(len(str(cell)) for cell in cells), PART_CHARACTERS // PART_ITEMS)
+    """Characters of an item; at least those that give a part its maximum number of items."""
+    cells = chain.from_iterable(row.cells.values() for row in item)
+    n_characters = sum(len(str(cell)) for cell in cells if cell is not None)
+    return max(n_characters, PART_CHARACTERS // PART_ITEMS)
 
 
 @contextmanager
-def _signals() -> Iterator[list[int]]:
-    """The signals that asked for a stop, none at first; a second one, or time, ends an item."""
-    asked: list[int] = []
+def _stop_requests() -> Iterator[list[int]]:
+    """The signals that requested a stop; a second one, or the end of the grace time, interrupts."""
+    requests: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield requests
         return
     timers: list[threading.Timer] = []
 
-    def ask(number: int, _: object) -> None:
-        if asked:
+    def request_stop(number: int, _: object) -> None:
+        if requests:
             raise KeyboardInterrupt(number)
-        asked.append(number)
-        timers.append(threading.Timer(GRACE_SECONDS, signal.raise_signal, [number]))
-        timers[0].daemon = True
-        timers[0].start()
+        requests.append(number)
+        timer = threading.Timer(GRACE_SECONDS, signal.raise_signal, [number])
+        timer.daemon = True
+        timer.start()
+        timers.append(timer)
 
-    before = {
-        number: signal.signal(number, ask) for number in (signal.SIGINT, *ENDINGS)
-    }
+    numbers = (signal.SIGINT, *STOP_SIGNALS)
+    handlers = {number: signal.signal(number, request_stop) for number in numbers}
     try:
-        yield asked
+        yield requests
     finally:
         for timer in timers:
             timer.cancel()
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

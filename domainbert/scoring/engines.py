@@ -1,7 +1,7 @@
-"""Score a Ray dataset or a Spark DataFrame with any task; each worker loads the task once.
+"""Scoring of Ray datasets and Spark DataFrames with any task; each worker loads it once.
 
-Rows get ascending numbers. Where the task has groups, each row is packed into one text, and a
-shuffle by the normalised id brings the rows of a group together, in their order.
+Rows get ascending numbers. For a task with groups, each row is packed into one text, and a shuffle
+by the normalised id brings the rows of a group together, in their order.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from domainbert.scoring.driver import AnyTask
 
-_NUMBER = "__number"  # the column that an engine adds: a different number for each row, ascending
-_PARTITIONS = 4  # for each worker, so that a slow one does not keep the others waiting
-# By run: the last task of this Spark worker, which serves many partitions.
+_NUMBER = "__number"  # the column of ascending numbers that an engine adds
+_PARTITIONS = 4  # per worker, so that a slow one does not delay the end
+# Run -> the task, for the last run of this Spark worker, which serves many partitions.
 _tasks: dict[str, AnyTask] = {}
 
 
@@ -46,21 +46,21 @@ def score_ray(
     """Score a Ray dataset; nothing runs before the result is consumed.
 
     Args:
-        dataset: see the task for its columns.
-        task: pickled; for it, `named` and `keep` see `domainbert.scoring.score_frame`.
-        named: our column -> the dataset's.
-        keep: further columns.
-        workers: actors; each loads the task once.
-        threads: of each actor, and the CPUs that it reserves.
-        partitions: of the shuffle; by default four for each worker. A partition of 100 MB of text
-            is a good size. Without groups the dataset's own blocks are used.
+        dataset: a dataset with the columns of the task.
+        task: see `domainbert.scoring.score_frame`; it is pickled.
+        named: see `score_frame`.
+        keep: see `score_frame`.
+        workers: number of actors.
+        threads: threads of each actor, and CPUs that it reserves.
+        partitions: number of partitions of the shuffle; by default four per worker. 100 MB of
+            text is a good size of a partition. Without groups, the dataset's blocks are used.
 
     Returns:
-        The rows of `score_frame`, in no particular order. `row` tells rows apart and ascends in the
-        dataset's order, but is not consecutive.
+        The rows of `score_frame`, in any order. `row` is unique and ascends in the dataset's order,
+        but is not consecutive.
 
     Raises:
-        TableError: a column that is needed is not there.
+        TableError: a required column is missing.
         UserError: not a Ray dataset, or Ray is not installed.
     """
     try:
@@ -83,12 +83,11 @@ def score_ray(
     return rows.map_batches(
         _RayWorker,
         fn_constructor_args=(ray.put(dumps(task)), plan, threads),
-        batch_size=None,  # a block each: Ray would join partitions to fill a batch
+        batch_size=None,  # one block: Ray would join partitions to fill a batch
         batch_format="pyarrow",
         num_cpus=threads,
-        compute=ActorPoolStrategy(
-            min_size=1, max_size=workers
-        ),  # one: CPUs are left for reading
+        # It starts with one actor, so that CPUs are left for reading.
+        compute=ActorPoolStrategy(min_size=1, max_size=workers),
     )
 
 
@@ -104,19 +103,19 @@ def score_spark(
     """Score a Spark DataFrame; nothing runs before an action asks for the result.
 
     Args:
-        frame: of a classic session (not Spark Connect).
-        task: see `score_ray`, as `named` and `keep`.
-        named: our column -> the frame's.
-        keep: further columns.
-        partitions: of the shuffle; by default four for each core. Without groups the frame's own
-            partitions are used.
-        threads: of each worker; by default `spark.task.cpus`, so that a core computes once.
+        frame: a DataFrame of a classic session (not Spark Connect).
+        task: see `score_ray`.
+        named: see `score_ray`.
+        keep: see `score_ray`.
+        partitions: number of partitions of the shuffle; by default four per core. Without groups,
+            the frame's partitions are used.
+        threads: threads of each worker; by default `spark.task.cpus`.
 
     Returns:
         See `score_ray`.
 
     Raises:
-        TableError: a column that is needed is not there.
+        TableError: a required column is missing.
         UserError: not a Spark DataFrame, or Spark is not installed.
     """
     try:
@@ -134,11 +133,11 @@ def score_spark(
     threads = threads or int(context.getConf().get("spark.task.cpus", "1"))
     rows = frame.withColumn(_NUMBER, functions.monotonically_increasing_id())
     if plan.group is not None:
-        pieces = partitions or _PARTITIONS * context.defaultParallelism
-        rows = rows.mapInArrow(
-            partial(_pack_all, plan=plan), from_arrow_schema(_packed_schema())
-        )
-        rows = rows.repartition(pieces, "key").sortWithinPartitions("key", "number")
+        n_partitions = partitions or _PARTITIONS * context.defaultParallelism
+        pack = partial(_pack_all, plan=plan)
+        packed_rows = rows.mapInArrow(pack, from_arrow_schema(_packed_schema()))
+        groups = packed_rows.repartition(n_partitions, "key")
+        rows = groups.sortWithinPartitions("key", "number")
     settings = {"run": secrets.token_hex(8), "task": context.broadcast(dumps(task))}
     work = partial(_score_partition, **settings, plan=plan, threads=threads)
     return rows.mapInArrow(work, from_arrow_schema(plan.schema))
@@ -153,7 +152,7 @@ def _packed_schema() -> pa.Schema:
 
 
 def _pack(batch: pa.Table, *, plan: Plan) -> pa.Table:
-    """Rows with numbers as (key, number, row); a row without an id has a key of its own."""
+    """Rows with numbers as (key, number, row); a row without an id has a unique key."""
     import pyarrow as pa
 
     names = {_NUMBER, *plan.chosen.values(), *plan.carried}
@@ -172,21 +171,22 @@ def _pack_all(
 
 
 def _gather(group: pa.Table) -> dict[str, object]:
-    """One row with the rows of a group in order, so that no later step can part them."""
+    """One row with the rows of a group in order, so that no later step can separate them."""
     return {"row": [group.sort_by("number").column("row").to_pylist()]}
 
 
 def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
-    for place, cells, fault, remark in arrow_cells(batches, "the table"):
-        yield Row(int(cells[_NUMBER]), cells, place, fault, remark)
+    for name, cells, fault, remark in arrow_cells(batches, "the table"):
+        yield Row(int(cells[_NUMBER]), cells, name, fault, remark)
 
 
 def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
     for batch in batches:
-        for cell in batch.column("row"):  # one at a time: a stay may have many notes
-            found = cell.as_py()
-            for text in [found] if isinstance(found, str) else found:
-                yield unpacked(text)
+        for cell in batch.column("row"):  # singly: a stay may have many notes
+            packed_rows = cell.as_py()
+            if isinstance(packed_rows, str):
+                packed_rows = [packed_rows]
+            yield from map(unpacked, packed_rows)
 
 
 def _scored(
@@ -198,11 +198,11 @@ def _scored(
 
 def _load(content: bytes, *, threads: int) -> AnyTask:
     """A pickled task in a worker, which computes with `threads` threads from now on."""
-    os.environ["RAYON_NUM_THREADS"] = str(
-        threads
-    )  # of the tokenizer; read at its first use
+    # For the tokenizer, which reads it at its first use.
+    os.environ["RAYON_NUM_THREADS"] = str(threads)
     task: AnyTask = pickle.loads(content)  # noqa: S301  (from our own driver)
-    if torch := sys.modules.get("torch"):
+    torch = sys.modules.get("torch")
+    if torch:
         torch.set_num_threads(threads)
     return task
 
@@ -213,7 +213,8 @@ class _RayWorker:
     def __init__(self, task: Any, plan: Plan, threads: int) -> None:
         import ray
 
-        self._task, self._plan = _load(ray.get(task), threads=threads), plan
+        self._task = _load(ray.get(task), threads=threads)
+        self._plan = plan
 
     def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
         yield from _scored([batch], self._task, self._plan)

@@ -1,4 +1,4 @@
-"""The parts of a run on disk: what is done, what it was done with, and the table at the end."""
+"""RunStore: the finished parts of a run on disk, and the table that is made of them."""
 
 from __future__ import annotations
 
@@ -43,34 +43,36 @@ _SQLITE = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}
 class RunStore:
     """Numbered Parquet parts and a manifest in `OUT.parts`, which one run at a time may hold.
 
-    The parts hold the first items of the input, in its order; each says how many are in it, so
-    that rows and what is done appear together.
+    The parts hold the first items of the input, in its order. The number of items is in the file
+    of each part, so that a part and the count appear together.
 
     Args:
-        source: what is read; see `domainbert.tables.iter_rows`.
-        out: the table to assemble at the end.
+        source: the input; see `domainbert.tables.iter_rows`.
+        out: the table that is written at the end.
 
     Raises:
-        TableError: an ending that is no table's.
-        UserError: what is read would be written.
+        TableError: `out` has not the ending of a table.
+        UserError: the input would be overwritten.
     """
 
     def __init__(self, source: str | Path, out: Path) -> None:
         table_format(out)
-        self.out, self.folder = out, out.with_name(f"{out.name}.parts")
+        self.out = out
+        self.folder = out.with_name(f"{out.name}.parts")
         self._manifest: dict[str, Any] = {}
         if not str(source).startswith(DATABASES):
             _check_apart(source, out, self.folder)
 
     @contextmanager
     def held(self, *, restart: bool) -> Iterator[Path]:
-        """Hold the folder, and give a private one within it, which is removed at the end.
+        """Lock the folder; the value is a private folder within it, removed at the end.
 
-        With `restart` all begins anew, whatever run is there.
+        Args:
+            restart: discard the parts of an earlier run.
 
         Raises:
-            UserError: another run holds the folder, it holds something else, its manifest is
-                damaged, or it cannot be written.
+            UserError: another run uses the folder, it has other files or a damaged manifest, or
+                it cannot be written.
         """
         with ExitStack() as stack:
             with disk_errors(self.folder):
@@ -83,22 +85,23 @@ class RunStore:
             try:
                 yield self._work
             finally:
-                if "input" not in self._manifest:  # nothing was begun
+                if "input" not in self._manifest:  # the run has not started
                     self._remove()
 
     def _check_folder(self) -> None:
-        """Refuse a folder with files, also hidden ones, that no run has written."""
-        note = self.folder / MANIFEST
-        if not self.folder.is_dir() or _read_manifest(note):
+        """Refuse a folder with files, even hidden ones, that were not written by a run."""
+        manifest = self.folder / MANIFEST
+        if not self.folder.is_dir() or _read_manifest(manifest):
             return
-        if note.exists():
+        if manifest.exists():
             raise UserError(
-                f"{note} is damaged; delete {self.folder} and repeat the command"
+                f"{manifest} is damaged; delete {self.folder} and repeat the command"
             )
-        if not all(
-            path.name == LOCK or is_temporary(path) for path in self.folder.iterdir()
-        ):
-            raise UserError(f"{self.folder} holds other files; write to another file")
+        for path in self.folder.iterdir():
+            if path.name != LOCK and not is_temporary(path):
+                raise UserError(
+                    f"{self.folder} holds other files; write to another file"
+                )
 
     def _open(self, *, restart: bool) -> None:
         """Read the manifest, or write a new one."""
@@ -106,45 +109,52 @@ class RunStore:
         if restart or not self._manifest:
             self._remove_parts()
             self._manifest = {}
-            self._note(format=_FORMAT, salt=secrets.token_hex(_SALT))
-        self.salt = bytes.fromhex(
-            self._manifest["salt"]
-        )  # the key of the digest of the input
+            self._update(format=_FORMAT, salt=secrets.token_hex(_SALT))
+        # The key of the hash of the input.
+        self.salt = bytes.fromhex(self._manifest["salt"])
 
     def start(self, facts: Mapping[str, object]) -> int:
-        """Compare with what an earlier run was asked, and count the items that it did.
+        """Compare the facts with those of an earlier run, and count the items that it scored.
 
         Args:
-            facts: what decides the result; kept in the manifest.
+            facts: what the results depend on; kept in the manifest.
 
         Raises:
             UserError: the folder has parts of a run with other facts, or a damaged part.
         """
         facts = json.loads(json.dumps(facts))
         self._next = len(self._parts())
-        if other := [name for name in facts if self._manifest.get(name) != facts[name]]:
+        changed = [
+            name for name, fact in facts.items() if self._manifest.get(name) != fact
+        ]
+        if changed:
             if self._next:
                 raise UserError(
-                    f"{self.folder} holds a run with another {' and '.join(other)}; "
+                    f"{self.folder} holds a run with another {' and '.join(changed)}; "
                     "use the same again, or start over with --restart"
                 )
-            self._note(**facts)
-        self._remove_parts(first=self._next)  # a part before them was deleted
-        return self.totals()[0].total()
+            self._update(**facts)
+        # Parts after a missing one are of no use.
+        self._remove_parts(first=self._next)
+        items, _ = self.totals()
+        return items.total()
 
     def totals(self) -> tuple[Counter[str], int]:
-        """Items by status, and rows, of all parts."""
-        facts = [_facts(part) for part in self._parts()]
-        return sum((items for items, _ in facts), Counter()), sum(
-            rows for _, rows in facts
-        )
+        """The number of items by status, and of rows, in all parts."""
+        items: Counter[str] = Counter()
+        rows = 0
+        for part in self._parts():
+            part_items, part_rows = _part_counts(part)
+            items += part_items
+            rows += part_rows
+        return items, rows
 
     def write(self, table: pa.Table, *, items: Counter[str]) -> None:
-        """Add a part with the rows of the next items: it is there as a whole, or not at all.
+        """Add a part with the rows of the next items; it appears when it is complete.
 
         Args:
             table: the rows.
-            items: how many of each status.
+            items: the number of items by status.
         """
         import pyarrow.parquet as pq
 
@@ -162,15 +172,15 @@ class RunStore:
         *,
         raw: bool,
         summary: dict[str, Any],
-        beside: Path | None,
+        summary_file: Path | None,
     ) -> None:
-        """Write the table from its parts, and remove them.
+        """Write the table from the parts, and remove the parts.
 
         Args:
             schema: of the table.
             raw: see `write_table`.
             summary: of the run.
-            beside: the file for it; a run that cannot write it keeps its parts.
+            summary_file: for the summary; the parts are kept if it cannot be written.
         """
         import pyarrow.parquet as pq
 
@@ -181,18 +191,21 @@ class RunStore:
 
         with disk_errors(self.folder):
             write_table(tables(), self.out, raw=raw)
-            if beside:
-                write_json(summary, beside)
+            if summary_file:
+                write_json(summary, summary_file)
             self._remove()
 
-    def _note(self, **news: object) -> None:
-        self._manifest |= news
+    def _update(self, **entries: object) -> None:
+        self._manifest |= entries
         write_json(self._manifest, self.folder / MANIFEST)
 
     def _parts(self) -> list[Path]:
-        """The parts in order, up to the first that is missing."""
-        paths = enumerate(self._all_parts())
-        return [path for n, path in paths if path.name == f"part-{n:06d}.parquet"]
+        """The parts in order, up to the first one that is missing."""
+        return [
+            path
+            for number, path in enumerate(self._all_parts())
+            if path.name == f"part-{number:06d}.parquet"
+        ]
 
     def _all_parts(self) -> list[Path]:
         return sorted(self.folder.glob("part-" + 6 * "[0-9]" + ".parquet"))
@@ -202,7 +215,7 @@ class RunStore:
             path.unlink()
 
     def _remove(self) -> None:
-        """Remove what runs have written here, the manifest last, and the folder if it is empty."""
+        """Remove the parts, then the manifest, and then the folder if it is empty."""
         self._remove_parts()
         shutil.rmtree(self._work, ignore_errors=True)
         (self.folder / MANIFEST).unlink(missing_ok=True)
@@ -210,7 +223,7 @@ class RunStore:
 
 
 def _check_apart(source: str | Path, out: Path, folder: Path) -> None:
-    """Refuse an output that is an input, or lies in the folder that is read, or around it."""
+    """Refuse an output that is an input, is in the input folder, or contains an input."""
     files = source_files(source)
     check_output(out, files)
     if Path(source).is_dir() and out.resolve().is_relative_to(Path(source).resolve()):
@@ -220,26 +233,26 @@ def _check_apart(source: str | Path, out: Path, folder: Path) -> None:
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
-    """A manifest; empty where there is none or it is damaged."""
+    """A manifest; empty if there is none or it is damaged."""
     try:
         manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        is_sound = (
-            manifest["format"] == _FORMAT
-            and len(bytes.fromhex(manifest["salt"])) == _SALT
-        )
+        salt = bytes.fromhex(manifest["salt"])
+        if manifest["format"] == _FORMAT and len(salt) == _SALT:
+            return manifest
     except (FileNotFoundError, ValueError, TypeError, KeyError):
-        return {}
-    return manifest if is_sound else {}
+        pass
+    return {}
 
 
-def _facts(part: Path) -> tuple[Counter[str], int]:
-    """The items in a part by status, and its rows."""
+def _part_counts(part: Path) -> tuple[Counter[str], int]:
+    """The number of items by status, and of rows, in a part."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        found = pq.read_metadata(part)
-        return Counter(json.loads(found.metadata[_ITEMS])), found.num_rows
+        metadata = pq.read_metadata(part)
+        items = json.loads(metadata.metadata[_ITEMS])
+        return Counter(items), metadata.num_rows
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
         raise UserError(
             f"{part} is damaged; delete it and repeat the command: its rows, and those after it, "
@@ -249,16 +262,16 @@ def _facts(part: Path) -> tuple[Counter[str], int]:
 
 @contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Say in one line that a disk is full or cannot be written."""
+    """Report a full or read-only disk as a `UserError`."""
     try:
         yield
     except (OSError, sqlite3.OperationalError) as error:
-        code = (
-            getattr(error, "sqlite_errorcode", 0) & 0xFF
-        )  # the other bits say at which step
+        # The low byte of SQLite's code is the kind of error.
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         number = _SQLITE.get(code, getattr(error, "errno", None))
         if number not in _DISK:
             raise
-        why = os.strerror(number).lower()
-        msg = f"{folder} cannot be written ({why}); correct this and repeat the command to resume"
-        raise UserError(msg) from None
+        reason = os.strerror(number).lower()
+        raise UserError(
+            f"{folder} cannot be written ({reason}); correct this and repeat the command to resume"
+        ) from None

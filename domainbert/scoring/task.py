@@ -1,4 +1,4 @@
-"""Task: what a model does to the rows of a table; the columns of a run, and its items."""
+"""Task (what a model does to the rows of a table), and the columns and items of a run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import sqlite3
 from abc import ABC, abstractmethod
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -40,31 +41,34 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Fault:
-    """Why an item has no result; becomes a row with this status and reason."""
+    """Why an item has no result; it becomes a row with this status and reason."""
 
     reason: str
     status: Literal["error", "empty"] = "error"
 
 
 def text_of(row: Row, column: str) -> str | Fault:
-    """The text of a cell, or why it is none."""
+    """The text of a cell, or why there is none."""
     text = row.cells.get(column)
     if text is None or (isinstance(text, str) and not text.strip()):
         return Fault("no text", "empty")
     if not isinstance(text, str):
         return Fault(f"{column} is {type(text).__name__}, not text")
-    return Fault(f"{column} has {reason}") if (reason := too_long(text)) else text
+    reason = too_long(text)
+    if reason:
+        return Fault(f"{column} has {reason}")
+    return text
 
 
 class Task(ABC, Generic[Item, Result]):
-    """What a model does to one item. The driver does the rest, the same for every task.
+    """What a model does to one item; the driver does the rest in the same way for every task.
 
     An item is one row, or all rows with the same value in the column `group`, in input order.
 
     Attributes:
         name: of the task, such as "readmission".
-        columns: what it reads; columns of kind "id" are carried into the output.
-        group: name of the column whose equal values make one item; None for one row an item.
+        columns: the columns to read; those of kind "id" are copied to the output.
+        group: the column whose equal values make one item; None if each row is an item.
     """
 
     name: ClassVar[str]
@@ -74,74 +78,91 @@ class Task(ABC, Generic[Item, Result]):
     @property
     @abstractmethod
     def output(self) -> pa.Schema:
-        """The task's own output columns, fixed before the first row.
+        """The output columns of the task, fixed before the first row.
 
-        The driver adds the ids before them, and `status` and `reason` after them.
+        The driver puts the ids before them, and `status` and `reason` after them.
         """
 
     @abstractmethod
     def read(self, rows: Sequence[Row]) -> Item | Fault:
-        """One item, or why there is none; must not raise for bad values.
+        """One item, or a fault; it must not raise for bad values.
 
         Args:
-            rows: of the item, cells under the names of `columns`; a missing column is None.
+            rows: the rows of the item, with cells by the names of `columns`; a missing column is
+                None.
         """
 
     @abstractmethod
     def run(self, items: Iterable[Item]) -> Iterator[Result | Fault]:
-        """A result for each item, in order; a `Fault` where there is none."""
+        """A result or a fault for each item, in order."""
 
     @abstractmethod
     def rows(self, item: Item, result: Result) -> Sequence[Mapping[str, object]]:
         """The output rows of an item, at least one.
 
-        A row has the columns of `output` (a missing one is null), and may have a `status` other
-        than "ok" and a `reason`, which for status "ok" is a remark.
+        A row has the columns of `output` (a missing one is null). It may have a `status` other
+        than "ok", and a `reason`, which is a remark if the status is "ok".
         """
 
     def about(self) -> Mapping[str, object]:
-        """What the summary of a run says of the model beside its hash, such as its name."""
+        """Further facts about the model for the summary of a run, such as its name."""
         return {}
 
     @abstractmethod
     def facts(self) -> Mapping[str, object]:
-        """What decides the results, as JSON: a hash of the model, and settings."""
+        """What the results depend on, as JSON: a hash of the model, and settings."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The columns of one run."""
+    """The columns of one run.
 
-    chosen: dict[str, str]  # our column -> the table's
-    carried: tuple[str, ...]  # columns of the table that the output repeats
-    group: str | None  # the table's column whose equal values make one item
-    schema: pa.Schema  # of the output
+    Attributes:
+        chosen: our column -> the table's column.
+        carried: columns of the table that are copied to the output.
+        group: the table's column whose equal values make one item.
+        schema: of the output.
+    """
+
+    chosen: dict[str, str]
+    carried: tuple[str, ...]
+    group: str | None
+    schema: pa.Schema
 
     def item_rows(self, rows: Sequence[Row]) -> list[Row]:
-        """Rows with the task's columns alone, under its names."""
-        chosen = self.chosen.items()
-        return [
-            replace(row, cells={o: row.cells.get(t) for o, t in chosen}) for row in rows
-        ]
+        """Rows with only the task's columns, by our names."""
+        item_rows = []
+        for row in rows:
+            cells = {
+                ours: row.cells.get(theirs) for ours, theirs in self.chosen.items()
+            }
+            item_rows.append(replace(row, cells=cells))
+        return item_rows
 
     def key(self, row: Row) -> str | None:
-        """The group of a row; None for a row that is an item of its own."""
+        """The group of a row; None for a row that is an item by itself."""
         if self.group is None or row.fault:
             return None
         return id_key(row.cells.get(self.group))
 
     def content(self, row: Row) -> bytes:
-        """All that a row brings to its result but its place."""
+        """Everything in a row that its result depends on, except for its position."""
         names = (*self.chosen.values(), *self.carried)
         cells = row.fault or [row.cells.get(name) for name in names]
         return json.dumps(cells, ensure_ascii=True, default=repr).encode()
 
-    def finished(self, row: Row, made: Mapping[str, object]) -> OutputRow:
+    def finished(self, row: Row, output: Mapping[str, object]) -> OutputRow:
         """An output row: ids, number, the task's columns, status and reason."""
-        ids = {name: id_text(row.cells.get(name)) for name in self.carried}
-        number = {"row": row.number} if "row" in self.schema.names else {}
-        whole = {**ids, **number, "status": "ok", "reason": row.remark, **made}
-        return {n: whole_text(v) if isinstance(v, str) else v for n, v in whole.items()}
+        finished: OutputRow = {
+            name: id_text(row.cells.get(name)) for name in self.carried
+        }
+        if "row" in self.schema.names:
+            finished["row"] = row.number
+        finished |= {"status": "ok", "reason": row.remark, **output}
+        for name, value in finished.items():
+            if isinstance(value, str):
+                finished[name] = whole_text(value)
+        return finished
 
     def to_table(self, rows: list[OutputRow]) -> pa.Table:
         """Output rows as Arrow, in the schema of every other piece."""
@@ -158,63 +179,68 @@ def make_plan(
     keep: Iterable[str] = (),
     source: str,
 ) -> Plan:
-    """Match a table's columns with a task's.
+    """Match a table's columns with those of a task.
 
-    Carried along are the ids that the task declares and other columns named `id` or `*_id` (for
-    grouped rows only the declared ids of the group), those in `keep`, and those in `named` that
-    the task does not read.
+    Copied to the output are the ids that the task declares and other columns named `id` or `*_id`
+    (for grouped rows only the declared ids of the group), the columns in `keep`, and those in
+    `named` that the task does not read.
 
     Raises:
-        TableError: a column that is needed or named is not there, or a carried one has the name
-            of an output column.
+        TableError: a required or named column is missing, or a copied column has the name of an
+            output column.
     """
     import pyarrow as pa
 
     chosen = match_columns(available, task.columns, named=named, source=source)
     group = chosen.get(task.group) if task.group else None
-    read = {column.name for column in task.columns}
-    keep = (
-        *keep,
-        *(
-            theirs
-            for ours, theirs in (named or {}).items()
-            if theirs and ours not in read
-        ),
-    )
+    task_names = {column.name for column in task.columns}
+    keep = list(keep)
+    for ours, theirs in (named or {}).items():
+        if theirs and ours not in task_names:
+            keep.append(theirs)
     require_columns(available, keep, source=source)
-    ids = {
-        chosen[column.name]
-        for column in task.columns
-        if column.kind == "id"
-        and column.name in chosen
-        and not (group and column.within)
-    }
-    texts = {
-        chosen[c.name] for c in task.columns if c.kind != "id" and c.name in chosen
-    }
-    others = {
-        n for n in available if n.casefold() == "id" or n.casefold().endswith("_id")
-    } - texts
-    carried = [
-        n for n in available if n in ids or n in keep or (group is None and n in others)
-    ]
-    columns = [pa.field(name, pa.string()) for name in carried]
+    carried = _carried_columns(task, chosen, available, is_grouped=group is not None)
+    carried = [name for name in available if name in carried or name in keep]
+    fields = [pa.field(name, pa.string()) for name in carried]
     if group is None:
-        columns.append(pa.field("row", pa.int64()))
-    columns += [
-        *task.output,
-        pa.field("status", pa.string()),
-        pa.field("reason", pa.string()),
-    ]
-    names = [column.name for column in columns]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        msg = f"{source} has a column {twice[0]!r}, a name that the result needs; rename it"
-        raise TableError(msg)
-    return Plan(chosen, tuple(carried), group, pa.schema(columns))
+        fields.append(pa.field("row", pa.int64()))
+    fields += task.output
+    fields += [pa.field("status", pa.string()), pa.field("reason", pa.string())]
+    counts = Counter(field.name for field in fields)
+    repeated = sorted(name for name, count in counts.items() if count > 1)
+    if repeated:
+        raise TableError(
+            f"{source} has a column {repeated[0]!r}, a name that the result needs; rename it"
+        )
+    return Plan(chosen, tuple(carried), group, pa.schema(fields))
+
+
+def _carried_columns(
+    task: Task[Item, Result],
+    chosen: Mapping[str, str],
+    available: Sequence[str],
+    *,
+    is_grouped: bool,
+) -> list[str]:
+    """The table's columns of ids."""
+    ids: list[str] = []
+    texts: set[str] = set()
+    for column in task.columns:
+        name = chosen.get(column.name)
+        if name is None:
+            continue
+        if column.kind != "id":
+            texts.add(name)
+        elif not (is_grouped and column.within):
+            ids.append(name)
+    if not is_grouped:
+        named_ids = (name for name in available if f"_{name}".lower().endswith("_id"))
+        ids += [name for name in named_ids if name not in texts]
+    return ids
 
 
 def grouped(rows: Iterable[Row], plan: Plan) -> Iterator[list[Row]]:
-    """Items: neighbouring rows of one group together, every other row alone."""
+    """Items: consecutive rows of one group, or single rows."""
     item: list[Row] = []
     current: str | None = None
     for row in rows:
@@ -229,7 +255,7 @@ def grouped(rows: Iterable[Row], plan: Plan) -> Iterator[list[Row]]:
 
 
 def together(rows: Iterable[Row], plan: Plan) -> list[list[Row]]:
-    """Items of rows in any order: those of a group together, at the place of its first row."""
+    """Items of rows in any order; a group is at the position of its first row."""
     items: dict[str | int, list[Row]] = {}
     for row in rows:
         items.setdefault(plan.key(row) or row.number, []).append(row)
@@ -238,42 +264,49 @@ def together(rows: Iterable[Row], plan: Plan) -> list[list[Row]]:
 
 @dataclass(frozen=True)
 class Survey:
-    """What a pass over the input found."""
+    """The results of a first pass over the input.
+
+    Attributes:
+        rows: number of rows.
+        digest: keyed hash of all rows in their order.
+        contiguous: whether the rows of every group are consecutive.
+        columns: names of all cells, in order of first appearance.
+    """
 
     rows: int
-    digest: str  # keyed hash of all rows in their order
-    contiguous: bool  # whether the rows of every group lie together
-    columns: list[str]  # names of the cells, in order of first appearance
+    digest: str
+    contiguous: bool
+    columns: list[str]
 
 
 def survey(rows: Iterable[Row], plan: Plan, *, salt: bytes) -> Survey:
-    """Count and identify the rows; ten bytes of memory per group."""
+    """Count and hash the rows, with ten bytes of memory per group."""
     digest = blake2b(key=salt)
     columns: dict[str, None] = {}
-    starts = array("Q")
-    number, last = 0, None
+    starts = array("Q")  # hashes of the groups, each time one starts
+    number = 0
+    last_key = None
     for row in rows:
         number += 1
         digest.update(plan.content(row) + b"\n")
         columns |= dict.fromkeys(row.cells)
         key = plan.key(row)
-        if key is not None and key != last:
+        if key is not None and key != last_key:
             starts.append(hash(key) & 0xFFFF_FFFF_FFFF_FFFF)
-        last = key
-    keys = np.sort(np.frombuffer(starts, dtype=np.uint64)) if starts else np.array([])
-    contiguous = not (keys[1:] == keys[:-1]).any()
+        last_key = key
+    contiguous = len(np.unique(np.array(starts, dtype=np.uint64))) == len(starts)
     return Survey(number, digest.hexdigest(), contiguous, list(columns))
 
 
 def checked(
     rows: Iterable[Row], plan: Plan, *, salt: bytes, digest: str
 ) -> Iterator[Row]:
-    """The same rows; `UserError` at their end if they are not those of the survey."""
-    now = blake2b(key=salt)
+    """The same rows; a `UserError` at their end if they differ from those of the survey."""
+    new_digest = blake2b(key=salt)
     for row in rows:
-        now.update(plan.content(row) + b"\n")
+        new_digest.update(plan.content(row) + b"\n")
         yield row
-    if now.hexdigest() != digest:
+    if new_digest.hexdigest() != digest:
         raise UserError(
             "the input changed while it was read; start over with --restart"
         )
@@ -283,12 +316,12 @@ def checked(
 def gathered(
     rows: Iterable[Row], plan: Plan, *, folder: Path
 ) -> Iterator[Iterator[Row]]:
-    """The rows with those of each group together, groups in order of first appearance.
+    """The rows with each group's rows together, and groups in order of first appearance.
 
-    The rows wait in a database in a private folder.
+    The rows are kept in a database in a private folder.
     """
     file = folder / "rows.sqlite"
-    # Nothing in it outlives this call, and a thread reads it ahead.
+    # The database need not survive a crash, and another thread reads it.
     with (
         disk_errors(folder),
         closing(sqlite3.connect(file, check_same_thread=False)) as con,
@@ -304,15 +337,15 @@ def gathered(
             con.execute("INSERT OR IGNORE INTO places VALUES (?, ?)", (key, row.number))
             insert = "INSERT INTO spool SELECT first, ?, ? FROM places WHERE key = ?"
             con.execute(insert, (row.number, packed(row), key))
-        found = con.execute("SELECT row FROM spool ORDER BY first, number")
-        yield (unpacked(text) for (text,) in found)
+        cursor = con.execute("SELECT row FROM spool ORDER BY first, number")
+        yield (unpacked(text) for (text,) in cursor)
 
 
 def packed(row: Row) -> str:
-    """A row as one text, for `unpacked`."""
+    """A row as text, see `unpacked`."""
     return json.dumps([row.number, dict(row.cells), row.place, row.fault, row.remark])
 
 
 def unpacked(text: str) -> Row:
-    """What `packed` wrote."""
+    """A row from the text of `packed`."""
     return Row(*json.loads(text))
