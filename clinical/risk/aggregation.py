@@ -70,10 +70,8 @@ def aggregate_stays(
     if not ((values >= 0) & (values <= 1)).all():  # NaN fails this too
         raise UserError("probabilities must be numbers between 0 and 1")
     starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
-    largest, mean = (
-        np.maximum.reduceat(values, starts),
-        np.add.reduceat(values, starts) / counts,
-    )
+    largest = np.maximum.reduceat(values, starts)
+    mean = np.add.reduceat(values, starts) / counts
     result = (largest + mean * counts / c) / (1 + counts / c)
     # Rounding must not carry the result past its bounds.
     return np.clip(result, np.minimum(mean, largest), largest)

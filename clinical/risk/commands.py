@@ -122,7 +122,9 @@ def _score_discharges(
         *("text", "stay", "patient", "note", "time", "query"),
         because="on a hospital's tables: name its columns in a --mapping",
     )
-    start = parse_since(since) if since else None
+    start = None
+    if since:
+        start = parse_since(since)
     loaded = _load(model, cache, scoring.device)
     choice = loaded.settings.notes
     with new_discharges(

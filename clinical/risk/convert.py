@@ -11,7 +11,9 @@ from clinical.risk.model import RiskModel
 from domainbert.encoders.loading import EncoderError, named_outputs
 from domainbert.files import write_json
 
-CONFIG, WEIGHTS, VOCABULARY = "bert_config.json", "pytorch_model.bin", "vocab.txt"
+CONFIG = "bert_config.json"
+WEIGHTS = "pytorch_model.bin"
+VOCABULARY = "vocab.txt"
 
 
 def convert_release(release: str | Path, *, out: str | Path | None = None) -> RiskModel:

@@ -79,7 +79,9 @@ def parse_since(text: str) -> datetime:
     """
     try:
         since = datetime.fromisoformat(text.strip())
-        return since.astimezone(UTC).replace(tzinfo=None) if since.tzinfo else since
+        if since.tzinfo:
+            since = since.astimezone(UTC).replace(tzinfo=None)
+        return since
     except (ValueError, OverflowError):
         raise UserError(
             "since: expected an ISO date or datetime such as 2026-11-25 or "

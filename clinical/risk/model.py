@@ -102,7 +102,9 @@ class RiskModel(Model):
         cache: a `domainbert.scoring.cache.WindowCache`; windows in it are not scored again.
     """
 
-    package, task, labels = "clinical", "readmission", ("readmitted",)
+    package = "clinical"
+    task = "readmission"
+    labels = ("readmitted",)
     train_command = "clinical train COHORT.parquet --encoder {encoder} --out MODEL"
     settings_class = ReadmissionSettings
 
@@ -110,15 +112,19 @@ class RiskModel(Model):
         """The reader of stays, and no cache."""
         from domainbert.text.windows import Windower
 
-        limit, asked = window_limit(self.network.config), self.settings
+        settings = self.settings
+        limit = window_limit(self.network.config)
         windower = Windower(
             self.tokenizer,
-            window=asked.window or limit,
-            overlap=asked.overlap,
+            window=settings.window or limit,
+            overlap=settings.overlap,
             limit=limit,
         )
         self._reader = StayReader(
-            windower, asked.clean_notes, asked.join_notes, asked.other_languages
+            windower,
+            settings.clean_notes,
+            settings.join_notes,
+            settings.other_languages,
         )
         self._said_uncalibrated = False
         self.cache: WindowCache | None = None
@@ -155,11 +161,11 @@ class RiskModel(Model):
     def predict(self, stay: Given) -> StayRisk:
         """The risk of one stay: one note, or a list of its notes in time order.
 
-        A model that reads columns too wants a record: the notes as `text`, and its columns.
+        A model that also reads columns takes a record: the notes as `text`, and its columns.
         A stay without text has the `status` "empty", as in `predict_many`.
 
         Raises:
-            UserError: a note is not a string, or too long; a column is not given, or no number.
+            UserError: a note is not a string, or too long; a column is missing or not a number.
         """
         result = next(self.predict_many([stay]))
         if result.status == "error":
@@ -191,7 +197,7 @@ class RiskModel(Model):
             limit=self.runner.buffer_tokens,
         )
         for chunk in read_ahead(chunks):
-            windows = [window.input_ids for stay in chunk for _, window in stay.windows]
+            windows = [ids for stay in chunk for ids in stay.input_ids]
             probabilities = self.score_token_ids(windows)
             ends = np.cumsum([len(stay.windows) for stay in chunk])
             for stay, end in zip(chunk, ends, strict=True):
@@ -206,15 +212,16 @@ class RiskModel(Model):
         if self.cache is not None:
             return sigmoid(self.cache.logits(windows, self.runner.logits))
         # Text that was copied forward is scored once.
-        places: dict[bytes, int] = {}
-        place = [places.setdefault(array.tobytes(), len(places)) for array in windows]
-        different = [np.frombuffer(window, dtype=np.int64) for window in places]
-        return sigmoid(self.runner.logits(different)[place])
+        numbers: dict[bytes, int] = {}
+        number_of = [
+            numbers.setdefault(window.tobytes(), len(numbers)) for window in windows
+        ]
+        different = [np.frombuffer(window, dtype=np.int64) for window in numbers]
+        return sigmoid(self.runner.logits(different)[number_of])
 
     def token_ids(self, stays: Iterable[str | Sequence[str]]) -> list[list[np.ndarray]]:
         """The windows of each stay as token ids, each of shape (tokens,), for training."""
-        prepared = map(self._reader.read, stays)
-        return [[window.input_ids for _, window in stay.windows] for stay in prepared]
+        return [self._reader.read(stay).input_ids for stay in stays]
 
     def window_probabilities(
         self,
@@ -226,7 +233,9 @@ class RiskModel(Model):
 
         `network`, such as one in training, is used instead of the model's own.
         """
-        runner = self.runner if network is None else self.runner.with_model(network)
+        runner = self.runner
+        if network is not None:
+            runner = runner.with_model(network)
         logits = runner.logits([window for stay in windows for window in stay])
         return sigmoid(logits), np.array([len(stay) for stay in windows])
 
@@ -235,22 +244,25 @@ class RiskModel(Model):
 
         `shift` is what columns add to the log-odds, a number or one for each score.
         """
-        if (fitted := self.settings.calibration) is None:
+        if self.settings.calibration is None:
             return np.asarray(score)
-        return calibrated(score, fitted[0], fitted[1] + shift)
+        slope, intercept = self.settings.calibration
+        return calibrated(score, slope, intercept + shift)
 
     def risk_of(self, stay: ReadStay, probabilities: np.ndarray) -> StayRisk:
         """The risk of a stay from the probabilities of its windows, shape (windows,)."""
         if stay.risk.status != "ok":
             return stay.risk
-        if not (finite := np.isfinite(probabilities)).all():
+        finite = np.isfinite(probabilities)
+        if not finite.all():
             reason = f"the model gave no number for window {np.argmin(finite)}"
             return replace(stay.risk, status="error", reason=reason)
         score = aggregate(probabilities, self.c)
-        probability, threshold = (
-            float(self.calibrated(score, stay.risk.shift)),
-            self.settings.alert_threshold,
-        )
+        probability = float(self.calibrated(score, stay.risk.shift))
+        threshold = self.settings.alert_threshold
+        alert = None
+        if threshold is not None:
+            alert = probability >= threshold
         windows = [
             WindowRisk(note, window.start, window.end, float(p))
             for (note, window), p in zip(stay.windows, probabilities, strict=True)
@@ -263,5 +275,5 @@ class RiskModel(Model):
             p_mean=float(probabilities.mean()),
             calibrated=self.settings.calibration is not None,
             windows=tuple(windows),
-            alert=None if threshold is None else probability >= threshold,
+            alert=alert,
         )

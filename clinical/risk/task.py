@@ -44,15 +44,19 @@ if TYPE_CHECKING:
     from domainbert.tables import Row
 
 Notes = Literal["chosen", "as-given"]
-Trajectory: TypeAlias = "tuple[StayRisk, list[dict[str, Any]]]"
+Record: TypeAlias = dict[str, Any]
+Trajectory: TypeAlias = "tuple[StayRisk, list[Record]]"
 """The risk of a stay, and `n_windows` and the numbers of the notes so far, after each note."""
 _NO_RISK = {
     "died_in_hospital": "the patient died",
+    "same_day_death": "the patient died on the day of discharge",
+    "after_death": "the patient had died before",
     "died_after_discharge": "the patient died",
     "missing_time": "no time of discharge: a stay is scored when it has ended",
     "transfer": "the later stay that continues it has the risk",
 }
 """What a reader of the risks should know of some exclusions."""
+_OUTCOME_UNKNOWN = ("censored", "not_followed")
 _NO_ADMISSIONS = (
     "The notes were chosen without the admissions, so transfers, earlier stays of an episode and "
     "deaths are unknown: a few stays may get another risk than from a cohort, or one where a "
@@ -78,8 +82,8 @@ class ReadNotes:
 class ReadmissionTask(Task):
     """Scores stays: the rows with one `stay_id`, or each row of a table without stay ids.
 
-    Of a table of notes, those are read that the model was trained on; see `NoteChoice`. With
-    `notes="as-given"` all are, and every row says so.
+    Only the notes that the model was trained on are read; see `NoteChoice`. With
+    `notes="as-given"` all notes are read, and every row says so.
     """
 
     name: ClassVar[str] = "readmission"
@@ -88,9 +92,12 @@ class ReadmissionTask(Task):
 
     def __init__(self, model: RiskModel, *, notes: Notes = "chosen") -> None:
         check_choice("notes", notes, get_args(Notes))
-        self._model, self._notes = model, notes
+        self._model = model
+        self._notes = notes
         self._choice = model.settings.notes
-        columns_of_choice = COLUMNS if self._choice else COHORT_COLUMNS
+        columns_of_choice = COHORT_COLUMNS
+        if self._choice:
+            columns_of_choice = COLUMNS
         self._beside = [effect.name for effect in model.settings.columns]
         columns_beside = [Column(name, required=True) for name in self._beside]
         self.columns = (*self.columns, *columns_of_choice, *columns_beside)
@@ -103,40 +110,38 @@ class ReadmissionTask(Task):
         import pyarrow as pa
 
         fields = [(name, pa.float64()) for name in _NUMBERS]
-        fields += [
-            ("n_windows", pa.int64()),
-            ("n_tokens", pa.int64()),
-            ("calibrated", pa.bool_()),
-        ]
-        return pa.schema([*fields, ("alert", pa.bool_())] if self._alerts else fields)
+        fields += [("n_windows", pa.int64()), ("n_tokens", pa.int64())]
+        fields.append(("calibrated", pa.bool_()))
+        if self._alerts:
+            fields.append(("alert", pa.bool_()))
+        return pa.schema(fields)
 
     def read(self, rows: Sequence[Row]) -> ReadNotes | Fault:
         """The notes of one stay that the model reads, with its columns."""
         item = self._read_notes(rows)
-        cells = {
-            tuple(id_key(row.cells.get(name)) for name in self._beside) for row in rows
-        }
         if isinstance(item, Fault) or not self._beside:
             return item
-        if len(cells) > 1:
+        records = {self._values_beside(row) for row in rows}
+        if len(records) > 1:
             return Fault(f"the rows of this stay differ in {' or '.join(self._beside)}")
-        columns = dict(zip(self._beside, cells.pop(), strict=True))
+        columns = dict(zip(self._beside, records.pop(), strict=True))
         return replace(item, notes={**columns, "text": item.notes})
+
+    def _values_beside(self, row: Row) -> tuple[str | None, ...]:
+        return tuple(id_key(row.cells.get(name)) for name in self._beside)
 
     def _read_notes(self, rows: Sequence[Row]) -> ReadNotes | Fault:
         cells = rows[0].cells
         if STAY.name in cells and id_key(cells[STAY.name]) is None:
             return Fault("this row has no stay_id, and the table has stay ids")
         if self._notes == "as-given":
-            item = read_notes(rows)
-            return _remarked(item, AS_GIVEN) if self._choice else item
+            if self._choice is None:
+                return read_notes(rows)
+            return _remarked(read_notes(rows), AS_GIVEN)
         # A copied row of the admissions is excluded; the row that it copies has the notes.
         scorable = [row for row in rows if _exclusion(row.cells) is None]
         if not scorable:
-            exclusion = _exclusion(cells)
-            why = _NO_RISK.get(exclusion or "")
-            reason = f"excluded from the cohort: {exclusion}"
-            return Fault(f"{reason} ({why})" if why else reason, "empty")
+            return _excluded(_exclusion(cells))
         if self._choice is None:
             return read_notes(scorable)
         return self._chosen_notes(scorable, self._choice)
@@ -166,13 +171,15 @@ class ReadmissionTask(Task):
         """The risk of each stay."""
         return self._model.predict_many(stay.notes for stay in items)
 
-    def rows(self, item: ReadNotes, result: StayRisk) -> list[dict[str, Any]]:
+    def rows(self, item: ReadNotes, result: StayRisk) -> list[Record]:
         """The one row of a stay."""
-        unread = len(result.coverage.unread)
         remarks = [result.reason, *item.remarks]
+        unread = len(result.coverage.unread)
         if unread and result.status == "ok":
-            remarks.append(f"{unread} passage{'s' if unread > 1 else ''} unread")
-        row: dict[str, Any] = {
+            remarks.append(
+                "1 passage unread" if unread == 1 else f"{unread} passages unread"
+            )
+        row: Record = {
             "n_windows": result.coverage.windows,
             "n_tokens": result.coverage.tokens,
             "calibrated": self._model.settings.calibration is not None,
@@ -182,10 +189,10 @@ class ReadmissionTask(Task):
         if self._alerts:
             row["alert"] = result.alert
         if result.status == "ok":
-            row |= {name: getattr(result, name) for name in _NUMBERS}
+            row |= _numbers(result)
         return [row]
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Record:
         """The model, its outcome, the definition of its notes if it has one, and if it was used."""
         facts = {"model_name": self._model.name, "outcome": self._model.outcome}
         if self._choice:
@@ -194,7 +201,7 @@ class ReadmissionTask(Task):
             facts["remark"] = _NO_ADMISSIONS
         return {**facts, "notes": self._notes}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Record:
         """The model, and whether it chooses its notes."""
         return {"model": self._model.fingerprint(), "notes": self._notes}
 
@@ -228,30 +235,36 @@ class TrajectoryTask(ReadmissionTask):
         """The trajectory of each stay."""
         return follow(self._model, (stay.notes for stay in items))
 
-    def rows(self, item: ReadNotes, result: Trajectory) -> list[dict[str, Any]]:  # type: ignore[override]
+    def rows(self, item: ReadNotes, result: Trajectory) -> list[Record]:  # type: ignore[override]
         """One row for each note; one for a stay without a trajectory."""
         risk, points = result
-        remarks = [*filter(None, [risk.reason]), *item.remarks]
-        same: dict[str, Any] = {"status": risk.status, "reason": "; ".join(remarks)}
-        same["calibrated"] = self._model.settings.calibration is not None
+        remarks = "; ".join(filter(None, [risk.reason, *item.remarks]))
+        shared: Record = {
+            "status": risk.status,
+            "reason": remarks,
+            "calibrated": self._model.settings.calibration is not None,
+        }
         if risk.status != "ok":
-            return [same]
-        notes, labels, rows = listed(item.notes), item.labels, []
+            return [shared]
+        notes = listed(item.notes)
+        labels = item.labels
         if len(labels) != len(notes):  # the notes of a list have none
             labels = [(None, None)] * len(notes)
-        for number, (note, label, point) in enumerate(
-            zip(notes, labels, points, strict=True), start=1
+        rows: list[Record] = []
+        for note, (note_id, chart_time), point in zip(
+            notes, labels, points, strict=True
         ):
-            row = {**same, **point, "n_notes": number}
-            row["note_id"], row["chart_time"] = label
+            row = {**shared, **point, "note_id": note_id, "chart_time": chart_time}
+            row["n_notes"] = len(rows) + 1
             if is_missing(note):
-                row["reason"] = "; ".join(["this note has no text", *remarks])
+                row["reason"] = "; ".join(
+                    filter(None, ["this note has no text", remarks])
+                )
             if not point["n_windows"]:
                 row["status"] = "empty"
             elif self._alerts:
-                row["alert"] = (
-                    point["probability"] >= self._model.settings.alert_threshold
-                )
+                threshold = self._model.settings.alert_threshold
+                row["alert"] = point["probability"] >= threshold
             rows.append(row)
         return rows
 
@@ -262,55 +275,80 @@ def follow(model: RiskModel, stays: Iterable[Any]) -> Iterator[Trajectory]:
     Each window is scored once. A model that joins the notes of a stay cuts the joined text anew
     after each note; of its windows, those that a new note left as they were are not scored again.
     """
-    records = (dict(s if isinstance(s, Mapping) else {}, text=listed(s)) for s in stays)
-    if not model.settings.join_notes:
-        given, asked = itertools.tee(records)
-        # Risks first: a thread reads ahead, and only what it has read is asked for here.
-        for risk, stay in zip(model.predict_many(asked), given, strict=True):
-            yield risk, _points(model, risk, notes=len(stay["text"]))
+    records = map(_record, stays)
+    if model.settings.join_notes:
+        yield from (_followed_anew(model, record) for record in records)
         return
-    for stay in records:
-        ends = range(min(1, len(stay["text"])), len(stay["text"]) + 1)
-        risks = list(
-            model.predict_many({**stay, "text": stay["text"][:end]} for end in ends)
-        )
-        points = [
-            {"n_windows": one.coverage.windows}
-            | {name: getattr(one, name) for name in _NUMBERS if one.windows}
-            for one in risks
-        ]
-        yield risks[-1], points
+    followed, scored = itertools.tee(records)
+    # Risks first: a thread reads ahead, and only what it has read is asked for here.
+    for risk, record in zip(model.predict_many(scored), followed, strict=True):
+        yield risk, _points(model, risk, notes=len(record["text"]))
 
 
-def _points(model: RiskModel, risk: StayRisk, *, notes: int) -> list[dict[str, Any]]:
+def _record(stay: Any) -> Record:
+    """A stay as a record whose `text` is a list of notes."""
+    record = {"text": listed(stay)}
+    if isinstance(stay, Mapping):
+        return {**stay, **record}
+    return record
+
+
+def _followed_anew(model: RiskModel, record: Record) -> Trajectory:
+    """The trajectory of a stay whose notes are joined: each beginning is scored by itself."""
+    notes = record["text"]
+    ends = range(min(1, len(notes)), len(notes) + 1)
+    beginnings = [{**record, "text": notes[:end]} for end in ends]
+    risks = list(model.predict_many(beginnings))
+    points = []
+    for risk in risks:
+        point: Record = {"n_windows": risk.coverage.windows}
+        if risk.windows:
+            point |= _numbers(risk)
+        points.append(point)
+    return risks[-1], points
+
+
+def _points(model: RiskModel, risk: StayRisk, *, notes: int) -> list[Record]:
     """The rule over the windows up to each note."""
-    values = np.array([window.probability for window in risk.windows])
-    ends = np.searchsorted(
-        [w.note for w in risk.windows], np.arange(notes), side="right"
-    )
-    points: list[dict[str, Any]] = []
+    probabilities = np.array([window.probability for window in risk.windows])
+    note_of_window = [window.note for window in risk.windows]
+    ends = np.searchsorted(note_of_window, np.arange(notes), side="right")
+    points: list[Record] = []
     for end in ends.tolist():
-        numbers: tuple[float, ...] = ()
+        point: Record = {"n_windows": end}
         if end:
-            so_far = values[:end]
+            so_far = probabilities[:end]
             score = aggregate(so_far, model.c)
-            chance = float(model.calibrated(score, risk.shift))
-            numbers = (chance, score, so_far.max(), so_far.mean())
-        points.append({"n_windows": end, **dict(zip(_NUMBERS, numbers, strict=False))})
+            point["probability"] = float(model.calibrated(score, risk.shift))
+            point["score"] = score
+            point["p_max"] = so_far.max()
+            point["p_mean"] = so_far.mean()
+        points.append(point)
     return points
 
 
-def _exclusion(cells: Mapping[str, Any]) -> str | None:
+def _numbers(risk: StayRisk) -> dict[str, float]:
+    return {name: getattr(risk, name) for name in _NUMBERS}
+
+
+def _exclusion(cells: Mapping[str, object]) -> str | None:
     """Why a row of a cohort is not scored; None where it is."""
     exclusion = cells.get("exclusion")
     scorable = cells.get("scorable")
     if not is_missing(scorable) and not is_true(scorable):
         return str(exclusion)
-    if exclusion == "censored" and is_true(cells.get("died_within_horizon")):
+    if exclusion in _OUTCOME_UNKNOWN and is_true(cells.get("died_within_horizon")):
         return "died_after_discharge"
     if is_missing(scorable) and not is_missing(exclusion):
         return str(exclusion)
     return None
+
+
+def _excluded(exclusion: str | None) -> Fault:
+    reason = f"excluded from the cohort: {exclusion}"
+    if exclusion in _NO_RISK:
+        reason += f" ({_NO_RISK[exclusion]})"
+    return Fault(reason, "empty")
 
 
 def _remarked(item: ReadNotes | Fault, remark: str) -> ReadNotes | Fault:
@@ -320,10 +358,10 @@ def _remarked(item: ReadNotes | Fault, remark: str) -> ReadNotes | Fault:
 
 
 def _labels(rows: Sequence[Row]) -> list[tuple[str | None, str | None]]:
-    cells = [row.cells for row in rows]
+    """The `note_id` and `chart_time` of each row."""
     return [
-        (id_text(each.get("note_id")), id_text(each.get("chart_time")))
-        for each in cells
+        (id_text(row.cells.get("note_id")), id_text(row.cells.get("chart_time")))
+        for row in rows
     ]
 
 
@@ -335,7 +373,7 @@ def read_notes(rows: Sequence[Row], *, in_order: bool = False) -> ReadNotes | Fa
         in_order: whether the rows are in time order already.
 
     Returns:
-        The notes in time order, each `note_id` once; or why the rows are no stay.
+        The notes in time order, each `note_id` once; or why the rows are not one stay.
     """
     patients = {id_key(row.cells.get("patient_id")) for row in rows} - {None}
     if len(patients) > 1:
@@ -348,24 +386,28 @@ def read_notes(rows: Sequence[Row], *, in_order: bool = False) -> ReadNotes | Fa
         return Fault(
             f"{len(rows)} rows of this stay have a list of notes; expected one row"
         )
-    notes: dict[str | int, Row] = {}  # the first row of each note_id
+    first_rows: dict[str | int, Row] = {}  # of each note_id
     for row in rows:
-        notes.setdefault(id_key(row.cells.get("note_id")) or row.number, row)
-    kept = list(notes.values())
-    if dropped := len(rows) - len(kept):
-        remarks.append(f"{dropped} rows with a repeated note_id left out")
-    unreadable = 0
+        key = id_key(row.cells.get("note_id")) or row.number
+        first_rows.setdefault(key, row)
+    kept = list(first_rows.values())
+    n_repeated = len(rows) - len(kept)
+    if n_repeated:
+        remarks.append(f"{n_repeated} rows with a repeated note_id left out")
+    n_unreadable = 0
     if not in_order:
-        kept, unreadable = _in_time_order(kept)
-    if unreadable:
+        kept, n_unreadable = _in_time_order(kept)
+    if n_unreadable:
         remarks.append(
-            f"{unreadable} notes have a chart_time that is not an ISO date between "
+            f"{n_unreadable} notes have a chart_time that is not an ISO date between "
             f"{FIRST_YEAR} and {LAST_YEAR}: notes in the order of the table"
         )
     texts = [row.cells.get("text") for row in kept]
-    if copies := len(texts) - len(set(texts)) - max(0, texts.count(None) - 1):
+    present = [text for text in texts if text is not None]
+    n_copies = len(present) - len(set(present))
+    if n_copies:
         remarks.append(
-            f"{copies} notes repeat another note's text and are counted again"
+            f"{n_copies} notes repeat another note's text and are counted again"
         )
     return ReadNotes(texts, remarks, _labels(kept))
 

@@ -71,12 +71,10 @@ class NoteChoice(Settings):
 
     def __str__(self) -> str:
         """What a message calls the notes."""
-        early = (
-            ""
-            if self.hours is None
-            else f"notes of the first {self.hours:g} hours other than "
-        )
-        return f"{early}discharge summaries (category {' or '.join(self.summaries)})"
+        summaries = f"discharge summaries (category {' or '.join(self.summaries)})"
+        if self.hours is None:
+            return summaries
+        return f"notes of the first {self.hours:g} hours other than {summaries}"
 
     def choose(self, rows: Sequence[Row]) -> list[Row]:
         """The rows of a stay whose notes are read, in the order of a cohort.
@@ -161,7 +159,10 @@ class NoteChoice(Settings):
 
 def outcome_of(choice: NoteChoice | None) -> str:
     """The outcome of a model as a noun; see `outcome_noun`."""
-    return outcome_noun(choice.event if choice else EVENT)
+    event = EVENT
+    if choice:
+        event = choice.event
+    return outcome_noun(event)
 
 
 def outcome_noun(event: str) -> str:
@@ -249,4 +250,6 @@ def is_true(cell: object) -> bool:
 
 
 def _upper(cell: object) -> str:
-    return "" if is_missing(cell) else str(cell).strip().upper()
+    if is_missing(cell):
+        return ""
+    return str(cell).strip().upper()

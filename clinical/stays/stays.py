@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -47,12 +46,13 @@ _MARKS = re.compile(
 )
 
 
-# Common words of other languages that are no English words, and common English ones.
+# Common words of other languages that are not English words, and common English ones.
 _OTHER_WORDS = (
     "el los las que una por para con del und der mit nicht ist les une pour dans avec della che "
     "gli n\u00e3o uma het een voor"
 )
 _ENGLISH_WORDS = "the of and with for was to in is on at he she his her"
+_LAST_LATIN = "\u024f"
 OTHER_LANGUAGE = "the notes seem not to be in English, and the model knows English only"
 
 
@@ -60,12 +60,13 @@ def is_english(text: str) -> bool:
     """Whether nothing speaks against English, in the first 20,000 characters of a text."""
     text = text[:20_000].lower()
     words = re.findall(r"\w+", text)
-    others = sum(map(words.count, _OTHER_WORDS.split()))
-    is_other = others >= 3 and others > sum(map(words.count, _ENGLISH_WORDS.split()))
-    foreign = sum(
-        letter.isalpha() and letter > "\u024f" for letter in text
-    )  # not Latin
-    return not is_other and foreign <= 0.3 * sum(map(str.isalpha, text))
+    n_other_words = sum(map(words.count, _OTHER_WORDS.split()))
+    n_english_words = sum(map(words.count, _ENGLISH_WORDS.split()))
+    if n_other_words >= 3 and n_other_words > n_english_words:
+        return False
+    letters = [character for character in text if character.isalpha()]
+    n_other_letters = sum(letter > _LAST_LATIN for letter in letters)
+    return n_other_letters <= 0.3 * len(letters)
 
 
 def clean(note: str) -> str:
@@ -123,7 +124,7 @@ class StayRisk:
         windows: in reading order.
         coverage: what was read.
         alert: whether `probability` reaches the model's alert threshold; None without one.
-        status: "ok", "empty" (no note has text) or "error" (not text, or no number).
+        status: "ok", "empty" (no note has text) or "error" (not text, or not a number).
         reason: why it is not "ok"; else a remark, or "".
         shift: what the columns beside the notes add to the log-odds of `probability`.
     """
@@ -149,24 +150,23 @@ class ColumnEffect(Settings):
     weight: float = 1.0
 
     def shift(self, cell: Any) -> float:
-        """Weight × (value - median); NaN for a missing cell, infinite for one that is no number."""
-        if (text := id_key(cell)) is None:
+        """Weight × (value - median); NaN for a missing cell, infinite for a non-numeric one."""
+        text = id_key(cell)
+        if text is None:
             return math.nan
-        with suppress(ValueError):
+        try:
             value = float({"true": "1", "false": "0"}.get(text, text))
-            return (
-                self.weight * (value - self.median)
-                if math.isfinite(value)
-                else math.inf
-            )
-        return math.inf
+        except ValueError:
+            return math.inf
+        if not math.isfinite(value):
+            return math.inf
+        return self.weight * (value - self.median)
 
 
 def shifts(rows: pd.DataFrame, effects: Sequence[ColumnEffect]) -> np.ndarray:
     """What the columns of stays add in all, shape (stays,); a missing value adds nothing."""
-    return np.nansum(
-        [[one.shift(cell) for cell in rows[one.name]] for one in effects], axis=0
-    )
+    by_column = [list(map(effect.shift, rows[effect.name])) for effect in effects]
+    return np.nansum(by_column, axis=0)
 
 
 @dataclass(frozen=True)
@@ -180,27 +180,35 @@ class ReadStay:
     risk: StayRisk
     texts: dict[int, str] = field(repr=False)
 
-    def with_columns(self, effects: Sequence[ColumnEffect], given: Given) -> ReadStay:
-        """The stay with its shift; a missing value is a remark, and what is no number an error."""
+    @property
+    def input_ids(self) -> list[np.ndarray]:
+        """Token ids of the windows, each of shape (tokens,)."""
+        return [window.input_ids for _, window in self.windows]
+
+    def with_columns(self, effects: Sequence[ColumnEffect], stay: Given) -> ReadStay:
+        """The stay with its shift: a missing value is a remark, a non-numeric one an error."""
         if not effects or self.risk.status != "ok":
             return self
-        record = given if isinstance(given, Mapping) else {}
-        found = {one.name: one.shift(record.get(one.name, "absent")) for one in effects}
-        if wrong := [name for name, shift in found.items() if math.isinf(shift)]:
-            reason = f"no number as {', '.join(wrong)}; expected {{'text': notes, {wrong[0]!r}: 3}}"
-            return replace(
-                self, windows=[], risk=replace(self.risk, status="error", reason=reason)
-            )
-        unknown = ", ".join(name for name, shift in found.items() if math.isnan(shift))
-        remarks = [
-            self.risk.reason,
-            f"no {unknown}: the median is read" if unknown else "",
-        ]
-        reason, shift = (
-            "; ".join(filter(None, remarks)),
-            float(np.nansum([*found.values()])),
-        )
-        return replace(self, risk=replace(self.risk, reason=reason, shift=shift))
+        record: Mapping[str, Any] = {}
+        if isinstance(stay, Mapping):
+            record = stay
+        by_name = {
+            effect.name: effect.shift(record.get(effect.name, "absent"))
+            for effect in effects
+        }
+        wrong = [name for name, shift in by_name.items() if math.isinf(shift)]
+        if wrong:
+            expected = f"{{'text': notes, {wrong[0]!r}: 3}}"
+            reason = f"no number as {', '.join(wrong)}; expected {expected}"
+            risk = replace(self.risk, status="error", reason=reason)
+            return replace(self, windows=[], risk=risk)
+        remarks = [self.risk.reason]
+        missing = [name for name, shift in by_name.items() if math.isnan(shift)]
+        if missing:
+            remarks.append(f"no {', '.join(missing)}: the median is read")
+        reason = "; ".join(filter(None, remarks))
+        total = float(np.nansum([*by_name.values()]))
+        return replace(self, risk=replace(self.risk, reason=reason, shift=total))
 
 
 @dataclass(frozen=True)
@@ -217,54 +225,61 @@ class StayReader:
 
     def read(self, stay: Any) -> ReadStay:
         """Window one note, or a list of notes in time order; a fault becomes a status."""
-        notes, unread, reason = note_texts(stay)
+        notes, unread, fault = note_texts(stay)
         if self.join_notes and notes:
             notes = [(0, NOTE_JOINT.join(text for _, text in notes))]
-        if longer := [
-            (number, why) for number, text in notes if (why := too_long(text))
-        ]:
-            notes, reason = [], f"note {longer[0][0]} has {longer[0][1]}"
-        texts = [clean(text) if self.clean_notes else text for _, text in notes]
+        for number, text in notes:
+            reason = too_long(text)
+            if reason:
+                fault = f"note {number} has {reason}"
+                notes = []
+                break
+        texts = [text for _, text in notes]
+        if self.clean_notes:
+            texts = list(map(clean, texts))
         windows: list[tuple[int, Window]] = []
-        tokens = 0
-        for (number, _), parts in zip(
-            notes, self.windower.split_many(texts), strict=True
-        ):
+        n_tokens = 0
+        parts_by_note = self.windower.split_many(texts)
+        for (number, _), parts in zip(notes, parts_by_note, strict=True):
             windows += [(number, window) for window in parts.windows]
             unread += [
-                UnreadSpan(number, p.start, p.end, p.reason) for p in parts.unread
+                UnreadSpan(number, span.start, span.end, span.reason)
+                for span in parts.unread
             ]
-            tokens += parts.tokens
-        characters = sum(len(text) for _, text in notes)
-        coverage = Coverage(characters, tokens, len(windows), tuple(unread))
-        status: Status = "error" if reason else "ok" if windows else "empty"
-        if status == "empty":
-            reason = "no note of this stay has any text"
-        if (
-            status == "ok"
-            and self.other_languages != "accept"
-            and not is_english("\n".join(texts))
-        ):
-            status, reason = (
-                "error" if self.other_languages == "error" else "ok",
-                OTHER_LANGUAGE,
-            )
-        windows = [] if status == "error" else windows
-        nan = math.nan
-        numbers = (nan, nan, nan, nan, False, (), coverage)
-        return ReadStay(
-            windows, StayRisk(*numbers, status=status, reason=reason), dict(notes)
-        )
+            n_tokens += parts.tokens
+        n_characters = sum(len(text) for _, text in notes)
+        coverage = Coverage(n_characters, n_tokens, len(windows), tuple(unread))
+        status, reason = self._status(texts, fault, has_windows=bool(windows))
+        if status == "error":
+            windows = []
+        numbers = (math.nan, math.nan, math.nan, math.nan, False, (), coverage)
+        risk = StayRisk(*numbers, status=status, reason=reason)
+        return ReadStay(windows, risk, dict(notes))
+
+    def _status(
+        self, texts: Sequence[str], fault: str, *, has_windows: bool
+    ) -> tuple[Status, str]:
+        if fault:
+            return "error", fault
+        if not has_windows:
+            return "empty", "no note of this stay has any text"
+        if self.other_languages == "accept" or is_english("\n".join(texts)):
+            return "ok", ""
+        if self.other_languages == "error":
+            return "error", OTHER_LANGUAGE
+        return "ok", OTHER_LANGUAGE
 
 
 def listed(stay: Any) -> list[Any]:
-    """The notes of a stay (see `Given`) as a list; one note, or what is none, as a list of one."""
+    """The notes of a stay (see `Given`) as a list; anything but a list is a list of one."""
+    notes = stay
     if isinstance(stay, Mapping) and "text" in stay:
-        stay = stay["text"]
-    if isinstance(stay, np.ndarray) and stay.ndim == 0:
-        stay = stay.item()
-    alone = isinstance(stay, str | bytes | dict) or not isinstance(stay, Iterable)
-    return [stay] if alone else list(stay)
+        notes = stay["text"]
+    if isinstance(notes, np.ndarray) and notes.ndim == 0:
+        notes = notes.item()
+    if isinstance(notes, str | bytes | dict) or not isinstance(notes, Iterable):
+        return [notes]
+    return list(notes)
 
 
 def note_time(cell: Any) -> datetime | None:
@@ -280,26 +295,29 @@ def note_time(cell: Any) -> datetime | None:
         return None
     if not FIRST_YEAR <= time.year <= LAST_YEAR:
         return None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    if time.tzinfo is None:
+        return time.replace(tzinfo=UTC)
+    return time
 
 
 def note_texts(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]:
     """The notes that are text, with their numbers; the missing ones; a fault or ""."""
     try:
-        given = listed(stay)
+        cells = listed(stay)
     except Exception as error:  # noqa: BLE001  (a caller's iterator may raise anything)
         return [], [], f"its notes cannot be read ({type(error).__name__})"
     notes: list[tuple[int, str]] = []
     missing: list[UnreadSpan] = []
-    for number, note in enumerate(given):
+    for number, note in enumerate(cells):
         if isinstance(note, str):
             notes.append((number, note))
         elif is_missing(note):
             missing.append(UnreadSpan(number, 0, 0, "missing"))
+        elif isinstance(note, bytes):
+            fix = "decode it first: note.decode()"
+            return [], [], f"note {number} is bytes, not text; {fix}"
         else:
-            kind = type(note).__name__
-            hint = "; decode it first: note.decode()" if isinstance(note, bytes) else ""
-            return [], [], f"note {number} is {kind}, not text{hint}"
+            return [], [], f"note {number} is {type(note).__name__}, not text"
     return notes, missing, ""
 
 
