@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 import domainbert
 from clinical.bedside.hooks import HookRequest, HookService, operation_outcome
+from clinical.cohort.attachments import address_id
 from clinical.risk.exports import risk_assessment
 from domainbert.service.http import Answer
 from domainbert.service.ledger import now
@@ -56,7 +57,7 @@ class ReadmissionService(HookService):
 
     def cards(self, request: HookRequest) -> list[dict[str, Any]]:
         """One card; none where a record is opened outside of a stay."""
-        stay = (request.context.encounterId or "").rpartition("/")[2]
+        stay = address_id(request.context.encounterId or "")
         if not stay and request.hook == "patient-view":
             return []
         if not stay:

@@ -15,6 +15,7 @@ from fastapi import Body
 from pydantic import AwareDatetime, BaseModel, Field, model_validator
 from starlette.exceptions import HTTPException
 
+from clinical.cohort.attachments import address_id
 from clinical.cohort.definition import load_schema
 from clinical.cohort.documents import REASONS, left_out
 from clinical.cohort.fhir import entries, read_resource, values_at
@@ -128,36 +129,46 @@ class HookService:
 
     def documents(self, request: HookRequest, stay: str) -> Documents:
         """The notes of a stay, prefetched or from the FHIR server; see `read_documents`."""
-        sent, patient = (
-            request.prefetch or {},
-            request.context.patientId.rpartition("/")[2],
-        )
+        sent = request.prefetch or {}
+        patient = address_id(request.context.patientId)
         encounters = [
             one | {"resourceType": "Encounter"}
             for one in entries(sent.get("encounter"))
+            if one.get("resourceType") in (None, "Encounter")
         ]
         for encounter in encounters:
             _read(encounter, "Encounter", patient)
         resources = entries(sent.get("notes"))
-        more = next_page(sent.get("notes"))
-        fault = (
-            "is missing" if "notes" not in sent else "has another page" if more else ""
+        next_address = next_page(sent.get("notes"))
+        fault = ""
+        if "notes" not in sent:
+            fault = "is missing"
+        elif has_failed(resources):
+            fault = "is an error"
+        elif next_address:
+            fault = "has another page"
+        if fault:
+            resources += self._fetch(request, stay, fault, start=next_address)
+        return read_documents([*encounters, *resources], patient, stay)
+
+    def _fetch(
+        self, request: HookRequest, stay: str, fault: str, *, start: str
+    ) -> list[dict[str, Any]]:
+        """The documents of a stay from the client's FHIR server, because of a fault."""
+        if not (request.fhirServer and request.fhirAuthorization):
+            raise HTTPException(
+                412, f"prefetch.notes {fault}, and no FHIR server was named"
+            )
+        resources = fetch_documents(
+            request.fhirServer,
+            request.fhirAuthorization.access_token,
+            stay,
+            hosts=self._service.settings.fhir or (),
+            start=start,
         )
         if has_failed(resources):
-            fault = "is an error"
-        if fault:
-            if not (request.fhirServer and request.fhirAuthorization):
-                raise HTTPException(
-                    412, f"prefetch.notes {fault}, and no FHIR server was named"
-                )
-            token, hosts = (
-                request.fhirAuthorization.access_token,
-                self._service.settings.fhir or (),
-            )
-            resources += fetch_documents(
-                request.fhirServer, token, stay, hosts=hosts, start=more
-            )
-        return read_documents([*encounters, *resources], patient, stay)
+            raise HTTPException(412, "the FHIR server answered with an error")
+        return resources
 
 
 def add_services(service: Service, offered: Sequence[HookService]) -> None:

@@ -265,6 +265,9 @@ class Reader:
         """What a reader of the flow should know of the tables that `read` has read."""
         changed = self.source.changed().items()
         lines = [f"{kind} (cells): {counted(columns)}." for kind, columns in changed]
+        unread = dict(self.con.execute(step("unread")).fetchall())
+        if unread:
+            lines.append(f"Documents that are not read: {counted(unread)}.")
         sides = dict(self.con.execute(step("other_sides")).fetchall())
         if sides:
             lines.append(

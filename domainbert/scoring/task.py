@@ -143,7 +143,10 @@ class Plan:
         """The group of a row; None for a row that is an item by itself."""
         if self.group is None or row.fault:
             return None
-        return id_key(row.cells.get(self.group))
+        value = row.cells.get(self.group)
+        text = row.cells.get(self.chosen.get("text", ""))
+        # A row with a list of texts is a whole item: its id has one spelling, and "aB" is not "ab".
+        return id_key(value) if isinstance(text, str | None) else id_text(value)
 
     def content(self, row: Row) -> bytes:
         """Everything in a row that its result depends on, except for its position."""

@@ -9,9 +9,5 @@ SELECT
     (SELECT count_if(discharge_time < episode_start + INTERVAL 4 HOUR) FROM kept) AS short,
     (SELECT count_if(observation) FROM stays) AS observed,
     (SELECT count(*) FROM notes) AS n_notes,
-    (SELECT string_agg(concat(replace(status, '_', ' '), ' (', n, ')'), ', ' ORDER BY n DESC, status)
-     FROM (SELECT status, count(*) AS n FROM notes WHERE status IN (
-         'marked_error', 'not_current', 'not_final', 'replaced', 'older_version', 'copy',
-         'unreadable_text') GROUP BY status)) AS left_out,
     (SELECT count_if(status = 'used' AND charted_by IS NULL) FROM notes) AS untimed,
     (SELECT data_end FROM rules WHERE derive_data_end) AS derived_end;

@@ -1,5 +1,6 @@
 """CDS Hooks: the official models and invariants, cards, faults, feedback, and the FHIR server."""
 
+import base64
 import gzip
 import json
 import re
@@ -338,6 +339,78 @@ def test_notes_are_in_time_order_whatever_order_they_come_in(client):
     evidence = client.get(f"/evidence/{key_of(card)}").json()
     assert [record["text"] for record in evidence["records"]] == list(NOTES)
     assert card["detail"] == card_of(ask(client))["detail"]
+
+
+def outcome(*severities):
+    issues = [{"severity": each, "code": "processing"} for each in severities]
+    return {"resourceType": "OperationOutcome", "issue": issues}
+
+
+@pytest.mark.parametrize(
+    ("severities", "status"),
+    [
+        (["information"], 200),
+        (["warning", "information"], 200),
+        (["error"], 412),
+        (["warning", "fatal"], 412),
+        ([], 412),
+    ],
+)
+def test_an_outcome_beside_the_notes_is_an_error_by_its_severity(
+    client, severities, status
+):
+    notes = [*map(document, NOTES, range(2)), outcome(*severities)]
+    answer = client.post(PATH, json=hook_request(*notes))
+    assert answer.status_code == status
+    if status == 200:
+        assert card_of(answer)["detail"] == card_of(ask(client))["detail"]
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        {"patientId": "Patient/p1", "encounterId": "Encounter/e1/_history/3"},
+        {"patientId": "https://ehr/fhir/Patient/p1", "encounterId": "urn:uuid:e1"},
+    ],
+)
+def test_ids_of_a_call_may_be_references(client, context):
+    card = card_of(ask(client, context={"userId": "Practitioner/u"} | context))
+    assert card["detail"] == card_of(ask(client))["detail"]
+
+
+def test_only_the_current_documents_are_read_and_the_card_tells_of_the_others(client):
+    replaces = [
+        {"code": "replaces", "target": {"reference": "DocumentReference/note-2"}}
+    ]
+    documents = [
+        document("He died.", 2),
+        document(NOTES[0], 0, relatesTo=replaces),
+        document("<p>No fever.", 1, content=[latin_content(NOTES[1])]),
+    ]
+    card = card_of(client.post(PATH, json=hook_request(*documents)))
+    evidence = client.get(f"/evidence/{key_of(card)}").json()
+    assert [record["text"] for record in evidence["records"]] == [
+        NOTES[0],
+        f"{NOTES[1]} café",
+    ]
+    assert "Documents replaced by another, not read: 1." in card["detail"]
+    assert "read as windows-1252): 1." in card["detail"]
+
+
+def latin_content(text):
+    data = base64.b64encode(f"{text} café".encode("cp1252")).decode()
+    return {"attachment": {"contentType": "text/plain", "data": data}}
+
+
+def test_a_note_of_a_ward_is_of_the_stay_where_the_encounters_tell(client):
+    ward = {"encounter": [{"reference": "Encounter/ward"}]}
+    note = document(NOTES[0], context=ward)
+    answer = client.post(PATH, json=hook_request(note))
+    assert answer.status_code == 412
+    assert "of another encounter" in answer.text
+    part_of = {"partOf": {"reference": "Encounter/e1"}}
+    encounter = {"resourceType": "Encounter", "id": "ward"} | part_of
+    assert card_of(client.post(PATH, json=hook_request(note, encounter)))
 
 
 @pytest.mark.parametrize("ids", [("n", "n"), ("aB", "ab"), (None, None)])

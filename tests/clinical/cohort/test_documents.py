@@ -1,7 +1,7 @@
 """Which documents of a stay are read: each kind of document in each place that reads them.
 
-A cohort reads the files of a folder, and a call of CDS Hooks what it was sent. Both must read the
-same texts and say what they left out.
+A cohort and `clinical score FOLDER` read the files of a folder, and a call of CDS Hooks what it was
+sent. All must read the same texts and say what they left out.
 """
 
 import base64
@@ -10,6 +10,8 @@ import json
 import pytest
 
 from clinical.cohort.build import build_cohort
+from clinical.risk.discharges import SourceOptions, new_discharges
+from clinical.stays.cohorts import read_stays
 
 hooks = pytest.importorskip("clinical.bedside.hooks", reason="needs the extra service")
 SUMMARY = {"coding": [{"code": "18842-5"}]}
@@ -221,7 +223,17 @@ def in_hooks(resources, folder):
     return [record["text"] for record in ordered], "; ".join(+receipt)
 
 
-PLACES = {"cohort": in_cohort, "hooks": in_hooks}
+def in_score(resources, folder):
+    """The texts of the stay that `clinical score FOLDER` scores, and the problems of the cohort."""
+    _, told = in_cohort(resources, folder)
+    source = SourceOptions(schema="fhir")
+    out = folder / "risks.csv"
+    with new_discharges(folder, None, out=out, since=None, options=source) as stays:
+        frame = read_stays(stays.path).set_index("stay_id")
+    return list(frame.loc["e1", "text"]), told
+
+
+PLACES = {"cohort": in_cohort, "score": in_score, "hooks": in_hooks}
 
 
 @pytest.mark.parametrize("place", PLACES)

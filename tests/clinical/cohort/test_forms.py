@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from clinical.cohort.build import build_cohort
-from clinical.cohort.fhir import section_text
 from clinical.datasets.hospital import FORMS, synthesize
 from domainbert.tables import TableError
 
@@ -268,21 +267,6 @@ def test_fhir_resources_are_valid(hospitals, kind):
 def attachment(text, kind="text/plain"):
     data = base64.b64encode(text.encode()).decode()
     return {"attachment": {"contentType": kind, "data": data}}
-
-
-def test_the_text_of_nested_sections():
-    div = '<div xmlns="http://www.w3.org/1999/xhtml">{}</div>'
-    sections = [
-        {
-            "title": "Course",
-            "text": {"div": div.format("Stable.")},
-            "section": [{"title": "Day 2"}],
-        },
-        {"text": {"div": div.format("<ul><li>one</li><li>two</li></ul>")}},
-    ]
-    assert (
-        section_text({"section": sections}) == "Course\n\nStable.\n\nDay 2\n\none\ntwo"
-    )
 
 
 def test_shapes_of_the_examples_of_the_specification(tmp_path):

@@ -36,6 +36,15 @@ def test_rows_of_one_stay_are_one_stay_in_time_order(model, notes):
     assert scores["n_tokens"][0] == expected.coverage.tokens
 
 
+def test_stays_with_lists_of_notes_are_told_apart_by_the_case_of_their_ids(model):
+    stays = {"patient_id": ["P1", "p1"], "stay_id": ["aB", "ab"]}
+    texts = [[NOTE, "Heart failure."], [NOTE * 3]]
+    scores = model.predict_frame(pd.DataFrame(stays | {"text": texts}))
+    assert list(scores["stay_id"]) == ["aB", "ab"]
+    expected = [model.predict(notes).probability for notes in texts]
+    assert list(scores["probability"]) == pytest.approx(expected, abs=1e-6)
+
+
 def test_the_columns_are_those_of_the_design(model, notes):
     expected = (
         "patient_id stay_id probability score p_max p_mean n_windows n_tokens calibrated "

@@ -1,0 +1,139 @@
+"""Files of FHIR as servers and Windows write them: packed, marked, named otherwise, damaged."""
+
+import gzip
+import json
+
+import pytest
+
+from clinical.cohort.build import build_cohort
+from clinical.cohort.fhir import entries, section_text
+from domainbert.tables import TableError
+from tests.clinical.cohort.test_documents import (
+    composition,
+    document,
+    encounter,
+    report,
+)
+
+PATIENT = {"resourceType": "Patient", "id": "p1", "gender": "female"}
+RESOURCES = [PATIENT, encounter(), document("d1", "café")]
+
+
+def lines(*resources):
+    return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in resources)
+
+
+def by_name(ending, encode):
+    """A file of two lines for each type of resource."""
+    others = [
+        PATIENT | {"id": "p2"},
+        encounter("e2", subject={"reference": "Patient/p2"}),
+        document("d2", "café"),
+    ]
+    return {
+        f"{one['resourceType']}{ending}": encode(lines(one, other))
+        for one, other in zip(RESOURCES, others, strict=True)
+    }
+
+
+def bundle(**options):
+    entry = [{"resource": one} for one in RESOURCES]
+    return json.dumps({"resourceType": "Bundle", "entry": entry}, **options)
+
+
+FILES = {
+    "packed": by_name(".ndjson.gz", lambda text: gzip.compress(text.encode())),
+    "packed without a word": by_name(".ndjson", lambda text: gzip.compress(text.encode())),
+    "lines named .json": by_name(".json", str.encode),
+    "lines named .jsonl": by_name(".jsonl", str.encode),
+    "small letters": {name.lower(): raw for name, raw in by_name(".ndjson", str.encode).items()},
+    "numbers for names": {f"{number}.ndjson": raw for number, raw in
+                          enumerate(by_name("", str.encode).values())},
+    "a mark": by_name(".ndjson", lambda text: text.encode("utf-8-sig")),
+    "files put together": by_name(
+        ".ndjson", lambda text: b"".join(line.encode("utf-8-sig")
+                                         for line in text.splitlines(keepends=True))),
+    "UTF-16": by_name(".ndjson", lambda text: text.encode("utf-16")),
+    "carriage returns": by_name(".ndjson", lambda text: text.replace("\n", "\r\n\r\n").encode()),
+    "a bundle": {"export.json": bundle().encode()},
+    "a bundle of many lines": {"export.json": bundle(indent=1).encode()},
+    "a packed bundle": {"export.json.gz": gzip.compress(bundle().encode())},
+    "a list": {"export.json": json.dumps(RESOURCES, indent=1).encode()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_files_are_read_as_they_are_written(kind, tmp_path):
+    for name, raw in FILES[kind].items():
+        (tmp_path / name).write_bytes(raw)
+    cohort = build_cohort(tmp_path, data_end="none")
+    frame = cohort.to_frame().set_index("stay_id")
+    assert cohort.summary["schema"] == "fhir"
+    assert frame.loc["e1", "sex"] == "F"
+    assert set(frame.loc["e1", "text"]) == {"café"}
+    assert "Encounter" in set(cohort.issues["source"])  # no admission type
+    assert not any("." in source for source in cohort.issues["source"])
+
+
+def test_what_cannot_be_read_is_listed_once(tmp_path):
+    visits = [encounter(f"v{n}", **{"class": {"code": "AMB"}}) for n in range(30)]
+    mixed = lines(*visits, encounter(), document("d2", "x"))
+    (tmp_path / "Encounter.ndjson").write_text(mixed)
+    text = lines(composition("c1", "café"), composition("c2", "thé"))
+    (tmp_path / "Composition.ndjson").write_bytes(text.encode("cp1252"))
+    (tmp_path / "cut.json").write_text('{"resourceType": "Bundle", "entry": [')
+    (tmp_path / "settings.json").write_text('{"other": 1}')
+    cohort = build_cohort(tmp_path, data_end="none")
+    frame = cohort.to_frame().set_index("stay_id")
+    assert frame.loc["e1", "text"] == ["café", "thé"]
+    listed = cohort.issues[cohort.issues["source"].str.contains(".", regex=False)]
+    assert sorted(listed.to_records(index=False).tolist()) == [
+        ("Composition.ndjson", "bytes that are not UTF-8, read as windows-1252", 1),
+        ("Encounter.ndjson", "DocumentReference in a file of other resources, not read", 1),
+        ("cut.json", "line that is not a row: JSON that is cut or malformed", 1),
+    ]  # fmt: skip
+
+
+def test_a_file_that_ends_too_early_stops_the_command(tmp_path):
+    (tmp_path / "Encounter.ndjson.gz").write_bytes(
+        gzip.compress(lines(*[encounter(str(n)) for n in range(99)]).encode())[:-20]
+    )
+    with pytest.raises(
+        TableError, match=r"Encounter\.ndjson\.gz cannot be read to its"
+    ):
+        build_cohort(tmp_path)
+
+
+def test_two_binaries_with_one_id_give_a_note_once(tmp_path):
+    link = {"contentType": "text/plain", "url": "https://ehr/fhir/Binary/b1"}
+    binary = {"resourceType": "Binary", "id": "b1", "contentType": "text/plain"}
+    note = document("d1", "", content=[{"attachment": link}])
+    film = report("r1", "", presentedForm=[link])
+    for one in (encounter(), note, film):
+        (tmp_path / f"{one['resourceType']}.ndjson").write_text(lines(one))
+    contents = [binary | {"data": "YQ=="}, binary | {"data": "YQ=="}]
+    (tmp_path / "Binary.ndjson").write_text(lines(*contents))
+    cohort = build_cohort(tmp_path, data_end="none")
+    assert cohort.to_frame()["text"].tolist() == [["a"]]
+    assert cohort.summary["notes_read"] == {"copy": 1, "used": 1}
+
+
+def test_entries_of_bundles_lists_and_odd_values():
+    assert entries([{"id": "a"}, {"resourceType": "Bundle", "entry": [
+        {"fullUrl": "urn:uuid:b", "resource": {}}, {"resource": "odd"}, "odd"]}, 3]
+    ) == [{"id": "a"}, {"id": "b"}]  # fmt: skip
+
+
+def test_the_text_of_nested_sections():
+    div = '<div xmlns="http://www.w3.org/1999/xhtml">{}</div>'
+    sections = [
+        {
+            "title": "Course",
+            "text": {"div": div.format("Stable.")},
+            "section": [{"title": "Day 2"}],
+        },
+        {"text": {"div": div.format("<ul><li>one</li><li>two</li></ul>")}},
+    ]
+    assert (
+        section_text({"section": sections}) == "Course\n\nStable.\n\nDay 2\n\none\ntwo"
+    )
