@@ -22,13 +22,8 @@ import torch
 
 from clinical import ReadmissionModel
 from clinical.evidence.case import Case, Piece, sentence_pieces, word_starts
-from clinical.evidence.explain import (
-    RANDOM,
-    chosen_tokens,
-    measure_stays,
-    occlusion,
-    windows_that_matter,
-)
+from clinical.evidence.explain import occlusion, windows_that_matter
+from clinical.evidence.faithfulness import RANDOM_ORDERS, chosen_tokens, measure_stays
 from clinical.stays.cohorts import read_cohort, usable_stays
 from clinical.stays.patients import patient_codes
 from domainbert.errors import UserError
@@ -169,7 +164,9 @@ def _measure(case: Case, generator: np.random.Generator) -> Numbers:
     orders = {name: [np.argsort(-one, kind="stable")] for name, one in values.items()}
     risks = np.array([case.probabilities[piece.window] for piece in pieces])
     orders["windows"] = [np.argsort(-risks, kind="stable")]
-    orders["random"] = [generator.permutation(len(pieces)) for _ in range(RANDOM)]
+    orders["random"] = [
+        generator.permutation(len(pieces)) for _ in range(RANDOM_ORDERS)
+    ]
     best = greedy_order(case, pieces, windows)
     orders |= {"best": [best], "worst": [best[::-1]]}
     numbers = _numbers(_curves(case, pieces, orders))

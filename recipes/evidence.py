@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from clinical.evidence.explain import evaluate_faithfulness
+from clinical.evidence.faithfulness import evaluate_faithfulness
 from clinical.model import ReadmissionModel
 from clinical.stays.cohorts import read_cohort, usable_stays
 from clinical.stays.patients import check_unseen

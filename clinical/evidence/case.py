@@ -1,10 +1,11 @@
-"""A stay that is being explained: its sentences, and its risk without some of its words."""
+"""Case: a stay that is explained, its sentences, and its risk without some of them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,15 +19,21 @@ if TYPE_CHECKING:
     from clinical.stays.stays import Given, ReadStay
     from domainbert.text.windows import Window
 
-LONGEST = 48
+MAX_TOKENS = 48
 """A longer sentence is cut into pieces of at most this many tokens."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Part of a window: its tokens `first` to `last`, counted from 0 after [CLS].
+    """A sentence, or a part of one, within a window.
 
-    They cover the characters `start` to `end` of note number `note`.
+    Attributes:
+        window: number of the window.
+        first: first token, counted from 0 after [CLS].
+        last: one past the last token.
+        note: number of the note.
+        start: first character in the note.
+        end: one past the last character.
     """
 
     window: int
@@ -42,73 +49,80 @@ class Piece:
 
 
 def sentence_pieces(stay: ReadStay) -> list[Piece]:
-    """The sentences of a stay, cut where windows end; every token is in one piece of its window."""
+    """The sentences of a stay, cut where windows end; every token is in one piece."""
     starts = {
         note: np.array([start for start, _ in sentence_spans(text)])
         for note, text in stay.texts.items()
     }
-    return [
-        Piece(
-            number,
-            *(first, last, note),
-            *map(int, (offsets[first, 0], offsets[last - 1, 1])),
-        )
-        for number, (note, window) in enumerate(stay.windows)
-        for offsets in [window.offsets]
-        for first, last in _cuts(window, starts[note])
-    ]
+    pieces = []
+    for number, (note, window) in enumerate(stay.windows):
+        for first, last in _cuts(window, starts[note]):
+            start = int(window.offsets[first, 0])
+            end = int(window.offsets[last - 1, 1])
+            pieces.append(Piece(number, first, last, note, start, end))
+    return pieces
 
 
 def word_starts(window: Window) -> np.ndarray:
-    """The tokens of a window that follow a gap in the text, and the first one, ascending."""
-    gap = window.offsets[1:, 0] > window.offsets[:-1, 1]
-    return np.flatnonzero(np.append(True, gap))
+    """The first token of a window, and those that follow a gap in the text."""
+    follows_gap = window.offsets[1:, 0] > window.offsets[:-1, 1]
+    return np.flatnonzero(np.append(True, follows_gap))
 
 
 def _cuts(window: Window, starts: np.ndarray) -> Iterator[tuple[int, int]]:
-    """The token ranges of a window's sentences, long ones cut between words if possible."""
-    sentence = np.searchsorted(starts, window.offsets[:, 0], side="right")
-    edges = [0, *(np.flatnonzero(np.diff(sentence)) + 1).tolist(), len(sentence)]
+    """The token ranges of a window's sentences; long ones are cut between words if possible."""
+    sentences = np.searchsorted(starts, window.offsets[:, 0], side="right")
+    changes = np.flatnonzero(np.diff(sentences)) + 1
+    edges = [0, *changes.tolist(), len(sentences)]
     words = word_starts(window)
-    for start, last in pairwise(edges):
-        first = start
-        while last - first > LONGEST:
-            near = first + -(-(last - first) // -(-(last - first) // LONGEST))
-            inside = words[(words > first) & (words <= near)]
-            stop = int(inside[-1]) if len(inside) else near
-            yield first, stop
-            first = stop
+    for sentence_start, last in pairwise(edges):
+        first = sentence_start
+        while last - first > MAX_TOKENS:
+            # Pieces of about equal length.
+            n_pieces = math.ceil((last - first) / MAX_TOKENS)
+            cut = first + math.ceil((last - first) / n_pieces)
+            word_cuts = words[(words > first) & (words <= cut)]
+            if len(word_cuts):
+                cut = int(word_cuts[-1])
+            yield first, cut
+            first = cut
         yield first, last
 
 
 class Case:
-    """A stay, its risk, and what the model says without some of its words.
+    """A stay with its risk, and with the risks of shortened versions of it.
 
-    A shortened window is read once, however often it is asked for.
+    Each shortened window is scored only once.
 
     Args:
-        model: that scores the stay.
-        notes: of the stay, as for `RiskModel.predict`.
+        model: the model that scores the stay.
+        notes: the notes of the stay, as for `RiskModel.predict`.
 
     Attributes:
-        model: as given.
-        stay: the windows and texts.
+        model: the model.
+        stay: the windows and texts of the stay.
         probabilities: of the windows, shape (windows,).
         risk: of the stay.
     """
 
     def __init__(self, model: RiskModel, notes: Given) -> None:
-        self.model, self.stay = model, model.read(notes)
-        whole = [window.input_ids for _, window in self.stay.windows]
-        self.probabilities = model.score_token_ids(whole)
+        self.model = model
+        self.stay = model.read(notes)
+        windows = [window.input_ids for _, window in self.stay.windows]
+        self.probabilities = model.score_token_ids(windows)
         self.risk = model.risk_of(self.stay, self.probabilities)
-        self._known = dict(
-            zip((ids.tobytes() for ids in whole), self.probabilities, strict=True)
-        )
+        keys = [ids.tobytes() for ids in windows]
+        self._scored = dict(zip(keys, self.probabilities, strict=True))
 
     def window(self, number: int) -> Window:
         """A window of the stay."""
-        return self.stay.windows[number][1]
+        _, window = self.stay.windows[number]
+        return window
+
+    def tokens(self, piece: Piece) -> np.ndarray:
+        """The token ids of a piece."""
+        ids = self.window(piece.window).input_ids[1:-1]
+        return ids[piece.first : piece.last]
 
     def score(self, windows: Sequence[np.ndarray]) -> np.ndarray:
         """Probabilities of windows as token ids with special tokens, shape (windows,)."""
@@ -116,53 +130,56 @@ class Case:
         new = {
             key: ids
             for key, ids in zip(keys, windows, strict=True)
-            if key not in self._known
+            if key not in self._scored
         }
-        # Not through the model's cache of windows, which is for windows of notes.
-        found = sigmoid(self.model.runner.logits(list(new.values())))
-        self._known |= dict(zip(new, found, strict=True))
-        return np.array([self._known[key] for key in keys])
+        # The model's window cache is not used: it is for windows of notes.
+        probabilities = sigmoid(self.model.runner.logits(list(new.values())))
+        self._scored |= dict(zip(new, probabilities, strict=True))
+        return np.array([self._scored[key] for key in keys])
 
     def shortened(self, number: int, pieces: Iterable[Piece]) -> np.ndarray:
         """The token ids of a window without some of its pieces."""
         return _only(self.window(number), self.kept(pieces)[number])
 
     def kept(self, pieces: Iterable[Piece]) -> list[np.ndarray]:
-        """Whether each token of each window, between [CLS] and [SEP], is in none of the pieces."""
-        kept = [
+        """A mask of the tokens of each window, without [CLS] and [SEP], that are in no piece."""
+        masks = [
             np.ones(len(window.offsets), dtype=bool) for _, window in self.stay.windows
         ]
         for piece in pieces:
-            kept[piece.window][piece.first : piece.last] = False
-        return kept
+            masks[piece.window][piece.first : piece.last] = False
+        return masks
 
     def risks(
         self, choices: Sequence[Sequence[np.ndarray]]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and probabilities of the stay with only some tokens, each of shape (choices,).
+        """Scores and probabilities of the stay with only some of its tokens.
 
-        A window without a token is left out. If no token is left, a window of [CLS] and [SEP] is
-        the stay.
+        A window without any token is left out. A stay without any token is a window of [CLS] and
+        [SEP].
 
         Args:
-            choices: each says which tokens of each window are kept; see `kept`.
+            choices: for each shortened stay the masks of its windows, see `kept`.
+
+        Returns:
+            Each of shape (choices,).
         """
-        parts = [
-            [
-                _only(window, mask)
-                for (_, window), mask in zip(self.stay.windows, kept, strict=True)
-                if mask.any()
-            ]
-            or [self.window(0).input_ids[[0, -1]]]
-            for kept in choices
-        ]
-        flat = self.score([ids for part in parts for ids in part])
-        counts = np.array([len(part) for part in parts])
-        scores = aggregate_stays(flat, counts, c=self.model.c)
+        stays = [self._shortened_windows(masks) for masks in choices]
+        windows = list(chain.from_iterable(stays))
+        counts = np.array([len(stay) for stay in stays])
+        scores = aggregate_stays(self.score(windows), counts, c=self.model.c)
         return scores, self.model.calibrated(scores, self.risk.shift)
 
+    def _shortened_windows(self, masks: Sequence[np.ndarray]) -> list[np.ndarray]:
+        windows = [
+            _only(window, mask)
+            for (_, window), mask in zip(self.stay.windows, masks, strict=True)
+            if mask.any()
+        ]
+        return windows or [self.window(0).input_ids[[0, -1]]]
 
-def _only(window: Window, kept: np.ndarray) -> np.ndarray:
-    """The token ids of a window with only some of its tokens between [CLS] and [SEP]."""
+
+def _only(window: Window, mask: np.ndarray) -> np.ndarray:
+    """The token ids of a window with only the masked tokens between [CLS] and [SEP]."""
     ids = window.input_ids
-    return np.concatenate((ids[:1], ids[1:-1][kept], ids[-1:]))
+    return np.concatenate((ids[:1], ids[1:-1][mask], ids[-1:]))

@@ -1,49 +1,38 @@
-"""The sentences that raise or lower the risk of a stay, found by leaving each of them out."""
+"""Explanations: the sentences that raise or lower the risk of a stay, found by occlusion."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clinical.evidence.case import Case, sentence_pieces
 from clinical.evidence.view import Explanation, Passage
-from clinical.stays.patients import patient_codes, patient_keys
 from domainbert.errors import UserError
-from domainbert.progress import counted
-from domainbert.statistics.bootstrap import resample
 from domainbert.statistics.calibration import logit
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from clinical.evidence.case import Piece
     from clinical.risk.model import RiskModel
-    from clinical.stays.stays import Given, ReadStay
+    from clinical.stays.stays import Given
 
 TOP = 5
 
 EFFORT = 3.0
-"""Occlusion reads up to this many times the tokens of the stay."""
-
-SHARE = 0.05
-"""Share of a stay's tokens that is removed to measure faithfulness."""
-
-RANDOM = 2
-"""Random orders of the sentences that are averaged."""
+"""Occlusion reads at most this many times the tokens of the stay."""
 
 
 def explain(model: RiskModel, stay: Given, *, top: int = TOP) -> Explanation:
     """Find the sentences that raise and lower the risk of one stay.
 
-    Each sentence of the riskiest windows is left out in turn; see `occlusion`. The strongest ones
-    are then removed from the stay, and what that changes is their contribution and direction.
+    Each sentence of the riskiest windows is left out in turn, see `occlusion`. The strongest ones
+    are then removed from the stay one by one; the change of the risk is their contribution.
 
     Args:
-        model: that scores the stay.
+        model: the model that scores the stay.
         stay: as for `RiskModel.predict`.
-        top: at most this many raising passages, and as many lowering ones, at least 1.
+        top: maximum number of raising passages, and of lowering passages, at least 1.
 
     Raises:
         UserError: `top` below 1.
@@ -51,193 +40,115 @@ def explain(model: RiskModel, stay: Given, *, top: int = TOP) -> Explanation:
     if top < 1:
         raise UserError(f"top is {top}; expected at least 1")
     case = Case(model, stay)
+    texts = case.stay.texts
     if case.risk.status != "ok":
-        return Explanation(
-            case.risk, (), (), None, None, case.stay.texts, model.outcome
-        )
+        return Explanation(case.risk, (), (), None, None, texts, model.outcome)
     pieces = sentence_pieces(case.stay)
     examined = windows_that_matter(case, pieces)
     values = occlusion(case, pieces, examined)
-    named = _named(case, pieces, values, top=top)
-    without = alone = None
-    if raising := [piece for piece, passage in named if passage.raises]:
-        kept = case.kept(raising)
-        without, alone = case.risks([kept, [~mask for mask in kept]])[1].tolist()
-    passages = tuple(passage for _, passage in named)
-    found = (passages, tuple(examined), without, alone)
-    return Explanation(case.risk, *found, case.stay.texts, model.outcome)
+    passages = _measured(case, pieces, values, top=top)
+    without_raising = None
+    raising_alone = None
+    raising = [piece for piece, passage in passages if passage.raises]
+    if raising:
+        other_tokens = case.kept(raising)
+        raising_tokens = [~mask for mask in other_tokens]
+        _, probabilities = case.risks([other_tokens, raising_tokens])
+        without_raising, raising_alone = probabilities.tolist()
+    return Explanation(
+        case.risk,
+        tuple(passage for _, passage in passages),
+        tuple(examined),
+        without_raising,
+        raising_alone,
+        texts,
+        model.outcome,
+    )
 
 
 def windows_that_matter(case: Case, pieces: Sequence[Piece]) -> list[int]:
-    """The riskiest windows: as many as `EFFORT` allows, and at least one.
+    """The riskiest windows, as many as `EFFORT` allows and at least one.
 
-    Under the readmission rule the riskiest windows also contribute most.
+    Under the readmission rule, the riskiest windows contribute most.
     """
     order = np.argsort(-case.probabilities, kind="stable")
     numbers = [piece.window for piece in pieces]
     # Every window has a piece, so both have the shape (windows,).
-    sizes, tokens = (
-        np.bincount(numbers),
-        np.bincount(numbers, weights=[*map(len, pieces)]),
-    )
+    n_pieces = np.bincount(numbers)
+    n_tokens = np.bincount(numbers, weights=[len(piece) for piece in pieces])
     # n shortened windows, each without one of n pieces, have n - 1 times the window's tokens.
-    cost = np.cumsum(((sizes - 1) * tokens)[order])
-    return order[: max(1, int((cost <= EFFORT * tokens.sum()).sum()))].tolist()
+    costs = (n_pieces - 1) * n_tokens
+    is_affordable = np.cumsum(costs[order]) <= EFFORT * n_tokens.sum()
+    n_windows = max(1, int(is_affordable.sum()))
+    return order[:n_windows].tolist()
 
 
 def occlusion(
     case: Case, pieces: Sequence[Piece], windows: Sequence[int]
 ) -> np.ndarray:
-    """What a piece adds to its window's log-odds, times the window's probability, shape (pieces,).
+    """What each piece adds to the log-odds of its window, times the window's probability.
 
-    The mean of what is lost when the piece is cut out of the window, and what is gained when it is
-    put into an empty one: the last and the first step of a Shapley value. The first alone misses a
-    piece whose window says the same thing twice. Occlusion is from Zeiler and Fergus 2014 (arXiv
-    1311.2901). The factor puts the riskiest windows first, which decide the stay's score.
+    It is the mean of two changes: the loss when the piece is removed from the window, and the gain
+    when it is put into an empty window, which are the last and the first step of a Shapley value.
+    The loss alone misses a piece whose window says the same thing twice. Occlusion is from Zeiler
+    and Fergus 2014 (arXiv 1311.2901). The factor ranks pieces of the riskiest windows first, which
+    decide the stay's score.
 
     Args:
         case: the stay.
-        pieces: of the stay, from `sentence_pieces`.
-        windows: numbers of the windows to examine; pieces of the others have the value 0.
+        pieces: the pieces of the stay, from `sentence_pieces`.
+        windows: numbers of the windows to examine.
+
+    Returns:
+        Shape (pieces,); 0 for pieces of other windows.
     """
-    inside = [
-        index for index, piece in enumerate(pieces) if piece.window in set(windows)
-    ]
-    examined = [pieces[index] for index in inside]
-    numbers = [piece.window for piece in examined]
-    special = case.window(0).input_ids[[0, -1]]
-    alone = [
-        np.insert(special, 1, case.window(p.window).input_ids[1:-1][p.first : p.last])
-        for p in examined
-    ]
-    whole = logit(case.probabilities[numbers])
-    lost = whole - logit(case.score([case.shortened(p.window, [p]) for p in examined]))
-    gained = logit(case.score(alone)) - logit(case.score([special]))
+    rows = [row for row, piece in enumerate(pieces) if piece.window in windows]
+    examined = [pieces[row] for row in rows]
+    window_numbers = [piece.window for piece in examined]
+    probabilities = case.probabilities[window_numbers]
+    empty = case.window(0).input_ids[[0, -1]]  # [CLS] and [SEP]
+    shortened = [case.shortened(piece.window, [piece]) for piece in examined]
+    alone = [np.insert(empty, 1, case.tokens(piece)) for piece in examined]
+    losses = logit(probabilities) - logit(case.score(shortened))
+    gains = logit(case.score(alone)) - logit(case.score([empty]))
     values = np.zeros(len(pieces))
-    values[inside] = (lost + gained) / 2 * case.probabilities[numbers]
+    values[rows] = (losses + gains) / 2 * probabilities
     return values
 
 
-def _named(
+def _measured(
     case: Case, pieces: Sequence[Piece], values: np.ndarray, *, top: int
 ) -> list[tuple[Piece, Passage]]:
-    """At most `top` pieces of either direction with what they change, the largest value first."""
+    """The strongest pieces and their passages, the largest absolute value first.
+
+    There are at most `top` raising and `top` lowering passages.
+    """
     order = np.argsort(-values, kind="stable")
-    strongest = [i for i in order[:top] if values[i] > 0] + [
-        i for i in order[-top:] if values[i] < 0
-    ]
-    strongest.sort(key=lambda i: -abs(values[i]))
-    scores, risks = case.risks([case.kept([pieces[i]]) for i in strongest])
-    effects = case.risk.score - scores, case.risk.probability - risks
-    named: list[tuple[Piece, Passage]] = []
-    for i, score, probability in zip(strongest, *effects, strict=True):
-        piece, alike = (
-            pieces[i],
-            sum(passage.raises == (score > 0) for _, passage in named),
+    strongest = [row for row in order[:top] if values[row] > 0]
+    strongest += [row for row in order[-top:] if values[row] < 0]
+    strongest.sort(key=lambda row: -abs(values[row]))
+    scores, probabilities = case.risks([case.kept([pieces[i]]) for i in strongest])
+    score_changes = case.risk.score - scores
+    probability_changes = case.risk.probability - probabilities
+    measured: list[tuple[Piece, Passage]] = []
+    n_by_direction = {True: 0, False: 0}  # raising, lowering
+    for row, score_change, probability_change in zip(
+        strongest, score_changes, probability_changes, strict=True
+    ):
+        raises = bool(score_change > 0)
+        if not score_change or n_by_direction[raises] == top:
+            continue
+        n_by_direction[raises] += 1
+        piece = pieces[row]
+        passage = Passage(
+            piece.note,
+            piece.start,
+            piece.end,
+            piece.window,
+            float(values[row]),
+            float(score_change),
+            float(probability_change),
+            case.stay.texts[piece.note][piece.start : piece.end],
         )
-        if score and alike < top:
-            text = case.stay.texts[piece.note][piece.start : piece.end]
-            place = (piece.note, piece.start, piece.end, piece.window)
-            effect = (float(values[i]), float(score), float(probability))
-            named.append((piece, Passage(*place, *effect, text)))
-    return named
-
-
-def evaluate_faithfulness(
-    model: RiskModel, stays: pd.DataFrame, *, bootstrap: int = 1000
-) -> dict[str, Any]:
-    """How far the probability falls without `SHARE` of a stay's tokens, mean over stays.
-
-    Comprehensiveness as in ERASER (DeYoung et al. 2020, arXiv 1911.03429): without the sentences
-    that `explain` names first ("occlusion"), without as many random tokens ("random"), and the
-    difference in the same stays.
-
-    Args:
-        model: whose explanations are measured.
-        stays: `patient_id` and `text` (a note or a list of notes), neither trained on nor, to
-            report a number, chosen on.
-        bootstrap: resamples of patients for 95% intervals; 0 gives none.
-
-    Returns:
-        What a model's card shows: `stays`, `patients`, `table`, `verdicts`, and `measures`
-        with `method`, `measure`, `value`, `low` and `high`.
-
-    Raises:
-        UserError: no stay can be scored.
-    """
-    generator = np.random.default_rng(0)
-    rows, patients = measure_stays(model, stays, lambda case: _falls(case, generator))
-    codes, falls = patient_codes(patients, n=len(rows)), np.array(rows)
-    means = resample(lambda w: w @ falls / w.sum(), codes, bootstrap=bootstrap)
-    named, chance, lead = (
-        m.interval() for m in (means[0], means[1], means[0] - means[1])
-    )
-    intervals = {"occlusion": named, "random": chance, "occlusion minus random": lead}
-    measure = f"comprehensiveness {SHARE:.0%}"
-    shown = lead.low is not None and lead.low > 0
-    verdict = (
-        f"Without the {SHARE:.0%} of its tokens that explain names first, the probability of a "
-        f"stay {'falls further' if shown else 'is not shown to fall further'} than without random "
-        f"sentences of the same length (by {named} and {chance}, difference {lead})."
-    )
-    return {
-        "stays": len(rows),
-        "patients": len(set(patients)),
-        "table": [["", *intervals], [measure, *map(str, intervals.values())]],
-        "verdicts": [verdict],
-        "measures": [
-            {"method": n, "measure": measure, **vars(i)} for n, i in intervals.items()
-        ],
-    }
-
-
-def measure_stays(
-    model: RiskModel, stays: pd.DataFrame, measure: Callable[[Case], Any]
-) -> tuple[list[Any], list[str]]:
-    """What `measure` finds in each stay that can be scored, and the stays' patients.
-
-    Raises:
-        UserError: no stay can be scored.
-    """
-    rows, patients = [], []
-    texts = zip(
-        stays.to_dict("records"), patient_keys(stays["patient_id"]), strict=True
-    )
-    for text, patient in counted(texts, what="explaining", total=len(stays)):
-        case = Case(model, text)
-        if case.risk.status == "ok":
-            rows.append(measure(case))
-            patients.append(str(patient))
-    if not rows:
-        raise UserError(f"none of the {len(stays)} stays can be scored")
-    return rows, patients
-
-
-def _falls(case: Case, generator: np.random.Generator) -> tuple[float, float]:
-    """How far the probability falls without the named sentences, and without random ones."""
-    pieces = sentence_pieces(case.stay)
-    values = occlusion(case, pieces, windows_that_matter(case, pieces))
-    orders = [np.argsort(-values, kind="stable")]
-    orders += [generator.permutation(len(pieces)) for _ in range(RANDOM)]
-    chosen = [
-        chosen_tokens(case.stay, [pieces[i] for i in one], share=SHARE)
-        for one in orders
-    ]
-    left = case.risks([[~mask for mask in masks] for masks in chosen])[1]
-    falls = case.risk.probability - left
-    return float(falls[0]), float(falls[1:].mean())
-
-
-def chosen_tokens(
-    stay: ReadStay, pieces: Sequence[Piece], *, share: float
-) -> list[np.ndarray]:
-    """Which tokens of each window are the first ones of pieces, up to a share of the stay's.
-
-    Equally many for any order of all pieces, because the last one is cut.
-    """
-    chosen = [np.zeros(len(window.offsets), dtype=bool) for _, window in stay.windows]
-    left = int(np.ceil(share * sum(map(len, chosen))))
-    for piece in pieces:
-        chosen[piece.window][piece.first : min(piece.last, piece.first + left)] = True
-        left -= min(len(piece), left)
-    return chosen
+        measured.append((piece, passage))
+    return measured

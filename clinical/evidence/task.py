@@ -1,4 +1,4 @@
-"""Explanations as a scoring task: a table of notes, or of stays, -> a table of passages."""
+"""The scoring task of explanations: the passages behind each stay's risk."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from clinical.risk.model import RiskModel
     from clinical.risk.task import Notes
 
-_TOGETHER = ("without_raising", "raising_alone")
+_OF_STAY = ("without_raising", "raising_alone")  # columns with one value per stay
 
 
 class ExplainTask(ReadmissionTask):
-    """One row a passage, and one without a passage for a stay that has none.
+    """One row per passage; a stay without passages has one row.
 
     Args:
-        model: that scores the stays.
-        top: passages a stay, of each direction.
-        text: add the column `text` with the passages themselves.
-        sources: add the column `notes_read` with the ids of all notes that were read, in order:
-            a list, which CSV cannot hold.
+        model: the model that scores the stays.
+        top: maximum number of passages per stay and direction.
+        text: add the column `text` with the passages.
+        sources: add the column `notes_read` with a list of the ids of all notes that were read,
+            in order; CSV cannot hold lists.
         notes: see `ReadmissionTask`.
     """
 
@@ -41,21 +41,32 @@ class ExplainTask(ReadmissionTask):
         notes: Notes = "chosen",
     ) -> None:
         super().__init__(model, notes=notes)
-        self._top, self._text, self._sources = top, text, sources
+        self._top = top
+        self._text = text
+        self._sources = sources
 
     @property
     def output(self) -> pa.Schema:
         """The columns of the table of passages."""
         import pyarrow as pa
 
-        kinds = {"probability": pa.float64()}
-        kinds |= dict.fromkeys(("passage", "note", "start", "end"), pa.int64())
-        kinds |= {"direction": pa.string(), "value": pa.float64()}
-        effects = ("score_contribution", "probability_contribution", *_TOGETHER)
-        kinds |= dict.fromkeys(effects, pa.float64())
-        kinds |= {"text": pa.string()} if self._text else {}
-        kinds |= {"notes_read": pa.list_(pa.string())} if self._sources else {}
-        return pa.schema(list(kinds.items()))
+        fields = [
+            ("probability", pa.float64()),
+            ("passage", pa.int64()),
+            ("note", pa.int64()),
+            ("start", pa.int64()),
+            ("end", pa.int64()),
+            ("direction", pa.string()),
+            ("value", pa.float64()),
+            ("score_contribution", pa.float64()),
+            ("probability_contribution", pa.float64()),
+            *((name, pa.float64()) for name in _OF_STAY),
+        ]
+        if self._text:
+            fields.append(("text", pa.string()))
+        if self._sources:
+            fields.append(("notes_read", pa.list_(pa.string())))
+        return pa.schema(fields)
 
     def run(self, items: Iterable[Any]) -> Iterator[Any]:
         """The explanation of each stay."""
@@ -63,30 +74,25 @@ class ExplainTask(ReadmissionTask):
 
     def rows(self, item: Any, result: Any) -> list[dict[str, Any]]:
         """A row for each passage."""
-        whole = super().rows(item, result.risk)[0]
-        same = {name: whole[name] for name in ("status", "reason")}
-        same["notes_read"] = [note for note, _ in item.labels]
+        (risk_row,) = super().rows(item, result.risk)
+        shared = {
+            "status": risk_row["status"],
+            "reason": risk_row["reason"],
+            "notes_read": [note for note, _ in item.labels],
+        }
         if result.risk.status != "ok":
-            return [same]
-        same["probability"] = result.risk.probability
+            return [shared]
+        shared["probability"] = result.risk.probability
         if result.raising:
-            same |= {name: getattr(result, name) for name in _TOGETHER}
+            shared |= {name: getattr(result, name) for name in _OF_STAY}
         columns = set(self.output.names)
-        rows = [
-            {
-                **same,
-                **{
-                    name: value
-                    for name, value in vars(passage).items()
-                    if name in columns
-                },
-                "passage": number,
-                "direction": "raises" if passage.raises else "lowers",
-            }
-            for number, passage in enumerate(result.passages, start=1)
-        ]
-        return rows or [same]
+        rows = []
+        for number, passage in enumerate(result.passages, start=1):
+            cells = {name: v for name, v in vars(passage).items() if name in columns}
+            direction = "raises" if passage.raises else "lowers"
+            rows.append({**shared, **cells, "passage": number, "direction": direction})
+        return rows or [shared]
 
     def facts(self) -> dict[str, Any]:
-        """The model, and what is asked of it."""
+        """The model and the options."""
         return {**super().facts(), "top": self._top, "text": self._text}

@@ -1,4 +1,4 @@
-"""Explanations of risks, and their passages tinted in the notes: in notebooks, and as a page."""
+"""Explanation of a risk, and its passages highlighted in the notes (notebook or HTML page)."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Passage:
-    """Characters `start` to `end` of note number `note`, and what they do to the risk.
+    """A passage of a note, and its effect on the risk.
 
     Attributes:
+        note: number of the note.
+        start: first character in the note.
+        end: one past the last character.
         window: number of its window in `StayRisk.windows`.
         value: what it adds to the log-odds of its window, times the window's probability. It
             ranks passages; see `occlusion`.
-        score_contribution: the stay's score minus its score without the passage, measured; its
-            sign is the direction, which a `value` of the other sign does not change.
-        probability_contribution: the same for the probability. It is small where another passage
+        score_contribution: the stay's score minus its score without the passage. Its sign is the
+            direction of the passage, even if `value` has the other sign.
+        probability_contribution: the same for the probability. It is small if another passage
             says the same thing, because the risk then stays high without this one.
-        text: the passage itself, not in the repr.
+        text: the passage; not in the repr.
     """
 
     note: int
@@ -52,15 +55,16 @@ class Explanation:
     """Why a stay has its risk.
 
     Attributes:
-        risk: with the exact contribution of each window.
-        passages: the raising and lowering ones, the largest `value` (without its sign) first;
-            empty where `risk.status` is not "ok".
+        risk: the risk, with the exact contribution of each window.
+        passages: raising and lowering passages, the largest absolute `value` first; empty if
+            `risk.status` is not "ok".
         examined: numbers of the windows that were searched for passages, the riskiest first.
-        without_raising: the probability without all raising passages (comprehensiveness is what
-            it falls by); None without such a passage.
-        raising_alone: the probability of the raising passages alone (sufficiency); likewise.
-        texts: the notes by number, not in the repr.
-        outcome: what the probability is of.
+        without_raising: the probability without the raising passages, which measures
+            comprehensiveness; None if there is no such passage.
+        raising_alone: the probability of the raising passages alone, which measures sufficiency;
+            None if there is no such passage.
+        texts: the notes by number; not in the repr.
+        outcome: the outcome that the risk is about.
     """
 
     risk: StayRisk
@@ -73,38 +77,39 @@ class Explanation:
 
     @property
     def raising(self) -> tuple[Passage, ...]:
-        """The passages that raise the risk, the strongest first."""
+        """The passages that raise the risk, strongest first."""
         return tuple(passage for passage in self.passages if passage.raises)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a passage, with the columns of `Passage`."""
+        """One row per passage, with the attributes of `Passage`."""
         import pandas as pd
 
         columns = list(Passage.__dataclass_fields__)
-        return pd.DataFrame([vars(p) for p in self.passages], columns=columns)
+        rows = [vars(passage) for passage in self.passages]
+        return pd.DataFrame(rows, columns=columns)
 
     def show(self) -> StayView:
-        """The notes with the passages tinted and numbered: in a notebook, or `save_html`."""
+        """The notes with highlighted, numbered passages, for a notebook or `save_html`."""
         return StayView(self)
 
 
 @dataclass(frozen=True)
 class StayView:
-    """The notes of an explained stay. Shown by a notebook; `save_html` writes a page."""
+    """The notes of an explained stay, for a notebook or an HTML page."""
 
     explanation: Explanation = field(repr=False)
 
     def _repr_html_(self) -> str:
         """Escaped HTML without scripts or files."""
-        found = self.explanation
-        notes = [(number, list(self._parts(number))) for number in found.texts]
-        largest = max((abs(passage.value) for passage in found.passages), default=1.0)
+        explanation = self.explanation
+        notes = [(number, list(self._parts(number))) for number in explanation.texts]
+        values = [abs(passage.value) for passage in explanation.passages]
         return _template("stay_view.html.j2").render(
-            found=found, notes=notes, largest=largest
+            explanation=explanation, notes=notes, largest=max(values, default=1.0)
         )
 
     def save_html(self, path: str | Path, *, title: str = "A stay") -> Path:
-        """Write a whole HTML page, self-contained and escaped, without scripts."""
+        """Write a self-contained HTML page, escaped and without scripts."""
         page = _template("stay_page.html.j2").render(
             title=title, body=self._repr_html_()
         )
@@ -112,22 +117,24 @@ class StayView:
         return Path(path)
 
     def _parts(self, note: int) -> Iterator[tuple[str, int, bool]]:
-        """The parts of a note: text, the number of its passage, and whether the passage ends there.
+        """The parts of a note: text, number of its passage, and whether the passage ends there.
 
-        Passages count from 1; 0 is none. Where they overlap, the first one is shown.
+        Passages count from 1; 0 is no passage. If passages overlap, the first one is shown.
         """
         text = self.explanation.texts[note]
-        here = [
-            (n, p)
-            for n, p in enumerate(self.explanation.passages, start=1)
-            if p.note == note
-        ]
-        edges = {0, len(text)} | {at for _, p in here for at in (p.start, p.end)}
+        edges = {0, len(text)}
+        passages = {}
+        for number, passage in enumerate(self.explanation.passages, start=1):
+            if passage.note == note:
+                passages[number] = passage
+                edges |= {passage.start, passage.end}
         for start, end in itertools.pairwise(sorted(edges)):
-            number, last = next(
-                ((n, p.end) for n, p in here if p.start <= start < p.end), (0, None)
-            )
-            yield text[start:end], number, last == end
+            part = (text[start:end], 0, False)
+            for number, passage in passages.items():
+                if passage.start <= start < passage.end:
+                    part = (text[start:end], number, passage.end == end)
+                    break
+            yield part
 
 
 @cache

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clinical.evidence.case import LONGEST, sentence_pieces
+from clinical.evidence.case import MAX_TOKENS, sentence_pieces
 from clinical.evidence.explain import EFFORT, occlusion, windows_that_matter
 from clinical.risk.aggregation import aggregate
 
@@ -28,7 +28,7 @@ def test_a_long_sentence_is_cut_between_words(model):
     text = "pain and edema " * 40
     stay = model.read(text)
     pieces = sentence_pieces(stay)
-    assert max(map(len, pieces)) <= LONGEST
+    assert max(map(len, pieces)) <= MAX_TOKENS
     assert all(
         not text[p.start].isspace() and text[p.end : p.end + 1] == " " for p in pieces
     )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from clinical.evidence.case import sentence_pieces
-from clinical.evidence.explain import chosen_tokens, evaluate_faithfulness
+from clinical.evidence.faithfulness import chosen_tokens, evaluate_faithfulness
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.5])
@@ -25,7 +25,7 @@ def test_removing_what_is_named_lowers_the_risk_more_than_chance(
     evidence_model_of_words, stays, monkeypatch
 ):
     # Whole sentences of these short stays.
-    monkeypatch.setattr("clinical.evidence.explain.SHARE", 0.3)
+    monkeypatch.setattr("clinical.evidence.faithfulness.SHARE", 0.3)
     measured = evaluate_faithfulness(evidence_model_of_words, stays, bootstrap=200)
     assert (measured["stays"], measured["patients"]) == (20, 20)
     named, chance, lead = measured["measures"]
