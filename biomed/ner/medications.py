@@ -37,7 +37,7 @@ def _any_of(lines: Iterable[str]) -> str:
     while part := _PART.search(source):
         source = source.replace(part[0], f"(?:{'|'.join(_PARTS[part[1]])})")
     source = source.replace("[ -]", r"[\s-]").replace(" ?", r"\s{0,2}")
-    return source.replace(" ", r"\s{1,3}")
+    return source.replace(" ", r"\s{1,8}")
 
 
 def _parts() -> dict[str, list[str]]:
@@ -60,14 +60,14 @@ def _parts() -> dict[str, list[str]]:
 _PART = re.compile(r"\{([a-z_]+)\}")
 _PARTS = _parts()
 _TOKEN = re.compile(
-    rf"(?P<drug>{_DRUG}+)|(?P<disease>{_DISEASE}+)|(?P<end>[.!?]+(?=[\s,]|$)|[;\n])"
-    rf"|(?<![\w.])(?:{_any_of(DATA['tokens'].strip().splitlines())})"
+    rf"(?P<drug>{_DRUG}+)|(?P<disease>{_DISEASE}+)|(?P<end>[.!?](?=[\s,]|$)|[;\n])"
+    rf"|(?:(?<![\w.])|(?=/))(?:{_any_of(DATA['tokens'].strip().splitlines())})"
 )
 _FORM = re.compile(_any_of(["{form}"]))
 _WEAK = re.compile(r"(?:an?|per|each)\b|/|(?:once|stat)$")  # only directly after a dose
 _JOINED = re.compile(r"[\s,&+]{0,4}(?:and|or|plus|with|/|-)?\s{0,3}")
 _LEADS = re.compile(r"[\s-]{0,3}(?:(?:dose|course|total|supply)\s)?")
-_SEPARATED = re.compile(r"(?:,|\band|\bor)\s$")
+_FRACTION = re.compile(r"(?:\d\s)?[1-3]/[2-4]")
 _OF = re.compile(r"[\s-]{0,3}(?:(?:dose|course|total|supply)\s)?of\s{1,3}")
 _TREATED = re.compile(r"[\s,]{1,3}(?:with|using|on|takes?|taking)\s(?:\w+\s){0,2}")
 _RESUMES = re.compile(
@@ -158,6 +158,7 @@ class _Reader:
     conditional: bool = False
     purpose: int | None = None  # where the last "for" ends
     chain: list[Attribute] = field(default_factory=list)  # attributes in a row
+    is_separated: bool = False  # whether a word or comma stands before the chain
     reasons: list[Attribute] = field(default_factory=list)  # before any drug
 
     def read(self) -> list[Medication]:
@@ -211,11 +212,14 @@ class _Reader:
 
     def _on_dose(self, match: re.Match[str]) -> None:
         attributes = [self._attribute("dose", *match.span("dose"))]
-        if match["unit"]:
-            unit = self._attribute("unit", *match.span("unit"))
-            attributes.append(unit)
-            if _FORM.fullmatch(match["unit"]):
-                attributes.append(self._attribute("form", unit.start, unit.end))
+        unit = match["unit"]
+        is_form = unit is not None and _FORM.fullmatch(unit) is not None
+        # "400/80 tab" is a strength and a form, "1/2 tab" is half of one.
+        is_strength = "/" in match["dose"] and not _FRACTION.fullmatch(match["dose"])
+        if unit and not (is_form and is_strength):
+            attributes.append(self._attribute("unit", *match.span("unit")))
+        if is_form:
+            attributes.append(self._attribute("form", *match.span("unit")))
         self._on_attribute(attributes)
 
     def _on_attribute(self, attributes: list[Attribute]) -> None:
@@ -224,9 +228,12 @@ class _Reader:
         gap = self.masked[self.chain[-1].end : first.start] if self.chain else "."
         if not (_LEADS.fullmatch(gap) or _OF.fullmatch(gap)):
             self.chain = []
+            between = self.masked[self.anchor : first.start][-_AROUND:]
+            self.is_separated = bool(between.strip())
         self.chain += attributes
         is_weak = first.kind == "dose" and len(attributes) == 1
         is_weak |= first.kind == "frequency" and bool(_WEAK.match(first.text))
+        is_weak |= first.kind == "form" and len(first.text) == 2  # "XR"
         reach = 0 if is_weak else _REACH.get(first.kind, _USUAL_REACH)
         if self._reaches(first.start, reach):
             for attribute in attributes:
@@ -317,8 +324,7 @@ class _Reader:
 
     def _leads(self, gap: str) -> bool:
         """Whether a chain goes with the drug after it: "Tylenol, occasional ibuprofen"."""
-        start = self.chain[0].start
-        if gap != " " or not _SEPARATED.search(self.masked[max(0, start - 5) : start]):
+        if gap != " " or not self.is_separated:
             return False
         previous = self.group[-1]
         drug_start = self.drugs[previous][0]
@@ -353,7 +359,7 @@ class _Reader:
         gap = self.text[self.anchor : start]
         is_direct = bool(gap) and not gap.strip(" (:-") and len(gap) < 4
         is_after = is_direct or match["passive"] is not None
-        is_after = is_after and self._reaches(start, 3)
+        is_after = is_after and self._reaches(start, _USUAL_REACH)
         # "She stopped this medication", after the sentence with the drug.
         is_after |= self.closed is not None and bool(_THIS.match(self.masked, end))
         if is_after:

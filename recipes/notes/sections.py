@@ -56,7 +56,7 @@ def drawn(data: Path) -> list[Section]:
     for name, number in DRAWN.items():
         kinds: dict[str, list[Section]] = defaultdict(list)
         for section in sorted(
-            _sections(data, name), key=lambda section: _digest(section.text)
+            drawable(data, name), key=lambda section: _digest(section.text)
         ):
             kinds[section.kind].append(section)
         roots = sum(math.sqrt(len(group)) for group in kinds.values())
@@ -94,7 +94,7 @@ def others(data: Path) -> list[Section]:
     found = [
         section
         for name in DRAWN
-        for section in _sections(data, name)
+        for section in drawable(data, name)
         if section.text not in texts
         and _note(section) not in notes
         and known.isdisjoint(_runs(section.text))
@@ -135,7 +135,7 @@ def real_notes(data: Path) -> Iterator[str]:
             )
 
 
-def _sections(data: Path, name: str) -> Iterable[Section]:
+def drawable(data: Path, name: str) -> Iterable[Section]:
     """Sections that may be drawn; a text that occurs twice is one."""
     rows = read_rows(data / "notes" / f"{name}.csv.gz")
     if name == "mts_dialog":
