@@ -10,9 +10,11 @@ from domainbert import imported_on_use
 if TYPE_CHECKING:
     from biomed.classes import EntityTagger as EntityTagger
     from biomed.classes import QuestionAnswerer as QuestionAnswerer
+    from biomed.classes import medications as medications
     from biomed.ner.dictionaries import Dictionary as Dictionary
     from biomed.ner.entities import Entity as Entity
     from biomed.ner.linking import EntityLinker as EntityLinker
+    from biomed.ner.medications import Medication as Medication
     from biomed.ner.sections import Section as Section
     from biomed.ner.sections import sections as sections
     from biomed.qa.model import Answer as Answer
@@ -30,10 +32,11 @@ if TYPE_CHECKING:
 
 # Each name is imported on first use, so that `biomed --help` does not import torch.
 _NAMES = {
-    "classes": "EntityTagger QuestionAnswerer",
+    "classes": "EntityTagger QuestionAnswerer medications",
     "ner.entities": "Entity",
     "ner.dictionaries": "Dictionary",
     "ner.linking": "EntityLinker",
+    "ner.medications": "Medication",
     "ner.sections": "Section sections",
     "qa.model": "Answer",
     "sentences.data": "read_pairs",

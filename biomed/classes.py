@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from biomed.corpora.corpus import Corpus
+    from biomed.ner.medications import Medication
     from biomed.ner.training import EntityRecipe
 
 
@@ -50,8 +52,11 @@ class EntityTagger(Tagger):
         Returns:
             Ids, `row` (the text's position in the table, from 0), `start, end, entity, label,
             score, score_kind, assertion, section, section_code, entity_id, entity_name,
-            link_score, status, reason`. A text without entities has one row with empty fields; its
-            status is "empty" if there is no text, and "error" if it cannot be read.
+            entity_codes, link_score`; of drugs `drug_status, drug_dose, drug_unit, drug_route,
+            drug_frequency, drug_duration, drug_form, drug_as_needed, drug_reason, drug_reaction`
+            and `drug_attributes` (JSON, with offsets); and `status, reason`. A text without
+            entities has one row with empty fields; its status is "empty" if there is no text, and
+            "error" if it cannot be read.
         """
         from biomed.ner.task import TagTask
 
@@ -61,6 +66,22 @@ class EntityTagger(Tagger):
     def show(self, text: str) -> TaggedView:
         """The text with its entities highlighted, for a notebook or a terminal."""
         return TaggedView(text, tuple(self.tag(text)), self.labels)
+
+
+@cache
+def _shipped_tagger() -> Tagger:
+    return Tagger.from_pretrained()
+
+
+def medications(text: str, *, tagger: Tagger | None = None) -> list[Medication]:
+    """The drugs of a text with their dose, route, frequency and so on, in order.
+
+    Args:
+        text: a note, or a part of one.
+        tagger: finds the drugs and diseases; the shipped model if None.
+    """
+    entities = (tagger or _shipped_tagger()).tag(text)
+    return [e.medication for e in entities if e.medication is not None]
 
 
 class QuestionAnswerer(AnswerModel):

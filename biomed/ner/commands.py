@@ -90,7 +90,8 @@ def tag(
         typer.Option(
             "--format",
             help="Instead of a table: pubtator, or brat (a new folder, with --out). Beside the "
-            "table: omop (NOTE_NLP) or fhir (Condition and MedicationStatement).",
+            "table: omop (NOTE_NLP, DRUG_EXPOSURE, OBSERVATION) or fhir (Condition, "
+            "MedicationStatement, AllergyIntolerance).",
         ),
     ] = None,
     min_score: Annotated[
@@ -150,7 +151,13 @@ def tag(
         )
         if form:
             paths = export_entities(out, form, named=scoring.named())
-            say(f"as {form}: {', '.join(map(str, paths))}")
+            files = (f"{path} ({count:,})" for path, count in paths.items())
+            say(f"as {form}: {', '.join(files)}")
+            if form == "fhir":
+                say(
+                    "no resource: entities of other people, reactions to a drug (they are in its "
+                    "AllergyIntolerance), and drugs to which the note denies an allergy"
+                )
         return
     names = ("keep", "restart", "stay", "patient", "time", "query")
     scoring.refuse(*names, because="unless --out is a table of entities")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from biomed.ner.medications import Medication
+
 MIN_SCORE = 0.4
 """Entities with a lower score are left out; chosen on the notes corpus' dev side."""
 # Pale, so that black text is readable; the label is printed too, for colour-blind readers.
@@ -44,6 +46,7 @@ class Entity:
         name: the concept's preferred name.
         link_score: how sure the link is, in (0, 1]; see `biomed.ner.linking.Link`.
         codes: of the concept in other systems, such as "MESH:D006333".
+        medication: of a drug: its dose, route and so on; see `biomed.ner.medications`.
     """
 
     start: int
@@ -57,6 +60,7 @@ class Entity:
     link_score: float | None = None
     codes: tuple[str, ...] = ()
     section: str | None = None
+    medication: Medication | None = None
 
     @property
     def title(self) -> str:

@@ -11,11 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from biomed.ner.assertion import DRUGS
+from biomed.ner.dosages import days_of, dosages, route_concept
+from biomed.ner.medications import Attribute
+from biomed.ner.task import OUTPUT
 from domainbert.errors import UserError
 from domainbert.files import atomic_path, folder_beside, replace_folder
-from domainbert.tables import NOTE, PATIENT, STAY, TableError, match_columns, read_table
+from domainbert.tables import (
+    NOTE,
+    PATIENT,
+    STAY,
+    TIME,
+    TableError,
+    match_columns,
+    read_table,
+)
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from biomed.ner.entities import Entity
 
 Format = Literal["pubtator", "brat", "omop", "fhir"]
@@ -23,6 +36,16 @@ NEEDED = {
     "omop": "note_id",
     "fhir": "patient_id",
 }  # the id that each row of these forms has
+# Columns that are made of `drug_attributes`; JSON but for `sig` and the last two.
+_MADE = [
+    "dosage",
+    "reasons",
+    "reactions",
+    "reaction_starts",
+    "sig",
+    "days",
+    "route_concept",
+]
 Tagged = tuple[str, str, "Sequence[Entity]"]  # id, text and entities of a document
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
 _LONGEST_NAME = 60  # letters of a file name, of up to four bytes
@@ -119,13 +142,19 @@ def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
     return len(names)
 
 
-def export_entities(table: Path, form: str, *, named: Mapping[str, str]) -> list[Path]:
-    """Write a table from `biomed ner tag` in another form, beside it; returns the files.
+def export_entities(
+    table: Path, form: str, *, named: Mapping[str, str]
+) -> dict[Path, int]:
+    """Write a table from `biomed ner tag` in another form, beside it.
 
     Args:
         table: with its summary beside it.
         form: "omop" or "fhir"; `forms/*.sql` have the columns, and what assertions become.
         named: our name of an id -> the table's, where it is not recognised.
+
+    Returns:
+        The files with their numbers of rows or resources. Drug exposures and observations of OMOP
+        need persons and dates; without any, their files are not written.
 
     Raises:
         TableError: an entity without the id that the form needs, or one that OMOP cannot hold.
@@ -133,38 +162,97 @@ def export_entities(table: Path, form: str, *, named: Mapping[str, str]) -> list
     import duckdb
     import pandas as pd
 
-    summary = json.loads(
-        table.with_name(f"{table.name}.summary.json").read_text("utf-8")
-    )
-    found, ids = read_table(table), (PATIENT, STAY, NOTE)
-    given = list(found.columns[: found.columns.get_loc("row")])
-    names = match_columns(given, ids, named=named, source=table.name)
-    found = found[found["entity"].notna()].rename(
-        columns={t: name for name, t in names.items()}
-    )
-    found = found.reindex(
-        columns=list(dict.fromkeys([*found.columns, *(c.name for c in ids)]))
-    )
-    needed = NEEDED[form]
-    pattern = r"\d{1,18}" if form == "omop" else r"(?s).+"
-    fits = found[needed].astype("string").str.fullmatch(pattern).fillna(value=False)
-    if not fits.all():
-        what = "a whole number as " if form == "omop" else "a "
-        raise TableError(
-            f"--format {form} needs {what}{needed} in every row; {(~fits).sum()} of {len(found)} "
-            f"entities have none. The table of entities is written: {table}"
-        )
+    summary_file = table.with_name(f"{table.name}.summary.json")
+    summary = json.loads(summary_file.read_text("utf-8"))
+    entities = _read_entities(table, named)
+    _check_ids(entities, form, table)
     model = f"{summary['model_name']} {summary['model'][:12]} {summary['version']}"
-    found = found.assign(
+    entities = entities.assign(
         system=f"biomed {model}",
         read_at=pd.Timestamp(int(summary["finished"]), unit="s"),
-        is_drug=found["label"].str.casefold().isin(DRUGS),
+        is_drug=entities["label"].str.casefold().isin(DRUGS),
     )
+    paths: dict[Path, int] = {}
     with duckdb.connect() as con:
-        con.register("FOUND", found)
-        con.execute(
-            _form(f"{form}.sql").replace(
-                "{out}", str(table.with_suffix("")).replace("'", "''")
-            )
+        con.register("FOUND", _with_dosages(entities))
+        for query in sorted(
+            resources.files(__package__).joinpath("forms").iterdir(), key=str
+        ):
+            if not (query.name.startswith(form) and query.name.endswith(".sql")):
+                continue
+            path = table.with_name(f"{table.stem}.{query.name.removesuffix('.sql')}")
+            target = str(path).replace("'", "''")
+            con.execute(query.read_text("utf-8").replace("{out}", target))
+            count = con.fetchall()[0][0]
+            if count or "NOTE_NLP" in path.name or form == "fhir":
+                paths[path] = count
+            else:
+                path.unlink()
+    return paths
+
+
+def _read_entities(table: Path, named: Mapping[str, str]) -> pd.DataFrame:
+    """The rows of a table that have an entity, with our names of the ids."""
+    rows = read_table(table)
+    ids = (PATIENT, STAY, NOTE, TIME)
+    carried = list(rows.columns[: rows.columns.get_loc("row")])
+    names = match_columns(carried, ids, named=named, source=table.name)
+    entities = rows[rows["entity"].notna()]
+    entities = entities.rename(columns={theirs: ours for ours, theirs in names.items()})
+    expected = [*(column.name for column in ids), *OUTPUT]
+    columns = list(dict.fromkeys([*entities.columns, *expected]))
+    # A column without any value would be read as one of numbers.
+    texts = {name: "string" for name in OUTPUT if name.startswith("drug_")}
+    return entities.reindex(columns=columns).astype(texts)
+
+
+def _check_ids(entities: pd.DataFrame, form: str, table: Path) -> None:
+    needed = NEEDED[form]
+    pattern = r"\d{1,18}" if form == "omop" else r"(?s).+"
+    ids = entities[needed].astype("string")
+    fits = ids.str.fullmatch(pattern).fillna(value=False)
+    if not fits.all():
+        kind = "a whole number as " if form == "omop" else "a "
+        raise TableError(
+            f"--format {form} needs {kind}{needed} in every row; {(~fits).sum()} of "
+            f"{len(entities)} entities have none. The table of entities is written: {table}"
         )
-    return sorted(table.parent.glob(f"{table.stem}.{form}*"))
+
+
+def _with_dosages(entities: pd.DataFrame) -> pd.DataFrame:
+    """The entities with columns for FHIR and OMOP, made from `drug_attributes`."""
+    import pandas as pd
+
+    rows = [_dosage_columns(cell) for cell in entities["drug_attributes"]]
+    made = pd.DataFrame(rows, columns=_MADE, index=entities.index, dtype="string")
+    numbers = made[["days", "route_concept"]].astype("Int64")
+    return entities.join(made.assign(**numbers))
+
+
+def _dosage_columns(cell: object) -> dict[str, object]:
+    if not isinstance(cell, str):
+        return {}
+    parts = [Attribute(**part) for part in json.loads(cell)]
+    doses = dosages(parts)
+    reactions = [part for part in parts if part.kind == "reaction"]
+    columns: dict[str, object] = {
+        "reaction_starts": json.dumps([part.start for part in reactions]),
+        "reasons": _concepts(part for part in parts if part.kind == "reason"),
+        "reactions": _concepts(reactions),
+    }
+    if doses:
+        columns |= {
+            "dosage": json.dumps(doses),
+            "sig": "; ".join(d["text"] for d in doses),
+        }
+        columns["days"] = days_of(doses)
+    route = next((part.text for part in parts if part.kind == "route"), None)
+    if route:
+        columns["route_concept"] = route_concept(route)
+    return columns
+
+
+def _concepts(parts: Iterable[Attribute]) -> str | None:
+    """CodeableConcepts as JSON; None without any."""
+    texts = dict.fromkeys(part.text for part in parts)
+    return json.dumps([{"text": text} for text in texts]) if texts else None

@@ -33,11 +33,11 @@ DATA: dict[str, Any] = tomllib.loads(
 )
 
 
-def _any_of(lines: str) -> str:
+def any_of(lines: str) -> str:
     """The source of a pattern of alternatives, one a line, the named parts filled in."""
     source = "|".join(lines.strip().splitlines())
     while part := _PART.search(source):
-        source = source.replace(part[0], f"(?:{_any_of(_PARTS[part[1]])})")
+        source = source.replace(part[0], f"(?:{any_of(_PARTS[part[1]])})")
     source = source.replace("[ -]", r"[\s-]").replace(" ?", r"\s{0,2}")
     return source.replace(" ", r"\s{1,8}")
 
@@ -53,7 +53,7 @@ def _parts() -> dict[str, str]:
         parts[table] = "|".join(DATA[table].values())
     parts["counted"] = DATA["units"][""]
     parts["cues"] = "|".join(
-        f"(?P<{status}>{_any_of(row['words'])})"
+        f"(?P<{status}>{any_of(row['words'])})"
         for status, row in DATA["status"].items()
     )
     return parts
@@ -61,14 +61,14 @@ def _parts() -> dict[str, str]:
 
 _PART = re.compile(r"\{([a-z_]+)\}")
 _PARTS = _parts()
-_TOKEN = re.compile(_any_of(DATA["tokens"]))
-_FORM = re.compile(_any_of("{form}"))
+_TOKEN = re.compile(any_of(DATA["tokens"]))
+_FORM = re.compile(any_of("{form}"))
 _WEAK = re.compile(r"(?:an?|per|each)\b|/|(?:once|stat)$")  # only directly after a dose
 _JOINED = re.compile(r"[\s,&+]{0,4}(?:and|or|plus|with|/|-)?\s{0,3}")
 _LEADS = re.compile(r"[\s-]{0,3}(?:(?:dose|course|total|supply)\s)?")
 _OF = re.compile(r"[\s-]{0,3}(?:(?:dose|course|total|supply)\s)?of\s{1,3}")
 _TREATED = re.compile(r"[\s,]{1,3}(?:with|using|on|takes?|taking)\s(?:\w+\s){0,2}")
-_RESUMES = re.compile(rf"[\s.]{{1,6}}(?:{_any_of(DATA['resumes'])}\b[:\s]{{1,3}})?")
+_RESUMES = re.compile(rf"[\s.]{{1,6}}(?:{any_of(DATA['resumes'])}\b[:\s]{{1,3}})?")
 _THIS = re.compile(
     r"\s(?:taking\s)?(?:(?:this|that)\s(?:medication|drug|medicine)|it)\b"
 )
@@ -250,7 +250,8 @@ class _Reader:
         if not self.group:
             return False
         if self.closed:
-            return _RESUMES.fullmatch(self.masked, self.closed - 1, start) is not None
+            resumes = _RESUMES.fullmatch(self.masked, self.closed - 1, start)
+            return reach > 0 and resumes is not None
         return not self.is_barred and self._words(self.anchor, start) <= reach
 
     def _take_attributes(self, token: re.Match[str]) -> None:
@@ -312,8 +313,8 @@ class _Reader:
         is_joined = is_joined and not self.closed and bool(_JOINED.fullmatch(gap))
         drug.attributes += self._leading(drug.start)
         drug.status = self._status_at(drug.start)
-        before = self.masked[max(0, drug.start - _AROUND) : drug.start]
-        if drug.assertion == "negated" and _NO_ALLERGY.search(before):
+        before = self.text[max(0, drug.start - _AROUND) : drug.start]
+        if drug.assertion == "negated" and _NO_ALLERGY.search(before.lower()):
             drug.status = "no allergy"
         is_reaction = _FROM.fullmatch(self.masked, self.disease[1], drug.start)
         if drug.assertion == "allergy" and is_reaction:

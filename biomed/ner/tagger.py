@@ -14,6 +14,7 @@ from biomed.ner.assertion import assert_spans, is_allergy_cue
 from biomed.ner.cues import AssertionRules
 from biomed.ner.decoding import tidy_span
 from biomed.ner.entities import MIN_SCORE, Entity
+from biomed.ner.medications import read_medications
 from biomed.ner.network import WordTagger
 from biomed.ner.readable import clean, is_multilingual, joined, masked, name_of
 from biomed.ner.sections import SectionChoice, sections_of
@@ -171,7 +172,7 @@ class Tagger:
         return self._with_context(read.plain, entities)
 
     def _with_context(self, text: str, entities: list[Entity]) -> list[Entity]:
-        """The entities of the chosen sections with their assertions and sections."""
+        """The entities of the chosen sections with assertions, sections and medications."""
         sections = sections_of(text, _spans(entities))
         placed = [
             replace(entity, section=section.name if section else None)
@@ -180,8 +181,12 @@ class Tagger:
             and not is_allergy_cue(text, entity.start, entity.end, section)
         ]
         assertions = assert_spans(text, _spans(placed), rules=self._rules)
-        pairs = zip(placed, assertions, strict=True)
-        return [replace(entity, assertion=assertion) for entity, assertion in pairs]
+        medications = read_medications(text, _spans(placed), assertions)
+        by_start = {drug.start: drug for drug in medications}
+        return [
+            replace(entity, assertion=assertion, medication=by_start.get(entity.start))
+            for entity, assertion in zip(placed, assertions, strict=True)
+        ]
 
     def _linked(
         self, texts: list[_ReadText], found: list[list[Entity]]

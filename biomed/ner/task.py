@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from biomed.ner.medications import KINDS
 from biomed.ner.sections import SECTIONS
 from domainbert.scoring import Fault, Task, text_of
-from domainbert.tables import NOTE, PATIENT, STAY, TEXT
+from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME
 
 if TYPE_CHECKING:
     from biomed.ner.entities import Entity
     from biomed.ner.tagger import Tagger
     from domainbert.tables import Column, Row
+
+
+OUTPUT = ["start", "end", "entity", "label", "score", "score_kind", "assertion"]
+OUTPUT += ["section", "section_code"]
+OUTPUT += ["entity_id", "entity_name", "entity_codes", "link_score", "drug_status"]
+OUTPUT += [*(f"drug_{kind}" for kind in KINDS), "drug_attributes"]
 
 
 class TagTask(Task):
@@ -25,7 +33,8 @@ class TagTask(Task):
     """
 
     name = "entities"
-    columns: tuple[Column, ...] = (PATIENT, STAY, NOTE, TEXT)
+    # The time is repeated as the ids are, because OMOP's tables need a date.
+    columns: tuple[Column, ...] = (PATIENT, STAY, NOTE, replace(TIME, kind="id"), TEXT)
 
     def __init__(self, tagger: Tagger, *, needed: str | None = None) -> None:
         self._tagger = tagger
@@ -36,17 +45,9 @@ class TagTask(Task):
     @property
     def output(self) -> pa.Schema:
         """The fields of `Entity`, its text as `entity`, with the kind of its score."""
-        text, number = pa.string(), pa.float64()
-        fields = {"start": pa.int64(), "end": pa.int64(), "entity": text, "label": text}
-        fields |= {"score": number, "score_kind": text, "assertion": text}
-        fields |= {"section": text, "section_code": text}
-        links = {
-            "entity_id": text,
-            "entity_name": text,
-            "entity_codes": text,
-            "link_score": number,
-        }
-        return pa.schema(fields | links)
+        numbers = {"start": pa.int64(), "end": pa.int64()}
+        numbers |= {"score": pa.float64(), "link_score": pa.float64()}
+        return pa.schema([(name, numbers.get(name, pa.string())) for name in OUTPUT])
 
     def read(self, rows: Sequence[Row]) -> str | Fault:
         """The text of a row."""
@@ -58,16 +59,8 @@ class TagTask(Task):
 
     def rows(self, item: str, result: list[Entity]) -> list[dict[str, Any]]:
         """One row for each entity."""
-        names = {field: f"entity_{field}" for field in ("id", "name", "codes")} | {
-            "text": "entity"
-        }
         kind = self._tagger.score_kind
-        return [
-            {names.get(field, field): value for field, value in vars(entity).items()}
-            | {"entity_codes": "|".join(entity.codes) or None, "score_kind": kind}
-            | {"section_code": _section_code(entity)}
-            for entity in result
-        ] or [{}]
+        return [{**_row(entity), "score_kind": kind} for entity in result] or [{}]
 
     def about(self) -> dict[str, Any]:
         """The model's name."""
@@ -82,5 +75,19 @@ class TagTask(Task):
         return {"model": model, "min_score": min_score, **links, **context}
 
 
-def _section_code(entity: Entity) -> str | None:
-    return SECTIONS[entity.section].code if entity.section else None
+def _row(entity: Entity) -> dict[str, Any]:
+    """The columns of an entity."""
+    row = {name: getattr(entity, name, None) for name in OUTPUT}
+    row["entity"] = entity.text
+    row["section_code"] = SECTIONS[entity.section].code if entity.section else None
+    row["entity_id"] = entity.id
+    row["entity_name"] = entity.name
+    row["entity_codes"] = "|".join(entity.codes) or None
+    drug = entity.medication
+    if drug is not None:
+        row |= {f"drug_{kind}": drug[kind] for kind in KINDS}
+        row["drug_status"] = drug.status
+        if drug.attributes:
+            parts = [asdict(part) for part in drug.attributes]
+            row["drug_attributes"] = json.dumps(parts)
+    return row

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,7 +19,7 @@ from biomed.ner.medications import KINDS, read_medications
 from biomed.ner.tagger import Tagger
 from domainbert.cli.console import one_line_errors, print_table
 from domainbert.errors import UserError
-from recipes.notes.corpus import Side
+from recipes.notes.corpus import Side  # noqa: TC001, typer reads it
 from recipes.notes.sections import DRAWN, drawable
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from biomed.ner.medications import Medication
 
 _FOLDER = Path(__file__).parent / "medication-lines"
+_TAGGED = [kind for kind in KINDS if kind != "reaction"]
 _HEAD = ["attribute", "F1", "95% interval", "precision", "recall", "gold"]
 # A drug of the section, an attribute's kind, its ends; a status has none.
 Fact = tuple[int, str, str]
@@ -65,8 +66,10 @@ def predicted_facts(medications: list[Medication]) -> list[Fact]:
     """The same of the grammar's output."""
     facts = []
     for drug in medications:
-        for part in drug.attributes:
-            facts.append((drug.start, f"{part.start}-{part.end}", part.kind))
+        facts += [
+            (drug.start, f"{part.start}-{part.end}", part.kind)
+            for part in drug.attributes
+        ]
         if drug.status:
             facts.append((drug.start, drug.status, "status"))
     return facts
@@ -91,9 +94,9 @@ def main(
     data: Annotated[Path, typer.Option(help="Folder of the public data.")],
     side: Annotated[Side, typer.Option(help="dev or test.")] = "dev",
     model: Annotated[str, typer.Option(help="Finds the diseases.")] = "disease-drug",
-    tagged: Annotated[
-        bool, typer.Option(help="Use the drugs that the model finds, too.")
-    ] = False,
+    drugs: Annotated[
+        Literal["gold", "model"], typer.Option(help="Whose drugs are read.")
+    ] = "gold",
 ) -> None:
     """Print the scores of each attribute."""
     texts, rows = zip(*tagged_sections(side, data), strict=True)
@@ -101,12 +104,12 @@ def main(
     predicted = []
     for text, row, entities in zip(texts, rows, tagger.tag_many(texts), strict=True):
         spans = [(e.start, e.end, e.label) for e in entities]
-        if not tagged:
+        if drugs == "gold":
             spans = with_gold_drugs(entities, row)
         predicted.append(predicted_facts(read_medications(text, spans)))
     gold = [gold_facts(row) for row in rows]
     lines = []
-    for kind in (*KINDS, "status"):
+    for kind in (*_TAGGED, "status"):
         scores = score_spans(gold, predicted, types=[kind])  # type: ignore[arg-type]
         overall = scores.overall
         low, high = scores.interval

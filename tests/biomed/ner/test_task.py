@@ -15,9 +15,10 @@ COLUMNS += [
     "entity_name",
     "entity_codes",
     "link_score",
-    "status",
-    "reason",
 ]
+COLUMNS += ["drug_status", "drug_dose", "drug_unit", "drug_route", "drug_frequency"]
+COLUMNS += ["drug_duration", "drug_form", "drug_as_needed", "drug_reason"]
+COLUMNS += ["drug_reaction", "drug_attributes", "status", "reason"]
 TEXTS = ["heart failure", "", "insulin for kidney disease", "stable"]
 
 

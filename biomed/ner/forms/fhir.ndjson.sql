@@ -1,0 +1,75 @@
+-- Candidates: Conditions, MedicationStatements and AllergyIntolerances of FHIR R4, one a line. In:
+-- FOUND, the entities of a table, with `system`, `read_at`, `is_drug`, and of drugs `dosage`,
+-- `reasons` and `reactions` as JSON. Nobody has confirmed what a machine has read, so nothing is
+-- "confirmed". These are no resource: what other people have; a drug without an allergy to it, where
+-- the note denies one; and the reaction of an allergy as a Condition of its own.
+COPY (
+    WITH SYSTEMS(prefix, uri) AS (VALUES
+        ('snomed', 'http://snomed.info/sct'), ('icd10cm', 'http://hl7.org/fhir/sid/icd-10-cm'),
+        ('rxnorm', 'http://www.nlm.nih.gov/research/umls/rxnorm'),
+        ('umls', 'http://terminology.hl7.org/CodeSystem/umls'),
+        ('mesh', 'http://terminology.hl7.org/CodeSystem/MSH'), ('omim', 'http://www.omim.org'),
+        ('mondo', 'http://purl.obolibrary.org/obo/mondo.owl'),
+        ('drugbank', 'http://www.drugbank.ca')),
+    REACTIONS AS (
+        SELECT "row", unnest(from_json(reaction_starts, '["BIGINT"]')) AS start FROM FOUND WHERE assertion = 'allergy'),
+    NUMBERED AS (
+        SELECT *, row_number() OVER () AS number FROM FOUND ANTI JOIN REACTIONS
+            ON FOUND."row" = REACTIONS."row" AND FOUND.start::DOUBLE = REACTIONS.start
+        WHERE assertion <> 'other' AND drug_status IS DISTINCT FROM 'no allergy'),
+    CODES AS (
+        SELECT number, unnest(string_split(concat_ws('|', entity_id, entity_codes), '|')) AS code
+        FROM NUMBERED),
+    CODINGS AS (
+        SELECT number, list(json_object('system', uri, 'code', substr(code, strpos(code, ':') + 1))
+            ORDER BY prefix) AS coding
+        FROM CODES JOIN SYSTEMS ON lower(split_part(code, ':', 1)) = prefix GROUP BY number),
+    PARTS AS (
+        SELECT *, json_object('text', entity, 'coding', coding) AS code,
+            json_object('reference', 'Patient/' || patient_id) AS subject,
+            CASE WHEN stay_id IS NOT NULL
+                THEN json_object('reference', 'Encounter/' || stay_id) END AS encounter,
+            CASE WHEN note_id IS NOT NULL
+                THEN json_object('reference', 'DocumentReference/' || note_id) END AS document,
+            json_array(json_object('time', strftime(read_at::TIMESTAMP, '%Y-%m-%dT%H:%M:%SZ'),
+                'text', concat(format('Read in a note by {}, characters {} to {}, {}, score {:.4f}.',
+                    system, start::DOUBLE::BIGINT, "end"::DOUBLE::BIGINT, assertion, score::DOUBLE),
+                    CASE WHEN drug_status IS NOT NULL
+                        THEN ' The note says: ' || drug_status || '.' END))) AS note
+        FROM NUMBERED LEFT JOIN CODINGS USING (number))
+    SELECT json_merge_patch('{}', CASE WHEN assertion = 'allergy' THEN json_object(
+        'resourceType', 'AllergyIntolerance', 'id', 'nlp-' || number,
+        'clinicalStatus', json_object('coding', json_array(json_object(
+            'system', 'http://terminology.hl7.org/CodeSystem/allergyintolerance-clinical',
+            'code', 'active'))),
+        'verificationStatus', json_object('coding', json_array(json_object(
+            'system', 'http://terminology.hl7.org/CodeSystem/allergyintolerance-verification',
+            'code', 'unconfirmed'))),
+        'category', CASE WHEN is_drug THEN json_array('medication') END,
+        'code', code, 'patient', subject, 'encounter', encounter, 'note', note,
+        'reaction', CASE WHEN reactions IS NOT NULL
+            THEN json_array(json_object('manifestation', reactions::JSON)) END)
+    WHEN is_drug THEN json_object(
+        'resourceType', 'MedicationStatement', 'id', 'nlp-' || number,
+        'status', CASE WHEN drug_status = 'held' THEN 'on-hold'
+            WHEN drug_status = 'stopped' THEN 'stopped'
+            WHEN assertion = 'present' THEN 'active' WHEN assertion = 'historical' THEN 'completed'
+            WHEN assertion = 'negated' THEN 'not-taken' ELSE 'unknown' END,
+        'medicationCodeableConcept', code, 'subject', subject, 'context', encounter,
+        'derivedFrom', CASE WHEN document IS NOT NULL THEN json_array(document) END,
+        'reasonCode', reasons::JSON, 'note', note, 'dosage', dosage::JSON)
+    ELSE json_object(
+        'resourceType', 'Condition', 'id', 'nlp-' || number,
+        'clinicalStatus', CASE assertion WHEN 'historical' THEN json_object('coding', json_array(
+            json_object('system', 'http://terminology.hl7.org/CodeSystem/condition-clinical',
+                'code', 'inactive'))) END,
+        'verificationStatus', json_object('coding', json_array(json_object(
+            'system', 'http://terminology.hl7.org/CodeSystem/condition-ver-status',
+            'code', CASE assertion WHEN 'negated' THEN 'refuted'
+                WHEN 'possible' THEN 'provisional' ELSE 'unconfirmed' END))),
+        'code', code, 'subject', subject, 'encounter', encounter,
+        'evidence', CASE WHEN document IS NOT NULL
+            THEN json_array(json_object('detail', json_array(document))) END, 'note', note)
+    END)
+    FROM PARTS ORDER BY number
+) TO '{out}' (FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER E'\t');
