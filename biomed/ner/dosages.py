@@ -176,7 +176,7 @@ def _amount(parts: list[Attribute]) -> dict[str, Any]:
 
     A percentage and an amount in each millilitre or puff are strengths, which only the text has.
     """
-    amounts: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
+    amounts: dict[bool, list[list[dict[str, Any]]]] = {True: [], False: []}
     for part, following in itertools.pairwise(parts):
         if part.kind != "dose" or following.kind != "unit":
             continue

@@ -36,7 +36,7 @@ NEEDED = {
     "omop": "note_id",
     "fhir": "patient_id",
 }  # the id that each row of these forms has
-# Columns that are made of `drug_attributes`; JSON but for `sig` and the last two.
+# Columns made of `drug_attributes`, as text; the first four are JSON.
 _MADE = [
     "dosage",
     "reasons",
@@ -225,8 +225,7 @@ def _with_dosages(entities: pd.DataFrame) -> pd.DataFrame:
 
     rows = [_dosage_columns(cell) for cell in entities["drug_attributes"]]
     made = pd.DataFrame(rows, columns=_MADE, index=entities.index, dtype="string")
-    numbers = made[["days", "route_concept"]].astype("Int64")
-    return entities.join(made.assign(**numbers))
+    return entities.join(made)
 
 
 def _dosage_columns(cell: object) -> dict[str, object]:

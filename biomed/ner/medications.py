@@ -15,8 +15,8 @@ from typing import Any
 
 from biomed.ner.assertion import DRUGS
 
-KINDS = ("dose", "unit", "route", "frequency", "duration", "form", "as_needed")
-KINDS += ("reason", "reaction")
+KINDS: tuple[str, ...] = ("dose", "unit", "route", "frequency", "duration", "form")
+KINDS += ("as_needed", "reason", "reaction")
 # At most so many words between an attribute and the drug, or the attribute before it.
 _REACH = {"dose": 8, "form": 2}
 _USUAL_REACH = 4

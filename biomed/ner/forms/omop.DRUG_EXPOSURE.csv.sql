@@ -5,17 +5,18 @@
 COPY (
     WITH DATED AS (
         SELECT *, TRY_CAST(patient_id AS BIGINT) AS person_id,
-            TRY_CAST(chart_time AS TIMESTAMP) AS noted_at, coalesce(days, 1) AS length
+            TRY_CAST(chart_time AS TIMESTAMP) AS noted_at,
+            TRY_CAST(days AS DOUBLE)::INTEGER AS supply
         FROM FOUND
         WHERE is_drug AND assertion = 'present'
             AND coalesce(drug_status, '') NOT IN ('stopped', 'held', 'no allergy'))
     SELECT row_number() OVER () AS drug_exposure_id, person_id,
         coalesce(TRY_CAST(regexp_replace(entity_id, '^OMOP:', '') AS BIGINT), 0) AS drug_concept_id,
         noted_at::DATE AS drug_exposure_start_date, noted_at AS drug_exposure_start_datetime,
-        noted_at::DATE + length::INTEGER - 1 AS drug_exposure_end_date,
+        noted_at::DATE + coalesce(supply, 1) - 1 AS drug_exposure_end_date,
         NULL AS drug_exposure_end_datetime, NULL AS verbatim_end_date, 32858 AS drug_type_concept_id,
-        NULL AS stop_reason, NULL AS refills, NULL AS quantity, days AS days_supply, sig,
-        coalesce(route_concept, 0) AS route_concept_id, NULL AS lot_number, NULL AS provider_id,
+        NULL AS stop_reason, NULL AS refills, NULL AS quantity, supply AS days_supply, sig,
+        coalesce(TRY_CAST(route_concept AS DOUBLE)::INTEGER, 0) AS route_concept_id, NULL AS lot_number, NULL AS provider_id,
         TRY_CAST(stay_id AS BIGINT) AS visit_occurrence_id, NULL AS visit_detail_id,
         left(entity, 50) AS drug_source_value, 0 AS drug_source_concept_id,
         left(drug_route, 50) AS route_source_value, left(drug_unit, 50) AS dose_unit_source_value

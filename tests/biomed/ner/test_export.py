@@ -237,6 +237,121 @@ def tagged(tmp_path):
     return write
 
 
+def validate(resources):
+    """Check resources by the schema of FHIR R4."""
+    jsonschema = pytest.importorskip("jsonschema")
+    with gzip.open(STANDARDS / "fhir" / "fhir-r4.schema.json.gz") as file:
+        definitions = json.load(file)["definitions"]
+    for resource in resources:
+        kind = {
+            "$ref": f"#/definitions/{resource['resourceType']}",
+            "definitions": definitions,
+        }
+        jsonschema.Draft6Validator(kind).validate(resource)
+
+
+NOTES = """note_id,person_id,visit_occurrence_id,note_date,text
+1,7,70,2020-01-02,Allergic to insulin (edema). Has pneumonia.
+2,7,70,2020-01-02,No allergy to furosemide.
+3,8,80,2020-03-04,Takes furosemide 40 mg p.o. twice daily for 10 days as needed for edema.
+4,8,80,2020-03-04,Hold insulin. We stopped furosemide.
+5,9,90,,insulin 10 to 12 units at bedtime
+6,9,90,2020-05-06,No known drug allergies.
+"""
+
+
+@pytest.fixture
+def notes(both, tmp_path):
+    """Exports the notes in a form; returns the files by what follows the name of the table."""
+    both.save_pretrained(tmp_path / "both")
+    (tmp_path / "notes.csv").write_text(NOTES)
+
+    def write(form):
+        out = tmp_path / "found.csv"
+        model = ["--model", tmp_path / "both"]
+        result = run(tmp_path / "notes.csv", *model, "--format", form, "--out", out)
+        files = {path.name: path for path in tmp_path.glob(f"found.{form}*")}
+        return files, result
+
+    return write
+
+
+def fhir_resources(notes):
+    files, result = notes("fhir")
+    assert "denies an allergy" in result.stderr
+    lines = files["found.fhir.ndjson"].read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@needs_standards
+def test_allergies_and_dosages_are_valid_fhir(notes):
+    validate(fhir_resources(notes))
+
+
+def test_an_allergy_is_no_medication_in_fhir(notes):
+    resources = fhir_resources(notes)
+    kinds = [resource["resourceType"] for resource in resources]
+    assert kinds == [
+        # The edema is the reaction, the second note denies an allergy, and the last has none.
+        *("AllergyIntolerance", "Condition"),
+        *("MedicationStatement", "Condition"),
+        *["MedicationStatement"] * 3,
+    ]
+    allergy = resources[0]
+    assert allergy["patient"] == {"reference": "Patient/7"}
+    assert allergy["reaction"] == [{"manifestation": [{"text": "edema"}]}]
+    assert allergy["clinicalStatus"]["coding"][0]["code"] == "active"
+    assert allergy["verificationStatus"]["coding"][0]["code"] == "unconfirmed"
+
+
+def test_dosages_and_statuses_in_fhir(notes):
+    drugs = [r for r in fhir_resources(notes) if "dosage" in r or "status" in r]
+    assert [drug["status"] for drug in drugs] == [
+        *("active", "on-hold", "stopped", "active")
+    ]
+    (dosage,) = drugs[0]["dosage"]
+    assert dosage["text"] == "40 mg p.o. twice daily 10 days as needed"
+    assert dosage["timing"]["repeat"]["frequency"] == 2
+    assert dosage["timing"]["repeat"]["boundsDuration"]["value"] == 10
+    assert dosage["asNeededCodeableConcept"] == {"text": "edema"}
+    assert dosage["route"]["coding"][0]["code"] == "26643006"
+    assert dosage["doseAndRate"][0]["doseQuantity"]["value"] == 40
+    assert drugs[0]["reasonCode"] == [{"text": "edema"}]
+    (bedtime,) = drugs[3]["dosage"]
+    assert bedtime["doseAndRate"][0]["doseRange"]["high"]["value"] == 12
+    assert "dosage" not in drugs[1]
+
+
+def test_exposures_and_observations_of_omop(notes):
+    files, _ = notes("omop")
+    exposures = pd.read_csv(files["found.omop.DRUG_EXPOSURE.csv"])
+    # Note 5 has no date, and the drugs of note 4 are not taken.
+    (exposure,) = exposures.to_dict("records")
+    assert exposure["person_id"] == 8
+    assert exposure["sig"] == "40 mg p.o. twice daily 10 days as needed"
+    assert exposure["days_supply"] == 10
+    assert exposure["drug_exposure_end_date"] == "2020-03-13"
+    assert exposure["route_concept_id"] == 4132161
+    (observation,) = pd.read_csv(files["found.omop.OBSERVATION.csv"]).to_dict("records")
+    assert observation["observation_concept_id"] == 439224
+    assert observation["observation_source_value"] == "insulin"
+    assert observation["value_as_string"] == "edema"
+    nlp = pd.read_csv(files["found.omop.NOTE_NLP.csv"])
+    assert nlp.loc[nlp["lexical_variant"] == "insulin", "term_exists"].iloc[0] == "N"
+
+
+@needs_standards
+@pytest.mark.parametrize("name", ["DRUG_EXPOSURE", "OBSERVATION"])
+def test_omop_tables_have_the_columns_of_the_specification(notes, name):
+    files, _ = notes("omop")
+    table = pd.read_csv(files[f"found.omop.{name}.csv"])
+    fields = pd.read_csv(STANDARDS / "omop" / "OMOP_CDMv5.4_Field_Level.csv")
+    fields = fields[fields["cdmTableName"].str.upper() == name]
+    assert table.columns.tolist() == fields["cdmFieldName"].tolist()
+    required = fields.loc[fields["isRequired"] == "Yes", "cdmFieldName"]
+    assert table[required].notna().all(axis=None)
+
+
 @needs_standards
 def test_note_nlp_has_the_columns_and_sizes_of_the_specification(tagged):
     (path,) = export_entities(tagged(), "omop", named={})
@@ -264,18 +379,10 @@ def test_note_nlp_has_the_columns_and_sizes_of_the_specification(tagged):
 
 @needs_standards
 def test_fhir_candidates_are_valid(tagged):
-    jsonschema = pytest.importorskip("jsonschema")
     (path,) = export_entities(tagged(), "fhir", named={"patient_id": "mrn"})
-    with gzip.open(STANDARDS / "fhir" / "fhir-r4.schema.json.gz") as file:
-        definitions = json.load(file)["definitions"]
     resources = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     assert len(resources) == 8  # what others have is not the patient's
-    for resource in resources:
-        kind = {
-            "$ref": f"#/definitions/{resource['resourceType']}",
-            "definitions": definitions,
-        }
-        jsonschema.Draft6Validator(kind).validate(resource)
+    validate(resources)
     assert "context" not in resources[1]["subject"]
     assert resources[1]["medicationCodeableConcept"] == {
         "text": '"entity\t1"',

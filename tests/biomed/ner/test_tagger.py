@@ -439,5 +439,5 @@ def test_entities_are_values():
     assert Entity(0, 1, "a", "x", 0.5) == Entity(0, 1, "a", "x", 0.5)
     assert list(pd.DataFrame([Entity(0, 1, "a", "x", 0.5)]).columns) == [
         *("start", "end", "text", "label", "score"),
-        *("assertion", "id", "name", "link_score", "codes", "section"),
+        *("assertion", "id", "name", "link_score", "codes", "section", "medication"),
     ]
