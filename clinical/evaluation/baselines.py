@@ -65,32 +65,45 @@ def baselines(
                 f"{int(outcome.sum())} of {len(outcome)} stays have the outcome; a baseline needs "
                 "both outcomes in training and in validation"
             )
+    rarest = 2
+    if len(train) >= _SMALL:
+        rarest = _RARE
     words = TfidfVectorizer(
         ngram_range=(1, 2),
-        min_df=_RARE if len(train) >= _SMALL else 2,
+        min_df=rarest,
         max_features=_MANY_PHRASES,
         sublinear_tf=True,
         dtype=np.float32,
     )
-    texts, checks, tests = (
+    train_texts, val_texts, test_texts = (
         frame["text"].map("\n".join) for frame in (train, val, test)
     )
     try:
-        features = words.fit_transform(texts)
+        features = words.fit_transform(train_texts)
     except ValueError:  # its vocabulary is empty
-        few = f"no word is left to count in {len(train)} training texts; pass notes with words"
-        raise UserError(few) from None
-    sides = [words.transform(side) for side in (checks, tests)]
-    how: dict[str, Any] = {"solver": "liblinear", "max_iter": 1000, "random_state": 0}
-    models = [
-        LogisticRegression(C=c, **how).fit(features, train["readmitted"]) for c in _GRID
-    ]
-    risks = [[model.predict_proba(side)[:, 1] for side in sides] for model in models]
-    scores = max(risks, key=lambda both: roc_auc_score(val["readmitted"], both[0]))
+        raise UserError(
+            f"no word is left to count in {len(train)} training texts; pass notes with words"
+        ) from None
+    val_features = words.transform(val_texts)
+    models = []
+    for penalty in _GRID:
+        model = LogisticRegression(
+            C=penalty, solver="liblinear", max_iter=1000, random_state=0
+        )
+        models.append(model.fit(features, train["readmitted"]))
+
+    def auroc(model: LogisticRegression) -> float:
+        risks = model.predict_proba(val_features)[:, 1]
+        return float(roc_auc_score(val["readmitted"], risks))
+
+    best = max(models, key=auroc)
+    val_risks = best.predict_proba(val_features)[:, 1]
+    test_risks = best.predict_proba(words.transform(test_texts))[:, 1]
     with contextlib.suppress(UserError):  # too few validation stays: as they are
-        fitted = fit_platt(logit(scores[0]), val["readmitted"])
-        scores = [calibrated(side, *fitted) for side in scores]
-    return {"TF-IDF": BaselineScores(*scores)}
+        slope, intercept = fit_platt(logit(val_risks), val["readmitted"])
+        val_risks = calibrated(val_risks, slope, intercept)
+        test_risks = calibrated(test_risks, slope, intercept)
+    return {"TF-IDF": BaselineScores(val_risks, test_risks)}
 
 
 def point_scores(
@@ -107,38 +120,57 @@ def point_scores(
         return {}, [
             "LACE and HOSPITAL are for discharge: earlier, the length of stay is not known."
         ]
-    found, remarks = {}, []
+    risks: dict[str, BaselineScores] = {}
+    remarks = []
     for file in ("lace.toml", "hospital.toml"):
         text = (resources.files(__package__) / file).read_text("utf-8")
         score: dict[str, Any] = tomllib.loads(text)
-        known = [item for item in score["items"] if item["column"] in test.columns]
-        missing = [item["column"] for item in score["items"] if item not in known]
-        have, full = (sum(map(_most, items)) for items in (known, score["items"]))
-        name, lacks = score["name"], f"the cohort has no {', '.join(missing)}"
-        if have < ENOUGH * full:
-            remarks.append(f"{name} was not computed: {lacks}.")
+        items = score["items"]
+        present = [item for item in items if item["column"] in test.columns]
+        missing = [item["column"] for item in items if item not in present]
+        n_points = sum(map(_largest, present))
+        n_full = sum(map(_largest, items))
+        name = score["name"]
+        reason = f"the cohort has no {', '.join(missing)}"
+        if n_points < ENOUGH * n_full:
+            remarks.append(f"{name} was not computed: {reason}.")
             continue
         if missing:
-            name = f"{name} ({have} of {full} points)"
-        points = [
-            sum(_points(item, side) for item in known) for side in (train, val, test)
-        ]
+            name = f"{name} ({n_points} of {n_full} points)"
         try:
-            fitted = fit_platt(points[0], train["readmitted"])
+            risks[name] = _fitted(present, train, val, test)
         except UserError:
-            why = f"; {lacks}" if missing else ""
-            remarks.append(
-                f"{name} ranks the training stays no better than chance{why}."
-            )
+            remark = f"{name} ranks the training stays no better than chance"
+            if missing:
+                remark += f"; {reason}"
+            remarks.append(f"{remark}.")
             continue
-        found[name] = BaselineScores(*(platt(side, *fitted) for side in points[1:]))
-        remarks += [f"{score['name']} is incomplete: {lacks}."] if missing else []
-    return found, remarks
+        if missing:
+            remarks.append(f"{score['name']} is incomplete: {reason}.")
+    return risks, remarks
 
 
-def _most(item: dict[str, Any]) -> int:
-    """The most points that an item gives."""
-    return int(item["steps"][-1][1] if "steps" in item else item["points"])
+def _fitted(
+    items: list[dict[str, Any]],
+    train: pd.DataFrame,
+    val: pd.DataFrame,
+    test: pd.DataFrame,
+) -> BaselineScores:
+    """Points as risks, by a logistic regression on the training side."""
+    train_points, val_points, test_points = (
+        sum(_points(item, side) for item in items) for side in (train, val, test)
+    )
+    slope, intercept = fit_platt(train_points, train["readmitted"])
+    return BaselineScores(
+        platt(val_points, slope, intercept), platt(test_points, slope, intercept)
+    )
+
+
+def _largest(item: dict[str, Any]) -> int:
+    """The largest number of points that an item gives."""
+    if "steps" in item:
+        return int(item["steps"][-1][1])
+    return int(item["points"])
 
 
 def _points(item: dict[str, Any], stays: pd.DataFrame) -> np.ndarray:
@@ -155,8 +187,8 @@ def _points(item: dict[str, Any], stays: pd.DataFrame) -> np.ndarray:
     if "below" in item:
         return np.asarray(item["points"] * (numbers < item["below"]))
     starts, points = np.array(item["steps"], dtype=np.float64).T
-    place = np.searchsorted(starts, np.nan_to_num(numbers, nan=-np.inf), side="right")
-    return np.r_[0.0, points][place]
+    steps = np.searchsorted(starts, np.nan_to_num(numbers, nan=-np.inf), side="right")
+    return np.r_[0.0, points][steps]
 
 
 def with_history(cohort: pd.DataFrame) -> pd.DataFrame:
@@ -169,19 +201,22 @@ def with_history(cohort: pd.DataFrame) -> pd.DataFrame:
 
     if not {"patient_id", "admit_time", "discharge_time"} <= set(cohort.columns):
         return cohort
-    named = "episode_start" if "episode_start" in cohort.columns else "admit_time"
-    start, end = (pd.to_datetime(cohort[name]) for name in (named, "discharge_time"))
+    start_name = "admit_time"
+    if "episode_start" in cohort.columns:
+        start_name = "episode_start"
+    start = pd.to_datetime(cohort[start_name], errors="coerce")
+    end = pd.to_datetime(cohort["discharge_time"], errors="coerce")
     patient = cohort["patient_id"].map(id_key)
-    first = (
-        pd.DataFrame({"patient": patient, "start": start}).dropna().drop_duplicates()
-    )
-    starts = {key: np.sort(times) for key, times in first.groupby("patient")["start"]}
+    episodes = pd.DataFrame({"patient": patient, "start": start})
+    episodes = episodes.dropna().drop_duplicates()
+    starts_of = {
+        key: starts.to_numpy() for key, starts in episodes.groupby("patient")["start"]
+    }
+    unknown = np.array([], dtype="datetime64[us]")
     year = np.timedelta64(365, "D")
-    earlier = [
-        int(((starts[key] < time) & (starts[key] >= time - year)).sum())
-        if key in starts
-        else 0
-        for key, time in zip(patient, start.to_numpy(), strict=True)
-    ]
+    n_earlier = []
+    for key, time in zip(patient, start.to_numpy(), strict=True):
+        starts = starts_of.get(key, unknown)
+        n_earlier.append(int(((starts < time) & (starts >= time - year)).sum()))
     days = (end - start) / np.timedelta64(1, "D")
-    return cohort.assign(length_of_stay=days, admissions_12_months=earlier)
+    return cohort.assign(length_of_stay=days, admissions_12_months=n_earlier)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from clinical.risk.model import RiskModel
 
 MODEL = "domainbert"
+_WORKING_POINTS = (OWN, "10 alerts per 100")
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,12 @@ class Comparison:
 
     def verdicts(self) -> list[Verdict]:
         """What the numbers show: calibration and ranking, then alerts, then groups."""
-        said = verdicts(self.evaluations)
+        judged = verdicts(self.evaluations)
         if self.model.auroc.value is not None:
-            said += benefit_verdicts(self.benefit)
-        return [*said, *(group_verdicts(self.groups) if len(self.groups) else [])]
+            judged += benefit_verdicts(self.benefit)
+        if len(self.groups):
+            judged += group_verdicts(self.groups)
+        return judged
 
 
 def compare(
@@ -122,33 +125,34 @@ def compare(
     rows = usable_stays(with_history(cohort), notes=scores is None)
     side = rows[rows["split"] == split].reset_index(drop=True)
     if side.empty:
-        there = (
-            ", ".join(sorted(rows["split"].unique())) or "none, every row is excluded"
-        )
+        sides = ", ".join(sorted(rows["split"].unique()))
         raise UserError(
-            f"the cohort has no stays on the side {split!r}; its sides: {there}"
+            f"the cohort has no stays on the side {split!r}; its sides: "
+            f"{sides or 'none, every row is excluded'}"
         )
-    caveats = check_unseen(
-        side["patient_id"], model.manifest if model else {}, side=split
-    )
+    manifest: Mapping[str, Any] = {}
+    threshold = None
+    if model is not None:
+        manifest = model.manifest
+        threshold = model.settings.alert_threshold
+    caveats = check_unseen(side["patient_id"], manifest, side=split)
     stays, remarks = _measurable(model, side, scores)
     caveats += remarks
-    train, val = (rows[rows["split"] == name] for name in ("train", "val"))
     risks = {MODEL: stays["probability"].to_numpy()}
-    risks |= _without_columns(model, stays) if model and scores is None else {}
-    own = model.settings.alert_threshold if model else None
-    thresholds = dict.fromkeys(risks) | {MODEL: own}
-    others: dict[str, BaselineScores] = {}
+    if model is not None and scores is None:
+        risks |= _without_columns(model, stays)
+    thresholds = dict.fromkeys(risks) | {MODEL: threshold}
+    train = rows[rows["split"] == "train"]
+    val = rows[rows["split"] == "val"]
+    fitted: dict[str, BaselineScores] = {}
     if len(train) and len(val) and split not in ("train", "val"):
-        others, missing = point_scores(train, val, stays)
-        caveats += missing
-        if scores is None:
-            others |= baselines(train, val, stays)
+        fitted, remarks = _baselines(train, val, stays, with_words=scores is None)
+        caveats += remarks
     if scores is not None:
         caveats.append(
             "The notes of the cohort were not read: no baseline on words was fitted."
         )
-    for name, baseline in others.items():
+    for name, baseline in fitted.items():
         risks[name] = baseline.test
         thresholds[name] = precise_threshold(val["readmitted"], baseline.validation)
     percentiles, source = _val_percentiles(model, val, scores)
@@ -156,11 +160,24 @@ def compare(
         stays,
         risks,
         thresholds=thresholds,
-        points=alert_points(own, percentiles, source=source),
+        points=alert_points(threshold, percentiles, source=source),
         model=model,
         caveats=caveats,
         bootstrap=bootstrap,
     )
+
+
+def _baselines(
+    train: pd.DataFrame, val: pd.DataFrame, test: pd.DataFrame, *, with_words: bool
+) -> tuple[dict[str, BaselineScores], list[str]]:
+    """The baselines that these sides allow, and which are missing and why."""
+    fitted, missing = point_scores(train, val, test)
+    if with_words:
+        try:
+            fitted |= baselines(train, val, test)
+        except UserError as error:
+            missing.append(f"TF-IDF was not computed: {error}.")
+    return fitted, missing
 
 
 def measure(
@@ -186,12 +203,15 @@ def measure(
         bootstrap: resamples of patients for intervals.
     """
     keyed = stays.assign(patient_id=patient_keys(stays["patient_id"]))
-    outcome, patients = keyed["readmitted"], keyed["patient_id"]
-    working = next(
-        (name for name in (OWN, "10 alerts per 100") if name in points), None
-    )
-    level = None if working is None else points[working].threshold
+    outcome = keyed["readmitted"]
+    level = None
+    working = next((name for name in _WORKING_POINTS if name in points), None)
+    if working is not None:
+        level = points[working].threshold
     periods, dates = by_period(keyed, threshold=level, bootstrap=bootstrap)
+    caveats = list(caveats)
+    if periods is not None and dates:
+        caveats.append(dates)
     inputs, findings = compare_inputs(model, keyed)
     return Comparison(
         stays=stays,
@@ -199,7 +219,7 @@ def measure(
             name: evaluate(
                 outcome,
                 risk,
-                patients=patients,
+                patients=keyed["patient_id"],
                 threshold=thresholds[name],
                 bootstrap=bootstrap,
             )
@@ -216,7 +236,7 @@ def measure(
         dates=dates,
         inputs=inputs,
         findings=findings,
-        caveats=list(caveats),
+        caveats=caveats,
     )
 
 
@@ -224,13 +244,13 @@ def _without_columns(
     model: RiskModel, stays: pd.DataFrame
 ) -> dict[str, NDArray[np.float64]]:
     """The risks of stays from the notes alone, and without each of the columns beside them."""
-    found, part = {}, copy(model)
+    risks = {}
+    variant = copy(model)
     for name, fitted in model.manifest.get("without", {}).items():
-        part.settings = model.settings.replaced(**{"columns": (), **fitted})
-        found[name] = part.calibrated(
-            stays["score"], shifts(stays, part.settings.columns)
-        )
-    return found
+        variant.settings = model.settings.replaced(**{"columns": (), **fitted})
+        shift = shifts(stays, variant.settings.columns)
+        risks[name] = variant.calibrated(stays["score"], shift)
+    return risks
 
 
 def _measurable(
@@ -254,9 +274,10 @@ def _measurable(
         stays = with_risks(model, side)
     else:
         raise UserError("neither a model nor scores were given; pass one of them")
-    if unscored := len(side) - len(stays):
+    n_unscored = len(side) - len(stays)
+    if n_unscored:
         caveats.append(
-            f"{unscored} of {len(side)} stays could not be scored and are not measured."
+            f"{n_unscored} of {len(side)} stays could not be scored and are not measured."
         )
     if model is not None and scores is None:
         caveats += check_notes(model.settings.notes, side)
@@ -287,9 +308,9 @@ def with_risks(model: RiskModel, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
-    """The probability of each stay from a score table, as `clinical score` writes it; else NaN.
+    """The probability of each stay from a score table, as `clinical score` writes it.
 
-    Rows of the table whose `status` is not "ok" have none.
+    NaN for a stay that the table lacks, or whose `status` there is not "ok".
 
     Raises:
         TableError: a column is missing.
@@ -300,9 +321,10 @@ def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
     )
     require_columns(stays.columns, ("stay_id",), source="the cohort")
     keys = scores["stay_id"].map(id_key)
-    if repeated := int(keys.duplicated().sum()):
+    n_repeated = int(keys.duplicated().sum())
+    if n_repeated:
         raise UserError(
-            f"the score table has {repeated} repeated stay_id; expected one row a stay, as "
+            f"the score table has {n_repeated} repeated stay_id; expected one row a stay, as "
             "clinical score writes"
         )
     risks = scores["probability"].astype(float)
@@ -315,13 +337,18 @@ def _val_percentiles(
     model: RiskModel | None, val: pd.DataFrame, scores: pd.DataFrame | None
 ) -> tuple[list[float], str]:
     """Percentiles 1 to 99 of validation risks, and whose they are; none without such risks."""
-    profile = model.manifest.get("profile") or {} if model else {}
-    if kept := profile.get("val", {}).get("probability", {}).get("percentiles"):
-        return kept, "the model's validation side"
-    risks = (
-        [] if scores is None else [r for r in risks_of(scores, val) if not np.isnan(r)]
-    )
-    levels = np.quantile(risks, np.arange(1, 100) / 100).tolist() if risks else []
+    if model is not None:
+        profile = model.manifest.get("profile") or {}
+        percentiles = profile.get("val", {}).get("probability", {}).get("percentiles")
+        if percentiles:
+            return percentiles, "the model's validation side"
+    import pandas as pd
+
+    levels: list[float] = []
+    if scores is not None:
+        risks = pd.Series(risks_of(scores, val)).dropna()
+        if len(risks):
+            levels = np.quantile(risks, np.arange(1, 100) / 100).tolist()
     return levels, "this cohort's validation side"
 
 

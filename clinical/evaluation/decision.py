@@ -28,8 +28,12 @@ SHOWN = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 CAPACITIES = (5, 10, 20, 30)
 """Alerts per 100 discharges that a team may be able to follow up."""
 
-ALL, NONE = "alert all", "alert none"
+ALL = "alert all"
+NONE = "alert none"
 OWN = "the model's alert threshold"
+
+
+_BURDEN = ("alerts_per_100", "recall_at_threshold", "precision_at_threshold")
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,8 @@ def decision_curve(y: ArrayLike, scores: Mapping[str, ArrayLike]) -> pd.DataFram
 def _benefit(
     y: Floats, alerts: NDArray[np.bool_], levels: Floats, weights: Floats
 ) -> Floats:
-    true, false = (weights * y) @ alerts, (weights * (1 - y)) @ alerts
+    true = (weights * y) @ alerts
+    false = (weights * (1 - y)) @ alerts
     return np.asarray((true - false * levels / (1 - levels)) / weights.sum())
 
 
@@ -88,15 +93,13 @@ def benefit_table(stays: pd.DataFrame, *, bootstrap: int = 1000) -> pd.DataFrame
 
     outcome, risk = checked(stays["readmitted"], stays["probability"])
     levels = np.array(SHOWN)
-    alerts, everybody = (
-        risk[:, None] >= levels,
-        np.ones((len(risk), len(levels)), dtype=bool),
-    )
+    alerts = risk[:, None] >= levels
+    alerts_for_all = np.ones_like(alerts)
 
     def measure(weights: Floats) -> Floats:
-        own = _benefit(outcome, alerts, levels, weights)
-        everyone = _benefit(outcome, everybody, levels, weights)
-        return np.stack([own, everyone, own - np.maximum(everyone, 0.0)])
+        model = _benefit(outcome, alerts, levels, weights)
+        everybody = _benefit(outcome, alerts_for_all, levels, weights)
+        return np.stack([model, everybody, model - np.maximum(everybody, 0.0)])
 
     codes = patient_codes(stays["patient_id"], n=len(outcome))
     benefit = resample(measure, codes, bootstrap=bootstrap)
@@ -110,9 +113,10 @@ def alert_burden(
 ) -> pd.DataFrame:
     """What alerting at thresholds that were chosen beforehand costs and finds, one row a threshold.
 
-    `alerts_per_100`, `recall`, `precision` and `per_find`, the alerts to look at for one
-    readmission found (number needed to evaluate, 1 / precision), each with a 95% interval by
-    resampling patients. `points` are thresholds by name; the rest is as for `benefit_table`.
+    The columns are `alerts_per_100`, `recall`, `precision` and `per_find`, the alerts to look at
+    for each readmission that is found (number needed to evaluate, 1 / precision), each with a 95%
+    interval by resampling patients. `points` are thresholds by name; see `benefit_table` for the
+    other arguments.
 
     Raises:
         UserError: bad input, see `checked`.
@@ -121,12 +125,15 @@ def alert_burden(
 
     outcome, risk = checked(stays["readmitted"], stays["probability"])
     parts = [Stays(outcome, risk, point.threshold) for point in points.values()]
-    kept = ("alerts_per_100", "recall_at_threshold", "precision_at_threshold")
-    chosen = [next(m for m in MEASURES if m.field == name) for name in kept]
+    by_name = {measure.field: measure for measure in MEASURES}
+    measures = [by_name[name] for name in _BURDEN]
+
+    def measure(weights: Floats) -> Floats:
+        rows = [numbers(part, weights, measures) for part in parts]
+        return np.reshape(rows, (-1, len(measures)))
+
     burden = resample(
-        lambda weights: np.reshape(
-            [numbers(s, weights, chosen) for s in parts], (-1, 3)
-        ),
+        measure,
         patient_codes(stays["patient_id"], n=len(outcome)),
         bootstrap=bootstrap,
     )
@@ -152,6 +159,8 @@ def alert_points(
     points = {}
     if own is not None:
         points[OWN] = Point(own, "80% of alerts right on the model's validation side")
-    for capacity in CAPACITIES if percentiles else ():
-        points[f"{capacity} alerts per 100"] = Point(percentiles[99 - capacity], source)
+    if percentiles:
+        for capacity in CAPACITIES:
+            threshold = percentiles[99 - capacity]
+            points[f"{capacity} alerts per 100"] = Point(threshold, source)
     return points

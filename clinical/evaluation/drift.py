@@ -1,4 +1,4 @@
-"""How far the notes and risks of today are from those of validation, in numbers only.
+"""Drift: how far today's notes and risks are from those of validation, in numbers only.
 
 Validation has one source; training may have several (`clinical train --also`). The profile in a
 model's manifest holds shares and quantiles: no word, no id.
@@ -6,17 +6,18 @@ model's manifest holds shares and quantiles: no word, no id.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clinical.stays.stays import clean
+from clinical.stays.stays import clean, listed
 from domainbert.text.windows import own_tokenizer
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
+    from tokenizers import Encoding
 
     from clinical.risk.model import RiskModel
 
@@ -35,7 +36,9 @@ MOST_STAYS = 2000
 """A profile is made from at most this many stays, drawn at random."""
 
 FEWEST_STAYS = 10
-WATCH, ACT = 0.1, 0.25  # the usual marks of the population stability index
+# The usual marks of the population stability index.
+WATCH = 0.1
+ACT = 0.25
 
 _BINS = 10
 
@@ -46,28 +49,42 @@ def describe_notes(model: RiskModel, stays: pd.Series) -> dict[str, Floats]:
     A word is split when the encoder's vocabulary lacks it and it is read in pieces: names,
     misspellings, abbreviations, another language. Stays without a token have no shares (NaN).
     """
-    tokenizer, unknown = own_tokenizer(model.tokenizer), model.tokenizer.unk_token_id
+    tokenizer = own_tokenizer(model.tokenizer)
     rows = []
     for stay in stays.sample(min(len(stays), MOST_STAYS), random_state=0):
-        notes = [stay] if isinstance(stay, str) else list(stay)
+        notes = listed(stay)
         if model.settings.clean_notes:
             notes = [clean(note) for note in notes]
-        tokens = words = split = missing = 0
-        for read in tokenizer.encode_batch(notes, add_special_tokens=False):
-            ids = [word for word in read.word_ids if word is not None]
-            pieces = np.bincount(np.array(ids, dtype=np.intp))
-            tokens, words = tokens + len(read.ids), words + int((pieces > 0).sum())
-            split, missing = (
-                split + int((pieces > 1).sum()),
-                missing + read.ids.count(unknown),
-            )
-        shares = (
-            split / words if words else np.nan,
-            missing / tokens if tokens else np.nan,
-        )
-        rows.append((len(notes), sum(map(len, notes)), tokens, *shares))
+        n_characters = sum(map(len, notes))
+        encodings = tokenizer.encode_batch(notes, add_special_tokens=False)
+        counts = _token_counts(encodings, model.tokenizer.unk_token_id)
+        rows.append((len(notes), n_characters, *counts))
     columns = np.array(rows, dtype=np.float64).reshape(-1, 5).T
     return dict(zip(QUANTITIES, columns, strict=False))
+
+
+def _token_counts(
+    encodings: Sequence[Encoding], unknown: int
+) -> tuple[int, float, float]:
+    """Tokens of a stay, the share of words that are split, and that of unknown tokens."""
+    n_tokens = 0
+    n_unknown = 0
+    n_words = 0
+    n_split = 0
+    for encoding in encodings:
+        word_ids = [word for word in encoding.word_ids if word is not None]
+        pieces = np.bincount(np.array(word_ids, dtype=np.intp))
+        n_words += int((pieces > 0).sum())
+        n_split += int((pieces > 1).sum())
+        n_tokens += len(encoding.ids)
+        n_unknown += encoding.ids.count(unknown)
+    return n_tokens, _share(n_split, n_words), _share(n_unknown, n_tokens)
+
+
+def _share(n: int, total: int) -> float:
+    if not total:
+        return np.nan
+    return n / total
 
 
 def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, dict[str, Any]]:
@@ -78,8 +95,8 @@ def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, dict[str, Any]]:
     Quantities with fewer than `FEWEST_STAYS` values are left out.
     """
     kept = {}
-    for name, given in quantities.items():
-        values = np.asarray(given, dtype=np.float64)
+    for name, numbers in quantities.items():
+        values = np.asarray(numbers, dtype=np.float64)
         values = values[np.isfinite(values)]
         if len(values) < FEWEST_STAYS:
             continue
@@ -126,17 +143,20 @@ def drift(
         values = values[np.isfinite(values)]
         if not len(values):
             continue
-        n_then, n_now, bins = old["n"], len(values), len(old["shares"])
+        n_then = old["n"]
+        n_now = len(values)
+        n_bins = len(old["shares"])
         then = _smoothed(np.asarray(old["shares"]), n_then)
         now = _smoothed(_shares(values, np.asarray(old["edges"])), n_now)
         index = float(((now - then) * np.log(now / then)).sum())
-        chance = (
-            float(chi2.ppf(0.95, bins - 1) * (1 / n_then + 1 / n_now))
-            if bins > 1
-            else 0.0
-        )
-        level = 0 if index <= chance else int(index > WATCH) + int(index > ACT)
-        finding = ("stable", "watch", "act")[level]
+        chance = 0.0
+        if n_bins > 1:
+            chance = float(chi2.ppf(0.95, n_bins - 1) * (1 / n_then + 1 / n_now))
+        finding = "stable"
+        if index > max(chance, WATCH):
+            finding = "watch"
+        if index > max(chance, ACT):
+            finding = "act"
         medians = old["median"], float(np.median(values))
         rows.append((name, *medians, n_then, n_now, index, chance, finding))
     columns = ["quantity", "then", "now", "n_then", "n_now", "psi", "chance", "finding"]
@@ -157,19 +177,25 @@ def compare_inputs(
         model: with a profile in its manifest; the table is empty without one.
         rows: `probability` and, where known, `text`, one row a stay.
     """
-    kept = (model.manifest.get("profile") or {}).get("val", {}) if model else {}
+    kept: Mapping[str, Any] = {}
+    if model:
+        kept = (model.manifest.get("profile") or {}).get("val", {})
     now: dict[str, ArrayLike] = {"probability": rows["probability"]}
     if kept and model and "text" in rows.columns:
         now |= describe_notes(model, rows["text"])
     table = drift(kept, now)
-    return table, [
-        f"{QUANTITIES[row.quantity]}: {'a clear change' if row.finding == 'act' else 'a change'} "
-        f"since validation (median {size(row.then)} then, {size(row.now)} now; stability "
-        f"index {row.psi:.2f}, by chance up to {row.chance:.2f})."
-        for row in table[table["finding"] != "stable"].itertuples()
+    changes = {"watch": "a change", "act": "a clear change"}
+    findings = [
+        f"{QUANTITIES[row.quantity]}: {changes[row.finding]} since validation (median "
+        f"{size(row.then)} then, {size(row.now)} now; stability index {row.psi:.2f}, by chance up "
+        f"to {row.chance:.2f})."
+        for row in table[table["finding"].isin(changes)].itertuples()
     ]
+    return table, findings
 
 
 def size(value: float) -> str:
     """A number of a quantity as text: whole from 10 on, else with three digits."""
-    return f"{value:,.0f}" if value >= 10 else f"{value:.3f}"
+    if value >= 10:
+        return f"{value:,.0f}"
+    return f"{value:.3f}"

@@ -10,7 +10,6 @@ import numpy as np
 
 from clinical.evaluation.measures import GROUP_MEASURES, Stays, numbers
 from clinical.stays.patients import patient_codes
-from domainbert.errors import UserError
 from domainbert.statistics.bootstrap import Resampled, resample
 from domainbert.statistics.calibration import checked
 
@@ -84,20 +83,25 @@ def by_group(
         large = counts.index[counts >= SMALLEST_GROUP]
         rows += [{"column": column, "group": group, "reason": ""} for group in large]
         masks += [(labels == group).to_numpy() for group in large]
-        if small := [str(group) for group in counts.index if group not in large]:
-            name = ", ".join(small)
-            if len(name) > _LONGEST_NAME:
-                name = f"{len(small)} small groups"
-            reason = (
-                f"fewer than {SMALLEST_GROUP} stays{' each' if len(small) > 1 else ''}"
-            )
-            number = int(counts[small].sum())
-            rows.append(
-                {"column": column, "group": name, "n": number, "reason": reason}
-            )
+        small = [str(group) for group in counts.index if group not in large]
+        if small:
+            rows.append({"column": column} | _small_groups(small, counts))
     measured = iter(_measured(frame, masks, threshold=threshold, bootstrap=bootstrap))
-    rows = [row if row["reason"] else row | next(measured) for row in rows]
+    for row in rows:
+        if not row["reason"]:
+            row |= next(measured)
     return pd.DataFrame(rows, columns=["column", "group", *_NUMBERS])
+
+
+def _small_groups(names: list[str], counts: pd.Series) -> dict[str, Any]:
+    """The row that groups share which are too small to be measured."""
+    group = ", ".join(names)
+    if len(group) > _LONGEST_NAME:
+        group = f"{len(names)} small groups"
+    reason = f"fewer than {SMALLEST_GROUP} stays"
+    if len(names) > 1:
+        reason += " each"
+    return {"group": group, "n": int(counts[names].sum()), "reason": reason}
 
 
 def group_labels(values: pd.Series) -> pd.Series:
@@ -140,38 +144,38 @@ def _measured(
     if not masks:
         return []
     y, risk = checked(frame["readmitted"], frame["probability"])
-    sides = [
-        [(m, Stays(y[m], risk[m], threshold)) for m in (mask, ~mask)] for mask in masks
-    ]
+    sides = []
+    for mask in masks:
+        sides.append((mask, Stays(y[mask], risk[mask], threshold)))
+        sides.append((~mask, Stays(y[~mask], risk[~mask], threshold)))
 
     def measure(weights: Floats) -> Floats:
-        return np.array(
-            [
-                [numbers(part, weights[m], GROUP_MEASURES) for m, part in pair]
-                for pair in sides
-            ]
-        )
+        rows = [numbers(part, weights[mask], GROUP_MEASURES) for mask, part in sides]
+        return np.reshape(rows, (len(masks), 2, len(GROUP_MEASURES)))
 
-    both = resample(
-        measure, patient_codes(frame["patient_id"], n=len(y)), bootstrap=bootstrap
-    )
-    values, difference = both[:, 0], both[:, 0] - both[:, 1]
+    patients = patient_codes(frame["patient_id"], n=len(y))
+    measured = resample(measure, patients, bootstrap=bootstrap)
+    values = measured[:, 0]
+    difference = values - measured[:, 1]
     adjusted = holm(difference)
     rows = []
     for group, mask in enumerate(masks):
-        events, n = int(y[mask].sum()), int(mask.sum())
+        n_events = int(y[mask].sum())
+        n_stays = int(mask.sum())
+        reason = ""
+        if n_events in (0, n_stays):
+            reason = f"{n_events} of {n_stays} stays have the outcome"
         row: dict[str, Any] = {
-            "n": n,
-            "prevalence": events / n,
+            "n": n_stays,
+            "prevalence": n_events / n_stays,
             "mean_probability": float(risk[mask].mean()),
-            "reason": ""
-            if 0 < events < n
-            else f"{events} of {n} stays have the outcome",
+            "reason": reason,
         }
-        for number, one in enumerate(GROUP_MEASURES):
-            row |= values[group, number].columns(one.field)
-            row |= difference[group, number].columns(f"{one.field}_difference")
-            row[f"{one.field}_p_adjusted"] = adjusted[group, number]
+        for number, group_measure in enumerate(GROUP_MEASURES):
+            name = group_measure.field
+            row |= values[group, number].columns(name)
+            row |= difference[group, number].columns(f"{name}_difference")
+            row[f"{name}_p_adjusted"] = adjusted[group, number]
         rows.append(row)
     return rows
 
@@ -194,26 +198,27 @@ def by_period(
     """The measures of `by_group` in periods of discharge, one row a period, in time order.
 
     Periods are months, quarters or years: the shortest that make at most `MOST_PERIODS`, of at
-    least `SMALLEST_GROUP` stays on average. Stays without a time of discharge are left out. The
-    arguments are those of `by_group`, and the frame has `discharge_time` too.
+    least `SMALLEST_GROUP` stays on average. Stays without a readable time of discharge are left
+    out. The arguments are those of `by_group`, and the frame has `discharge_time` too.
 
     Returns:
-        The table, or None where months mean nothing, and the reason.
-
-    Raises:
-        UserError: times that are not dates.
+        The table and a remark, or None where months mean nothing and the reason.
     """
     import pandas as pd
 
     if "discharge_time" not in frame.columns:
         return None, "The cohort has no times of discharge."
-    given = frame["discharge_time"]
-    times = pd.to_datetime(given, errors="coerce", format="ISO8601")
-    if wrong := int((times.isna() & given.notna()).sum()):
-        raise UserError(
-            f"discharge_time holds {wrong} values that are not ISO 8601 dates"
+    cells = frame["discharge_time"]
+    times = pd.to_datetime(cells, errors="coerce", format="ISO8601")
+    n_unreadable = int((times.isna() & cells.notna()).sum())
+    remark = ""
+    if n_unreadable:
+        remark = (
+            f"{n_unreadable} stays have a discharge_time that is not an ISO 8601 date; they are "
+            "in no period."
         )
-    frame, times = frame[times.notna()], times[times.notna()]
+    frame = frame[times.notna()]
+    times = times[times.notna()]
     if len(times) and times.median().year > datetime.now().year + 1:  # noqa: DTZ005
         return None, (
             "The dates of this cohort lie in the future: they were shifted to protect patients, "
@@ -228,4 +233,4 @@ def by_period(
     table = by_group(
         frame, columns=["period"], threshold=threshold, bootstrap=bootstrap
     )
-    return table.rename(columns={"group": "period"}).drop(columns="column"), ""
+    return table.rename(columns={"group": "period"}).drop(columns="column"), remark

@@ -16,7 +16,7 @@ from domainbert.statistics.calibration import checked
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,10 @@ class Evaluation:
 
     def __getattr__(self, name: str) -> Interval:
         """A measure by its name."""
-        if name not in (known := self.__dict__.get("intervals", {})):
+        intervals: dict[str, Interval] = self.__dict__.get("intervals", {})
+        if name not in intervals:
             raise AttributeError(f"an evaluation has no measure {name!r}")
-        return known[name]
+        return intervals[name]
 
     def minus(self, other: Evaluation) -> dict[str, Interval]:
         """Paired differences from another set of risks of the same stays, by measure.
@@ -110,39 +111,48 @@ def evaluate(
         raise UserError(
             f"bootstrap is {bootstrap}; it must be 0 (no intervals) or more"
         )
-    stays, n_patients = Stays(outcome, risk, threshold=threshold), int(codes.max()) + 1
-    measured = resample(
-        lambda weights: numbers(stays, weights, MEASURES),
-        codes,
-        bootstrap=bootstrap,
-        seed=seed,
-    )
+    if threshold is not None:
+        threshold = float(threshold)
+    stays = Stays(outcome, risk, threshold=threshold)
+
+    def measure(weights: NDArray[np.float64]) -> list[float]:
+        return numbers(stays, weights, MEASURES)
+
+    measured = resample(measure, codes, bootstrap=bootstrap, seed=seed)
     intervals = {
         m.field: measured[number].interval() for number, m in enumerate(MEASURES)
     }
     intervals["ece"] = _reflected(intervals["ece"])
     if not intervals["rp80"].value:  # the precision is out of reach
         intervals["rp80"] = Interval(None)
-    positive = int(outcome.sum())
+    n_patients = int(codes.max()) + 1
+    n_readmitted = int(outcome.sum())
+    return Evaluation(
+        n_stays=len(outcome),
+        n_patients=n_patients,
+        n_readmitted=n_readmitted,
+        intervals=intervals,
+        threshold=threshold,
+        bootstrap=bootstrap,
+        skipped=int(np.isnan(measured.replicates).all(axis=1).sum()),
+        seed=seed,
+        reason=_missing(n_readmitted, len(outcome), n_patients, bootstrap),
+        resampled=measured,
+    )
+
+
+def _missing(
+    n_readmitted: int, n_stays: int, n_patients: int, bootstrap: int
+) -> str | None:
+    """Why numbers or intervals are missing."""
     reasons = []
-    if positive in (0, len(outcome)):
-        reasons.append(f"{positive} of {len(outcome)} stays have the outcome")
+    if n_readmitted in (0, n_stays):
+        reasons.append(f"{n_readmitted} of {n_stays} stays have the outcome")
     if bootstrap and n_patients < MIN_GROUPS:
         reasons.append(
             f"no intervals: {n_patients} patients, at least {MIN_GROUPS} are needed"
         )
-    return Evaluation(
-        n_stays=len(outcome),
-        n_patients=n_patients,
-        n_readmitted=positive,
-        intervals=intervals,
-        threshold=None if threshold is None else float(threshold),
-        bootstrap=bootstrap,
-        skipped=int(np.isnan(measured.replicates).all(axis=1).sum()),
-        seed=seed,
-        reason="; ".join(reasons) or None,
-        resampled=measured,
-    )
+    return "; ".join(reasons) or None
 
 
 def _reflected(ece: Interval) -> Interval:
@@ -157,8 +167,11 @@ def _reflected(ece: Interval) -> Interval:
 
 def measure_rows(evaluations: Mapping[str, Evaluation]) -> list[list[str]]:
     """Table of measures by models, as cards and the command line show it; a head row first."""
-    rows = [
-        [measure.name, *(str(e.intervals[measure.field]) for e in evaluations.values())]
-        for measure in MEASURES
-    ]
-    return [["", *evaluations], *rows]
+    rows = [["", *evaluations]]
+    for measure in MEASURES:
+        cells = [
+            str(evaluation.intervals[measure.field])
+            for evaluation in evaluations.values()
+        ]
+        rows.append([measure.name, *cells])
+    return rows

@@ -59,12 +59,14 @@ class WeightedStays:
     """Stays with weights, 1 by default, as the measures read them; equal risks count together."""
 
     def __init__(self, stays: Stays, weights: Floats | None = None) -> None:
-        self.stays, self.y, self.risk = stays, stays.y, stays.risk
-        self.weights = np.ones_like(stays.risk) if weights is None else weights
-        self.positive, self.total = (
-            float(self.weights @ self.y),
-            float(self.weights.sum()),
-        )
+        if weights is None:
+            weights = np.ones_like(stays.risk)
+        self.stays = stays
+        self.y = stays.y
+        self.risk = stays.risk
+        self.weights = weights
+        self.positive = float(weights @ stays.y)
+        self.total = float(weights.sum())
         self.expected = float(self.weights @ self.risk)
         self.varies = 0 < self.positive < self.total
 
@@ -131,12 +133,12 @@ def measure(
 @measure("AUROC", by_group=True)
 def auroc(stays: WeightedStays) -> float:
     """How often a stay with the outcome gets a higher risk than one without; 0.5 is chance."""
-    positives, ranks = stays.weights * stays.y, stays.stays.ranks
-    others = np.bincount(ranks, weights=stays.weights - positives)
-    below = np.cumsum(others) - others / 2  # a tie counts as half
-    return float(
-        positives @ below[ranks] / (stays.positive * (stays.total - stays.positive))
-    )
+    ranks = stays.stays.ranks
+    positives = stays.weights * stays.y
+    negatives = np.bincount(ranks, weights=stays.weights - positives)
+    below = np.cumsum(negatives) - negatives / 2  # a tie counts as half
+    n_pairs = stays.positive * (stays.total - stays.positive)
+    return float(positives @ below[ranks] / n_pairs)
 
 
 @measure("AUPRC")
@@ -173,7 +175,9 @@ def recall_at_threshold(stays: WeightedStays) -> float:
 def precision_at_threshold(stays: WeightedStays) -> float:
     """Share of those alerts that are right; the threshold was chosen for 80% on validation."""
     alerts, right = stays.alerts
-    return right / alerts if alerts else np.nan
+    if not alerts:
+        return np.nan
+    return right / alerts
 
 
 @measure("False-positive rate", by_group=True)
@@ -204,7 +208,9 @@ def observed_expected(stays: WeightedStays) -> float:
 
     1 is right; above 1 the risks are too low, below 1 too high.
     """
-    return stays.positive / stays.expected if stays.expected else np.nan
+    if not stays.expected:
+        return np.nan
+    return stays.positive / stays.expected
 
 
 @measure("Observed minus predicted", both=False, by_group=True)
@@ -222,10 +228,12 @@ def calibration_in_the_large(stays: WeightedStays) -> float:
     """
     from scipy.optimize import brentq
 
-    logits, weights, positive = stays.stays.logits, stays.weights, stays.positive
-    return float(
-        brentq(lambda shift: positive - weights @ sigmoid(logits + shift), -40, 40)
-    )
+    logits = stays.stays.logits
+
+    def excess(shift: float) -> float:
+        return float(stays.positive - stays.weights @ sigmoid(logits + shift))
+
+    return float(brentq(excess, -40, 40))
 
 
 @measure("Calibration slope")
@@ -235,7 +243,9 @@ def calibration_slope(stays: WeightedStays) -> float:
     1 is right; below 1 they are too extreme, above 1 not extreme enough.
     """
     fitted = fit_logistic(stays.stays.logits, stays.y, stays.weights)
-    return fitted[0] if fitted else np.nan
+    if fitted is None:
+        return np.nan
+    return fitted[0]
 
 
 @measure("Expected calibration error", both=False)
@@ -262,10 +272,11 @@ def numbers(
     weighted = WeightedStays(stays, weights)
     if not weighted.total or (not weighted.varies and 0 < stays.y.mean() < 1):
         return [np.nan] * len(measures)
-    return [
-        measure.function(weighted) if weighted.varies or not measure.both else np.nan
-        for measure in measures
-    ]
+    values = [np.nan] * len(measures)
+    for number, measure in enumerate(measures):
+        if weighted.varies or not measure.both:
+            values[number] = measure.function(weighted)
+    return values
 
 
 def precise_threshold(y: ArrayLike, probability: ArrayLike) -> float | None:
@@ -282,4 +293,6 @@ def precise_threshold(y: ArrayLike, probability: ArrayLike) -> float | None:
     """
     true, false, thresholds = WeightedStays(Stays(*checked(y, probability))).curve
     right = np.where(precisions(true, false) >= PRECISION, true, 0.0)
-    return float(thresholds[np.argmax(right)]) if right.any() else None
+    if not right.any():
+        return None
+    return float(thresholds[np.argmax(right)])

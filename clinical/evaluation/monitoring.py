@@ -64,14 +64,14 @@ def monitor(
     rows = with_risks(model, new)
     inputs, drifted = compare_inputs(model, rows)
     threshold = model.settings.alert_threshold
-    alerts = (
-        None
-        if threshold is None
-        else 100 * float((rows["probability"] >= threshold).mean())
-    )
-    evaluation = periods = None
-    if "readmitted" in rows.columns and (known := rows["readmitted"].notna()).any():
-        labelled = rows[known].astype({"readmitted": float}).reset_index(drop=True)
+    alerts = None
+    if threshold is not None:
+        alerts = 100 * float((rows["probability"] >= threshold).mean())
+    evaluation = None
+    periods = None
+    if "readmitted" in rows.columns and rows["readmitted"].notna().any():
+        labelled = rows[rows["readmitted"].notna()].reset_index(drop=True)
+        labelled = labelled.astype({"readmitted": float})
         evaluation = evaluate(
             labelled["readmitted"],
             labelled["probability"],
@@ -106,7 +106,12 @@ def _trained_on(model: RiskModel, stays: pd.DataFrame) -> list[str]:
         return [
             "It is not known whether the model was trained on these patients (no record)."
         ]
-    seen = overlap(stays["patient_id"], stored).get("train", 0)
-    patients = len(set(patient_keys(stays["patient_id"])))
-    warning = f"The model was trained on {seen} of these {patients} patients: its quality here is "
-    return [f"{warning}optimistic. Monitor stays of other patients."] if seen else []
+    n_seen = overlap(stays["patient_id"], stored).get("train", 0)
+    if not n_seen:
+        return []
+    n_patients = len(set(patient_keys(stays["patient_id"])))
+    warning = (
+        f"The model was trained on {n_seen} of these {n_patients} patients: its quality here is "
+        "optimistic. Monitor stays of other patients."
+    )
+    return [warning]

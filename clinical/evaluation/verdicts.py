@@ -49,15 +49,19 @@ def verdicts(evaluations: Mapping[str, Evaluation]) -> list[Verdict]:
 
     The others are compared by paired differences, so all must be of the same stays.
     """
-    (name, own), *baselines = evaluations.items()
-    if own.auroc.value is None:
-        return [Verdict("not shown", f"{name} was not measured: {own.reason}.")]
-    judged = [level(own), slope(own.calibration_slope), ranking(own.auroc)]
+    (name, evaluation), *baselines = evaluations.items()
+    if evaluation.auroc.value is None:
+        return [Verdict("not shown", f"{name} was not measured: {evaluation.reason}.")]
+    judged = [
+        level(evaluation),
+        slope(evaluation.calibration_slope),
+        ranking(evaluation.auroc),
+    ]
     for baseline, other in baselines:
         if other.auroc.value is not None:
-            difference = own.minus(other)["auroc"]
+            difference = evaluation.minus(other)["auroc"]
             judged.append(against_baseline(baseline, difference))
-    return [*filter(None, [*judged, sample_size(own)])]
+    return [*filter(None, [*judged, sample_size(evaluation)])]
 
 
 def level(own: Evaluation) -> Verdict | None:
@@ -135,15 +139,15 @@ def sample_size(own: Evaluation) -> Verdict | None:
     sqrt((1 - prevalence) / events) (Riley et al. 2021, Statistics in Medicine 40:4230).
     """
     events = own.n_readmitted
-    others = own.n_stays - events
-    if not events or min(events, others) >= FEW_EVENTS:
+    non_events = own.n_stays - events
+    if not events or min(events, non_events) >= FEW_EVENTS:
         return None
-    share = others / own.n_stays
+    share = non_events / own.n_stays
     factor = math.exp(1.96 * math.sqrt(share / events))
     needed = math.ceil(share * (1.96 / math.log(LEVEL[1])) ** 2)
     rarer = f"{events} stays with the outcome"
-    if others < events:
-        rarer = f"{others} stays without the outcome"
+    if non_events < events:
+        rarer = f"{non_events} stays without the outcome"
     return Verdict(
         "not shown",
         f"With only {rarer}, no small difference can be shown: observed / expected of a model that "
@@ -170,11 +174,11 @@ def monitoring_verdicts(
         advice = "Find out why before anything else: calibration cannot mend ranking."
         return [Verdict(ranked.status, f"{ranked.text} {advice}")]
     judged = []
-    scores = next(iter(manifest.get("scores", {}).values()), None)
-    before = scores["auroc"]["value"] if scores else None
-    if _below(now.auroc, before or 0):
-        text = f"AUROC is {now.auroc}, below the {before:.3f} of the test side."
-        judged.append(Verdict("against", text))
+    for scores in list(manifest.get("scores", {}).values())[:1]:  # of the model itself
+        before = scores["auroc"]["value"] or 0
+        if _below(now.auroc, before):
+            text = f"AUROC is {now.auroc}, below the {before:.3f} of the test side."
+            judged.append(Verdict("against", text))
     calibration = [*filter(None, [level(now), slope(now.calibration_slope)])]
     wrong = [verdict for verdict in calibration if verdict.status == "against"]
     if wrong:

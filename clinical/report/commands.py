@@ -61,26 +61,32 @@ def evaluate(
         raise UserError("nothing to evaluate: pass --model, --scores, or both")
     answers = read_recipe(Hospital, hospital)
     table = read_cohort(cohort_file, notes=scores is None)
-    risks = read_table(scores, schema={"probability": "float"}) if scores else None
-    loaded = RiskModel.from_pretrained(model) if model else None
+    facts = {"model": model or "", "cohort": cohort_file.name, "side": split}
+    risks = None
+    if scores:
+        risks = read_table(scores, schema={"probability": "float"})
+        facts["scores"] = scores.name
+    loaded = None
+    if model:
+        loaded = RiskModel.from_pretrained(model)
+        facts["c"] = f"{loaded.c:g}"
     comparison = compare(loaded, table, scores=risks, split=split, bootstrap=bootstrap)
-    built = None
+    flow = None
+    summary = None
     with suppress(TableError):  # a table that clinical cohort did not write
         built = Cohort.open(cohort_file)
-    name = model or (scores.name if scores else "")
-    facts = {"model": name, "cohort": cohort_file.name, "side": split}
-    facts |= {"c": f"{loaded.c:g}"} if loaded else {}
-    summary = built.summary if built else None
-    if summary:
-        definition = summary["definition"]
-        facts["definition"] = definition["label"]
-        facts["definition_sha256"] = definition["sha256"]
+        flow = built.flow
+        summary = built.summary
+        facts["definition"] = summary["definition"]["label"]
+        facts["definition_sha256"] = summary["definition"]["sha256"]
+    name = model or facts["scores"]
+    facts["model"] = name
     report = write_report(
         comparison,
         out,
         title=f"{name} on {cohort_file.name}",
-        facts=facts | ({"scores": scores.name} if scores else {}),
-        flow=built.flow if built else None,
+        facts=facts,
+        flow=flow,
         about=gather(loaded, comparison, name=name, summary=summary, hospital=answers),
         hospital=answers,
     )
@@ -94,7 +100,7 @@ def monitor(
         Path, typer.Argument(metavar="NEW", help="A cohort, or one row a stay.")
     ],
     model: options.ModelName,
-    out: Annotated[Path, typer.Option(help="Folder for the tables and figures.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables.")],
     served: Annotated[
         Path | None,
         typer.Option(help="What `domainbert serve --ledger` kept: alerts, overrides."),
@@ -110,16 +116,20 @@ def monitor(
     from clinical.risk.model import RiskModel
     from clinical.stays.cohorts import read_stays
 
-    table, loaded = read_stays(stays), RiskModel.from_pretrained(model)
+    table = read_stays(stays)
+    loaded = RiskModel.from_pretrained(model)
     watched = watch(loaded, table, bootstrap=bootstrap)
     rows = [
         [row.quantity.replace("_", " "), size(row.then), size(row.now), row.finding]
         for row in watched.inputs.itertuples()
     ]
     print_table(rows, ["quantity", "then", "now", "finding"])
-    for line in (*watched.findings, *(in_service(served, loaded) if served else ())):
+    lines = list(watched.findings)
+    if served:
+        lines += in_service(served, loaded)
+    for line in lines:
         stdout.print(line, soft_wrap=True)
-    say(f"tables and figures beside {write_monitoring(watched, out)}")
+    say(f"tables beside {write_monitoring(watched, out)}")
 
 
 def in_service(ledger: Path, model: RiskModel) -> list[str]:

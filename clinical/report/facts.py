@@ -78,7 +78,7 @@ Hospital = create_model("Hospital", __base__=Settings, **_FIELDS)
 
 
 def answered(facts: Facts, hospital: Settings) -> Facts:
-    """Facts with the hospital's answers; the evaluation is external or local as it says."""
+    """Facts with the hospital's answers, which say whether the evaluation is external or local."""
     fields = hospital.model_dump()
     answers = {}
     for key in QUESTIONS:
@@ -113,9 +113,11 @@ def gather(
     """
     sentences = dict.fromkeys(NAMES, "")
     sentences |= name_sentences(model, name)
-    sentences |= training_sentences(model.manifest if model else {})
+    manifest: Mapping[str, Any] = {}
     if model:
+        manifest = model.manifest
         sentences |= model_sentences(model)
+    sentences |= training_sentences(manifest)
     if summary:
         sentences |= cohort_sentences(summary, model)
     event = sentences["event"] or "had the outcome"
@@ -173,7 +175,9 @@ def fill(parts: Sequence[str], facts: Facts) -> dict[str, Any]:
             answer.append(part.format_map(facts))
     status = "answered"
     if missing:
-        status = "in part" if answer else "open"
+        status = "open"
+        if answer:
+            status = "in part"
     return {"answer": answer, "missing": list(dict.fromkeys(missing)), "status": status}
 
 

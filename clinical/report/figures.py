@@ -49,6 +49,7 @@ def plot_ranking(
         (9.6, 5.4), (0.07, 0.1, 0.4, 0.71), (0.57, 0.1, 0.4, 0.71)
     )
     left.plot([0, 1], [0, 1], **_DOTTED)
+    measured = evaluations or {}
     for (name, probability), look in zip(scores.items(), _looks(scores), strict=True):
         outcome, risk = checked(y, probability)
         if not 0 < outcome.sum() < len(outcome):
@@ -57,15 +58,15 @@ def plot_ranking(
                 "both outcomes"
             )
         true, false, _ = WeightedStays(Stays(outcome, risk)).curve
-        found, reached = (evaluations or {}).get(name), precisions(true, false)
-        labels = [
-            f"{name}: {getattr(found, f)}" if found else name
-            for f in ("auroc", "auprc")
-        ]
+        precision = precisions(true, false)
+        labels = [name, name]
+        if name in measured:
+            areas = (measured[name].auroc, measured[name].auprc)
+            labels = [f"{name}: {area}" for area in areas]
         recall = np.r_[0, true / true[-1]]
         left.plot(np.r_[0, false / false[-1]], recall, label=labels[0], **look)
         steps = {"drawstyle": "steps-pre", "label": labels[1], **look}
-        right.plot(recall, np.r_[reached[0], reached], **steps)
+        right.plot(recall, np.r_[precision[0], precision], **steps)
     share = float(np.mean(np.asarray(y)))
     right.axhline(share, **(_DOTTED | {"linestyle": (0, (5, 3))}))
     right.axhline(PRECISION, **_DOTTED)
@@ -87,10 +88,8 @@ def plot_calibration(y: ArrayLike, probability: ArrayLike) -> Figure:
     Points are ten bins of equally many stays, with 95% Wilson intervals. The axes omit the highest
     0.5% of risks, which the last bar of the histogram counts.
     """
-    curve, risks = (
-        reliability_curve(y, probability),
-        np.asarray(probability, dtype=float),
-    )
+    curve = reliability_curve(y, probability)
+    risks = np.asarray(probability, dtype=float)
     ends = (np.quantile(risks, 0.995), curve[["predicted", "high"]].max(axis=None))
     top = min(1.0, 1.05 * float(max(ends)))
     # Placed by hand: the upper panel is square, and the lower one has exactly its width.
@@ -149,21 +148,26 @@ def plot_windows(risk: StayRisk) -> Figure:
         raise UserError(
             f"the stay has no windows to draw; its status is {risk.status!r}"
         )
-    first, last, notes, risks = (
-        np.array([getattr(window, name) for window in risk.windows])
-        for name in ("start", "end", "note", "probability")
-    )
-    _, places = np.unique(notes, return_inverse=True)
-    lengths = np.array(
-        [last[places == place].max() for place in range(places.max() + 1)]
-    )
+    columns = [
+        (window.start, window.end, window.note, window.probability)
+        for window in risk.windows
+    ]
+    first, last, notes, risks = np.array(columns).T
+    _, note_numbers = np.unique(notes, return_inverse=True)
+    lengths = np.zeros(note_numbers.max() + 1)
+    np.maximum.at(lengths, note_numbers, last)
     starts = np.r_[0, np.cumsum(lengths)[:-1]]
     figure, (axes,) = new_axes((7.2, 3.0))
     colours = list(np.where(risks == risks.max(), COLOURS[1], COLOURS[5]))
-    width = last - first
-    edge = {"edgecolor": "white", "linewidth": 0.6 if len(risks) < 60 else 0}
+    edge_width = 0.6 if len(risks) < 60 else 0
     axes.bar(
-        first + starts[places], risks, width=width, align="edge", color=colours, **edge
+        first + starts[note_numbers],
+        risks,
+        width=last - first,
+        align="edge",
+        color=colours,
+        edgecolor="white",
+        linewidth=edge_width,
     )
     for start in starts[1:]:
         axes.axvline(start, color=GREY, linewidth=0.8, ymax=1.06, clip_on=False)
@@ -182,15 +186,17 @@ def plot_windows(risk: StayRisk) -> Figure:
 
 def _looks(names: Sequence[str] | Mapping[str, ArrayLike]) -> list[dict[str, Any]]:
     """Colour, dashes and weight of each set of risks; the first is emphasised."""
-    return [
+    looks = [
         {
-            "color": COLOURS[i % len(COLOURS)],
-            "linestyle": DASHES[i % len(DASHES)],
-            "linewidth": 1.4 if i else 2.2,
-            "zorder": 2 if i else 3,
+            "color": COLOURS[number % len(COLOURS)],
+            "linestyle": DASHES[number % len(DASHES)],
+            "linewidth": 1.4,
+            "zorder": 2,
         }
-        for i in range(len(names))
+        for number in range(len(names))
     ]
+    looks[0] |= {"linewidth": 2.2, "zorder": 3}
+    return looks
 
 
 def _legend(axes: Axes, **where: Any) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from clinical.evaluation.monitoring import Monitoring
     from clinical.report.facts import Facts
     from domainbert.settings import Settings
+    from domainbert.statistics.bootstrap import Interval
 
 
 def write_report(
@@ -58,6 +59,11 @@ def write_report(
         images[name] = f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
     write_metrics(folder, comparison, facts=facts)
     names = about or {}
+    attributes: list[dict[str, Any]] = []
+    tripod: list[dict[str, Any]] = []
+    if about:
+        attributes = checklist("attributes.toml", about)
+        tripod = checklist("tripod.toml", about)
     content = {
         "title": title,
         "comparison": comparison,
@@ -73,8 +79,8 @@ def write_report(
         "quantities": QUANTITIES,
         "size": size,
         "smallest_group": SMALLEST_GROUP,
-        "attributes": checklist("attributes.toml", names) if about else [],
-        "tripod": checklist("tripod.toml", names) if about else [],
+        "attributes": attributes,
+        "tripod": tripod,
         "questions": {
             key: text for key, text in QUESTIONS.items() if not names.get(key)
         },
@@ -90,7 +96,8 @@ def write_report(
 
 def _draw(comparison: Comparison) -> dict[str, Figure]:
     """The figures that these stays allow, by name."""
-    outcome, scores = comparison.stays["readmitted"], comparison.scores
+    outcome = comparison.stays["readmitted"]
+    scores = comparison.scores
     drawn = {
         "calibration": figures.plot_calibration(outcome, next(iter(scores.values())))
     }
@@ -118,14 +125,13 @@ def write_metrics(
     folder: Path, comparison: Comparison, *, facts: Mapping[str, Any] | None = None
 ) -> None:
     """Write `metrics.json`, always with the same keys, in full precision; gaps are null."""
-    (_, own), *others = comparison.evaluations.items()
+    (_, model), *baselines = comparison.evaluations.items()
     content = {
         "version": 5,
-        "model": own.to_dict(),
-        "baselines": {name: other.to_dict() for name, other in others},
+        "model": model.to_dict(),
+        "baselines": {name: baseline.to_dict() for name, baseline in baselines},
         "differences": {
-            name: {field: vars(each) for field, each in own.minus(other).items()}
-            for name, other in others
+            name: _as_json(model.minus(baseline)) for name, baseline in baselines
         },
         "groups": records(comparison.groups),
         "decision_curve": records(comparison.curve),
@@ -140,23 +146,28 @@ def write_metrics(
     write_json(content, folder / "metrics.json")
 
 
-def write_monitoring(found: Monitoring, folder: str | Path) -> Path:
+def _as_json(intervals: Mapping[str, Interval]) -> dict[str, dict[str, float | None]]:
+    return {measure: vars(interval) for measure, interval in intervals.items()}
+
+
+def write_monitoring(watched: Monitoring, folder: str | Path) -> Path:
     """Write `drift.csv`, `monitor.json` and, with outcomes, `months.csv`.
 
     Returns the path of the JSON file.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    tables = {"drift": found.inputs, "months": found.periods}
+    tables = {"drift": watched.inputs, "months": watched.periods}
     for name, table in tables.items():
         if table is not None and len(table):
             write_table(table, folder / f"{name}.csv")
+    evaluation = watched.evaluation
     content = {
-        "stays": found.n_stays,
-        "unscored": found.n_unscored,
-        "alerts_per_100": found.alerts_per_100,
-        "findings": found.findings,
-        "evaluation": found.evaluation.to_dict() if found.evaluation else None,
+        "stays": watched.n_stays,
+        "unscored": watched.n_unscored,
+        "alerts_per_100": watched.alerts_per_100,
+        "findings": watched.findings,
+        "evaluation": evaluation and evaluation.to_dict(),
         **{name: records(table) for name, table in tables.items()},
     }
     write_json(content, folder / "monitor.json")

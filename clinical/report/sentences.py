@@ -39,9 +39,10 @@ INELIGIBLE = {
 
 def name_sentences(model: RiskModel | None, name: str) -> Sentences:
     """What the model is called, and its limits."""
-    card = (model.manifest.get("card") or {}) if model else {}
+    card: Record = {}
     title = f"Scores of {name}"
     if model:
+        card = model.manifest.get("card") or {}
         title = f"{model.outcome.capitalize()}, from the notes of a stay"
     return {
         "model": name,
@@ -161,7 +162,9 @@ def _training_stays(manifest: Record) -> str:
         for side, label in SIDES.items()
         if side in stays and side in prevalence
     ]
-    return f"{'; '.join(parts)}." if parts else ""
+    if not parts:
+        return ""
+    return f"{'; '.join(parts)}."
 
 
 def _own_validity(manifest: Record) -> str:
@@ -214,10 +217,13 @@ def cohort_sentences(cohort: Record, model: RiskModel | None) -> Sentences:
 
 def definition_label(definition: Record) -> str:
     """Name, version and changed rules of a definition, with the start of its SHA-256."""
-    label = definition.get("label")
-    label = label or f"{definition['name']} {definition['version']}"
+    label: str = (
+        definition.get("label") or f"{definition['name']} {definition['version']}"
+    )
     digest = definition.get("sha256")
-    return f"{label} (SHA-256 {digest[:12]}…)" if digest else label
+    if digest:
+        label += f" (SHA-256 {digest[:12]}…)"
+    return label
 
 
 def _removed(steps: Sequence[Record]) -> str:
@@ -226,12 +232,12 @@ def _removed(steps: Sequence[Record]) -> str:
 
 def evaluation_sentences(comparison: Comparison, event: str) -> Sentences:
     """What was evaluated, how, and with what result."""
-    own = comparison.model
-    sample = f"{own.n_stays:,} stays of {own.n_patients:,} patients"
+    measured = comparison.model
+    sample = f"{measured.n_stays:,} stays of {measured.n_patients:,} patients"
     intervals = "no intervals were computed"
-    if own.bootstrap:
+    if measured.bootstrap:
         intervals = (
-            f"intervals are from {own.bootstrap:,} resamples of patients with all their "
+            f"intervals are from {measured.bootstrap:,} resamples of patients with all their "
             "stays"
         )
     heterogeneity = ""
@@ -241,15 +247,16 @@ def evaluation_sentences(comparison: Comparison, event: str) -> Sentences:
             "compared."
         )
     return {
-        "evaluated": f"{sample}, of which {own.n_readmitted:,} {event}.",
+        "evaluated": f"{sample}, of which {measured.n_readmitted:,} {event}.",
         "process": f"The model was applied as it is, without a change; {intervals}.",
         "partition": (
             "Patients, not stays, are assigned to training, validation and test; this evaluation "
             "uses one side only."
         ),
         "validity": (
-            f"AUROC {own.auroc}, AUPRC {own.auprc}, observed / expected {own.observed_expected}, "
-            f"calibration slope {own.calibration_slope}, on {sample}."
+            f"AUROC {measured.auroc}, AUPRC {measured.auprc}, observed / expected "
+            f"{measured.observed_expected}, calibration slope {measured.calibration_slope}, on "
+            f"{sample}."
         ),
         "fairness": " ".join(
             verdict.text for verdict in group_verdicts(comparison.groups)
@@ -275,7 +282,9 @@ def _characteristics(comparison: Comparison) -> str:
     for column, groups in comparison.groups.groupby("column", sort=False):
         sizes = [f"{row.group} {row.n:,}" for row in groups.itertuples()]
         parts.append(f"{column}: {', '.join(sizes)}")
-    return f"Stays by {'; '.join(parts)}." if parts else ""
+    if not parts:
+        return ""
+    return f"Stays by {'; '.join(parts)}."
 
 
 def _plain(text: str | None) -> str:

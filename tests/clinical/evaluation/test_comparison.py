@@ -51,6 +51,17 @@ def test_a_score_table_is_joined_by_stay_id_and_no_note_is_needed(cohort, scores
     assert found.points["10 alerts per 100"].source == "this cohort's validation side"
 
 
+def test_a_baseline_that_cannot_be_fitted_is_named_as_missing(cohort, model):
+    train = cohort["split"] == "train"
+    cohort["discharge_time"] = ["soon", *["2024-03-05"] * 239]
+    cohort.loc[train, "readmitted"] = 0
+    comparison = compare(model, cohort, bootstrap=0)
+    assert list(comparison.evaluations) == ["domainbert"]
+    assert comparison.model.auroc.value is not None
+    missing = f"TF-IDF was not computed: 0 of {train.sum()} stays have the outcome"
+    assert any(caveat.startswith(missing) for caveat in comparison.caveats)
+
+
 def test_scores_that_do_not_fit_are_refused(cohort, scores):
     with pytest.raises(UserError, match="1 repeated stay_id; expected one row a stay"):
         risks_of(pd.concat([scores, scores.head(1)]), cohort)
