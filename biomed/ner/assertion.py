@@ -35,7 +35,7 @@ _END = re.compile(
 )
 _JOINED = re.compile(rf"[\s&+/{MASK}]|\band\b|\bor\b|\bnor\b")
 _CONJUNCTION = re.compile(r"\b(?:and|or|nor)\b|[&/+]")
-_CLOSED_LIST = re.compile(r"\b(?:and|or|nor)\b[^,]*,")
+_CLOSED_LIST = re.compile(r"\b(?:and|or|nor)\b[^,]{0,200},")
 _LIST_TAIL = re.compile(r"\s{0,20}(?:$|[,.;)(&+/]|and\b|or\b|nor\b|w/|vs\b)")
 _PLURAL = re.compile(r"(?:were|are|have)\b")
 _SINGULAR = re.compile(r"(?:was|is|has)\b")

@@ -25,14 +25,14 @@ _HEADING = re.compile(
     (?: (?P<line>^)[ \t]{0,20}(?:[#>*_=•|-]{1,6}[ \t]{0,3})?  # at the start of a line
         (?P<number>\(?(?:\d{1,2}|[ivx]{1,4}|[IVX]{1,4}|[A-H])[.)][ \t]{1,3})?(?:\*\*|__)?
       | (?<=[.;,)][ ]) | (?<=[.;],) | (?<=,)(?=[A-Z]{3}) | (?<=[ ]{2}) | (?<=\t) )  # or within it
-    (?P<name>[^\W\d_][\w'’&/()| \t.-]{0,60}?)
+    (?P<name>[^\W\d_](?:[\w'’&/()| \t-]|\.(?![ ])){0,60}?)
     [ \t]{0,3}(?:\*\*|__|=+|\#+|-->)?[ \t]{0,3}
     (?: (?P<colon>:)(?:\*\*|__)?,? | [-–—](?=[ ]) | (?P<alone>$|,(?=[A-Z]))
       | (?<=[A-Z]{2})(?=[ ](?:[a-z0-9]|[A-Z][a-z])) )
     """,
     re.MULTILINE | re.VERBOSE,
 )
-_NEXT_NUMBER = re.compile(r"\s*\n[ \t]*\(?(?:\d{1,2}|[ivxIVX]{1,4})[.)]\s")
+_NEXT_NUMBER = re.compile(r"[ \t]{0,20}\n\s{0,20}\(?(?:\d{1,2}|[ivxIVX]{1,4})[.)]\s")
 _SAME_LETTERS = str.maketrans("’‘", "''")
 _BRACKETS = re.compile(r"\([^()]{0,60}\)")
 _WORD = re.compile(r"[a-z]+(?:['’-][a-z]+)*")
@@ -216,7 +216,9 @@ def _is_known_heading(match: re.Match[str], words: str) -> bool:
         return has_dash and is_long and after_sentence and words[0].isupper()
     if match["alone"] is not None:
         is_item = match["number"] and _NEXT_NUMBER.match(match.string, match.end())
-        return is_long and words[0].isupper() and not is_item
+        return (
+            is_long and words[0].isupper() and not words.endswith(".") and not is_item
+        )
     return is_long and (words.isupper() or (has_dash and words[0].isupper()))
 
 
@@ -225,7 +227,9 @@ def _ends_section(
 ) -> bool:
     """Whether words that are not in the table are a heading of the same form as the one before."""
     is_short = len(words.split()) <= _LONGEST and words[0].isupper()
-    if open_heading is None or match["line"] is None or not is_short:
+    is_first = match["line"] is not None
+    is_first = is_first or match.string.endswith(",", 0, match.start())
+    if open_heading is None or not is_first or not is_short:
         return False
     if words.isupper() != open_heading.is_capital or heading_key(words) in _PARTS:
         return False
