@@ -23,17 +23,19 @@ log = logging.getLogger(__name__)
 
 
 class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
-    """Fit and predict readmission from notes, the scikit-learn way; they are read as given.
+    """Fit and predict readmission from notes with scikit-learn's interface.
 
-    Pass the patient of each stay, so that the inner split keeps patients together: as the column
-    `group` of X, or as `groups`, which `fit` requests where metadata routing is enabled.
+    All notes are read. Pass the patient of each stay, so that the inner split keeps patients
+    together: as the column `group` of X, or as `groups`, which `fit` requests if metadata routing
+    is enabled.
 
     Args:
         encoder: shipped name, folder or hub:owner/name.
         objective: "stay" or "window"; see `clinical.training.training.ReadmissionTable`.
         epochs: passes over the training stays.
-        learning_rate: peak.
-        validation_fraction: share of the patients held out to stop early, fit c and calibrate.
+        learning_rate: peak learning rate.
+        validation_fraction: share of the patients that is held out for early stopping and
+            calibration.
         calibration: "validation", or "cross-fitted" for few stays; see `ReadmissionTable`.
         full: train all weights instead of a LoRA adapter.
         random_state: seed.
@@ -43,7 +45,7 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         classes_: array([0, 1]).
     """
 
-    __metadata_request__fit = {"groups": True}  # noqa: RUF012  (scikit-learn's form)
+    __metadata_request__fit = {"groups": True}  # noqa: RUF012  (defined by scikit-learn)
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
-        """Text in, two classes."""
+        """The input is text, and there are two classes."""
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.input_tags.string = True
@@ -81,14 +83,14 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         *,
         groups: Sequence[object] | None = None,
     ) -> Self:
-        """Train; the inner validation split is stratified by label and keeps patients together.
+        """Train; the inner split is stratified by label and keeps patients together.
 
         Args:
             X: stays, each a note or a list of notes, shape (stays,); or a DataFrame with the
                 columns `text` and `group`.
-            y: 1 = readmitted within 30 days, else 0, shape (stays,).
-            groups: patient of each stay, shape (stays,); by default X's `group`. Without either,
-                every stay counts as a patient of its own, which is logged once.
+            y: 1 if readmitted within 30 days, else 0, shape (stays,).
+            groups: patient of each stay, shape (stays,); by default the column `group` of X.
+                Without either, each stay counts as another patient, with a warning.
 
         Raises:
             UserError: X is a string or has no column `text`, lengths differ, labels other than 0
@@ -96,12 +98,13 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         """
         import pandas as pd
 
-        stays, labels = _stays(X), _labels(y)
+        stays = _stays(X)
+        labels = _labels(y)
         if groups is None and "group" in getattr(X, "columns", ()):
             groups = X["group"]
         if groups is None:
             _warn_of_no_groups()
-        patients = range(len(labels)) if groups is None else list(groups)
+        patients = list(range(len(labels)) if groups is None else groups)
         if not len(stays) == len(labels) == len(patients):
             raise UserError(
                 f"X, y and groups differ: {len(stays)}, {len(labels)}, {len(patients)} rows"
@@ -110,35 +113,41 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         cohort = pd.DataFrame({"patient_id": keys, "readmitted": labels})
         cohort["text"] = pd.Series(stays, dtype=object)
         cohort["split"] = self._split(labels, keys)
-        model = {name: getattr(self, name) for name in ("objective", "calibration")}
-        training = {
-            name: getattr(self, name) for name in ("epochs", "learning_rate", "full")
+        tables = {
+            "model": {
+                "encoder": str(self.encoder),
+                "objective": self.objective,
+                "calibration": self.calibration,
+            },
+            "training": {
+                "epochs": self.epochs,
+                "learning_rate": self.learning_rate,
+                "full": self.full,
+                "seed": self.random_state,
+            },
         }
-        model["encoder"], training["seed"] = str(self.encoder), self.random_state
-        recipe = ReadmissionRecipe.model_validate(
-            {"model": model, "training": training}
-        )
+        recipe = ReadmissionRecipe.model_validate(tables)
         # Without `groups` there are no ids that another cohort could share.
         self.model_ = fit(cohort, recipe, record_patients=groups is not None)
         self.classes_ = np.array([0, 1])
         return self
 
     def _split(self, labels: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """Sides of the inner split, shape (stays,)."""
+        """The side of each stay in the inner split, shape (stays,)."""
         from sklearn.model_selection import StratifiedGroupKFold
 
-        patients = min(len(set(keys[labels == outcome])) for outcome in (0, 1))
-        if patients < 2:
+        n_patients = min(len(set(keys[labels == outcome])) for outcome in (0, 1))
+        if n_patients < 2:
             raise UserError(
-                f"{patients} patients of one class; expected at least 2 of each class"
+                f"{n_patients} patients of one class; expected at least 2 of each class"
             )
         if not 0 < self.validation_fraction < 1:
             raise UserError(
                 f"validation_fraction: expected a number in (0, 1), got {self.validation_fraction}"
             )
-        folds = min(max(2, round(1 / self.validation_fraction)), patients)
+        n_folds = min(max(2, round(1 / self.validation_fraction)), n_patients)
         splitter = StratifiedGroupKFold(
-            folds, shuffle=True, random_state=self.random_state
+            n_folds, shuffle=True, random_state=self.random_state
         )
         sides = np.full(len(labels), "train", dtype=object)
         _, held_out = next(splitter.split(labels, labels, keys))  # X is not read
@@ -148,15 +157,19 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Sequence[Any]) -> np.ndarray:  # noqa: N803
         """Probabilities of 0 and 1, shape (stays, 2); NaN for a stay that cannot be scored."""
         check_is_fitted(self, "model_")
-        positive = np.array(
-            [risk.probability for risk in self.model_.predict_many(_stays(X))]
-        )
+        risks = self.model_.predict_many(_stays(X))
+        positive = np.array([risk.probability for risk in risks])
         return np.column_stack([1 - positive, positive])
 
     def predict(self, X: Sequence[Any]) -> np.ndarray:  # noqa: N803
-        """1 if the probability is at least one half, else 0; UserError if a stay has none."""
+        """1 if the probability is at least 0.5, else 0.
+
+        Raises:
+            UserError: a stay cannot be scored.
+        """
         positive = self.predict_proba(X)[:, 1]
-        if len(rows := np.flatnonzero(np.isnan(positive))):
+        rows = np.flatnonzero(np.isnan(positive))
+        if len(rows):
             raise UserError(
                 f"{len(rows)} of {len(positive)} stays cannot be scored (row {rows[0]} first); "
                 "leave them out, or use predict_proba, which gives NaN for them"
@@ -167,21 +180,19 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
 @cache
 def _warn_of_no_groups() -> None:
     log.warning(
-        "no groups: each stay counts as a patient of its own, and a patient's stays may be trained "
-        "and calibrated on; pass groups=patient_ids, or X with a column 'group'"
+        "no groups: each stay counts as another patient, so that training and calibration may "
+        "share patients; pass groups=patient_ids, or X with a column 'group'"
     )
 
 
 def _stays(X: Any) -> list[Any]:  # noqa: N803
-    if hasattr(X, "columns") and "text" in X.columns:
+    is_frame = hasattr(X, "columns")
+    if is_frame and "text" in X.columns:
         return list(X["text"])
-    if (
-        isinstance(X, str | bytes | dict)
-        or not hasattr(X, "__iter__")
-        or hasattr(X, "columns")
-    ):
+    is_single = isinstance(X, str | bytes | dict) or not hasattr(X, "__iter__")
+    if is_frame or is_single:
         raise UserError(
-            f"X is a {type(X).__name__}; expected one note or list of notes a stay, such as "
+            f"X is a {type(X).__name__}; expected a note or a list of notes for each stay, such as "
             "frame['text'], or a DataFrame with the columns text and group"
         )
     return list(X)
@@ -194,7 +205,7 @@ def _labels(y: ArrayLike | None) -> np.ndarray:
         )
     labels = np.asarray(y)
     if labels.ndim != 1:
-        raise UserError(f"y has shape {labels.shape}; expected one label a stay")
+        raise UserError(f"y has shape {labels.shape}; expected one label per stay")
     if labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
         raise UserError(
             "Only binary classification is supported, and y holds other values (perhaps NaN); "

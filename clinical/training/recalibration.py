@@ -1,8 +1,9 @@
-"""What is fitted around the network: c, the calibrator and the alert threshold."""
+"""Calibration of a trained network: c, the calibrator, the columns and the alert threshold."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,16 +28,25 @@ if TYPE_CHECKING:
 C_GRID = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 EPSILON = 1e-6
 MIN_EVENTS = 10
-"""Calibration needs this many stays of each outcome for each of its parameters."""
+"""Stays of each outcome that calibration needs for each of its parameters."""
 
-REFUSED = (
-    "readmitted days_to_readmission died_within_horizon censored score probability"
+# Columns that tell the outcome.
+REFUSED = frozenset(
+    (
+        "readmitted",
+        "days_to_readmission",
+        "died_within_horizon",
+        "censored",
+        "score",
+        "probability",
+    )
 )
 
 
 def check_events(outcome: np.ndarray | pd.Series, *, parameters: int = 2) -> None:
-    """Raise `UserError` for fewer than `MIN_EVENTS` stays a parameter of an outcome, 0 or 1."""
-    events, needed = int(outcome.sum()), MIN_EVENTS * parameters
+    """Raise a `UserError` for fewer than `MIN_EVENTS` stays of an outcome per parameter."""
+    events = int(outcome.sum())
+    needed = MIN_EVENTS * parameters
     if min(events, len(outcome) - events) < needed:
         raise UserError(
             f"{len(outcome)} stays, {events} with the outcome, are too few to calibrate on; "
@@ -52,99 +62,112 @@ def choose(
     *,
     grid: Sequence[float] = C_GRID,
 ) -> np.ndarray:
-    """Fit c, the calibrator and the 80% precision threshold of `model` on stays kept from training.
+    """Fit c, the calibrator and the threshold of 80% precision on stays not trained on.
 
     The c with the highest likelihood of the calibrated probabilities is chosen, because the AUROC
     of a few hundred stays is too noisy.
 
     Args:
-        model: its settings are changed.
+        model: the model; its settings are changed.
         values: probabilities of all windows, from `RiskModel.window_probabilities`.
-        counts: windows of each stay, from there too; each at least 1.
+        counts: number of windows of each stay, at least 1, shape (stays,).
         outcome: 0 or 1, shape (stays,).
-        grid: the values of c to choose from.
+        grid: values of c to choose from.
 
     Returns:
         The probabilities of the stays, shape (stays,).
 
     Raises:
-        UserError: too few stays of either outcome, or no c allows a calibration
-            (see `fit_platt`); the settings stay as they are.
+        UserError: too few stays of an outcome, or no c allows a calibration (see `fit_platt`); the
+            settings are then unchanged.
     """
     check_events(outcome)
-    fits, refused = [], ""
+    fits = []
+    reason = ""
     for c in grid:
         score = aggregate_stays(values, counts, c=c)
         try:
             platt = fit_platt(logit(score), outcome)
         except UserError as error:
-            refused = str(error)
+            reason = str(error)
             continue
         probability = np.clip(calibrated(score, *platt), EPSILON, 1 - EPSILON)
-        likelihood = np.where(
+        log_likelihoods = np.where(
             outcome == 1, np.log(probability), np.log1p(-probability)
-        ).mean()
-        fits.append((likelihood, c, platt, probability))
+        )
+        fits.append((log_likelihoods.mean(), c, platt, probability))
     if not fits:
-        raise UserError(refused)
-    _, c, platt, probability = max(fits, key=lambda fitted: fitted[0])
-    _settle(model, outcome, probability, c=c, calibration=platt, columns=())
+        raise UserError(reason)
+    _, c, platt, probability = max(fits, key=itemgetter(0))
+    _update(model, outcome, probability, c=c, calibration=platt, columns=())
     return np.asarray(probability)
 
 
-def _settle(
-    model: RiskModel, outcome: np.ndarray, risk: np.ndarray, **fitted: Any
+def _update(
+    model: RiskModel, outcome: np.ndarray, risk: np.ndarray, **settings: Any
 ) -> None:
-    """Change settings of a model, and its threshold to that of these risks."""
+    """Change the settings of a model, and its threshold to that of these risks."""
     threshold = precise_threshold(outcome, risk)
-    # A little lower, so that rounding cannot put the stay that defines it below.
-    lower = None if threshold is None else threshold - 1e-9
-    model.settings = model.settings.replaced(**fitted, alert_threshold=lower)
+    if threshold is not None:
+        # A little lower: rounding must not put the stay that defines it below.
+        threshold -= 1e-9
+    model.settings = model.settings.replaced(**settings, alert_threshold=threshold)
 
 
 def fit_columns(
     columns: pd.DataFrame, score: np.ndarray, outcome: np.ndarray
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """`calibration` and `columns` of a model, and the probabilities of the stays, shape (stays,).
+    """Fit a calibrator with further columns.
 
-    It is scikit-learn's logistic regression on the log-odds of the score (shape (stays,)) and the
-    columns, all with unit variance; its penalty (C = 1) keeps the weight of a rare value small.
+    It is scikit-learn's logistic regression on the log-odds of the score and the columns, all with
+    unit variance; its penalty (C = 1) keeps the weight of a rare value small.
+
+    Args:
+        columns: one row per stay.
+        score: shape (stays,).
+        outcome: 0 or 1, shape (stays,).
+
+    Returns:
+        The settings `calibration` and `columns` of the model, and the probabilities of the stays,
+        shape (stays,).
 
     Raises:
-        UserError: a column is an outcome or an id, holds what is no number, or does not vary; or a
-            higher score would lower the risk.
+        UserError: a column is an outcome or an id, has a cell that is not a number, or does not
+            vary; or a higher score would lower the risk.
     """
     from sklearn.linear_model import LogisticRegression
 
-    effects = []
-    for name in columns:
-        number = ColumnEffect(name=name)
-        values = np.array([number.shift(cell) for cell in columns[name]])
-        known = values[~np.isnan(values)]
-        varies = len(np.unique(known)) > 1 and np.isfinite(known).all()
-        if name in REFUSED.split() or is_id_column(name) or not varies:
-            raise UserError(
-                f"column {name!r}: expected numbers that vary, no outcome and no id"
-            )
-        effects.append(number.replaced(median=np.median(known)))
-    design = np.column_stack(
-        [logit(score), *(shifts(columns, [one]) for one in effects)]
-    )
+    effects = [_column_effect(columns[name], name) for name in columns]
+    column_shifts = [shifts(columns, [effect]) for effect in effects]
+    design = np.column_stack([logit(score), *column_shifts])
     scale = design.std(axis=0)
-    model = LogisticRegression(solver="newton-cholesky", tol=1e-10).fit(
-        design / scale, outcome
-    )
-    slope, *weights = (model.coef_[0] / scale).tolist()
+    regression = LogisticRegression(solver="newton-cholesky", tol=1e-10)
+    regression.fit(design / scale, outcome)
+    slope, *weights = (regression.coef_[0] / scale).tolist()
     if slope <= 0:
         raise UserError(
-            "beside these columns a higher score would lower the risk; leave some out"
+            "with these columns a higher score would lower the risk; leave some out"
         )
-    weighed = [
-        one.replaced(weight=w).model_dump()
-        for one, w in zip(effects, weights, strict=True)
+    weighted = [
+        effect.replaced(weight=weight).model_dump()
+        for effect, weight in zip(effects, weights, strict=True)
     ]
-    fitted = {"calibration": (slope, float(model.intercept_[0])), "columns": weighed}
-    return fitted, model.predict_proba(design / scale)[:, 1]
+    intercept = float(regression.intercept_[0])
+    settings = {"calibration": (slope, intercept), "columns": weighted}
+    return settings, regression.predict_proba(design / scale)[:, 1]
+
+
+def _column_effect(cells: pd.Series, name: str) -> ColumnEffect:
+    """The effect of a column, with its median and no weight yet."""
+    effect = ColumnEffect(name=name)
+    values = np.array([effect.shift(cell) for cell in cells])
+    present = values[~np.isnan(values)]
+    varies = len(np.unique(present)) > 1 and np.isfinite(present).all()
+    if name in REFUSED or is_id_column(name) or not varies:
+        raise UserError(
+            f"column {name!r}: expected numbers that vary, no outcome and no id"
+        )
+    return effect.replaced(median=np.median(present))
 
 
 def recalibrate(
@@ -157,66 +180,74 @@ def recalibrate(
 ) -> None:
     """Fit c, the calibrator and the alert threshold on a hospital's own stays.
 
-    A few hundred stays are enough. They should be like those that will be scored, above all in the
+    A few hundred stays are enough. They should resemble those that will be scored, above all in the
     number of their notes (see docs/explanation/dilution.md); the model reads the notes that this
     cohort chose from then on.
 
     Args:
-        model: its settings are changed, and its manifest says on what.
+        model: its settings and its manifest are changed.
         cohort: see `clinical.stays.cohorts.usable_stays`.
         split: the side to fit on; measure on another one.
-        columns: numbers to read beside the notes; by default those that the model reads.
-        keep_c: leave c as it is, where shorter or longer stays will be scored too.
+        columns: numbers to read in addition to the notes; by default those that the model reads.
+        keep_c: keep c, if shorter or longer stays will be scored too.
 
     Raises:
         TableError: a column is missing.
-        UserError: no stay on that side can be scored, patients that the model was trained on are
-            among them, or the stays allow no calibration (see `choose`, `fit_columns`).
+        UserError: no stay on that side can be scored, the model was trained on some of their
+            patients, or the stays allow no calibration (see `choose`, `fit_columns`).
     """
-    names = list(dict.fromkeys(columns)) or [one.name for one in model.settings.columns]
+    names = list(dict.fromkeys(columns))
+    if not names:
+        names = [effect.name for effect in model.settings.columns]
     require_columns(cohort.columns, names, source="the cohort")
     rows = usable_stays(cohort)
     rows = rows[rows["split"] == split].reset_index(drop=True)
     check_unseen(rows["patient_id"], model.manifest, side="val")
     windows = model.token_ids(rows["text"])
-    readable = [i for i, stay in enumerate(windows) if len(stay)]
+    readable = [number for number, stay in enumerate(windows) if len(stay)]
     if not readable:
         raise UserError(
             f"no stay of the side {split!r} can be scored; expected some hundred"
         )
     outcome = rows["readmitted"].to_numpy()[readable]
     check_events(outcome, parameters=2 + len(names))
-    values, counts = model.window_probabilities([windows[i] for i in readable])
+    readable_windows = [windows[number] for number in readable]
+    values, counts = model.window_probabilities(readable_windows)
     grid = (model.c,) if keep_c else C_GRID
     probability = choose(model, values, counts, outcome, grid=grid)
     for outdated in ("calibration_refused", "example", "without"):
         model.manifest.pop(outdated, None)
     if names:
-        score, table = (
-            aggregate_stays(values, counts, c=model.c),
-            rows.loc[readable, names],
-        )
-        parts = {
-            f"without {name}": table.drop(columns=name)
-            for name in names
-            if len(names) > 1
-        }
-        without = {
-            name: fit_columns(part, score, outcome)[0] for name, part in parts.items()
-        }
-        alone = {"the notes alone": {"calibration": model.settings.calibration}}
-        model.manifest["without"] = alone | without
-        fitted, probability = fit_columns(table, score, outcome)
-        _settle(model, outcome, probability, **fitted)
-    if choice := choice_of(rows.get(CHOICE, ())):
+        score = aggregate_stays(values, counts, c=model.c)
+        table = rows.loc[readable, names]
+        model.manifest["without"] = _without_columns(model, table, score, outcome)
+        settings, probability = fit_columns(table, score, outcome)
+        _update(model, outcome, probability, **settings)
+    choice = choice_of(rows.get(CHOICE, ()))
+    if choice:
         model.settings = model.settings.replaced(notes=choice)
-    if stored := model.manifest.get("patients"):
-        model.manifest["patients"] = with_patients(
-            stored, rows["patient_id"], side="val"
-        )
-    found = describe_notes(model, rows["text"]) | {"probability": probability}
-    model.manifest["profile"] = {"val": profile(found)}
+    hashes = model.manifest.get("patients")
+    if hashes:
+        patients = with_patients(hashes, rows["patient_id"], side="val")
+        model.manifest["patients"] = patients
+    description = describe_notes(model, rows["text"])
+    description |= {"probability": probability}
+    model.manifest["profile"] = {"val": profile(description)}
     model.manifest["recalibrated"] = {
         "stays": len(readable),
         "readmitted": int(outcome.sum()),
     }
+
+
+def _without_columns(
+    model: RiskModel, table: pd.DataFrame, score: np.ndarray, outcome: np.ndarray
+) -> dict[str, Any]:
+    """The calibrators of the notes alone, and without each column, for comparison."""
+    calibrators: dict[str, Any] = {
+        "the notes alone": {"calibration": model.settings.calibration}
+    }
+    if len(table.columns) > 1:
+        for name in table:
+            settings, _ = fit_columns(table.drop(columns=name), score, outcome)
+            calibrators[f"without {name}"] = settings
+    return calibrators

@@ -134,7 +134,7 @@ def test_no_groups_are_said_once(stays, tiny_encoder, caplog):
     classifier = clinical.ReadmissionClassifier(encoder=str(tiny_encoder), epochs=0.1)
     for _ in range(2):
         classifier.fit(texts, labels)
-    assert caplog.text.count("each stay counts as a patient of its own") == 1
+    assert caplog.text.count("each stay counts as another patient") == 1
 
 
 def test_few_stays_in_folds_still_have_both_outcomes_on_both_sides(tiny_encoder):
