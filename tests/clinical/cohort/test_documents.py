@@ -6,10 +6,13 @@ sent. All must read the same texts and say what they left out.
 
 import base64
 import json
+import re
 
+import pandas as pd
 import pytest
 
 from clinical.cohort.build import build_cohort
+from clinical.cohort.result import issues_path
 from clinical.risk.discharges import SourceOptions, new_discharges
 from clinical.stays.cohorts import read_stays
 
@@ -199,52 +202,70 @@ KINDS = {
 }  # fmt: skip
 
 
-def in_cohort(resources, folder):
-    """The texts of the stay, and the problems that are listed."""
+def write(folder, *resources):
+    """A file of JSON lines for each type of resource."""
     by_type = {}
-    for resource in [encounter(), *resources]:
+    for resource in resources:
         by_type.setdefault(resource["resourceType"], []).append(json.dumps(resource))
     for name, lines in by_type.items():
         (folder / f"{name}.ndjson").write_text("\n".join(lines) + "\n")
-    cohort = build_cohort(folder, schema="fhir", data_end="none")
-    stays = cohort.to_frame().set_index("stay_id")
-    problems = set(cohort.issues["problem"]) - {
-        "no admission type, counted as unplanned"
-    }
-    return list(stays.loc["e1", "text"]), "; ".join(problems)
 
 
-def in_hooks(resources, folder):
+def ward_of(kind, resources):
+    """The resources of a kind with ids of their own, so that one source can hold every kind."""
+    number = list(KINDS).index(kind)
+    ids = r'("id": "|"value": "|[A-Z][A-Za-z]+/)(?=\w)'
+    text = re.sub(ids, rf"\1k{number}-", json.dumps([encounter(), *resources]))
+    return f"k{number}-", json.loads(text)
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory):
+    """The stays of a cohort and of `clinical score FOLDER`, and the problems that are listed."""
+    folder = tmp_path_factory.mktemp("hospital")
+    wards = [ward_of(kind, resources)[1] for kind, (resources, *_) in KINDS.items()]
+    write(folder, *[one for ward in wards for one in ward])
+    out = folder / "cohort.parquet"
+    cohort = build_cohort(folder, schema="fhir", data_end="none", out=out)
+    source = SourceOptions(schema="fhir")
+    risks = folder / "risks.csv"
+    with new_discharges(folder, None, out=risks, since=None, options=source) as stays:
+        scored = read_stays(stays.path)
+    issues = pd.read_csv(issues_path(out), dtype=str)
+    return {"cohort": cohort.to_frame(), "score": scored, "issues": issues}
+
+
+def in_tables(kind, hospital, place):
+    """The texts of the stay, and what is listed of its documents."""
+    prefix, _ = ward_of(kind, [])
+    stays = hospital[place].set_index("stay_id")
+    issues = hospital["issues"]
+    is_listed = issues["id"].str.startswith(prefix) & (issues["source"] != "Encounter")
+    return list(stays.loc[f"{prefix}e1", "text"]), set(issues["problem"][is_listed])
+
+
+def in_hooks(kind, hospital, place):
     """The texts of the records in time order, and what the card says of the others."""
-    del folder
+    del hospital, place
+    resources, *_ = KINDS[kind]
     records, receipt = hooks.read_documents([encounter(), *resources], "p1", "e1")
     assert len({record["note_id"].lower() for record in records}) == len(records)
     ordered = sorted(records, key=lambda record: record["chart_time"])
-    return [record["text"] for record in ordered], "; ".join(+receipt)
+    return [record["text"] for record in ordered], set(+receipt)
 
 
-def in_score(resources, folder):
-    """The texts of the stay that `clinical score FOLDER` scores, and the problems of the cohort."""
-    _, told = in_cohort(resources, folder)
-    source = SourceOptions(schema="fhir")
-    out = folder / "risks.csv"
-    with new_discharges(folder, None, out=out, since=None, options=source) as stays:
-        frame = read_stays(stays.path).set_index("stay_id")
-    return list(frame.loc["e1", "text"]), told
-
-
-PLACES = {"cohort": in_cohort, "score": in_score, "hooks": in_hooks}
+PLACES = {"cohort": in_tables, "score": in_tables, "hooks": in_hooks}
 
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_place_reads_the_current_documents_and_tells_of_the_others(
-    kind, place, tmp_path
+    kind, place, hospital
 ):
-    resources, texts, words = KINDS[kind]
-    read, told = PLACES[place](resources, tmp_path)
+    _, texts, words = KINDS[kind]
+    read, told = PLACES[place](kind, hospital, place)
     assert read == texts
-    assert words in told
+    assert words in "; ".join(told)
     assert bool(words) == bool(told)
 
 
@@ -254,7 +275,7 @@ def test_left_out_documents_are_counted_by_reason_in_the_flow(tmp_path):
         document("d2", "b", replaces="DocumentReference/d1"),
         document("d3", "c", status="superseded"),
     ]
-    in_cohort(resources, tmp_path)
+    write(tmp_path, encounter(), *resources)
     cohort = build_cohort(tmp_path, data_end="none")
     assert cohort.summary["notes_read"] == {"not_current": 1, "replaced": 1, "used": 1}
     assert (
@@ -268,7 +289,7 @@ def test_patients_whose_ids_differ_in_case_are_two(tmp_path):
     other = {"reference": "Patient/P1"}
     back = encounter("E1", subject=other, period=later)
     note = document("d1", "a")
-    in_cohort([back, note], tmp_path)
+    write(tmp_path, encounter(), back, note)
     frame = build_cohort(tmp_path, data_end="none").to_frame().set_index("stay_id")
     assert frame.loc["e1", "readmitted"] == 0
     assert set(frame.index) == {"e1", "E1"}
