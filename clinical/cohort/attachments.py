@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 from domainbert.files import whole_text
@@ -85,7 +86,7 @@ def address_id(address: str) -> str:
     """The id in a reference: relative, absolute, of a version, or `urn:uuid:`; `#id` as it is."""
     if address.startswith("#"):
         return address
-    return re.split("[/:]", address.split("/_history")[0])[-1]
+    return address.split("/_history")[0].replace(":", "/").rpartition("/")[2]
 
 
 def _rank(attachment: Mapping[str, Any]) -> int:
@@ -170,6 +171,7 @@ def decode(raw: bytes, charset: str | None) -> Reading:
     return Reading(None)
 
 
+@cache
 def find_codec(charset: str) -> str | None:
     """Python's name of a character set, as documents spell it; None where it is not known."""
     label = charset.strip().lower()

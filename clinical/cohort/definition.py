@@ -225,7 +225,7 @@ class Patients(TableMap):
 class Notes(TableMap):
     """A table of notes; `category_value` is the category of all of them, without such a column.
 
-    From `left_out` to `remark` are what `sql/documents.sql` needs to tell which are current.
+    From `state` to `remark` are what `sql/documents.sql` needs to tell which are current.
     """
 
     note_id: Names = ()
@@ -237,9 +237,11 @@ class Notes(TableMap):
     chart_date: Names = ()
     error: Names = ()
     fault: Names = ()
-    left_out: Names = ()
+    state: Names = ()
+    doc_state: Names = ()
     names: Names = ()
     replaces: Names = ()
+    codes: Names = ()
     studies: Names = ()
     version: Names = ()
     words: Names = ()

@@ -19,7 +19,8 @@ REASONS = {
     "copy": "copied from another",
 }
 _COLUMNS = (
-    "source", "id", "left_out", "names", "replaces", "studies", "version", "words",
+    "source", "id", "state", "doc_state", "names", "replaces", "codes", "studies", "version",
+    "words",
 )  # fmt: skip
 
 
@@ -34,18 +35,11 @@ def left_out(documents: Sequence[Row]) -> dict[int, str]:
 
     rows = []
     for position, row in enumerate(documents):
-        reason = "marked_error" if row["error"] == "1" else row["left_out"]
-        status = "used" if reason in (None, "interim") and row["text"] else reason
-        columns = {name: row[name] for name in _COLUMNS} | {"left_out": reason}
-        rows.append({"document": position, "stay": "", "status": status, **columns})
-    own = {
-        row["document"]: row["left_out"]
-        for row in rows
-        if row["left_out"] not in (None, "interim")
-    }
+        columns: dict[str, object] = {name: row.get(name) for name in _COLUMNS}
+        status = "used" if row["text"] else None
+        rows.append(columns | {"document": position, "stay": "", "status": status})
     texts = [(name, pa.string()) for name in ("stay", "status", *_COLUMNS)]
     schema = pa.schema([("document", pa.int64()), *texts])
     with duckdb.connect(config={"threads": 1}) as con:
         con.register("documents", pa.Table.from_pylist(rows, schema))
-        judged = con.execute(step("documents")).fetchall()
-    return dict(judged) | own
+        return dict(con.execute(step("documents")).fetchall())

@@ -38,22 +38,11 @@ KINDS = (
 LOST = "letters that cannot be read are U+FFFD in the text"
 _BATCH_ROWS = 500  # notes among them
 # Fields with all their values, with spaces between them.
-_LISTS = ("codes", "encounters", "disposition_codes")
+_LISTS = ("codes", "encounters", "disposition_codes", "studies")
 _TEXT_COLUMNS = ("text", "remark", "words")
-_NOTE_COLUMNS = (
-    "error", "fault", "left_out", "names", "replaces", "studies", "version", "link",
-)  # fmt: skip
+_NOTE_COLUMNS = ("error", "fault", "names", "replaces", "link")
 _TYPE = re.compile(rb'"resourceType"\s*:\s*"(\w+)"')
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-
-# What is signed. R4 knows the first two; the others are of R5 and of DiagnosticReport, and as good.
-_SIGNED = frozenset(("final", "amended", "corrected", "appended"))
-_REPORT_STATES = {
-    "registered": "not_final",
-    "cancelled": "not_final",
-    "partial": "interim",
-    "preliminary": "interim",
-}
 
 
 def batches(
@@ -202,17 +191,20 @@ def read_resource(
     """
     row: dict[str, str | None] = {}
     for name, places in fields.items():
-        texts = [
-            text
-            for place in places.split("|")
-            for text in _texts(resource, place.strip())
-        ]
+        texts: list[str] = []
+        for place in places.split(" | "):
+            texts += _texts(resource, place)
+            if texts and name not in _LISTS:
+                break
         row[name] = " ".join(texts) if name in _LISTS else next(iter(texts), None)
     if "encounters" in fields:
         row |= _note(resource, binaries or {})
     elif "content_type" in fields:
         row |= _text_columns(read_attachments([resource]))
-    return {name: value and whole_text(value) for name, value in row.items()}
+    for name, value in row.items():
+        if value and not value.isascii():
+            row[name] = whole_text(value)
+    return row
 
 
 def _note(
@@ -234,18 +226,17 @@ def _note(
         **_text_columns(reading),
         "error": str(int(is_error)),
         "fault": "1" if is_lost else None,
-        "left_out": _left_out(resource),
         "names": _names(resource),
         "replaces": _replaced_names(resource),
-        "studies": _studies(resource),
-        "version": _version(resource),
         "link": None if reading.text else link_of(attachments),
     }
 
 
 def _text_columns(reading: Reading) -> dict[str, str | None]:
     """A text, remarks on it, and a hash of its words that shows copies."""
-    text = reading.text and whole_text(reading.text)
+    text = reading.text
+    if text and not text.isascii():
+        text = whole_text(text)
     if not text:
         return dict.fromkeys(_TEXT_COLUMNS) | {"text": text}
     remarks = [*reading.remarks, *([LOST] if "\ufffd" in text else [])]
@@ -260,18 +251,6 @@ def _narrative(resource: dict[str, Any], unread: Reading, *, has_own: bool) -> R
     candidates = [section_text(resource), *_texts(resource, "conclusion")]
     text = next(filter(None, candidates), None)
     return Reading(text) if text else next(map(html_text, divs), unread)
-
-
-def _left_out(resource: dict[str, Any]) -> str | None:
-    """Why a note that is no error is not read, by its own status; "interim" until a final one."""
-    status = resource.get("status")
-    if resource["resourceType"] == "DiagnosticReport":
-        return _REPORT_STATES.get(str(status))
-    if resource["resourceType"] == "DocumentReference":
-        if status not in (None, "current"):
-            return "not_current"
-        status = resource.get("docStatus")
-    return None if status is None or status in _SIGNED else "not_final"
 
 
 def _names(resource: dict[str, Any]) -> str:
@@ -308,57 +287,33 @@ def _identifier(identifier: Any, patient: str) -> str:
     return "".join("".join(map(str, parts)).split())
 
 
-def _studies(resource: dict[str, Any]) -> str | None:
-    """What the reports of one study share; None for other resources."""
-    if resource["resourceType"] != "DiagnosticReport":
-        return None
-    codes = sorted(
-        _texts(resource, "code.coding.code") or _texts(resource, "code.text")
-    )
-    code = "".join("".join(codes).split())
-    orders = _texts(resource, "basedOn.reference")
-    times = [
-        *_texts(resource, "effectiveDateTime"),
-        *_texts(resource, "effectivePeriod.start"),
-    ]
-    encounters = _texts(resource, "encounter.reference")
-    patient = _patient(resource)
-    studies = [_identifier(one, patient) for one in values_at(resource, "identifier")]
-    studies += _texts(resource, "imagingStudy.reference")
-    studies += [f"{order}+{code}" for order in orders]
-    studies += [f"{one}+{code}+{time}" for one in encounters for time in times]
-    return " ".join(studies) or None
-
-
-def _version(resource: dict[str, Any]) -> str | None:
-    """A text that is larger for a later version of the same resource."""
-    number = next(iter(_texts(resource, "meta.versionId")), "")
-    times = _texts(resource, "meta.lastUpdated")
-    return number.zfill(20) if number.isdigit() else next(iter(times), None)
-
-
 def values_at(value: Any, place: str) -> list[Any]:
     """All that is at a place such as "type.coding.code"; lists are opened on the way."""
-    found = [value]
+    values = [value]
     for name in place.split("."):
-        inner = [each.get(name) for each in found if isinstance(each, dict)]
-        found = [
-            one
-            for each in inner
-            for one in (each if isinstance(each, list) else [each])
-        ]
-    return [each for each in found if each is not None]
+        inner_values: list[Any] = []
+        for parent in values:
+            inner = parent.get(name) if isinstance(parent, dict) else None
+            if isinstance(inner, list):
+                inner_values += inner
+            elif inner is not None:
+                inner_values.append(inner)
+        if not inner_values:
+            return []
+        values = inner_values
+    return [inner for inner in values if inner is not None]
 
 
 def _texts(resource: dict[str, Any], place: str) -> list[str]:
     """The texts at a place; of references the ids, of those to contained resources none."""
-    found = [
-        str(v).lower() if isinstance(v, bool) else v for v in values_at(resource, place)
+    values = values_at(resource, place)
+    texts = [
+        str(value).lower() if isinstance(value, bool) else value for value in values
     ]
-    texts = [each for each in found if isinstance(each, str)]
+    texts = [text for text in texts if isinstance(text, str) and text.strip()]
     if place.endswith(".reference"):
-        texts = [address_id(text) for text in texts if text[:1] != "#"]
-    return [text for text in texts if text.strip()]
+        return [address_id(text) for text in texts if text[:1] != "#"]
+    return texts
 
 
 def entries(value: Any) -> list[dict[str, Any]]:

@@ -1,19 +1,32 @@
--- Which FHIR documents are not current: the same rules for cohorts and for calls of CDS Hooks.
--- In:  documents (document, source, id, stay, status, left_out, names, replaces, studies, version, words);
---      lists are texts with spaces, `status` is 'used' for documents that would be read.
--- Out: (document, reason) of those that are not read after all.
-WITH older AS (      -- the last version of a resource counts, even where it says that it is an error
-    SELECT document FROM documents
+-- Which FHIR documents are not read: the same rules for cohorts and for calls of CDS Hooks.
+-- In:  documents (document, source, id, stay, status, state, doc_state, names, replaces, codes, studies,
+--      version, words); lists are texts with spaces, `status` is 'used' for one that would be read.
+-- Out: (document, reason).
+WITH numbered AS (
+    SELECT * REPLACE (if(regexp_full_match(version, '\d+'), lpad(version, 20, '0'), version) AS version)
+    FROM documents
+),
+older AS (           -- the last version of a resource counts, even where it says that it is an error
+    SELECT document FROM numbered
     WHERE id IS NOT NULL AND version IS NOT NULL
     QUALIFY version < max(version) OVER (PARTITION BY source, id)
 ),
 latest AS (
-    SELECT * FROM documents ANTI JOIN older USING (document)
+    SELECT *, CASE
+        WHEN 'entered-in-error' IN (coalesce(state, ''), coalesce(doc_state, '')) THEN 'marked_error'
+        WHEN source = 'DiagnosticReport'
+        THEN CASE WHEN state IN ('registered', 'cancelled') THEN 'not_final' END
+        WHEN source = 'DocumentReference' AND state <> 'current' THEN 'not_current'
+        -- What is signed. R4 has the first two for documents, R5 the others too.
+        WHEN if(source = 'DocumentReference', doc_state, state)
+            NOT IN ('final', 'amended', 'corrected', 'appended') THEN 'not_final'
+    END AS own
+    FROM documents ANTI JOIN older USING (document)
 ),
 replacing AS (       -- an error replaces nothing, and a draft not before it is signed
     SELECT document AS newer, source, unnest(string_split(replaces, ' ')) AS name
     FROM latest
-    WHERE replaces IS NOT NULL AND coalesce(left_out NOT IN ('marked_error', 'not_final'), true)
+    WHERE replaces IS NOT NULL AND coalesce(own, 'not_current') = 'not_current'
 ),
 called AS (
     SELECT document, source, unnest(string_split(names, ' ')) AS name
@@ -23,19 +36,30 @@ replaced AS (        -- also the middle of a chain, and one that its server left
     SELECT DISTINCT document FROM called JOIN replacing USING (source, name)
     WHERE document <> newer
 ),
-final_studies AS (
-    SELECT DISTINCT unnest(string_split(studies, ' ')) AS study FROM latest WHERE left_out IS NULL
+reports AS (         -- by what reports of a study share: identifiers, orders and times with the code
+    SELECT document, stay, own, coalesce(state IN ('partial', 'preliminary'), false) AS is_interim,
+        unnest(list_concat(
+            string_split(names, ' ')[2:],
+            list_transform(string_split(coalesce(studies, ''), ' '), lambda s: concat(codes, '+', s))
+        )) AS study
+    FROM latest
+    WHERE source = 'DiagnosticReport'
 ),
 interim AS (         -- a preliminary report is read until there is a final one of its study
-    SELECT DISTINCT document FROM (
-        SELECT document, unnest(string_split(studies, ' ')) AS study
-        FROM latest WHERE left_out = 'interim'
-    ) JOIN final_studies USING (study)
+    SELECT DISTINCT document FROM (FROM reports WHERE is_interim) SEMI JOIN (
+        FROM reports WHERE own IS NULL AND NOT is_interim
+    ) USING (stay, study)
 ),
 judged AS (
     SELECT document, 'older_version' AS reason FROM older
-    UNION ALL SELECT document, 'replaced' FROM replaced
-    UNION ALL SELECT document, 'not_final' FROM interim ANTI JOIN replaced USING (document)
+    UNION ALL
+    SELECT document, CASE
+        WHEN own = 'marked_error' THEN own
+        WHEN replaced.document IS NOT NULL THEN 'replaced'
+        WHEN interim.document IS NOT NULL THEN 'not_final'
+        ELSE own END AS reason
+    FROM latest LEFT JOIN replaced USING (document) LEFT JOIN interim USING (document)
+    WHERE reason IS NOT NULL
 )
 FROM judged
 UNION ALL

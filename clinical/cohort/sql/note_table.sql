@@ -11,9 +11,11 @@ CREATE TABLE notes (
     is_addendum BOOLEAN,
     text_hash UBIGINT,
     text VARCHAR,
-    left_out VARCHAR,   -- from here on what documents.sql and issues.sql need of FHIR documents
+    state VARCHAR,   -- from here on what documents.sql and issues.sql need of FHIR documents
+    doc_state VARCHAR,
     names VARCHAR,
     replaces VARCHAR,
+    codes VARCHAR,
     studies VARCHAR,
     version VARCHAR,
     words VARCHAR,

@@ -17,8 +17,9 @@ WITH read AS (
         id_text(n.stay_id) AS stay_id,
         s.stay_id IS NOT NULL AS is_known,
         id_key(n.patient_id) <> s.patient_id AS other_patient,
-        CASE WHEN is_true(n.error) THEN 'marked_error' ELSE clean(n.left_out) END AS left_out,
-        n.names, n.replaces, n.studies, n.version, n.words, clean(n.remark) AS remark,
+        is_true(n.error) AS is_error,
+        n.state, n.doc_state, n.names, n.replaces, n.codes, n.studies, n.version, n.words,
+        clean(n.remark) AS remark,
         n.fault IS NOT NULL AS is_faulty,
         NOT coalesce(regexp_matches(n.text, '\S'), false) AS is_empty,
         coalesce(list_contains(rules.discharge_categories, upper_clean(n.category)), false)
@@ -47,7 +48,7 @@ judged AS (
         WHEN stay_id IS NULL THEN 'no_stay_id'
         WHEN NOT is_known THEN 'unknown_stay'
         WHEN other_patient THEN 'other_patient'
-        WHEN left_out <> 'interim' THEN left_out   -- documents.sql judges the others
+        WHEN is_error THEN 'marked_error'
         WHEN is_faulty THEN 'unreadable_text'
         WHEN is_empty THEN 'empty'
         WHEN stay_no IS NULL THEN 'stay_excluded'
@@ -71,5 +72,5 @@ SELECT
     is_unreadable, charted_by, is_addendum,
     CASE WHEN status = 'used' THEN hash(text) END AS text_hash,
     CASE WHEN status = 'used' THEN text END AS text,
-    left_out, names, replaces, studies, version, words, remark
+    state, doc_state, names, replaces, codes, studies, version, words, remark
 FROM judged;
