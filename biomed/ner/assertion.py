@@ -31,7 +31,8 @@ _ITEM_WORDS = 3  # of an item of a list, besides the entity
 _TAIL = 60  # characters after an entity that may show a clause of its own
 _END = re.compile(
     r"\b(?:dr|mrs?|ms|vs|approx|pt|hx|e\.g|i\.e)\.(?=\s)"
-    r"|(?P<end>[;!]|\.(?=\s|$)|(?<=[^\s.;])\?(?=\s|$)(?!\s{0,9}(?:no|yes|none|n|y|nil)\b))"
+    # ".,Next": dictated reports whose line breaks became commas.
+    r"|(?P<end>[;!]|\.(?=\s|$|,\s?[\w\u00a4])|(?<=[^\s.;])\?(?=\s|$)(?!\s{0,9}(?:no|yes|none|n|y|nil)\b))"
 )
 _JOINED = re.compile(rf"[\s&+/{MASK}]|\band\b|\bor\b|\bnor\b")
 _CONJUNCTION = re.compile(r"\b(?:and|or|nor)\b|[&/+]")

@@ -65,8 +65,12 @@ _TOKEN = re.compile(any_of(DATA["tokens"]))
 _FORM = re.compile(any_of("{form}"))
 _WEAK = re.compile(r"(?:an?|per|each)\b|/|(?:once|stat)$")  # only directly after a dose
 _JOINED = re.compile(r"[\s,&+]{0,4}(?:and|or|plus|with|/|-)?\s{0,3}")
-_LEADS = re.compile(r"[\s-]{0,3}(?:(?:doses?|course|total|supply|applications?|use)\s)?")
-_OF = re.compile(r"[\s-]{0,3}(?:(?:doses?|course|total|supply|applications?|use)\s)?of\s{1,3}")
+_LEADS = re.compile(
+    r"[\s-]{0,3}(?:(?:doses?|course|total|supply|applications?|use)\s)?"
+)
+_OF = re.compile(
+    r"[\s-]{0,3}(?:(?:doses?|course|total|supply|applications?|use)\s)?of\s{1,3}"
+)
 _TREATED = re.compile(r"[\s,]{1,3}(?:with|using|on|takes?|taking)\s(?:\w+\s){0,2}")
 _RESUMES = re.compile(rf"[\s.]{{1,6}}(?:{any_of(DATA['resumes'])}\b[:\s]{{1,3}})?")
 _THIS = re.compile(
@@ -79,6 +83,7 @@ _CAUSES = re.compile(
     r"(?:caus(?:es?|ed|ing)|gives?|gave|reactions?|leads?\sto|resulted\sin|gets?)?"
     r"[:\s]{0,2}(?:(?:is|was|of|an?|her|him|severe|mild)\s){0,3}"
 )
+_VAGUE = re.compile(r"(?:reactions?|allergy|allergies|intolerance)$")
 _FROM = re.compile(r"\s(?:to|from|with|after|on|due\sto|secondary\sto)\s(?:\w+\s)?")
 _NO_ALLERGY = re.compile(
     r"\b(?:allerg|intoleran|reaction)[a-z]{0,4}\s(?:to|of)\s[^.;\n]{0,60}$"
@@ -318,7 +323,7 @@ class _Reader:
             drug.status = "no allergy"
         is_reaction = _FROM.fullmatch(self.masked, self.disease[1], drug.start)
         if drug.assertion == "allergy" and is_reaction:
-            drug.attributes.append(self._attribute("reaction", *self.disease))
+            self._react(drug, *self.disease)
         if is_joined:
             shared = self.group[0].attributes
             drug.attributes += [part for part in shared if part.kind == "duration"]
@@ -375,7 +380,7 @@ class _Reader:
         allergy = self.group[-1] if self.group and not self.closed else None
         if allergy and allergy.assertion == "allergy":
             if _CAUSES.fullmatch(self.masked, self.anchor, start):
-                allergy.attributes.append(self._attribute("reaction", start, end))
+                self._react(allergy, start, end)
                 self.anchor = end
             return
         known = self.reasons or (self.group[-1].attributes if self.group else [])
@@ -389,6 +394,12 @@ class _Reader:
             self._give([reason])
         else:
             self.reasons.append(reason)
+
+    def _react(self, drug: _Drug, start: int, end: int) -> None:
+        """Give an allergy its reaction, if it is more than "adverse reaction"."""
+        reaction = self._attribute("reaction", start, end)
+        if not _VAGUE.search(reaction.text.lower()):
+            drug.attributes.append(reaction)
 
     def _take_verb(
         self, status: str, start: int, end: int, *, is_passive: bool

@@ -78,6 +78,7 @@ def read(marked):
         "{HTN|D} since 2010, {asthma|D} since childhood, {stroke|D<} 2010",
         "D/C meds: {aspirin|C}, {iron|C}. d/c {Ativan|C<}, start {Haldol|C}. dc home {Lasix|C}.",
         "no {fever|D-} , + {cough|D}; denies {chills|D-}, +{rash|D}; no {DVT|D-} + {PE|D-}",
+        "No known drug allergies.,CURRENT MEDICATIONS: , {Prevacid|C}, {Humulin|C}.",
         "No longer on {warfarin|C<}. On {metformin|C} since 2019. No longer takes {insulin|C<}.",
     ],
 )

@@ -70,7 +70,8 @@ MG = {"unit": "mg", "system": "http://unitsofmeasure.org", "code": "mg"}
                 }
             },
         ),
-        # Strengths, and what is not clear.
+        # Strengths, the most that may be taken, and what is not clear.
+        ("up to 3 tablets", None),
         ("5/325 mg", None),
         ("0.1% cream", None),
         ("90 mcg/actuation", None),

@@ -79,6 +79,8 @@ def read(line, assertions=None):
             ["form=inhalers; as_needed=as needed"] * 2,
         ),
         ("six weeks of {Lamisil}", ["duration=six weeks"]),
+        ("daily applications of {Acticoat}", ["frequency=daily"]),
+        ("{aspirin} up to 3 tablets", ["dose=up to 3; unit=tablets; form=tablets"]),
         ("{heparin} drip at 12 units/kg/hr", ["dose=12; unit=units/kg/hr"]),
         ("{timolol} 0.5% one drop od", ["dose=0.5; unit=%; dose=one; unit=drop"]),
         ("{Wellbutrin} XL 150 mg/day", ["form=XL; dose=150; unit=mg; frequency=/day"]),
@@ -147,6 +149,7 @@ def test_a_changed_dose_is_the_new_one():
         ),
         ("{Penicillin} | <Rash>\n{Sulfa}\n<Gout>", ["Rash", None]),
         ("<anaphylaxis> to {ceftriaxone}", ["anaphylaxis"]),
+        ("<adverse reaction> to {sulfa}", [None]),
     ],
 )
 def test_reactions_of_allergies(line, reactions):
