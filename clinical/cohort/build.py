@@ -50,6 +50,7 @@ def build_cohort(
     encoding: str | None = None,
     split_by: str = "patient",
     fractions: Sequence[float] = tuple(FRACTIONS.values()),
+    died_locations: Sequence[str] = (),
 ) -> Cohort:
     """Build a readmission cohort; every admission of the source is in it, kept or with a reason.
 
@@ -80,6 +81,8 @@ def build_cohort(
             and the latest to test on. A patient is on the side of the last stay; earlier stays that
             fall into an earlier period are excluded.
         fractions: shares of train, val and test, which sum to 1.
+        died_locations: places of discharge that mean death in this source, in addition to those
+            of the definition and the mapping; the case of letters does not matter.
 
     Raises:
         TableError: a table or column that is missing or cannot be read.
@@ -113,6 +116,8 @@ def build_cohort(
     ):
         with open_source(source, con, ReadOptions(delimiter, encoding)) as tables:
             known = given or detect_schema(tables)
+            deaths = (*known.died_locations, *map(str.upper, died_locations))
+            known = known.model_copy(update={"died_locations": deaths})
             derives = data_end is None and not known.shifted_dates
             request = Request(
                 known, notes, hours, rules, seed, end, derives, split_by, shares
@@ -158,6 +163,7 @@ def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         con.create_function(
             "python_id_key", id_key, ["VARCHAR"], "VARCHAR", null_handling="special"
         )
+        con.execute(step("macros"))
         try:
             yield con
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
@@ -183,7 +189,6 @@ def _read_source(
         raise UserError(
             f"{request.definition.name} needs dates of death: patients.death_date"
         )
-    con.execute(step("macros"))
     if request.schema.exact_ids:
         con.execute(step("exact_ids"))
     _set_rules(con, request, tables)
@@ -285,8 +290,7 @@ def _set_rules(
         "outcome": definition.outcome,
         "hours": request.hours,
         "data_end": request.data_end,
-        "derive_data_end": request.derive_data_end
-        and "follow_up_end" not in tables.known,
+        "derive_data_end": request.derive_data_end,
         "early": request.notes == "early",
         "discharge_categories": request.schema.summary_categories,
         "addendum_kinds": request.schema.addendum_kinds,
@@ -295,6 +299,8 @@ def _set_rules(
         "has_types": "admission_type" in tables.admissions.chosen,
         "deaths_known": "death_date" in tables.known,
     }
+    for name in ("died_locations", "alive_locations"):
+        values[name] += getattr(request.schema, name)
     lists = {
         name: list(value) for name, value in values.items() if isinstance(value, tuple)
     }

@@ -26,8 +26,11 @@ def synthesize(
         str, typer.Option(help="shifted, as in MIMIC, or real.")
     ] = "shifted",
     form: Annotated[
-        str, typer.Option("--as", help="mimic3, mimic4, omop, meds or fhir.")
-    ] = "mimic3",
+        str | None,
+        typer.Option(
+            "--as", help="mimic3, mimic4, omop, meds or fhir, with rare cases."
+        ),
+    ] = None,
 ) -> None:
     """Write a made-up hospital as tables like those of MIMIC, with the true risk of each stay."""
     from clinical.datasets.hospital import synthesize as make
@@ -66,6 +69,10 @@ def cohort(
         str | None,
         typer.Option(help="Until when admissions were recorded: a date, or none."),
     ] = None,
+    died_locations: Annotated[
+        list[str] | None,
+        typer.Option(help="A place of discharge that means death; may be repeated."),
+    ] = None,
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     seed: Annotated[int, typer.Option(help="Seed of the split by patient.")] = 0,
@@ -96,6 +103,7 @@ def cohort(
         definition=definition,
         mapping=mapping,
         data_end=data_end,
+        died_locations=died_locations or (),
         delimiter=delimiter,
         encoding=encoding,
         seed=seed,

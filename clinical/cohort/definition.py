@@ -78,6 +78,11 @@ class Index(Settings):
     newborn_types: UpperTexts
     observation_types: UpperTexts = ()
     died_locations: UpperTexts
+    alive_locations: UpperTexts = Field(
+        default_factory=lambda: load_definition().index.alive_locations
+    )
+    same_day_death: Literal["by_place", "in_hospital", "after_discharge"] = "by_place"
+    death_tolerance_minutes: NotNegative = 0
     minimum_age: NotNegative | None = None
     maximum_age: NotNegative | None = None
 
@@ -218,8 +223,15 @@ class Patients(TableMap):
     anchor_age: Names = ()
     anchor_year: Names = ()
     ethnicity: Names = ()
-    follow_up_end: Names = ()
     split: Names = ()
+
+
+class FollowUp(TableMap):
+    """The table of periods in which patients were followed, whole days with both ends."""
+
+    patient_id: Names
+    start_date: Names = ()
+    end_date: Names
 
 
 class Notes(TableMap):
@@ -288,9 +300,12 @@ class Schema(Settings):
     Attributes:
         admissions: the table of stays.
         patients: the table of patients, or None.
+        follow_up: the table of observation periods, or None.
         notes: the tables of notes, perhaps none.
         discharge_categories: categories of discharge summaries, upper case; may be empty.
         addendum_kinds: kinds of notes that are addenda, upper case.
+        died_locations: places of discharge that mean death in this source, upper case.
+        alive_locations: places of discharge of the living in this source, upper case.
         files: tables of several files, by name.
         views: tables that are made from others, by name.
         caveats: what a reader of every such cohort should know.
@@ -302,11 +317,14 @@ class Schema(Settings):
 
     admissions: Admissions
     patients: Patients | None = None
+    follow_up: FollowUp | None = None
     notes: Annotated[
         tuple[Notes, ...], Field(strict=False), BeforeValidator(_listed)
     ] = ()
     discharge_categories: UpperNames = ()
     addendum_kinds: UpperNames = ("ADDENDUM",)
+    died_locations: Values = ()
+    alive_locations: Values = ()
     files: dict[str, Shards] = Field(default={})
     views: dict[str, View] = Field(default={})
     caveats: Names = ()

@@ -213,7 +213,21 @@ def find_caveats(
     counts |= {"others": dict(others), "unmatched": _unmatched(con)}
     lines = render("caveats.j2", {"request": request, "tables": tables, **counts})
     first, *rest = [line for line in lines.splitlines() if line]
-    return [first, *request.schema.caveats, *rest]
+    same_day = _same_day_deaths(counts, request.definition.index.same_day_death)
+    return list(filter(None, [first, *request.schema.caveats, *rest, same_day]))
+
+
+def _same_day_deaths(counts: Mapping[str, int], rule: str) -> str:
+    """What became of stays that end on the day of a death, as a sentence; "" without any."""
+    dead = counts["same_day_in_hospital"]
+    alive = counts["same_day_after_discharge"]
+    if not dead + alive:
+        return ""
+    return (
+        "Stays that end on the day of the patient's death, where the time of one of them is not "
+        f"known: {dead:,} excluded as deaths in hospital, {alive:,} kept as discharged alive "
+        f"(same_day_death of the definition: {rule})."
+    )
 
 
 def render(name: str, values: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from dataclasses import dataclass
 from importlib import resources
 from itertools import chain
@@ -26,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 _TIMES = frozenset({
     "admit_time", "discharge_time", "death_time", "birth_date", "death_date", "chart_time",
-    "chart_date",
+    "chart_date", "start_date", "end_date",
 })  # fmt: skip
 
 
@@ -94,6 +95,7 @@ class Tables:
 
     admissions: Found
     patients: Found | None
+    follow_up: Found | None
     notes: list[Found]
     absent: list[str]
 
@@ -113,9 +115,8 @@ def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
         UserError: an early prediction from notes without a category or a time.
     """
     admissions = _find(source, schema.admissions, schema)
-    patients = None
-    if schema.patients and not _is_absent(source, schema.patients):
-        patients = _find(source, schema.patients, schema)
+    patients = _find_optional(source, schema.patients, schema)
+    follow_up = _find_optional(source, schema.follow_up, schema)
     wanted = schema.notes_for(notes)
     absent = [table.table for table in wanted if _is_absent(source, table)]
     found = [
@@ -123,7 +124,7 @@ def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
     ]
     for table in found if notes == "early" else ():
         _check_early(table, schema)
-    return Tables(admissions, patients, found, absent)
+    return Tables(admissions, patients, follow_up, found, absent)
 
 
 def detect_schema(source: Source) -> Schema:
@@ -162,6 +163,14 @@ def counted(counts: Mapping[str, int], *, most: int = 10) -> str:
 
 def _is_absent(source: Source, table: TableMap) -> bool:
     return table.may_be_absent and source.columns(table.table) is None
+
+
+def _find_optional(
+    source: Source, table: TableMap | None, schema: Schema
+) -> Found | None:
+    if table is None or _is_absent(source, table):
+        return None
+    return _find(source, table, schema)
 
 
 def _find(source: Source, table: TableMap, schema: Schema) -> Found:
@@ -226,19 +235,19 @@ class Reader:
 
         run = self.con.execute
         self._scan("CREATE TABLE raw_admissions AS", tables.admissions, numbered=True)
-        if tables.patients:
-            self._scan("CREATE TABLE raw_patients AS", tables.patients, numbered=True)
-        else:
-            run(step("no_patients"))
-        for role, table in (
-            ("admissions", tables.admissions),
-            ("patients", tables.patients),
-        ):
-            run(
-                f"SET VARIABLE {role}_table = $name",
-                {"name": table.name if table else ""},
-            )
+        optional = {"patients": tables.patients, "follow_up": tables.follow_up}
+        for role, table in optional.items():
+            if table:
+                self._scan(f"CREATE TABLE raw_{role} AS", table, numbered=True)
+            else:
+                run(step(f"no_{role}"))
+        for role, table in {"admissions": tables.admissions, **optional}.items():
+            name = table.name if table else ""
+            run(f"SET VARIABLE {role}_table = $name", {"name": name})
+        run(step("places"))
+        self._check_places(tables.admissions.name)
         for name in (
+            "follow_up",
             "admissions",
             "patients",
             "episodes",
@@ -275,6 +284,21 @@ class Reader:
                 f"means no side. To measure one: clinical evaluate --split {next(iter(sides))}"
             )
         return lines
+
+    def _check_places(self, table: str) -> None:
+        """Stop where stays that may have ended in death would count as discharged alive."""
+        query = (
+            "FROM places SELECT place, not_marked WHERE looks_dead AND not_marked > 0"
+        )
+        places = dict(self.con.execute(f"{query} ORDER BY place").fetchall())
+        if not places:
+            return
+        options = [f"--died-locations {shlex.quote(place)}" for place in places]
+        raise UserError(
+            f"{table} has stays whose place of discharge may mean death: {counted(places)}. If so, "
+            f"add {' '.join(options)}, or died_locations to the mapping; if not, add "
+            "alive_locations to the mapping"
+        )
 
     def _read_notes(self, table: Found) -> None:
         run = self.con.execute

@@ -15,10 +15,15 @@ WITH read AS (
         id_text(patient_id) AS patient_text,
         id_text(stay_id) AS stay_text,
         coalesce(is_rounded(patient_id) OR is_rounded(stay_id), false) AS id_was_rounded,
-        moment(admit_time) AS admit_time,
-        moment(discharge_time) AS discharge_time,
-        moment(death_time) AS death_time,
-        moment(death_date) AS death_date,
+        start_moment(admit_time, discharge_time) AS admit_time,
+        end_moment(discharge_time, admit_time) AS discharge_time,
+        day_of(admit_time) AS admit_day,
+        day_of(discharge_time) AS discharge_day,
+        has_time(admit_time) AS admit_timed,
+        has_time(discharge_time) AS discharge_timed,
+        coalesce(offset_of(discharge_time), offset_of(admit_time)) AS clock_offset,
+        coalesce(timed_moment(death_time), timed_moment(death_date)) AS death_time,
+        coalesce(day_of(death_time), day_of(death_date)) AS death_day,
         moment(birth_date) AS birth_date,
         is_unreadable(admit_time) AS admit_unreadable,
         is_unreadable(discharge_time) AS discharge_unreadable,
@@ -28,8 +33,9 @@ WITH read AS (
         is_neither(died) AS died_unclear,
         upper_clean(admission_type) AS admission_type,
         upper_clean(discharge_location) AS discharge_location,
+        -- What the stay itself tells, whatever the times are.
         is_true(died)
-            OR clean(death_time) IS NOT NULL
+            OR is_unreadable(death_time)
             OR coalesce(list_contains(rules.died_locations, upper_clean(discharge_location)), false)
             AS died_in_hospital,
         coalesce(list_contains(rules.newborn_types, upper_clean(admission_type)), false)
@@ -48,7 +54,8 @@ WITH read AS (
     WHERE other IS NULL
 ),
 repeats AS (
-    SELECT stay_id, count(DISTINCT content) AS versions, min(row) AS first_row
+    SELECT stay_id, count(DISTINCT content) AS versions, min(row) AS first_row,
+        count(DISTINCT [patient_id, admit_time::VARCHAR]) = 1 AS one_start
     FROM read
     WHERE stay_id IS NOT NULL
     GROUP BY stay_id
@@ -66,7 +73,9 @@ SELECT
         WHEN admit_time IS NULL OR discharge_time IS NULL THEN 'missing_time'
         WHEN discharge_time < admit_time THEN 'negative_stay'
     END AS fault,
-    repeats.versions > 1 AS is_contradicted
+    repeats.versions > 1 AS is_contradicted,
+    -- Rows that agree on the patient and the admission: it took place, whatever else is true.
+    repeats.versions > 1 AND repeats.one_start AND row = repeats.first_row AS began_once
 FROM read
 LEFT JOIN repeats USING (stay_id);
 

@@ -1,8 +1,11 @@
 -- What `caveats.j2` needs to know of a cohort, in one row.
--- In:  admissions, stays, notes, rules.
+-- In:  admissions, places, stays, notes, rules.
 WITH kept AS (SELECT * FROM stays WHERE exclusion IS NULL)
 SELECT
-    (SELECT count_if(discharge_location IN died_locations) FROM admissions, rules) AS dead,
+    (SELECT sum(rows) FROM places WHERE died) AS dead,
+    (SELECT count(*) FROM stays WHERE exclusion = 'same_day_death') AS same_day_in_hospital,
+    (SELECT count(*) FROM kept WHERE died_same_day AND NOT died_in_hospital) AS same_day_after_discharge,
+    (SELECT has_follow_up FROM rules) AS has_follow_up,
     (SELECT count_if(fault = 'unreadable_time') FROM admissions) AS unreadable,
     (SELECT count(*) FROM kept) AS kept,
     (SELECT count_if(readmitted) FROM kept) AS events,

@@ -1,7 +1,7 @@
 -- Everything that was wrong with the source, row by row; rows count from 1 below the header.
 -- Notes are listed by their id, or by their row in a table without ids.
 -- Flaws of a CSV file have the line of the file, from 1.
--- In:  admissions, patients_read, patients, members, notes, repeated_notes, flaws.
+-- In:  admissions, patients_read, patients, follow_up_read, members, notes, repeated_notes, flaws.
 -- Out: issues, listed_issues (for a CSV file).
 
 CREATE TABLE issues AS
@@ -40,9 +40,7 @@ FROM (
     FROM admissions a JOIN patients p USING (patient_id), rules
     WHERE rules.has_patients AND NOT p.is_listed
     UNION ALL
-    SELECT a.row, a.stay_text, 'admitted after the day of the patient''s death'
-    FROM admissions a JOIN patients p USING (patient_id)
-    WHERE a.admit_time >= date_trunc('day', p.death_date) + INTERVAL 1 DAY
+    SELECT row, stay_text, 'admitted after the patient''s death' FROM members WHERE after_death
     UNION ALL
     SELECT a.row, a.stay_text, 'label may miss a stay of the patient that had to be left out'
     FROM admissions a SEMI JOIN (
@@ -75,6 +73,12 @@ FROM (
     FROM patients_read WHERE id_was_rounded
 )
 WHERE problem IS NOT NULL
+
+UNION ALL
+SELECT getvariable('follow_up_table'), row, patient_text,
+    'period of observation without a patient, with unreadable days, or that ends before it begins'
+FROM follow_up_read
+WHERE patient_id IS NULL OR NOT coalesce(last_day >= first_day, false)
 
 UNION ALL
 SELECT source, row, coalesce(note_id, stay_id), CASE status

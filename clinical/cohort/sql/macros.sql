@@ -59,6 +59,34 @@ CREATE MACRO moment(x) AS iso_moment(trim(x));
 CREATE MACRO is_unreadable(x) AS clean(x) IS NOT NULL AND moment(x) IS NULL;
 CREATE MACRO is_date_only(x) AS length(trim(x)) <= 10;
 
+-- The time on the clock of the place where it was written. Days are compared on that clock: in UTC an
+-- evening in America is the next day.
+CREATE MACRO wall_time(x) AS CASE
+    WHEN x LIKE '____-__-__ __:__:__' OR NOT contains(x, ':') THEN iso_moment(trim(x))
+    ELSE iso_moment(regexp_replace(trim(x), '( ?UTC| ?Z|[+-]\d\d(:?\d\d)?)$', ''))
+END;
+CREATE MACRO day_of(x) AS wall_time(x)::DATE;
+-- Tables of timestamps write a date without a time as midnight.
+CREATE MACRO has_time(x) AS wall_time(x) <> date_trunc('day', wall_time(x));
+-- The instant, only where a time of day is known.
+CREATE MACRO timed_moment(x) AS CASE WHEN has_time(x) THEN moment(x) END;
+-- How far the clock is ahead of UTC; unknown for a date.
+CREATE MACRO offset_of(x) AS CASE WHEN NOT is_date_only(x) THEN wall_time(x) - moment(x) END;
+
+-- A date without a time begins a stay at its first moment and ends one at its last: FHIR says so, and
+-- no stay ends before it began. Its day is that of the clock of the other end of the stay.
+CREATE MACRO start_moment(x, other) AS
+    CASE WHEN is_date_only(x) THEN moment(x) - coalesce(offset_of(other), INTERVAL 0 HOUR)
+         ELSE moment(x) END;
+CREATE MACRO end_moment(x, other) AS
+    CASE WHEN is_date_only(x)
+         THEN start_moment(x, other) + INTERVAL 1 DAY - INTERVAL 1 SECOND
+         ELSE moment(x) END;
+-- For tables that have dates as timestamps: midnight before an admission of that day is a date.
+CREATE MACRO date_if_before(x, other) AS
+    CASE WHEN NOT has_time(x) AND day_of(x) = day_of(other) AND moment(x) < moment(other)
+         THEN left(trim(x), 10) ELSE x END;
+
 -- Text in a format of a mapping as ISO 8601, as a date if the format has no clock; NULL where it does
 -- not fit.
 CREATE MACRO iso_text(x, format) AS strftime(try_strptime(trim(x), format),

@@ -9,8 +9,11 @@ SELECT
     CASE WHEN count(DISTINCT member.patient_id) = 1 THEN min(member.patient_id) END AS patient_id,
     min(kept.stay_no) AS stay_no,
     min(kept.episode_start) + to_microseconds(min(rules.hours_us)) AS cutoff,
-    min(kept.discharge_time) AS discharge_time,
-    min(kept.next_start) AS next_start
+    min(kept.next_start) AS next_start,
+    -- A note with a date and no time has the clock of the stay.
+    min(kept.discharge_day) AS discharge_day,
+    min(kept.next_day) AS next_day,
+    coalesce(min(kept.clock_offset), INTERVAL 0 HOUR) AS clock_offset
 FROM stays member
 CROSS JOIN rules
 LEFT JOIN stays kept

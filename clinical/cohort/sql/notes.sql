@@ -32,7 +32,7 @@ WITH read AS (
                OR NOT rules.early AND moment(n.chart_time) = date_trunc('day', moment(n.chart_time))
              THEN NULL ELSE moment(n.chart_time) END AS chart_time,
         date_trunc('day', coalesce(moment(n.chart_time), moment(n.chart_date))) AS chart_day,
-        s.cutoff, s.next_start, s.discharge_time,
+        s.cutoff, s.next_start, s.next_day, s.discharge_day, s.clock_offset,
         n.text
     FROM raw_notes n
     CROSS JOIN rules
@@ -40,7 +40,7 @@ WITH read AS (
     WHERE n.other IS NULL
 ),
 timed AS (
-    SELECT *, coalesce(chart_time, chart_day + INTERVAL 1 DAY) AS charted_by
+    SELECT *, coalesce(chart_time, chart_day + INTERVAL 1 DAY - clock_offset) AS charted_by
     FROM read
 ),
 judged AS (
@@ -60,8 +60,7 @@ judged AS (
         WHEN NOT rules.early AND coalesce(
             CASE WHEN chart_time IS NOT NULL THEN chart_time >= next_start
                  -- On the day of discharge the date cannot separate before from after.
-                 ELSE chart_day >= date_trunc('day', next_start)
-                  AND chart_day > date_trunc('day', discharge_time) END, false)
+                 ELSE chart_day >= next_day AND chart_day > discharge_day END, false)
             THEN 'after_return'
         ELSE 'used'
     END AS status

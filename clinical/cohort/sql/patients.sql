@@ -10,19 +10,18 @@ WITH read AS (
         id_text(patient_id) AS patient_text,
         clean(sex) AS sex,
         moment(birth_date) AS birth_date,
-        moment(death_date) AS death_date,
+        timed_moment(death_date) AS death_time,
+        day_of(death_date) AS death_day,
         number(anchor_age) AS anchor_age,
         number(anchor_year) AS anchor_year,
         clean(ethnicity) AS ethnicity,
-        moment(follow_up_end) AS follow_up_end,
         clean(split) AS split,
         is_no_number(anchor_age) OR is_no_number(anchor_year) AS age_unreadable,
         coalesce(is_rounded(patient_id), false) AS id_was_rounded,
-        is_unreadable(birth_date) OR is_unreadable(death_date) OR is_unreadable(follow_up_end)
-            AS date_unreadable,
+        is_unreadable(birth_date) OR is_unreadable(death_date) AS date_unreadable,
         is_unreadable(death_date) AS death_unreadable,
         [clean(sex), clean(birth_date), clean(death_date), clean(anchor_age), clean(anchor_year),
-         clean(ethnicity), clean(follow_up_end), clean(split)] AS content
+         clean(ethnicity), clean(split)] AS content
     FROM raw_patients
     WHERE other IS NULL
 )
@@ -31,15 +30,28 @@ FROM read;
 
 CREATE TABLE patients AS
 WITH said AS (   -- copies agree; contradicting rows say nothing
-    SELECT DISTINCT patient_id, sex, birth_date, death_date, anchor_age, anchor_year, ethnicity,
-        follow_up_end, split
+    SELECT DISTINCT patient_id, sex, birth_date, death_time, death_day, anchor_age, anchor_year,
+        ethnicity, split
     FROM patients_read
     WHERE patient_id IS NOT NULL AND NOT is_contradicted
 ),
-seen AS (        -- what the admissions themselves say of a death
-    SELECT patient_id, min(coalesce(death_time, death_date)) AS death_date
+reports AS (     -- of a death, by whatever tells of it
+    SELECT patient_id, death_time, death_day FROM said
+    UNION ALL
+    SELECT patient_id, death_time, death_day FROM admissions WHERE NOT coalesce(is_contradicted, false)
+    UNION ALL    -- a stay that ended in death ended after it
+    SELECT patient_id, CASE WHEN discharge_timed THEN discharge_time END, discharge_day
     FROM admissions
-    WHERE patient_id IS NOT NULL AND NOT coalesce(is_contradicted, false)
+    WHERE died_in_hospital AND NOT coalesce(is_contradicted, false)
+),
+first_reports AS (
+    SELECT * FROM reports
+    WHERE patient_id IS NOT NULL AND death_day IS NOT NULL
+    QUALIFY death_day = min(death_day) OVER (PARTITION BY patient_id)
+),
+deaths AS (      -- the day is always known, the time only sometimes
+    SELECT patient_id, any_value(death_day) AS death_day, min(death_time) AS death_time
+    FROM first_reports
     GROUP BY patient_id
 ),
 listed AS (
@@ -57,13 +69,13 @@ SELECT
     said.anchor_age,
     said.anchor_year,
     said.ethnicity,
-    said.follow_up_end,
     said.split,
-    coalesce(said.death_date, seen.death_date) AS death_date,
+    deaths.death_day,
+    deaths.death_time,
     listed.patient_id IS NOT NULL AS is_listed,
     coalesce(listed.death_known, NOT rules.has_patients) AS death_known
 FROM everyone
 CROSS JOIN rules
 LEFT JOIN said USING (patient_id)
-LEFT JOIN seen USING (patient_id)
+LEFT JOIN deaths USING (patient_id)
 LEFT JOIN listed USING (patient_id);

@@ -16,10 +16,14 @@ SELECT
     $newborn_types::VARCHAR[] AS newborn_types,
     $observation_types::VARCHAR[] AS observation_types,
     $died_locations::VARCHAR[] AS died_locations,
+    $alive_locations::VARCHAR[] AS alive_locations,
+    $same_day_death AS same_day_death,
+    round($death_tolerance_minutes * 60e6)::BIGINT AS death_tolerance_us,
     $planned_types::VARCHAR[] AS planned_types,
     $discharge_categories::VARCHAR[] AS discharge_categories,
     $addendum_kinds::VARCHAR[] AS addendum_kinds,
     $has_patients::BOOLEAN AS has_patients,
     $has_notes::BOOLEAN AS has_notes,
     $has_types::BOOLEAN AS has_types,
-    $deaths_known::BOOLEAN AS deaths_known;
+    $deaths_known::BOOLEAN AS deaths_known,
+    false AS has_follow_up;

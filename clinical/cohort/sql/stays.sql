@@ -1,5 +1,5 @@
 -- The label, and the first exclusion rule that applies, before any note is read.
--- In:  admissions, patients, members, episodes, rules.
+-- In:  admissions, places, patients, follow_up, members, episodes, rules.
 -- Out: stays, one row for each admission, numbered in an order that does not depend on the input's.
 
 CREATE TABLE stays AS
@@ -15,50 +15,44 @@ WITH joined AS (
         a.admission_type,
         a.fault,
         a.content,
+        a.discharge_day,
+        a.discharge_timed,
+        a.clock_offset,
         coalesce(a.sex, p.sex) AS sex,
         coalesce(a.ethnicity, p.ethnicity) AS ethnicity,
         a.insurance,
         e.last_stay AS episode_stay,
         e.last_stay = a.stay_id AS ends_episode,
         e.start_time AS episode_start,
+        e.start_day AS episode_day,
         e.next_start,
+        e.next_day,
         e.return_time,
         e.return_stay,
         e.n_stays > 1 AS transfer,
         e.newborn,
         e.observation,
-        -- A date of death before the day of discharge means discharged dead (organ donors, say).
-        e.died_in_hospital OR coalesce(p.death_date < date_trunc('day', a.discharge_time), false)
-            AS died_in_hospital,
+        e.died_in_hospital,
+        e.after_death,
+        coalesce(l.alive, false) AS place_is_alive,
+        p.death_time,
+        coalesce((p.death_time + a.clock_offset)::DATE, p.death_day) AS death_day,
+        rules.deaths_known AND p.death_known AS death_known,
+        f.last_day,
+        rules.has_follow_up AND f.patient_id IS NULL AS not_followed,
         -- De-identification shifts births of people over 89 by centuries: all of them become 90.
         CASE
             WHEN coalesce(a.age, age_then) > 120 THEN 90
             WHEN coalesce(a.age, age_then) >= 0 THEN floor(coalesce(a.age, age_then))
         END AS age,
         date_diff('microsecond', a.discharge_time, e.return_time) AS return_us,
-        -- Usually only the day of a death is known, and it begins before the hour of discharge.
-        CASE WHEN rules.deaths_known AND p.death_known THEN
-            coalesce(p.death_date >= date_trunc('day', a.discharge_time)
-                     AND p.death_date < a.discharge_time + to_microseconds(rules.horizon_us), false)
-        END AS died_within_horizon,
-        -- GREATEST and LEAST ignore NULL.
-        CASE WHEN p.death_date IS NOT NULL THEN
-            greatest(date_diff('microsecond', a.discharge_time, p.death_date), 0)
-        END AS death_us,
-        -- A patient is followed to the end of the last day; who died is followed.
-        date_diff('microsecond', a.discharge_time, least(rules.data_end,
-            CASE WHEN p.death_date IS NULL THEN
-                date_trunc('day', p.follow_up_end) + INTERVAL 1 DAY
-            END)) AS followed_us,
-        coalesce(a.discharge_time + to_microseconds(rules.horizon_us) > rules.data_end, false)
-            OR coalesce(a.discharge_time + to_microseconds(rules.horizon_us)
-                > date_trunc('day', p.follow_up_end) + INTERVAL 1 DAY
-                AND died_within_horizon IS NOT TRUE, false)
-            AS censored,
         a.discharge_time <= e.start_time + to_microseconds(rules.hours_us) AS left_early
     FROM admissions a
     CROSS JOIN rules
+    LEFT JOIN places l ON l.place = a.discharge_location
     LEFT JOIN patients p USING (patient_id)
+    LEFT JOIN follow_up f ON f.patient_id = a.patient_id
+        AND a.discharge_day BETWEEN f.first_day AND f.last_day
     LEFT JOIN members m ON m.row = a.row
     LEFT JOIN episodes e ON e.patient_id = m.patient_id AND e.episode = m.episode
     LEFT JOIN LATERAL (
@@ -67,28 +61,73 @@ WITH joined AS (
             p.anchor_age + year(a.admit_time) - p.anchor_year
         ) AS age_then
     ) ON true
+),
+dated AS (   -- days of the source's own clock as instants
+    SELECT
+        joined.*,
+        discharge_day - coalesce(clock_offset, INTERVAL 0 HOUR) AS day_start,
+        coalesce(death_time, death_day - coalesce(clock_offset, INTERVAL 0 HOUR)) AS death_from,
+        -- A patient is followed to the end of the last day.
+        last_day + INTERVAL 1 DAY - coalesce(clock_offset, INTERVAL 0 HOUR) AS followed_to,
+        discharge_time + to_microseconds(rules.horizon_us) AS horizon_end,
+        CASE WHEN death_time IS NOT NULL AND discharge_timed
+             THEN death_time <= discharge_time + to_microseconds(rules.death_tolerance_us)
+             ELSE death_day < discharge_day END AS died_before_discharge,
+        -- Which came first is not known.
+        coalesce(death_time IS NULL OR NOT discharge_timed, true)
+            AND coalesce(death_day = discharge_day, false) AS died_same_day
+    FROM joined, rules
+),
+judged AS (
+    SELECT
+        dated.* REPLACE (
+            died_in_hospital OR coalesce(died_before_discharge, false) AS died_in_hospital),
+        died_same_day AND CASE rules.same_day_death
+            WHEN 'by_place' THEN NOT place_is_alive
+            ELSE rules.same_day_death = 'in_hospital' END AS died_on_day,
+        CASE WHEN death_known THEN
+            coalesce(death_from >= day_start AND death_from < horizon_end, false)
+        END AS died_within_horizon,
+        -- GREATEST and LEAST ignore NULL.
+        CASE WHEN death_from IS NOT NULL THEN
+            greatest(date_diff('microsecond', discharge_time, death_from), 0)
+        END AS death_us,
+        -- Who died is judged.
+        date_diff('microsecond', discharge_time, least(rules.data_end,
+            CASE WHEN death_from IS NULL THEN followed_to END)) AS followed_us,
+        coalesce(horizon_end > rules.data_end, false)
+            OR coalesce(horizon_end > followed_to AND died_within_horizon IS NOT TRUE, false)
+            AS censored
+    FROM dated, rules
 )
 SELECT
     row_number() OVER (
-        ORDER BY patient_id NULLS LAST, joined.admit_time NULLS LAST, joined.stay_id NULLS LAST,
-            joined.content, joined.fault NULLS FIRST
+        ORDER BY patient_id NULLS LAST, judged.admit_time NULLS LAST, judged.stay_id NULLS LAST,
+            judged.content, judged.fault NULLS FIRST
     ) AS stay_no,
-    joined.* EXCLUDE (content, fault),
+    judged.* EXCLUDE (content, fault, death_time, death_from, day_start, followed_to,
+        horizon_end, last_day, died_before_discharge, died_on_day),
     -- The outcome, whatever it is: later steps know it by the name of the usual one.
     CASE rules.outcome
         WHEN 'readmission' THEN return_us > 0 AND return_us < rules.horizon_us IS TRUE
         WHEN 'death' THEN died_within_horizon
-        ELSE joined.discharge_time > episode_start + to_microseconds(rules.horizon_us)
+        -- Without a time of discharge, the days between the dates.
+        WHEN 'long_stay' THEN rules.horizon_us < CASE
+            WHEN discharge_timed THEN date_diff('microsecond', episode_start, discharge_time)
+            ELSE 86400e6 * (discharge_day - episode_day) END
     END AS readmitted,
     return_us / 86400e6 AS days_to_readmission,
     CASE
-        WHEN joined.fault IS NOT NULL THEN joined.fault
+        WHEN judged.fault IS NOT NULL THEN judged.fault
         WHEN NOT ends_episode THEN 'transfer'
+        WHEN after_death THEN 'after_death'
         WHEN newborn THEN 'newborn'
         WHEN observation THEN 'observation'
         WHEN died_in_hospital AND rules.outcome <> 'long_stay' THEN 'died_in_hospital'
+        WHEN died_on_day AND rules.outcome <> 'long_stay' THEN 'same_day_death'
         WHEN coalesce(age < rules.minimum_age, rules.minimum_age IS NOT NULL)
           OR coalesce(age > rules.maximum_age, rules.maximum_age IS NOT NULL) THEN 'age'
+        WHEN not_followed AND rules.outcome <> 'long_stay' THEN 'not_followed'
         WHEN censored AND rules.outcome <> 'long_stay' THEN 'censored'
         WHEN rules.exclude_deaths AND died_within_horizon
          AND NOT coalesce(return_us < rules.horizon_us, false) THEN 'died_after_discharge'
@@ -97,6 +136,7 @@ SELECT
     END AS exclusion,
     -- A stay without a usable outcome is nothing to learn from, but it can be scored: at its
     -- prediction time nobody knows the outcome.
-    coalesce(exclusion, 'none') IN ('none', 'censored', 'died_after_discharge', 'unknown_outcome')
+    coalesce(exclusion, 'none') IN ('none', 'not_followed', 'censored',
+            'died_after_discharge', 'unknown_outcome')
         AND NOT (rules.early AND coalesce(left_early, false)) AS scorable
-FROM joined, rules;
+FROM judged, rules;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -126,17 +127,13 @@ def define(tmp_path):
     from clinical.cohort.definition import load_definition
 
     def write(**changes) -> Path:
-        lines = load_definition().text.splitlines()
+        text = load_definition().text
         for key, value in changes.items():
-            places = [
-                n
-                for n, line in enumerate(lines)
-                if line.lstrip("# ").startswith(f"{key} =")
-            ]
-            (place,) = places
-            lines[place] = f"{key} = {value}"
+            rule = rf"(?m)^(?:# )?{key} = (?:\[[^]]*\]|.*)$"
+            text, count = re.subn(rule, f"{key} = {value}", text)
+            assert count == 1
         path = tmp_path / "definition.toml"
-        path.write_text("\n".join(lines))
+        path.write_text(text)
         return path
 
     return write

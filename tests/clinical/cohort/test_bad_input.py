@@ -115,10 +115,8 @@ def test_a_stay_after_death_is_listed(hospital):
     late = hospital.stay(9, 12)
     hospital.patient(died=8)
     cohort = hospital.build()
-    assert listed(cohort) == {
-        (2, late, "admitted after the day of the patient's death")
-    }
-    assert by_stay(cohort)[late]["exclusion"] == "died_in_hospital"
+    assert listed(cohort) == {(2, late, "admitted after the patient's death")}
+    assert by_stay(cohort)[late]["exclusion"] == "after_death"
 
 
 def test_rows_of_patients_are_listed_by_number(hospital):

@@ -44,7 +44,7 @@ def test_every_rule_has_its_reason():
     keys = [
         key for table in (Episode, Index, Readmission) for key in table.model_fields
     ]
-    assert len(keys) == 9
+    assert len(keys) == 12
     for key in keys:
         places = [
             n
@@ -89,7 +89,7 @@ def test_every_rule_has_its_reason():
         ),
         ('["NEWBORN"]', '"NEWBORN"', "newborn_types: expected a list, got 'NEWBORN'"),
         (
-            'version = "1.0.0"',
+            'version = "1.1.0"',
             "",
             r"definition\.toml: version: this setting is required",
         ),
@@ -155,13 +155,13 @@ def test_a_wrong_mapping(tmp_path, old, new, message):
 @pytest.mark.parametrize(
     ("changes", "label"),
     [
-        ({}, "readmission-30d 1.0.0"),
+        ({}, "readmission-30d 1.1.0"),
         (
             {"died_locations": '["GONE"]', "planned_types": "[]"},
-            "readmission-30d 1.0.0, changed: died_locations, planned_types",
+            "readmission-30d 1.1.0, changed: died_locations, planned_types",
         ),
-        ({"minimum_age": 18}, "readmission-30d 1.0.0, changed: minimum_age"),
-        ({"name": '"mine"', "horizon_days": 90}, "mine 1.0.0"),
+        ({"minimum_age": 18}, "readmission-30d 1.1.0, changed: minimum_age"),
+        ({"name": '"mine"', "horizon_days": 90}, "mine 1.1.0"),
     ],
 )
 def test_an_edited_definition_says_what_was_changed(define, changes, label):
@@ -173,4 +173,4 @@ def test_another_outcome_under_a_shipped_name_is_a_change(define):
     path = define()
     path.write_text(text)
     changed = "changed: outcome, planned_types, death_after_discharge"
-    assert load_definition(path).label == f"readmission-30d 1.0.0, {changed}"
+    assert load_definition(path).label == f"readmission-30d 1.1.0, {changed}"

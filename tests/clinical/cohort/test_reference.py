@@ -2,7 +2,7 @@
 
 import csv
 import random
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 import pandas as pd
 import pytest
@@ -41,6 +41,23 @@ def fault(row: dict, rows: list[dict], place: int) -> str | None:
     return None
 
 
+def timeline(patient, rows, faults) -> list[tuple]:
+    """The stays that are known to have begun, as (admit, end, id, place, has no known end)."""
+    stays = []
+    for place, row in enumerate(rows):
+        admit, leave = read(row["ADMITTIME"]), read(row["DISCHTIME"])
+        if row["SUBJECT_ID"] != patient or not patient or not admit:
+            continue
+        is_repeat = faults[place] == "duplicate_stay"
+        if is_repeat and not began_once(row, rows, place):
+            continue
+        is_open = not leave or leave < admit or is_repeat
+        stays.append(
+            (admit, admit if is_open else leave, row["HADM_ID"], place, is_open)
+        )
+    return stays
+
+
 def slow_cohort(
     rows, *, gap=timedelta(0), data_end=None, exclude_deaths=False, deaths=None
 ):
@@ -48,18 +65,8 @@ def slow_cohort(
     faults = [fault(row, rows, place) for place, row in enumerate(rows)]
     answers = [(reason, None, None, None) for reason in faults]
     for patient in {row["SUBJECT_ID"] for row in rows}:
-        line = []
-        death = (deaths or {}).get(patient) or death_in_hospital(patient, rows)
-        for place, row in enumerate(rows):
-            admit, leave = read(row["ADMITTIME"]), read(row["DISCHTIME"])
-            usable = faults[place] in (None, "unreadable_time", "missing_time")
-            if (
-                row["SUBJECT_ID"] == patient
-                and usable
-                and admit
-                and not (leave and leave < admit)
-            ):
-                line.append((admit, leave or admit, row["HADM_ID"], place))
+        line = timeline(patient, rows, faults)
+        death = first_death(patient, rows, (deaths or {}).get(patient))
         episodes: list[list[tuple]] = []
         reached = None
         for stay in sorted(line):
@@ -69,16 +76,7 @@ def slow_cohort(
             episodes[-1].append(stay)
             reached = max(reached, stay[1])
         for number, episode in enumerate(episodes):
-            ends = {stay: read(rows[stay[3]]["DISCHTIME"]) for stay in episode}
-            last = max(
-                episode,
-                key=lambda stay, e=ends: (
-                    e[stay] is None,
-                    e[stay] or START,
-                    stay[0],
-                    stay[2],
-                ),
-            )
+            last = max(episode, key=lambda stay: (stay[4], stay[1], stay[0], stay[2]))
             for stay in episode:
                 if stay != last and faults[stay[3]] is None:
                     answers[stay[3]] = ("transfer", None, None, None)
@@ -90,15 +88,39 @@ def slow_cohort(
     return answers
 
 
-def death_in_hospital(patient, rows) -> datetime | None:
-    """The first time of death that the admissions of a patient tell, contradicting rows aside."""
-    told = [
-        read(row["DEATHTIME"])
-        for row in rows
-        if row["SUBJECT_ID"] == patient
-        and all(other == row for other in rows if other["HADM_ID"] == row["HADM_ID"])
-    ]
-    return min((time for time in told if time), default=None)
+def began_once(row, rows, place) -> bool:
+    """Whether this is the first of contradicting rows that agree on patient and admission."""
+    twins = [other for other in rows if other["HADM_ID"] == row["HADM_ID"]]
+    starts = {(twin["SUBJECT_ID"], read(twin["ADMITTIME"])) for twin in twins}
+    is_first = not any(other["HADM_ID"] == row["HADM_ID"] for other in rows[:place])
+    return is_first and len(starts) == 1 and any(twin != row for twin in twins)
+
+
+def has_time(moment: datetime) -> bool:
+    return moment != moment.replace(hour=0, minute=0, second=0)
+
+
+def first_death(patient, rows, recorded) -> tuple[date, datetime | None] | None:
+    """The first day of death that anything tells of the patient, with the time if it has one."""
+    moments = [recorded]
+    for row in rows:
+        twins = [other for other in rows if other["HADM_ID"] == row["HADM_ID"]]
+        if row["SUBJECT_ID"] == patient and all(other == row for other in twins):
+            moments.append(read(row["DEATHTIME"]))
+            moments += [read(row["DISCHTIME"])] * (row["HOSPITAL_EXPIRE_FLAG"] == "1")
+    moments = [moment for moment in moments if moment]
+    if not moments:
+        return None
+    day = min(moments).date()
+    times = [moment for moment in moments if moment.date() == day and has_time(moment)]
+    return day, min(times, default=None)
+
+
+def is_after(moment: datetime, death) -> bool:
+    if death is None:
+        return False
+    day, time = death
+    return moment > time if time and has_time(moment) else moment.date() > day
 
 
 def judge(rows, episode, last, later, *, data_end, exclude_deaths, death):
@@ -106,27 +128,34 @@ def judge(rows, episode, last, later, *, data_end, exclude_deaths, death):
     members = [rows[stay[3]] for stay in episode]
     end = last[1]
     midnight = end.replace(hour=0, minute=0, second=0)
+    if all(is_after(stay[0], death) for stay in episode):
+        return ("after_death", None, None, None)
     if any(row["ADMISSION_TYPE"] == "NEWBORN" for row in members):
         return ("newborn", None, None, None)
-    died = any(
-        row["HOSPITAL_EXPIRE_FLAG"] == "1" or row["DEATHTIME"] for row in members
-    )
-    if died or (death and death < midnight):
+    day, time = death or (None, None)
+    if any(row["HOSPITAL_EXPIRE_FLAG"] == "1" for row in members):
         return ("died_in_hospital", None, None, None)
+    if day and (time <= end if time and has_time(end) else day < end.date()):
+        return ("died_in_hospital", None, None, None)
+    # The table has no places of discharge.
+    if day == end.date() and not (time and has_time(end)):
+        return ("same_day_death", None, None, None)
     if data_end and end + 30 * DAY > data_end:
         return ("censored", None, None, None)
     days, back = None, None
     for other in later:
         first = min(other)
-        if rows[first[3]]["ADMISSION_TYPE"] not in PLANNED:
+        is_dead = all(is_after(stay[0], death) for stay in other)
+        if rows[first[3]]["ADMISSION_TYPE"] not in PLANNED and not is_dead:
             days, back = (first[0] - end) / DAY, first[2]
             break
     readmitted = int(days is not None and 0 < days < 30)
+    died_at = day and (time or datetime.combine(day, datetime.min.time()))
     if (
         exclude_deaths
         and not readmitted
-        and death
-        and midnight <= death < end + 30 * DAY
+        and died_at
+        and midnight <= died_at < end + 30 * DAY
     ):
         return ("died_after_discharge", None, None, None)
     return (None, readmitted, days, back)
@@ -328,7 +357,7 @@ def test_many_random_admissions(tmp_path, define, seed):
     reasons = {answer[0] for answer in answers}
     assert reasons >= {
         None, "missing_id", "duplicate_stay", "unreadable_time", "missing_time", "negative_stay",
-        "transfer", "newborn", "died_in_hospital",
+        "transfer", "newborn", "died_in_hospital", "same_day_death", "after_death",
     }  # fmt: skip
     assert {answer[1] for answer in answers} == {None, 0, 1}
 

@@ -431,15 +431,15 @@ def foreign(tmp_path, define):
         "[admissions]\ntable = 'stays'\npatient_id = 'p'\nstay_id = 's'\nadmit_time = 'a'\n"
         "discharge_time = 'd'\nadmission_type = 't'\ndischarge_location = 'l'\n"
     )
-    (tmp_path / "stays.csv").write_text(
-        "p,s,a,d,t,l\n1,1,2019-01-01,2019-01-05,gepland,naar huis\n"
-        "2,2,2019-02-01,2019-02-05,spoed,overleden\n3,3,2019-05-01,2019-05-05,spoed,naar huis\n"
-    )
 
-    def build(**options):
-        changes = {
-            key: options.pop(key) for key in ("died_locations",) if key in options
-        }
+    def build(death="overleden", **options):
+        (tmp_path / "stays.csv").write_text(
+            "p,s,a,d,t,l\n1,1,2019-01-01,2019-01-05,gepland,naar huis\n"
+            f"2,2,2019-02-01,2019-02-05,spoed,{death}\n"
+            "3,3,2019-05-01,2019-05-05,spoed,naar huis\n"
+        )
+        rules = {"died_locations", "alive_locations"} & set(options)
+        changes = {key: options.pop(key) for key in rules}
         definition = define(**changes) if changes else None
         return build_cohort(
             tmp_path,
@@ -453,10 +453,10 @@ def foreign(tmp_path, define):
 
 
 def test_words_that_the_definition_lacks_are_listed(foreign):
-    cohort = foreign()
+    cohort = foreign(death="elders")
     said = caveats(cohort)
     assert (
-        "Discharge locations that count as alive: NAAR HUIS (2), OVERLEDEN (1)." in said
+        "locations that no rule knows: NAAR HUIS (2), ELDERS (1). They count as" in said
     )
     assert "Admission types that count as unplanned: SPOED (2), GEPLAND (1)." in said
     assert (
@@ -465,26 +465,26 @@ def test_words_that_the_definition_lacks_are_listed(foreign):
     )
     assert cohort.summary["unmatched"]["discharge_location"] == {
         "NAAR HUIS": 2,
-        "OVERLEDEN": 1,
+        "ELDERS": 1,
     }
-    told = foreign(died_locations='["Overleden"]')
+    told = foreign(died_locations='["Overleden"]', alive_locations='["Naar huis"]')
     assert by_stay(told)["2"]["exclusion"] == "died_in_hospital"
-    assert "Discharge locations that count as alive: NAAR HUIS (2)." in caveats(told)
+    assert "no rule knows" not in caveats(told)
     assert "cannot be told" not in caveats(told)
 
 
 def test_without_an_end_of_data_it_is_the_last_admission(foreign):
-    cohort = foreign()
+    cohort = foreign(death="elders")
     assert by_stay(cohort)["3"]["exclusion"] == "censored"
     assert by_stay(cohort)["2"]["exclusion"] is None
     assert cohort.summary["data_end"] == "2019-05-01T00:00:00"
     assert "the last admission, 2019-05-01 00:00, is taken for it" in caveats(cohort)
-    kept = foreign(data_end="none")
+    kept = foreign(death="elders", data_end="none")
     assert by_stay(kept)["3"]["exclusion"] is None
     assert "discharged less than 30 days before it counts as not readmitted" in caveats(
         kept
     )
-    given = foreign(data_end="2019-06-30")
+    given = foreign(death="elders", data_end="2019-06-30")
     assert by_stay(given)["3"]["exclusion"] is None
     assert "end of data" not in caveats(given)
 

@@ -1,0 +1,32 @@
+-- What each place of discharge means: the patient died, or is known to be somewhere else.
+-- In:  raw_admissions, rules.
+-- Out: places; looks_dead: nothing says what it is, and it may be a death.
+
+CREATE TABLE places AS
+WITH names AS (
+    SELECT upper_clean(discharge_location) AS place, count(*) AS rows,
+        count_if(NOT is_true(died)) AS not_marked
+    FROM raw_admissions
+    WHERE other IS NULL AND upper_clean(discharge_location) IS NOT NULL
+    GROUP BY ALL
+),
+words AS (   -- a code is no word: 20 is not "20 miles from home"
+    SELECT *, regexp_extract_all(place, '\pL[\pL\pN]*') AS words FROM names
+),
+meanings AS (
+    SELECT place, rows, not_marked,
+        list_contains(rules.died_locations, place) AS died,
+        list_contains(rules.alive_locations, place) AS listed_alive,
+        list_has_any(words, rules.alive_locations) AS has_alive_word,
+        list_has_any(words, [
+            'EXPIRED', 'DECEASED', 'DIED', 'DEAD', 'DEATH', 'DEMISE', 'MORGUE', 'MORTUARY', 'CORONER',
+            'FUNERAL', 'EXITUS', 'VERSTORBEN', 'GESTORBEN', 'TOD', 'OVERLEDEN', 'FALLECIDO', 'MUERTE',
+            'DÉCÉDÉ', 'DECEDE', 'DÉCÈS', 'DECES', 'DECEDUTO', 'ÓBITO', 'OBITO', 'AVLIDEN', 'DØD'
+        -- Codes 20 and 40 to 42 of the US claim form (UB-04) are deaths.
+        ]) OR place IN ('20', '40', '41', '42') AS has_death_word
+    FROM words, rules
+)
+SELECT place, rows, not_marked, died,
+    NOT died AND (listed_alive OR has_alive_word AND NOT has_death_word) AS alive,
+    NOT died AND NOT listed_alive AND has_death_word AS looks_dead
+FROM meanings;

@@ -1,0 +1,409 @@
+"""Who died, who was followed and who came back: each kind of case in every form."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from domainbert.errors import UserError
+
+from .conftest import by_stay, list_issues
+from .sources import (
+    DIED,
+    FORMS,
+    HOME,
+    HOSPICE,
+    UNKNOWN,
+    Stay,
+    build,
+    fates,
+    rebuild,
+    write_omop,
+)
+
+DEAD = ("died_in_hospital", None)
+SAME_DAY = ("same_day_death", None)
+AFTER_DEATH = ("after_death", None)
+ALIVE = (None, 0)
+BACK = (None, 1)
+IN, OUT = "2020-03-01 08:00:00", "2020-03-05 11:00:00"
+
+# Stays as (admitted, discharged, place), the death, and what becomes of each stay.
+KINDS = {
+    "timed before the discharge": ([(IN, OUT, HOME)], "2020-03-05 09:12:00", [DEAD]),
+    "timed after the discharge": ([(IN, OUT, UNKNOWN)], "2020-03-05 23:00:00", [ALIVE]),
+    "timed at the discharge": ([(IN, OUT, UNKNOWN)], OUT, [DEAD]),
+    "timed a minute later": ([(IN, OUT, HOME)], "2020-03-05 11:01:00", [ALIVE]),
+    "date, place unknown": ([(IN, OUT, UNKNOWN)], "2020-03-05", [SAME_DAY]),
+    "date, home": ([(IN, OUT, HOME)], "2020-03-05", [ALIVE]),
+    "date, hospice": ([(IN, OUT, HOSPICE)], "2020-03-05", [ALIVE]),
+    "date, died": ([(IN, OUT, DIED)], "2020-03-05", [DEAD]),
+    "date, the day before": ([(IN, OUT, HOME)], "2020-03-04", [DEAD]),
+    "date, the day after": ([(IN, OUT, UNKNOWN)], "2020-03-06", [ALIVE]),
+    "place alone": ([(IN, OUT, DIED)], "", [DEAD]),
+    "place, and a time hours later": ([(IN, OUT, DIED)], "2020-03-05 16:00:00", [DEAD]),
+    "discharge without a time": ([(IN, "2020-03-05", UNKNOWN)], "2020-03-05 09:12:00", [SAME_DAY]),
+    "discharge home without a time": ([(IN, "2020-03-05", HOME)], "2020-03-05 09:12:00", [ALIVE]),
+    "organ donor, the same day": (
+        [(IN, OUT, DIED), ("2020-03-05 11:01:00", "2020-03-05 21:40:00", UNKNOWN)],
+        "2020-03-05", [DEAD, AFTER_DEATH],
+    ),
+    "organ donor, to the next day": (
+        [(IN, OUT, DIED), ("2020-03-05 11:01:00", "2020-03-06 03:40:00", UNKNOWN)],
+        "", [DEAD, AFTER_DEATH],
+    ),
+    "return after a timed death": (
+        [(IN, OUT, HOME), ("2020-03-08 10:00:00", "2020-03-09 10:00:00", UNKNOWN)],
+        "2020-03-08 09:00:00", [ALIVE, AFTER_DEATH],
+    ),
+    "return after the day of death": (
+        [(IN, OUT, HOME), ("2020-03-10 08:00:00", "2020-03-12 08:00:00", HOME)],
+        "2020-03-08", [ALIVE, AFTER_DEATH],
+    ),
+    "return on the day of death": (
+        [(IN, OUT, HOME), ("2020-03-08 08:00:00", "2020-03-08 19:00:00", UNKNOWN)],
+        "2020-03-08", [BACK, SAME_DAY],
+    ),
+    "return on the day of discharge that ends in death": (
+        [(IN, OUT, UNKNOWN), ("2020-03-05 19:00:00", "2020-03-05 23:00:00", DIED)],
+        "", [BACK, DEAD],
+    ),
+    "return with contradicting times": (
+        [(IN, OUT, HOME), ("2020-03-18 15:08:00", "2020-03-18 03:11:00", HOME)],
+        "", [BACK, ("negative_stay", None)],
+    ),
+    "return without a discharge": (
+        [(IN, OUT, HOME), ("2020-03-18 15:08:00", "", UNKNOWN)],
+        "", [BACK, ("missing_time", None)],
+    ),
+    "an evening with a date as its end": (
+        [("2020-02-20 08:00:00", "2020-02-25 08:00:00", HOME),
+         ("2020-03-01 22:10:00", "2020-03-01", HOME)],
+        "", [BACK, ALIVE],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_becomes_of_each_stay(tmp_path, form, kind):
+    spans, death, expected = KINDS[kind]
+    if form.startswith("mimic") and kind == "an evening with a date as its end":
+        expected = [BACK, ("negative_stay", None)]  # MIMIC has times: midnight is one
+    stays = [
+        Stay(str(number), admitted, discharged, place[form])
+        for number, (admitted, discharged, place) in enumerate(spans, start=1)
+    ]
+    cohort = build(tmp_path, form, stays, death=death)
+    assert list(fates(cohort).values()) == expected
+    left = cohort.flow["left"].iloc[-1]
+    assert left == sum(exclusion is None for exclusion, _ in expected)
+
+
+@pytest.mark.parametrize("death", ["2020-03-05 09:12:00", "2020-03-05"])
+def test_a_death_in_hospital_does_not_leak_into_the_outcome_death(tmp_path, death):
+    cohort = build(
+        tmp_path, "omop", [Stay("1", IN, OUT)], death=death, definition="death-30d"
+    )
+    assert fates(cohort)["1"][1] is None
+
+
+# -- the definition may say otherwise -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "death", "expected"),
+    [
+        ({"death_tolerance_minutes": 60}, HOME, "2020-03-05 12:00:00", DEAD),
+        ({"death_tolerance_minutes": 59}, HOME, "2020-03-05 12:00:00", ALIVE),
+        ({"same_day_death": '"in_hospital"'}, HOME, "2020-03-05", SAME_DAY),
+        ({"same_day_death": '"after_discharge"'}, UNKNOWN, "2020-03-05", ALIVE),
+        ({"alive_locations": '["ELSEWHERE"]'}, HOME, "2020-03-05", SAME_DAY),
+    ],
+)
+@pytest.mark.parametrize("form", ["mimic4", "meds"])
+def test_the_definition_decides(
+    tmp_path, define, form, changes, place, death, expected
+):
+    stays = [Stay("1", IN, OUT, place[form])]
+    options = {"death": death, "definition": define(**changes)}
+    (tmp_path / "source").mkdir()
+    assert fates(build(tmp_path / "source", form, stays, **options))["1"] == expected
+
+
+def test_an_older_definition_has_the_shipped_rules(define):
+    from clinical.cohort.definition import load_definition
+
+    path = define()
+    start, end = "# A recorded time of death", "# Age in whole years"
+    text = path.read_text()
+    path.write_text(text[: text.index(start)] + text[text.index(end) :])
+    assert load_definition(path).index == load_definition().index
+
+
+def test_both_fates_of_same_day_deaths_are_counted(tmp_path):
+    stays = [
+        Stay("1", IN, OUT, "Home"),
+        Stay("2", "2020-03-05 12:00:00", "2020-03-05 13:00:00"),
+    ]
+    cohort = build(tmp_path, "generic", stays, death="2020-03-05")
+    removed = cohort.flow.set_index("step")["removed"]
+    assert removed["same_day_death"] == 1
+    counted = "1 excluded as deaths in hospital, 1 kept as discharged alive"
+    assert any(counted in caveat for caveat in cohort.caveats)
+
+
+# -- places of discharge ------------------------------------------------------------------------
+
+WARD = "Ward 7"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_place_that_no_rule_knows_is_counted(tmp_path, form):
+    stays = [
+        Stay("1", IN, OUT, WARD),
+        Stay("2", "2020-05-01", "2020-05-03", HOME[form]),
+    ]
+    cohort = build(tmp_path, form, stays)
+    assert cohort.summary["unmatched"]["discharge_location"] == {"WARD 7": 1}
+    assert any("that no rule knows: WARD 7 (1)" in caveat for caveat in cohort.caveats)
+
+
+DEATH_LIKE = [
+    "Expired",
+    "deceased",
+    "Patient died",
+    "MORGUE",
+    "20",
+    "40.0",
+    "41",
+    "42",
+    "Overleden",
+]
+
+
+@pytest.mark.parametrize("place", DEATH_LIKE)
+def test_a_place_that_may_be_a_death_stops_the_build(tmp_path, place):
+    stays = [Stay("1", IN, OUT, place), Stay("2", "2020-05-01", "2020-05-03", "Home")]
+    name = place.upper().removesuffix(".0")
+    message = f"stays has stays whose place of discharge may mean death: {name} \\(1\\).*--died-loc"
+    with pytest.raises(UserError, match=message):
+        build(tmp_path, "generic", stays)
+    assert (
+        fates(rebuild(tmp_path, "generic", died_locations=[name.lower()]))["1"] == DEAD
+    )
+    mapping = tmp_path / "columns.toml"
+    listed = mapping.read_text()
+    mapping.write_text(f'died_locations = "{name}"\n{listed}')
+    assert fates(rebuild(tmp_path, "generic"))["1"] == DEAD
+    mapping.write_text(f'alive_locations = "{name}"\n{listed}')
+    assert fates(rebuild(tmp_path, "generic"))["1"] == ALIVE
+
+
+@pytest.mark.parametrize(
+    "form", [form for form in FORMS if form not in ("omop", "fhir")]
+)
+def test_every_form_stops_at_a_place_that_may_be_a_death(tmp_path, form):
+    with pytest.raises(UserError, match=r"may mean death: EXPIRED \(1\)"):
+        build(tmp_path, form, [Stay("1", IN, OUT, "Expired")])
+
+
+@pytest.mark.parametrize("place", ["20", "40", "41", "42", "Expired", "Deceased"])
+@pytest.mark.parametrize("form", ["omop", "fhir"])
+def test_the_codes_of_the_us_claim_form_are_known_where_they_are_usual(
+    tmp_path, form, place
+):
+    assert fates(build(tmp_path, form, [Stay("1", IN, OUT, place)]))["1"] == DEAD
+
+
+def test_a_place_is_no_question_where_the_source_marks_the_deaths(hospital):
+    stay = hospital.stay(0, 3, DISCHARGE_LOCATION="EXPIRED", HOSPITAL_EXPIRE_FLAG="1")
+    assert hospital.rows()[stay]["exclusion"] == "died_in_hospital"
+
+
+@pytest.mark.parametrize(
+    ("disposition", "expected"),
+    [
+        (
+            {"coding": [{"system": "urn:nubc", "code": "20", "display": "Expired"}]},
+            DEAD,
+        ),
+        ({"coding": [{"system": "urn:local", "code": "20", "display": "Home"}]}, ALIVE),
+        ({"text": "Deceased"}, DEAD),
+    ],
+)
+def test_a_number_of_another_system_is_no_death(tmp_path, disposition, expected):
+    build(tmp_path, "fhir", [Stay("1", IN, OUT)])
+    path = tmp_path / "Encounter.ndjson"
+    encounter = json.loads(path.read_text())
+    encounter["hospitalization"] = {"dischargeDisposition": disposition}
+    path.write_text(json.dumps(encounter) + "\n")
+    assert fates(rebuild(tmp_path, "fhir"))["1"] == expected
+
+
+# -- the clock of the source --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["fhir", "generic"])
+@pytest.mark.parametrize(
+    ("admitted", "discharged", "death", "expected"),
+    [
+        # 22:30 in New York is the next day in UTC.
+        ("2020-03-01T08:00:00-05:00", "2020-03-05T22:30:00-05:00", "2020-03-05", SAME_DAY),
+        ("2020-03-01T08:00:00-05:00", "2020-03-05T22:30:00-05:00", "2020-03-06", ALIVE),
+        ("2020-03-01T08:00:00-05:00", "2020-03-05T22:30:00-05:00", "2020-03-06T03:00:00Z", DEAD),
+        ("2020-03-01T08:00:00-05:00", "2020-03-05T22:30:00-05:00", "2020-03-06T04:00:00Z", ALIVE),
+        # 06:30 in Tokyo is the day before in UTC.
+        ("2020-03-01T08:00:00+09:00", "2020-03-05T06:30:00+09:00", "2020-03-04", DEAD),
+        ("2020-03-01T08:00:00+09:00", "2020-03-05T06:30:00+09:00", "2020-03-05", SAME_DAY),
+        # A date has the clock of the other end of the stay.
+        ("2020-03-01T22:10:00-05:00", "2020-03-01", "", ALIVE),
+        ("2020-03-05", "2020-03-05T08:00:00+10:00", "", ALIVE),
+        ("2020-03-05", "2020-03-05", "", ALIVE),
+        # The clocks went back, and forward.
+        ("2023-11-05T01:30:00-04:00", "2023-11-05T01:10:00-05:00", "", ALIVE),
+        ("2023-03-12T01:30:00-05:00", "2023-03-12T03:10:00-04:00", "2023-03-12", SAME_DAY),
+        ("2020-03-05T01:30:00-05:00", "2020-03-05T01:10:00-05:00", "", ("negative_stay", None)),
+    ],
+)  # fmt: skip
+def test_days_are_those_of_the_local_clock(
+    tmp_path, form, admitted, discharged, death, expected
+):
+    cohort = build(tmp_path, form, [Stay("1", admitted, discharged)], death=death)
+    assert fates(cohort)["1"] == expected
+
+
+@pytest.mark.parametrize(
+    ("returns", "expected"),
+    [
+        ("2020-03-06", BACK),  # the day after the day of discharge
+        ("2020-03-05", ("transfer", None)),  # the same day: one episode
+        ("2020-04-04", BACK),  # thirty days later, by the date, as CMS counts
+        ("2020-04-05", ALIVE),
+    ],
+)
+def test_returns_in_a_source_of_dates(tmp_path, returns, expected):
+    stays = [Stay("1", "2020-03-01", "2020-03-05"), Stay("2", returns, "2020-05-01")]
+    assert fates(build(tmp_path, "generic", stays))["1"] == expected
+
+
+@pytest.mark.parametrize(
+    ("discharged", "label"), [("2020-03-08", 0), ("2020-03-09", 1)]
+)
+def test_a_long_stay_in_a_source_of_dates_is_counted_in_nights(
+    tmp_path, discharged, label
+):
+    mapping = 'category = "kind"\nchart_time = "at"\n'
+    build(tmp_path, "generic", [Stay("1", "2020-03-01", discharged)])
+    path = tmp_path / "columns.toml"
+    path.write_text('discharge_categories = "DS"\n' + path.read_text() + mapping)
+    (tmp_path / "letters.csv").write_text(
+        "stay,text,kind,at\n1,note,Nursing,2020-03-01\n"
+    )
+    assert fates(rebuild(tmp_path, "generic", definition="long-stay-7d"))["1"] == (
+        None,
+        label,
+    )
+
+
+def test_rows_that_agree_on_the_admission_are_a_return(hospital):
+    """Two rows of one stay with other times of discharge: it took place."""
+    index = hospital.stay(0, 3)
+    hospital.stay(10, 12, id="twice")
+    hospital.stay(10, 14, id="twice")
+    cohort = hospital.build()
+    assert by_stay(cohort)[index]["readmitted"] == 1
+    assert cohort.flow.set_index("step")["removed"]["duplicate_stay"] == 2
+
+
+# -- follow-up ----------------------------------------------------------------------------------
+
+CENSORED = ("censored", None)
+OUTSIDE = ("not_followed", None)
+
+
+CUT = ("2019-01-01", "2020-03-10")
+PERIODS = {
+    "one": ([("2019-01-01", "2021-12-31")], ALIVE),
+    "cut": ([CUT], CENSORED),
+    "ends on the day": ([("2019-01-01", "2020-03-05")], CENSORED),
+    "begins on the day": ([("2020-03-05", "2020-12-31")], ALIVE),
+    "thirty days, the last included": ([("2019-01-01", "2020-04-04")], ALIVE),
+    "a day less": ([("2019-01-01", "2020-04-03")], CENSORED),
+    "ended the day before": ([("2019-01-01", "2020-03-04")], OUTSIDE),
+    "begins the day after": ([("2020-03-06", "2021-12-31")], OUTSIDE),
+    "a gap": ([CUT, ("2021-06-01", "2021-12-31")], CENSORED),
+    "in a gap": ([("2019-01-01", "2020-01-31"), ("2021-06-01", "2021-12-31")], OUTSIDE),
+    "adjacent": ([("2020-03-11", "2020-12-31"), CUT], ALIVE),
+    "one in another": (
+        [("2019-01-01", "2020-12-31"), ("2020-02-01", "2020-03-10")],
+        ALIVE,
+    ),
+    "unreadable": ([CUT, ("?", "2021-12-31")], CENSORED),
+    "backwards": ([CUT, ("2021-12-31", "2020-01-01")], CENSORED),
+    "of another patient": ([], OUTSIDE),
+}
+
+
+@pytest.mark.parametrize("case", PERIODS)
+@pytest.mark.parametrize("form", ["omop", "generic"])
+def test_the_period_that_contains_the_discharge_counts(tmp_path, form, case):
+    periods, expected = PERIODS[case]
+    build(tmp_path, form, [Stay("1", IN, OUT)])
+    rows = [("7", *period) for period in periods]
+    write_periods(tmp_path, form, [*rows, ("8", "2019-01-01", "2019-01-01")])
+    cohort = rebuild(tmp_path, form)
+    assert fates(cohort)["1"] == expected
+    assert by_stay(cohort)["1"]["scorable"]
+    has_bad_row = any(start > end for start, end in periods)
+    problem = "period of observation without a patient"
+    assert (
+        any(p.startswith(problem) for p in list_issues(cohort)["problem"])
+        == has_bad_row
+    )
+
+
+def write_periods(folder: Path, form: str, rows: list[tuple[str, str, str]]) -> None:
+    names = (
+        "person_id",
+        "observation_period_start_date",
+        "observation_period_end_date",
+    )
+    lines = [",".join(row) for row in (names, *rows)]
+    (folder / "OBSERVATION_PERIOD.csv").write_text("\n".join(lines) + "\n")
+    if form == "generic":
+        named = zip(("patient_id", "start_date", "end_date"), names, strict=True)
+        table = "\n".join(f'{ours} = "{theirs}"' for ours, theirs in named)
+        path = folder / "columns.toml"
+        path.write_text(
+            f'{path.read_text()}\n[follow_up]\ntable = "OBSERVATION_PERIOD"\n{table}\n'
+        )
+
+
+def test_an_empty_table_of_periods_says_nothing(tmp_path):
+    write_omop(
+        tmp_path, [Stay("1", IN, OUT), Stay("2", "2020-06-01", "2020-06-02")], ""
+    )
+    write_periods(tmp_path, "omop", [])
+    cohort = rebuild(tmp_path, "omop", data_end=None)
+    assert fates(cohort)["1"] == ALIVE
+    assert any("No end of data was given" in caveat for caveat in cohort.caveats)
+
+
+def test_a_death_ends_the_follow_up_that_it_ends(tmp_path):
+    """Periods often end with the death: nothing that could still come is missed."""
+    build(tmp_path, "omop", [Stay("1", IN, OUT)], death="2020-03-05 23:00:00")
+    write_periods(tmp_path, "omop", [("7", "2019-01-01", "2020-03-05")])
+    assert fates(rebuild(tmp_path, "omop"))["1"] == ALIVE
+
+
+def test_a_note_with_a_date_has_the_clock_of_its_stay(tmp_path):
+    """Discharged at 22:30 and back at 21:00 of the next day, of which a letter has the date."""
+    start, end = "2020-03-01T08:00:00-05:00", "2020-03-05T22:30:00-05:00"
+    back = Stay("2", "2020-03-06T21:00:00-05:00", "2020-03-08T08:00:00-05:00")
+    build(tmp_path, "generic", [Stay("1", start, end), back])
+    letters = "stay,text,day\n1,before,2020-03-05\n1,of the return,2020-03-06\n"
+    (tmp_path / "letters.csv").write_text(letters)
+    path = tmp_path / "columns.toml"
+    path.write_text(path.read_text() + 'chart_date = "day"\n')
+    assert by_stay(rebuild(tmp_path, "generic"))["1"]["text"] == ["before"]
