@@ -61,7 +61,7 @@ def synthesize(
     brief: bool = False,
     notes_per_stay: str = "few",
     dates: str = "shifted",
-    form: str = "mimic3",
+    form: str | None = None,
 ) -> Hospital:
     """Write a made-up hospital whose readmission risks are known.
 
@@ -78,7 +78,9 @@ def synthesize(
         notes_per_stay: "few" gives each stay 1 to 3 short notes in its first two days, each with
             half of the true facts; "many" gives 20 to 60, most without any.
         dates: "shifted": over 90 years from 2100, as MIMIC-III's; "real": over 2018 and 2019.
-        form: "mimic3", or one of `FORMS`, other tables; `forms/*.sql` say what is lost.
+        form: "mimic3" or one of `FORMS`: the tables of a form, in which a few patients have what
+            is rare: deaths on the day of discharge and an organ donor (`forms/rare.sql`).
+            `forms/*.sql` say what is lost. By default tables of MIMIC-III without these.
 
     Raises:
         UserError: `stays` is less than 1, or an option is not one of those above.
@@ -89,7 +91,8 @@ def synthesize(
         )
     check_choice("notes_per_stay", notes_per_stay, tuple(NOTES_PER_STAY))
     check_choice("dates", dates, tuple(CALENDARS))
-    check_choice("form", form, ("mimic3", *FORMS))
+    if form is not None:
+        check_choice("form", form, ("mimic3", *FORMS))
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     # Separate generators: a new phrase does not change the patients.
@@ -105,32 +108,34 @@ def synthesize(
     }
     with tempfile.TemporaryDirectory(dir=folder) as work:
         rows = {name: _write(Path(work), name, table) for name, table in tables.items()}
-        if form != "mimic3":
-            _translate(Path(work), folder, form)
-        for name in tables if form == "mimic3" else ("TRUE_RISK",):
+        if form:
+            rows["ADMISSIONS"] = _translate(Path(work), folder, form)
+        for name in ("TRUE_RISK",) if form else tables:
             (Path(work) / f"{name}.csv").replace(folder / f"{name}.csv")
     named = rows["PATIENTS"], rows["ADMISSIONS"], rows["TRUE_RISK"], rows["NOTEEVENTS"]
     return Hospital(folder, *named)
 
 
-def _translate(mimic3: Path, folder: Path, form: str) -> None:
-    """Write the tables of MIMIC-III in another form."""
+def _translate(mimic3: Path, folder: Path, form: str) -> int:
+    """Write the tables of MIMIC-III in a form, with what is rare; returns the admissions."""
     import duckdb
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     for place in ("data", "metadata") if form == "meds" else ():
         (folder / place).mkdir(exist_ok=True)
-    script = (resources.files(__package__) / "forms" / f"{form}.sql").read_text("utf-8")
     with duckdb.connect() as con:
         for name in ("ADMISSIONS", "PATIENTS", "NOTEEVENTS"):
             path = quoted(glob.escape(str(mimic3 / f"{name}.csv")))
             con.execute(
-                f"CREATE VIEW {name} AS FROM read_csv({path}, all_varchar = true)"
+                f"CREATE TABLE {name} AS FROM read_csv({path}, all_varchar = true)"
             )
+        con.execute(_script("rare"))
         splits = con.sql("SELECT SUBJECT_ID AS subject_id FROM PATIENTS").df()
         con.register("SPLITS", splits.assign(split=assign_splits(splits["subject_id"])))
-        con.execute(script.replace("{folder}", str(folder).replace("'", "''")))
+        target = str(folder).replace("'", "''")
+        con.execute(_script(form).replace("{folder}", target))
+        ((admissions,),) = con.execute("SELECT count(*) FROM ADMISSIONS").fetchall()
     for shard in folder.glob(
         "data/*.parquet"
     ):  # MEDS wants large strings, which DuckDB lacks
@@ -138,6 +143,11 @@ def _translate(mimic3: Path, folder: Path, form: str) -> None:
         place = table.schema.get_field_index("text_value")
         texts = table["text_value"].cast(pa.large_string())
         pq.write_table(table.set_column(place, "text_value", texts), shard)
+    return int(admissions)
+
+
+def _script(name: str) -> str:
+    return (resources.files(__package__) / "forms" / f"{name}.sql").read_text("utf-8")
 
 
 def _write(folder: Path, name: str, rows: Iterable[Cells]) -> int:

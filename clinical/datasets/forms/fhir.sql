@@ -4,7 +4,8 @@ COPY (
     SELECT json_merge_patch('{}', json_object(
         'resourceType', 'Patient', 'id', SUBJECT_ID,
         'gender', if(GENDER = 'M', 'male', 'female'), 'birthDate', left(DOB, 10),
-        'deceasedDateTime', replace(nullif(DOD, ''), ' ', 'T') || 'Z')) AS json
+        'deceasedDateTime', if(DOD LIKE '% 00:00:00', left(DOD, 10),
+            replace(nullif(DOD, ''), ' ', 'T') || 'Z'))) AS json
     FROM PATIENTS
 ) TO '{folder}/Patient.ndjson' (FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER E'\t');
 
@@ -17,33 +18,60 @@ COPY (
         'subject', json_object('reference', 'Patient/' || SUBJECT_ID),
         'period', json_object('start', replace(ADMITTIME, ' ', 'T') || 'Z',
             'end', replace(DISCHTIME, ' ', 'T') || 'Z'),
-        'hospitalization', json_object('dischargeDisposition', json_object(
-            'coding', json_array(json_object(
-                'system', 'http://terminology.hl7.org/CodeSystem/discharge-disposition',
-                'code', if(HOSPITAL_EXPIRE_FLAG = '1', 'exp', 'oth'))),
-            'text', DISCHARGE_LOCATION)))) AS json
+        'hospitalization', CASE WHEN DISCHARGE_LOCATION IS NOT NULL THEN
+            json_object('dischargeDisposition', json_object(
+                'coding', json_array(json_object(
+                    'system', 'http://terminology.hl7.org/CodeSystem/discharge-disposition',
+                    'code', if(HOSPITAL_EXPIRE_FLAG = '1', 'exp', 'oth'))),
+                'text', DISCHARGE_LOCATION)) END)) AS json
     FROM ADMISSIONS
+    UNION ALL   -- one stay in ten has a ward and a bed, each an encounter within the one above
+    SELECT json_object(
+        'resourceType', 'Encounter', 'id', HADM_ID || '-' || level, 'status', 'finished',
+        'class', json_object('system', 'http://terminology.hl7.org/CodeSystem/v3-ActCode',
+            'code', 'IMP'),
+        'subject', json_object('reference', 'Patient/' || SUBJECT_ID),
+        'partOf', json_object('reference', 'Encounter/' || HADM_ID || above),
+        'period', json_object('start', replace(ADMITTIME, ' ', 'T') || 'Z',
+            'end', replace(DISCHTIME, ' ', 'T') || 'Z')) AS json
+    FROM ADMISSIONS, (VALUES ('ward', ''), ('bed', '-ward')) parts(level, above)
+    WHERE HADM_ID LIKE '%0'
+    ORDER BY json
 ) TO '{folder}/Encounter.ndjson' (FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER E'\t');
 
+-- A fifth of the summaries replaces a draft, which is marked as superseded or only named by its successor.
 COPY (
+    WITH notes AS (
+        SELECT *, CATEGORY = 'Discharge summary' AND DESCRIPTION = 'Report'
+            AND coalesce(ISERROR, '') <> '1' AND regexp_matches(HADM_ID, '[12]$') AS is_revised
+        FROM NOTEEVENTS
+    ),
+    documents AS (
+        SELECT *, ROW_ID AS id, if(ISERROR = '1', 'entered-in-error', 'current') AS status,
+            CASE WHEN DESCRIPTION = 'Addendum' THEN 'appends' WHEN is_revised THEN 'replaces' END AS relation,
+            CASE WHEN is_revised THEN ROW_ID || '-draft' ELSE first(ROW_ID) OVER (
+                PARTITION BY HADM_ID ORDER BY CATEGORY <> 'Discharge summary',
+                    coalesce(ISERROR, '') = '1', DESCRIPTION = 'Addendum') END AS target
+        FROM notes
+        UNION ALL
+        SELECT * REPLACE ('Draft. ' || TEXT AS TEXT), ROW_ID || '-draft',
+            if(HADM_ID LIKE '%1', 'superseded', 'current'), NULL, NULL
+        FROM notes WHERE is_revised
+    )
     SELECT json_merge_patch('{}', json_object(
-        'resourceType', 'DocumentReference', 'id', ROW_ID,
-        'status', if(ISERROR = '1', 'entered-in-error', 'current'),
+        'resourceType', 'DocumentReference', 'id', id, 'status', status,
         'type', json_object('coding', json_array(json_object('system', 'http://loinc.org',
                 'code', if(CATEGORY = 'Discharge summary', '18842-5', '34109-9'))),
             'text', trim(CATEGORY)),
         'subject', json_object('reference', 'Patient/' || SUBJECT_ID),
         'date', replace(coalesce(nullif(CHARTTIME, ''), CHARTDATE || ' 00:00:00'), ' ', 'T') || 'Z',
-        'relatesTo', CASE WHEN DESCRIPTION = 'Addendum' THEN json_array(json_object(
-            'code', 'appends', 'target', json_object('reference', 'DocumentReference/' || first(ROW_ID)
-                OVER (PARTITION BY HADM_ID ORDER BY CATEGORY <> 'Discharge summary',
-                    coalesce(ISERROR, '') = '1', DESCRIPTION = 'Addendum'))))
-            END,
+        'relatesTo', CASE WHEN relation IS NOT NULL THEN json_array(json_object('code', relation,
+            'target', json_object('reference', 'DocumentReference/' || target))) END,
         'content', json_array(json_object('attachment', json_object(
             'contentType', 'text/plain; charset=utf-8', 'data', to_base64(encode(TEXT))))),
-        'context', json_object('encounter', json_array(
-            json_object('reference', 'Encounter/' || HADM_ID))))) AS json
-    FROM NOTEEVENTS
-    ORDER BY ROW_ID::BIGINT   -- the same seed, the same bytes
+        'context', json_object('encounter', json_array(json_object('reference',
+            concat('Encounter/', HADM_ID, if(HADM_ID LIKE '%0', '-bed', ''))))))) AS json
+    FROM documents
+    ORDER BY ROW_ID::BIGINT, id   -- the same seed, the same bytes
 ) TO '{folder}/DocumentReference.ndjson'
     (FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER E'\t');

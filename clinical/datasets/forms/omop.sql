@@ -15,19 +15,33 @@ COPY (
 ) TO '{folder}/PERSON.csv' (HEADER);
 
 COPY (
-    SELECT SUBJECT_ID AS person_id, left(DOD, 10) AS death_date, DOD AS death_datetime,
+    SELECT SUBJECT_ID AS person_id, left(DOD, 10) AS death_date,
+        CASE WHEN DOD NOT LIKE '% 00:00:00' THEN DOD END AS death_datetime,
         32817 AS death_type_concept_id, NULL AS cause_concept_id, NULL AS cause_source_value,
         NULL AS cause_source_concept_id
     FROM PATIENTS WHERE DOD <> ''
 ) TO '{folder}/DEATH.csv' (HEADER);
 
+-- From each admission to 60 days after its discharge: nobody looks between stays that are far apart.
 COPY (
-    SELECT row_number() OVER (ORDER BY SUBJECT_ID) AS observation_period_id,
-        SUBJECT_ID AS person_id, min(left(ADMITTIME, 10)) AS observation_period_start_date,
-        strftime(max(DISCHTIME::TIMESTAMP) + INTERVAL 1 YEAR, '%Y-%m-%d')
-            AS observation_period_end_date,
-        32817 AS period_type_concept_id
-    FROM ADMISSIONS GROUP BY SUBJECT_ID
+    WITH spans AS (
+        SELECT SUBJECT_ID, ADMITTIME::DATE AS begins, DISCHTIME::DATE + 60 AS ends FROM ADMISSIONS
+    ),
+    reached AS (
+        SELECT *, max(ends) OVER (PARTITION BY SUBJECT_ID ORDER BY begins, ends
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier_end
+        FROM spans
+    ),
+    numbered AS (
+        SELECT *, count(CASE WHEN begins > earlier_end + 1 THEN 1 END) OVER (
+            PARTITION BY SUBJECT_ID ORDER BY begins, ends) AS period
+        FROM reached
+    )
+    SELECT row_number() OVER (ORDER BY SUBJECT_ID, period) AS observation_period_id,
+        SUBJECT_ID AS person_id, min(begins) AS observation_period_start_date,
+        max(ends) AS observation_period_end_date, 32817 AS period_type_concept_id
+    FROM numbered
+    GROUP BY SUBJECT_ID, period
 ) TO '{folder}/OBSERVATION_PERIOD.csv' (HEADER);
 
 COPY (

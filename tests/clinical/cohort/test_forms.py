@@ -19,7 +19,7 @@ STANDARDS = Path(__file__).parents[4] / "shared" / "data" / "standards"
 LABELS = [
     "patient_id", "stay_id", "admit_time", "discharge_time", "readmitted", "days_to_readmission",
     "readmission_stay_id", "split", "exclusion", "sex", "admission_type", "episode_stay_id",
-    "transfer", "died_within_horizon", "censored",
+    "transfer", "died_within_horizon", "censored", "scorable",
 ]  # fmt: skip
 
 
@@ -35,13 +35,15 @@ def hospitals(tmp_path_factory):
 
 
 def rows(folder, form, **options):
-    cohort = build_cohort(folder / form, data_end="none", **options)
+    cohort = build_cohort(folder / form, **{"data_end": "none", **options})
     assert cohort.summary["schema"] == form
     return cohort.to_frame().sort_values("stay_id", ignore_index=True)
 
 
 @pytest.fixture(
-    scope="module", params=[{}, {"notes": "early", "hours": 24}], ids=["late", "early"]
+    scope="module",
+    params=[{}, {"notes": "early", "hours": 24}, {"data_end": "2019-12-01"}],
+    ids=["late", "early", "new discharges"],
 )
 def expected(request, hospitals):
     return request.param, rows(hospitals, "mimic3", **request.param)
@@ -51,7 +53,11 @@ def expected(request, hospitals):
 def test_every_label_text_and_exclusion_is_the_same(hospitals, expected, form):
     options, mimic3 = expected
     found = rows(hospitals, form, **options)
-    assert found["exclusion"].notna().sum() > 3
+    rare = {"died_in_hospital", "same_day_death", "after_death"}
+    assert set(found["exclusion"]) >= (
+        rare | {"censored"} if "data_end" in options else rare
+    )
+    assert found.loc[found["exclusion"] == "censored", "scorable"].all()
     assert found["text"].map(len).sum() > 100
     pd.testing.assert_frame_equal(found[LABELS], mimic3[LABELS], check_dtype=False)
     assert found["text"].tolist() == mimic3["text"].tolist()
