@@ -1,6 +1,15 @@
 -- Which row of the cohort the notes of a stay belong to, and until when they count. Stays that may be
 -- scored have notes, also those that nothing can be learned from, such as the latest discharges.
--- In:  stays.  Out: note_stays, one row for each stay id.
+-- In:  stays, rules.  Out: note_stays, one row for each stay id.
+
+-- An early prediction needs no discharge: the patient may still be in hospital.
+UPDATE stays SET scorable = true
+FROM rules
+WHERE rules.early
+  AND exclusion = 'missing_time' AND admit_time IS NOT NULL AND ends_episode
+  AND NOT newborn AND NOT observation AND NOT died_in_hospital
+  AND NOT coalesce(age < rules.minimum_age, rules.minimum_age IS NOT NULL)
+  AND NOT coalesce(age > rules.maximum_age, rules.maximum_age IS NOT NULL);
 
 CREATE TABLE note_stays AS
 SELECT

@@ -163,6 +163,16 @@ def test_every_new_stay_has_a_risk_or_a_reason(hospital, save_model):
     assert int(both["n_tokens"]["rehab"]) == 2 * int(both["n_tokens"]["next"])
 
 
+def test_an_early_model_scores_stays_that_have_not_ended(hospital, save_model):
+    mapping = hospital.parent / "columns.toml"
+    cohort = build_cohort(hospital, mapping=mapping, notes="early", hours=72).to_frame()
+    table, _ = own(hospital, save_model(cohort), "--since", "2026-11-21")
+    assert table["status"]["open"] == "ok"
+    assert table["n_tokens"]["open"] == "4"  # the nursing note of the first day
+    assert "lost" not in table.index  # it has no discharge, but a later stay has begun
+    assert "the patient died" in table["reason"]["dead"]
+
+
 def test_stays_without_follow_up_are_scored_from_a_cohort(
     hospital, save_model, tmp_path
 ):
