@@ -11,13 +11,11 @@ that trained them (`make models`); their tables are copied from their folders.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -25,8 +23,9 @@ from clinical import ReadmissionModel, build_cohort, synthesize
 from clinical.demo import expected_ranking
 from clinical.evaluation.comparison import MODEL, Comparison, compare
 from clinical.evaluation.intervals import measure_rows
-from domainbert.models.card import score_rows, score_text, table
-from domainbert.models.storage import shipped_models
+from domainbert.models.card import table
+from domainbert.models.manifest import Manifest, Scores, score_text
+from domainbert.models.storage import read_manifest, shipped_models
 from domainbert.tables import read_table
 from recipes.diabetes130.encounters import build_diabetes130
 
@@ -64,11 +63,9 @@ def trained_tables() -> str:
     """The tables of biomed's models, as their training wrote them."""
     parts = []
     for name, folder in shipped_models("biomed").items():
-        manifest = manifest_of(folder)
-        head, *rows = score_rows(manifest)
-        parts.append(
-            f"`{name}`. {manifest.get('scores_note', '')}\n\n{table(head, rows)}"
-        )
+        scores = scores_of(folder)
+        head, *rows = scores.rows()
+        parts.append(f"`{name}`. {scores.note}\n\n{table(head, rows)}")
     return "\n\n".join(parts)
 
 
@@ -77,9 +74,7 @@ def headline(comparisons: dict[str, Comparison], best: float, expected: float) -
     rows = []
     for name, comparison in comparisons.items():
         found = comparison.evaluations.items()
-        scores = {
-            key: score_text(evaluation.to_dict()["auroc"]) for key, evaluation in found
-        }
+        scores = {key: score_text(evaluation.auroc) for key, evaluation in found}
         is_demo = name == "readmission-demo"
         where = (
             "a made-up hospital"
@@ -98,7 +93,7 @@ def headline(comparisons: dict[str, Comparison], best: float, expected: float) -
             ]
         )
     models = {
-        name: manifest_of(folder)["scores"]
+        name: scores_of(folder).table
         for name, folder in shipped_models("biomed").items()
     }
     for side, data, other in (
@@ -119,10 +114,9 @@ def headline(comparisons: dict[str, Comparison], best: float, expected: float) -
     return table(["model", "measured on", "measure", "score", "for comparison"], rows)
 
 
-def manifest_of(folder: Path) -> dict[str, Any]:
-    """How a shipped model was trained."""
-    config = json.loads((folder / "config.json").read_text("utf-8"))
-    return dict(config["domainbert"]["manifest"])
+def scores_of(folder: Path) -> Scores:
+    """How a shipped model scored."""
+    return read_manifest(folder, Manifest).scores
 
 
 def write_section(page: Path, section: str, text: str) -> None:

@@ -21,14 +21,10 @@ app.add_typer(sentences.app, name="sentences")
 @one_line_errors
 def models() -> None:
     """List the shipped models and their measured scores."""
-    import json
-
-    from domainbert.models.card import score_rows
-    from domainbert.models.storage import shipped_models
+    from domainbert.models.manifest import Manifest
+    from domainbert.models.storage import read_manifest, shipped_models
 
     for name, folder in shipped_models("biomed").items():
-        manifest = json.loads((folder / "config.json").read_text("utf-8"))[
-            "domainbert"
-        ]["manifest"]
-        head, *rows = score_rows(manifest)
-        print_table(rows, head, title=f"{name}: {manifest['card']['title']}")
+        manifest = read_manifest(folder, Manifest)
+        head, *rows = manifest.scores.rows()
+        print_table(rows, head, title=f"{name}: {manifest.card.title}")

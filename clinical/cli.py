@@ -58,19 +58,15 @@ app.command()(convert)
 @one_line_errors
 def models() -> None:
     """List the shipped models, and how good each was on patients held out from its training."""
-    import json
-
-    from domainbert.models.storage import shipped_models
-    from domainbert.statistics.bootstrap import Interval
+    from clinical.risk.manifest import RiskManifest
+    from domainbert.models.storage import read_manifest, shipped_models
 
     for name, folder in shipped_models("clinical").items():
-        manifest = json.loads((folder / "config.json").read_text("utf-8"))[
-            "domainbert"
-        ]["manifest"]
-        own = next(iter(manifest["scores"].values()))
+        manifest = read_manifest(folder, RiskManifest)
+        own = next(iter(manifest.scores.risks.values()))
         stdout.print(
-            f"{name}: {manifest['card']['title']}\n    AUROC {Interval(**own['auroc'])} on the "
-            f"{own['n_stays']:,} stays of {own['n_patients']:,} held-out patients",
+            f"{name}: {manifest.card.title}\n    AUROC {own.measures['auroc']} on the "
+            f"{own.n_stays:,} stays of {own.n_patients:,} held-out patients",
             markup=False,
             soft_wrap=True,
         )

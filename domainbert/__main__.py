@@ -133,7 +133,7 @@ def _self_test(kind: Announced, name: str) -> tuple[str, str, str]:
     return (
         name,
         kind.task,
-        numbers if "example" in served.model.manifest else "no example",
+        numbers if served.model.manifest.example else "no example",
     )
 
 

@@ -16,10 +16,11 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from biomed.qa.model import AnswerModel
+from biomed.qa.model import AnswerModel, NoAnswer
 from biomed.qa.questions import QuestionSet, evenly, read_questions, split_by_article
 from domainbert.cli.console import one_line_errors, say
 from domainbert.errors import UserError
+from domainbert.models.manifest import Calibration
 from domainbert.statistics.calibration import (
     calibration_error,
     fit_platt,
@@ -53,24 +54,22 @@ def calibrate(
     )
     row = f"{len(own)} of {questions.name}"
     manifest = model.manifest
-    manifest["no_answer"] = none
-    manifest["scores"] = manifest.get("scores", {}) | {
+    manifest.no_answer = NoAnswer(**none)
+    manifest.scores.table |= {
         "answered from the right article": {row: none["answered"]},
         "no answer from a wrong one": {row: none["abstained"]},
     }
-    note = (
-        manifest.get("scores_note", "")
-        .removesuffix(".")
-        .split(" The last two columns:")[0]
-    )
-    manifest["scores_note"] = note.rstrip(".") + "." + SCORES_NOTE.format(**none)
-    manifest.pop("calibration", None)
+    note = manifest.scores.note.removesuffix(".").split(" The last two columns:")[0]
+    manifest.scores.note = note.rstrip(".") + "." + SCORES_NOTE.format(**none)
+    manifest.calibration = Calibration()
     if fitted := find_calibration(own, elsewhere):
         slope, intercept = fitted["map"]
         model.settings = model.settings.replaced(calibration=(slope, intercept))
         numbers = {"questions": len(own), "error": fitted["error"]}
         note = CALIBRATION_NOTE.format(slope=slope, intercept=intercept, **numbers)
-        manifest["calibration"] = {"note": note, **numbers, "bins": fitted["bins"]}
+        manifest.calibration = Calibration(
+            note=note, errors={questions.name: numbers}, bins=fitted["bins"]
+        )
 
 
 def ask_elsewhere(

@@ -27,7 +27,7 @@ from biomed.ner.tagger import Tagger
 from domainbert.cli.console import one_line_errors, say, stdout
 from domainbert.errors import UserError
 from domainbert.files import check_output, write_json
-from domainbert.models.card import score_text
+from domainbert.models.manifest import Calibration, score_text
 from domainbert.statistics.calibration import (
     calibrated,
     calibration_error,
@@ -178,7 +178,7 @@ def calibrate(
             if gold.documents
             else evaluate_words(model, gold)
         )
-        scores.add_to_card(model.manifest, gold.name)
+        model.manifest.scores.add_row(gold.name, scores.card_row())
     sides = {
         name: {
             "entities": len(part),
@@ -201,9 +201,9 @@ def calibrate(
         table=", ".join(shown),
     )
     bins = curve[["predicted", "observed", "count"]].itertuples(index=False)
-    numbers = {"note": note, "sides": sides, "bins": [*map(list, bins)]}
-    model.manifest["calibration"] = numbers
-    return numbers, table
+    calibration = Calibration(note=note, errors=sides, bins=list(map(tuple, bins)))
+    model.manifest.calibration = calibration
+    return calibration, table
 
 
 def thinned(gold: Gold, most: int | None) -> Gold:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from biomed.corpora import Corpus, read_corpus
+from biomed.ner.manifest import CorpusScores, SeedRun
 from biomed.ner.network import WordTagger
 from biomed.ner.training import EntityRecipe, fit, measure
 from domainbert.cli.console import one_line_errors, say
@@ -59,29 +60,29 @@ def fit_seeds(
     """
     best, highest = None, -1.0
     models: list[WordTagger] = []
-    scores: dict[str, dict[str, Any]] = {}
-    runs: list[dict[str, Any]] = []
+    runs: list[SeedRun] = []
     checkpoints = options.pop("checkpoints", None)
     for seed in seeds:
         seeded = recipe.replaced(training=recipe.training.replaced(seed=seed))
         folder = checkpoints / f"seed-{seed}" if checkpoints else None
         model = fit(corpora, seeded, checkpoints=folder, **options)
         models.append(model)
-        f1 = {
-            side: {
-                name: score["all"]["f1"] for name, score in model.manifest[side].items()
-            }
-            for side in ("devel", "test")
-        }
-        runs.append({"seed": seed, **f1})
-        devel = statistics.fmean(f1["devel"].values())
+        scores = model.manifest.scores
+        run = SeedRun(seed=seed, devel=_f1(scores.devel), test=_f1(scores.test))
+        runs.append(run)
+        devel = statistics.fmean(run.devel.values())
         if best is None or devel > highest:
-            best, highest, scores = model, devel, model.manifest["scores"]
-        best.manifest |= {"seeds": runs}
+            best = model
+            highest = devel
+        best.manifest.seeds = list(runs)
         if runs[1:] and average is None:
-            best.manifest["scores"] = {**scores, **_over_seeds(runs)}
-            note = model.manifest["scores_note"]
-            best.manifest["scores_note"] = note.replace(
+            best_scores = best.manifest.scores
+            best_scores.table = {
+                name: column
+                for name, column in best_scores.table.items()
+                if name in ("precision", "recall", "f1")
+            } | _over_seeds(runs)
+            best_scores.note = scores.note.replace(
                 "the weights,", "the weights and the best of several seeds,"
             )
         yield best
@@ -90,8 +91,14 @@ def fit_seeds(
             models, WordTagger.from_pretrained(recipe.model.start), share=average
         )
         measure(soup, corpora)
-        soup.manifest |= {"seeds": runs, "average": average}
+        soup.manifest.seeds = runs
+        soup.manifest.average = average
         yield soup
+
+
+def _f1(scores: CorpusScores) -> dict[str, float]:
+    """The F1 of all entities of each corpus."""
+    return {name: types["all"]["f1"] for name, types in scores.items()}
 
 
 def averaged(
@@ -117,12 +124,14 @@ def averaged(
         return WordTagger.from_pretrained(folder)
 
 
-def _over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
+def _over_seeds(runs: Sequence[SeedRun]) -> dict[str, dict[str, float]]:
     """Two columns of the card's table: mean and standard deviation of F1 over the seeds."""
     f1 = {
-        f"{corpus} {side}": [run[side][corpus] for run in runs]
-        for side in ("test", "devel")
-        for corpus in runs[0][side]
+        f"{corpus} test": [run.test[corpus] for run in runs] for corpus in runs[0].test
+    }
+    f1 |= {
+        f"{corpus} devel": [run.devel[corpus] for run in runs]
+        for corpus in runs[0].devel
     }
     return {
         f"f1, mean of {len(runs)} seeds": {
@@ -164,11 +173,7 @@ def main(
             joined(read), plan, checkpoints=run.checkpoints, **options
         ):
             run.save(model)
-            f1 = {
-                name: each["all"]["f1"]
-                for name, each in model.manifest["devel"].items()
-            }
-            say(f"F1 on devel {f1}")
+            say(f"F1 on devel {_f1(model.manifest.scores.devel)}")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import typer
 
 from clinical.evidence.faithfulness import evaluate_faithfulness
 from clinical.model import ReadmissionModel
+from clinical.risk.manifest import Evidence
 from clinical.stays.cohorts import read_cohort, usable_stays
 from clinical.stays.patients import check_unseen
 from domainbert.cli.console import one_line_errors, say
@@ -32,12 +33,12 @@ def main(
         usable_stays(read_cohort(cohort)),
     )
     side = rows[rows["split"] == split]
-    check_unseen(side["patient_id"], model.manifest, side=split)
+    check_unseen(side["patient_id"], model.manifest.data.patients, side=split)
     found = evaluate_faithfulness(
         model, side.sample(min(stays, len(side)), random_state=0)
     )
     say(found["verdicts"][0])
-    model.manifest["evidence"] = {"cohort": cohort.name, "side": split, **found}
+    model.manifest.evidence = Evidence(cohort=cohort.name, side=split, **found)
     model.save_pretrained(folder)
 
 

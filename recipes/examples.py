@@ -5,7 +5,6 @@ python -m recipes.examples MODEL...
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,8 @@ from typing import Annotated
 import typer
 
 from domainbert.cli.console import one_line_errors
+from domainbert.models.manifest import Example
+from domainbert.models.storage import MANIFEST_FILE, manifest_text
 from domainbert.service.served import announced, find_kind
 from domainbert.service.worker import Worker
 
@@ -38,17 +39,12 @@ def add_example(
             record, column = EXAMPLES[task]
             worker = Worker(served.tasks[task], lambda _: None)
             row = worker.score([record], 60.0)[0]
-            file = folder / "config.json"
-            config = json.loads(file.read_text("utf-8"))
-            found = {"record": record, "row": {column: row[column]}}
-            config["domainbert"]["manifest"]["example"] = found
-            file.write_text(
-                json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8"
-            )
-            model = kind.load(name, cache=Path(work) / "windows.sqlite").model
-            (folder / "README.md").write_text(
-                model.card(model.config, model.adapter), "utf-8"
-            )
+            model = served.model
+            model.manifest.example = Example(record=record, row={column: row[column]})
+            manifest = manifest_text(model.manifest)
+            (folder / MANIFEST_FILE).write_text(manifest, "utf-8")
+            card = model.card(model.config, model.adapter)
+            (folder / "README.md").write_text(card, "utf-8")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
 from domainbert.cli.training import training_run
 from domainbert.errors import UserError
+from domainbert.models.manifest import Scores
 from domainbert.models.pooling import unit
 from domainbert.settings import Settings
 from domainbert.statistics.bootstrap import RESAMPLES
@@ -146,18 +147,18 @@ def train_medical_terms(
         checkpoints=checkpoints,
         resume=resume,
     )
-    trained.manifest["counts"]["terms of the vocabulary held out"] = int(
-        terms["held_out"].sum()
-    )
+    manifest = trained.manifest
+    n_held_out = int(terms["held_out"].sum())
+    manifest.data.counts["terms of the vocabulary held out"] = n_held_out
     places = terms, entries, data / RATED_PAIRS
-    trained.manifest |= {
-        "card": recipe.card.model_dump(),
-        "scores_note": SCORES_NOTE,
-        "scores": {
+    manifest.card = recipe.card
+    manifest.scores = Scores(
+        table={
             "plain encoder": measure(plain, *places),
             "this model": measure(trained, *places),
         },
-    }
+        note=SCORES_NOTE,
+    )
     return trained
 
 

@@ -20,7 +20,7 @@ from domainbert.cli.options import ScoringOptions
 from domainbert.cli.training import TrainingOptions
 from domainbert.errors import UserError
 from domainbert.files import check_output, write_json
-from domainbert.models.card import score_text
+from domainbert.models.manifest import score_text
 from domainbert.progress import counted
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def train(
                 _say_remarks(gold)
         model = fit(read, plan, checkpoints=run.checkpoints, resume=run.resume)
         run.save(model)
-    for row, f1 in model.manifest["scores"]["f1"].items():
-        say(f"{row}: F1 {f1['value']:.3f}")
+    for row, f1 in model.manifest.scores.table["f1"].items():
+        say(f"{row}: F1 {score_text(f1)}")
     say(f"model in {out}; README.md there has its data and scores")
 
 

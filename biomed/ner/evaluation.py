@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from biomed.corpora.documents import TaggedText
     from biomed.ner.network import WordTagger
     from biomed.ner.tagger import Tagger
+    from domainbert.models.manifest import Value
 
 
 Span = tuple[int, int, str]
@@ -53,12 +54,13 @@ class Scores:
         """The row "all" of the table."""
         return self.table.loc["all"]
 
-    def add_to_card(self, manifest: dict[str, Any], row: str) -> None:
-        """A row of the card's table of scores: precision, recall, and F1 with its interval."""
-        values = self.overall[["precision", "recall", "f1"]].to_dict()
-        values["f1"] = asdict(Interval(values["f1"], *self.interval))
-        for column, value in values.items():
-            manifest.setdefault("scores", {}).setdefault(column, {})[row] = value
+    def card_row(self) -> dict[str, Value]:
+        """The row of the card's table: precision, recall, and F1 with its interval."""
+        values: dict[str, Value] = {
+            name: float(self.overall[name]) for name in ("precision", "recall")
+        }
+        values["f1"] = Interval(float(self.overall["f1"]), *self.interval)
+        return values
 
 
 def score_spans(

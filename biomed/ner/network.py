@@ -16,10 +16,10 @@ import numpy as np
 from pydantic import Field
 
 from biomed.ner.decoding import Outputs, find_entities
+from biomed.ner.manifest import EntityManifest
 from domainbert.errors import UserError
 from domainbert.files import whole_text
-from domainbert.models.model import Model
-from domainbert.settings import Count, Settings
+from domainbert.models.model import Model, WindowSettings
 from domainbert.statistics.calibration import calibrated
 from domainbert.streams import chunked
 from domainbert.text.windows import SPECIAL_TOKENS, own_tokenizer, plan_windows
@@ -38,18 +38,16 @@ FRAMED = 12.0  # log-odds of shorthand that its context decides
 _FRAMED_TYPE = "Disease"
 
 
-class EntitySettings(Settings):
+class EntitySettings(WindowSettings):
     """The windows of an entity model.
 
     Attributes:
-        window: maximum tokens of a window, [CLS] and [SEP] included; None is the encoder's limit.
         calibration: of each entity type, slope and intercept that make a score a probability; see
             `recipes/calibration.py`. Types without one keep the network's score.
         abbreviations: of each entity type, words that nearly always are one, as they are spelt.
             Their log-odds are raised by `LISTED` when tags are decoded.
     """
 
-    window: Count | None = None
     calibration: dict[str, list[float]] = Field(default_factory=dict)
     abbreviations: dict[str, list[str]] = Field(default_factory=dict)
 
@@ -171,14 +169,18 @@ def best_window(first: np.ndarray, ranges: Sequence[tuple[int, int]]) -> np.ndar
     return np.searchsorted((starts[1:] + stops[:-1] - 1) / 2, first)
 
 
-class WordTagger(Model):
+class WordTagger(Model[EntitySettings]):
     """A token-classification network, read at the first piece of each word; see `Model`.
 
     Raises:
         UserError: outputs whose names cannot be read, or windows beyond the encoder's limit.
     """
 
-    package, task, settings_class = "biomed", "entities", EntitySettings
+    package = "biomed"
+    task = "entities"
+    settings_class = EntitySettings
+    manifest_class = EntityManifest
+    manifest: EntityManifest
     train_command = "biomed ner train CORPUS --encoder {encoder} --out MODEL"
 
     def prepare(self) -> None:

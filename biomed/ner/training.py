@@ -124,8 +124,8 @@ def fit(
         start=recipe.model.start,
         **place,
     )
-    model.manifest["card"] = recipe.card.model_dump()
-    model.manifest["counts"] = {
+    model.manifest.card = recipe.card
+    model.manifest.data.counts = {
         f"{name}, texts for training": len(source.texts)
         for name, source in objective.sources.items()
     }
@@ -135,19 +135,18 @@ def fit(
 
 def measure(model: WordTagger, corpora: Sequence[Corpus]) -> None:
     """Put the scores on devel and test into the manifest, beside those of names looked up."""
-    model.manifest["scores_note"] = SCORES_NOTE
+    recorded = model.manifest.scores
+    recorded.note = SCORES_NOTE
     for side in ("test", "devel"):
         scores = side_scores(model, corpora, side)
-        model.manifest[side] = {
-            name: each.table.to_dict("index") for name, each in scores.items()
-        }
-        for name, each in scores.items():
-            each.add_to_card(model.manifest, f"{name} {side}")
+        for corpus_name, corpus_scores in scores.items():
+            recorded.of_side(side)[corpus_name] = corpus_scores.table.to_dict("index")
+            recorded.add_row(f"{corpus_name} {side}", corpus_scores.card_row())
     names = [text for corpus in corpora if corpus.train for text in corpus.train.texts]
     for corpus in corpora:
         if corpus.test:
             row = f"{corpus.name} test, names of training looked up"
-            look_up_names(names, corpus.test).add_to_card(model.manifest, row)
+            recorded.add_row(row, look_up_names(names, corpus.test).card_row())
 
 
 def side_scores(

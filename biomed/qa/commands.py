@@ -66,7 +66,7 @@ def train(
         sets = [read_questions(path) for path in questions]
         model = fit(plan, sets, checkpoints=run.checkpoints, resume=run.resume)
         run.save(model)
-    scores = model.manifest["validation"]
+    scores = model.manifest.training.validation
     say(f"held-out articles: F1 {scores['f1']:.3f}, exact match {scores['exact']:.3f}")
     say(f"model in {out}; its card says how it was made and how good it is")
 

@@ -18,7 +18,8 @@ from biomed.qa.spans import (
     window_spans,
 )
 from domainbert.errors import UserError
-from domainbert.models.model import Model
+from domainbert.models.manifest import Manifest, Record
+from domainbert.models.model import Model, WindowSettings
 from domainbert.settings import Count, Settings
 from domainbert.statistics.calibration import platt
 from domainbert.streams import chunked, read_ahead
@@ -65,7 +66,7 @@ class Answer:
         return self.end > self.start
 
 
-class QuestionSettings(Settings):
+class QuestionSettings(WindowSettings):
     """Settings of a question-answering model.
 
     Attributes:
@@ -84,6 +85,28 @@ class QuestionSettings(Settings):
     calibration: Annotated[tuple[float, float] | None, Field(strict=False)] = None
 
 
+class NoAnswer(Record):
+    """How well questions without an answer are told from others.
+
+    Attributes:
+        threshold: the score that decides.
+        questions: of either kind.
+        answered: share of the questions with an answer that get one.
+        abstained: share of the questions without an answer that get none.
+    """
+
+    threshold: float
+    questions: int
+    answered: float
+    abstained: float
+
+
+class QuestionManifest(Manifest):
+    """All that is known of a model of answers beyond what loading needs."""
+
+    no_answer: NoAnswer | None = None
+
+
 class AskSettings(Settings):
     """How to answer a question: the options of `answer`, `answer_many` and `AskTask`.
 
@@ -96,7 +119,7 @@ class AskSettings(Settings):
     threshold: Annotated[float | None, Field(allow_inf_nan=True)] = None
 
 
-class AnswerModel(Model):
+class AnswerModel(Model[QuestionSettings]):
     """Finds the answer to a question in one or several documents of any length.
 
     Each document is read with the question in overlapping windows. The best run of whole words
@@ -116,6 +139,8 @@ class AnswerModel(Model):
     labels = ("answer start", "answer end")
     train_command = "biomed qa train QUESTIONS --encoder {encoder} --out MODEL"
     settings_class = QuestionSettings
+    manifest_class = QuestionManifest
+    manifest: QuestionManifest
 
     def prepare(self) -> None:
         """The reader of questions with their documents."""

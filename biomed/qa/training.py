@@ -15,7 +15,9 @@ from biomed.qa.examples import WindowMaker
 from biomed.qa.model import AnswerModel, QuestionSettings
 from biomed.qa.questions import QuestionSet, evenly, split_by_article, without_articles
 from domainbert.errors import UserError
+from domainbert.models.manifest import Scores
 from domainbert.settings import Count, Settings
+from domainbert.statistics.bootstrap import Interval
 from domainbert.text.runner import pad
 from domainbert.training.objective import FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
@@ -246,12 +248,11 @@ def fit(
         **resuming,
     )
     scores = evaluate(model, validation)
-    model.manifest |= {
-        "card": recipe.card.model_dump(),
-        "counts": _counts(objectives, validation),
-        "validation": scores,
-        **_card_scores(scores, validation, note),
-    }
+    manifest = model.manifest
+    manifest.card = recipe.card
+    manifest.data.counts = _counts(objectives, validation)
+    manifest.training.validation = scores
+    manifest.scores = _card_scores(scores, validation, note)
     return model
 
 
@@ -272,13 +273,14 @@ def _counts(
 
 def _card_scores(
     scores: Mapping[str, float | int | None], validation: QuestionSet, note: str
-) -> dict[str, Any]:
-    """The tables of scores for the card, and the note below them."""
+) -> Scores:
+    """The scores for the card."""
     row = f"{len(validation)} questions of {validation.name}"
-    f1 = {"value": scores["f1"], "low": scores["f1_low"], "high": scores["f1_high"]}
+    f1 = Interval(scores["f1"], scores["f1_low"], scores["f1_high"])
+    exact = Interval(scores["exact"])
     n_unanswerable = sum(not question.answers for question in validation)
     threshold_note = FREE.format(count=n_unanswerable) if n_unanswerable else FORCED
-    return {
-        "scores": {"F1": {row: f1}, "exact match": {row: scores["exact"]}},
-        "scores_note": note + threshold_note,
-    }
+    return Scores(
+        table={"F1": {row: f1}, "exact match": {row: exact}},
+        note=note + threshold_note,
+    )

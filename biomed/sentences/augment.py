@@ -20,10 +20,10 @@ from biomed.sentences.data import keys, scores
 from biomed.sentences.encoder import SentenceEncoder
 from biomed.sentences.training import SentenceRecipe, train_from_recipe
 from domainbert.errors import UserError
+from domainbert.models.manifest import Card
 from domainbert.models.pooling import unit
 from domainbert.search import top_k
 from domainbert.settings import Count, Settings
-from domainbert.training.recipes import Card
 from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -120,12 +120,13 @@ def augment(
     encoder = train_from_recipe(
         recipe, training_pairs, validation, **resuming("bi-encoder")
     )
-    encoder.manifest["counts"] |= {
+    manifest = encoder.manifest
+    manifest.data.counts |= {
         "rated pairs": len(rated),
         "silver pairs": len(silver),
         "candidates for silver pairs": len(new),
     }
-    encoder.manifest["cross_encoder"] = cross.manifest["validation"]
+    manifest.scores.table["cross-encoder"] = cross.manifest.scores.table["validation"]
     return Augmented(cast("SentenceEncoder", encoder), cross, silver)
 
 

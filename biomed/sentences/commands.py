@@ -355,5 +355,6 @@ def _cross(model: str, device: str | None = None) -> CrossEncoder:
 def _validation(model: SentenceEncoder | CrossEncoder) -> str:
     """The scores that chose the weights, as text."""
     return ", ".join(
-        f"{name} {v:.4f}" for name, v in model.manifest["validation"].items()
+        f"{name} {score:.4f}"
+        for name, score in model.manifest.training.validation.items()
     )

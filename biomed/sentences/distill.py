@@ -12,6 +12,7 @@ from torch.nn.functional import mse_loss, normalize
 
 from biomed.sentences.encoder import SentenceEncoder
 from biomed.sentences.objectives import check_texts, vectors_of, windows_of
+from biomed.sentences.training import validation_scores
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
 from domainbert.settings import Count  # noqa: TC001  (pydantic reads it)
@@ -88,14 +89,14 @@ def distill(
         **resuming,
     )
     trained.name = str(table.encoder)
-    trained.manifest |= {
-        "objective": "the teacher's vectors",
-        "counts": {"training texts": len(objective.texts)},
-        "card": recipe.card.model_dump(),
-        "scores": {"validation": trained.manifest["validation"]},
-        "scores_note": f"Cosines with the teacher's vectors, {len(objective.held_out)} held-out "
-        "sentences.",
-    }
+    manifest = trained.manifest
+    manifest.card = recipe.card
+    manifest.training.objective = "the teacher's vectors"
+    manifest.data.counts = {"training texts": len(objective.texts)}
+    manifest.scores = validation_scores(
+        manifest,
+        f"Cosines with the teacher's vectors, {len(objective.held_out)} held-out sentences.",
+    )
     return trained
 
 

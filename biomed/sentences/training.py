@@ -12,6 +12,7 @@ from biomed.sentences.data import without
 from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
 from biomed.sentences.objectives import Kind, PairsObjective, TextVectorsObjective
 from domainbert.errors import UserError
+from domainbert.models.manifest import Manifest, Scores, Value
 from domainbert.models.pairs import PairSettings
 from domainbert.models.pooling import EmbeddingSettings
 from domainbert.settings import Positive  # noqa: TC001  (pydantic reads it)
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from domainbert.models.model import Model
 
 AnyEmbedder = TypeVar("AnyEmbedder", bound="Embedder")
-AnyModel = TypeVar("AnyModel", bound="Model")
+AnyModel = TypeVar("AnyModel", bound="Model[Any]")
 log = logging.getLogger(__name__)
 
 
@@ -139,7 +140,8 @@ def fit_encoder(
         for name, pairs in sets.items()
         if len(pairs)
     }
-    trained.manifest |= {"objective": table.objective, "counts": counts}
+    trained.manifest.training.objective = table.objective
+    trained.manifest.data.counts = counts
     return _described(trained, recipe, validation)
 
 
@@ -167,7 +169,7 @@ def _fit_cross(
         start=table.start,
         **resuming,
     )
-    trained.manifest["counts"] = {
+    trained.manifest.data.counts = {
         "pairs for training": len(pairs),
         "pairs to choose weights": len(validation),
     }
@@ -178,9 +180,19 @@ def _described(
     trained: AnyModel, recipe: SentenceRecipe, validation: pd.DataFrame
 ) -> AnyModel:
     """The model, with the contents of its card."""
-    trained.manifest |= {
-        "card": recipe.card.model_dump(),
-        "scores": {"validation": trained.manifest["validation"]},
-        "scores_note": f"On {len(validation)} validation examples, which chose the weights.",
-    }
+    manifest = trained.manifest
+    manifest.card = recipe.card
+    manifest.scores = validation_scores(
+        manifest, f"On {len(validation)} validation examples, which chose the weights."
+    )
     return trained
+
+
+def validation_scores(manifest: Manifest, note: str) -> Scores:
+    """The scores that chose the weights, for the card."""
+    column: dict[str, Value] = {
+        name: score
+        for name, score in manifest.training.validation.items()
+        if score is not None
+    }
+    return Scores(table={"validation": column}, note=note)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from clinical.evaluation.verdicts import (
     group_verdicts,
     verdicts,
 )
+from clinical.risk.manifest import RiskMeasures, RiskScores
 from clinical.stays.choice import check_notes
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, patient_keys
@@ -130,12 +131,12 @@ def compare(
             f"the cohort has no stays on the side {split!r}; its sides: "
             f"{sides or 'none, every row is excluded'}"
         )
-    manifest: Mapping[str, Any] = {}
+    hashes = None
     threshold = None
     if model is not None:
-        manifest = model.manifest
+        hashes = model.manifest.data.patients
         threshold = model.settings.alert_threshold
-    caveats = check_unseen(side["patient_id"], manifest, side=split)
+    caveats = check_unseen(side["patient_id"], hashes, side=split)
     stays, remarks = _measurable(model, side, scores)
     caveats += remarks
     risks = {MODEL: stays["probability"].to_numpy()}
@@ -246,7 +247,7 @@ def _without_columns(
     """The risks of stays from the notes alone, and without each of the columns beside them."""
     risks = {}
     variant = copy(model)
-    for name, fitted in model.manifest.get("without", {}).items():
+    for name, fitted in model.manifest.calibration.without.items():
         variant.settings = model.settings.replaced(**{"columns": (), **fitted})
         shift = shifts(stays, variant.settings.columns)
         risks[name] = variant.calibrated(stays["score"], shift)
@@ -259,7 +260,7 @@ def _measurable(
     """The stays that have a risk, with `probability`, and what to say about it."""
     caveats = []
     if model is not None and model.settings.calibration is None:
-        reason = model.manifest.get("calibration_refused") or "none was fitted"
+        reason = model.manifest.calibration.refused or "none was fitted"
         caveats.append(
             f"The model has no calibrator ({reason}): its probability is the rule's score."
         )
@@ -338,10 +339,9 @@ def _val_percentiles(
 ) -> tuple[list[float], str]:
     """Percentiles 1 to 99 of validation risks, and whose they are; none without such risks."""
     if model is not None:
-        profile = model.manifest.get("profile") or {}
-        percentiles = profile.get("val", {}).get("probability", {}).get("percentiles")
-        if percentiles:
-            return percentiles, "the model's validation side"
+        risk = model.manifest.data.profile.get("probability")
+        if risk and risk.percentiles:
+            return risk.percentiles, "the model's validation side"
     import pandas as pd
 
     levels: list[float] = []
@@ -354,12 +354,20 @@ def _val_percentiles(
 
 def record(comparison: Comparison, model: RiskModel) -> None:
     """Put the measures into the model's manifest, for its card."""
-    model.manifest["scores"] = {
-        n: e.to_dict() for n, e in comparison.evaluations.items()
+    evaluations = comparison.evaluations
+    risks = {
+        name: RiskMeasures(
+            n_stays=evaluation.n_stays,
+            n_patients=evaluation.n_patients,
+            n_readmitted=evaluation.n_readmitted,
+            measures=evaluation.intervals,
+        )
+        for name, evaluation in evaluations.items()
     }
-    model.manifest["score_table"] = measure_rows(comparison.evaluations)
-    model.manifest["verdicts"] = [
-        verdict.text for verdict in verdicts(comparison.evaluations)
-    ]
-    model.manifest["caveats"] = comparison.caveats
-    model.manifest["disparities"] = [v.text for v in group_verdicts(comparison.groups)]
+    model.manifest.scores = RiskScores(
+        risks=risks,
+        summary=measure_rows(evaluations),
+        verdicts=[verdict.text for verdict in verdicts(evaluations)],
+        caveats=comparison.caveats,
+        disparities=[verdict.text for verdict in group_verdicts(comparison.groups)],
+    )

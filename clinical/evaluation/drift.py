@@ -7,10 +7,11 @@ model's manifest holds shares and quantiles: no word, no id.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clinical.risk.manifest import QuantityProfile
 from clinical.stays.stays import clean, listed
 from domainbert.text.windows import own_tokenizer
 
@@ -87,11 +88,9 @@ def _share(n: int, total: int) -> float:
     return n / total
 
 
-def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, dict[str, Any]]:
-    """What drift is measured against, for a manifest: numbers by quantity.
+def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, QuantityProfile]:
+    """The distribution of each quantity, against which drift is measured.
 
-    Each has `n` (stays), the `median`, the `edges` of up to ten bins of about equally many
-    stays, and the `shares` of stays in them; the predicted risk has its `percentiles` 1 to 99 too.
     Quantities with fewer than `FEWEST_STAYS` values are left out.
     """
     kept = {}
@@ -101,16 +100,15 @@ def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, dict[str, Any]]:
         if len(values) < FEWEST_STAYS:
             continue
         edges = np.unique(np.quantile(values, np.arange(1, _BINS) / _BINS))
-        kept[name] = {
-            "n": len(values),
-            "median": float(np.median(values)),
-            "edges": edges.tolist(),
-            "shares": _shares(values, edges).tolist(),
-        }
+        kept[name] = QuantityProfile(
+            n=len(values),
+            median=float(np.median(values)),
+            edges=edges.tolist(),
+            shares=_shares(values, edges).tolist(),
+        )
         if name == "probability":
-            kept[name]["percentiles"] = np.quantile(
-                values, np.arange(1, 100) / 100
-            ).tolist()
+            levels = np.arange(1, 100) / 100
+            kept[name].percentiles = np.quantile(values, levels).tolist()
     return kept
 
 
@@ -120,7 +118,7 @@ def _shares(values: Floats, edges: Floats) -> Floats:
 
 
 def drift(
-    kept: Mapping[str, Mapping[str, Any]], quantities: Mapping[str, ArrayLike]
+    kept: Mapping[str, QuantityProfile], quantities: Mapping[str, ArrayLike]
 ) -> pd.DataFrame:
     """Then and now, one row a quantity that both have.
 
@@ -143,11 +141,11 @@ def drift(
         values = values[np.isfinite(values)]
         if not len(values):
             continue
-        n_then = old["n"]
+        n_then = old.n
         n_now = len(values)
-        n_bins = len(old["shares"])
-        then = _smoothed(np.asarray(old["shares"]), n_then)
-        now = _smoothed(_shares(values, np.asarray(old["edges"])), n_now)
+        n_bins = len(old.shares)
+        then = _smoothed(np.asarray(old.shares), n_then)
+        now = _smoothed(_shares(values, np.asarray(old.edges)), n_now)
         index = float(((now - then) * np.log(now / then)).sum())
         chance = 0.0
         if n_bins > 1:
@@ -157,7 +155,7 @@ def drift(
             finding = "watch"
         if index > max(chance, ACT):
             finding = "act"
-        medians = old["median"], float(np.median(values))
+        medians = old.median, float(np.median(values))
         rows.append((name, *medians, n_then, n_now, index, chance, finding))
     columns = ["quantity", "then", "now", "n_then", "n_now", "psi", "chance", "finding"]
     return pd.DataFrame(rows, columns=columns)
@@ -177,9 +175,9 @@ def compare_inputs(
         model: with a profile in its manifest; the table is empty without one.
         rows: `probability` and, where known, `text`, one row a stay.
     """
-    kept: Mapping[str, Any] = {}
+    kept: Mapping[str, QuantityProfile] = {}
     if model:
-        kept = (model.manifest.get("profile") or {}).get("val", {})
+        kept = model.manifest.data.profile
     now: dict[str, ArrayLike] = {"probability": rows["probability"]}
     if kept and model and "text" in rows.columns:
         now |= describe_notes(model, rows["text"])

@@ -55,7 +55,7 @@ def monitor(
         TableError: there is no column `text`.
         UserError: the model has no profile, a stay has several rows, or no stay can be scored.
     """
-    if not model.manifest.get("profile"):
+    if not model.manifest.data.profile:
         raise UserError(
             "this model's folder has no profile of its validation side, so there is nothing to "
             "compare with; train it again with this version"
@@ -83,7 +83,7 @@ def monitor(
     findings = [
         *check_notes(model.settings.notes, rows),
         *_trained_on(model, stays),
-        *(v.text for v in monitoring_verdicts(evaluation, model.manifest)),
+        *(v.text for v in monitoring_verdicts(evaluation, model.manifest.scores.model)),
         *drifted,
     ]
     return Monitoring(
@@ -99,7 +99,7 @@ def monitor(
 
 def _trained_on(model: RiskModel, stays: pd.DataFrame) -> list[str]:
     """A warning if patients of these stays were in training."""
-    stored = model.manifest.get("patients")
+    stored = model.manifest.data.patients
     if "patient_id" not in stays.columns:
         return []
     if stored is None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from clinical.evaluation.intervals import Evaluation
+    from clinical.risk.manifest import RiskMeasures
     from domainbert.statistics.bootstrap import Interval
 
 Row = dict[Any, Any]  # of a table of groups
@@ -157,7 +158,7 @@ def sample_size(own: Evaluation) -> Verdict | None:
 
 
 def monitoring_verdicts(
-    now: Evaluation | None, manifest: Mapping[str, Any]
+    now: Evaluation | None, validated: RiskMeasures | None
 ) -> list[Verdict]:
     """A model in use, against the scores of its test side; None without outcomes.
 
@@ -174,8 +175,8 @@ def monitoring_verdicts(
         advice = "Find out why before anything else: calibration cannot mend ranking."
         return [Verdict(ranked.status, f"{ranked.text} {advice}")]
     judged = []
-    for scores in list(manifest.get("scores", {}).values())[:1]:  # of the model itself
-        before = scores["auroc"]["value"] or 0
+    if validated:
+        before = validated.measures["auroc"].value or 0
         if _below(now.auroc, before):
             text = f"AUROC is {now.auroc}, below the {before:.3f} of the test side."
             judged.append(Verdict("against", text))

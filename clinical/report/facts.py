@@ -19,6 +19,7 @@ from clinical.report.sentences import (
     name_sentences,
     training_sentences,
 )
+from clinical.risk.manifest import RiskManifest
 from domainbert.settings import Settings
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def gather(
     """
     sentences = dict.fromkeys(NAMES, "")
     sentences |= name_sentences(model, name)
-    manifest: Mapping[str, Any] = {}
+    manifest = RiskManifest()
     if model:
         manifest = model.manifest
         sentences |= model_sentences(model)

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 from clinical.evaluation.verdicts import group_verdicts
 from clinical.stays.choice import outcome_noun
 from domainbert import __version__
+from domainbert.models.manifest import Card
 from domainbert.statistics.bootstrap import Interval
 
 if TYPE_CHECKING:
     from clinical.evaluation.comparison import Comparison
+    from clinical.risk.manifest import CohortData, Evidence, RiskManifest, RiskMeasures
     from clinical.risk.model import RiskModel
 
 Sentences = dict[str, str]
 Record = Mapping[str, Any]
-"""A part of a manifest or of a cohort's summary, as they are in JSON."""
+"""A part of a cohort's summary, as it is in JSON."""
 
 EVIDENCE = "comprehensiveness 5%"
 SIDES = {"train": "Training", "val": "validation", "test": "test"}
@@ -39,17 +41,17 @@ INELIGIBLE = {
 
 def name_sentences(model: RiskModel | None, name: str) -> Sentences:
     """What the model is called, and its limits."""
-    card: Record = {}
+    card = Card()
     title = f"Scores of {name}"
     if model:
-        card = model.manifest.get("card") or {}
+        card = model.manifest.card
         title = f"{model.outcome.capitalize()}, from the notes of a stay"
     return {
         "model": name,
         "version": __version__,
-        "title": card.get("title") or title,
-        "limits": _plain(card.get("limits")),
-        "training_data": _plain(card.get("data")),
+        "title": card.title or title,
+        "limits": _plain(card.limits),
+        "training_data": _plain(card.data),
     }
 
 
@@ -103,30 +105,33 @@ def _alerting(threshold: float | None) -> str:
     )
 
 
-def training_sentences(manifest: Record) -> Sentences:
+def training_sentences(manifest: RiskManifest) -> Sentences:
     """How the model was trained, updated and tested, from its manifest."""
     sentences = {
-        "profile_remark": (manifest.get("profile") or {}).get("remark") or "",
-        "evidence": _evidence(manifest.get("evidence") or {}),
+        "profile_remark": manifest.data.profile_note,
+        "evidence": "",
+        "own_validity": "",
         "updating": "The model was not updated in this evaluation.",
-        "training_stays": _training_stays(manifest),
-        "own_validity": _own_validity(manifest),
-        "own_fairness": " ".join(manifest.get("disparities") or []),
+        "training_stays": _training_stays(manifest.data),
+        "own_fairness": " ".join(manifest.scores.disparities),
     }
-    recalibrated = manifest.get("recalibrated")
+    if manifest.evidence:
+        sentences["evidence"] = _evidence(manifest.evidence)
+    if manifest.scores.model:
+        sentences["own_validity"] = _own_validity(manifest.scores.model)
+    recalibrated = manifest.calibration.recalibrated
     if recalibrated:
         sentences["updating"] = (
             "Before this evaluation, c, the calibrator and the alert threshold were fitted on "
-            f"{recalibrated['stays']:,} other stays ({recalibrated['readmitted']:,} with the "
+            f"{recalibrated.stays:,} other stays ({recalibrated.readmitted:,} with the "
             "outcome); the weights are those of training."
         )
-    training = manifest.get("training")
-    if isinstance(training, Mapping):
-        plural = "" if training["epochs"] == 1 else "s"
+    for stage in manifest.training.stages:
+        plural = "" if stage.epochs == 1 else "s"
         sentences["training"] = (
-            f"Trained for {training['epochs']:g} epoch{plural} with the objective "
-            f"{manifest.get('objective')}, learning rate {training['learning_rate']:g}, seed "
-            f"{training['seed']}; the weights with the best validation AUROC were kept, and c, the "
+            f"Trained for {stage.epochs:g} epoch{plural} with the objective "
+            f"{manifest.training.objective}, learning rate {stage.learning_rate:g}, seed "
+            f"{stage.seed}; the weights with the best validation AUROC were kept, and c, the "
             "calibrator and the alert threshold were chosen on validation."
         )
         sentences["imbalance"] = (
@@ -137,43 +142,41 @@ def training_sentences(manifest: Record) -> Sentences:
     return sentences
 
 
-def _evidence(evidence: Record) -> str:
+def _evidence(evidence: Evidence) -> str:
     """How faithful the model's explanations were measured to be."""
     faithful = {
         measure["method"]: _spelled(measure)
-        for measure in evidence.get("measures", ())
+        for measure in evidence.measures
         if measure["measure"] == EVIDENCE
     }
     if not {"occlusion", "random"} <= faithful.keys():
         return ""
     return (
-        f"Explanations were tested on {evidence['stays']} stays of {evidence['patients']} patients "
-        f"({evidence['cohort']}): without the 5% of a stay's tokens that are named first, its risk "
+        f"Explanations were tested on {evidence.stays} stays of {evidence.patients} patients "
+        f"({evidence.cohort}): without the 5% of a stay's tokens that are named first, its risk "
         f"falls by {faithful['occlusion']} on average; without random sentences of the same "
         f"length, by {faithful['random']}."
     )
 
 
-def _training_stays(manifest: Record) -> str:
-    stays = manifest.get("stays") or {}
-    prevalence = manifest.get("prevalence") or {}
+def _training_stays(data: CohortData) -> str:
     parts = [
-        f"{label}: {stays[side]:,} stays, {100 * prevalence[side]:.1f}% with the outcome"
+        f"{label}: {data.stays[side]:,} stays, {100 * data.prevalence[side]:.1f}% with the outcome"
         for side, label in SIDES.items()
-        if side in stays and side in prevalence
+        if side in data.stays
     ]
     if not parts:
         return ""
     return f"{'; '.join(parts)}."
 
 
-def _own_validity(manifest: Record) -> str:
-    scores = next(iter((manifest.get("scores") or {}).values()), None)
-    if not scores or scores["auroc"]["value"] is None:
+def _own_validity(scores: RiskMeasures) -> str:
+    auroc = scores.measures["auroc"]
+    if auroc.value is None:
         return ""
     return (
-        f"On the test side of its own cohort ({scores['n_stays']:,} stays of "
-        f"{scores['n_patients']:,} other patients): AUROC {_spelled(scores['auroc'])}."
+        f"On the test side of its own cohort ({scores.n_stays:,} stays of "
+        f"{scores.n_patients:,} other patients): AUROC {auroc}."
     )
 
 

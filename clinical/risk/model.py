@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from clinical.risk.aggregation import DEFAULT_C, aggregate
+from clinical.risk.manifest import RiskManifest
 from clinical.stays.choice import NoteChoice, outcome_of
 from clinical.stays.stays import (
     ColumnEffect,
@@ -23,8 +24,8 @@ from clinical.stays.stays import (
 )
 from domainbert.encoders.loading import window_limit
 from domainbert.errors import UserError
-from domainbert.models.model import Model
-from domainbert.settings import Positive, Settings
+from domainbert.models.model import Model, WindowSettings
+from domainbert.settings import Positive
 from domainbert.statistics.calibration import calibrated, sigmoid
 from domainbert.streams import chunked, read_ahead
 
@@ -40,7 +41,7 @@ UNCALIBRATED = (
 log = logging.getLogger(__name__)
 
 
-class ReadingSettings(Settings):
+class ReadingSettings(WindowSettings):
     """How a readmission model reads the notes of a stay.
 
     Attributes:
@@ -84,7 +85,7 @@ class ReadmissionSettings(ReadingSettings):
     notes: NoteChoice | None = None
 
 
-class RiskModel(Model):
+class RiskModel(Model[ReadmissionSettings]):
     """ClinicalBERT's readmission model: windows, a one-logit head on CLS, and the readmission rule.
 
     `clinical.ReadmissionModel`, which users hold, adds tables and explanations. The network is
@@ -107,6 +108,8 @@ class RiskModel(Model):
     labels = ("readmitted",)
     train_command = "clinical train COHORT.parquet --encoder {encoder} --out MODEL"
     settings_class = ReadmissionSettings
+    manifest_class = RiskManifest
+    manifest: RiskManifest
 
     def prepare(self) -> None:
         """The reader of stays, and no cache."""

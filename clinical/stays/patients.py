@@ -159,12 +159,12 @@ def _unpacked(hashes: str) -> set[bytes]:
 
 
 def check_unseen(
-    patient_ids: Iterable[object], manifest: Mapping[str, Any], *, side: str
+    patient_ids: Iterable[object], stored: Mapping[str, Any] | None, *, side: str
 ) -> list[str]:
     """Check that a model was not trained on the patients of one side of a cohort.
 
     The model's own patients of the `side` of this name are allowed: validation patients may be
-    used for validation again. The `patients` of the manifest come from `patient_hashes`.
+    used for validation again. `stored` comes from `patient_hashes`; None without a record.
 
     Returns:
         Remarks: that nothing could be checked, or that the model has seen patients of this side.
@@ -172,7 +172,6 @@ def check_unseen(
     Raises:
         UserError: patients on another side of the model's training, with their number.
     """
-    stored = manifest.get("patients")
     if stored is None:
         return [
             "Not checked: whether the model was trained on these patients (no record)."

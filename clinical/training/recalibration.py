@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import numpy as np
 from clinical.evaluation.drift import describe_notes, profile
 from clinical.evaluation.measures import precise_threshold
 from clinical.risk.aggregation import aggregate_stays
+from clinical.risk.manifest import RiskCalibration, StayCounts
 from clinical.stays.choice import CHOICE, choice_of
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, with_patients
@@ -202,7 +204,7 @@ def recalibrate(
     require_columns(cohort.columns, names, source="the cohort")
     rows = usable_stays(cohort)
     rows = rows[rows["split"] == split].reset_index(drop=True)
-    check_unseen(rows["patient_id"], model.manifest, side="val")
+    check_unseen(rows["patient_id"], model.manifest.data.patients, side="val")
     windows = model.token_ids(rows["text"])
     readable = [number for number, stay in enumerate(windows) if len(stay)]
     if not readable:
@@ -215,28 +217,29 @@ def recalibrate(
     values, counts = model.window_probabilities(readable_windows)
     grid = (model.c,) if keep_c else C_GRID
     probability = choose(model, values, counts, outcome, grid=grid)
-    for outdated in ("calibration_refused", "example", "without"):
-        model.manifest.pop(outdated, None)
+    manifest = model.manifest
+    manifest.example = None  # its probability is no longer right
+    manifest.calibration = RiskCalibration(
+        recalibrated=StayCounts(stays=len(readable), readmitted=int(outcome.sum()))
+    )
     if names:
         score = aggregate_stays(values, counts, c=model.c)
         table = rows.loc[readable, names]
-        model.manifest["without"] = _without_columns(model, table, score, outcome)
+        without = _without_columns(model, table, score, outcome)
+        # As JSON has them: lists for tuples.
+        manifest.calibration.without = json.loads(json.dumps(without))
         settings, probability = fit_columns(table, score, outcome)
         _update(model, outcome, probability, **settings)
     choice = choice_of(rows.get(CHOICE, ()))
     if choice:
         model.settings = model.settings.replaced(notes=choice)
-    hashes = model.manifest.get("patients")
+    hashes = manifest.data.patients
     if hashes:
         patients = with_patients(hashes, rows["patient_id"], side="val")
-        model.manifest["patients"] = patients
+        manifest.data.patients = patients
     description = describe_notes(model, rows["text"])
     description |= {"probability": probability}
-    model.manifest["profile"] = {"val": profile(description)}
-    model.manifest["recalibrated"] = {
-        "stays": len(readable),
-        "readmitted": int(outcome.sum()),
-    }
+    manifest.data.profile = profile(description)
 
 
 def _without_columns(

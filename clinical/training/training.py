@@ -14,6 +14,7 @@ from pydantic import Field
 
 from clinical.evaluation.drift import describe_notes, profile
 from clinical.risk.aggregation import aggregate_stays, aggregate_tensor
+from clinical.risk.manifest import CohortData
 from clinical.risk.model import ReadingSettings, ReadmissionSettings, RiskModel
 from clinical.stays.choice import CHOICE, choice_of
 from clinical.stays.cohorts import usable_stays
@@ -95,11 +96,11 @@ def fit(
             "the cohort does not say how its notes were chosen: all will be read"
         )
     _warn_of_few_events(rows, table)
-    start_manifest: dict[str, Any] = {}
+    start_hashes = None
     if table.start:
-        start_manifest = RiskModel.from_pretrained(table.start).manifest
+        start_hashes = RiskModel.from_pretrained(table.start).manifest.data.patients
         held_out = usable[usable["split"] != "train"]["patient_id"]
-        for remark in check_unseen(held_out, start_manifest, side="val"):
+        for remark in check_unseen(held_out, start_hashes, side="val"):
             log.warning("%s: %s", table.start, remark)
     model, objective = _trained(
         rows, recipe, choice, checkpoints=checkpoints, resume=resume
@@ -107,8 +108,7 @@ def fit(
     test_rows = usable[usable["split"] == "test"]
     _describe(model, recipe, objective.rows, test_rows)
     if record_patients:
-        hashes = patient_hashes(rows, start_manifest.get("patients"))
-        model.manifest["patients"] = hashes
+        model.manifest.data.patients = patient_hashes(rows, start_hashes)
     values, counts = model.window_probabilities(objective.val_windows)
     try:
         if table.calibration == "cross-fitted":
@@ -117,12 +117,12 @@ def fit(
             choose(model, values, counts, objective.outcome)
     except UserError as error:
         log.warning("no calibration: %s", error)
-        model.manifest["calibration_refused"] = str(error)
+        model.manifest.calibration.refused = str(error)
     scores = aggregate_stays(values, counts, c=model.c)
     val_rows = objective.rows["split"] == "val"
     description = describe_notes(model, objective.rows.loc[val_rows, "text"])
     description |= {"probability": model.calibrated(scores)}
-    model.manifest["profile"] = {"val": profile(description)}
+    model.manifest.data.profile = profile(description)
     return model
 
 
@@ -154,16 +154,16 @@ def _describe(
     import pandas as pd
 
     sides = pd.concat([used, test_rows]).groupby("split")["readmitted"]
-    card = recipe.card.model_dump()
-    model.manifest |= {
-        "objective": recipe.model.objective,
-        "calibration": recipe.model.calibration,
-        "stays": sides.size().to_dict(),
-        "prevalence": sides.mean().to_dict(),
-        "without_patient_id": int(used["patient_id"].isna().sum()),
-        "disjoint": True,
-        "card": {name: text for name, text in card.items() if text},
-    }
+    manifest = model.manifest
+    manifest.card = recipe.card
+    manifest.training.objective = recipe.model.objective
+    manifest.calibration.method = recipe.model.calibration
+    manifest.data = CohortData(
+        stays=sides.size().to_dict(),
+        prevalence=sides.mean().to_dict(),
+        without_patient_id=int(used["patient_id"].isna().sum()),
+        disjoint=True,
+    )
 
 
 def _trained(

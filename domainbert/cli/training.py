@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from domainbert.cli import options
 from domainbert.cli.console import say
@@ -49,7 +49,7 @@ class TrainingRun:
     checkpoints: Path
     resume: bool
 
-    def save(self, model: Model, *, merged: bool = False) -> None:
+    def save(self, model: Model[Any], *, merged: bool = False) -> None:
         """Save the model in `out`; for `merged` see `Model.save_pretrained`.
 
         Raises:

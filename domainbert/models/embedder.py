@@ -1,4 +1,4 @@
-"""Embedder: texts -> vectors, one per text or one per passage; every token is read."""
+"""Texts as vectors, one per text or one per passage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
-    from domainbert.text.windows import WindowedText
+    from domainbert.text.windows import Window, WindowedText
 
 NO_TEXT = "no text"
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TextVectors:
-    """The vectors of consecutive texts, in the order given.
+    """The vectors of consecutive texts, in their order.
 
     Attributes:
         vectors: shape (texts, dimension), float32; a row of NaN where a text has no vector.
@@ -75,7 +75,7 @@ class PassageVectors:
     count: int
 
 
-class Embedder(Model):
+class Embedder(Model[EmbeddingSettings]):
     """Texts as vectors, from any encoder.
 
     A vector does not depend on the other texts of the call (within 1e-5 on a CPU). A text longer
@@ -88,7 +88,8 @@ class Embedder(Model):
         **options: `settings` (see `EmbeddingSettings`), `device` and `batch_tokens` of `Model`.
     """
 
-    task, default = "embedding", DEFAULT_ENCODER
+    task = "embedding"
+    default = DEFAULT_ENCODER
     trains_further = True
     settings_class = EmbeddingSettings
     train_command = "biomed sentences train PAIRS --out MODEL"
@@ -115,7 +116,7 @@ class Embedder(Model):
 
     @classmethod
     def settings_of(cls, name: str | Path) -> EmbeddingSettings:
-        """Those of a sentence-transformers model; of any other the defaults, with a warning."""
+        """Those of a sentence-transformers model; the defaults, with a warning, for any other."""
         published = read_modules(find_encoder(resolve_model(name, cls.package)))
         if published is None:
             log.warning(
@@ -148,56 +149,64 @@ class Embedder(Model):
         Raises:
             UserError: one string instead of a list of them.
         """
-        for read, faults in self._tokenised(texts, self.windower):
-            # A text that repeats is the same object. The last row is for texts without a vector.
-            good = {
+        for windowed, faults in self._tokenised(texts, self.windower):
+            # A text that repeats is the same object, and gets one vector.
+            distinct = {
                 id(text): text
-                for text, fault in zip(read, faults, strict=True)
+                for text, fault in zip(windowed, faults, strict=True)
                 if not fault
             }
-            none = np.full((1, self.dimension), np.nan, np.float32)
-            table = np.vstack([self._text_vectors(list(good.values())), none])
-            place = {key: row for row, key in enumerate(good)}
+            row_of = {key: row for row, key in enumerate(distinct)}
+            # The last row is for texts without a vector.
+            missing = np.full((1, self.dimension), np.nan, np.float32)
+            vectors = np.vstack([self._text_vectors([*distinct.values()]), missing])
             yield TextVectors(
-                vectors=table[[place.get(id(text), -1) for text in read]],
-                tokens=np.array([text.tokens for text in read]),
-                windows=np.array([len(text.windows) for text in read]),
+                vectors=vectors[[row_of.get(id(text), -1) for text in windowed]],
+                tokens=np.array([text.tokens for text in windowed]),
+                windows=np.array([len(text.windows) for text in windowed]),
                 faults=tuple(faults),
             )
 
     def embed_passages(
         self, texts: Iterable[Any], *, window: int | None = None
     ) -> Iterator[PassageVectors]:
-        """One vector per passage of each text, with its place in the text.
+        """One vector per passage of each text, with its position in the text.
 
         Passages are consecutive and cover the text; they end at a sentence or line where possible.
-        `window` is their maximum of tokens, special ones included, by default that of the settings.
+        `window` is the longest passage in tokens, special ones included; by default that of the
+        settings.
 
         Raises:
             UserError: one string instead of a list, or a window beyond the encoder's limit.
         """
-        windower = self.windower if window is None else self._windower(window)
+        windower = self.windower
+        if window is not None:
+            windower = self._windower(window)
         first = 0
-        for read, faults in self._tokenised(texts, windower):
-            windows = [
-                (number, window)
-                for number, (text, fault) in enumerate(
-                    zip(read, faults, strict=True), start=first
-                )
-                for window in ([] if fault else text.windows)
-            ]
-            places = [(number, window.start, window.end) for number, window in windows]
-            numbers, starts, ends = np.array(places, dtype=np.int64).reshape(-1, 3).T
-            vectors = self.scaled(
-                self.pooled([window.input_ids for _, window in windows])
+        for windowed, faults in self._tokenised(texts, windower):
+            passages: list[Window] = []
+            numbers: list[int] = []
+            faults_by_number: dict[int, str] = {}
+            for number, (text, fault) in enumerate(
+                zip(windowed, faults, strict=True), start=first
+            ):
+                if fault:
+                    faults_by_number[number] = fault
+                    continue
+                passages += text.windows
+                numbers += [number] * len(text.windows)
+            pooled = self.pooled([passage.input_ids for passage in passages])
+            yield PassageVectors(
+                vectors=self.scaled(pooled),
+                texts=np.array(numbers, dtype=np.int64),
+                starts=np.array(
+                    [passage.start for passage in passages], dtype=np.int64
+                ),
+                ends=np.array([passage.end for passage in passages], dtype=np.int64),
+                faults=faults_by_number,
+                count=len(windowed),
             )
-            why = {
-                number: fault
-                for number, fault in enumerate(faults, start=first)
-                if fault
-            }
-            yield PassageVectors(vectors, numbers, starts, ends, why, len(read))
-            first += len(read)
+            first += len(windowed)
 
     def similarity(self, a: str, b: str) -> float:
         """The cosine of two texts, in [-1, 1]."""
@@ -211,31 +220,33 @@ class Embedder(Model):
 
         The shape is (texts, dimension), the type float32. A text without a token is a `UserError`.
         """
-        read = self.windower.split_many(texts)
-        check_faults("" if text.tokens else NO_TEXT for text in read)
-        return self._text_vectors(read, network=network)
+        windowed = self.windower.split_many(texts)
+        check_faults("" if text.tokens else NO_TEXT for text in windowed)
+        return self._text_vectors(windowed, network=network)
 
     def pooled(
         self, windows: Sequence[np.ndarray], *, network: PreTrainedModel | None = None
     ) -> np.ndarray:
         """Pooled hidden states, not scaled, shape (windows, dimension), float32.
 
-        `windows` are token ids with special tokens, each of shape (tokens,). A network in training
-        may take the place of the embedder's own.
+        `windows` are token ids with special tokens, each of shape (tokens,). `network` replaces
+        the embedder's own, for example while it trains.
         """
 
         def read(output: Any, mask: torch.Tensor | None) -> torch.Tensor:
             return pool(output.last_hidden_state, mask, pooling=self.settings.pooling)
 
-        runner = self.runner if network is None else self.runner.with_model(network)
+        runner = self.runner
+        if network is not None:
+            runner = runner.with_model(network)
         rows = runner.run(windows, read=read)
-        return (
-            np.stack(rows) if rows else np.empty((0, self.dimension), dtype=np.float32)
-        )
+        return np.array(rows, dtype=np.float32).reshape(-1, self.dimension)
 
     def scaled(self, vectors: np.ndarray) -> np.ndarray:
-        """Vectors at the length that the settings ask for."""
-        return unit(vectors) if self.settings.unit_norm else vectors
+        """Vectors of length 1 if the settings say so, unchanged otherwise."""
+        if self.settings.unit_norm:
+            return unit(vectors)
+        return vectors
 
     def _text_vectors(
         self, texts: Sequence[WindowedText], *, network: PreTrainedModel | None = None
@@ -255,21 +266,20 @@ class Embedder(Model):
         )
 
     def _windower(self, window: int) -> Windower:
-        return Windower(
-            self.tokenizer, window=window, limit=window_limit(self.network.config)
-        )
+        limit = window_limit(self.network.config)
+        return Windower(self.tokenizer, window=window, limit=limit)
 
     def _tokenised(
         self, texts: Iterable[Any], windower: Windower
     ) -> Iterator[tuple[list[WindowedText], list[str]]]:
-        """Texts in windows, piece by piece, and for each text why it has no vector, or ""."""
+        """Chunks of texts in windows, and for each text why it has no vector, or ""."""
         check_many(texts)
         chunks = chunked(texts, size=_tokens, limit=self.runner.buffer_tokens)
         return read_ahead(_split(chunk, windower) for chunk in chunks)
 
 
 def check_many(texts: object) -> None:
-    """Refuse one string (`UserError`) where several are expected: it would be read by letters."""
+    """Raise `UserError` for one string instead of several, which would be read by letters."""
     if isinstance(texts, str):
         raise UserError("expected a list of texts, got one string; write [text]")
 
@@ -284,35 +294,39 @@ def check_faults(faults: Iterable[str], *, first: int = 0) -> None:
 def _split(
     chunk: list[Any], windower: Windower
 ) -> tuple[list[WindowedText], list[str]]:
-    faults = [_type_fault(text) for text in chunk]
+    type_faults = [_type_fault(text) for text in chunk]
     texts = [
-        t if isinstance(t, str) and not f else ""
-        for t, f in zip(chunk, faults, strict=True)
+        text if isinstance(text, str) and not fault else ""
+        for text, fault in zip(chunk, type_faults, strict=True)
     ]
-    different = list(dict.fromkeys(texts))  # a text that repeats is read once
-    windowed = dict(zip(different, windower.split_many(different), strict=True))
-    read = [windowed[text] for text in texts]
-    return read, [
-        fault or _fault(text) for fault, text in zip(faults, read, strict=True)
+    distinct = list(dict.fromkeys(texts))  # a text that repeats is read once
+    windowed_of = dict(zip(distinct, windower.split_many(distinct), strict=True))
+    windowed = [windowed_of[text] for text in texts]
+    faults = [
+        fault or _fault(text) for fault, text in zip(type_faults, windowed, strict=True)
     ]
+    return windowed, faults
 
 
 def _fault(windowed: WindowedText) -> str:
+    """Why a text has no vector, by its tokens; "" if it has one."""
     if not windowed.tokens:
         return NO_TEXT
     unknown = sum(part.reason == UNKNOWN for part in windowed.unread)
-    return (
-        "no word of it is in the encoder's vocabulary"
-        if unknown >= windowed.tokens
-        else ""
-    )
+    if unknown < windowed.tokens:
+        return ""
+    return "no word of it is in the encoder's vocabulary"
 
 
 def _type_fault(text: object) -> str:
+    """Why a cell is not a text that can be read; "" if it can, or is missing."""
     if isinstance(text, str):
-        reason = too_long(text)
-        return f"it has {reason}" if reason else ""
-    return "" if is_missing(text) else f"it is {type(text).__name__}, not a string"
+        if reason := too_long(text):
+            return f"it has {reason}"
+        return ""
+    if is_missing(text):
+        return ""
+    return f"it is {type(text).__name__}, not a string"
 
 
 def _tokens(text: object) -> int:

@@ -1,4 +1,4 @@
-"""Model: the base class of all task models, loaded from a folder and saved to one."""
+"""The base class of all task models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
 
 from domainbert.encoders.loading import (
     dropouts,
@@ -23,6 +23,7 @@ from domainbert.encoders.loading import (
 from domainbert.encoders.lora import merge_adapter, trained_adapter
 from domainbert.errors import EncoderError, UserError
 from domainbert.models.card import model_card
+from domainbert.models.manifest import Manifest
 from domainbert.models.storage import (
     TaskConfig,
     TaskModel,
@@ -30,6 +31,7 @@ from domainbert.models.storage import (
     resolve_model,
     save_task_model,
 )
+from domainbert.settings import Count, Settings
 from domainbert.text.windows import own_tokenizer
 
 if TYPE_CHECKING:
@@ -37,11 +39,35 @@ if TYPE_CHECKING:
 
     from domainbert.encoders.loading import Encoder
     from domainbert.encoders.lora import Adapter
-    from domainbert.settings import Settings
     from domainbert.text.runner import Device
 
 
-class Model(ABC):
+class WindowSettings(Settings):
+    """The setting that all task models have.
+
+    Attributes:
+        window: maximum tokens of a window, special tokens included; None is the encoder's limit.
+    """
+
+    window: Count | None = None
+
+
+AnySettings = TypeVar("AnySettings", bound=WindowSettings)
+
+
+class NewWeights(Protocol):
+    """The training settings on which an untrained model depends."""
+
+    @property
+    def seed(self) -> int:
+        """Of the weights of a new head."""
+
+    @property
+    def dropout(self) -> float:
+        """Of hidden states."""
+
+
+class Model(ABC, Generic[AnySettings]):
     """A network with a tokenizer and settings, loaded from a folder and saved to one.
 
     Args:
@@ -54,7 +80,7 @@ class Model(ABC):
     Attributes:
         runner: runs windows through the network.
         name: by which it was loaded, of a folder its last part; empty for a model made in code.
-        manifest: how the model was trained and how it scored.
+        manifest: how the model was trained and how it scored; of the class `manifest_class`.
         config: of its folder or its training; None for a plain Hugging Face checkpoint.
         adapter: what was merged into the encoder; None with full weights.
     """
@@ -63,25 +89,28 @@ class Model(ABC):
     task: ClassVar[str]
     default: ClassVar[str] = ""  # the model that is loaded where none is named
     labels: tuple[str, ...] = ()  # one name for each output; empty for any number
-    settings_class: ClassVar[Any]  # a `Settings` class
+    settings_class: ClassVar[type[WindowSettings]]
+    manifest_class: ClassVar[type[Manifest]] = Manifest
     train_command: ClassVar[str]
-    trains_further: ClassVar[bool] = (
-        False  # whether training may start from an adapter folder
-    )
+    # Whether training may start from the folder of an adapter.
+    trains_further: ClassVar[bool] = False
+
+    settings: AnySettings
 
     def __init__(
         self,
         network: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
         *,
-        settings: Settings | None = None,
+        settings: AnySettings | None = None,
         device: Device = None,
         batch_tokens: int | None = None,
     ) -> None:
         from domainbert.text.runner import WindowRunner
 
-        self.network, self.tokenizer = network, tokenizer
-        self.settings: Any = settings or self.settings_class()
+        self.network = network
+        self.tokenizer = tokenizer
+        self.settings = settings or cast("AnySettings", self.settings_class())
         self.runner = WindowRunner(
             network,
             pad_token_id=tokenizer.pad_token_id,
@@ -89,14 +118,14 @@ class Model(ABC):
             batch_tokens=batch_tokens,
         )
         self.name = ""
-        self.manifest: dict[str, Any] = {}
+        self.manifest = self.manifest_class()
         self.config: TaskConfig | None = None
         self.adapter: Adapter | None = None
         self.prepare()
 
     @abstractmethod
     def prepare(self) -> None:
-        """What a task adds to the parts above, such as its windows; it checks that they fit."""
+        """Add the parts of a task, such as its windows, and check that they fit."""
 
     @classmethod
     @abstractmethod
@@ -106,27 +135,29 @@ class Model(ABC):
     def card(self, config: TaskConfig, adapter: Adapter | None = None) -> str:
         """Markdown for the README of a folder with an adapter, or with all weights."""
         if self.package:
-            return model_card(config, self.package, adapter)
+            return model_card(
+                self.package, config, self.settings, self.manifest, adapter
+            )
         return f"# A model for {config.task}\n\nTrained from the encoder `{config.encoder}`.\n"
 
     @classmethod
-    def read_settings(cls, stored: dict[str, Any]) -> Any:
+    def read_settings(cls, stored: dict[str, Any]) -> AnySettings:
         """The settings of a model folder; unknown ones are an `EncoderError`."""
         try:
-            return cls.settings_class(**stored)
+            return cast("AnySettings", cls.settings_class(**stored))
         except UserError as error:
             raise EncoderError(f"config.json: settings: {error}") from None
 
     @classmethod
     def origin(cls, name: str | Path) -> Encoder:
-        """What training by this name starts from: an encoder, or a model that `trains_further`."""
+        """What training starts from: an encoder, or a model of a class that `trains_further`."""
         source = name
         if cls.trains_further:
-            with suppress(EncoderError):  # of an unknown name `find_encoder` says more
+            # The error of `find_encoder` for an unknown name says more.
+            with suppress(EncoderError):
                 source = resolve_model(name, cls.package)
-        return replace(
-            find_encoder(source, adapters=cls.trains_further), name=str(name)
-        )
+        encoder = find_encoder(source, adapters=cls.trains_further)
+        return replace(encoder, name=str(name))
 
     @classmethod
     def from_pretrained(
@@ -139,8 +170,8 @@ class Model(ABC):
     ) -> Self:
         """Load a shipped model by name, a model folder, or a Hub model (`hub:owner/name`).
 
-        A plain Hugging Face checkpoint with a head for the same task loads too. Classes with a
-        shipped model have a default. `settings` replace those of the model.
+        A plain Hugging Face checkpoint with a head for the same task loads too. The default is
+        the shipped model, if there is one. `settings` replace those of the model.
 
         Raises:
             EncoderError: see `domainbert.models.storage.load_task_model`.
@@ -151,58 +182,58 @@ class Model(ABC):
             raise UserError(
                 f"{cls.__name__} has no default: name a folder or hub:owner/name"
             )
-        read = load_task_model(resolve_model(name, cls.package), cls)
-        known = (
-            cls.read_settings(read.config.settings)
-            if read.config
-            else cls.settings_of(name)
-        )
-        if settings:
-            known = known.replaced(**settings)
+        stored = load_task_model(resolve_model(name, cls.package), cls)
+        if stored.config:
+            model_settings = cls.read_settings(stored.config.settings)
+        else:
+            model_settings = cls.settings_of(name)
         model = cls(
-            read.network,
-            read.tokenizer,
-            settings=known,
+            stored.network,
+            stored.tokenizer,
+            settings=model_settings.replaced(**settings),
             device=device,
             batch_tokens=batch_tokens,
         )
         model.name = Path(name).name if Path(name).is_dir() else str(name)
-        if read.config:
-            model.config, model.manifest = read.config, read.config.manifest
-            model.adapter = read.adapter
+        model.manifest = stored.manifest
+        if stored.config:
+            model.config = stored.config
+            model.adapter = stored.adapter
         return model
 
     @classmethod
-    def settings_of(cls, name: str | Path) -> Any:
+    def settings_of(cls, name: str | Path) -> AnySettings:
         """The settings of a model that is not ours: the defaults."""
         del name
-        return cls.settings_class()
+        return cast("AnySettings", cls.settings_class())
 
     @classmethod
     def untrained(
         cls,
         encoder: str | Path,
         *,
-        training: Any,
-        settings: Settings | None = None,
+        training: NewWeights,
+        settings: AnySettings | None = None,
         labels: Sequence[str] = (),
     ) -> Self:
         """An encoder (shipped name, folder or `hub:owner/name`) with a new head, to be trained.
 
-        `training` has a `seed` and a `dropout`; `labels` are for tasks without their own.
+        `labels` are for tasks whose class does not fix them.
         """
         import torch
 
-        found, outputs = cls.origin(encoder), named_outputs(labels or cls.labels)
+        origin = cls.origin(encoder)
         torch.manual_seed(training.seed)
-        if found.is_adapter:
-            read = load_task_model(
+        if origin.is_adapter:
+            stored = load_task_model(
                 resolve_model(encoder, cls.package), cls, dropout=training.dropout
             )
-            return cls(read.network.requires_grad_(), read.tokenizer, settings=settings)
-        outputs |= dropouts(found, training.dropout)
-        network = load_model(found, cls.network_class(), **outputs)
-        return cls(network, load_tokenizer(found), settings=settings)
+            network = stored.network.requires_grad_()
+            return cls(network, stored.tokenizer, settings=settings)
+        entries = named_outputs(labels or cls.labels)
+        entries |= dropouts(origin, training.dropout)
+        network = load_model(origin, cls.network_class(), **entries)
+        return cls(network, load_tokenizer(origin), settings=settings)
 
     def finished(self, network: Any, *, encoder: str | Path, full: bool) -> Self:
         """The model after training, exactly as it will be loaded from its folder.
@@ -210,29 +241,33 @@ class Model(ABC):
         `network` is as the trainer leaves it, with adapters unless all weights were trained
         (`full`). A model that started from another adapter has full weights, with both merged.
         """
-        source = self.origin(encoder)
-        adapter = None if full else trained_adapter(network, encoder=source.name)
-        plain = merge_adapter(network, adapter) if adapter else network.eval()
+        origin = self.origin(encoder)
+        adapter = None
+        if full:
+            plain = network.eval()
+        else:
+            adapter = trained_adapter(network, encoder=origin.name)
+            plain = merge_adapter(network, adapter)
         model = type(self)(plain, self.tokenizer, settings=self.settings)
-        model.config = self._new_config(source.name, sha256=source.sha256)
-        model.adapter = None if source.is_adapter else adapter
+        model.config = self._new_config(origin.name, sha256=origin.sha256)
+        if not origin.is_adapter:
+            model.adapter = adapter
         return model
 
     def facts(self, encoder: str | Path) -> dict[str, Any]:
         """What identifies an untrained model; a run resumes only if it is the same."""
-        task = {
+        return {
             "task": self.task,
             "labels": list(self.labels),
             "settings": self.settings.model_dump(),
+            "encoder": self.origin(encoder).sha256,
         }
-        return {**task, "encoder": self.origin(encoder).sha256}
 
     def fingerprint(self) -> str:
-        """SHA-256 over task, settings, weights and tokenizer; the last two are read only once."""
+        """SHA-256 of task, settings, weights and tokenizer; the last two are read only once."""
         settings = json.dumps(self.settings.model_dump(), sort_keys=True, default=str)
-        return hashlib.sha256(
-            f"{self.task} {settings} {self._weights_hash}".encode()
-        ).hexdigest()
+        text = f"{self.task} {settings} {self._weights_hash}"
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
     def _weights_hash(self) -> str:
@@ -241,20 +276,20 @@ class Model(ABC):
 
         config = self.network.config
         names = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads")
-        found = hashlib.sha256(
-            repr([getattr(config, name, None) for name in names]).encode()
-        )
-        found.update(own_tokenizer(self.tokenizer).to_str().encode())
+        architecture = [getattr(config, name, None) for name in names]
+        digest = hashlib.sha256(repr(architecture).encode())
+        digest.update(own_tokenizer(self.tokenizer).to_str().encode())
         for name, tensor in sorted(self.network.state_dict().items()):
-            found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            flat = tensor.detach().cpu().contiguous().flatten()
-            found.update(flat.view(torch.uint8).numpy().data if len(flat) else b"")
-        return found.hexdigest()
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            numbers = tensor.detach().cpu().contiguous().flatten()
+            if len(numbers):  # an empty tensor has no view as bytes
+                digest.update(numbers.view(torch.uint8).numpy().data)
+        return digest.hexdigest()
 
     def window_tokens(self) -> int:
         """Maximum tokens of a window: the setting, by default the encoder's limit."""
         limit = window_limit(self.network.config)
-        window: int = self.settings.window or limit
+        window = self.settings.window or limit
         if window > limit:
             raise UserError(
                 f"window must be at most {limit} for this encoder, got {window}"
@@ -264,23 +299,23 @@ class Model(ABC):
     def save_pretrained(self, folder: str | Path, *, merged: bool = False) -> None:
         """Write the model folder: the adapter if there is one, else all weights.
 
-        With `merged`, all weights in any case, to be read by Hugging Face's own classes. A model
-        folder of ours is replaced; any other is a `FileExistsError`.
+        With `merged`, all weights in any case, for Hugging Face's own classes. A model folder of
+        ours is replaced; any other is a `FileExistsError`.
         """
         adapter = None if merged else self.adapter
-        config = self.config or self._new_config(
-            self.network.config.name_or_path or "unnamed"
+        encoder = self.network.config.name_or_path or "unnamed"
+        config = self.config or self._new_config(encoder)
+        config = config.replaced(settings=self.settings.model_dump())
+        files = {"README.md": self.card(config, adapter)}
+        if adapter is None:
+            files |= self._extra_files()
+        content = TaskModel(
+            self.network, self.tokenizer, config, adapter, self.manifest
         )
-        config = config.replaced(
-            settings=self.settings.model_dump(), manifest=self.manifest
-        )
-        files = {} if adapter else self._extra_files()
-        files["README.md"] = self.card(config, adapter)
-        saved = TaskModel(self.network, self.tokenizer, config, adapter)
-        save_task_model(folder, saved, files=files)
+        save_task_model(folder, content, files=files)
 
     def _extra_files(self) -> dict[str, str]:
-        """Files that other libraries want beside all weights: name -> content."""
+        """Files that other libraries need with full weights: name -> content."""
         return {}
 
     def _new_config(self, encoder: str, *, sha256: str | None = None) -> TaskConfig:

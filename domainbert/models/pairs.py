@@ -1,7 +1,8 @@
-"""PairModel: two texts -> a score, read together by one network (a cross-encoder)."""
+"""Scores of pairs of texts that one network reads together (a cross-encoder)."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,24 +11,17 @@ import numpy as np
 
 from domainbert.errors import UserError
 from domainbert.files import whole_text
-from domainbert.models.model import Model
-from domainbert.settings import Count, Settings
+from domainbert.models.model import Model, WindowSettings
 from domainbert.streams import chunked, read_ahead
 from domainbert.text.windows import checked_text, own_tokenizer
 
 if TYPE_CHECKING:
+    from tokenizers import Encoding
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-class PairSettings(Settings):
-    """How two texts are read.
-
-    Attributes:
-        window: maximum tokens of a window, including both texts and special tokens; None is the
-            encoder's limit.
-    """
-
-    window: Count | None = None
+class PairSettings(WindowSettings):
+    """How two texts are read; a window holds both texts and the special tokens."""
 
 
 @dataclass(frozen=True)
@@ -51,39 +45,36 @@ class PairResult:
 
 
 class PairWindower:
-    """Splits pairs of texts into windows `[CLS] first [SEP] piece of second [SEP]`.
+    """Splits pairs of texts into windows `[CLS] first [SEP] part of second [SEP]`.
 
-    The special tokens are those of the tokenizer's own pairs. Every token of both texts is read.
-    `[SEP]` and its like in a text are text, never the special tokens.
+    The special tokens are those that the tokenizer uses for pairs. Every token of both texts is
+    read. `[SEP]` and the like in a text are read as text.
 
     Args:
         tokenizer: a fast tokenizer, from `domainbert.encoders.loading.load_tokenizer`.
-        window: tokens of a window at most, special tokens counted.
+        window: maximum tokens of a window, special tokens included.
 
     Attributes:
-        longest_first: tokens that the first text may have, so that windows advance over the second.
+        longest_first: maximum tokens of the first text, so that windows advance over the second.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, *, window: int) -> None:
         self.window = window
         self.longest_first = window - tokenizer.num_special_tokens_to_add(pair=True) - 1
-        self._tokenizer, self._pairs = (
-            own_tokenizer(tokenizer),
-            own_tokenizer(tokenizer),
-        )
+        self._tokenizer = own_tokenizer(tokenizer)
+        self._pairs = own_tokenizer(tokenizer)
         self._pairs.enable_truncation(window, strategy="only_second")
 
     def fault_of_first(self, text: str) -> str:
         """Why a text cannot be the first one of a pair, as "has ..."; "" if it can."""
-        tokens = len(
-            self._tokenizer.encode(whole_text(text), add_special_tokens=False).ids
-        )
+        encoding = self._tokenizer.encode(whole_text(text), add_special_tokens=False)
+        tokens = len(encoding.ids)
         if 1 <= tokens <= self.longest_first:
             return ""
-        allowed = (
-            f"expected 1 to {self.longest_first} in windows of {self.window} tokens"
+        return (
+            f"has {tokens} tokens, expected 1 to {self.longest_first} in windows of "
+            f"{self.window} tokens"
         )
-        return f"has {tokens} tokens, {allowed}"
 
     def split(
         self, first: object, second: object, *, number: int = 0
@@ -102,45 +93,45 @@ class PairWindower:
 
         Raises:
             UserError: a text that is not a string or has no token, or a first text that leaves
-                the window no room; the message has the number of the pair.
+                no room in the window; the message has the number of the pair.
         """
         texts = []
         for number, pair in enumerate(pairs, start=start):
-            first, second = (
-                checked_text(text, f"the {side} text of pair number {number}")
-                for side, text in zip(("first", "second"), pair, strict=True)
-            )
+            first_name = f"the first text of pair number {number}"
+            first = checked_text(pair[0], first_name)
+            second = checked_text(pair[1], f"the second text of pair number {number}")
             if fault := self.fault_of_first(first):
-                where = f"the first text of pair number {number}"
-                raise UserError(f"{where} {fault}: put the longer text second")
+                raise UserError(f"{first_name} {fault}: put the longer text second")
             texts.append((whole_text(first), whole_text(second)))
-        encoded = self._pairs.encode_batch(texts)
-        for number, encoding in enumerate(encoded, start=start):
+        encodings = self._pairs.encode_batch(texts)
+        for number, encoding in enumerate(encodings, start=start):
             if 1 not in encoding.sequence_ids:
                 msg = f"the second text of pair number {number} has no character the model reads"
                 raise UserError(msg)
-        return [
-            [
-                PairWindow(np.array(window.ids), np.array(window.type_ids))
-                for window in (encoding, *encoding.overflowing)
-            ]
-            for encoding in encoded
-        ]
+        return list(map(_pair_windows, encodings))
 
 
-class PairModel(Model):
+def _pair_windows(encoding: Encoding) -> list[PairWindow]:
+    """The windows of one pair; the tokenizer has cut the second text."""
+    return [
+        PairWindow(np.array(window.ids), np.array(window.type_ids))
+        for window in (encoding, *encoding.overflowing)
+    ]
+
+
+class PairModel(Model[PairSettings]):
     """Reads two texts together and gives a score.
 
-    A second text too long for one window is read in several, whose largest logit counts. Load
-    one with `from_pretrained`: a folder of ours, or any BERT sequence classifier with one output,
-    such as a sentence-transformers cross-encoder for reranking.
+    A second text that is too long for one window is read in several windows, of which the
+    largest logit counts. `from_pretrained` loads a folder of ours, or any BERT sequence
+    classifier with one output, such as a sentence-transformers cross-encoder for reranking.
 
     Args:
         network: Hugging Face's sequence classifier.
         tokenizer: its fast tokenizer.
         settings: see `PairSettings`.
-        device: where to run; by default CUDA where there is one, else the CPU.
-        batch_tokens: tokens of one batch, padding counted; by default by device.
+        device: where to run; by default CUDA if available, else the CPU.
+        batch_tokens: tokens of one batch, padding included; by default by device.
 
     Raises:
         UserError: a network with several outputs.
@@ -152,7 +143,8 @@ class PairModel(Model):
 
     def prepare(self) -> None:
         """The windows of pairs."""
-        if (outputs := self.network.config.num_labels) != 1:
+        outputs = self.network.config.num_labels
+        if outputs != 1:
             raise UserError(
                 f"a model of pairs has one output, a score; this one has {outputs}"
             )
@@ -178,7 +170,7 @@ class PairModel(Model):
         return next(self.predict_many([(first, second)]))
 
     def predict_many(self, pairs: Iterable[tuple[str, str]]) -> Iterator[PairResult]:
-        """The results of many pairs, in the order given, in flat memory.
+        """The results of many pairs, in their order, in flat memory.
 
         Raises:
             UserError: see `predict`; the message has the number of the pair.
@@ -190,26 +182,27 @@ class PairModel(Model):
 
     def predict_windows(
         self,
-        read: Iterable[Sequence[PairWindow]],
+        pairs: Iterable[Sequence[PairWindow]],
         *,
         network: PreTrainedModel | None = None,
     ) -> Iterator[PairResult]:
         """The results of pairs that `windower` has split; by `network` while it trains."""
-        runner = self.runner if network is None else self.runner.with_model(network)
+        runner = self.runner
+        if network is not None:
+            runner = runner.with_model(network)
         chunks = chunked(
-            read,
+            pairs,
             size=lambda windows: sum(len(window.input_ids) for window in windows),
             limit=runner.buffer_tokens,
         )
         for chunk in read_ahead(chunks):
+            windows = list(itertools.chain(*chunk))
             rows = runner.run(
-                [window.input_ids for windows in chunk for window in windows],
-                token_types=[
-                    window.segments for windows in chunk for window in windows
-                ],
+                [window.input_ids for window in windows],
+                token_types=[window.segments for window in windows],
                 read=lambda output, _: output.logits[:, 0],
             )
-            counts = np.array([len(windows) for windows in chunk])
-            # Of the mean, a last window of a few words would be as much as a full one.
+            counts = np.array([len(pair_windows) for pair_windows in chunk])
+            # In a mean, a last window of a few words would weigh as much as a full one.
             logits = np.maximum.reduceat(np.stack(rows), np.cumsum(counts) - counts)
             yield from map(PairResult, logits.tolist())

@@ -1,4 +1,4 @@
-"""Hidden states -> one vector: pooling, and sentence-transformers' folder format."""
+"""Pooling of hidden states into vectors, and sentence-transformers' folder format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from domainbert.encoders.loading import Encoder, EncoderError
-from domainbert.settings import Count, Settings
+from domainbert.models.model import WindowSettings
 
 if TYPE_CHECKING:
     import torch
@@ -25,24 +25,21 @@ _POOLING_KEYS: dict[Pooling, str] = {
 }
 
 
-class EmbeddingSettings(Settings):
+class EmbeddingSettings(WindowSettings):
     """How hidden states become a vector.
 
     Attributes:
         pooling: "mean" over the tokens of a window, [CLS] and [SEP] included and padding not;
             "cls", the first token; "max", the largest value of the tokens in each dimension.
         unit_norm: whether vectors are scaled to length 1.
-        window: tokens of a window at most, special tokens included; None is the encoder's limit.
-            A longer text is read in several windows.
     """
 
     pooling: Pooling = "mean"
     unit_norm: bool = False
-    window: Count | None = None
 
 
 class BareEncoder:
-    """Loads any encoder without a pooler, which is not used here and which few files have."""
+    """Loads any encoder without a pooler, which is not used here and which few files contain."""
 
     config_class = None
 
@@ -73,7 +70,9 @@ def pool(
     if pooling == "cls":
         return hidden[:, 0]
     if mask is None:
-        return hidden.mean(dim=1) if pooling == "mean" else hidden.amax(dim=1)
+        if pooling == "max":
+            return hidden.amax(dim=1)
+        return hidden.mean(dim=1)
     kept = mask[..., None].to(hidden.dtype)
     if pooling == "max":
         return hidden.masked_fill(kept == 0, float("-inf")).amax(dim=1)
@@ -110,50 +109,51 @@ def read_modules(encoder: Encoder) -> EmbeddingSettings | None:
     """The settings of a sentence-transformers model; None for any other encoder.
 
     Raises:
-        EncoderError: the model has a module that is not implemented here.
+        EncoderError: the model has a module that is not supported.
     """
     modules = _read_json(encoder, "modules.json")
     if modules is None:
         return None
-    names = [str(module["type"]).rsplit(".", 1)[-1] for module in modules]
+    paths = [str(module["type"]) for module in modules]
+    names = [path.rsplit(".", 1)[-1] for path in paths]
     if unknown := sorted(set(names) - _KNOWN_MODULES):
         raise EncoderError(
             f"{encoder.name} puts {', '.join(unknown)} after its encoder, which is not implemented "
             "here; use sentence_transformers.SentenceTransformer for it"
         )
     config = _read_json(encoder, "1_Pooling/config.json") or {}
-    chosen = [
-        mode
-        for mode, key in _POOLING_KEYS.items()
-        if config.get(f"pooling_mode_{key}") or config.get("pooling_mode") == mode
-    ]
-    pooling = chosen[0] if chosen else "mean"
-    return EmbeddingSettings(pooling=pooling, unit_norm="Normalize" in names)
+    unit_norm = "Normalize" in names
+    for pooling, key in _POOLING_KEYS.items():
+        # One entry per kind of pooling, or in new versions one entry with its name.
+        if config.get(f"pooling_mode_{key}") or config.get("pooling_mode") == pooling:
+            return EmbeddingSettings(pooling=pooling, unit_norm=unit_norm)
+    return EmbeddingSettings(unit_norm=unit_norm)
 
 
 def module_files(
     settings: EmbeddingSettings, *, dimension: int, window: int
 ) -> dict[str, str]:
     """The files that make an encoder folder a sentence-transformers model: name -> content."""
-    steps = [("Transformer", ""), ("Pooling", "1_Pooling")]
-    steps += [("Normalize", "2_Normalize")] if settings.unit_norm else []
+    folders = {"Transformer": "", "Pooling": "1_Pooling"}
+    if settings.unit_norm:
+        folders["Normalize"] = "2_Normalize"
     modules = [
         {
-            "idx": i,
-            "name": str(i),
-            "path": path,
+            "idx": number,
+            "name": str(number),
+            "path": folder,
             "type": f"sentence_transformers.models.{name}",
         }
-        for i, (name, path) in enumerate(steps)
+        for number, (name, folder) in enumerate(folders.items())
     ]
-    pooling: dict[str, Any] = {"word_embedding_dimension": dimension}
-    pooling |= {
-        f"pooling_mode_{key}": m == settings.pooling for m, key in _POOLING_KEYS.items()
+    pooling = {
+        f"pooling_mode_{key}": name == settings.pooling
+        for name, key in _POOLING_KEYS.items()
     }
     documents = {
         "modules.json": modules,
         "sentence_bert_config.json": {"max_seq_length": window, "do_lower_case": False},
-        "1_Pooling/config.json": pooling,
+        "1_Pooling/config.json": {"word_embedding_dimension": dimension, **pooling},
     }
     return {
         name: json.dumps(document, indent=2) + "\n"
@@ -164,4 +164,6 @@ def module_files(
 def _read_json(encoder: Encoder, name: str) -> Any:
     """A JSON file of an encoder's folder; None where there is none."""
     file = Path(encoder.location) / name
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    if not file.is_file():
+        return None
+    return json.loads(file.read_text(encoding="utf-8"))

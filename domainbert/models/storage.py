@@ -1,16 +1,17 @@
-"""A task model on disk: found by name, PEFT adapter or full weights, its configuration."""
+"""A task model on disk: its folder, weights or adapter, configuration and manifest."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from domainbert.encoders import loading as encoders
 from domainbert.encoders.configs import read_object
@@ -26,28 +27,44 @@ from domainbert.encoders.loading import (
 from domainbert.encoders.lora import Adapter, apply_adapter, read_adapter
 from domainbert.errors import EncoderError, UserError
 from domainbert.files import folder_beside, replace_folder
+from domainbert.models.manifest import Manifest
 from domainbert.settings import Names, Settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+CONFIG_FILE = "config.json"
 CONFIG_KEY = "domainbert"
-# Heads with weights of the same names and shapes; only their class tells them apart.
+MANIFEST_FILE = "evaluation.json"
+# Heads whose weights have the same names and shapes: only the class tells them apart.
 LIKE_HEADS = (
     "ForSequenceClassification",
     "ForTokenClassification",
     "ForMultipleChoice",
 )
-OUR_FILES = (  # all that a model folder of ours may hold
-    *("config.json", "README.md", "*.safetensors", ADAPTER_CONFIG),
-    *("modules.json", "sentence_bert_config.json"),
-    *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*"),
-    *("merges.txt", "chat_template.jinja"),
+# All that a model folder of ours may hold.
+OUR_FILES = (
+    CONFIG_FILE,
+    MANIFEST_FILE,
+    "README.md",
+    "*.safetensors",
+    ADAPTER_CONFIG,
+    "modules.json",
+    "sentence_bert_config.json",
+    "tokenizer*.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+    "chat_template.jinja",
 )
 
 
+AnyManifest = TypeVar("AnyManifest", bound=Manifest)
+
+
 class TaskConfig(Settings):
-    """What a task model's `config.json` says under the key `domainbert`.
+    """What loading a task model needs; in `config.json` under the key `domainbert`.
 
     Attributes:
         task: such as "readmission".
@@ -55,8 +72,7 @@ class TaskConfig(Settings):
         encoder: as it was named in training.
         encoder_sha256: see `domainbert.encoders.loading.Encoder`; None with full weights.
         lower_case: whether the tokenizer lower-cases.
-        settings: the task's own, such as window and c.
-        manifest: how the model was trained and how it scored.
+        settings: of the task, such as window and c.
     """
 
     task: str
@@ -65,20 +81,25 @@ class TaskConfig(Settings):
     encoder_sha256: str | None
     lower_case: bool
     settings: dict[str, Any] = Field(default_factory=dict)
-    manifest: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class TaskModel:
-    """A network, its tokenizer and its configuration; None in folders that are not ours.
+    """The content of a model folder.
 
-    `adapter` was merged into the encoder; None with full weights.
+    Attributes:
+        network: with its adapter merged.
+        tokenizer: of the encoder.
+        config: None for folders that are not ours.
+        adapter: None with full weights.
+        manifest: empty for folders without one.
     """
 
     network: PreTrainedModel = field(repr=False)
     tokenizer: PreTrainedTokenizerBase = field(repr=False)
     config: TaskConfig | None
     adapter: Adapter | None = field(repr=False, default=None)
+    manifest: Manifest = field(repr=False, default_factory=Manifest)
 
 
 class TaskClass(Protocol):
@@ -87,6 +108,7 @@ class TaskClass(Protocol):
     task: ClassVar[str]
     labels: tuple[str, ...]
     train_command: ClassVar[str]
+    manifest_class: ClassVar[type[Manifest]]
 
     @classmethod
     def network_class(cls) -> Any:
@@ -96,19 +118,20 @@ class TaskClass(Protocol):
 def shipped_models(package: str) -> dict[str, Path]:
     """Name and folder of every model that comes with a package, such as "biomed"."""
     folder = Path(str(resources.files(package))) / "models"
-    return {
-        file.parent.name: file.parent for file in sorted(folder.glob("*/config.json"))
-    }
+    files = sorted(folder.glob(f"*/{CONFIG_FILE}"))
+    return {file.parent.name: file.parent for file in files}
 
 
 def resolve_model(name: str | Path, package: str) -> str | Path:
-    """The folder of a shipped model; folders, encoders and Hub models unchanged, others refused.
+    """The folder of a shipped model; other folders, encoders and Hub models are unchanged.
 
-    Without a package there are no shipped models, and all names are unchanged.
+    Without a package, no model is shipped and every name is unchanged. Otherwise an unknown name
+    is an `EncoderError`.
     """
     if not package:
         return name
-    typed, shipped = str(name), shipped_models(package)
+    typed = str(name)
+    shipped = shipped_models(package)
     if typed in shipped:
         return shipped[typed]
     if typed in SHIPPED or typed.startswith(HUB) or Path(typed).expanduser().is_dir():
@@ -121,9 +144,9 @@ def save_task_model(
 ) -> None:
     """Write a model folder under a temporary name, then rename it.
 
-    Of a model with an adapter it alone is written, in PEFT's format; of any other all weights and
-    the tokenizer. `files` are further ones, such as the card, with their content. For errors see
-    `check_replaceable`.
+    If the model has an adapter, only the adapter is written, in PEFT's format; otherwise all
+    weights and the tokenizer. `files` are others, such as the card, with their content. For
+    errors see `check_replaceable`.
     """
     folder = Path(folder).expanduser().resolve()
     check_replaceable(folder)
@@ -133,13 +156,17 @@ def save_task_model(
             with encoders.quiet():
                 saved.network.save_pretrained(temporary)
             saved.tokenizer.save_pretrained(temporary)
-            document = json.loads((temporary / "config.json").read_text("utf-8"))
+            document = json.loads((temporary / CONFIG_FILE).read_text("utf-8"))
             document["architectures"] = [_published_class(saved.network)]
         else:
             saved.adapter.save(temporary)
         if saved.config:
             document[CONFIG_KEY] = saved.config.model_dump()
-        contents = {**files, "config.json": json.dumps(document, indent=2) + "\n"}
+        contents = {
+            **files,
+            CONFIG_FILE: json_text(document),
+            MANIFEST_FILE: manifest_text(saved.manifest),
+        }
         for name, content in contents.items():
             (temporary / name).parent.mkdir(exist_ok=True)
             (temporary / name).write_text(content, "utf-8")
@@ -147,10 +174,27 @@ def save_task_model(
         replace_folder(temporary, folder)
 
 
+def manifest_text(manifest: Manifest) -> str:
+    """The content of a manifest file; what has its default is left out."""
+    return json_text(manifest.model_dump(mode="json", exclude_defaults=True))
+
+
+def json_text(document: object) -> str:
+    """Indented JSON with each list of numbers or texts on one line."""
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    return re.sub(r"\[([^][{}]*)\]", _on_one_line, text) + "\n"
+
+
+def _on_one_line(json_list: re.Match[str]) -> str:
+    # A JSON text holds no raw line break, so only those between entries are removed.
+    lines = [line.strip() for line in json_list[1].splitlines()]
+    return f"[{' '.join(lines).strip()}]"
+
+
 def share_files(folder: Path) -> None:
-    """Give weights, which are written for their owner alone, the permissions of config.json."""
+    """Give weights, which only their owner may read at first, the permissions of config.json."""
     for path in folder.glob("*.safetensors"):
-        shutil.copymode(folder / "config.json", path)
+        shutil.copymode(folder / CONFIG_FILE, path)
 
 
 def check_replaceable(folder: str | Path) -> None:
@@ -159,8 +203,8 @@ def check_replaceable(folder: str | Path) -> None:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:
-        # `config.json` alone is too common a name.
-        is_ours = CONFIG_KEY in read_object(folder / "config.json")
+        # Many folders have a config.json; ours has this key.
+        is_ours = CONFIG_KEY in read_object(folder / CONFIG_FILE)
     except EncoderError:
         is_ours = False
     if not is_ours:
@@ -168,17 +212,18 @@ def check_replaceable(folder: str | Path) -> None:
             f"{folder} exists and is not a model folder; choose another name"
         )
     for path in folder.iterdir():
-        if not any(map(path.match, ("1_Pooling",) if path.is_dir() else OUR_FILES)):
+        patterns = ("1_Pooling",) if path.is_dir() else OUR_FILES
+        if not any(map(path.match, patterns)):
             msg = f"{folder} holds {path.name}, which is not part of a model; move it away first"
             raise FileExistsError(msg)
 
 
 def _published_class(model: PreTrainedModel) -> str:
     """The Hugging Face class that can read this model's weights elsewhere."""
-    ancestors = type(model).__mro__
-    return next(
-        cls.__name__ for cls in ancestors if cls.__module__.startswith("transformers.")
-    )
+    for ancestor in type(model).__mro__:
+        if ancestor.__module__.startswith("transformers."):
+            return ancestor.__name__
+    raise TypeError(f"{type(model).__name__} is not a model of transformers")
 
 
 def load_task_model(
@@ -186,29 +231,27 @@ def load_task_model(
 ) -> TaskModel:
     """Load a model folder, or a plain Hugging Face checkpoint with a head for the same task.
 
-    A folder that PEFT wrote loads too, onto the encoder that it names (which has no checksum
-    then).
+    A folder that PEFT wrote loads too, onto the encoder that it names, without a checksum.
 
     Args:
         folder: or `hub:owner/name`.
-        kind: its task, labels and `network_class` must fit; its `train_command` is for the error
-            if there is no trained head.
-        dropout: of an adapter's encoder, to be trained further, instead of its own.
+        kind: the class of models; the folder must fit its task and labels.
+        dropout: replaces that of an adapter's encoder, for further training.
 
     Raises:
-        EncoderError: another task, number of labels or encoder, missing weights, and an encoder
+        EncoderError: another task, number of labels or encoder, missing weights, or an encoder
             without a trained head.
     """
     path = Path(folder).expanduser()
-    config = read_task_config(path) if path.is_dir() else None
-    labels = len(kind.labels)
-    if config and config.task != kind.task:
-        raise EncoderError(f"{path} is a model for {config.task}, not for {kind.task}")
-    if config and labels not in (0, found := len(config.labels)):
-        raise EncoderError(
-            f"{path} has {found} labels; a model for {kind.task} has {labels}"
-        )
-    outputs = encoders.named_outputs(config.labels) if config else {}
+    config = None
+    manifest = kind.manifest_class()
+    outputs: dict[str, Any] = {}
+    if path.is_dir():
+        config = read_task_config(path)
+        manifest = read_manifest(path, kind.manifest_class)
+    if config:
+        _check_task(path, config, kind)
+        outputs = encoders.named_outputs(config.labels)
     adapter = None
     if (path / ADAPTER_CONFIG).is_file():
         adapter = read_adapter(path)
@@ -223,58 +266,90 @@ def load_task_model(
         outputs["train_command"] = kind.train_command
         network = encoders.load_model(encoder, kind.network_class(), **outputs)
     if config is None:
-        _check_head(encoder, network)
-        if labels not in (0, found := network.config.num_labels):
-            raise EncoderError(
-                f"{encoder.name} has {found} labels; this task has {labels}"
-            )
-    return TaskModel(network, load_tokenizer(encoder), config, adapter)
+        _check_head(encoder, network, kind)
+    return TaskModel(network, load_tokenizer(encoder), config, adapter, manifest)
 
 
 def read_task_config(folder: Path) -> TaskConfig | None:
-    """What a model folder says of itself; None if it is not ours, `EncoderError` if broken."""
-    if not (folder / "config.json").is_file() and (folder / ADAPTER_CONFIG).is_file():
+    """The configuration of a model folder; None if it is not ours, `EncoderError` if broken."""
+    file = folder / CONFIG_FILE
+    if not file.is_file() and (folder / ADAPTER_CONFIG).is_file():
         return None  # as PEFT writes it
-    document = read_object(folder / "config.json")
+    document = read_object(file)
     if CONFIG_KEY not in document:
         return None
     try:
         return TaskConfig(**document[CONFIG_KEY])
     except (UserError, TypeError) as error:
-        msg = (
-            f"{folder / 'config.json'} does not fit this version of domainbert: {error}"
-        )
+        msg = f"{file} does not fit this version of domainbert: {error}"
         raise EncoderError(msg) from None
 
 
-def _check_head(encoder: Encoder, model: PreTrainedModel) -> None:
-    """Refuse a published model for another task whose head happens to fit this one's."""
-    wanted, published = _published_class(model), model.config.architectures or []
-    others = [
-        name for name in published if name.endswith(LIKE_HEADS) and name != wanted
-    ]
-    if others and wanted not in published:
+def read_manifest(folder: Path, kind: type[AnyManifest]) -> AnyManifest:
+    """The manifest of a model folder; an empty one if it has none, `EncoderError` if broken."""
+    file = folder / MANIFEST_FILE
+    if not file.is_file():
+        return kind()
+    try:
+        return kind.model_validate_json(file.read_bytes())
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        entry = ".".join(map(str, problem["loc"]))
         raise EncoderError(
-            f"{encoder.name} is a {others[0]}, and this needs a {wanted}"
+            f"{file} does not fit this version of domainbert: {entry}: {problem['msg']}"
+        ) from None
+
+
+def _check_task(path: Path, config: TaskConfig, kind: type[TaskClass]) -> None:
+    """Refuse a model for another task, or with another number of labels."""
+    if config.task != kind.task:
+        raise EncoderError(f"{path} is a model for {config.task}, not for {kind.task}")
+    expected = len(kind.labels)
+    labels = len(config.labels)
+    if expected not in (0, labels):
+        raise EncoderError(
+            f"{path} has {labels} labels; a model for {kind.task} has {expected}"
+        )
+
+
+def _check_head(
+    encoder: Encoder, network: PreTrainedModel, kind: type[TaskClass]
+) -> None:
+    """Refuse a published model for another task whose head happens to fit this one's."""
+    expected_class = _published_class(network)
+    published = network.config.architectures or []
+    if expected_class not in published:
+        for name in published:
+            if name.endswith(LIKE_HEADS):
+                raise EncoderError(
+                    f"{encoder.name} is a {name}, and this needs a {expected_class}"
+                )
+    expected = len(kind.labels)
+    labels = network.config.num_labels
+    if expected not in (0, labels):
+        raise EncoderError(
+            f"{encoder.name} has {labels} labels; this task has {expected}"
         )
 
 
 def _encoder_beneath(
     path: Path, config: TaskConfig | None, adapter: Adapter
 ) -> Encoder:
-    """The encoder that an adapter was trained on; a folder's config never opens the network."""
-    shown = config.encoder if config else adapter.config.base_model_name_or_path or ""
-    is_here = shown in SHIPPED or Path(shown).expanduser().is_dir()
+    """The encoder that an adapter was trained on; nothing is downloaded for it."""
+    name = adapter.config.base_model_name_or_path or ""
+    if config:
+        name = config.encoder
+    is_here = name in SHIPPED or Path(name).expanduser().is_dir()
     if config is None and not is_here:
-        shown = HUB + shown  # PEFT has no other mark for a model of the Hub
-    if not is_here and not shown.startswith(HUB):
+        name = HUB + name  # PEFT does not mark models of the Hub
+    if not is_here and not name.startswith(HUB):
         raise EncoderError(
-            f"{path} was trained on the encoder folder {shown}, which is not here"
+            f"{path} was trained on the encoder folder {name}, which is not here"
         )
-    encoder = find_encoder(shown, download=False)
+    encoder = find_encoder(name, download=False)
     if config and config.encoder_sha256 != encoder.sha256:
         raise EncoderError(
-            f"{path} was trained on {shown} with SHA-256 {str(config.encoder_sha256)[:12]}…, "
+            f"{path} was trained on {name} with SHA-256 {str(config.encoder_sha256)[:12]}…, "
             f"but the one here has {encoder.sha256[:12]}…; rebuild it with the command in its card"
         )
     return encoder

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from domainbert.encoders.loading import DEFAULT_ENCODER
+from domainbert.models.manifest import Card
 from domainbert.settings import Count, Positive, Settings, Share
-from domainbert.training.recipes import Card
 from domainbert.training.settings import Schedule
 
 Part = Annotated[float, Field(gt=0, lt=1)]

@@ -29,7 +29,7 @@ class Served:
         routes: called with the service and this model; adds further routes and formats.
     """
 
-    model: Model
+    model: Model[Any]
     tasks: Mapping[str, AnyTask]
     routes: Callable[[Any, Served], None] = lambda *_: None
 
@@ -40,12 +40,12 @@ class Served:
 
     def self_test(self, score: Callable[..., Any]) -> str:
         """What is wrong with the result of the card's example, or ""."""
-        example = self.model.manifest.get("example")
+        example = self.model.manifest.example
         if not example:
             return ""
         first_task = next(iter(self.tasks))
-        (row,) = score(first_task, [example["record"]])
-        for column, expected in example["row"].items():
+        (row,) = score(first_task, [example.record])
+        for column, expected in example.row.items():
             difference = abs((row.get(column) or 0) - expected)
             if not difference <= TOLERANCE:  # also for NaN
                 return f"{self.name}: {column} of its card's example differs"

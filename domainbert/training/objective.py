@@ -1,4 +1,4 @@
-"""Objective: what a task trains on; and plans that cut its examples into batches."""
+"""Training objectives, and plans that cut examples into batches."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Objective(ABC):
     def facts(self) -> Mapping[str, object]:
         """Hashes of data and split, and the settings of the objective, as JSON.
 
-        Training resumes only where all facts are the same; the manifest keeps them.
+        A run resumes only if all facts are the same; the manifest keeps them.
         """
 
 
@@ -66,8 +66,8 @@ class LengthBatches:
 
     Args:
         sizes: (windows, longest window in tokens) of each example, shape (examples, 2).
-        batch_size: examples in a batch at most.
-        batch_tokens: windows x longest in a batch at most; a larger example is alone.
+        batch_size: maximum examples in a batch.
+        batch_tokens: maximum of windows x longest in a batch; a larger example is alone.
         seed: of the batches and their order.
     """
 
@@ -77,26 +77,32 @@ class LengthBatches:
         self._seed = seed
         # Noise on the lengths, so that a batch does not always hold exactly equal ones.
         noise = np.random.default_rng(seed).uniform(0.9, 1.1, len(sizes))
+        order = np.argsort(sizes[:, 1] * noise, kind="stable")
         self._batches: list[list[int]] = []
         batch: list[int] = []
-        windows = longest = 0
-        for index in np.argsort(sizes[:, 1] * noise, kind="stable"):
-            windows, longest = (
-                windows + int(sizes[index, 0]),
-                max(longest, int(sizes[index, 1])),
-            )
+        windows = 0
+        longest = 0
+        for index, (count, length) in zip(
+            order.tolist(), sizes[order].tolist(), strict=True
+        ):
+            windows += count
+            longest = max(longest, length)
             if batch and (len(batch) == batch_size or windows * longest > batch_tokens):
                 self._batches.append(batch)
-                batch, windows, longest = [], int(sizes[index, 0]), int(sizes[index, 1])
-            batch.append(int(index))
-        self._batches += [batch] if batch else []
+                batch = []
+                windows = count
+                longest = length
+            batch.append(index)
+        if batch:
+            self._batches.append(batch)
 
     @classmethod
     def of_texts(
         cls, rows: Sequence[Sequence[str]], *, batch_size: int, seed: int
     ) -> Self:
         """Batches of rows of texts of similar length, which need little padding."""
-        sizes = np.array([(1, sum(map(len, row))) for row in rows]).reshape(-1, 2)
+        lengths = [sum(map(len, row)) for row in rows]
+        sizes = np.stack([np.ones_like(lengths), lengths], axis=1)
         return cls(sizes, batch_size=batch_size, batch_tokens=sys.maxsize, seed=seed)
 
     def __len__(self) -> int:
@@ -105,16 +111,15 @@ class LengthBatches:
 
     def epoch(self, number: int) -> list[list[int]]:
         """The batches of an epoch, each a list of example numbers."""
-        order = np.random.default_rng((self._seed, number)).permutation(
-            len(self._batches)
-        )
+        generator = np.random.default_rng((self._seed, number))
+        order = generator.permutation(len(self._batches))
         return [self._batches[index] for index in order]
 
 
 class FreshBatches:
-    """Batches of similar length of examples that are made anew for every epoch.
+    """Batches of similar length, of examples that are made anew for every epoch.
 
-    Every epoch has the same number of batches, so that a learning-rate schedule holds.
+    Every epoch has the same number of batches, because the learning-rate schedule needs it.
 
     Args:
         maker: `maker.make(epoch)` gives the examples of an epoch, each with `ids`, shape (tokens,).
@@ -123,11 +128,12 @@ class FreshBatches:
     """
 
     def __init__(self, maker: Any, *, batch_tokens: int, seed: int) -> None:
-        self._maker, self._seed = maker, seed
-        lengths = [len(example.ids) for example in maker.make(0)]
-        longest = max(lengths, default=0)
-        batches = round(sum(lengths) / max(batch_tokens, 2 * longest))
-        self._number = max(1, batches) if lengths else 0
+        self._maker = maker
+        self._seed = seed
+        self._number = 0
+        if lengths := [len(example.ids) for example in maker.make(0)]:
+            budget = max(batch_tokens, 2 * max(lengths))
+            self._number = max(1, round(sum(lengths) / budget))
 
     def __len__(self) -> int:
         """Batches per epoch."""
@@ -138,18 +144,19 @@ class FreshBatches:
         examples = self._maker.make(number)
         generator = np.random.default_rng((self._seed, number, 1))
         sizes = np.array([len(example.ids) for example in examples])
-        order = np.argsort(
-            sizes * generator.uniform(0.9, 1.1, len(sizes)), kind="stable"
-        )
+        noise = generator.uniform(0.9, 1.1, len(sizes))
+        order = np.argsort(sizes * noise, kind="stable")
         order = np.resize(order, max(len(order), self._number))
-        edges = np.linspace(0, sizes[order].sum(), self._number + 1)[1:-1]
-        # Every batch gets an example, however few this epoch has.
-        place = np.arange(1, self._number)
-        ends = np.maximum.accumulate(
-            np.searchsorted(np.cumsum(sizes[order]), edges) - place
-        )
-        ends = np.clip(ends, 0, len(order) - self._number) + place
-        batches = [[examples[i] for i in batch] for batch in np.split(order, ends)]
+        totals = np.cumsum(sizes[order])
+        edges = np.linspace(0, totals[-1], self._number + 1)[1:-1]
+        # Batch k ends after at least k examples, so that none is empty.
+        position = np.arange(1, self._number)
+        surplus = np.maximum.accumulate(np.searchsorted(totals, edges) - position)
+        ends = np.clip(surplus, 0, len(order) - self._number) + position
+        batches = [
+            list(map(examples.__getitem__, indices))
+            for indices in np.split(order, ends)
+        ]
         generator.shuffle(batches)
         return batches
 

@@ -1,34 +1,20 @@
-"""Recipes: everything that defines a trained model except its data, in one TOML file."""
+"""Recipes: TOML files with everything that defines a trained model except its data."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
 from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.errors import UserError
+from domainbert.models.manifest import Card
 from domainbert.settings import Settings
 from domainbert.training.settings import TrainingSettings
 
 AnyRecipe = TypeVar("AnyRecipe", bound=Settings)
-
-
-class Card(Settings):
-    """What people should know about a model; the `[card]` table.
-
-    `title` is one line on what it is, `limits` what it is not for, and `rebuild` the command that
-    trains it again.
-    """
-
-    name: str = ""
-    title: str = ""
-    data: str = ""
-    limits: str = ""
-    licence: str = ""
-    rebuild: str = ""
 
 
 class ModelTable(Settings):
@@ -61,10 +47,10 @@ def read_recipe(
 
     Args:
         kind: the task's recipe class.
-        source: a TOML file, or the name of a shipped recipe such as "entities", of which only the
-            settings are taken: its card describes the shipped model. None for the defaults.
-        overrides: values that win over the file's, by dotted name ("training.epochs"); None
-            values are ignored.
+        source: a TOML file, or the name of a shipped recipe such as "entities", without its card,
+            which describes the shipped model. None for the defaults.
+        overrides: values that replace the file's, by dotted name ("training.epochs"); None values
+            are ignored.
 
     Raises:
         UserError: no such recipe, not TOML, or a setting that is unknown or wrong.
@@ -79,25 +65,35 @@ def read_recipe(
         if not Path(source).is_file():
             values.pop("card", None)
     for name, value in (overrides or {}).items():
-        *tables, last = name.split(".")
-        table = values if value is not None else {}
-        for key in tables:
-            table = table.setdefault(key, {}) if isinstance(table, dict) else {}
-        if isinstance(table, dict):  # else the class says what it should be
-            table[last] = value
+        if value is not None:
+            _override(values, name.split("."), value)
     try:
         return kind(**values)
     except UserError as error:
-        msg = f"{source}: {error}" if source is not None else str(error)
-        raise UserError(msg) from None
+        if source is None:
+            raise
+        raise UserError(f"{source}: {error}") from None
+
+
+def _override(table: dict[str, Any], path: Sequence[str], value: object) -> None:
+    """Set a value by its path of tables and name; missing tables are made."""
+    *names, last = path
+    for name in names:
+        inner: Any = table.setdefault(name, {})
+        if not isinstance(inner, dict):
+            return  # the recipe's class says that a table is expected
+        table = inner
+    table[last] = value
 
 
 def recipe_file(source: str | Path) -> Path:
     """The file of a recipe, by path or by the name of a shipped one."""
-    shipped = shipped_recipes()
     path = Path(source)
-    if path.is_file() or str(source) in shipped:
-        return path if path.is_file() else shipped[str(source)]
+    if path.is_file():
+        return path
+    shipped = shipped_recipes()
+    if str(source) in shipped:
+        return shipped[str(source)]
     names = ", ".join(shipped) or "none here"
     raise UserError(
         f"{source}: no such recipe file, and no shipped recipe of that name ({names})"
@@ -109,7 +105,5 @@ def shipped_recipes() -> dict[str, Path]:
     installed = Path(str(resources.files("domainbert"))) / "recipes"
     checkout = Path(__file__).parents[2] / "recipes"
     folder = installed if installed.is_dir() else checkout
-    return {
-        path.stem: path
-        for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem)
-    }
+    paths = sorted(folder.glob("*.toml"), key=lambda path: path.stem)
+    return {path.stem: path for path in paths}

@@ -1,4 +1,4 @@
-"""How to train: the settings that every task shares."""
+"""The training settings that all tasks share."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class TrainingSettings(Schedule):
 
     Attributes:
         epochs: passes over the training data.
-        batch_size: examples in a step at most.
-        batch_tokens: tokens in a step at most, padding counted (one example always fits).
-        max_windows: windows of one stay in a step at most; a longer stay gives a fresh random
-            choice each time, which bounds memory. Scoring reads all windows.
+        batch_size: maximum examples in a step.
+        batch_tokens: maximum tokens in a step, padding included; one example always fits.
+        max_windows: maximum windows of one stay in a step; a longer stay gives a new random choice
+            each time, which bounds memory. Scoring reads all windows.
         patience: evaluations without a better score before training stops.
         rank: of the LoRA adapters.
         full: train all weights instead of adapters.

@@ -1,25 +1,30 @@
-"""train(): one or several stages of objective and settings -> a finished model."""
+"""Training a model through one or several stages."""
 
 from __future__ import annotations
 
+import json
 import platform
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from domainbert import __version__
 from domainbert.encoders.lora import add_lora, set_adapter
 from domainbert.errors import UserError
+from domainbert.models.manifest import Stage, Training
 from domainbert.training.trainer import fit
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from domainbert.encoders.lora import Adapter
     from domainbert.models.model import Model
     from domainbert.training.objective import Objective
     from domainbert.training.settings import TrainingSettings
 
-AnyModel = TypeVar("AnyModel", bound="Model")
+AnyModel = TypeVar("AnyModel", bound="Model[Any]")
 
 
 def train(
@@ -31,19 +36,19 @@ def train(
     checkpoints: str | Path | None = None,
     resume: bool = False,
 ) -> AnyModel:
-    """Train a model through its stages and keep, of each, the weights with the best score.
+    """Train a model through its stages; each keeps the weights with the best score.
 
-    The first stage decides on adapters or full weights. The manifest of the result holds the
+    The first stage decides between adapters and full weights. The manifest of the result has the
     settings and facts of each stage and the best validation scores.
 
     Args:
         model: from `Model.untrained`.
         stages: what to train on and how, in order.
         encoder: what `Model.untrained` was given.
-        start: a model of the same class (shipped name or folder), whose adapters and rows of the
-            head are those that training starts from; labels that it lacks keep the head of `model`.
-        share: of the adapters' change that is kept, in (0, 1]; 0.5 is the average of the trained
-            and the plain encoder's weights.
+        start: a model of the same class (shipped name or folder) whose adapters and head training
+            starts from; labels that it lacks keep the head of `model`.
+        share: share of the adapters' change that is kept, in (0, 1]; 0.5 is the average of the
+            trained weights and the plain encoder's.
         checkpoints: folder that keeps the checkpoints; a temporary one by default.
         resume: continue from the last checkpoint there; a finished stage is not run again.
 
@@ -58,11 +63,11 @@ def train(
     network = model.network if first.full else add_lora(model.network, first.rank)
     facts = model.facts(encoder)
     if start is not None:
-        other = type(model).from_pretrained(start, device="cpu")
-        set_adapter(
-            network, _started(model, other, rank=first.rank, encoder=facts["encoder"])
-        )
-        facts["start"] = other.fingerprint()
+        earlier = type(model).from_pretrained(start, device="cpu")
+        adapter = _start_adapter(earlier, rank=first.rank, encoder=facts["encoder"])
+        head_rows = _start_head(model, adapter, earlier.labels)
+        set_adapter(network, adapter.tensors | head_rows)
+        facts["start"] = earlier.fingerprint()
     best: dict[str, float] = {}
     for number, (objective, settings) in enumerate(stages, start=1):
         if not len(objective.batches):
@@ -81,47 +86,56 @@ def train(
             resume=resume,
         )
     if share != 1:
-        with torch.no_grad():
-            for name, weights in network.named_parameters():
-                if "lora_B" in name:
-                    weights.mul_(share)
+        _shrink(network, share)
         best = stages[-1][0].score(network.eval())
     trained = model.finished(network, encoder=encoder, full=first.full)
-    training = [settings.model_dump() for _, settings in stages]
-    facts_of = [objective.facts() for objective, _ in stages]
-    is_one = len(stages) == 1
-    trained.manifest = {
-        "training": training[0] if is_one else training,
-        "facts": facts_of[0] if is_one else facts_of,
-        "versions": versions(),
-        "validation": best,
-    }
-    if start:
-        trained.manifest["start"] = Path(start).name
+    trained.manifest.training = Training(
+        stages=[Stage(**settings.model_dump()) for _, settings in stages],
+        # As JSON has them: lists for tuples.
+        facts=[json.loads(json.dumps(objective.facts())) for objective, _ in stages],
+        start=Path(start or "").name,
+        versions=versions(),
+        validation=best,
+    )
     return trained
 
 
-def _started(
-    model: Model, other: Model, *, rank: int, encoder: str
+def _shrink(network: PreTrainedModel, share: float) -> None:
+    """Keep a share of what the adapters change, in place: their product with it."""
+    with torch.no_grad():
+        for name, weights in network.named_parameters():
+            if "lora_B" in name:
+                weights.mul_(share)
+
+
+def _start_adapter(earlier: AnyModel, *, rank: int, encoder: str) -> Adapter:
+    """The adapter of an earlier model; `UserError` for another rank or encoder."""
+    is_same = earlier.config is not None and earlier.config.encoder_sha256 == encoder
+    received = 0
+    if earlier.adapter:
+        received = earlier.adapter.rank
+        if received == rank and is_same:
+            return earlier.adapter
+    suffix = "" if is_same else " on another encoder"
+    raise UserError(
+        f"start: expected a model with an adapter of rank {rank} on this encoder, got rank "
+        f"{received}{suffix}"
+    )
+
+
+def _start_head(
+    model: AnyModel, adapter: Adapter, labels: tuple[str, ...]
 ) -> dict[str, torch.Tensor]:
-    """The adapters of another model, and its head's rows for the labels of `model`."""
-    same = other.config is not None and other.config.encoder_sha256 == encoder
-    found = other.adapter.rank if other.adapter else 0
-    if other.adapter is None or found != rank or not same:
-        raise UserError(
-            f"start: expected a model with an adapter of rank {rank} on this encoder, got rank "
-            f"{found}{'' if same else ' on another encoder'}"
-        )
-    tensors = dict(other.adapter.tensors)
-    for key in (key for key in tensors if ".classifier." in key):
-        rows = (
-            model.network.get_parameter(f"classifier.{key.rpartition('.')[2]}")
-            .detach()
-            .clone()
-        )
-        for place, label in enumerate(model.labels):
-            if label in other.labels:
-                rows[place] = tensors[key][other.labels.index(label)].float()
+    """The head of `model`, with the rows that an earlier adapter has for the same labels."""
+    tensors = {}
+    for key, earlier_rows in adapter.tensors.items():
+        if ".classifier." not in key:
+            continue
+        name = f"classifier.{key.rpartition('.')[2]}"
+        rows = model.network.get_parameter(name).detach().clone()
+        for number, label in enumerate(model.labels):
+            if label in labels:
+                rows[number] = earlier_rows[labels.index(label)].float()
         tensors[key] = rows
     return tensors
 

@@ -1,4 +1,4 @@
-"""The one bridge to Hugging Face's Trainer: batches, callbacks, arguments, checkpoints, resume."""
+"""Training an objective with Hugging Face's Trainer: batches, callbacks, checkpoints."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 WEIGHTS = "model.safetensors"
 HEAD = "objective_head"
+PREFIX = "eval_"  # of metrics, for the Trainer
 FEW_STEPS = 500
-SAVE_SECONDS, LOG_SECONDS = 300.0, 60.0
+SAVE_SECONDS = 300.0
+LOG_SECONDS = 60.0
 log = logging.getLogger(__name__)
 
 
@@ -47,17 +49,17 @@ def fit(
     resume: bool = False,
     **arguments: Any,
 ) -> tuple[PreTrainedModel, dict[str, float]]:
-    """Train a network, and put back its best weights.
+    """Train a network and restore its best weights.
 
     Args:
         network: plain or wrapped by peft.
         objective: see `Objective`.
         settings: see `TrainingSettings`.
-        facts: what identifies the run beside the settings, as JSON; a run resumes only if all are
-            the same.
+        facts: what identifies the run besides the settings, as JSON; a run resumes only if they
+            are the same.
         folder: keeps the checkpoints; a temporary one by default.
         resume: continue from the last checkpoint there.
-        **arguments: of Hugging Face's trainer, in place of the usual ones.
+        **arguments: replace those of `training_arguments`.
 
     Returns:
         The network, and the best scores.
@@ -66,44 +68,36 @@ def fit(
         UserError: `resume` with other facts; or checkpoints in the folder and no `resume`.
     """
     with ExitStack() as stack:
-        place = Path(folder or stack.enter_context(tempfile.TemporaryDirectory()))
-        facts = {**facts, "training": settings.model_dump()}
-        checkpoint = stack.enter_context(resume_point(place, facts, resume=resume))
+        run = Path(folder or stack.enter_context(tempfile.TemporaryDirectory()))
+        run_facts = {**facts, "training": settings.model_dump()}
+        checkpoint = stack.enter_context(resume_point(run, run_facts, resume=resume))
         steps = arguments.get("max_steps") or len(objective.batches)
         args = training_arguments(
-            settings, folder=place, steps=steps, metric=objective.metric, **arguments
+            settings, folder=run, steps=steps, metric=objective.metric, **arguments
         )
         watch = _Watch(settings.patience)
-        stack.enter_context(
-            watch.bar
-        )  # closed after an error too, because it hides the cursor
+        # Closed after an error too, because a bar hides the cursor.
+        stack.enter_context(watch.bar)
         trainer = ObjectiveTrainer(network, objective, args=args, watch=watch)
         total = int(max(args.max_steps, math.ceil(args.num_train_epochs * steps)))
-        log.info("training %s: %d steps", place.name, total)
+        log.info("training %s: %d steps", run.name, total)
         if total < FEW_STEPS:
             log.warning(
                 "%d steps are few, and the model may have learned little: with a small corpus "
                 "raise the epochs or lower batch_size and batch_tokens, to reach %d or more",
-                *(total, FEW_STEPS),
+                total,
+                FEW_STEPS,
             )
         with training_attention(network, settings.attention), quiet():
-            trainer.train(
-                resume_from_checkpoint=str(checkpoint) if checkpoint else None
-            )
-        metric = f"eval_{objective.metric}"
-        rows = [row for row in trainer.state.log_history if metric in row]
-        best: Mapping[str, float] = max(rows, key=lambda row: row[metric], default={})
-        scores = {
-            k.removeprefix("eval_"): v for k, v in best.items() if k.startswith("eval_")
-        }
-        return trainer.trained(), scores
+            trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+        return trainer.trained(), trainer.best_scores()
 
 
 class ObjectiveTrainer(Trainer):
     """Hugging Face's Trainer over the batches, the loss and the score of an objective.
 
-    A checkpoint is written at every evaluation and every five minutes; it holds the weights that
-    train. The best weights are put back at the end.
+    A checkpoint is written at every evaluation and every five minutes; it has the weights that
+    train. The best weights are restored at the end.
     """
 
     def __init__(
@@ -114,7 +108,8 @@ class ObjectiveTrainer(Trainer):
         args: TrainingArguments,
         watch: _Watch,
     ) -> None:
-        self.objective, self._network = objective, network
+        self.objective = objective
+        self._network = network
         if objective.head is not None:
             network.add_module(HEAD, objective.head)
         self._data = _EpochData(
@@ -127,9 +122,8 @@ class ObjectiveTrainer(Trainer):
             eval_dataset=self._data,  # unused: see `evaluate`
             callbacks=[watch],
         )
-        self.remove_callback(
-            PrinterCallback
-        )  # it prints to stdout, which belongs to results
+        # It prints to stdout, which is for results.
+        self.remove_callback(PrinterCallback)
 
     def get_train_dataloader(self) -> DataLoader:
         """The planned batches, in order."""
@@ -145,22 +139,34 @@ class ObjectiveTrainer(Trainer):
     def trained(self) -> PreTrainedModel:
         """The network after training, without the objective's head and mixed precision."""
         network = self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
-        # Otherwise the trainer of a next stage takes it for prepared and uses full precision.
+        # Otherwise the next stage's trainer would take it as prepared, without mixed precision.
         network._is_accelerate_prepared = False
         if self.objective.head is not None:
             delattr(network, HEAD)
         return network
 
+    def best_scores(self) -> dict[str, float]:
+        """The scores of the evaluation with the best metric."""
+        metric = f"{PREFIX}{self.objective.metric}"
+        rows = [row for row in self.state.log_history if metric in row]
+        best: dict[str, float] = max(rows, key=itemgetter(metric), default={})
+        return {
+            name.removeprefix(PREFIX): value
+            for name, value in best.items()
+            if name.startswith(PREFIX)
+        }
+
     def evaluate(self, *_: object, **__: object) -> dict[str, float]:
         """The metrics on validation, each with the prefix "eval_", in full precision."""
         self.model.eval()  # every training step switches back
-        mixed = vars(self._network).pop("forward", None)  # accelerate's mixed precision
+        # Accelerate replaces the method by one with mixed precision.
+        mixed_forward = vars(self._network).pop("forward", None)
         try:
             scores = self.objective.score(self._network)
         finally:
-            if mixed:
-                self._network.forward = mixed
-        metrics = {f"eval_{name}": float(value) for name, value in scores.items()}
+            if mixed_forward:
+                self._network.forward = mixed_forward
+        metrics = {f"{PREFIX}{name}": float(value) for name, value in scores.items()}
         self.log(metrics)
         self.control: TrainerControl = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
@@ -172,7 +178,8 @@ class ObjectiveTrainer(Trainer):
         folder = Path(str(output_dir))
         folder.mkdir(parents=True, exist_ok=True)
         weights = {
-            n: value.detach().cpu().contiguous() for n, value in self._trainable()
+            name: weight.detach().cpu().contiguous()
+            for name, weight in self._trainable()
         }
         save_file(weights, folder / WEIGHTS)
 
@@ -180,34 +187,35 @@ class ObjectiveTrainer(Trainer):
         del model
         stored = load_file(Path(checkpoint_path) / WEIGHTS)
         with torch.no_grad():
-            for name, value in self._trainable():
-                value.copy_(stored[name])
+            for name, weight in self._trainable():
+                weight.copy_(stored[name])
 
     def _load_best_model(self) -> None:
         self._load_from_checkpoint(str(self.state.best_model_checkpoint))
 
     def _trainable(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        return (
-            (n, value)
-            for n, value in self._network.named_parameters()
-            if value.requires_grad
-        )
+        for name, weight in self._network.named_parameters():
+            if weight.requires_grad:
+                yield name, weight
 
 
 class _EpochData(Dataset):
-    """The batches of the current epoch, filled up from its start to whole steps."""
+    """The batches of the current epoch, repeated from its start to fill the last step."""
 
     def __init__(self, objective: Objective, trainer: Trainer, *, passes: int) -> None:
-        self._objective, self._plan = objective, objective.batches
-        self._trainer, self._epoch = trainer, -1
-        self._length = len(self._plan) + -len(self._plan) % passes
+        self._objective = objective
+        self._plan = objective.batches
+        self._trainer = trainer
+        self._epoch = -1
+        self._length = passes * math.ceil(len(self._plan) / passes)
         self._batches: list[Sequence[Any]] = []
 
     def __len__(self) -> int:
         return self._length
 
     def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
-        epoch = int(self._trainer.state.epoch or 0)  # which is right after a resume too
+        # The trainer's own count is right after a resume too.
+        epoch = int(self._trainer.state.epoch or 0)
         if epoch != self._epoch:
             self._epoch = epoch
             self._batches = list(islice(cycle(self._plan.epoch(epoch)), self._length))
@@ -216,14 +224,17 @@ class _EpochData(Dataset):
 
 @contextmanager
 def training_attention(network: PreTrainedModel, name: str) -> Iterator[None]:
-    """Use an implementation of attention meanwhile, where the family has it."""
+    """Use an implementation of attention during the block, if the family has several."""
     plain = getattr(network, "get_base_model", lambda: network)()
-    usual = plain.config._attn_implementation
-    plain.set_attn_implementation(name if plain._supports_sdpa else usual)
+    if not plain._supports_sdpa:
+        yield
+        return
+    before = plain.config._attn_implementation
+    plain.set_attn_implementation(name)
     try:
         yield
     finally:
-        plain.set_attn_implementation(usual)
+        plain.set_attn_implementation(before)
 
 
 def training_arguments(
@@ -234,12 +245,13 @@ def training_arguments(
     metric: str,
     **changes: object,
 ) -> TrainingArguments:
-    """The arguments of a trainer; `changes` replace the usual ones.
+    """The arguments of a trainer, of which `changes` replaces some.
 
     The best (by `metric`) and the last checkpoint are kept in `folder`; `steps` is per epoch.
     """
-    every = max(1, int(steps * min(1.0, settings.epochs)) // settings.evaluations)
-    usual = {
+    first_epoch = int(steps * min(1.0, settings.epochs))
+    interval = max(1, first_epoch // settings.evaluations)
+    arguments = {
         "output_dir": str(folder),
         "num_train_epochs": settings.epochs,
         "learning_rate": settings.learning_rate,
@@ -249,15 +261,15 @@ def training_arguments(
         "seed": settings.seed,
         "bf16": has_fast_bf16(),
         "eval_strategy": "steps",
-        "eval_steps": every,
+        "eval_steps": interval,
         "save_strategy": "steps",
-        "save_steps": every,
+        "save_steps": interval,
         "save_total_limit": 2,
         "load_best_model_at_end": True,
         "metric_for_best_model": metric,
         "greater_is_better": True,
         "logging_strategy": "steps",
-        "logging_steps": max(1, every // 10),
+        "logging_steps": max(1, interval // 10),
         "report_to": "none",
         "disable_tqdm": True,
         "remove_unused_columns": False,
@@ -265,11 +277,11 @@ def training_arguments(
         "use_cpu": not torch.cuda.is_available(),
         "dataloader_pin_memory": torch.cuda.is_available(),
     }
-    return TrainingArguments(**{**usual, **changes})
+    return TrainingArguments(**arguments | changes)
 
 
 def has_fast_bf16() -> bool:
-    """Whether mixed precision pays: 1.5 times as fast on a CPU with these instructions."""
+    """Whether mixed precision is worthwhile: 1.5 times as fast on a CPU with these instructions."""
     if torch.cuda.is_available():
         return torch.cuda.is_bf16_supported()
     capabilities = torch.cpu.get_capabilities()
@@ -277,15 +289,16 @@ def has_fast_bf16() -> bool:
 
 
 class _Watch(TrainerCallback):
-    """Progress, checkpoints at least every `SAVE_SECONDS`, and early stopping.
+    """Shows progress, saves at least every `SAVE_SECONDS`, and stops early.
 
-    Scores, and after the first step and every `LOG_SECONDS` the loss and the time left, go to the
-    log; a terminal shows a bar. Early stopping counts evaluations without a better score in the
-    run's saved history, so that a resumed run stops at the same step.
+    Scores are logged, and so are the loss and the time left after the first step and every
+    `LOG_SECONDS`; a terminal shows a bar. Early stopping counts evaluations without a better score
+    in the run's saved history, so that a resumed run stops at the same step.
     """
 
     def __init__(self, patience: int) -> None:
-        self._patience, self.bar = patience, ExitStack()
+        self._patience = patience
+        self.bar = ExitStack()
 
     def on_train_begin(
         self,
@@ -294,41 +307,41 @@ class _Watch(TrainerCallback):
         control: TrainerControl,
         **__: object,
     ) -> None:
-        self._advance = self.bar.enter_context(
-            progress("training", total=state.max_steps)
-        )
+        bar = progress("training", total=state.max_steps)
+        self._advance = self.bar.enter_context(bar)
         self._advance(state.global_step)
         self._begun = self._logged = self._saved = time.monotonic()
         self._first_step = state.global_step
-        if state.best_global_step:  # its folder may have been moved
+        if state.best_global_step:  # the folder may have been moved
             best = Path(str(args.output_dir), f"checkpoint-{state.best_global_step}")
             state.best_model_checkpoint = str(best)
-        self._stop_early(
-            args, state, control
-        )  # a run that had stopped does not continue
+        # A resumed run that had already stopped does not continue.
+        self._stop_early(args, state, control)
 
     def on_step_end(
         self, _: object, state: TrainerState, control: TrainerControl, **__: object
     ) -> None:
         self._advance(1)
-        now, step = time.monotonic(), state.global_step
-        done = step - self._first_step
-        if done == 1 or now - self._logged >= LOG_SECONDS:
+        now = time.monotonic()
+        step = state.global_step
+        steps_done = step - self._first_step
+        if steps_done == 1 or now - self._logged >= LOG_SECONDS:
             self._logged = now
-            left = (now - self._begun) / done * (state.max_steps - step) / 60
-            losses = (row["loss"] for row in state.log_history[::-1] if "loss" in row)
-            loss = next((f"loss {value:.3g}, " for value in losses), "")
+            seconds_per_step = (now - self._begun) / steps_done
+            minutes_left = seconds_per_step * (state.max_steps - step) / 60
+            losses = [row["loss"] for row in state.log_history if "loss" in row]
             log.info(
                 "step %d of %d: %sabout %.0f minutes left",
                 step,
                 state.max_steps,
-                loss,
-                left,
+                "".join(f"loss {loss:.3g}, " for loss in losses[-1:]),
+                minutes_left,
             )
         if now - self._saved >= SAVE_SECONDS:
             control.should_save = True
         if step >= state.max_steps:
-            control.should_evaluate = control.should_save = True
+            control.should_evaluate = True
+            control.should_save = True
 
     def on_save(self, *_: object, **__: object) -> None:
         self._saved = time.monotonic()
@@ -338,19 +351,25 @@ class _Watch(TrainerCallback):
         args: TrainingArguments,
         state: TrainerState,
         control: TrainerControl,
-        **given: Any,
+        metrics: Mapping[str, float] | None = None,
+        **_: object,
     ) -> None:
-        metrics = given.get("metrics") or {}
-        shown = ", ".join(
-            f"{k.removeprefix('eval_')} {v:.4g}" for k, v in metrics.items()
+        scores = [
+            f"{name.removeprefix(PREFIX)} {score:.4g}"
+            for name, score in (metrics or {}).items()
+        ]
+        log.info(
+            "step %d of %d: %s", state.global_step, state.max_steps, ", ".join(scores)
         )
-        log.info("step %d of %d: %s", state.global_step, state.max_steps, shown)
         self._stop_early(args, state, control)
 
     def _stop_early(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl
     ) -> None:
-        name = f"eval_{args.metric_for_best_model}"
+        name = f"{PREFIX}{args.metric_for_best_model}"
         scores = [entry[name] for entry in state.log_history if name in entry]
-        if scores and len(scores) - 1 - int(np.argmax(scores)) >= self._patience:
+        if not scores:
+            return
+        evaluations_since_best = len(scores) - 1 - int(np.argmax(scores))
+        if evaluations_since_best >= self._patience:
             control.should_training_stop = True

@@ -101,15 +101,12 @@ def main(
     model = WordTagger.from_pretrained(
         name, abbreviations={DISEASE: found}, calibration={}
     )
-    model.manifest.setdefault("counts", {})["listed abbreviations of diseases"] = len(
-        found
-    )
+    model.manifest.data.counts["listed abbreviations of diseases"] = len(found)
     for path in golds:
         if path.suffix == ".tsv":
             scores = evaluate_words(model, read_gold(path))
-            scores.add_to_card(
-                model.manifest, f"{path.resolve().parent.name} {path.stem}"
-            )
+            row = f"{path.resolve().parent.name} {path.stem}"
+            model.manifest.scores.add_row(row, scores.card_row())
     model.save_pretrained(out)
     say(f"{len(found):,} abbreviations, model in {out}")
 

@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 from biomed.cli import app
 from domainbert import __version__
-from domainbert.models.card import score_rows
+from domainbert.models.manifest import Scores
 from domainbert.models.storage import shipped_models
+from domainbert.statistics.bootstrap import Interval
 
 
 def test_help_names_the_tasks_and_waits_for_no_library():
@@ -39,12 +40,12 @@ def test_models_are_listed_with_their_scores():
 
 def test_score_table_has_a_row_for_each_score():
     scores = {
-        "ours": {"F1": 0.5, "Spearman": {"value": 0.5, "low": 0.4, "high": 0.6}},
+        "ours": {"F1": 0.5, "Spearman": Interval(0.5, 0.4, 0.6)},
         "b": {},
     }
-    assert score_rows({"scores": scores}) == [
+    assert Scores(table=scores).rows() == [
         ["", "ours", "b"],
         ["F1", "0.500", ""],
         ["Spearman", "0.500 [0.400, 0.600]", ""],
     ]
-    assert score_rows({}) == []
+    assert Scores().rows() == []

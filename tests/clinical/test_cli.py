@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 import clinical
 from clinical.cli import app
 from clinical.demo import expected_ranking
-from domainbert.models.storage import shipped_models
+from clinical.risk.manifest import RiskManifest
+from domainbert.models.storage import read_manifest, shipped_models
 from domainbert.tables import read_table, write_table
 
 NOTE = "Patient admitted with chest pain. Heart failure. "
@@ -132,17 +133,15 @@ def test_models_lists_each_with_one_number_and_what_it_is_of(monkeypatch):
     result = run.invoke(app, ["models"])
     assert result.exit_code == 0
     for name, folder in shipped_models("clinical").items():
-        manifest = json.loads((folder / "config.json").read_text())["domainbert"][
-            "manifest"
-        ]
-        title, own = manifest["card"]["title"], next(iter(manifest["scores"].values()))
+        manifest = read_manifest(folder, RiskManifest)
+        title, own = manifest.card.title, manifest.scores.model
         assert (
             f"{name}: {title}\n" in result.output
         )  # whole, however narrow the terminal
-        said = f"AUROC {own['auroc']['value']:.3f} [{own['auroc']['low']:.3f}, "
+        said = f"AUROC {own.measures['auroc']} on the "
         assert result.output.count(said) == 1
-        patients = f"{own['n_patients']:,} held-out patients"
-        assert f"on the {own['n_stays']:,} stays of {patients}" in result.output
+        patients = f"{own.n_patients:,} held-out patients"
+        assert f"on the {own.n_stays:,} stays of {patients}" in result.output
 
 
 def test_version():

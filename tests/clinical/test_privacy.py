@@ -16,6 +16,7 @@ from clinical.evaluation.monitoring import monitor
 from clinical.evidence.task import ExplainTask
 from clinical.report.facts import gather
 from clinical.report.page import write_monitoring, write_report
+from clinical.risk.manifest import QuantityProfile
 from clinical.risk.task import ReadmissionTask
 from clinical.stays.stays import clean
 from clinical.training.training import ReadmissionRecipe, ReadmissionTable, fit
@@ -184,7 +185,11 @@ def test_documents_show_the_notes_only_where_they_are_asked_for(
     table = cohort()
     notes = table[["stay_id", "text"]].explode("text").head(3)
     write_table(notes, tmp_path / "notes.parquet")
-    model.manifest["profile"] = {"val": {}}
+    model.manifest.data.profile = {
+        "probability": QuantityProfile(
+            n=100, median=0.5, edges=[0.5], shares=[0.5, 0.5]
+        )
+    }
     with overheard() as said:
         found = compare(model, table, bootstrap=0)
         about = gather(model, found, name="tiny")

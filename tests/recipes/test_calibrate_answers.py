@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from biomed.qa.model import AnswerModel, QuestionSettings
+from biomed.qa.model import AnswerModel, QuestionManifest, QuestionSettings
 from biomed.qa.questions import Question, QuestionSet
+from domainbert.models.storage import read_manifest
 from domainbert.statistics.calibration import platt
 from recipes import calibrate_answers
 from recipes.calibrate_answers import (
@@ -101,10 +102,9 @@ def test_the_model_and_its_card_have_what_was_fitted(answerer, tmp_path, monkeyp
     result = CliRunner().invoke(app, [*paths, "--out", str(tmp_path / "fitted")])
     assert result.exit_code == 0, result.output
     fitted = json.loads((tmp_path / "fitted" / "config.json").read_text())["domainbert"]
-    assert fitted["manifest"]["no_answer"]["questions"] == 30
-    assert (
-        fitted["settings"]["threshold"] == fitted["manifest"]["no_answer"]["threshold"]
-    )
+    manifest = read_manifest(tmp_path / "fitted", QuestionManifest)
+    assert manifest.no_answer.questions == 30
+    assert fitted["settings"]["threshold"] == manifest.no_answer.threshold
     slope, intercept = fitted["settings"]["calibration"]
     card = (tmp_path / "fitted" / "README.md").read_text()
     assert f"slope {slope:.3f}, intercept {intercept:.3f}" in card
@@ -120,4 +120,4 @@ def test_too_few_questions_give_a_threshold_alone(answerer):
     ]
     calibrate(answerer, QuestionSet("q", tuple(asked)))
     assert answerer.settings.calibration is None
-    assert answerer.settings.threshold == answerer.manifest["no_answer"]["threshold"]
+    assert answerer.settings.threshold == answerer.manifest.no_answer.threshold

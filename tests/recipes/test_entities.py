@@ -1,15 +1,15 @@
 """Training of the shipped entity model: seeds, and corpora of the same texts."""
 
-import json
-
 import numpy as np
 import torch
 import typer
 from typer.testing import CliRunner
 
 from biomed.corpora import Corpus, Gold, TaggedText
+from biomed.ner.manifest import EntityManifest
 from biomed.ner.network import WordTagger
 from biomed.ner.training import EntityRecipe, EntityTable, fit
+from domainbert.models.storage import read_manifest
 from domainbert.training.settings import TrainingSettings
 from recipes.entities import fit_seeds, joined, main
 
@@ -45,9 +45,9 @@ def recipe(encoder, **changes):
 def test_corpora_of_the_same_texts_are_learnt_from_as_one(tiny_encoder):
     parts = [corpus(kind) for kind in TAGS]
     model = fit(joined(parts), recipe(tiny_encoder))
-    assert "train" not in model.manifest["facts"]["corpora"]["Disease"]
-    assert list(model.manifest["devel"]) == ["Disease", "Drug"]
-    assert model.manifest["counts"] == {"Disease+Drug, texts for training": 20}
+    assert "train" not in model.manifest.training.facts[0]["corpora"]["Disease"]
+    assert list(model.manifest.scores.devel) == ["Disease", "Drug"]
+    assert model.manifest.data.counts == {"Disease+Drug, texts for training": 20}
     alone = [parts[0]]
     assert joined(alone) == alone
 
@@ -76,21 +76,20 @@ def test_the_best_of_several_seeds_is_kept_and_all_are_reported(tiny_encoder, tm
         ]
         result = CliRunner().invoke(app, [*command, *options])
         assert result.exit_code == 0, result.output
-        config = json.loads((tmp_path / out / "config.json").read_text())
-        return config["domainbert"]["manifest"]
+        return read_manifest(tmp_path / out, EntityManifest)
 
     checkpoints = ["--checkpoints", str(tmp_path / "checkpoints")]
     manifest = run("both", "--seed", "3", "--seed", "4", *checkpoints)
-    devel = {run["seed"]: run["devel"]["small"] for run in manifest["seeds"]}
+    devel = {run.seed: run.devel["small"] for run in manifest.seeds}
     assert list(devel) == [3, 4]
-    assert devel[manifest["training"]["seed"]] == max(devel.values())
-    assert manifest["devel"]["small"]["all"]["f1"] == max(devel.values())
+    assert devel[manifest.training.stages[0].seed] == max(devel.values())
+    assert manifest.scores.devel["small"]["all"]["f1"] == max(devel.values())
     card = (tmp_path / "both" / "README.md").read_text()
     assert "mean of 2 seeds" in card
     assert "the best of several seeds" in card
     # A run that is resumed only measures the seeds that are done.
     again = run("again", "--seed", "3", "--seed", "4", "--resume", *checkpoints)
-    assert again["seeds"] == manifest["seeds"]
+    assert again.seeds == manifest.seeds
 
 
 def test_the_average_is_that_of_all_seeds_and_the_start(tiny_encoder, tmp_path):
@@ -112,8 +111,8 @@ def test_the_average_is_that_of_all_seeds_and_the_start(tiny_encoder, tmp_path):
             for share, part in zip((0.3, 0.35, 0.35), parts, strict=True)
         )
         assert torch.allclose(tensor.float(), expected, atol=2e-3), name
-    assert (len(runs), soup.manifest["average"]) == (2, 0.3)
-    assert len(soup.manifest["seeds"]) == 2
+    assert (len(runs), soup.manifest.average) == (2, 0.3)
+    assert len(soup.manifest.seeds) == 2
     texts = [soup.reader.read(WORDS)]
     merged, own = (each.log_probabilities(texts)[0] for each in (soup, parts[1]))
     assert not np.allclose(merged, own)  # the network is that of the average

@@ -9,9 +9,10 @@ from typer.testing import CliRunner
 
 from biomed.classes import EntityTagger
 from biomed.corpora import Gold, TaggedText
+from biomed.ner.manifest import EntityManifest
 from biomed.ner.network import WordTagger
 from domainbert.errors import UserError
-from domainbert.models.storage import shipped_models
+from domainbert.models.storage import read_manifest, shipped_models
 from domainbert.statistics.calibration import calibrated, calibration_error
 from recipes import calibration
 
@@ -121,25 +122,21 @@ def test_other_sides_are_only_measured(disease):
     model = WordTagger(disease.network, disease.tokenizer)
     numbers, table = calibration.calibrate(model, [devel], [test])
     maps = model.settings.calibration
-    assert set(numbers["sides"]) == {"devel", "other"}
+    assert set(numbers.errors) == {"devel", "other"}
     assert maps == calibration.fit_maps(calibration.scored_entities(disease, [devel]))
     # All its scores are near 1, and two thirds are right.
-    assert sum(number for *_, number in numbers["bins"]) == 90
-    assert sum(mean * number for mean, _, number in numbers["bins"]) == pytest.approx(
+    assert sum(number for *_, number in numbers.bins) == 90
+    assert sum(mean * number for mean, _, number in numbers.bins) == pytest.approx(
         60, abs=2
     )
-    assert sum(share * number for _, share, number in numbers["bins"]) == pytest.approx(
-        60
-    )
-    assert (
-        numbers["sides"]["other"]["before"] > 0.2 > numbers["sides"]["other"]["after"]
-    )
+    assert sum(share * number for _, share, number in numbers.bins) == pytest.approx(60)
+    assert numbers.errors["other"]["before"] > 0.2 > numbers.errors["other"]["after"]
     # gold() has one entity of a type that the model does not find: it is not counted.
-    scores = model.manifest["scores"]
+    scores = model.manifest.scores.table
     assert set(scores["f1"]) == {"other"}
     assert scores["precision"]["other"] == pytest.approx(2 / 3)
     assert scores["recall"]["other"] == 1
-    assert scores["f1"]["other"]["value"] == pytest.approx(0.8)
+    assert scores["f1"]["other"].value == pytest.approx(0.8)
     with pytest.raises(UserError, match="two sides are named other; rename"):
         calibration.calibrate(model, [devel], [test, test])
     assert list(table) == ["kind", "score", "right", "after"]
@@ -155,11 +152,12 @@ def test_the_shipped_model_is_calibrated():
         config["labels"]
     )
     assert len(config["labels"]) == 1 + 2 * len(config["settings"]["calibration"])
-    known = config["manifest"]["calibration"]
+    manifest = read_manifest(shipped_models("biomed")[name], EntityManifest)
+    calibration = manifest.calibration
     assert {"hand-tagged-notes test", "real-sections test"} <= set(
-        config["manifest"]["scores"]["f1"]
+        manifest.scores.table["f1"]
     )
-    assert known["sides"]["devel"]["after"] < known["sides"]["devel"]["before"]
-    assert known["note"] in (shipped_models("biomed")[name] / "README.md").read_text(
+    assert calibration.errors["devel"]["after"] < calibration.errors["devel"]["before"]
+    assert calibration.note in (shipped_models("biomed")[name] / "README.md").read_text(
         "utf-8"
     )

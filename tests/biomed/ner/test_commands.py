@@ -7,7 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from biomed.ner.commands import app
+from biomed.ner.manifest import EntityManifest
 from biomed.ner.training import EntityRecipe, EntityTable
+from domainbert.models.storage import read_manifest
 from domainbert.tables import read_table, write_table
 from domainbert.training.recipes import read_recipe, recipe_file
 
@@ -219,12 +221,10 @@ def test_train_reports_its_scores(tiny_encoder, tmp_path):
     ]
     result = run.invoke(app, arguments)
     assert result.exit_code == 0, result.output
-    document = json.loads((tmp_path / "model" / "config.json").read_text())
-    manifest = document["domainbert"]["manifest"]
-    assert (
-        f"small test: F1 {manifest['test']['small']['all']['f1']:.3f}" in result.output
-    )
-    assert manifest["training"]["seed"] == 4
+    manifest = read_manifest(tmp_path / "model", EntityManifest)
+    f1 = manifest.scores.test["small"]["all"]["f1"]
+    assert f"small test: F1 {f1:.3f}" in result.output
+    assert manifest.training.stages[0].seed == 4
     card = (tmp_path / "model" / "README.md").read_text()
     assert "# Small" in card
     assert "| small test |" in card

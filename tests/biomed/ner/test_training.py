@@ -1,5 +1,4 @@
 import dataclasses
-import json
 import re
 
 import numpy as np
@@ -91,7 +90,7 @@ def diseases(tiny_encoder):
 
 
 def test_it_learns_and_says_how_well(trained):
-    assert trained.manifest["devel"]["made-up"]["all"]["f1"] > 0.95
+    assert trained.manifest.scores.devel["made-up"]["all"]["f1"] > 0.95
     assert trained.types == ("Disease", "Drug")
     found = EntityTagger(trained).tag(
         "Patient with heart failure, was not with insulin"
@@ -162,7 +161,7 @@ def test_full_weights_train(tiny_encoder):
     full = QUICK.replaced(full=True, learning_rate=2e-3)
     model = fit([corpus()], recipe(tiny_encoder, training=full))
     assert model.adapter is None
-    assert model.manifest["devel"]["made-up"]["all"]["f1"] > 0.9
+    assert model.manifest.scores.devel["made-up"]["all"]["f1"] > 0.9
 
 
 def test_corpora_that_annotate_other_types_teach_each_their_own(tiny_encoder):
@@ -192,7 +191,7 @@ def test_training_starts_from_another_model(diseases, tiny_encoder, tmp_path):
     diseases.save_pretrained(tmp_path / "diseases")
     both = fit([corpus()], still(recipe(tiny_encoder), tmp_path / "diseases"))
     assert both.types == ("Disease", "Drug")
-    assert both.manifest["start"] == "diseases"
+    assert both.manifest.training.start == "diseases"
     for name, tensor in diseases.adapter.tensors.items():
         if "classifier" not in name:
             assert torch.equal(tensor, both.adapter.tensors[name]), name
@@ -228,7 +227,7 @@ def test_held_out_texts_are_no_training_texts(tiny_encoder, caplog):
     weights = [model.network.classifier.weight for model in models]
     assert torch.equal(*weights)
     assert "4 training texts are also in another side or corpus" in caplog.text
-    assert models[0].manifest["counts"] == models[1].manifest["counts"]
+    assert models[0].manifest.data.counts == models[1].manifest.data.counts
 
 
 def test_a_run_resumes_with_the_same_corpora_and_settings_only(tiny_encoder, tmp_path):
@@ -289,9 +288,11 @@ def test_a_silver_corpus_only_trains(tiny_encoder):
     alone, helped = (
         fit(corpora, recipe(tiny_encoder)) for corpora in ([few], [few, silver])
     )
-    assert list(helped.manifest["devel"]) == ["made-up"]
-    assert 0 < helped.manifest["counts"]["silver, texts for training"] <= 150
-    f1 = [model.manifest["devel"]["made-up"]["all"]["f1"] for model in (alone, helped)]
+    assert list(helped.manifest.scores.devel) == ["made-up"]
+    assert 0 < helped.manifest.data.counts["silver, texts for training"] <= 150
+    f1 = [
+        model.manifest.scores.devel["made-up"]["all"]["f1"] for model in (alone, helped)
+    ]
     assert f1[1] > 0.9 > f1[0]
     same = Corpus("same", Gold("train", few.train.texts[:3]), None, None)
     with pytest.raises(
@@ -301,7 +302,7 @@ def test_a_silver_corpus_only_trains(tiny_encoder):
 
 
 def test_the_manifest_quotes_nothing(trained):
-    document = json.dumps(trained.manifest)
+    document = trained.manifest.model_dump_json()
     assert "pneumonia" not in document
 
 

@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 from biomed.qa.commands import app
 from biomed.qa.training import QuestionRecipe
+from domainbert.models.manifest import Manifest
+from domainbert.models.storage import read_manifest
 from domainbert.tables import read_table, write_table
 from domainbert.training.recipes import read_recipe, recipe_file
 
@@ -181,10 +183,9 @@ def test_train(tiny_encoder, tmp_path):
     result = run.invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert "held-out articles: F1 0." in result.output
-    document = json.loads((tmp_path / "model" / "config.json").read_text())
-    manifest = document["domainbert"]["manifest"]
-    assert [stage["epochs"] for stage in manifest["training"]] == [1, 2]
-    assert {stage["seed"] for stage in manifest["training"]} == {3}
+    training = read_manifest(tmp_path / "model", Manifest).training
+    assert [stage.epochs for stage in training.stages] == [1, 2]
+    assert {stage.seed for stage in training.stages} == {3}
     card = (tmp_path / "model" / "README.md").read_text()
     assert "# Small" in card
     assert "questions of special.json" in card
@@ -204,7 +205,7 @@ def test_train(tiny_encoder, tmp_path):
     arguments += ["--held-out", "0.3", "--json", str(tmp_path / "s.json")]
     assert run.invoke(app, arguments).exit_code == 0
     scores = json.loads((tmp_path / "s.json").read_text())
-    assert {**scores, **manifest["validation"]} == scores
+    assert {**scores, **training.validation} == scores
 
 
 @pytest.mark.parametrize(

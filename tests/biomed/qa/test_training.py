@@ -1,5 +1,4 @@
 import dataclasses
-import json
 import shutil
 
 import pytest
@@ -52,15 +51,15 @@ def trained(recipe, held_out):
 
 
 def test_it_learns_and_says_how_well(trained, held_out):
-    assert trained.manifest["validation"]["f1"] > 0.8
-    assert trained.manifest["counts"] == {
+    assert trained.manifest.training.validation["f1"] > 0.8
+    assert trained.manifest.data.counts == {
         "general, questions for training": 120,
         "special, questions for training": 120,
         "questions held out": 20,
         "articles held out": 20,
     }
-    assert [stage["negatives"] for stage in trained.manifest["training"]] == [0.0, 2.0]
-    assert evaluate(trained, held_out) == trained.manifest["validation"]
+    assert [stage.negatives for stage in trained.manifest.training.stages] == [0.0, 2.0]
+    assert evaluate(trained, held_out) == trained.manifest.training.validation
     text = (
         "patient was not stable " * 10
         + "treated insulin at the clinic "
@@ -79,7 +78,7 @@ def test_what_is_saved_is_what_was_measured(trained, held_out, tmp_path):
     pairs = [(q.text, q.context) for q in held_out.questions]
     found = [list(a.answer_many(pairs)) for a in (trained, again)]
     assert found[0] == found[1]
-    assert evaluate(again, held_out) == trained.manifest["validation"]
+    assert evaluate(again, held_out) == trained.manifest.training.validation
 
 
 def test_merged_weights_load_in_hugging_face(trained, tmp_path):
@@ -175,7 +174,7 @@ def test_what_cannot_be_trained_on(recipe, held_out):
 
 
 def test_the_manifest_quotes_nothing(trained):
-    document = json.dumps(trained.manifest)
+    document = trained.manifest.model_dump_json()
     assert "insulin" not in document
     assert "treated" not in document
 

@@ -1,7 +1,5 @@
 """Augmented SBERT: new pairs, their scores, and both cases of the paper."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +16,8 @@ from biomed.sentences.augment import (
 )
 from biomed.sentences.data import keys, read_pairs, scores
 from domainbert.errors import UserError
+from domainbert.models.manifest import Manifest
+from domainbert.models.storage import read_manifest
 from domainbert.training.recipes import read_recipe
 from domainbert.training.settings import TrainingSettings
 
@@ -114,7 +114,7 @@ def test_both_cases_train_a_bi_encoder(recipe, write_pairs):
         read_pairs(write_pairs(f"{seed}.csv", seed=seed, count=60)) for seed in (0, 1)
     )
     found = augment(recipe, rated, validation)
-    counts = found.encoder.manifest["counts"]
+    counts = found.encoder.manifest.data.counts
     assert counts["training rows, pairs"] == len(rated) + len(found.silver)
     assert counts["silver pairs"] == len(found.silver) > 20
     assert not set(keys(found.silver)) & {*keys(rated), *keys(validation)}
@@ -123,7 +123,9 @@ def test_both_cases_train_a_bi_encoder(recipe, write_pairs):
     assert scores(found.silver, 5)[:9] == pytest.approx(expected, abs=1e-5)
     texts = [f"renal {word} {n}" for n in range(10) for word in ("pain", "fever")]
     other = augment(recipe, rated, validation, texts=texts, silver_only=True)
-    assert other.encoder.manifest["counts"]["training rows, pairs"] == len(other.silver)
+    assert other.encoder.manifest.data.counts["training rows, pairs"] == len(
+        other.silver
+    )
     assert {text for pair in keys(other.silver) for text in pair} <= set(texts)
 
 
@@ -153,8 +155,8 @@ def test_the_command_writes_the_model_and_the_silver_pairs(
     assert len(silver) == 30
     assert not (tmp_path / "m-checkpoints").exists()
     assert all(0 <= score <= 1 for score in scores(silver, 5))
-    config = json.loads((tmp_path / "m" / "config.json").read_text())["domainbert"]
-    assert config["manifest"]["training"]["seed"] == 7
+    training = read_manifest(tmp_path / "m", Manifest).training
+    assert training.stages[0].seed == 7
 
 
 def test_what_is_wrong_with_the_texts_is_said_before_anything_trains(

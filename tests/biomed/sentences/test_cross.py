@@ -50,7 +50,7 @@ def test_training_learns_and_the_model_comes_back_from_its_folder(
     assert (
         same.score > 0.5 > other.score
     )  # at least 0.59 and at most 0.38 with seeds 0 to 3
-    assert model.manifest["counts"]["pairs for training"] == 320
+    assert model.manifest.data.counts["pairs for training"] == 320
     model.save_pretrained(tmp_path / "model")
     again = CrossEncoder.from_pretrained(tmp_path / "model")
     assert again.settings == PairSettings(window=32)

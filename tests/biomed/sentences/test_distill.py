@@ -60,7 +60,7 @@ def test_a_student_reads_translations_as_the_teacher_reads_sentences(
         return evaluate_retrieval(encoder, pairs)["meaning"].scores["recall@1"].value
 
     assert accuracy(student) > accuracy(teacher) + 0.2
-    assert {"sentences", "translations"} < set(student.manifest["validation"])
+    assert {"sentences", "translations"} < set(student.manifest.training.validation)
     student.save_pretrained(tmp_path / "m")
     again = SentenceEncoder.from_pretrained(tmp_path / "m")
     library = SentenceTransformer(str(tmp_path / "m"), device="cpu")
@@ -111,7 +111,7 @@ def test_a_model_with_an_adapter_may_be_teacher_and_student(
         before = SentenceEncoder.from_pretrained("mine").encode(own)
         assert not np.array_equal(student.encode(own), before)
     assert student.config.encoder == str(teacher)
-    assert student.manifest["validation"]["cosine"] > 0.5
+    assert student.manifest.training.validation["cosine"] > 0.5
     student.save_pretrained(tmp_path / "m")
     again = SentenceEncoder.from_pretrained(tmp_path / "m")
     assert np.abs(again.encode(own) - student.encode(own)).max() < 1e-6

@@ -265,7 +265,7 @@ def test_every_objective_learns_and_the_model_saves(tiny_encoder, tmp_path, obje
     assert separation(trained) > separation(plain) + 0.1
     if objective != "classification":  # which does not train cosines
         assert learned >= 0.8 > right(plain)
-    found = trained.manifest["validation"][METRICS[objective]]
+    found = trained.manifest.training.validation[METRICS[objective]]
     assert found == pytest.approx(learned, abs=0.21)
     trained.save_pretrained(tmp_path / "adapter")
     trained.save_pretrained(tmp_path / "merged", merged=True)
@@ -351,7 +351,7 @@ def test_a_share_averages_with_the_plain_encoder(tiny_encoder, monkeypatch):
     )
     for model in (whole, half):
         own = model.embed(["heart failure"])[0, 0]
-        assert model.manifest["validation"]["mrr"] == pytest.approx(own, abs=1e-4)
+        assert model.manifest.training.validation["mrr"] == pytest.approx(own, abs=1e-4)
     plain = SentenceEncoder.from_pretrained(tiny_encoder).network.state_dict()
     trained, averaged = whole.network.state_dict(), half.network.state_dict()
     name = "encoder.layer.0.attention.self.query.weight"

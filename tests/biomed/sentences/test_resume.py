@@ -153,7 +153,7 @@ def test_the_best_weights_are_kept(tiny_encoder, tmp_path, monkeypatch):
         lambda self, _: {self.metric: float(next(scores))},
     )
     model = embedder(tiny_encoder, "regression", tmp_path)
-    assert model.manifest["validation"] == {METRICS["regression"]: 3.0}
+    assert model.manifest.training.validation == {METRICS["regression"]: 3.0}
     stored = load_file(tmp_path / "checkpoint-8" / "model.safetensors")
     adapter = {
         name: value for name, value in model.adapter.tensors.items() if "lora_B" in name

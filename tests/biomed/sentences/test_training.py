@@ -114,7 +114,7 @@ def test_scores_are_learnt(tiny_encoder, write_pairs, tmp_path, kind):
     )
     found = evaluate_pairs(model, validation).scores
     assert found["Spearman"].value > 0.7
-    best = model.manifest["validation"]["spearman"]
+    best = model.manifest.training.validation["spearman"]
     assert best == pytest.approx(found["Spearman"].value, abs=0.02)
     model.save_pretrained(tmp_path / "model")
     again = type(model).from_pretrained(tmp_path / "model")
@@ -150,7 +150,7 @@ def test_the_other_objectives_train_too(tiny_encoder, write_pairs, tmp_path, obj
         read_recipe(SentenceRecipe, overrides=changes), train, validation
     )
     assert isinstance(model, SentenceEncoder)
-    found = model.manifest["validation"]
+    found = model.manifest.training.validation
     assert list(found) == [METRICS[objective]]
     first, second = (
         unit(model.encode(validation[c].tolist())) for c in ("first", "second")
@@ -440,5 +440,5 @@ def test_the_shipped_recipes_run_on_real_text(
         model = train_from_recipe(read_recipe(SentenceRecipe, name, changes), *sides)
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
-    assert f"# {model.manifest['card']['title']}" in card
+    assert f"# {model.manifest.card.title}" in card
     assert "On 40 validation examples" in card

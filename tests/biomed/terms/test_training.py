@@ -53,7 +53,7 @@ def test_names_of_one_concept_come_together(tiny_encoder, tmp_path, full):
         "domainbert"
     ]
     assert document["task"] == "terms"
-    assert document["manifest"]["training"]["full"] == full
+    assert again.manifest.training.stages[0].full == full
 
 
 def test_it_needs_pairs_to_learn_from_and_to_choose_by():
@@ -77,8 +77,8 @@ def test_your_own_names_train_a_model(tiny_encoder, tmp_path):
         model={"encoder": str(tiny_encoder), "objective": "contrastive"},
     )
     trained = train_from_recipe(recipe, names)
-    assert trained.manifest["counts"] == {"training rows, names": 2 * (40 - held)}
-    assert f"On {2 * held} validation examples" in trained.manifest["scores_note"]
+    assert trained.manifest.data.counts == {"training rows, names": 2 * (40 - held)}
+    assert f"On {2 * held} validation examples" in trained.manifest.scores.note
     file.write_text("term,synonyms\npain,ache|soreness\nfever,\n")
     assert read_names(file).to_numpy().tolist() == [
         *(["pain", "pain"], ["ache", "pain"]),

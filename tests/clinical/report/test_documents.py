@@ -20,6 +20,7 @@ from clinical.report.facts import (
     gather,
 )
 from clinical.report.page import hospital_template, write_report
+from clinical.risk.manifest import Evidence, StayCounts
 from domainbert.training.recipes import read_recipe
 
 
@@ -92,17 +93,20 @@ def test_updating_characteristics_and_evidence_come_from_the_model_and_the_group
     assert bare["evidence"] is None
     women = int((comparison.stays["sex"] == "F").sum())
     assert f"sex: F {women}, M {900 - women}" in bare["characteristics"]
-    model.manifest["recalibrated"] = {"stays": 400, "readmitted": 50}
+    counts = StayCounts(stays=400, readmitted=50)
+    model.manifest.calibration.recalibrated = counts
     measure = {"measure": "comprehensiveness 5%", "low": None, "high": None}
-    model.manifest["evidence"] = {
-        "stays": 9,
-        "patients": 8,
-        "cohort": "new.parquet",
-        "measures": [
+    model.manifest.evidence = Evidence(
+        stays=9,
+        patients=8,
+        cohort="new.parquet",
+        table=[],
+        verdicts=[],
+        measures=[
             {"method": "occlusion", "value": 0.25, **measure},
             {"method": "random", "value": 0.0, **measure},
         ],
-    }
+    )
     facts = gather(model, comparison, name="tiny")
     assert "fitted on 400 other stays (50 with the outcome)" in facts["updating"]
     assert "its risk falls by 0.250 on average" in facts["evidence"]

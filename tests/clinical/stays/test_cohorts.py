@@ -73,13 +73,13 @@ def test_patients_that_a_model_has_seen():
     trained = pd.DataFrame(
         {"patient_id": list("abcd"), "split": ["train", "train", "val", "test"]}
     )
-    manifest = {"patients": patient_hashes(trained)}
-    assert check_unseen(["d", "e"], manifest, side="test") == []
-    assert "no record" in check_unseen(["a"], {}, side="test")[0]
-    (seen,) = check_unseen(["c"], manifest, side="val")
+    stored = patient_hashes(trained)
+    assert check_unseen(["d", "e"], stored, side="test") == []
+    assert "no record" in check_unseen(["a"], None, side="test")[0]
+    (seen,) = check_unseen(["c"], stored, side="val")
     assert "has seen patients of this side (1 on its val side)" in seen
     for side in ("test", "val"):
         with pytest.raises(
             UserError, match=f"side '{side}': of 2, 1 on its train side"
         ):
-            check_unseen(["a", "e"], manifest, side=side)
+            check_unseen(["a", "e"], stored, side=side)

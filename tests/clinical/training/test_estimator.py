@@ -42,10 +42,10 @@ def test_fit_and_predict_the_scikit_learn_way(stays, fitted):
 
 def test_row_numbers_are_not_kept_as_patients(stays, tiny_encoder, fitted):
     """A cohort with a patient 7 would be taken for one that was trained on."""
-    assert "patients" in fitted.model_.manifest
+    assert fitted.model_.manifest.data.patients
     texts, labels = stays
     alone = clinical.ReadmissionClassifier(encoder=str(tiny_encoder), epochs=0.1)
-    assert "patients" not in alone.fit(texts, labels).model_.manifest
+    assert alone.fit(texts, labels).model_.manifest.data.patients is None
 
 
 def test_a_stay_that_cannot_be_scored_is_no_class(fitted):

@@ -9,10 +9,12 @@ from typer.testing import CliRunner
 from clinical import ReadmissionModel, ReadmissionSettings
 from clinical.cli import app
 from clinical.evaluation.comparison import compare, record
+from clinical.risk.manifest import RiskManifest
 from clinical.stays.patients import overlap, patient_hashes
 from clinical.training.recalibration import C_GRID, recalibrate
 from clinical.training.training import ReadmissionRecipe, ReadmissionTable
 from domainbert.errors import UserError
+from domainbert.models.manifest import Example
 from domainbert.statistics.calibration import calibrated, logit
 from domainbert.tables import TableError, read_table, write_table
 
@@ -20,11 +22,8 @@ from domainbert.tables import TableError, read_table, write_table
 @pytest.fixture
 def model(tiny_encoder):
     table = ReadmissionTable(encoder=str(tiny_encoder))
-    found = ReadmissionModel.untrained(
-        table.encoder, training=ReadmissionRecipe().training
-    )
-    found.manifest = {}
-    return found
+    training = ReadmissionRecipe().training
+    return ReadmissionModel.untrained(table.encoder, training=training)
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_only_what_is_around_the_network_is_fitted(model, cohort):
     assert model.fingerprint() != weights  # settings count
     slope, _ = model.settings.calibration
     assert slope > 0
-    assert model.manifest["recalibrated"]["stays"] == 400
+    assert model.manifest.calibration.recalibrated.stays == 400
     test = cohort[cohort["split"] == "test"]
     risks = list(model.predict_many(test["text"]))
     found = np.array([risk.probability for risk in risks])
@@ -74,12 +73,12 @@ def test_only_what_is_around_the_network_is_fitted(model, cohort):
 
 def test_patients_of_the_training_are_refused_and_new_ones_are_recorded(model, cohort):
     seen = cohort.assign(split="train").head(30)
-    model.manifest["patients"] = patient_hashes(seen)
+    model.manifest.data.patients = patient_hashes(seen)
     with pytest.raises(UserError, match=r"side 'val': of .*, 30 on its train side"):
         recalibrate(model, cohort)
     assert model.settings.calibration is None
     recalibrate(model, cohort, split="test")
-    found = overlap(cohort["patient_id"], model.manifest["patients"])
+    found = overlap(cohort["patient_id"], model.manifest.data.patients)
     assert found == {"train": 30, "val": 400}
 
 
@@ -93,10 +92,7 @@ def test_too_few_stays_leave_the_model_as_it_was(model, cohort):
 
 def test_the_card_says_on_what_it_was_calibrated_and_measured(model, cohort, tmp_path):
     recalibrate(model, cohort)
-    model.manifest |= {
-        "score_table": [["", "domainbert"], ["AUROC", "0.7"]],
-        "verdicts": [],
-    }
+    model.manifest.scores.summary = [["", "domainbert"], ["AUROC", "0.7"]]
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
     assert "On the test side of the cohort that it was calibrated on, which" in card
@@ -213,12 +209,12 @@ def test_what_each_column_adds_is_measured_on_the_test_side(model, wide, tmp_pat
     assert own.minus(no_age)["auroc"].low > 0.02
     assert abs(own.minus(no_prior)["auroc"].value) < 0.02
     plain = ReadmissionModel.of(model)
-    plain.manifest = {}
+    plain.manifest = RiskManifest()
     recalibrate(plain, wide.assign(text=wide["text"]))
     assert [
         c.name for c in plain.settings.columns
     ] == COLUMNS  # kept where none are named
-    model.manifest["recalibrated"]["stays"] = 400
+    assert model.manifest.calibration.recalibrated.stays == 400
     record(comparison, model)
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
@@ -250,10 +246,10 @@ def test_columns_that_cannot_be_known_or_weighed_are_refused(model, wide):
 
 def test_a_model_without_columns_is_what_it_was(model, cohort):
     assert "columns" not in ReadmissionSettings().model_dump()  # nor in a fingerprint
-    model.manifest["example"] = {"record": {"text": ["x"]}, "row": {"probability": 0.5}}
+    model.manifest.example = Example(record={"text": ["x"]}, row={"probability": 0.5})
     recalibrate(model, cohort)
     assert "columns" not in model.settings.model_dump()
-    assert "example" not in model.manifest  # its probability is no longer right
+    assert model.manifest.example is None  # its probability is no longer right
     record = {"text": ["heart failure"], "age": 70}
     assert (
         model.predict(record).probability == model.predict("heart failure").probability
@@ -277,7 +273,7 @@ def test_the_command_reads_columns(model, wide, tmp_path):
     assert run.exit_code == 0, run.output
     loaded = ReadmissionModel.from_pretrained(tmp_path / "new")
     assert [column.name for column in loaded.settings.columns] == COLUMNS
-    assert "without age" in loaded.manifest["scores"]
+    assert "without age" in loaded.manifest.scores.risks
 
 
 def test_c_is_kept_where_it_is_asked_for(model, cohort):

@@ -18,7 +18,8 @@ from clinical.training.training import (
     fit,
 )
 from domainbert.errors import UserError
-from domainbert.models.storage import shipped_models
+from domainbert.models.manifest import Manifest
+from domainbert.models.storage import read_manifest, shipped_models
 from domainbert.tables import TableError, write_table
 from domainbert.training.recipes import read_recipe, recipe_file
 from domainbert.training.settings import TrainingSettings
@@ -67,8 +68,8 @@ def test_both_objectives_learn(cohort, recipe, objective, tmp_path):
     test = cohort[cohort["split"] == "test"]
     risks = [risk.score for risk in model.predict_many(test["text"])]
     assert roc_auc_score(test["readmitted"], risks) > 0.75
-    assert model.manifest["objective"] == objective
-    assert model.manifest["stays"] == {"train": 180, "val": 60, "test": 60}
+    assert model.manifest.training.objective == objective
+    assert model.manifest.data.stays == {"train": 180, "val": 60, "test": 60}
     model.save_pretrained(tmp_path / "model")
     assert not (tmp_path / "model" / "model.safetensors").exists()
     again = ReadmissionModel.from_pretrained(tmp_path / "model")
@@ -116,7 +117,7 @@ def test_missing_notes_and_notes_of_marks_alone_do_not_end_a_training(
     odd.at[5, "text"] = np.array([None, np.nan], dtype=object)
     with caplog.at_level(logging.WARNING):
         model = fit(odd, recipe())
-    assert sum(model.manifest["stays"].values()) == 296
+    assert sum(model.manifest.data.stays.values()) == 296
     assert "2 stays have no text and are left out" in caplog.text
     assert "2 stays have no readable text and are left out" in caplog.text
     comparison = compare(model, odd, bootstrap=0)
@@ -209,9 +210,9 @@ def test_a_model_that_ranks_validation_backwards_has_no_calibrator(cohort, recip
     flipped = cohort.copy()
     flipped.loc[flipped["split"] == "val", "readmitted"] ^= 1
     model = fit(flipped, recipe(QUICK))
-    assert model.manifest["validation"]["auroc"] < 0.5
+    assert model.manifest.training.validation["auroc"] < 0.5
     assert model.settings.calibration is None
-    assert "no better than chance" in model.manifest["calibration_refused"]
+    assert "no better than chance" in model.manifest.calibration.refused
 
 
 def test_the_test_side_is_not_tokenised(cohort, recipe, monkeypatch):
@@ -231,7 +232,7 @@ def test_patients_of_the_training_are_recognised_by_any_spelling(
     cohort, recipe, tmp_path
 ):
     model = fit(cohort, recipe())
-    stored = model.manifest["patients"]
+    stored = model.manifest.data.patients
     assert len(base64.b64decode(stored["train"])) == 5 * 180
     assert overlap([" P0 ", "p1", "P3", "p4", "someone", None], stored) == {
         "train": 2,
@@ -251,7 +252,7 @@ def test_patients_of_the_training_are_recognised_by_any_spelling(
     # Of two models nobody can tell whether they have patients in common.
     assert patient_hashes(cohort)["train"] != stored["train"]
     forgotten = fit(cohort, recipe(), record_patients=False)
-    assert "patients" not in forgotten.manifest
+    assert forgotten.manifest.data.patients is None
     assert compare(forgotten, other, bootstrap=0).caveats[0].startswith("Not checked")
 
 
@@ -268,8 +269,8 @@ def test_training_starts_from_another_model_and_knows_its_patients(
         assert torch.allclose(
             tensor.float(), model.adapter.tensors[name].float(), atol=1e-3
         ), name
-    assert model.manifest["start"] == "first"
-    assert overlap(["first p0", "p0", "p4"], model.manifest["patients"]) == {
+    assert model.manifest.training.start == "first"
+    assert overlap(["first p0", "p0", "p4"], model.manifest.data.patients) == {
         "train": 2,
         "val": 0,
     }
@@ -310,11 +311,12 @@ def test_a_model_folder_holds_nothing_from_patients_but_what_its_card_lists(
     named["patient_id"] = [f"mrn-{n}" for n in range(300)]
     model = fit(named, recipe())
     compare(model, named, bootstrap=0)
-    assert set(model.manifest) == {
-        "training", "facts", "versions", "validation", "objective", "calibration",
-        "stays", "prevalence", "without_patient_id", "disjoint", "card", "patients", "profile",
-    } | ({"calibration_refused"} & set(model.manifest))  # fmt: skip
-    assert set(model.manifest["facts"]) == {"data_sha256", "objective"}
+    written = model.manifest.model_dump(exclude_defaults=True)
+    assert set(written["data"]) == {
+        *("stays", "prevalence", "disjoint", "patients", "profile")
+    }
+    assert set(written) <= {"card", "data", "training", "calibration"}
+    assert set(model.manifest.training.facts[0]) == {"data_sha256", "objective"}
     model.save_pretrained(tmp_path / "model")
     names = {path.name for path in (tmp_path / "model").rglob("*")}
     assert names == {
@@ -322,6 +324,7 @@ def test_a_model_folder_holds_nothing_from_patients_but_what_its_card_lists(
         "adapter_config.json",
         "adapter_model.safetensors",
         "config.json",
+        "evaluation.json",
     }
     for path in (tmp_path / "model").rglob("*"):
         content = path.read_bytes().lower()
@@ -340,20 +343,20 @@ def test_targets_are_trained_on_and_checked(cohort, recipe):
         fit(cohort.assign(target=np.nan), recipe())
     soft = cohort.assign(target=np.where(cohort["split"] == "train", 0.3, np.nan))
     assert (
-        fit(soft, recipe()).manifest["facts"] != fit(cohort, recipe()).manifest["facts"]
+        fit(soft, recipe()).manifest.training.facts
+        != fit(cohort, recipe()).manifest.training.facts
     )
 
 
 @pytest.mark.parametrize("name", ["readmission-demo", "readmission-diabetes130"])
 def test_the_shipped_recipes_are_those_of_the_shipped_models(name):
     recipe = read_recipe(ReadmissionRecipe, recipe_file(name))
-    manifest = json.loads(
-        (shipped_models("clinical")[name] / "config.json").read_text()
-    )["domainbert"]["manifest"]
+    training = read_manifest(shipped_models("clinical")[name], Manifest).training
     assert recipe.card.name == name
-    assert recipe.model.objective == manifest["objective"]
+    assert training.objective.startswith(recipe.model.objective)
     now = recipe.training.model_dump()
-    assert {name: now[name] for name in manifest["training"]} == manifest["training"]
+    then = training.stages[0].model_dump()
+    assert {name: now[name] for name in then} == then
 
 
 def test_too_few_stays_to_calibrate_on_are_said_before_training(
@@ -380,7 +383,7 @@ def test_cross_fitted_calibration_needs_no_large_validation_side(
     few = cohort[(cohort["split"] == "train") | (cohort.index % 20 == 3)].head(130)
     model = fit(few, recipe(QUICK, calibration="cross-fitted"))
     assert model.settings.calibration is not None
-    assert "calibration_refused" not in model.manifest
+    assert not model.manifest.calibration.refused
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
     assert "fitted on out-of-fold scores of the training and validation stays" in card

@@ -23,6 +23,7 @@ from domainbert.encoders.lora import (
     merge_adapter,
     trained_adapter,
 )
+from domainbert.models.manifest import Manifest
 from domainbert.models.storage import (
     TaskConfig,
     TaskModel,
@@ -62,7 +63,6 @@ def save(
         encoder_sha256=found.sha256,
         lower_case=True,
         settings={"window": 64, "calibration": [1.5, -0.25]},
-        manifest={"objective": "stay"},
     )
     tokenizer = load_tokenizer(found)
     saved = TaskModel(model, tokenizer, config, None if full else adapter)
@@ -76,6 +76,7 @@ def load(folder, *, task="readmission", labels=1, model_class=CLSClassifier):
         labels=("label",) * labels,
         network_class=lambda: model_class,
         train_command=COMMAND,
+        manifest_class=Manifest,
     )
     return load_task_model(folder, kind)
 
@@ -158,12 +159,13 @@ def test_an_adapter_is_saved_again_as_it_was_loaded(folder, tmp_path):
     assert all(torch.equal(first[name], again[name]) for name in first)
 
 
-def test_an_adapter_folder_holds_four_files_and_no_encoder(folder, tiny_encoder):
+def test_an_adapter_folder_holds_five_files_and_no_encoder(folder, tiny_encoder):
     assert names_in(folder) == [
         "README.md",
         ADAPTER_CONFIG,
         ADAPTER_FILE,
         "config.json",
+        "evaluation.json",
     ]
     tensors = load_file(folder / ADAPTER_FILE)
     assert {tensor.dtype for tensor in tensors.values()} == {torch.float16}
@@ -276,7 +278,7 @@ def test_another_number_of_labels_is_refused(folder, full_folder):
 
 @pytest.mark.parametrize(
     ("full", "message"),
-    [(False, "tensors differ"), (True, "weights, such as classifier")],
+    [(False, "tensors differ"), (True, "its head has 1 outputs, but expected were 2")],
 )
 def test_labels_that_the_weights_do_not_have_are_refused(
     folder, full_folder, full, message

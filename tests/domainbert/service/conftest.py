@@ -13,6 +13,7 @@ pytest.importorskip(
     "joserfc", reason="the service needs the extra: pip install .[service]"
 )
 
+from domainbert.models.manifest import Manifest
 from domainbert.scoring import Fault, Task
 from domainbert.service.app import Service, ServiceSettings
 from domainbert.service.http import Answer
@@ -85,9 +86,9 @@ def announce(task, *, known=5.0):
     def load(name, *, cache):
         model = SimpleNamespace(
             name=name,
-            manifest={
-                "example": {"record": {"text": "hello"}, "row": {"length": known}}
-            },
+            manifest=Manifest(
+                example={"record": {"text": "hello"}, "row": {"length": known}}
+            ),
             fingerprint=lambda: "0" * 64,
         )
         forms = {("lengths", "short"): lambda records: Answer(len(records))}

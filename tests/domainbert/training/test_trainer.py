@@ -244,11 +244,11 @@ def test_training_learns_what_can_be_learnt(run, full):
     )
     scores = objective.score(model.network)
     assert scores["accuracy"] > 0.95
-    assert model.manifest["validation"]["accuracy"] == pytest.approx(
+    assert model.manifest.training.validation["accuracy"] == pytest.approx(
         scores["accuracy"], abs=0.03
     )
-    assert model.manifest["training"]["epochs"] == 15
-    assert model.manifest["facts"] == objective.facts()
+    assert model.manifest.training.stages[0].epochs == 15
+    assert model.manifest.training.facts == [objective.facts()]
     assert (model.adapter is None) == full
 
 
@@ -316,7 +316,9 @@ def test_two_stages_resume_without_repeating_the_first(run, tmp_path):
     assert first.steps == []
     assert len(second.steps) == 12 - 6
     torch.testing.assert_close(weights(found), weights(wanted), atol=1e-5, rtol=0)
-    assert len(found.manifest["training"]) == len(found.manifest["facts"]) == 2
+    assert (
+        len(found.manifest.training.stages) == len(found.manifest.training.facts) == 2
+    )
 
 
 def test_only_the_same_run_is_resumed(run, tmp_path, tiny_encoder):
@@ -409,7 +411,7 @@ def test_the_best_weights_are_kept(run, full):
     assert (
         gaps[1] < 1e-3 < min(gaps[0], gaps[2], gaps[3])
     )  # adapters are kept in half precision
-    assert model.manifest["validation"]["accuracy"] == 0.9
+    assert model.manifest.training.validation["accuracy"] == 0.9
 
 
 def test_training_stops_when_it_no_longer_gets_better_and_stays_so(run):
@@ -558,7 +560,7 @@ def test_default_checkpoints_stay_after_a_failure_and_go_after_success(run, tmp_
     with training_run(out, resume=True) as given:
         given.save(run(Toy(), folder=given.checkpoints, resume=True))
     assert not folder.exists()
-    assert ReadmissionModel.from_pretrained(out).manifest["training"]["epochs"] == 4
+    assert ReadmissionModel.from_pretrained(out).manifest.training.stages[0].epochs == 4
     with training_run(out, tmp_path / "named") as given:
         given.checkpoints.mkdir()
     assert given.checkpoints == tmp_path / "named"

@@ -1,0 +1,124 @@
+"""The manifest of a readmission model: its cohort, its measures, and its calibration."""
+
+from __future__ import annotations
+
+from pydantic import Field, JsonValue
+
+from domainbert.models.manifest import Calibration, Data, Manifest, Record, Scores
+from domainbert.statistics.bootstrap import Interval
+
+
+class QuantityProfile(Record):
+    """How a number, such as the tokens of a stay, was distributed on the validation side.
+
+    Attributes:
+        n: stays.
+        median: of the number.
+        edges: of up to ten bins of about equally many stays, without the outer two.
+        shares: of the stays in each bin.
+        percentiles: 1 to 99, of the predicted risk only.
+    """
+
+    n: int
+    median: float
+    edges: list[float]
+    shares: list[float]
+    percentiles: list[float] = Field(default_factory=list)
+
+
+class CohortData(Data):
+    """The cohort that a readmission model was trained on.
+
+    Attributes:
+        stays: number of stays of each side.
+        prevalence: share of each side with the outcome.
+        without_patient_id: stays that count as a patient of their own.
+        disjoint: whether it was checked that no patient is on two sides.
+        patients: see `clinical.stays.patients.patient_hashes`; None if they were not kept.
+        profile: of the validation side, by quantity; see `clinical.evaluation.drift`.
+        profile_note: what a reader should know about it.
+    """
+
+    stays: dict[str, int] = Field(default_factory=dict)
+    prevalence: dict[str, float] = Field(default_factory=dict)
+    without_patient_id: int = 0
+    disjoint: bool = False
+    patients: dict[str, str | int] | None = None
+    profile: dict[str, QuantityProfile] = Field(default_factory=dict)
+    profile_note: str = ""
+
+
+class RiskMeasures(Record):
+    """The measures of one set of risks; see `clinical.evaluation.intervals.Evaluation`."""
+
+    n_stays: int
+    n_patients: int
+    n_readmitted: int
+    measures: dict[str, Interval]
+
+
+class RiskScores(Scores):
+    """How a readmission model scored on the test side.
+
+    Attributes:
+        risks: the measures of the model, and then of each baseline.
+        summary: the table of the card, its head first.
+        verdicts: what the measures show.
+        caveats: what limits them.
+        disparities: what the differences between groups of patients show.
+    """
+
+    risks: dict[str, RiskMeasures] = Field(default_factory=dict)
+    summary: list[list[str]] = Field(default_factory=list)
+    verdicts: list[str] = Field(default_factory=list)
+    caveats: list[str] = Field(default_factory=list)
+    disparities: list[str] = Field(default_factory=list)
+
+    @property
+    def model(self) -> RiskMeasures | None:
+        """The measures of the model itself; None if nothing was measured."""
+        return next(iter(self.risks.values()), None)
+
+
+class StayCounts(Record):
+    """Stays, and those with the outcome."""
+
+    stays: int
+    readmitted: int
+
+
+class RiskCalibration(Calibration):
+    """How a readmission model was calibrated.
+
+    Attributes:
+        method: of training: on "validation" or "cross-fitted".
+        refused: why there is no calibrator; empty if there is one.
+        recalibrated: the stays of a later calibration; None if there was none.
+        without: settings for the risk without each column, by what is left out.
+    """
+
+    method: str = ""
+    refused: str = ""
+    recalibrated: StayCounts | None = None
+    without: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
+
+
+class Evidence(Record):
+    """How faithful explanations are; see `clinical.evidence.explain.evaluate_faithfulness`."""
+
+    cohort: str = ""
+    side: str = ""
+    stays: int
+    patients: int
+    table: list[list[str]]
+    verdicts: list[str]
+    measures: list[dict[str, str | float | None]]
+
+
+class RiskManifest(Manifest):
+    """All that is known of a readmission model beyond what loading needs."""
+
+    data: CohortData = Field(default_factory=CohortData)
+    scores: RiskScores = Field(default_factory=RiskScores)
+    calibration: RiskCalibration = Field(default_factory=RiskCalibration)
+    evidence: Evidence | None = None

@@ -1,0 +1,155 @@
+"""The manifest of a model: what it was trained on, how, and how it scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from domainbert.settings import Settings
+from domainbert.statistics.bootstrap import Interval
+
+Value = int | float | Interval
+# A column of a table of scores, then a row, as the card shows them.
+ScoreTable = dict[str, dict[str, Value]]
+
+
+class Record(BaseModel):
+    """A part of a manifest, checked when it is read and when an attribute is set.
+
+    Unknown entries are ignored, so that `Manifest` reads those of every task.
+    """
+
+    model_config = ConfigDict(extra="ignore", validate_assignment=True)
+
+
+class Card(Settings):
+    """What people should know about a model; the `[card]` table of a recipe.
+
+    Attributes:
+        name: by which the model is loaded.
+        title: what it is, in one line.
+        data: what it was trained on.
+        limits: what it is not for.
+        licence: as an SPDX identifier.
+        rebuild: the command that trains it again.
+    """
+
+    name: str = ""
+    title: str = ""
+    data: str = ""
+    limits: str = ""
+    licence: str = ""
+    rebuild: str = ""
+
+
+class Data(Record):
+    """What a model was trained on.
+
+    Attributes:
+        counts: numbers for the card, by what was counted.
+    """
+
+    counts: dict[str, int] = Field(default_factory=dict)
+
+
+class Stage(Record):
+    """The settings of one stage of training; those that the card does not name are extras."""
+
+    model_config = ConfigDict(extra="allow")
+
+    epochs: float
+    learning_rate: float
+    batch_tokens: int
+    seed: int
+
+
+class Training(Record):
+    """How a model was trained.
+
+    Attributes:
+        objective: its name, where the task has several.
+        stages: the settings of each stage.
+        facts: what identifies the data, the split and the objective of each stage.
+        start: the model whose adapter training started from, if any.
+        versions: of Python and the libraries.
+        validation: the scores that chose the weights; None where a score is undefined.
+    """
+
+    objective: str = ""
+    stages: list[Stage] = Field(default_factory=list)
+    facts: list[dict[str, JsonValue]] = Field(default_factory=list)
+    start: str = ""
+    versions: dict[str, str] = Field(default_factory=dict)
+    validation: Mapping[str, int | float | None] = Field(default_factory=dict)
+
+
+class Scores(Record):
+    """How a model scored.
+
+    Attributes:
+        table: {column: {row: value}}.
+        note: what was measured on.
+    """
+
+    table: ScoreTable = Field(default_factory=dict)
+    note: str = ""
+
+    def rows(self) -> list[list[str]]:
+        """The table as text, its head first; empty where nothing was measured."""
+        if not self.table:
+            return []
+        names: dict[str, None] = {}
+        for column in self.table.values():
+            names |= dict.fromkeys(column)
+        rows = [["", *self.table]]
+        for name in names:
+            cells = [score_text(column.get(name)) for column in self.table.values()]
+            rows.append([name, *cells])
+        return rows
+
+    def add_row(self, name: str, values: Mapping[str, Value]) -> None:
+        """Add a row, {column: value}, to the table."""
+        for column, value in values.items():
+            self.table.setdefault(column, {})[name] = value
+
+
+class Calibration(Record):
+    """How the scores became probabilities.
+
+    Attributes:
+        note: the method, and its error.
+        errors: numbers of each set of data that it was measured on.
+        bins: mean probability, share that was right, and number, of each bin.
+    """
+
+    note: str = ""
+    errors: dict[str, dict[str, float]] = Field(default_factory=dict)
+    bins: list[tuple[float, float, int]] = Field(default_factory=list)
+
+
+class Example(Record):
+    """An input and the numbers that the model gives for it, for self-tests."""
+
+    record: dict[str, JsonValue]
+    row: dict[str, float]
+
+
+class Manifest(Record):
+    """All that is known of a model beyond what loading needs; a task adds its own fields."""
+
+    card: Card = Card()
+    data: Data = Field(default_factory=Data)
+    training: Training = Field(default_factory=Training)
+    scores: Scores = Field(default_factory=Scores)
+    calibration: Calibration = Field(default_factory=Calibration)
+    example: Example | None = None
+
+
+def score_text(value: Value | None) -> str:
+    """A number, with its interval where it has one, as tables show it; "" for None."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return str(value)
