@@ -262,19 +262,29 @@ class Embedder(Model[EmbeddingSettings]):
 
     def _extra_files(self) -> dict[str, str]:
         return module_files(
-            self.settings, dimension=self.dimension, window=self.windower.window
+            self.settings,
+            dimension=self.dimension,
+            window=self.windower.window,
         )
 
     def _windower(self, window: int) -> Windower:
         limit = window_limit(self.network.config)
-        return Windower(self.tokenizer, window=window, limit=limit)
+        return Windower(
+            self.tokenizer,
+            window=window,
+            limit=limit,
+        )
 
     def _tokenised(
         self, texts: Iterable[Any], windower: Windower
     ) -> Iterator[tuple[list[WindowedText], list[str]]]:
         """Chunks of texts in windows, and for each text why it has no vector, or ""."""
         check_many(texts)
-        chunks = chunked(texts, size=_tokens, limit=self.runner.buffer_tokens)
+        chunks = chunked(
+            texts,
+            size=_tokens,
+            limit=self.runner.buffer_tokens,
+        )
         return read_ahead(_split(chunk, windower) for chunk in chunks)
 
 

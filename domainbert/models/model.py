@@ -136,7 +136,11 @@ class Model(ABC, Generic[AnySettings]):
         """Markdown for the README of a folder with an adapter, or with all weights."""
         if self.package:
             return model_card(
-                self.package, config, self.settings, self.manifest, adapter
+                self.package,
+                config,
+                self.settings,
+                self.manifest,
+                adapter,
             )
         return f"# A model for {config.task}\n\nTrained from the encoder `{config.encoder}`.\n"
 
@@ -235,7 +239,13 @@ class Model(ABC, Generic[AnySettings]):
         network = load_model(origin, cls.network_class(), **entries)
         return cls(network, load_tokenizer(origin), settings=settings)
 
-    def finished(self, network: Any, *, encoder: str | Path, full: bool) -> Self:
+    def finished(
+        self,
+        network: Any,
+        *,
+        encoder: str | Path,
+        full: bool,
+    ) -> Self:
         """The model after training, exactly as it will be loaded from its folder.
 
         `network` is as the trainer leaves it, with adapters unless all weights were trained
@@ -265,7 +275,11 @@ class Model(ABC, Generic[AnySettings]):
 
     def fingerprint(self) -> str:
         """SHA-256 of task, settings, weights and tokenizer; the last two are read only once."""
-        settings = json.dumps(self.settings.model_dump(), sort_keys=True, default=str)
+        settings = json.dumps(
+            self.settings.model_dump(),
+            sort_keys=True,
+            default=str,
+        )
         text = f"{self.task} {settings} {self._weights_hash}"
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -310,7 +324,11 @@ class Model(ABC, Generic[AnySettings]):
         if adapter is None:
             files |= self._extra_files()
         content = TaskModel(
-            self.network, self.tokenizer, config, adapter, self.manifest
+            self.network,
+            self.tokenizer,
+            config,
+            adapter,
+            self.manifest,
         )
         save_task_model(folder, content, files=files)
 

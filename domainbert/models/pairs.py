@@ -77,7 +77,11 @@ class PairWindower:
         )
 
     def split(
-        self, first: object, second: object, *, number: int = 0
+        self,
+        first: object,
+        second: object,
+        *,
+        number: int = 0,
     ) -> list[PairWindow]:
         """The windows of one pair; see `split_many`."""
         return self.split_many([(first, second)], start=number)[0]

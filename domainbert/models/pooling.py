@@ -55,7 +55,10 @@ class BareEncoder:
 
 
 def pool(
-    hidden: torch.Tensor, mask: torch.Tensor | None, *, pooling: Pooling
+    hidden: torch.Tensor,
+    mask: torch.Tensor | None,
+    *,
+    pooling: Pooling,
 ) -> torch.Tensor:
     """One row per window.
 
@@ -80,7 +83,11 @@ def pool(
 
 
 def join_windows(
-    rows: np.ndarray, lengths: np.ndarray, counts: np.ndarray, *, pooling: Pooling
+    rows: np.ndarray,
+    lengths: np.ndarray,
+    counts: np.ndarray,
+    *,
+    pooling: Pooling,
 ) -> np.ndarray:
     """One row per text from one row per window: the maximum, or the mean weighted by tokens.
 
@@ -101,7 +108,11 @@ def join_windows(
 
 def unit(vectors: np.ndarray) -> np.ndarray:
     """Rows scaled to length 1, shape and type kept; a row of zeros stays zero."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    lengths = np.linalg.norm(
+        vectors,
+        axis=-1,
+        keepdims=True,
+    )
     return vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
 
 
@@ -131,7 +142,10 @@ def read_modules(encoder: Encoder) -> EmbeddingSettings | None:
 
 
 def module_files(
-    settings: EmbeddingSettings, *, dimension: int, window: int
+    settings: EmbeddingSettings,
+    *,
+    dimension: int,
+    window: int,
 ) -> dict[str, str]:
     """The files that make an encoder folder a sentence-transformers model: name -> content."""
     folders = {"Transformer": "", "Pooling": "1_Pooling"}

@@ -140,7 +140,10 @@ def resolve_model(name: str | Path, package: str) -> str | Path:
 
 
 def save_task_model(
-    folder: str | Path, saved: TaskModel, *, files: Mapping[str, str]
+    folder: str | Path,
+    saved: TaskModel,
+    *,
+    files: Mapping[str, str],
 ) -> None:
     """Write a model folder under a temporary name, then rename it.
 
@@ -181,7 +184,11 @@ def manifest_text(manifest: Manifest) -> str:
 
 def json_text(document: object) -> str:
     """Indented JSON with each list of numbers or texts on one line."""
-    text = json.dumps(document, indent=2, ensure_ascii=False)
+    text = json.dumps(
+        document,
+        indent=2,
+        ensure_ascii=False,
+    )
     return re.sub(r"\[([^][{}]*)\]", _on_one_line, text) + "\n"
 
 
@@ -227,7 +234,10 @@ def _published_class(model: PreTrainedModel) -> str:
 
 
 def load_task_model(
-    folder: str | Path, kind: type[TaskClass], *, dropout: float | None = None
+    folder: str | Path,
+    kind: type[TaskClass],
+    *,
+    dropout: float | None = None,
 ) -> TaskModel:
     """Load a model folder, or a plain Hugging Face checkpoint with a head for the same task.
 
@@ -267,7 +277,13 @@ def load_task_model(
         network = encoders.load_model(encoder, kind.network_class(), **outputs)
     if config is None:
         _check_head(encoder, network, kind)
-    return TaskModel(network, load_tokenizer(encoder), config, adapter, manifest)
+    return TaskModel(
+        network,
+        load_tokenizer(encoder),
+        config,
+        adapter,
+        manifest,
+    )
 
 
 def read_task_config(folder: Path) -> TaskConfig | None:
@@ -300,7 +316,11 @@ def read_manifest(folder: Path, kind: type[AnyManifest]) -> AnyManifest:
         ) from None
 
 
-def _check_task(path: Path, config: TaskConfig, kind: type[TaskClass]) -> None:
+def _check_task(
+    path: Path,
+    config: TaskConfig,
+    kind: type[TaskClass],
+) -> None:
     """Refuse a model for another task, or with another number of labels."""
     if config.task != kind.task:
         raise EncoderError(f"{path} is a model for {config.task}, not for {kind.task}")
@@ -313,7 +333,9 @@ def _check_task(path: Path, config: TaskConfig, kind: type[TaskClass]) -> None:
 
 
 def _check_head(
-    encoder: Encoder, network: PreTrainedModel, kind: type[TaskClass]
+    encoder: Encoder,
+    network: PreTrainedModel,
+    kind: type[TaskClass],
 ) -> None:
     """Refuse a published model for another task whose head happens to fit this one's."""
     expected_class = _published_class(network)
@@ -333,7 +355,9 @@ def _check_head(
 
 
 def _encoder_beneath(
-    path: Path, config: TaskConfig | None, adapter: Adapter
+    path: Path,
+    config: TaskConfig | None,
+    adapter: Adapter,
 ) -> Encoder:
     """The encoder that an adapter was trained on; nothing is downloaded for it."""
     name = adapter.config.base_model_name_or_path or ""

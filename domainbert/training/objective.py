@@ -72,7 +72,12 @@ class LengthBatches:
     """
 
     def __init__(
-        self, sizes: np.ndarray, *, batch_size: int, batch_tokens: int, seed: int
+        self,
+        sizes: np.ndarray,
+        *,
+        batch_size: int,
+        batch_tokens: int,
+        seed: int,
     ) -> None:
         self._seed = seed
         # Noise on the lengths, so that a batch does not always hold exactly equal ones.
@@ -98,12 +103,21 @@ class LengthBatches:
 
     @classmethod
     def of_texts(
-        cls, rows: Sequence[Sequence[str]], *, batch_size: int, seed: int
+        cls,
+        rows: Sequence[Sequence[str]],
+        *,
+        batch_size: int,
+        seed: int,
     ) -> Self:
         """Batches of rows of texts of similar length, which need little padding."""
         lengths = [sum(map(len, row)) for row in rows]
         sizes = np.stack([np.ones_like(lengths), lengths], axis=1)
-        return cls(sizes, batch_size=batch_size, batch_tokens=sys.maxsize, seed=seed)
+        return cls(
+            sizes,
+            batch_size=batch_size,
+            batch_tokens=sys.maxsize,
+            seed=seed,
+        )
 
     def __len__(self) -> int:
         """Batches per epoch."""
@@ -127,7 +141,13 @@ class FreshBatches:
         seed: of the order.
     """
 
-    def __init__(self, maker: Any, *, batch_tokens: int, seed: int) -> None:
+    def __init__(
+        self,
+        maker: Any,
+        *,
+        batch_tokens: int,
+        seed: int,
+    ) -> None:
         self._maker = maker
         self._seed = seed
         self._number = 0
@@ -163,5 +183,9 @@ class FreshBatches:
 
 def fingerprint(data: object) -> str:
     """SHA-256 of data that JSON can hold, for the facts of a run."""
-    written = json.dumps(data, sort_keys=True, default=float)
+    written = json.dumps(
+        data,
+        sort_keys=True,
+        default=float,
+    )
     return hashlib.sha256(written.encode()).hexdigest()

@@ -75,7 +75,11 @@ def read_recipe(
         raise UserError(f"{source}: {error}") from None
 
 
-def _override(table: dict[str, Any], path: Sequence[str], value: object) -> None:
+def _override(
+    table: dict[str, Any],
+    path: Sequence[str],
+    value: object,
+) -> None:
     """Set a value by its path of tables and name; missing tables are made."""
     *names, last = path
     for name in names:

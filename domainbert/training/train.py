@@ -64,7 +64,11 @@ def train(
     facts = model.facts(encoder)
     if start is not None:
         earlier = type(model).from_pretrained(start, device="cpu")
-        adapter = _start_adapter(earlier, rank=first.rank, encoder=facts["encoder"])
+        adapter = _start_adapter(
+            earlier,
+            rank=first.rank,
+            encoder=facts["encoder"],
+        )
         head_rows = _start_head(model, adapter, earlier.labels)
         set_adapter(network, adapter.tensors | head_rows)
         facts["start"] = earlier.fingerprint()
@@ -88,7 +92,11 @@ def train(
     if share != 1:
         _shrink(network, share)
         best = stages[-1][0].score(network.eval())
-    trained = model.finished(network, encoder=encoder, full=first.full)
+    trained = model.finished(
+        network,
+        encoder=encoder,
+        full=first.full,
+    )
     trained.manifest.training = Training(
         stages=[Stage(**settings.model_dump()) for _, settings in stages],
         # As JSON has them: lists for tuples.
@@ -108,7 +116,12 @@ def _shrink(network: PreTrainedModel, share: float) -> None:
                 weights.mul_(share)
 
 
-def _start_adapter(earlier: AnyModel, *, rank: int, encoder: str) -> Adapter:
+def _start_adapter(
+    earlier: AnyModel,
+    *,
+    rank: int,
+    encoder: str,
+) -> Adapter:
     """The adapter of an earlier model; `UserError` for another rank or encoder."""
     is_same = earlier.config is not None and earlier.config.encoder_sha256 == encoder
     received = 0
@@ -124,7 +137,9 @@ def _start_adapter(earlier: AnyModel, *, rank: int, encoder: str) -> Adapter:
 
 
 def _start_head(
-    model: AnyModel, adapter: Adapter, labels: tuple[str, ...]
+    model: AnyModel,
+    adapter: Adapter,
+    labels: tuple[str, ...],
 ) -> dict[str, torch.Tensor]:
     """The head of `model`, with the rows that an earlier adapter has for the same labels."""
     tensors = {}
@@ -145,4 +160,8 @@ def versions() -> dict[str, str]:
     packages = {
         package: version(package) for package in ("torch", "transformers", "peft")
     }
-    return {"python": platform.python_version(), "domainbert": __version__, **packages}
+    return {
+        "python": platform.python_version(),
+        "domainbert": __version__,
+        **packages,
+    }

@@ -73,12 +73,21 @@ def fit(
         checkpoint = stack.enter_context(resume_point(run, run_facts, resume=resume))
         steps = arguments.get("max_steps") or len(objective.batches)
         args = training_arguments(
-            settings, folder=run, steps=steps, metric=objective.metric, **arguments
+            settings,
+            folder=run,
+            steps=steps,
+            metric=objective.metric,
+            **arguments,
         )
         watch = _Watch(settings.patience)
         # Closed after an error too, because a bar hides the cursor.
         stack.enter_context(watch.bar)
-        trainer = ObjectiveTrainer(network, objective, args=args, watch=watch)
+        trainer = ObjectiveTrainer(
+            network,
+            objective,
+            args=args,
+            watch=watch,
+        )
         total = int(max(args.max_steps, math.ceil(args.num_train_epochs * steps)))
         log.info("training %s: %d steps", run.name, total)
         if total < FEW_STEPS:
@@ -149,7 +158,11 @@ class ObjectiveTrainer(Trainer):
         """The scores of the evaluation with the best metric."""
         metric = f"{PREFIX}{self.objective.metric}"
         rows = [row for row in self.state.log_history if metric in row]
-        best: dict[str, float] = max(rows, key=itemgetter(metric), default={})
+        best: dict[str, float] = max(
+            rows,
+            key=itemgetter(metric),
+            default={},
+        )
         return {
             name.removeprefix(PREFIX): value
             for name, value in best.items()
@@ -169,7 +182,10 @@ class ObjectiveTrainer(Trainer):
         metrics = {f"{PREFIX}{name}": float(value) for name, value in scores.items()}
         self.log(metrics)
         self.control: TrainerControl = self.callback_handler.on_evaluate(
-            self.args, self.state, self.control, metrics
+            self.args,
+            self.state,
+            self.control,
+            metrics,
         )
         return metrics
 
@@ -202,7 +218,13 @@ class ObjectiveTrainer(Trainer):
 class _EpochData(Dataset):
     """The batches of the current epoch, repeated from its start to fill the last step."""
 
-    def __init__(self, objective: Objective, trainer: Trainer, *, passes: int) -> None:
+    def __init__(
+        self,
+        objective: Objective,
+        trainer: Trainer,
+        *,
+        passes: int,
+    ) -> None:
         self._objective = objective
         self._plan = objective.batches
         self._trainer = trainer
@@ -319,7 +341,11 @@ class _Watch(TrainerCallback):
         self._stop_early(args, state, control)
 
     def on_step_end(
-        self, _: object, state: TrainerState, control: TrainerControl, **__: object
+        self,
+        _: object,
+        state: TrainerState,
+        control: TrainerControl,
+        **__: object,
     ) -> None:
         self._advance(1)
         now = time.monotonic()
@@ -359,12 +385,18 @@ class _Watch(TrainerCallback):
             for name, score in (metrics or {}).items()
         ]
         log.info(
-            "step %d of %d: %s", state.global_step, state.max_steps, ", ".join(scores)
+            "step %d of %d: %s",
+            state.global_step,
+            state.max_steps,
+            ", ".join(scores),
         )
         self._stop_early(args, state, control)
 
     def _stop_early(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
     ) -> None:
         name = f"{PREFIX}{args.metric_for_best_model}"
         scores = [entry[name] for entry in state.log_history if name in entry]
