@@ -21,7 +21,7 @@ from biomed import SentenceEncoder
 from biomed.sentences.augment import AugmentRecipe, augment
 from biomed.sentences.data import read_pairs, without
 from biomed.sentences.evaluation import evaluate_pairs
-from biomed.sentences.training import train_from_recipe
+from biomed.sentences.training import fit
 from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.training.recipes import read_recipe
 
@@ -48,12 +48,12 @@ def few_rated(
     longer = recipe.training.epochs * (len(gold) + len(found.silver)) / len(gold)
     long = recipe.replaced(training=recipe.training.replaced(epochs=round(longer)))
     models: dict[str, Any] = {
-        "gold only": train_from_recipe(long, gold, validation),
+        "gold only": fit(gold, long, validation=validation),
         "gold and silver": found.encoder,
         "cross-encoder on gold": found.cross,
     }
     if upper:
-        models["all pairs rated"] = train_from_recipe(recipe, rest, validation)
+        models["all pairs rated"] = fit(rest, recipe, validation=validation)
     return {name: _spearman(model, test) for name, model in models.items()}
 
 
@@ -79,7 +79,7 @@ def none_rated(
     found = augment(recipe, gold, validation, texts=texts, silver_only=True)
     return {
         "general pairs only": _spearman(
-            train_from_recipe(recipe, gold, validation), captions
+            fit(gold, recipe, validation=validation), captions
         ),
         "silver pairs of the domain": _spearman(found.encoder, captions),
         "cross-encoder on general pairs": _spearman(found.cross, captions),

@@ -21,7 +21,7 @@ from reporting import options, report, say, versions_of
 from biomed import SentenceEncoder
 from biomed.sentences.data import read_pairs, scores, without
 from biomed.sentences.evaluation import evaluate_pairs
-from biomed.sentences.training import SentenceRecipe, train_from_recipe
+from biomed.sentences.training import SentenceRecipe, fit
 from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.statistics.figures import COLOURS, drawing, new_axes, save_figure
 from domainbert.training.recipes import read_recipe
@@ -55,7 +55,7 @@ def cell(
     recipe = read_recipe(SentenceRecipe, "sts", changes)
     if recipe.model.objective == "classification":
         train, validation = thirds(train), thirds(validation)
-    return train_from_recipe(recipe, train, validation)
+    return fit(train, recipe, validation=validation)
 
 
 def thirds(pairs: pd.DataFrame) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from biomed.ner.entities import TaggedView
+from biomed.ner.network import WordTagger
 from biomed.ner.tagger import Tagger
 from biomed.qa.model import AnswerModel
 from domainbert.scoring import score_frame
@@ -28,12 +29,15 @@ class EntityTagger(Tagger):
         cls,
         corpora: Sequence[Corpus],
         recipe: EntityRecipe | None = None,
-        **options: Any,
+        *,
+        checkpoints: str | Path | None = None,
+        resume: bool = False,
     ) -> EntityTagger:
         """Train one network on corpora; see `biomed.ner.training.fit`."""
-        from biomed.ner.training import fit
-
-        return cls(fit(corpora, recipe, **options))
+        network = WordTagger.fit(
+            corpora, recipe, checkpoints=checkpoints, resume=resume
+        )
+        return cls(network)
 
     def save_pretrained(self, folder: str | Path, *, merged: bool = False) -> None:
         """Write the model's folder; see `Model.save_pretrained`."""

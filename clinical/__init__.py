@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from clinical.evidence.view import Explanation as Explanation
     from clinical.evidence.view import Passage as Passage
     from clinical.model import ReadmissionModel as ReadmissionModel
-    from clinical.model import fit_readmission as fit_readmission
     from clinical.risk.aggregation import aggregate as aggregate
     from clinical.risk.convert import convert_release as convert_release
     from clinical.risk.model import ReadmissionSettings as ReadmissionSettings
@@ -43,7 +42,7 @@ _NAMES = {
     "risk.aggregation": "aggregate",
     "risk.convert": "convert_release",
     "training.estimator": "ReadmissionClassifier",
-    "model": "ReadmissionModel fit_readmission",
+    "model": "ReadmissionModel",
     "risk.model": "ReadmissionSettings",
     "stays.stays": "Coverage StayRisk UnreadSpan WindowRisk",
     "training.training": "ReadmissionRecipe",

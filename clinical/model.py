@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clinical.risk.model import RiskModel
 
@@ -13,28 +13,14 @@ if TYPE_CHECKING:
     from clinical.evidence.view import Explanation, StayView
     from clinical.risk.task import Notes
     from clinical.stays.stays import Given
-    from clinical.training.training import ReadmissionRecipe
 
 
 class ReadmissionModel(RiskModel):
-    """ClinicalBERT's readmission model: `from_pretrained` loads one, `fit_readmission` trains one.
+    """ClinicalBERT's readmission model: `from_pretrained` loads one, and `fit` trains one.
 
     `predict` and `predict_many` give risks; for arguments and attributes see
-    `clinical.risk.model.RiskModel`.
+    `clinical.risk.model.RiskModel`, and for `fit` see `clinical.training.training.fit`.
     """
-
-    def __dir__(self) -> list[str]:
-        """What users call, for completion; the rest is for the rooms below."""
-        own = [name for name in vars(ReadmissionModel) if not name.startswith("_")]
-        shared = (
-            "cache",
-            "fingerprint",
-            "from_pretrained",
-            "manifest",
-            "predict",
-            "predict_many",
-        )
-        return sorted([*own, *shared, "save_pretrained", "settings"])
 
     def predict_frame(
         self,
@@ -93,12 +79,3 @@ class ReadmissionModel(RiskModel):
         return score_frame(
             TrajectoryTask(self, notes=notes), frame, named=named, keep=keep
         )
-
-
-def fit_readmission(
-    cohort: pd.DataFrame, recipe: ReadmissionRecipe | None = None, **run: Any
-) -> ReadmissionModel:
-    """Train a readmission model; for the arguments see `clinical.training.training.fit`."""
-    from clinical.training.training import fit
-
-    return ReadmissionModel.of(fit(cohort, recipe, **run))

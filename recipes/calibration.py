@@ -259,7 +259,7 @@ def main(
         model, devel, [_side(path, data) for path in test or []]
     )
     table = Table("expected calibration error", "entities", "right", "before", "after")
-    for side, each in numbers["sides"].items():
+    for side, each in numbers.errors.items():
         table.add_row(side, *map(score_text, each.values()))
     stdout.print(table)
     if figure:
@@ -267,7 +267,13 @@ def main(
         right = scored["right"].to_numpy()
         plot_reliability({k: (v.to_numpy(), right) for k, v in curves.items()}, figure)
     if json:
-        write_json({"maps": model.settings.calibration, **numbers}, json)
+        document = {
+            "maps": model.settings.calibration,
+            "note": numbers.note,
+            "sides": numbers.errors,
+            "bins": numbers.bins,
+        }
+        write_json(document, json)
     if out:
         model.save_pretrained(out)
         say(f"calibrated model in {out}")

@@ -178,6 +178,7 @@ class WordTagger(Model[EntitySettings]):
 
     package = "biomed"
     task = "entities"
+    trainer = "biomed.ner.training:fit"
     settings_class = EntitySettings
     manifest_class = EntityManifest
     manifest: EntityManifest

@@ -98,7 +98,11 @@ class TagObjective(Objective):
 
 
 def fit(
-    corpora: Sequence[Corpus], recipe: EntityRecipe | None = None, **place: Any
+    corpora: Sequence[Corpus],
+    recipe: EntityRecipe | None = None,
+    *,
+    kind: type[WordTagger] = WordTagger,
+    **resuming: Any,
 ) -> WordTagger:
     """Train on the train sides of all corpora; the best mean F1 on devel sides chooses the weights.
 
@@ -107,22 +111,21 @@ def fit(
     Args:
         corpora: at least one with a train side, and one with a devel side; see `make_sources`.
         recipe: settings; the defaults if None.
-        **place: `checkpoints` and `resume`, see `domainbert.training.train.train`.
+        kind: the class of the model.
+        **resuming: `checkpoints` and `resume`, see `domainbert.training.train.train`.
     """
     recipe = recipe or EntityRecipe()
     training, encoder = recipe.training, recipe.model.encoder
     labels = tags_for(entity_types(corpora))
     settings = EntitySettings(**recipe.model.model_dump(exclude={"encoder", "start"}))
-    model = WordTagger.untrained(
-        encoder, training=training, settings=settings, labels=labels
-    )
+    model = kind.untrained(encoder, training=training, settings=settings, labels=labels)
     objective = TagObjective(model, corpora, recipe)
     model = train(
         model,
         (objective, training),
         encoder=encoder,
         start=recipe.model.start,
-        **place,
+        **resuming,
     )
     model.manifest.card = recipe.card
     model.manifest.data.counts = {

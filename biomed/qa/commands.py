@@ -64,7 +64,7 @@ def train(
     plan = plan.replaced(stages=stages)
     with training.run(out) as run:
         sets = [read_questions(path) for path in questions]
-        model = fit(plan, sets, checkpoints=run.checkpoints, resume=run.resume)
+        model = fit(sets, plan, checkpoints=run.checkpoints, resume=run.resume)
         run.save(model)
     scores = model.manifest.training.validation
     say(f"held-out articles: F1 {scores['f1']:.3f}, exact match {scores['exact']:.3f}")

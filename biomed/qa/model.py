@@ -138,6 +138,7 @@ class AnswerModel(Model[QuestionSettings]):
     task = "qa"
     labels = ("answer start", "answer end")
     train_command = "biomed qa train QUESTIONS --encoder {encoder} --out MODEL"
+    trainer = "biomed.qa.training:fit"
     settings_class = QuestionSettings
     manifest_class = QuestionManifest
     manifest: QuestionManifest

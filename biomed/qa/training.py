@@ -25,6 +25,8 @@ from domainbert.training.settings import TrainingSettings
 from domainbert.training.train import train
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from biomed.qa.examples import Example
 
 HELD_OUT_NOTE = (
@@ -194,11 +196,13 @@ class AnswerObjective(Objective):
 
 
 def fit(
-    recipe: QuestionRecipe,
     sets: Sequence[QuestionSet],
+    recipe: QuestionRecipe | None = None,
     *,
     validation: QuestionSet | None = None,
-    **resuming: Any,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
+    kind: type[AnswerModel] = AnswerModel,
 ) -> AnswerModel:
     """Train on sets of questions, one stage after the other.
 
@@ -206,16 +210,19 @@ def fit(
     from their articles. At the end, all validation questions are scored.
 
     Args:
+        sets: general questions first.
         recipe: encoder, settings and training. Rank, dropout, seed and `full` of the first stage
             apply to all stages.
-        sets: general questions first.
         validation: questions that share an article with it are not trained on. By default the
             held-out articles of the last set (`split_by_article`).
-        **resuming: `checkpoints` and `resume`, see `domainbert.training.train.train`.
+        checkpoints: see `domainbert.training.train.train`.
+        resume: see there.
+        kind: the class of the result.
 
     Raises:
         UserError: `[stages]` without one value for each set, or a set without answers.
     """
+    recipe = recipe or QuestionRecipe()
     share = recipe.validation.share
     training_sets = list(sets)
     note = ""
@@ -229,7 +236,7 @@ def fit(
     stages = recipe.each_stage(len(sets))
     settings = QuestionSettings(**recipe.model.model_dump(exclude={"encoder", "start"}))
     encoder = recipe.model.encoder
-    untrained = AnswerModel.untrained(encoder, training=stages[0], settings=settings)
+    untrained = kind.untrained(encoder, training=stages[0], settings=settings)
     objectives = [
         AnswerObjective(
             untrained,
@@ -245,7 +252,8 @@ def fit(
         *zip(objectives, stages, strict=True),
         encoder=encoder,
         start=recipe.model.start,
-        **resuming,
+        checkpoints=checkpoints,
+        resume=resume,
     )
     scores = evaluate(model, validation)
     manifest = model.manifest

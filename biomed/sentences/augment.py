@@ -18,7 +18,7 @@ from pydantic import Field
 
 from biomed.sentences.data import keys, scores
 from biomed.sentences.encoder import SentenceEncoder
-from biomed.sentences.training import SentenceRecipe, train_from_recipe
+from biomed.sentences.training import SentenceRecipe, fit
 from domainbert.errors import UserError
 from domainbert.models.manifest import Card
 from domainbert.models.pooling import unit
@@ -90,8 +90,8 @@ def augment(
         validation: pairs that choose the weights of both models.
         texts: texts for new pairs; by default those of `rated`.
         silver_only: train the bi-encoder on silver pairs alone, if `rated` is of another domain.
-        checkpoints: folder for the checkpoints of both models, see `train_from_recipe`.
-        resume: see `train_from_recipe`.
+        checkpoints: folder for the checkpoints of both models, see `fit`.
+        resume: see `fit`.
 
     Raises:
         UserError: scores beyond the scale, fewer than two texts, no new pair, or no silver pair
@@ -117,8 +117,8 @@ def augment(
     training_pairs = silver
     if not silver_only:
         training_pairs = pd.concat([rated, silver], ignore_index=True)
-    encoder = train_from_recipe(
-        recipe, training_pairs, validation, **resuming("bi-encoder")
+    encoder = fit(
+        training_pairs, recipe, validation=validation, **resuming("bi-encoder")
     )
     manifest = encoder.manifest
     manifest.data.counts |= {
@@ -138,7 +138,7 @@ def _train_cross(
 ) -> CrossEncoder:
     table = recipe.model.replaced(kind="cross-encoder")
     cross_recipe = recipe.replaced(model=table, training=recipe.cross, card=Card())
-    cross = train_from_recipe(cross_recipe, rated, validation, **resuming)
+    cross = fit(rated, cross_recipe, validation=validation, **resuming)
     return cast("CrossEncoder", cross)
 
 

@@ -236,14 +236,17 @@ def train(
 ) -> None:
     """Train a bi-encoder or a cross-encoder on pairs or triplets, and write the model folder."""
     from biomed.sentences.data import read_pairs
-    from biomed.sentences.training import SentenceRecipe, train_from_recipe
+    from biomed.sentences.training import SentenceRecipe, fit
 
     changes = {"model.kind": kind, "model.objective": objective, "model.scale": scale}
     plan = training.plan(SentenceRecipe, changes)
     with training.run(out) as run:
-        sides = read_pairs(pairs), read_pairs(validation)
-        trained = train_from_recipe(
-            plan, *sides, checkpoints=run.checkpoints, resume=run.resume
+        trained = fit(
+            read_pairs(pairs),
+            plan,
+            validation=read_pairs(validation),
+            checkpoints=run.checkpoints,
+            resume=run.resume,
         )
         run.save(trained, merged=merged)
     say(f"validation: {_validation(trained)}; model in {out}")

@@ -21,6 +21,7 @@ class SentenceEncoder(Embedder):
 
     package = "biomed"
     task = "sentences"
+    trainer = "biomed.sentences.training:fit"
 
     def encode(self, texts: str | Sequence[str]) -> np.ndarray:
         """The vectors of texts, shape (texts, dimension), or (dimension,) for one text.
@@ -36,3 +37,4 @@ class CrossEncoder(PairModel):
 
     package = "biomed"
     task = "pairs"
+    trainer = "biomed.sentences.training:fit"

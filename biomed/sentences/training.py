@@ -53,10 +53,12 @@ class SentenceRecipe(Recipe):
     model: SentenceTable = SentenceTable()
 
 
-def train_from_recipe(
-    recipe: SentenceRecipe,
+def fit(
     pairs: pd.DataFrame,
+    recipe: SentenceRecipe | None = None,
+    *,
     validation: pd.DataFrame,
+    kind: type[SentenceEncoder | CrossEncoder] | None = None,
     **resuming: Any,
 ) -> SentenceEncoder | CrossEncoder:
     """Train a model, and keep the weights with the best score on validation.
@@ -64,15 +66,20 @@ def train_from_recipe(
     Training pairs that are also in validation are left out with a warning.
 
     Args:
-        recipe: the recipe.
         pairs: pairs or triplets, from `read_pairs`.
+        recipe: how to train.
         validation: pairs or triplets that choose the weights.
+        kind: the class of the model; by default as the recipe says.
         **resuming: `checkpoints` and `resume`, see `domainbert.training.train.train`.
 
     Raises:
         UserError: pairs that do not fit the objective, no training pair outside of validation,
             or `resume` with other data or another recipe.
     """
+    recipe = recipe or SentenceRecipe()
+    is_cross = recipe.model.kind == "cross-encoder"
+    if kind is not None:
+        is_cross = issubclass(kind, CrossEncoder)
     training_pairs = without(pairs, validation)
     if training_pairs.empty:
         raise UserError(
@@ -85,7 +92,7 @@ def train_from_recipe(
             n_shared,
             len(pairs),
         )
-    if recipe.model.kind == "cross-encoder":
+    if is_cross:
         return _fit_cross(training_pairs, validation, recipe, **resuming)
     return fit_encoder({"pairs": training_pairs}, validation, recipe, **resuming)
 
@@ -105,7 +112,7 @@ def fit_encoder(
         validation: pairs that choose the weights.
         recipe: gives the `[model]` and `[training]` tables.
         model_class: `SentenceEncoder` or another embedder.
-        **resuming: see `train_from_recipe`.
+        **resuming: see `fit`.
 
     Raises:
         UserError: see `TextVectorsObjective`; no row to train on, a share without adapters, or

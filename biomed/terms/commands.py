@@ -178,18 +178,14 @@ def train(
     concepts choose the weights.
     """
     from biomed.sentences.training import SentenceRecipe
-    from biomed.terms.training import read_names, train_from_recipe
+    from biomed.terms.training import fit, read_names
 
     plan = training.plan(
         SentenceRecipe, {"model.objective": "contrastive"}, default="synonyms"
     )
     with training.run(out) as run:
         table = read_names(names)
-        run.save(
-            train_from_recipe(
-                plan, table, checkpoints=run.checkpoints, resume=run.resume
-            )
-        )
+        run.save(fit(table, plan, checkpoints=run.checkpoints, resume=run.resume))
     say(f"model in {out}; its card says how it was made and how good it is")
 
 

@@ -41,7 +41,10 @@ _BLOCK = 1024  # terms looked up at a time
 class TermEmbedder(Embedder):
     """Medical terms as vectors; see `Embedder` for arguments and its other methods."""
 
-    package, task, default = "biomed", "terms", "terms"
+    package = "biomed"
+    task = "terms"
+    default = "terms"
+    trainer = "biomed.terms.training:fit"
     train_command = "biomed terms train NAMES --out MODEL"
     # The vocabulary that `nearest` searched last, by its hash.
     _index: tuple[bytes, TermIndex] | None = None

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from biomed.sentences.training import fit_encoder
+from biomed.sentences.training import SentenceRecipe, fit_encoder
 from biomed.terms.names import percent, read_vocabulary
 from biomed.terms.similarity import TermEmbedder
 from domainbert.errors import UserError
 from domainbert.tables import require_columns
+from domainbert.training.recipes import read_recipe
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from biomed.sentences.training import SentenceRecipe
 
 VALIDATION = 10  # percent of the concepts
 
@@ -73,19 +73,25 @@ def name_pairs(
     return training, validation
 
 
-def train_from_recipe(
-    recipe: SentenceRecipe, names: pd.DataFrame, **resuming: Any
+def fit(
+    names: pd.DataFrame,
+    recipe: SentenceRecipe | None = None,
+    *,
+    kind: type[TermEmbedder] = TermEmbedder,
+    **resuming: Any,
 ) -> TermEmbedder:
     """Train on the names of concepts; a tenth of the concepts chooses the weights.
 
     Args:
-        recipe: the recipe; its objective must be "contrastive".
         names: `name, id`, from `read_names`.
+        recipe: how to train, with the objective "contrastive"; by default the recipe "synonyms".
+        kind: the class of the model.
         **resuming: `checkpoints` and `resume`, see `domainbert.training.train.train`.
 
     Raises:
         UserError: too few concepts have two names.
     """
+    recipe = recipe or read_recipe(SentenceRecipe, "synonyms")
     training, validation = name_pairs(names, seed=recipe.training.seed)
     if training.empty or validation.empty:
         raise UserError(
@@ -96,6 +102,6 @@ def train_from_recipe(
         {"names": training},
         validation,
         recipe,
-        model_class=TermEmbedder,
+        model_class=kind,
         **resuming,
     )

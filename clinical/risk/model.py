@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -107,6 +107,7 @@ class RiskModel(Model[ReadmissionSettings]):
     task = "readmission"
     labels = ("readmitted",)
     train_command = "clinical train COHORT.parquet --encoder {encoder} --out MODEL"
+    trainer = "clinical.training.training:fit"
     settings_class = ReadmissionSettings
     manifest_class = RiskManifest
     manifest: RiskManifest
@@ -153,13 +154,6 @@ class RiskModel(Model[ReadmissionSettings]):
         from domainbert.encoders.classifier import AnyClassifier
 
         return AnyClassifier
-
-    @classmethod
-    def of(cls, model: RiskModel) -> Self:
-        """The same model, all parts shared, as this class."""
-        result = cls.__new__(cls)
-        vars(result).update(vars(model))
-        return result
 
     def predict(self, stay: Given) -> StayRisk:
         """The risk of one stay: one note, or a list of its notes in time order.

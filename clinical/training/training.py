@@ -66,6 +66,7 @@ def fit(
     checkpoints: str | Path | None = None,
     resume: bool = False,
     record_patients: bool = True,
+    kind: type[RiskModel] = RiskModel,
 ) -> RiskModel:
     """Train a model on the rows with split "train", and choose weights on those with "val".
 
@@ -80,6 +81,7 @@ def fit(
         resume: continue from the last checkpoint; refused if anything differs.
         record_patients: keep hashes of the patients in the manifest, so that evaluation can refuse
             patients that were trained on; see `clinical.stays.patients.patient_hashes`.
+        kind: the class of the model.
 
     Raises:
         TableError: a column is missing.
@@ -103,7 +105,7 @@ def fit(
         for remark in check_unseen(held_out, start_hashes, side="val"):
             log.warning("%s: %s", table.start, remark)
     model, objective = _trained(
-        rows, recipe, choice, checkpoints=checkpoints, resume=resume
+        kind, rows, recipe, choice, checkpoints=checkpoints, resume=resume
     )
     test_rows = usable[usable["split"] == "test"]
     _describe(model, recipe, objective.rows, test_rows)
@@ -167,7 +169,11 @@ def _describe(
 
 
 def _trained(
-    rows: pd.DataFrame, recipe: ReadmissionRecipe, choice: NoteChoice | None, **run: Any
+    kind: type[RiskModel],
+    rows: pd.DataFrame,
+    recipe: ReadmissionRecipe,
+    choice: NoteChoice | None,
+    **run: Any,
 ) -> tuple[RiskModel, ReadmissionObjective]:
     """A model trained on the train side of rows; `run` is for `domainbert.training.train`."""
     from domainbert.training.train import train
@@ -176,7 +182,7 @@ def _trained(
     training = recipe.training
     reading = table.model_dump(exclude={"encoder", "start", "objective", "calibration"})
     settings = ReadmissionSettings(**reading, notes=choice)
-    model = RiskModel.untrained(table.encoder, training=training, settings=settings)
+    model = kind.untrained(table.encoder, training=training, settings=settings)
     objective = ReadmissionObjective(model, rows, table=table, training=training)
     stage = (objective, training)
     trained = train(model, stage, encoder=table.encoder, start=table.start, **run)
@@ -206,7 +212,8 @@ def _out_of_fold(
         log.info("calibration: training %d of %d", number, n_folds)
         sides = np.full(len(rows), "train", dtype=object)
         sides[held_out] = "val"
-        model, fold = _trained(rows.assign(split=sides), recipe, choice)
+        fold_rows = rows.assign(split=sides)
+        model, fold = _trained(RiskModel, fold_rows, recipe, choice)
         values, counts = model.window_probabilities(fold.val_windows)
         parts.append((values, counts, fold.outcome))
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))

@@ -124,7 +124,7 @@ class Calibration(Record):
     """
 
     note: str = ""
-    errors: dict[str, dict[str, float]] = Field(default_factory=dict)
+    errors: dict[str, dict[str, int | float]] = Field(default_factory=dict)
     bins: list[tuple[float, float, int]] = Field(default_factory=list)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
@@ -92,6 +93,7 @@ class Model(ABC, Generic[AnySettings]):
     settings_class: ClassVar[type[WindowSettings]]
     manifest_class: ClassVar[type[Manifest]] = Manifest
     train_command: ClassVar[str]
+    trainer: ClassVar[str] = ""  # "module:function", for `fit`
     # Whether training may start from the folder of an adapter.
     trains_further: ClassVar[bool] = False
 
@@ -210,6 +212,37 @@ class Model(ABC, Generic[AnySettings]):
         """The settings of a model that is not ours: the defaults."""
         del name
         return cast("AnySettings", cls.settings_class())
+
+    @classmethod
+    def fit(
+        cls,
+        data: object,
+        recipe: Settings | None = None,
+        *,
+        checkpoints: str | Path | None = None,
+        resume: bool = False,
+        **options: object,
+    ) -> Self:
+        """Train a model.
+
+        Args:
+            data: what the task trains on; see the function named by `trainer`.
+            recipe: how to train; the defaults if None.
+            checkpoints: folder that keeps the checkpoints; a temporary one by default.
+            resume: continue from the last checkpoint there; refused if anything differs.
+            **options: of the task.
+
+        Raises:
+            UserError: data that cannot be trained on, or a resumed run that differs.
+        """
+        if not cls.trainer:
+            raise UserError(f"{cls.__name__} cannot be trained; use a class for a task")
+        # Named, not imported: a model does not depend on its trainer.
+        trainer = pkgutil.resolve_name(cls.trainer)
+        model: Self = trainer(
+            data, recipe, checkpoints=checkpoints, resume=resume, kind=cls, **options
+        )
+        return model
 
     @classmethod
     def untrained(

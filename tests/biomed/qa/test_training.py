@@ -47,7 +47,7 @@ def trained(recipe, held_out):
         made_up(120, name="general"),
         made_up(120, name="special", words=60, seed=1),
     ]
-    return fit(recipe(negatives=[0.0, 2.0]), sets, validation=held_out)
+    return QuestionAnswerer.fit(sets, recipe(negatives=[0.0, 2.0]), validation=held_out)
 
 
 def test_it_learns_and_says_how_well(trained, held_out):
@@ -97,7 +97,7 @@ def test_merged_weights_load_in_hugging_face(trained, tmp_path):
 
 def test_full_weights_train(recipe, held_out):
     full = QUICK.replaced(full=True, learning_rate=2e-3, epochs=1)
-    model = fit(recipe(full), [made_up(40, name="general")], validation=held_out)
+    model = fit([made_up(40, name="general")], recipe(full), validation=held_out)
     assert model.adapter is None
     assert model.network.dtype == torch.float32
 
@@ -106,11 +106,11 @@ def test_a_run_killed_between_two_stages_resumes(recipe, held_out, tmp_path):
     once = recipe(QUICK.replaced(epochs=1))
     sets = [made_up(40, name=name, seed=n) for n, name in enumerate("ab")]
     options = {"validation": held_out, "checkpoints": tmp_path}
-    whole = fit(once, sets, **options)
+    whole = fit(sets, once, **options)
     shutil.rmtree(tmp_path / "stage-2")
     saved = sorted((tmp_path / "stage-1").rglob("checkpoint-*/*"))
     first = [path.stat().st_mtime_ns for path in saved]
-    again = fit(once, sets, **options, resume=True)
+    again = fit(sets, once, **options, resume=True)
     assert sorted((tmp_path / "stage-1").rglob("checkpoint-*/*")) == saved
     assert [
         path.stat().st_mtime_ns for path in saved
@@ -124,7 +124,7 @@ def test_a_run_killed_between_two_stages_resumes(recipe, held_out, tmp_path):
 def test_other_data_or_settings_do_not_resume(recipe, held_out, tmp_path):
     once = QUICK.replaced(epochs=1)
     data = made_up(40, name="a")
-    fit(recipe(once), [data], validation=held_out, checkpoints=tmp_path)
+    fit([data], recipe(once), validation=held_out, checkpoints=tmp_path)
     other = made_up(20, name="held", words=60, seed=10)
     changes = [
         ("sha256", recipe(once), made_up(40, name="a", seed=1), held_out),
@@ -140,7 +140,7 @@ def test_other_data_or_settings_do_not_resume(recipe, held_out, tmp_path):
     for name, changed, questions, validation in changes:
         options = {"validation": validation, "checkpoints": tmp_path, "resume": True}
         with pytest.raises(UserError, match=rf"made with another .*{name}"):
-            fit(changed, [questions], **options)
+            fit([questions], changed, **options)
 
 
 def test_held_out_articles_are_not_trained_on(recipe, held_out, caplog):
@@ -152,7 +152,7 @@ def test_held_out_articles_are_not_trained_on(recipe, held_out, caplog):
     leaking = QuestionSet("general", clean.questions + held_out.questions[:4] + renamed)
     once = recipe(QUICK.replaced(epochs=1))
     models = [
-        fit(once, [questions], validation=held_out) for questions in (clean, leaking)
+        fit([questions], once, validation=held_out) for questions in (clean, leaking)
     ]
     assert torch.equal(*(model.network.qa_outputs.weight for model in models))
     assert (
@@ -166,11 +166,11 @@ def test_what_cannot_be_trained_on(recipe, held_out):
     with pytest.raises(
         QuestionError, match=r"gold.json has 1 questions, but none with an answer"
     ):
-        fit(recipe(), [nowhere], validation=held_out)
+        fit([nowhere], recipe(), validation=held_out)
     with pytest.raises(
         UserError, match=r"gold.json has no articles to hold out at a share of 0.2"
     ):
-        fit(recipe(), [QuestionSet("gold.json", made_up(1, name="held").questions)])
+        fit([QuestionSet("gold.json", made_up(1, name="held").questions)], recipe())
 
 
 def test_the_manifest_quotes_nothing(trained):

@@ -166,9 +166,7 @@ def test_what_is_wrong_with_the_texts_is_said_before_anything_trains(
         read_pairs(write_pairs(f"{seed}.csv", seed=seed)) for seed in (0, 1)
     )
     trained = []
-    monkeypatch.setattr(
-        augment_module, "train_from_recipe", lambda *_, **__: trained.append(1)
-    )
+    monkeypatch.setattr(augment_module, "fit", lambda *_, **__: trained.append(1))
     with pytest.raises(UserError, match="at least two different texts, got 1"):
         augment(recipe, rated, validation, texts=["fever"])
     with pytest.raises(UserError, match="text number 1 has no vector"):

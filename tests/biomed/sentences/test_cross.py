@@ -6,7 +6,7 @@ import pytest
 
 from biomed.sentences.encoder import CrossEncoder
 from biomed.sentences.objectives import PairsObjective
-from biomed.sentences.training import SentenceRecipe, SentenceTable, train_from_recipe
+from biomed.sentences.training import SentenceRecipe, SentenceTable
 from domainbert.errors import UserError
 from domainbert.models.pairs import PairSettings
 from domainbert.training.settings import TrainingSettings
@@ -38,7 +38,7 @@ def made_up(count, *, seed=0, start="patient"):
 def fit(train, encoder, **changes):
     model = SentenceTable(kind="cross-encoder", encoder=str(encoder), window=32)
     recipe = SentenceRecipe(model=model, training=QUICK.replaced(**changes))
-    return train_from_recipe(recipe, train, made_up(40, seed=1, start="home"))
+    return CrossEncoder.fit(train, recipe, validation=made_up(40, seed=1, start="home"))
 
 
 def test_training_learns_and_the_model_comes_back_from_its_folder(

@@ -11,8 +11,8 @@ from biomed.sentences.objectives import METRICS, PairsObjective, TextVectorsObje
 from biomed.sentences.training import (
     SentenceRecipe,
     SentenceTable,
+    fit,
     fit_encoder,
-    train_from_recipe,
 )
 from domainbert.errors import UserError
 from domainbert.training.settings import TrainingSettings
@@ -75,7 +75,7 @@ def pairs(encoder, folder, *, resume=False, **changes):
     rows = pd.DataFrame({"first": first, "second": second, "label": labels})
     held = rows[:8].assign(first=texts(2)[:8])
     plan = recipe(encoder, kind="cross-encoder", **changes)
-    return train_from_recipe(plan, rows, held, checkpoints=folder, resume=resume)
+    return fit(rows, plan, validation=held, checkpoints=folder, resume=resume)
 
 
 def killed_at(monkeypatch, kind, step):

@@ -17,7 +17,7 @@ from biomed.sentences.evaluation import (
     measure_rankings,
 )
 from biomed.sentences.objectives import METRICS
-from biomed.sentences.training import SentenceRecipe, train_from_recipe
+from biomed.sentences.training import SentenceRecipe, fit
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
 from domainbert.tables import TableError, read_table
@@ -109,8 +109,8 @@ def test_scores_are_learnt(tiny_encoder, write_pairs, tmp_path, kind):
     )
     changes = {**QUICK, "model.kind": kind, "model.encoder": str(tiny_encoder)}
     changes |= {"training.epochs": 20.0 if kind == "cross-encoder" else 6.0}
-    model = train_from_recipe(
-        read_recipe(SentenceRecipe, overrides=changes), train, validation
+    model = fit(
+        train, read_recipe(SentenceRecipe, overrides=changes), validation=validation
     )
     found = evaluate_pairs(model, validation).scores
     assert found["Spearman"].value > 0.7
@@ -123,7 +123,7 @@ def test_scores_are_learnt(tiny_encoder, write_pairs, tmp_path, kind):
     with pytest.raises(
         UserError, match=f"all {len(train)} pairs are in training and validation"
     ):
-        train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), train, train)
+        fit(train, read_recipe(SentenceRecipe, overrides=changes), validation=train)
 
 
 @pytest.mark.parametrize("objective", ["contrastive", "classification", "triplet"])
@@ -146,8 +146,8 @@ def test_the_other_objectives_train_too(tiny_encoder, write_pairs, tmp_path, obj
         "training.epochs": 1.0,
     }
     train, validation = map(read_pairs, paths)
-    model = train_from_recipe(
-        read_recipe(SentenceRecipe, overrides=changes), train, validation
+    model = fit(
+        train, read_recipe(SentenceRecipe, overrides=changes), validation=validation
     )
     assert isinstance(model, SentenceEncoder)
     found = model.manifest.training.validation
@@ -184,8 +184,8 @@ def test_a_cross_encoder_reads_a_triplet_as_a_right_and_a_wrong_pair(tiny_encode
         "model.encoder": str(tiny_encoder),
     }
     changes |= {"training.epochs": 10.0, "model.scale": 1.0}
-    model = train_from_recipe(
-        read_recipe(SentenceRecipe, overrides=changes), train, validation
+    model = fit(
+        train, read_recipe(SentenceRecipe, overrides=changes), validation=validation
     )
     good, bad = (
         model.predict("left heart", text).score for text in ("failure", "edema")
@@ -199,19 +199,19 @@ def test_what_does_not_fit_the_objective_is_refused(tiny_encoder, write_pairs):
     )
     classes = read_pairs(write_pairs("c.csv", kind="label"))
 
-    def fit(one, two, **changes):
+    def train_on(one, two, **changes):
         changes = {f"model.{key}": value for key, value in changes.items()}
         changes |= {**QUICK, "model.encoder": str(tiny_encoder)}
-        train_from_recipe(read_recipe(SentenceRecipe, overrides=changes), one, two)
+        fit(one, read_recipe(SentenceRecipe, overrides=changes), validation=two)
 
     with pytest.raises(UserError, match="triplets need a column `negative`"):
-        fit(train, validation, objective="triplet")
+        train_on(train, validation, objective="triplet")
     with pytest.raises(UserError, match="scores are not numbers from 0 to 5"):
-        fit(classes, validation)
+        train_on(classes, validation)
     with pytest.raises(UserError, match="scores are not numbers from 0 to 5"):
-        fit(classes, validation, kind="cross-encoder")
+        train_on(classes, validation, kind="cross-encoder")
     with pytest.raises(UserError, match="objective: expected"):
-        fit(train, validation, objective="cosine")
+        train_on(train, validation, objective="cosine")
 
 
 # Measures
@@ -437,7 +437,9 @@ def test_the_shipped_recipes_run_on_real_text(
         changes |= {"cross.epochs": 1.0, "silver.bins": 1}
         model = augment(read_recipe(AugmentRecipe, name, changes), *sides).encoder
     else:
-        model = train_from_recipe(read_recipe(SentenceRecipe, name, changes), *sides)
+        model = fit(
+            sides[0], read_recipe(SentenceRecipe, name, changes), validation=sides[1]
+        )
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
     assert f"# {model.manifest.card.title}" in card

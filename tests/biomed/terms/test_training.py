@@ -9,7 +9,7 @@ import pytest
 from biomed.sentences.training import SentenceRecipe, fit_encoder
 from biomed.terms.names import percent
 from biomed.terms.similarity import TermEmbedder
-from biomed.terms.training import name_pairs, read_names, train_from_recipe
+from biomed.terms.training import fit, name_pairs, read_names
 from domainbert.tables import TableError
 from domainbert.training.settings import TrainingSettings
 
@@ -59,7 +59,7 @@ def test_names_of_one_concept_come_together(tiny_encoder, tmp_path, full):
 def test_it_needs_pairs_to_learn_from_and_to_choose_by():
     names = pd.DataFrame({"name": ["pain", "ache", "fever"], "id": ["a", "a", "b"]})
     with pytest.raises(ValueError, match="both are needed"):
-        train_from_recipe(SentenceRecipe(), names)
+        fit(names, SentenceRecipe())
     train, held = name_pairs(names)
     assert sorted([len(train), len(held)]) == [0, 2]
 
@@ -76,7 +76,8 @@ def test_your_own_names_train_a_model(tiny_encoder, tmp_path):
         training=training,
         model={"encoder": str(tiny_encoder), "objective": "contrastive"},
     )
-    trained = train_from_recipe(recipe, names)
+    trained = TermEmbedder.fit(names, recipe)
+    assert type(trained) is TermEmbedder
     assert trained.manifest.data.counts == {"training rows, names": 2 * (40 - held)}
     assert f"On {2 * held} validation examples" in trained.manifest.scores.note
     file.write_text("term,synonyms\npain,ache|soreness\nfever,\n")

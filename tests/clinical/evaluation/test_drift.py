@@ -17,6 +17,7 @@ from clinical.evaluation.drift import (
 )
 from clinical.evaluation.monitoring import monitor
 from clinical.report.page import write_monitoring
+from clinical.risk.manifest import QuantityProfile
 from domainbert.tables import TableError, write_table
 
 NOTE = "Patient admitted with chest pain. Heart failure. "
@@ -42,7 +43,8 @@ def test_what_is_described_of_a_stay_by_hand(model):
 
 def test_the_stability_index_by_hand():
     # (.7 - .5) ln(.7/.5) + (.3 - .5) ln(.3/.5), the half stays being lost in a million.
-    kept = {"tokens": {"n": 10**6, "median": 0.5, "edges": [0.5], "shares": [0.5, 0.5]}}
+    tokens = QuantityProfile(n=10**6, median=0.5, edges=[0.5], shares=[0.5, 0.5])
+    kept = {"tokens": tokens}
     index = {
         share: drift(kept, {"tokens": np.arange(10**6) >= share * 10**6})["psi"][0]
         for share in (0.7, 0.5, 1.0)
@@ -80,9 +82,9 @@ def test_a_profile_holds_numbers_only_and_none_of_few_stays(model):
     found = profile(
         describe_notes(model, notes) | {"probability": np.linspace(0, 1, 30)}
     )
-    assert "zebrafinch" not in json.dumps(found)
-    assert len(found["probability"]["percentiles"]) == 99
-    assert sum(found["tokens"]["shares"]) == pytest.approx(1)
+    assert "zebrafinch" not in str(found)
+    assert len(found["probability"].percentiles) == 99
+    assert sum(found["tokens"].shares) == pytest.approx(1)
     assert profile({"tokens": np.arange(9)}) == {}
     many = pd.Series([["fever"]] * (MOST_STAYS + 5))
     assert len(describe_notes(model, many)["tokens"]) == MOST_STAYS

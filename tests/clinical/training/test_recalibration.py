@@ -1,3 +1,5 @@
+from copy import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -208,7 +210,7 @@ def test_what_each_column_adds_is_measured_on_the_test_side(model, wide, tmp_pat
     assert own.minus(alone)["auroc"].low > 0.02
     assert own.minus(no_age)["auroc"].low > 0.02
     assert abs(own.minus(no_prior)["auroc"].value) < 0.02
-    plain = ReadmissionModel.of(model)
+    plain = copy(model)
     plain.manifest = RiskManifest()
     recalibrate(plain, wide.assign(text=wide["text"]))
     assert [

@@ -1,10 +1,17 @@
 """Model: its fingerprint and the settings it accepts."""
 
+import inspect
+import pkgutil
+
 import pytest
 import torch
 
+import biomed
+import clinical
+from biomed.ner.network import WordTagger
 from domainbert.encoders.loading import EncoderError
 from domainbert.errors import UserError
+from domainbert.models.embedder import Embedder
 from domainbert.models.model import Model
 from domainbert.settings import Settings
 
@@ -83,3 +90,26 @@ def test_a_fingerprint_does_not_depend_on_earlier_calls_of_the_tokenizer(
     before = Task(network, tokenizer).fingerprint()
     tokenizer("chest pain", truncation=True, max_length=9, padding="max_length")
     assert Task(network, tokenizer).fingerprint() == before
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        clinical.ReadmissionModel,
+        WordTagger,
+        biomed.QuestionAnswerer,
+        biomed.TermEmbedder,
+        biomed.SentenceEncoder,
+        biomed.CrossEncoder,
+    ],
+)
+def test_every_model_is_trained_by_the_same_call(kind):
+    parameters = inspect.signature(pkgutil.resolve_name(kind.trainer)).parameters
+    assert list(parameters)[1] == "recipe"
+    assert {"kind"} <= parameters.keys()
+    assert {"checkpoints", "resume"} <= parameters.keys() or "resuming" in parameters
+
+
+def test_a_model_without_a_trainer_has_no_fit():
+    with pytest.raises(UserError, match="Embedder cannot be trained; use a class for"):
+        Embedder.fit([])

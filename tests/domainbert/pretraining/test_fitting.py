@@ -103,7 +103,7 @@ def test_a_readmission_model_trains_on_it(made, notes, tmp_path):
     recipe = clinical.ReadmissionRecipe().replaced(
         model={"encoder": str(made)}, training={"epochs": 1.0, "batch_tokens": 512}
     )
-    model = clinical.fit_readmission(cohort, recipe)
+    model = clinical.ReadmissionModel.fit(cohort, recipe)
     model.save_pretrained(tmp_path / "model")
     again = clinical.ReadmissionModel.from_pretrained(tmp_path / "model")
     assert again.predict(texts[0]).probability == pytest.approx(
