@@ -90,8 +90,11 @@ def assert_spans(
     if not spans:
         return []
     rules = rules or AssertionRules.read()
-    masked = mask_entities(text, spans)
-    edges = _clause_edges(text, masked)
+    masked: dict[Kind, str] = {
+        "disease": mask_entities(text, spans),
+        "drug": mask_entities(text, _drugs(spans)),
+    }
+    edges = _clause_edges(text, masked["disease"])
     sections = sections_of(text, spans, heading=heading)
     ends = sorted({end for _, end, _ in spans})
     readers: dict[Kind, _Reader] = {}
@@ -99,13 +102,12 @@ def assert_spans(
     for (start, end, label), section in zip(spans, sections, strict=True):
         kind: Kind = "drug" if label.casefold() in DRUGS else "disease"
         if kind not in readers:
-            visible = (
-                masked if kind == "disease" else mask_entities(text, _drugs(spans))
-            )
-            readers[kind] = _Reader(visible, edges, ends, rules.cues[kind])
-        asserts = SECTIONS[section.name].asserts if section else {}
-        default = asserts.get(kind, "")
-        results.append(readers[kind].assertion(start, end, default))
+            readers[kind] = _Reader(masked[kind], edges, ends, rules.cues[kind])
+        default = ""
+        if section is not None:
+            default = getattr(SECTIONS[section.name], kind)
+        assertion = readers[kind].assertion(start, end, default)
+        results.append(assertion)
     return results
 
 

@@ -85,7 +85,9 @@ class AssertionRules:
         Raises:
             UserError: a file that is no TOML, or a row that is no cue.
         """
-        return _package_rules() if extra is None else _built(_user_rows(extra))
+        if extra is None:
+            return _package_rules()
+        return _built(_user_rows(extra))
 
 
 @cache
@@ -95,11 +97,12 @@ def _package_rules() -> AssertionRules:
 
 def _built(user_rows: Sequence[CueRow]) -> AssertionRules:
     data = tomllib.loads(_FILE.read_text("utf-8"))
-    rows = [*(CueRow(**row) for row in data["cue"]), *user_rows]
+    package_rows = [CueRow(**row) for row in data["cue"]]
+    rows = [*package_rows, *user_rows]
     cues: dict[Kind, Sequence[Cue]] = {}
     for kind in get_args(Kind):
-        chosen = [row for row in rows if row.kind in ("any", kind)]
-        cues[kind] = [_cue(row, kind, data) for row in chosen]
+        kinds = ("any", kind)
+        cues[kind] = [_cue(row, kind, data) for row in rows if row.kind in kinds]
     source = tuple(row.model_dump() for row in user_rows)
     return AssertionRules(cues, source)
 
@@ -116,7 +119,8 @@ def _user_rows(extra: RuleSource) -> list[CueRow]:
             raise UserError(f"{name}: expected a TOML file: {error}") from None
     if not isinstance(rows, list | tuple) or not rows:
         raise UserError(f"{name}: expected [[cue]] tables, got none")
-    return [_user_row(row, f"{name}, cue {n}") for n, row in enumerate(rows, start=1)]
+    numbered = enumerate(rows, start=1)
+    return [_user_row(row, f"{name}, cue {number}") for number, row in numbered]
 
 
 def _user_row(values: object, name: str) -> CueRow:
@@ -131,20 +135,24 @@ def _user_row(values: object, name: str) -> CueRow:
         raise UserError(f"{name}: regex: {error}") from None
     if bool(row.words.strip()) == bool(row.regex):
         raise UserError(f"{name}: expected either words or regex")
-    words = re.escape(row.words.lower()).replace(r"\ ", " ").replace("\\\n", "\n")
+    words = re.escape(row.words.lower())
+    words = words.replace(r"\ ", " ").replace("\\\n", "\n")
     return row.replaced(words=words)
 
 
 def _cue(row: CueRow, kind: Kind, data: Mapping[str, dict[str, str]]) -> Cue:
     """A cue of a file, whose patterns may name lists."""
     lists = data["lists"]
-    regex = _filled(row.regex, lists)
-    pattern = re.compile(regex) if regex else _any_of(row.words, lists)
-    stops = [data["stops"]["all"], data["stops"].get(row.assertion, ""), row.stops]
+    pattern = _any_of(row.words, lists)
+    if row.regex:
+        pattern = re.compile(_filled(row.regex, lists))
+    tables = data["stops"]
+    stops = [tables["all"], tables.get(row.assertion, ""), row.stops]
     if kind == "drug":
-        stops.append(data["stops"]["drug"])
-    is_attached = bool(regex) and row.after and row.reach == 0
-    return Cue(row, pattern, _any_of("\n".join(stops), lists), is_attached)
+        stops.append(tables["drug"])
+    stop_pattern = _any_of("\n".join(stops), lists)
+    is_attached = row.regex != "" and row.after and row.reach == 0
+    return Cue(row, pattern, stop_pattern, is_attached)
 
 
 def _filled(pattern: str, lists: Mapping[str, str]) -> str:

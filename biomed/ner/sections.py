@@ -10,7 +10,6 @@ import tomllib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,11 +61,12 @@ class Section:
 
 
 class SectionKind(NamedTuple):
-    """What the table says about a section; `asserts` has "disease" and "drug"."""
+    """A section of the table, and the assertions of a disease and a drug that it implies."""
 
     name: str
-    code: str | None
-    asserts: dict[str, str]
+    code: str | None = None
+    disease: str = ""
+    drug: str = ""
 
 
 class _Heading(NamedTuple):
@@ -86,20 +86,12 @@ def heading_key(heading: str) -> str:
 _DATA = tomllib.loads((Path(__file__).parent / "sections.toml").read_text("utf-8"))
 _AROUND = frozenset(_DATA["around"].split())
 _PARTS = {heading_key(part) for part in _DATA["parts"].splitlines()}
-SECTIONS = {
-    row["name"]: SectionKind(
-        row["name"],
-        row.get("code"),
-        {kind: row[kind] for kind in ("disease", "drug") if kind in row},
-    )
-    for row in _DATA["section"]
-}
-SECTIONS[OTHER] = SectionKind(OTHER, None, {})
-_NAMES = {
-    heading_key(heading): row["name"]
-    for row in _DATA["section"]
-    for heading in row["headings"].strip().splitlines()
-}
+_NAMES: dict[str, str] = {}
+SECTIONS = {OTHER: SectionKind(OTHER)}
+for _row in _DATA["section"]:
+    _headings_of_row = _row.pop("headings").strip().splitlines()
+    _NAMES |= dict.fromkeys(map(heading_key, _headings_of_row), _row["name"])
+    SECTIONS[_row["name"]] = SectionKind(**_row)
 
 
 def sections(text: str) -> list[Section]:
@@ -116,9 +108,10 @@ def find_sections(text: str, masked: str) -> list[Section]:
     headings = list(_headings(text, masked))
     edges = [heading.start for heading in headings] + [len(text)]
     results = []
-    for heading, (start, end) in zip(headings, pairwise(edges), strict=True):
+    for heading, end in zip(headings, edges[1:], strict=True):
         code = SECTIONS[heading.name].code
-        results.append(Section(start, heading.body, end, heading.name, code))
+        section = Section(heading.start, heading.body, end, heading.name, code)
+        results.append(section)
     return results
 
 
@@ -136,19 +129,27 @@ class SectionChoice:
         Raises:
             UserError: no such section.
         """
-        codes = {kind.code: name for name, kind in SECTIONS.items() if kind.code}
-        chosen: dict[bool, set[str]] = {True: set(), False: set()}
+        names_by_code = {kind.code: kind.name for kind in SECTIONS.values()}
+        known_names = tuple(sorted(SECTIONS))
+        kept = set()
+        left_out = set()
         for name in names:
-            bare = name.removeprefix("-")
-            section = codes.get(bare, bare)
-            check_choice("section", section, tuple(sorted(SECTIONS)))
-            chosen[name == bare].add(section)
-        return cls(frozenset(chosen[True]), frozenset(chosen[False]))
+            bare_name = name.removeprefix("-")
+            section = names_by_code.get(bare_name, bare_name)
+            check_choice("section", section, known_names)
+            if name.startswith("-"):
+                left_out.add(section)
+            else:
+                kept.add(section)
+        return cls(frozenset(kept), frozenset(left_out))
 
     def holds(self, section: Section | None) -> bool:
         """Whether entities of a section are kept; None is the text before the first heading."""
-        name = section.name if section else ""
-        return name not in self.left_out and (not self.kept or name in self.kept)
+        if section is None:
+            return not self.kept
+        if section.name in self.left_out:
+            return False
+        return not self.kept or section.name in self.kept
 
 
 def sections_of(text: str, spans: Spans, *, heading: str = "") -> list[Section | None]:
@@ -159,20 +160,23 @@ def sections_of(text: str, spans: Spans, *, heading: str = "") -> list[Section |
         spans: start, end and label of each entity, in any order.
         heading: of the section that the text starts in, if the text does not have it.
     """
-    found = find_sections(text, mask_entities(text, spans))
-    starts = [section.start for section in found]
-    first = None
+    note_sections = find_sections(text, mask_entities(text, spans))
+    starts = [section.start for section in note_sections]
+    first_section = None
     if heading:
         kind = SECTIONS[_table_name(heading) or OTHER]
-        first = Section(0, 0, starts[0] if starts else len(text), kind.name, kind.code)
-    by_number = [first, *found]
-    return [by_number[bisect_right(starts, start)] for start, _, _ in spans]
+        first_end = min(starts, default=len(text))
+        first_section = Section(0, 0, first_end, kind.name, kind.code)
+    candidates = [first_section, *note_sections]
+    return [candidates[bisect_right(starts, start)] for start, _, _ in spans]
 
 
 def mask_entities(text: str, spans: Spans) -> str:
     """The text in small letters with a mark for each character of an entity."""
     plain = text.translate(_SAME_LETTERS)
-    letters = [low if len(low := char.lower()) == 1 else char for char in plain]
+    letters = list(plain.lower())
+    if len(letters) != len(plain):  # "İ" becomes two letters
+        letters = [char.lower()[0] for char in plain]
     for start, end, _ in spans:
         letters[start:end] = MASK * (end - start)
     return "".join(letters)
@@ -209,34 +213,34 @@ def _is_known_heading(match: re.Match[str], words: str) -> bool:
     """Whether a name of the table stands as a heading does."""
     if match["colon"]:
         return match["line"] is not None or words[0].isupper()
-    is_long = len(words) >= _SHORTEST
-    has_dash = match[0][-1] in "-–—"
+    if len(words) < _SHORTEST or not words[0].isupper():
+        return False
+    text = match.string
+    has_dash = match[0].endswith(("-", "–", "—"))
     if match["line"] is None:
-        after_sentence = match.string.endswith(("; ", ". "), 0, match.start())
-        return has_dash and is_long and after_sentence and words[0].isupper()
-    if match["alone"] is not None:
-        is_item = match["number"] and _NEXT_NUMBER.match(match.string, match.end())
-        return (
-            is_long and words[0].isupper() and not words.endswith(".") and not is_item
-        )
-    return is_long and (words.isupper() or (has_dash and words[0].isupper()))
+        return has_dash and text.endswith(("; ", ". "), 0, match.start())
+    if match["alone"] is None:
+        return has_dash or words.isupper()
+    is_item = match["number"] and _NEXT_NUMBER.match(text, match.end())
+    return not is_item and not words.endswith(".")
 
 
 def _ends_section(
     match: re.Match[str], words: str, open_heading: _Heading | None
 ) -> bool:
     """Whether words that are not in the table are a heading of the same form as the one before."""
-    is_short = len(words.split()) <= _LONGEST and words[0].isupper()
-    is_first = match["line"] is not None
-    is_first = is_first or match.string.endswith(",", 0, match.start())
-    if open_heading is None or not is_first or not is_short:
-        return False
-    if words.isupper() != open_heading.is_capital or heading_key(words) in _PARTS:
+    if open_heading is None or heading_key(words) in _PARTS:
         return False
     text = match.string
+    is_capital = words.isupper()
+    follows_comma = text.endswith(",", 0, match.start())
+    has_form = words[0].isupper() and is_capital == open_heading.is_capital
+    is_first = match["line"] is not None or follows_comma
+    if not has_form or not is_first or len(words.split()) > _LONGEST:
+        return False
     if match["colon"]:
-        is_alone = _LINE_END.match(text, match.end()) is not None
-        return is_alone or (words.isupper() and len(words) >= _FEWEST)
-    follows_blank = text.endswith("\n\n", 0, match.start())
-    is_title = words.isupper() and not words.endswith(".")
-    return match["alone"] is not None and is_title and follows_blank
+        is_long = is_capital and len(words) >= _FEWEST
+        return is_long or _LINE_END.match(text, match.end()) is not None
+    if match["alone"] is None or words.endswith("."):
+        return False
+    return is_capital and text.endswith("\n\n", 0, match.start())
