@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clinical.cohort.contents import remarks, require_contents
 from clinical.cohort.definition import Request, load_definition, load_schema
 from clinical.cohort.result import (
     SUMMARY_KEY,
@@ -192,9 +193,9 @@ def _read_source(
     if request.schema.exact_ids:
         con.execute(step("exact_ids"))
     _set_rules(con, request, tables)
-    reader = Reader(con, source, request.schema)
-    reader.read(tables)
-    return [*find_caveats(con, request, tables), *reader.remarks()]
+    Reader(con, source, request.schema).read(tables)
+    require_contents(con, source, request.schema, tables)
+    return [*find_caveats(con, request, tables), *remarks(con, source)]
 
 
 def _export_cohort(

@@ -158,7 +158,8 @@ def detect_schema(source: Source) -> Schema:
 def counted(counts: Mapping[str, int], *, most: int = 10) -> str:
     """Values with their counts, such as "AMB (12), EMER (3)"; no more than `most` of them."""
     shown = [f"{value} ({count:,})" for value, count in counts.items()][:most]
-    return ", ".join([*shown, *(["and more"] if len(counts) > most else [])])
+    ending = ["and more"] if len(counts) > most else []
+    return ", ".join([*shown, *ending])
 
 
 def _is_absent(source: Source, table: TableMap) -> bool:
@@ -269,21 +270,6 @@ class Reader:
         )
         run("INSERT INTO flaws FROM found")
         self.source.check_unchanged()
-
-    def remarks(self) -> list[str]:
-        """What a reader of the flow should know of the tables that `read` has read."""
-        changed = self.source.changed().items()
-        lines = [f"{kind} (cells): {counted(columns)}." for kind, columns in changed]
-        unread = dict(self.con.execute(step("unread")).fetchall())
-        if unread:
-            lines.append(f"Documents that are not read: {counted(unread)}.")
-        sides = dict(self.con.execute(step("other_sides")).fetchall())
-        if sides:
-            lines.append(
-                f"Patients on sides that are neither trained nor tested on: {counted(sides)}; none "
-                f"means no side. To measure one: clinical evaluate --split {next(iter(sides))}"
-            )
-        return lines
 
     def _check_places(self, table: str) -> None:
         """Stop where stays that may have ended in death would count as discharged alive."""

@@ -370,7 +370,7 @@ def read_notes(rows: Sequence[Row], *, in_order: bool = False) -> ReadNotes | Fa
 
     Args:
         rows: of one stay, with the cells `patient_id, note_id, chart_time, text`.
-        in_order: whether the rows are in time order already.
+        in_order: whether the rows were chosen, and are in time order; copies are left out.
 
     Returns:
         The notes in time order, each `note_id` once; or why the rows are not one stay.
@@ -402,14 +402,24 @@ def read_notes(rows: Sequence[Row], *, in_order: bool = False) -> ReadNotes | Fa
             f"{n_unreadable} notes have a chart_time that is not an ISO date between "
             f"{FIRST_YEAR} and {LAST_YEAR}: notes in the order of the table"
         )
-    texts = [row.cells.get("text") for row in kept]
-    present = [text for text in texts if text is not None]
-    n_copies = len(present) - len(set(present))
+    different = _different_texts(kept)
+    n_copies = len(kept) - len(different)
     if n_copies:
-        remarks.append(
-            f"{n_copies} notes repeat another note's text and are counted again"
-        )
+        fate = "left out" if in_order else "counted again"
+        remarks.append(f"{n_copies} notes repeat another note's text and are {fate}")
+    if in_order:
+        kept = different
+    texts = [row.cells.get("text") for row in kept]
     return ReadNotes(texts, remarks, _labels(kept))
+
+
+def _different_texts(rows: Sequence[Row]) -> list[Row]:
+    """The first row of each text, as in `clinical/cohort/sql/texts.sql`."""
+    firsts: dict[str | int, Row] = {}
+    for row in rows:
+        text = str(row.cells.get("text") or "").rstrip(" \t\r\n\f")
+        firsts.setdefault(text or row.number, row)
+    return list(firsts.values())
 
 
 def _in_time_order(rows: list[Row]) -> tuple[list[Row], int]:

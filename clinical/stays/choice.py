@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from clinical.stays.stays import note_time
+from clinical.stays.stays import MISSING_WORDS, note_time
 from domainbert.errors import UserError
 from domainbert.settings import Names, Positive, Settings
 from domainbert.tables import Column, TableError, id_text, is_missing
@@ -252,4 +252,5 @@ def is_true(cell: object) -> bool:
 def _upper(cell: object) -> str:
     if is_missing(cell):
         return ""
-    return str(cell).strip().upper()
+    text = str(cell).strip().upper()
+    return "" if text in MISSING_WORDS else text

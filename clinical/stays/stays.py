@@ -309,9 +309,10 @@ def note_texts(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]
     notes: list[tuple[int, str]] = []
     missing: list[UnreadSpan] = []
     for number, note in enumerate(cells):
-        if isinstance(note, str):
+        is_text = isinstance(note, str)
+        if is_text and note.strip().upper() not in MISSING_WORDS:
             notes.append((number, note))
-        elif is_missing(note):
+        elif is_text or is_missing(note):
             missing.append(UnreadSpan(number, 0, 0, "missing"))
         elif isinstance(note, bytes):
             fix = "decode it first: note.decode()"

@@ -108,7 +108,7 @@ FROM notes WHERE remark IS NOT NULL
 UNION ALL
 SELECT source, line, NULL, problem FROM flaws
 UNION ALL
-SELECT source, row, note_id, 'copy of another note of the stay'
+SELECT source, row, note_id, 'copy of another note of the stay, not read again'
 FROM notes SEMI JOIN repeated_notes ON note = notes.rowid;
 
 CREATE VIEW listed_issues AS

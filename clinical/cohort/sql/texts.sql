@@ -1,11 +1,16 @@
 -- The notes that are used, each once, sorted by stay so that a few stays can be read at a time.
 -- In:  notes.  Out: repeated_notes, texts.
 
+-- A copy, whatever its id, adds no information, but windows that the rule would count. The first in
+-- time is read. A copy in another episode of the patient is a note of that episode.
 CREATE TABLE repeated_notes AS
 SELECT rowid AS note
 FROM notes
-WHERE status = 'used' AND note_id IS NOT NULL
-QUALIFY row_number() OVER (PARTITION BY source, stay_no, note_id, text_hash) > 1;
+WHERE status = 'used'
+QUALIFY row_number() OVER (
+    PARTITION BY stay_no, text_hash
+    ORDER BY charted_by NULLS LAST, is_addendum, note_id NULLS LAST, source, row
+) > 1;
 
 CREATE TABLE texts AS
 SELECT

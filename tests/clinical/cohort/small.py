@@ -108,7 +108,13 @@ def _mimic3(stays, notes):
 def _mimic4(stays, notes):
     made = _mimic(stays, notes, names=("admissions", "patients", "discharge"))
     return {
-        name: [{column.lower(): cell for column, cell in row.items()} for row in rows]
+        name: [
+            {
+                column.lower().replace("row_id", "note_id"): cell
+                for column, cell in row.items()
+            }
+            for row in rows
+        ]
         for name, rows in made.items()
     }
 
@@ -211,6 +217,7 @@ def _resource(name, row):
             "class": {"code": row.get("class", "IMP")},
             "subject": {"reference": f"Patient/{row['patient']}"},
             "period": {"start": row["start"], "end": row["end"]},
+            "priority": {"coding": [{"code": "EM"}]},
             "hospitalization": {"dischargeDisposition": place},
         }
     elif name == "Patient":

@@ -188,18 +188,6 @@ def test_lines_that_are_no_rows_are_counted_and_the_rest_is_read(hospital):
     assert "secret" not in issues_path(cohort.path).read_text()
 
 
-def test_an_empty_table_gives_an_empty_cohort(hospital, tmp_path):
-    hospital.stay(0, 3)
-    path = hospital.write() / "ADMISSIONS.csv"
-    path.write_text(path.read_text().split("\n")[0])
-    cohort = build_cohort(hospital.folder)
-    assert (cohort.n_admissions, cohort.n_stays, cohort.n_readmitted) == (0, 0, 0)
-    assert list(cohort.to_frame().columns[:6]) == [
-        "patient_id", "stay_id", "admit_time", "discharge_time", "text", "readmitted",
-    ]  # fmt: skip
-    assert cohort.flow_svg().startswith("<svg")
-
-
 def test_a_missing_table_says_what_is_there(hospital):
     hospital.patient()
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Exports of every form with words for empty cells, whole numbers as floats, and lost sides."""
+"""Exports of every form: words for empty cells, floats, copies, and patients without a side."""
 
 import pandas as pd
 import pytest
@@ -92,6 +92,28 @@ def test_a_table_of_words_is_the_schemas(tmp_path):
     mapping = options["mapping"]
     mapping.write_text('missing = ["LEER"]\n' + mapping.read_text())
     assert by_stay(build_cohort(**options))["11"]["exclusion"] is None
+
+
+@pytest.mark.parametrize("end", ["", " \n", "\r\n"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_copy_of_a_note_is_read_once_and_listed(tmp_path, form, end):
+    stay, category, time, text = NOTES[3][1:]
+    copies = [
+        ("5", stay, category, time, text + end),
+        ("6", stay, category, time, "Another text."),
+        ("7", "11", category, time, NOTES[1][4]),  # a copy of a note of another stay
+    ]
+    found, cohort = read(tmp_path / form, form, tables(form, notes=[*NOTES, *copies]))
+    texts = {
+        "s31": [text, "Another text."],
+        "s11": ["Summary of 11.", "Summary of 12."],
+    }
+    assert found == expected(**texts)
+    listed = list_issues(cohort)
+    assert listed["problem"].tolist() == [
+        "copy of another note of the stay, not read again"
+    ]
+    assert listed["id"].tolist() == ["5"]
 
 
 def as_floats(table: pd.DataFrame, form: str) -> pd.DataFrame:

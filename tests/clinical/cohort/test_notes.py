@@ -190,7 +190,7 @@ def test_notes_that_cannot_be_used_are_listed_one_by_one(hospital):
     hospital.note(stay, "undated", day="someday")
     cohort = hospital.build()
     assert {row.id: row.problem for row in list_issues(cohort).itertuples()} == {
-        "1": "copy of another note of the stay",
+        "1": "copy of another note of the stay, not read again",
         "2": "note without a stay id",
         "3": "note of a stay that is not in the admissions",
         "4": "note whose patient is not the stay's",

@@ -66,6 +66,28 @@ def test_raw_notes_have_the_tokens_of_the_cohort(hospital, network, tokenizer, e
     assert given["reason"].str.contains(AS_GIVEN).all()
 
 
+def test_copies_and_words_for_empty_cells_are_left_out_as_in_the_cohort(
+    hospital, network, tokenizer, tmp_path
+):
+    raw = raw_notes(hospital)
+    copies = raw.assign(ROW_ID="9" + raw["ROW_ID"].astype(str), TEXT=raw["TEXT"] + "\n")
+    empty = copies.assign(TEXT="null", ROW_ID="8" + raw["ROW_ID"].astype(str))
+    notes = pd.concat([raw, copies, empty])
+    for name in ("ADMISSIONS", "PATIENTS"):
+        table = read_table(hospital / f"{name}.csv")
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    notes.to_csv(tmp_path / "NOTEEVENTS.csv", index=False)
+    cohort = build_cohort(hospital).to_frame()
+    repeated = build_cohort(tmp_path).to_frame()
+    assert repeated["text"].tolist() == cohort["text"].tolist()
+    model = model_of(cohort, network, tokenizer)
+    scores = model.predict_frame(raw)
+    found = model.predict_frame(notes)
+    assert found["n_tokens"].tolist() == scores["n_tokens"].tolist()
+    is_scored = found["status"] == "ok"
+    assert found.loc[is_scored, "reason"].str.contains("text and are left out").all()
+
+
 def test_the_order_of_joined_notes_is_that_of_the_cohort(hospital, network, tokenizer):
     cohort = build_cohort(hospital).to_frame()
     model = model_of(cohort, network, tokenizer, join_notes=True)
