@@ -128,8 +128,7 @@ def compare(
     if side.empty:
         sides = ", ".join(sorted(rows["split"].unique()))
         raise UserError(
-            f"the cohort has no stays on the side {split!r}; its sides: "
-            f"{sides or 'none, every row is excluded'}"
+            f"the cohort has no stays on the side {split!r}; its sides: {sides}"
         )
     hashes = None
     threshold = None
@@ -146,7 +145,7 @@ def compare(
     train = rows[rows["split"] == "train"]
     val = rows[rows["split"] == "val"]
     fitted: dict[str, BaselineScores] = {}
-    if len(train) and len(val) and split not in ("train", "val"):
+    if split not in ("train", "val"):
         fitted, remarks = _baselines(train, val, stays, with_words=scores is None)
         caveats += remarks
     if scores is not None:
@@ -172,6 +171,8 @@ def _baselines(
     train: pd.DataFrame, val: pd.DataFrame, test: pd.DataFrame, *, with_words: bool
 ) -> tuple[dict[str, BaselineScores], list[str]]:
     """The baselines that these sides allow, and which are missing and why."""
+    if train.empty or val.empty:
+        return {}, ["No baseline was fitted: the cohort has no train or no val side."]
     fitted, missing = point_scores(train, val, test)
     if with_words:
         try:

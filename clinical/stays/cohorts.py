@@ -78,11 +78,13 @@ def usable_stays(cohort: pd.DataFrame, *, notes: bool = True) -> pd.DataFrame:
 
     Raises:
         TableError: a column is missing.
-        UserError: patients on more than one side, labels other than 0 and 1, or notes that are
-            not text.
+        UserError: no row is left, patients on more than one side, labels other than 0 and 1, or
+            notes that are not text.
     """
     require_columns(cohort.columns, _needed(notes=notes), source="cohort")
     rows = _not_excluded(cohort)
+    if rows.empty:
+        raise UserError(f"the cohort has no stays that can be used: {_lacks(cohort)}")
     rows = rows[rows["split"].notna() & rows["readmitted"].notna()]
     check_disjoint(rows)
     if wrong := sum(label not in (0, 1) for label in rows["readmitted"]):
@@ -126,6 +128,15 @@ def new_stays(stays: pd.DataFrame) -> pd.DataFrame:
 
 
 def _not_excluded(rows: pd.DataFrame) -> pd.DataFrame:
-    return (
-        rows[rows["exclusion"].map(is_missing)] if "exclusion" in rows.columns else rows
-    )
+    if "exclusion" not in rows.columns:
+        return rows
+    return rows[rows["exclusion"].map(is_missing).astype(bool)]
+
+
+def _lacks(cohort: pd.DataFrame) -> str:
+    """Why no row of a cohort is left."""
+    if cohort.empty:
+        return "it has no row; build one with an admission: clinical cohort"
+    counts = cohort["exclusion"].value_counts().items()
+    reasons = ", ".join(f"{reason} ({count:,})" for reason, count in counts)
+    return f"all {len(cohort):,} are excluded, as {reasons}"

@@ -62,6 +62,13 @@ def test_a_baseline_that_cannot_be_fitted_is_named_as_missing(cohort, model):
     assert any(caveat.startswith(missing) for caveat in comparison.caveats)
 
 
+def test_without_a_side_to_fit_baselines_on_the_caveats_say_so(cohort, model):
+    comparison = compare(model, cohort[cohort["split"] != "val"], bootstrap=0)
+    assert list(comparison.evaluations) == ["domainbert"]
+    missing = "No baseline was fitted: the cohort has no train or no val side."
+    assert missing in comparison.caveats
+
+
 def test_scores_that_do_not_fit_are_refused(cohort, scores):
     with pytest.raises(UserError, match="1 repeated stay_id; expected one row a stay"):
         risks_of(pd.concat([scores, scores.head(1)]), cohort)

@@ -48,6 +48,16 @@ def test_excluded_stays_are_left_out():
         new_stays(stays.tail(1))
 
 
+def test_a_cohort_of_which_nothing_can_be_used_says_why():
+    cohort = pd.DataFrame(
+        {"patient_id": ["1"], "text": [["a"]], "readmitted": [None], "split": [None]}
+    ).assign(exclusion="no_text")
+    with pytest.raises(UserError, match=r"all 1 are excluded, as no_text \(1\)"):
+        usable_stays(cohort)
+    with pytest.raises(UserError, match="it has no row; build one"):
+        usable_stays(cohort.head(0))
+
+
 def test_a_cohort_without_labels_is_not_one(tmp_path):
     write_table(pd.DataFrame({"text": ["a"]}), tmp_path / "new.parquet")
     assert read_stays(tmp_path / "new.parquet")["text"].tolist() == ["a"]
