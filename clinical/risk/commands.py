@@ -65,6 +65,10 @@ def score(
             help="Of a hospital's tables; by default the model's, if shipped."
         ),
     ] = None,
+    died_locations: Annotated[
+        list[str] | None,
+        typer.Option(help="A place of discharge that means death; may be repeated."),
+    ] = None,
 ) -> None:
     """Score every stay of a table, or the new discharges of a hospital's tables.
 
@@ -77,10 +81,11 @@ def score(
         schema=schema,
         mapping=mapping,
         definition=definition,
+        died_locations=tuple(died_locations or ()),
         delimiter=scoring.delimiter,
         encoding=scoring.encoding,
     )
-    is_named = any((since, schema, mapping, definition))
+    is_named = any((since, schema, mapping, definition, died_locations))
     if is_named or has_admissions(source, tables):
         if notes != "chosen":
             raise typer.BadParameter(

@@ -33,6 +33,7 @@ class SourceOptions:
     schema: str | None = None
     mapping: Path | None = None
     definition: str | None = None
+    died_locations: tuple[str, ...] = ()
     delimiter: str | None = None
     encoding: str | None = None
 
@@ -152,6 +153,7 @@ def _build(
         definition=_definition(choice, options.definition),
         delimiter=options.delimiter,
         encoding=options.encoding,
+        died_locations=options.died_locations,
         out=path,
     )
 

@@ -8,6 +8,7 @@ FROM rules
 WHERE rules.early
   AND exclusion = 'missing_time' AND admit_time IS NOT NULL AND ends_episode
   AND NOT newborn AND NOT observation AND NOT died_in_hospital
+  AND NOT coalesce(after_death, false) AND death_day IS NULL
   AND NOT coalesce(age < rules.minimum_age, rules.minimum_age IS NOT NULL)
   AND NOT coalesce(age > rules.maximum_age, rules.maximum_age IS NOT NULL);
 

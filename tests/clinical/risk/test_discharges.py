@@ -173,6 +173,19 @@ def test_an_early_model_scores_stays_that_have_not_ended(hospital, save_model):
     assert "the patient died" in table["reason"]["dead"]
 
 
+def test_a_place_that_looks_like_a_death_is_asked_for(hospital, save_model):
+    stays = hospital / "stays.csv"
+    stays.write_text(STAYS.replace("DIED", "Morgue"), "utf-8")
+    model = save_model()
+    words = ["--mapping", str(hospital.parent / "columns.toml"), "--model", model]
+    words += ["--out", str(hospital.parent / "r.csv"), "--since", "2026-11-20"]
+    done = CliRunner().invoke(app, ["score", str(hospital), *words])
+    assert done.exit_code == 1
+    assert "--died-locations" in done.output
+    table, _ = own(hospital, model, "--died-locations", "Morgue")
+    assert "the patient died" in table["reason"]["dead"]
+
+
 def test_stays_without_follow_up_are_scored_from_a_cohort(
     hospital, save_model, tmp_path
 ):
