@@ -16,12 +16,14 @@ _TIMES = re.compile(any_of("{frequency}"))
 _COUNT = re.compile(any_of("{count}"))
 _RANGE = re.compile(r"\s?(?:-|\u2013|\bto\b|\bor\b)\s?")
 _RATE = re.compile(r"(n|\d)/(n|\d)([a-z]+)")
-_DAYS = re.compile(
+_DURATION = re.compile(
     r"(.{0,20}?)[\s-]{0,6}(d|w|mo|y|h|n)(?:ays?|(?:ee)?ks?|nths?|s|ea?rs?|(?:ou)?rs?|ights?)?"
 )
 _LENGTHS = {"d": "d", "w": "wk", "mo": "mo", "y": "a", "h": "h", "n": "d"}
+_DAYS_IN = {"d": 1, "wk": 7}
 _STRENGTHS = ("/mL", "/{dose}")
-_ROUTES = {row["name"]: row for row in DATA["route"]}
+_PER_TIME = ("/h", "/min")
+_ROUTES: dict[str, dict[str, Any]] = {row["name"]: row for row in DATA["route"]}
 
 
 def _patterns() -> dict[str, list[tuple[re.Pattern[str], str]]]:
@@ -42,18 +44,18 @@ _PATTERNS = _patterns()
 
 
 @cache
-def meaning(kind: str, text: str) -> str | None:
-    """What an attribute means: a route's name, a unit in UCUM, `repeat` of a frequency."""
+def meaning(kind: str, text: str) -> str:
+    """What an attribute means: a route's name, a unit in UCUM, `repeat` of a frequency; or ""."""
     patterns = _PATTERNS[kind]
     matching = (value for pattern, value in patterns if pattern.fullmatch(text.lower()))
-    return next(matching, None)
+    return next(matching, "")
 
 
 def dosages(attributes: Iterable[Attribute]) -> list[dict[str, Any]]:
     """FHIR R4 Dosages of a drug; a dose after a frequency begins another one."""
     groups: list[list[Attribute]] = [[]]
     for part in attributes:
-        kinds = [known.kind for known in groups[-1]]
+        kinds = [earlier.kind for earlier in groups[-1]]
         if part.kind == "dose" and "frequency" in kinds and "dose" in kinds:
             groups.append([])
         groups[-1].append(part)
@@ -66,44 +68,38 @@ def dosages(attributes: Iterable[Attribute]) -> list[dict[str, Any]]:
 
 def days_of(doses: Sequence[dict[str, Any]]) -> int | None:
     """Days of a single dosage whose duration is stated in days or weeks."""
-    bounds = [
-        dose.get("timing", {}).get("repeat", {}).get("boundsDuration") for dose in doses
-    ]
-    if len(bounds) != 1 or not bounds[0]:
+    if len(doses) != 1:
         return None
-    days = {"d": 1, "wk": 7}.get(bounds[0]["code"])
-    return int(days * bounds[0]["value"]) if days else None
+    repeat = doses[0].get("timing", {}).get("repeat", {})
+    bounds = repeat.get("boundsDuration", {})
+    days = _DAYS_IN.get(bounds.get("code"))
+    if days is None:
+        return None
+    return int(days * bounds["value"])
 
 
 def route_concept(text: str) -> int | None:
     """The OMOP concept of a route as a text writes it."""
-    return _ROUTES[meaning("route", text) or ""].get("omop")
+    return _ROUTES[meaning("route", text)].get("omop")
 
 
 def _dosage(parts: list[Attribute]) -> dict[str, Any]:
     texts: dict[str, list[str]] = {}
+    stated = {}
     for part in parts:
         texts.setdefault(part.kind, []).append(part.text)
-    stated = {part.start: part.text for part in parts if part.kind[:3] != "rea"}
+        if part.kind not in ("reason", "reaction"):
+            stated[part.start] = part.text  # a unit may be a form too
     dosage: dict[str, Any] = {"text": " ".join(stated.values())}
-    frequency = " ".join(texts.get("frequency", []))
-    repeat = _repeat(frequency) | _bounds(texts.get("duration", []))
-    if frequency or repeat:
-        timing = {"repeat": repeat, "code": {"text": frequency}}
-        dosage["timing"] = {
-            name: value
-            for name, value in timing.items()
-            if value != {"text": ""} and value
-        }
-    if "as_needed" in texts:
-        reasons = ", ".join(texts.get("reason", []))
-        if reasons:
-            dosage["asNeededCodeableConcept"] = {"text": reasons}
-        else:
-            dosage["asNeededBoolean"] = True
-    routes = texts.get("route", [])
-    if routes:
-        dosage["route"] = _route(routes[0])
+    timing = _timing(texts)
+    if timing:
+        dosage["timing"] = timing
+    if "as_needed" in texts and "reason" in texts:
+        dosage["asNeededCodeableConcept"] = {"text": ", ".join(texts["reason"])}
+    elif "as_needed" in texts:
+        dosage["asNeededBoolean"] = True
+    if "route" in texts:
+        dosage["route"] = _route(texts["route"][0])
     amount = _amount(parts)
     if amount:
         dosage["doseAndRate"] = [amount]
@@ -111,9 +107,23 @@ def _dosage(parts: list[Attribute]) -> dict[str, Any]:
 
 
 def _route(text: str) -> dict[str, Any]:
-    row = _ROUTES[meaning("route", text) or ""]
+    row = _ROUTES[meaning("route", text)]
     coding = {"system": _SNOMED, "code": row["snomed"], "display": row["name"]}
     return {"text": text, "coding": [coding]}
+
+
+def _timing(texts: dict[str, list[str]]) -> dict[str, Any]:
+    timing: dict[str, Any] = {}
+    frequency = " ".join(texts.get("frequency", []))
+    repeat = _repeat(frequency)
+    durations = texts.get("duration", [])
+    if len(durations) == 1:
+        repeat |= _bounds(durations[0])
+    if repeat:
+        timing["repeat"] = repeat
+    if frequency:
+        timing["code"] = {"text": frequency}
+    return timing
 
 
 def _repeat(frequency: str) -> dict[str, Any]:
@@ -121,83 +131,96 @@ def _repeat(frequency: str) -> dict[str, Any]:
     repeat: dict[str, Any] = {}
     for match in _TIMES.finditer(frequency.lower()):
         value = meaning("frequency", match[0])
+        rate = _RATE.fullmatch(value)
         if not value:
             return {}
-        rate = _RATE.fullmatch(value)
-        if rate is None:
-            times = value.split(",")
-            repeat |= (
-                {"count": 1}
-                if value == "1"
-                else {"when": [*repeat.get("when", []), *times]}
-            )
+        if value == "1":
+            repeat["count"] = 1
+        elif rate is None:
+            repeat.setdefault("when", []).extend(value.split(","))
         elif "frequency" not in repeat:
             ends = _numbers(match[0])
-            for name, number in (("frequency", rate[1]), ("period", rate[2])):
-                low, *high = ends if number == "n" else [int(number)]
-                repeat[name] = low
-                repeat |= {f"{name}Max": end for end in high}
+            repeat |= _ends("frequency", rate[1], ends)
+            repeat |= _ends("period", rate[2], ends)
             repeat["periodUnit"] = rate[3]
     return repeat
+
+
+def _ends(name: str, number: str, ends: list[float]) -> dict[str, float]:
+    """A number and its maximum; "n" stands for the numbers of the text."""
+    if number != "n":
+        return {name: int(number)}
+    return dict(zip((name, f"{name}Max"), ends, strict=False))
 
 
 def _numbers(text: str) -> list[float]:
     """The first number of a text, or both ends of its range."""
     count = _COUNT.search(text)
-    ends = _RANGE.split(count[0]) if count else []
-    return [number for end in ends if (number := _number(end)) is not None]
+    if count is None:
+        return []
+    numbers = map(_number, _RANGE.split(count[0]))
+    return [number for number in numbers if number is not None]
 
 
 def _number(text: str) -> float | None:
     written = text.lower().replace(",", "")
     if written in DATA["numerals"]:
-        return DATA["numerals"][written]
+        return float(DATA["numerals"][written])
     try:
-        number = float(written)
+        return float(written)
     except ValueError:
         return None
-    return int(number) if number.is_integer() else number
 
 
-def _bounds(durations: list[str]) -> dict[str, Any]:
-    """How long, of a single duration in units of time."""
-    match = _DAYS.fullmatch(durations[0].lower()) if len(durations) == 1 else None
-    value = _number(match[1] or "a") if match else None
-    if match is None or value is None:
+def _bounds(duration: str) -> dict[str, Any]:
+    """How long, if it is in units of time."""
+    match = _DURATION.fullmatch(duration.lower())
+    if match is None:
+        return {}
+    value = _number(match[1] or "a")
+    if value is None:
         return {}
     code = _LENGTHS[match[2]]
-    return {
-        "boundsDuration": {"value": value, "unit": code, "system": UCUM, "code": code}
-    }
+    length = {"value": value, "unit": code, "system": UCUM, "code": code}
+    return {"boundsDuration": length}
 
 
 def _amount(parts: list[Attribute]) -> dict[str, Any]:
-    """The only counted amount, as in "2 tablets", or else the only other one.
-
-    A percentage and an amount in each millilitre or puff are strengths, which only the text has.
-    """
-    amounts: dict[bool, list[list[dict[str, Any]]]] = {True: [], False: []}
+    """The only counted amount, as in "2 tablets", or else the only other one."""
+    counted = []
+    measured = []
     for part, following in itertools.pairwise(parts):
         if part.kind != "dose" or following.kind != "unit":
             continue
-        first, *per = following.text.split("/")
-        codes = [
-            meaning("unit", first.strip()),
-            *(meaning("per", p.strip()) for p in per),
-        ]
+        unit = _unit(following.text)
         ends = [_number(end) for end in _RANGE.split(part.text)]
-        code = "/".join(code or "" for code in codes)
-        is_known = None not in codes and None not in ends and len(ends) < 3
-        if is_known and code != "%" and not code.endswith(_STRENGTHS):
-            unit = {"unit": following.text}
-            if code:
-                unit |= {"system": UCUM, "code": code}
-            amounts[not code].append([{"value": end, **unit} for end in ends])
-    chosen = amounts[True] or amounts[False]
-    if len(chosen) != 1:
+        if unit is None or None in ends or len(ends) > 2:
+            continue
+        quantities = [{"value": end, **unit} for end in ends]
+        if "code" in unit:
+            measured.append(quantities)
+        else:
+            counted.append(quantities)
+    amounts = counted or measured
+    if len(amounts) != 1:
         return {}
-    low, *high = chosen[0]
-    name = "rate" if low.get("code", "").endswith(("/h", "/min")) else "dose"
+    low, *high = amounts[0]
+    code = str(low.get("code", ""))
+    name = "rate" if code.endswith(_PER_TIME) else "dose"
     if high:
         return {f"{name}Range": {"low": low, "high": high[0]}}
     return {f"{name}Quantity": low}
+
+
+def _unit(text: str) -> dict[str, str] | None:
+    """The unit of an amount; None for that of a strength, which only the text has."""
+    first, *divisors = text.split("/")
+    codes = [meaning("unit", first.strip())]
+    codes += [meaning("per", divisor.strip()) for divisor in divisors]
+    code = "/".join(codes)
+    if code == "":
+        return {"unit": text}
+    is_strength = code == "%" or code.endswith(_STRENGTHS)
+    if is_strength or "" in codes:
+        return None
+    return {"unit": text, "system": UCUM, "code": code}

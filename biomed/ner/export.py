@@ -69,8 +69,11 @@ def to_brat(text: str, entities: Iterable[Entity]) -> str:
         lines.append(f"A{2 * number - 1}\tAssertion T{number} {entity.assertion}")
         lines.append(f"A{2 * number}\tScore T{number} {entity.score:.2f}")
         if entity.id is not None:
-            place = entity.id if ":" in entity.id else f"Dictionary:{entity.id}"
-            lines.append(f"N{number}\tReference T{number} {place}\t{entity.name or ''}")
+            reference = entity.id
+            if ":" not in reference:
+                reference = f"Dictionary:{reference}"
+            name = entity.name or ""
+            lines.append(f"N{number}\tReference T{number} {reference}\t{name}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -85,11 +88,14 @@ def to_pubtator(name: str, text: str, entities: Iterable[Entity]) -> str:
     the type are the concept's id, or "-", the score and the assertion.
     """
     name = re.sub(r"[|\t\r\n]", "_", name)
-    flat, title = re.sub(r"[\t\r\n]", " ", text), len(text.partition("\n")[0])
-    lines = [f"{name}|t|{flat[:title]}", f"{name}|a|{flat[title + 1 :]}"]
-    for e in entities:
-        cells = (name, e.start, e.end, flat[e.start : e.end], e.label, e.id or "-")
-        lines.append("\t".join([*map(str, cells), f"{e.score:.4f}", e.assertion]))
+    flat = re.sub(r"[\t\r\n]", " ", text)
+    title_end = len(text.partition("\n")[0])
+    lines = [f"{name}|t|{flat[:title_end]}", f"{name}|a|{flat[title_end + 1 :]}"]
+    for entity in entities:
+        cells = [name, str(entity.start), str(entity.end)]
+        cells += [flat[entity.start : entity.end], entity.label, entity.id or "-"]
+        cells += [f"{entity.score:.4f}", entity.assertion]
+        lines.append("\t".join(cells))
     return "\n".join(lines) + "\n\n"
 
 
@@ -113,8 +119,11 @@ def write_tagged(documents: Iterable[Tagged], out: Path, *, kind: Format) -> int
 
 def _unused(name: str, names: set[str]) -> str:
     """A name that no document has: of a second one NAME_2; added to `names`."""
-    numbered = (f"{name}_{number}" for number in itertools.count(2))
-    free = next(each for each in itertools.chain([name], numbered) if each not in names)
+    free = name
+    for number in itertools.count(2):
+        if free not in names:
+            break
+        free = f"{name}_{number}"
     names.add(free)
     return free
 
@@ -224,8 +233,8 @@ def _with_dosages(entities: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     rows = [_dosage_columns(cell) for cell in entities["drug_attributes"]]
-    made = pd.DataFrame(rows, columns=_MADE, index=entities.index, dtype="string")
-    return entities.join(made)
+    columns = pd.DataFrame(rows, columns=_MADE, index=entities.index, dtype="string")
+    return entities.join(columns)
 
 
 def _dosage_columns(cell: object) -> dict[str, object]:

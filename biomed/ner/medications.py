@@ -23,6 +23,7 @@ _USUAL_REACH = 4
 _REASON_REACH = 6
 _CUE_REACH = 7  # between a verb ("continue") and the drug
 _AROUND = 400  # characters that are read before the first drug and after the last one
+_LONGEST = 20  # drugs of a list that share a reason
 _FAR = -_AROUND  # nowhere
 _DRUG = "\u00a4"
 _DISEASE = "\u00a7"
@@ -247,8 +248,9 @@ class _Reader:
 
     def _words(self, start: int, end: int) -> int:
         """Words between two positions that are near each other."""
-        is_near = end - start < _AROUND
-        return len(self.text[start:end].split()) if is_near else _AROUND
+        if end - start >= _AROUND:
+            return _AROUND
+        return len(self.text[start:end].split())
 
     def _reaches(self, start: int, reach: int) -> bool:
         """Whether an attribute or verb at `start` may belong to the group."""
@@ -270,16 +272,21 @@ class _Reader:
         is_weak |= first.kind == "form" and len(first.text) == 2  # "XR"
         if last.kind == "unit" and _FORM.fullmatch(token["unit"]):
             parts.append(self._attribute("form", last.start, last.end))
-        gap = self.masked[self.chain[-1].end : first.start] if self.chain else "."
-        if not (_LEADS.fullmatch(gap) or _OF.fullmatch(gap)):
+        if not self._extends_chain(first.start):
             self.chain = []
             self.is_separated = self._words(self.anchor, first.start) > 0
         self.chain += parts
-        reach = 0 if is_weak else _REACH.get(first.kind, _USUAL_REACH)
+        reach = _REACH.get(first.kind, _USUAL_REACH) * (not is_weak)
         if self._reaches(first.start, reach):
             self._give(parts)
         if first.kind == "as_needed":
             self.purpose = first.end
+
+    def _extends_chain(self, start: int) -> bool:
+        if not self.chain:
+            return False
+        gap = self.masked[self.chain[-1].end : start]
+        return bool(_LEADS.fullmatch(gap) or _OF.fullmatch(gap))
 
     def _give(self, parts: list[Attribute]) -> None:
         """Give attributes to the last drug of the group, or to all that share them."""
@@ -306,11 +313,12 @@ class _Reader:
             return self.group
         if part.kind in ("dose", "unit") or len(self.group) > 2:
             return last
-        if any(known.kind == "dose" for known in last[0].attributes):
+        if any(other.kind == "dose" for other in last[0].attributes):
             return last
         # "albuterol and Atrovent inhalers", but "Zofran and steroid injection".
-        is_single = part.kind == "form" and not part.text.endswith("s")
-        return last if is_single else self.group
+        if part.kind == "form" and not part.text.endswith("s"):
+            return last
+        return self.group
 
     def _take_drug(self, drug: _Drug) -> None:
         gap = self.masked[self.anchor : drug.start]
@@ -328,7 +336,7 @@ class _Reader:
             shared = self.group[0].attributes
             drug.attributes += [part for part in shared if part.kind == "duration"]
             self.has_slash |= gap.strip() == "/"
-            self.group.append(drug)
+            self.group = [*self.group[-_LONGEST:], drug]
         else:
             self.group = [drug]
             self.has_slash = False
@@ -345,8 +353,9 @@ class _Reader:
         end = max(self.verb, self.anchor)
         if self._words(end, start) > _CUE_REACH:
             return None
-        is_new = self.status == "stopped" and self.masked[end:start].strip() == "to"
-        return "started" if is_new else self.status  # switched from one to another
+        if self.status == "stopped" and self.masked[end:start].strip() == "to":
+            return "started"  # switched from one drug to another
+        return self.status
 
     def _leading(self, start: int) -> list[Attribute]:
         """Attributes before a drug that are its own: "5 mg of metoprolol", "IV Flagyl"."""
@@ -358,7 +367,8 @@ class _Reader:
             return reasons
         gap = self.masked[self.chain[-1].end : start]
         owners = [drug for drug in self.group if self.chain[-1] in drug.attributes]
-        leads = self._leads(gap) if owners else _LEADS.fullmatch(gap)
+        leads = not owners and _LEADS.fullmatch(gap) is not None
+        leads |= bool(owners) and self._leads(gap)
         if not leads and not _OF.fullmatch(gap):
             return reasons
         for owner in owners:
@@ -377,15 +387,17 @@ class _Reader:
 
     def _take_disease(self, start: int, end: int) -> None:
         self.disease = (start, end)
-        allergy = self.group[-1] if self.group and not self.closed else None
-        if allergy and allergy.assertion == "allergy":
+        drug = self.group[-1] if self.group else None
+        if drug and drug.assertion == "allergy" and not self.closed:
             if _CAUSES.fullmatch(self.masked, self.anchor, start):
-                self._react(allergy, start, end)
+                self._react(drug, start, end)
                 self.anchor = end
             return
-        known = self.reasons or (self.group[-1].attributes if self.group else [])
-        is_list = bool(known) and known[-1].kind == "reason"
-        if is_list and _JOINED.fullmatch(self.masked, known[-1].end, start):
+        earlier = self.reasons
+        if drug and not earlier:
+            earlier = drug.attributes
+        is_list = bool(earlier) and earlier[-1].kind == "reason"
+        if is_list and _JOINED.fullmatch(self.masked, earlier[-1].end, start):
             self.purpose = start  # the next item of a list of reasons
         if self._words(self.purpose, start) > _USUAL_REACH:
             return

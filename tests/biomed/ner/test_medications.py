@@ -188,9 +188,18 @@ def test_columns_of_a_table(both):
     assert pd.isna(disease["drug_attributes"])
 
 
-@pytest.mark.parametrize("unit", ["{a} 5 mg ", "{a}, ", "{a} 1/", "{a} was started "])
-def test_linear_time(unit):
-    text, spans = marked(unit * 4000)
+@pytest.mark.parametrize(
+    ("unit", "end"),
+    [
+        ("{a} 5 mg ", ""),
+        ("{a}, ", " for " + "<b>, " * 4000),
+        ("{a}/", "1/" * 4000),
+        ("{a} was started ", ""),
+        ("{a} daily ", ""),
+    ],
+)
+def test_linear_time(unit, end):
+    text, spans = marked(unit * 4000 + end)
     start = time.process_time()
     assert len(read_medications(text, spans)) == 4000
     assert time.process_time() - start < 5
