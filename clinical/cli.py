@@ -32,10 +32,10 @@ def demo(
     """Run every step on a made-up hospital: notes, cohort, risks, report."""
     from clinical.demo import run_demo
 
-    comparison, best, own = run_demo(out, stays=stays, seed=seed)
+    comparison, best, expected = run_demo(out, stays=stays, seed=seed)
     print_comparison(comparison)
     stdout.print(
-        f"expected AUROC on these stays: {own:.3f}; the best possible is {best:.3f}"
+        f"expected AUROC on these stays: {expected:.3f}; the best possible is {best:.3f}"
     )
 
 
@@ -48,10 +48,10 @@ for command in (
     trajectory,
     explain,
     evaluate,
+    monitor,
+    convert,
 ):
     app.command()(command)
-app.command()(monitor)
-app.command()(convert)
 
 
 @app.command()
@@ -63,10 +63,10 @@ def models() -> None:
 
     for name, folder in shipped_models("clinical").items():
         manifest = read_manifest(folder, RiskManifest)
-        own = next(iter(manifest.scores.risks.values()))
+        scores = next(iter(manifest.scores.risks.values()))
         stdout.print(
-            f"{name}: {manifest.card.title}\n    AUROC {own.measures['auroc']} on the "
-            f"{own.n_stays:,} stays of {own.n_patients:,} held-out patients",
+            f"{name}: {manifest.card.title}\n    AUROC {scores.measures['auroc']} on the "
+            f"{scores.n_stays:,} stays of {scores.n_patients:,} held-out patients",
             markup=False,
             soft_wrap=True,
         )

@@ -1,4 +1,4 @@
-"""The demo: a made-up hospital, its cohort, its risks, and a report."""
+"""The demo of all steps: a made-up hospital, its cohort, its risks, and a report."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ def run_demo(
     from domainbert.statistics.figures import save_figure
     from domainbert.tables import read_table, write_table
 
-    started, out = time.perf_counter(), Path(out)
+    started = time.perf_counter()
+    out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    hospital = synthesize(out / "hospital", stays=stays, seed=seed, dates="real")
+    folder = out / "hospital"
+    hospital = synthesize(folder, stays=stays, seed=seed, dates="real")
     say(
         f"1/4  made up a hospital of {hospital.stays} stays with {hospital.notes} notes"
     )
-    cohort = build_cohort(out / "hospital", schema="mimic3", out=out / "cohort.parquet")
+    cohort = build_cohort(folder, schema="mimic3", out=out / "cohort.parquet")
     table = cohort.to_frame()
-    kept = int(table["exclusion"].isna().sum())
+    n_excluded = table["exclusion"].count()
     say(
-        f"2/4  a cohort of {kept} stays; the other {len(table) - kept} are listed with the reason"
+        f"2/4  a cohort of {len(table) - n_excluded} stays; the other {n_excluded} are "
+        "listed with the reason"
     )
     model = ReadmissionModel.from_pretrained(MODEL_NAME)
     comparison = compare(model, table, bootstrap=BOOTSTRAP)
-    say(
-        f"3/4  {len(comparison.stays)} stays of the test side scored, every token of their notes"
-    )
-    truth = read_table(
-        out / "hospital" / "TRUE_RISK.csv", schema={"TRUE_RISK": "float"}
-    )
-    best, own = expected_ranking(comparison.stays, truth)
+    scored = comparison.stays
+    say(f"3/4  {len(scored)} stays of the test side scored, every token of their notes")
+    truth = read_table(folder / "TRUE_RISK.csv", schema={"TRUE_RISK": "float"})
+    best, expected = expected_ranking(scored, truth)
     report = write_report(
         comparison,
         out,
@@ -64,19 +64,19 @@ def run_demo(
         facts={
             "model": MODEL_NAME,
             "hospital": f"made up, seed {seed}; the model was trained on other seeds",
-            "expected AUROC on these stays": f"{own:.3f}; the best possible is {best:.3f}",
+            "expected AUROC on these stays": f"{expected:.3f}; the best possible is {best:.3f}",
         },
         flow=cohort.flow,
         about=gather(model, comparison, name=MODEL_NAME, summary=cohort.summary),
     )
-    scored = comparison.stays
     columns = ["patient_id", "stay_id", "probability", "score", "readmitted"]
     write_table(scored[columns], out / "risks.csv")
-    risk = model.predict(list(scored.loc[scored["score"].idxmax(), "text"]))
+    riskiest = scored.loc[scored["score"].idxmax()]
+    risk = model.predict(list(riskiest["text"]))
     save_figure(plot_windows(risk), out / "riskiest_stay.png")
     say(f"4/4  report in {report} ({time.perf_counter() - started:.0f} s)")
     say(f"try it on a page: domainbert serve --model {MODEL_NAME} (extra: service)")
-    return comparison, best, own
+    return comparison, best, expected
 
 
 def expected_ranking(
@@ -84,23 +84,24 @@ def expected_ranking(
 ) -> tuple[float, float]:
     """The AUROC expected over the hospital's TRUE_RISK: the best possible, and the model's.
 
-    The chance that of two stays, one readmitted and one not, the readmitted one has the higher
-    risk, when each outcome is drawn from its true risk. The AUROC of one sample depends on how its
-    outcomes were drawn; this does not.
+    It is the probability that a readmitted stay has a higher risk than one that was not readmitted,
+    when each outcome is drawn from its true risk. Unlike the AUROC of one sample, it does not
+    depend on how the outcomes were drawn.
     """
     import numpy as np
     from sklearn.metrics import roc_auc_score
 
-    risk = dict(
-        zip(true_risk["HADM_ID"].astype(str), true_risk["TRUE_RISK"], strict=True)
-    )
-    true = np.array([risk[stay] for stay in stays["stay_id"].astype(str)])
-    outcome, weights = np.repeat([1, 0], len(true)), np.r_[true, 1 - true]
-    pairs, own = true.sum() * (1 - true).sum(), true @ (1 - true)
+    truth = true_risk.set_index("HADM_ID")["TRUE_RISK"]
+    risks = truth.rename(str).loc[stays["stay_id"].astype(str)].to_numpy()
+    outcomes = np.repeat([1, 0], len(risks))
+    weights = np.r_[risks, 1 - risks]
+    n_pairs = risks.sum() * (1 - risks).sum()
+    n_self_pairs = risks @ (1 - risks)
 
     def expected(scores: np.ndarray) -> float:
-        area = roc_auc_score(outcome, np.r_[scores, scores], sample_weight=weights)
-        # A stay against itself counts as half a win: leave it out.
-        return float((area * pairs - own / 2) / (pairs - own))
+        area = roc_auc_score(outcomes, np.r_[scores, scores], sample_weight=weights)
+        # A stay compared with itself counts as half a win; leave these pairs out.
+        wins = area * n_pairs - n_self_pairs / 2
+        return float(wins / (n_pairs - n_self_pairs))
 
-    return expected(true), expected(stays["probability"].to_numpy())
+    return expected(risks), expected(stays["probability"].to_numpy())

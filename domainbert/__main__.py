@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from domainbert.cli import options
 from domainbert.cli.console import command_line, one_line_errors, print_table, say
@@ -22,7 +22,16 @@ from domainbert.service.commands import serve
 if TYPE_CHECKING:
     from domainbert.service.served import Announced
 
-SAME, DIFFERENT = "as in the card", "DIFFERENT from the card"
+SAME = "as in the card"
+DIFFERENT = "DIFFERENT from the card"
+PACKAGES = (
+    "domainbert",
+    "torch",
+    "transformers",
+    "peft",
+    "sentence-transformers",
+    "duckdb",
+)
 EXTRAS = {
     "databases": "adbc_driver_postgresql",
     "ray": "ray",
@@ -42,7 +51,7 @@ app.command()(serve)
 def doctor(
     clean: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             help="Only remove what killed runs left in this folder and those below."
         ),
     ] = None,
@@ -69,51 +78,44 @@ def doctor(
         if kind.can_load(name)
     ]
     print_table(tests, ["model", "task", "numbers"], title="Models")
-    if wrong := [name for name, _, numbers in tests if numbers == DIFFERENT]:
-        msg = f"{', '.join(wrong)}: other numbers than in the card; install the package again"
-        raise UserError(msg)
+    failed = [name for name, _, numbers in tests if numbers == DIFFERENT]
+    if failed:
+        raise UserError(
+            f"{', '.join(failed)}: other numbers than in the card; install the package "
+            "again"
+        )
 
 
 def _installation() -> Iterator[tuple[str, object]]:
     import torch
 
-    for package in (
-        "domainbert",
-        "torch",
-        "transformers",
-        "peft",
-        "sentence-transformers",
-        "duckdb",
-    ):
+    for package in PACKAGES:
         yield package, version(package)
     for extra, module in EXTRAS.items():
-        here = find_spec(module) is not None
-        yield (
-            f"extra {extra}",
-            "installed" if here else f"pip install 'domainbert[{extra}]'",
-        )
+        status = "installed"
+        if find_spec(module) is None:
+            status = f"pip install 'domainbert[{extra}]'"
+        yield f"extra {extra}", status
+    cpu = torch.backends.cpu.get_cpu_capability()
     yield "Python", platform.python_version()
-    yield (
-        "processor",
-        f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}",
-    )
+    yield "processor", f"{platform.machine()}, {cpu}"
     yield "cores, threads", f"{os.cpu_count()}, {torch.get_num_threads()}"
     yield "CUDA devices", torch.cuda.device_count()
 
 
 def _encoders() -> Iterator[tuple[object, ...]]:
-    from domainbert.encoders.loading import (
-        SHIPPED,
-        find_encoder,
-        load_config,
-        window_limit,
-    )
+    from domainbert.encoders import loading
 
-    for name in SHIPPED:
-        encoder = find_encoder(name)
-        config = load_config(encoder)
-        shape = (config.num_hidden_layers, config.hidden_size, window_limit(config))
-        yield name, *shape, f"{encoder.sha256} (of its weights, as published)"
+    for name in loading.SHIPPED:
+        encoder = loading.find_encoder(name)
+        config = loading.load_config(encoder)
+        yield (
+            name,
+            config.num_hidden_layers,
+            config.hidden_size,
+            loading.window_limit(config),
+            f"{encoder.sha256} (of its weights, as published)",
+        )
 
 
 def _self_test(kind: Announced, name: str) -> tuple[str, str, str]:
@@ -129,12 +131,12 @@ def _self_test(kind: Announced, name: str) -> tuple[str, str, str]:
 
     with TemporaryDirectory() as folder:
         served = kind.load(name, cache=Path(folder) / "cache")
-        numbers = DIFFERENT if served.self_test(score) else SAME
-    return (
-        name,
-        kind.task,
-        numbers if served.model.manifest.example else "no example",
-    )
+        numbers = SAME
+        if not served.model.manifest.example:
+            numbers = "no example"
+        elif served.self_test(score):
+            numbers = DIFFERENT
+    return name, kind.task, numbers
 
 
 @app.command()
@@ -142,23 +144,20 @@ def _self_test(kind: Announced, name: str) -> tuple[str, str, str]:
 def pretrain(
     corpus: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="CORPUS...",
             help="Text (.txt), tables with a text column (.csv, .tsv, .parquet, .jsonl; also .gz), "
             "or folders of them.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Encoder folder to write.")],
-    recipe: Annotated[
-        str | None,
-        typer.Option(help="TOML file, or a shipped name such as clinicalbert."),
-    ] = None,
+    out: Annotated[Path, Option(help="Encoder folder to write.")],
+    recipe: options.RecipeFile = None,
     encoder: options.EncoderName = None,
     exclude: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Table of patients, stays or notes to leave out, or a cohort, of which "
-            "all but the train side is left out. May be repeated."
+        Option(
+            help="Table of patients, stays or notes to leave out, or a cohort, whose "
+            "rows outside the train side are left out. May be repeated."
         ),
     ] = None,
     text: options.TextColumn = None,
@@ -167,12 +166,12 @@ def pretrain(
     note: options.NoteColumn = None,
     work: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Folder for tokens, examples and checkpoints; by default OUT-work."
         ),
     ] = None,
     max_steps: Annotated[
-        int | None, typer.Option(min=1, help="Steps, for a trial run.")
+        int | None, Option(min=1, help="Steps, for a trial run.")
     ] = None,
     seed: options.Seed = None,
 ) -> None:
@@ -183,7 +182,7 @@ def pretrain(
     from domainbert.pretraining.settings import Recipe
     from domainbert.training.recipes import read_recipe
 
-    given = {
+    overrides = {
         "corpus.text": text,
         "corpus.patient_id": patient,
         "corpus.stay_id": stay,
@@ -192,15 +191,15 @@ def pretrain(
         "training.seed": seed,
         "training.steps": max_steps,
     }
-    plan = read_recipe(Recipe, recipe, given)
+    plan = read_recipe(Recipe, recipe, overrides)
     with progress_on_stderr():
         manifest = fit(corpus, out=out, recipe=plan, exclude=exclude or (), work=work)
     head, *rows = score_table(manifest)
     print_table(rows, head)
-    for what, count in sorted(manifest["corpus"]["counts"].items()):
-        say(f"{count:,} {what}")
+    for kind, count in sorted(manifest["corpus"]["counts"].items()):
+        say(f"{count:,} {kind}")
     say(f"Encoder in {out}; its card says how it was made. Use it with --encoder {out}")
-    where = work or out.with_name(f"{out.name}-work")
     say(
-        f"{where} keeps the text as numbers for the next run; remove it when you are done"
+        f"{work or out.with_name(f'{out.name}-work')} keeps the text as numbers for the "
+        "next run; remove it when you are done"
     )

@@ -1,7 +1,8 @@
-"""Progress bars on stderr, for long computations in the packages and in commands."""
+"""Progress bars on stderr for long computations, and the signals that stop these."""
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 ESTIMATE_SECONDS = 300  # steps may come in bursts
+# Requests to stop besides Ctrl-C; Windows has no SIGHUP.
+STOP_SIGNALS = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
 
 
 class Terminal(Console):

@@ -17,13 +17,14 @@ from rich.table import Column, Table
 
 from domainbert import __version__
 from domainbert.errors import UserError
-from domainbert.progress import Terminal, stderr
+from domainbert.progress import STOP_SIGNALS, Terminal, stderr
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-FAILED, BUG = 1, 70  # exit codes; usage errors exit 2, signals 128 + their number
-
+# Exit codes; usage errors exit 2, and signals 128 + their number.
+FAILED = 1
+BUG = 70
 
 stdout = Terminal(highlight=False)
 
@@ -78,29 +79,25 @@ def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
             with _signals_interrupt():
                 return command(*args, **kwargs)
         except (UserError, OSError) as error:
-            file, why = (
-                getattr(error, "filename", None),
-                getattr(error, "strerror", None),
-            )
-            _print_error(
-                f"{file}: {why.lower()}" if file is not None and why else str(error)
-            )
+            _print_error(_reason(error))
             raise typer.Exit(FAILED) from None
         except KeyboardInterrupt as stop:
             stderr.print("stopped")
             raise typer.Exit(128 + next(iter(stop.args), signal.SIGINT)) from None
-        except Exception as error:
-            if isinstance(error, typer.Exit | typer.Abort | _USAGE_ERROR):
-                raise
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except Exception as error:  # noqa: BLE001 - reported without its message
             _print_bug(error)
             raise typer.Exit(BUG) from None
 
     return wrapped
 
 
-_USAGE_ERROR = typer.BadParameter.__mro__[
-    2
-]  # typer has no public name for click's base class
+def _reason(error: Exception) -> str:
+    """The message of an error; for a file, its name and the fault without its number."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror.lower()}"
+    return str(error)
 
 
 @contextmanager
@@ -112,15 +109,13 @@ def _signals_interrupt() -> Iterator[None]:
         if os.getpid() == owner:
             signal.signal(number, signal.SIG_IGN)
             raise KeyboardInterrupt(number)
-        signal.signal(
-            number, signal.SIG_DFL
-        )  # a forked worker ends without cleaning up for us
+        # A forked worker ends without cleaning up for its parent.
+        signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    in_main = threading.current_thread() is threading.main_thread()
-    hangup = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
-    both = {signal.SIGTERM, hangup} if in_main else ()
-    numbers = [number for number in both if signal.getsignal(number) == signal.SIG_DFL]
+    numbers: list[int] = []
+    if threading.current_thread() is threading.main_thread():
+        numbers = [n for n in STOP_SIGNALS if signal.getsignal(n) == signal.SIG_DFL]
     for number in numbers:
         signal.signal(number, stop)
     try:
@@ -137,18 +132,19 @@ def _print_error(reason: str) -> None:
 def _print_bug(error: Exception) -> None:
     for line in _frames(error):
         stderr.print(line, end="", soft_wrap=True)
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
     _print_error(
-        f"internal error, {place}; please report these lines, which hold no data"
+        f"internal error, {type(error).__name__} at "
+        f"{Path(frame.filename).name}:{frame.lineno}; please report these lines, "
+        "which hold no data"
     )
 
 
 def _frames(error: BaseException) -> Iterator[str]:
     """The traceback of an exception and of its causes, without messages and values."""
-    before = error.__cause__ or error.__context__
-    if before is not None:
-        yield from _frames(before)
+    cause = error.__cause__ or error.__context__
+    if cause:
+        yield from _frames(cause)
         yield "which led to\n"
     yield f"{type(error).__name__}\n"
     yield from traceback.format_tb(error.__traceback__)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what every scoring command does with its own."""
+"""Options that several commands share, and the run of a scoring command."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import inspect
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from domainbert.cli.console import say
 from domainbert.progress import progress
@@ -21,50 +21,43 @@ if TYPE_CHECKING:
     from domainbert.tables import ReadOptions
 
 R = TypeVar("R")
+_MaybeText: TypeAlias = str | None
 
-ModelFolder = Annotated[Path, typer.Option("--out", help="The model folder to write.")]
+ModelFolder = Annotated[Path, Option("--out", help="The model folder to write.")]
 RecipeFile = Annotated[
-    str | None,
-    typer.Option(help="A shipped recipe's name or a TOML file; options override it."),
+    _MaybeText,
+    Option(help="A shipped recipe's name or a TOML file; options override it."),
 ]
 EncoderName = Annotated[
-    str | None, typer.Option(help="Shipped name, folder, or hub:owner/name.")
+    _MaybeText, Option(help="Shipped name, folder, or hub:owner/name.")
 ]
-Epochs = Annotated[float | None, typer.Option(help="Passes over the data.")]
-LearningRate = Annotated[float | None, typer.Option(help="Peak learning rate.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of all random choices.")]
+Epochs = Annotated[float | None, Option(help="Passes over the data.")]
+LearningRate = Annotated[float | None, Option(help="Peak learning rate.")]
+Seed = Annotated[int | None, Option(help="Seed of all random choices.")]
 FullWeights = Annotated[
-    bool, typer.Option("--full", help="Train all weights, not an adapter.")
+    bool, Option("--full", help="Train all weights, not an adapter.")
 ]
 Checkpoints = Annotated[
     Path | None,
-    typer.Option(
-        help="Folder that keeps the checkpoints; by default they are deleted."
-    ),
+    Option(help="Folder that keeps the checkpoints; by default they are deleted."),
 ]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Resume from the last checkpoint.")
-]
+Resume = Annotated[bool, Option("--resume", help="Resume from the last checkpoint.")]
 Merged = Annotated[
     bool,
-    typer.Option(
-        "--merged", help="Write all weights, for other libraries, not an adapter."
-    ),
+    Option("--merged", help="Write all weights, for other libraries, not an adapter."),
 ]
 EncoderModel = Annotated[
     str,
-    typer.Option(
-        "--model", help="Shipped name, model or encoder folder, or hub:owner/name."
-    ),
+    Option("--model", help="Shipped name, model or encoder folder, or hub:owner/name."),
 ]
 ModelName = Annotated[
-    str, typer.Option("--model", help="Shipped name, model folder, or hub:owner/name.")
+    str, Option("--model", help="Shipped name, model folder, or hub:owner/name.")
 ]
 
 # Options of the scoring commands.
 Source = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="SOURCE",
         help=".csv, .tsv, .jsonl (also .gz), .parquet or .txt; a folder or a 'pattern' of them; "
         "or a database (postgresql://, sqlite:///) with --query.",
@@ -72,56 +65,46 @@ Source = Annotated[
 ]
 Table = Annotated[
     Path,
-    typer.Option("--out", help="The table to write: .csv, .tsv, .parquet or .jsonl."),
+    Option("--out", help="The table to write: .csv, .tsv, .parquet or .jsonl."),
 ]
-TextColumn = Annotated[
-    str | None, typer.Option("--text", help="The column with the text.")
-]
+TextColumn = Annotated[_MaybeText, Option("--text", help="The column with the text.")]
 StayColumn = Annotated[
-    str | None, typer.Option("--stay", help="The column with the stay's id.")
+    _MaybeText, Option("--stay", help="The column with the stay's id.")
 ]
-PatientColumn = Annotated[
-    str | None, typer.Option("--patient", help="The patient's id.")
-]
-NoteColumn = Annotated[str | None, typer.Option("--note", help="The note's id.")]
-TimeColumn = Annotated[
-    str | None, typer.Option("--time", help="When a note was written.")
-]
+PatientColumn = Annotated[_MaybeText, Option("--patient", help="The patient's id.")]
+NoteColumn = Annotated[_MaybeText, Option("--note", help="The note's id.")]
+TimeColumn = Annotated[_MaybeText, Option("--time", help="When a note was written.")]
 Keep = Annotated[
     list[str] | None,
-    typer.Option(help="A column to copy to the output; may be repeated."),
+    Option(help="A column to copy to the output; may be repeated."),
 ]
 Delimiter = Annotated[
-    str | None,
-    typer.Option(
-        help="Delimiter of CSV files, such as ';' or 'tab'; by default a comma."
-    ),
+    _MaybeText,
+    Option(help="Delimiter of CSV files, such as ';' or 'tab'; by default a comma."),
 ]
 Encoding = Annotated[
-    str | None,
-    typer.Option(help="Encoding of text files, such as cp1252; by default UTF-8."),
+    _MaybeText,
+    Option(help="Encoding of text files, such as cp1252; by default UTF-8."),
 ]
 Query = Annotated[
-    str | None, typer.Option(help="With a database: the SELECT statement to run.")
+    _MaybeText, Option(help="With a database: the SELECT statement to run.")
 ]
-Restart = Annotated[
-    bool, typer.Option("--restart", help="Start over instead of resuming.")
-]
+Restart = Annotated[bool, Option("--restart", help="Start over instead of resuming.")]
 Raw = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--raw", help="Do not put an apostrophe before text that looks like a formula."
     ),
 ]
 Device = Annotated[
-    str | None,
-    typer.Option(help="cpu, cuda or cuda:1; by default a GPU if there is one."),
+    _MaybeText,
+    Option(help="cpu, cuda or cuda:1; by default a GPU if there is one."),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringOptions:
-    """The options that all scoring commands share, as a command gets them.
+    """The options that all scoring commands share, as an argument of a command.
 
     A column that is named here and that the task does not read is copied to the output.
     """
@@ -158,40 +141,31 @@ class ScoringOptions:
 
     def refuse(self, *names: str, because: str) -> None:
         """Raise a usage error if one of these options was given, which would have no effect."""
-        if given := [f"--{name}" for name in names if getattr(self, name)]:
-            msg = f"{', '.join(given)}: no effect {because}; leave it out"
-            raise typer.BadParameter(msg)
+        options = [f"--{name}" for name in names if getattr(self, name)]
+        if options:
+            raise BadParameter(
+                f"{', '.join(options)}: no effect {because}; leave it out"
+            )
 
 
 def takes_options(command: Callable[..., R]) -> Callable[..., R]:
     """Give a command the options that a dataclass holds, such as its argument `scoring`."""
     signature = inspect.signature(command, eval_str=True)
-    (shared_by,) = (
-        p for p in signature.parameters.values() if is_dataclass(p.annotation)
-    )
-    name, kind = shared_by.name, shared_by.annotation
-    hints = get_type_hints(kind, include_extras=True)
+    parameters = dict(signature.parameters)
+    name = next(n for n, p in parameters.items() if is_dataclass(p.annotation))
+    holder = parameters.pop(name).annotation
+    shared = inspect.signature(holder, eval_str=True).parameters
 
     @functools.wraps(command)
-    def wrapped(**given: object) -> R:
-        shared = {option: given.pop(option) for option in hints}
-        return command(**given, **{name: kind(**shared)})
+    def wrapped(**arguments: object) -> R:
+        values = {option: arguments.pop(option) for option in shared}
+        return command(**arguments, **{name: holder(**values)})
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    own = [
-        p.replace(kind=keyword) for n, p in signature.parameters.items() if n != name
-    ]
-    shared = [
-        inspect.Parameter(
-            f.name,
-            keyword,
-            default=inspect.Parameter.empty if f.default is MISSING else f.default,
-            annotation=hints[f.name],
-        )
-        for f in fields(kind)
-    ]
-    wrapped.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {p.name: p.annotation for p in (*own, *shared)}
+    options = [p.replace(kind=keyword) for p in parameters.values()]
+    options += shared.values()
+    wrapped.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in options}
     return wrapped
 
 

@@ -89,8 +89,9 @@ def training_run(
     from domainbert.models.storage import check_replaceable
 
     out = Path(out).expanduser()
-    named = out if out.name.strip(".") else out.resolve()
-    folder = Path(checkpoints or f"{named}-checkpoints").expanduser()
+    # "." has no name that "-checkpoints" could follow.
+    named = out.name.strip(".") and out
+    folder = Path(checkpoints or f"{named or out.resolve()}-checkpoints").expanduser()
     check_replaceable(out)
     _check_writable(out)
     if resume and not folder.is_dir():
@@ -99,15 +100,13 @@ def training_run(
             "--checkpoints"
         )
     # A named folder may also hold the finished runs of other seeds, in folders below it.
-    search = folder.glob if checkpoints else folder.rglob
-    if not resume and any(search("checkpoint-*")):
+    pattern = "checkpoint-*" if checkpoints else "**/checkpoint-*"
+    if not resume and any(folder.glob(pattern)):
         raise UserError(
             f"{folder} has checkpoints: continue with --resume, or delete that folder"
         )
-    hint = (
-        f"to resume, repeat the command with --resume; the checkpoints are in {folder}"
-    )
-    with progress_on_stderr(), resume_hint(folder, hint):
+    hint = "to resume, repeat the command with --resume; the checkpoints are in"
+    with progress_on_stderr(), resume_hint(folder, f"{hint} {folder}"):
         yield TrainingRun(out, folder, resume)
     if not checkpoints:
         shutil.rmtree(folder, ignore_errors=True)
@@ -117,16 +116,16 @@ def _check_writable(out: Path) -> None:
     """Refuse a folder that cannot be written, before a long training."""
     nearest = next(parent for parent in out.absolute().parents if parent.exists())
     try:
-        with tempfile.TemporaryFile(dir=nearest):
-            pass
+        tempfile.TemporaryFile(dir=nearest).close()
     except OSError as error:
-        msg = f"{out} cannot be written ({error.strerror}); choose another --out"
-        raise UserError(msg) from None
+        raise UserError(
+            f"{out} cannot be written ({error.strerror}); choose another --out"
+        ) from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions:
-    """The options that all training commands share, as a command gets them."""
+    """The options that all training commands share, as an argument of a command."""
 
     recipe: options.RecipeFile = None
     encoder: options.EncoderName = None
@@ -154,14 +153,12 @@ class TrainingOptions:
         *,
         default: str | None = None,
     ) -> AnyRecipe:
-        """The recipe with these options and other changes; `default` where none is named."""
+        """The recipe with these options and other changes; by default the recipe `default`."""
         from domainbert.training.recipes import read_recipe
 
         overrides = {f"training.{name}": value for name, value in self.given().items()}
-        overrides["model.encoder"] = self.encoder
-        return read_recipe(
-            kind, self.recipe or default, overrides | dict(changes or {})
-        )
+        overrides |= {"model.encoder": self.encoder, **(changes or {})}
+        return read_recipe(kind, self.recipe or default, overrides)
 
     def run(self, out: Path) -> AbstractContextManager[TrainingRun]:
         """See `training_run`."""

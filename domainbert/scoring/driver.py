@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from domainbert import __version__
 from domainbert.errors import UserError
+from domainbert.progress import STOP_SIGNALS
 from domainbert.scoring.store import RunStore
 from domainbert.scoring.task import (
     Fault,
@@ -54,10 +55,6 @@ PART_CHARACTERS = 500_000
 PART_ITEMS = 2048
 PART_SECONDS = 60
 GRACE_SECONDS = 10  # for an item to finish after a request to stop
-# Requests to stop besides Ctrl-C; Windows has no SIGHUP.
-STOP_SIGNALS = tuple(
-    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
 
 
 @dataclass
@@ -361,7 +358,7 @@ def _stop_requests() -> Iterator[list[int]]:
         timer.start()
         timers.append(timer)
 
-    numbers = (signal.SIGINT, *STOP_SIGNALS)
+    numbers = STOP_SIGNALS | {signal.SIGINT}
     handlers = {number: signal.signal(number, request_stop) for number in numbers}
     try:
         yield requests
