@@ -333,15 +333,13 @@ def _numbers(risk: StayRisk) -> dict[str, float]:
 
 def _exclusion(cells: Mapping[str, object]) -> str | None:
     """Why a row of a cohort is not scored; None where it is."""
-    exclusion = cells.get("exclusion")
+    exclusion = id_text(cells.get("exclusion"))
     scorable = cells.get("scorable")
     if not is_missing(scorable) and not is_true(scorable):
-        return str(exclusion)
+        return exclusion or "not scorable"
     if exclusion in _OUTCOME_UNKNOWN and is_true(cells.get("died_within_horizon")):
         return "died_after_discharge"
-    if is_missing(scorable) and not is_missing(exclusion):
-        return str(exclusion)
-    return None
+    return exclusion if is_missing(scorable) else None
 
 
 def _excluded(exclusion: str | None) -> Fault:

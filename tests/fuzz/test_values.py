@@ -142,6 +142,8 @@ def notes(*, choice):
             "kind": "Report",
             "error": "",
             "exclusion": None,
+            "scorable": None,
+            "died_within_horizon": None,
             "note_choice": None,
             "age": "63",
             "text": [f"chest pain and fever {number} ." for number in range(5)],
