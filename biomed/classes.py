@@ -44,13 +44,18 @@ class EntityTagger(Tagger):
         self.network.save_pretrained(folder, merged=merged)
 
     def tag_frame(
-        self, frame: pd.DataFrame, *, text: str | None = None, keep: Sequence[str] = ()
+        self,
+        frame: pd.DataFrame,
+        *,
+        text: str | Sequence[str] | None = None,
+        keep: Sequence[str] = (),
     ) -> pd.DataFrame:
         """The entities of a table with a column `text`, one row for each entity.
 
         Args:
             frame: texts, and ids (`id`, `*_id` and common names), which are repeated.
-            text: name of the text column, if it is not recognised.
+            text: name of the text column, if it is not recognised; of several, such as `["title",
+                "abstract"]`, the output has a column `field`, in which the positions count.
             keep: other columns to repeat.
 
         Returns:
@@ -64,8 +69,10 @@ class EntityTagger(Tagger):
         """
         from biomed.ner.task import TagTask
 
-        named = {"text": text} if text else None
-        return score_frame(TagTask(self), frame, named=named, keep=keep)
+        named = {"text": text} if isinstance(text, str) else None
+        fields = text if text and not isinstance(text, str) else ()
+        task = TagTask(self, fields=fields)
+        return score_frame(task, frame, named=named, keep=keep)
 
     def show(self, text: str) -> TaggedView:
         """The text with its entities highlighted, for a notebook or a terminal."""

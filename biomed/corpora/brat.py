@@ -6,8 +6,15 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from biomed.corpora.documents import ASSERTION_VALUES, CorpusError, Document, Span
-from biomed.corpora.lines import decoded, lines_of, refuse_if_most
+from biomed.corpora.documents import (
+    ASSERTION_VALUES,
+    CorpusError,
+    Document,
+    Span,
+    decoded,
+    lines_of,
+    refuse_if_most,
+)
 
 _REFERENCE = re.compile(r"N\d+\tReference (T\S+) (\S+)")
 _ASSERTION = re.compile(r"A\d+\tAssertion (T\S+) (\w+)")

@@ -8,8 +8,12 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from biomed.corpora.documents import CorpusError, TaggedText
-from biomed.corpora.lines import lines_of, refuse_if_most
+from biomed.corpora.documents import (
+    CorpusError,
+    TaggedText,
+    lines_of,
+    refuse_if_most,
+)
 from biomed.corpora.schemes import UNTYPED, Tag, read_tags, to_iob2
 
 DOCUMENT_MARK = "-DOCSTART-"

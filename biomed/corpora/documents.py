@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -163,3 +165,31 @@ def _check_spans(document: Document) -> None:
 
 def _remark(document: Document, span: Span, change: str) -> str:
     return f"{document.id}, characters {span.start} to {span.end}: {change}"
+
+
+# --- what the readers of files share
+
+
+def decoded(path: Path, encoding: str = "utf-8-sig") -> str:
+    """The text of a UTF-8 file; by default without the byte order mark."""
+    try:
+        return path.read_bytes().decode(encoding)
+    except UnicodeDecodeError as error:
+        msg = f"{path.name} is not UTF-8 (byte {error.start}); convert it first"
+        raise CorpusError(msg) from None
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines, split at line ends only (`splitlines` splits at other characters too)."""
+    return re.split("\r\n|\r|\n", decoded(path))
+
+
+def refuse_if_most(faults: Sequence[str], *, read: int, what: str) -> None:
+    """Raise a `CorpusError` if more items cannot be read than can.
+
+    A few faults are slips, which are listed and left out; many mean another format.
+    """
+    if len(faults) <= read:
+        return
+    count = f"{len(faults)} of {len(faults) + read} {what} cannot be read"
+    raise CorpusError(f"{faults[0]}; {count}")

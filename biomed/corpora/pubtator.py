@@ -7,8 +7,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from biomed.corpora.documents import ASSERTION_VALUES, CorpusError, Document, Span
-from biomed.corpora.lines import lines_of, refuse_if_most
+from biomed.corpora.documents import (
+    ASSERTION_VALUES,
+    CorpusError,
+    Document,
+    Span,
+    lines_of,
+    refuse_if_most,
+)
 
 _TEXT_LINE = re.compile(r"([^|\t]+)\|([a-z])\|(.*)")
 _MENTION_ID = re.compile(r"[A-Za-z]{0,2}\d+")  # T1

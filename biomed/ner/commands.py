@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import os
-import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,8 +24,10 @@ from domainbert.progress import counted
 
 if TYPE_CHECKING:
     from biomed.corpora import Gold
+    from biomed.ner.errors import EntityError
     from biomed.ner.evaluation import Scores
 
+_PAPER_IDS = ("id", "pmid", "pmcid", "doi", "doc_id", "document_id")
 app = typer.Typer(
     no_args_is_help=True,
     help="Find diseases and drugs in text of any length, with positions.",
@@ -146,11 +147,15 @@ def tag(
         )
     if out and (form is None or form in NEEDED):
         needed = NEEDED[form] if form else None
+        fields, named = _fields(scoring)
         options.score_source(
-            lambda: TagTask(load(), needed=needed), source, out, scoring
+            lambda: TagTask(load(), needed=needed, fields=fields),
+            source,
+            out,
+            replace(scoring, text=None) if fields else scoring,
         )
         if form:
-            paths = export_entities(out, form, named=scoring.named())
+            paths = export_entities(out, form, named=named)
             files = (f"{path} ({count:,})" for path, count in paths.items())
             say(f"as {form}: {', '.join(files)}")
             if form == "fhir":
@@ -176,50 +181,38 @@ def tag(
 
 
 def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
-    """Id and text of each row: the note's id, else its file's path, else the row's number."""
-    from biomed.ner.task import TagTask
-    from domainbert.tables import is_text_file, iter_rows, match_columns, table_columns
+    """Id and text of each row: its id, the name of its file, or else the row's number."""
+    from biomed.ner.task import JoinedText, columns_of, joined_text
+    from domainbert.tables import iter_rows, match_columns, table_columns
 
     if source == "-":
         scoring.refuse("text", "note", "delimiter", because="on a text from stdin")
-        yield (
-            "stdin",
-            sys.stdin.buffer.read().decode(scoring.encoding or "utf-8-sig", "replace"),
-        )
+        data = sys.stdin.buffer.read()
+        yield "stdin", data.decode(scoring.encoding or "utf-8-sig", "replace")
         return
     reading = scoring.reading()
-    names = table_columns(source, reading)
+    fields, named = _fields(scoring)
+    available = table_columns(source, reading)
     chosen = match_columns(
-        names, TagTask.columns, named=scoring.named(), source=Path(source).name
+        available, columns_of(fields), named=named, source=Path(source).name
     )
-    files = _file_ids(source)
+    paper_ids = [name for name in available if name.casefold() in _PAPER_IDS]
+    id_columns = [*filter(None, [chosen.get("note_id")]), *paper_ids]
     for row in iter_rows(source, reading):
-        file = next(files) if is_text_file(row.place) else None
-        text = row.cells.get(chosen["text"])
-        if isinstance(text, str):
-            yield (
-                str(row.cells.get(chosen.get("note_id", "")) or file or row.number),
-                text,
-            )
+        texts = {ours: row.cells.get(theirs) for ours, theirs in chosen.items()}
+        item = row.fault or joined_text(replace(row, cells=texts), fields)
+        if isinstance(item, JoinedText):
+            ids = [row.cells.get(column) for column in id_columns]
+            yield next((str(id_) for id_ in ids if id_), str(row.number)), item.text
         else:
-            say(f"{row.place}: {row.fault or 'no text'}")
+            say(f"{row.place}: {item if isinstance(item, str) else item.reason}")
 
 
-def _file_ids(source: str) -> Iterator[str]:
-    """The path of each .txt file within the source, without its ending."""
-    from domainbert.tables import is_text_file, source_files
-
-    paths = source_files(source)
-    folder = (
-        source
-        if Path(source).is_dir()
-        else os.path.commonpath([p.parent for p in paths])
-    )
-    for path in paths:
-        if is_text_file(path):
-            yield re.sub(
-                r"\.txt(\.gz)?$", "", path.relative_to(folder).as_posix(), flags=re.I
-            )
+def _fields(scoring: ScoringOptions) -> tuple[list[str], dict[str, str]]:
+    """Several columns of text, and our names of the other columns; see `TagTask`."""
+    if len(scoring.text or ()) < 2:
+        return [], scoring.named()
+    return list(scoring.text or ()), replace(scoring, text=None).named()
 
 
 @app.command()
@@ -261,38 +254,80 @@ def evaluate(
     gold: Annotated[
         Path,
         typer.Argument(
-            metavar="GOLD", help="An IOB2 or PubTator file, or a BRAT folder."
+            metavar="GOLD", help="A CoNLL or PubTator file, or a BRAT folder."
         ),
     ],
     model: options.ModelName,
     label: Labels = None,
+    dictionary: Annotated[
+        Path | None,
+        typer.Option(help="A table of names and ids; links are evaluated too."),
+    ] = None,
     json: Annotated[
-        Path | None, typer.Option(help="Also write the scores to this file.")
+        Path | None,
+        typer.Option(
+            help="Write the scores and the errors by section to this file, and the most "
+            "frequent texts of each kind of error to NAME.errors.csv beside it."
+        ),
     ] = None,
     device: options.Device = None,
 ) -> None:
-    """Score a model by exact spans of whole documents, or of the sentences of an IOB2 file."""
+    """Score a model by exact spans of whole documents, or of the sentences of a CoNLL file.
+
+    The kinds of errors are counted too: missed, boundary, type, invented and, where the gold
+    standard has them, assertion and link.
+    """
     from biomed.corpora import read_gold
-    from biomed.ner.evaluation import check_types, evaluate_documents, evaluate_words
+    from biomed.ner import evaluation
+    from biomed.ner.errors import error_counts, errors_of
+    from biomed.ner.linking import EntityLinker
     from biomed.ner.network import WordTagger
     from biomed.ner.tagger import Tagger
 
     if json:
         check_output(json, [gold])
-    right = read_gold(gold, labels=renaming(label))
+    standard = read_gold(gold, labels=renaming(label))
     network = WordTagger.from_pretrained(model, device=device)
-    check_types(network.types, right)
-    _say_remarks(right)
-    if right.documents:
-        unit, scores = "characters", evaluate_documents(Tagger(network), right)
+    evaluation.check_types(network.types, standard)
+    _say_remarks(standard)
+    types = sorted(set(standard.types) & set(network.types))
+    linker = EntityLinker.from_table(dictionary) if dictionary else None
+    if standard.documents:
+        unit = "characters"
+        tagger = Tagger(network, linker=linker)
+        predictions = evaluation.predict_documents(tagger, standard)
+        scores = evaluation.score_predictions(predictions, types=types)
     else:
-        unit, scores = "words", evaluate_words(network, right)
+        unit = "words"
+        spans = evaluation.predicted_words(network, standard)
+        scores = evaluation.score_words(standard.texts, spans, types=types)
+        predictions = evaluation.predictions_of_words(standard.texts, spans)
+    names = linker.dictionary if linker else None
+    errors = list(errors_of(predictions, types=types, dictionary=names))
     print_scores(f"by {unit}", scores)
+    print_table(error_counts(errors).items(), ["errors", "count"])
     if json:
-        counts = {"gold": right.name, "texts": len(right.texts)}
-        write_json(
-            {**counts, "unit": unit, "scores": scores.table.to_dict("index")}, json
-        )
+        facts = {"gold": standard.name, "texts": len(standard.texts), "unit": unit}
+        facts["scores"] = scores.table.to_dict("index")
+        _write_errors(errors, facts, json)
+
+
+def _write_errors(
+    errors: list[EntityError], facts: dict[str, object], json: Path
+) -> None:
+    """Write facts with the counts of errors, and their most frequent texts beside them."""
+    from biomed.ner.errors import error_counts, frequent_texts
+    from domainbert.tables import write_table
+
+    by_section: dict[str, list[EntityError]] = {}
+    for error in errors:
+        by_section.setdefault(error.section or "none", []).append(error)
+    counts = {"errors": error_counts(errors)}
+    sections = {name: error_counts(each) for name, each in by_section.items()}
+    write_json({**facts, **counts, "errors_by_section": sections}, json)
+    texts = json.with_suffix(".errors.csv")
+    write_table(frequent_texts(errors), texts)
+    say(f"scores in {json}, the most frequent errors in {texts}")
 
 
 def print_scores(title: str, scores: Scores) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from biomed.corpora.documents import flat_spans, spans_of
+from biomed.corpora.documents import Span as GoldSpan
+from biomed.corpora.documents import WordSpan as Span
+from biomed.corpora.documents import flat_spans, spans_of, tags_of
 from biomed.corpora.schemes import UNTYPED
 from biomed.ner.assertion import DRUGS
+from biomed.ner.entities import Entity
 from domainbert.errors import UserError
 from domainbert.statistics.bootstrap import Interval, ratio_interval
 
@@ -24,8 +27,6 @@ if TYPE_CHECKING:
     from biomed.ner.tagger import Tagger
     from domainbert.models.manifest import Value
 
-
-Span = tuple[int, int, str]
 # Names that corpora have for the same types, small letters only.
 _SYNONYMS = (
     DRUGS | {"chemicalentity", "compound", "substance"},
@@ -75,70 +76,183 @@ def score_spans(
     """
     if len(gold) != len(predicted):
         raise UserError(f"{len(gold)} gold texts but {len(predicted)} predicted ones")
-    right, found = (
-        [{span for span in spans if span[2] in types} for spans in side]
-        for side in (gold, predicted)
-    )
-    both = [one & other for one, other in zip(right, found, strict=True)]
-    sides = {"correct": both, "predicted": found, "gold": right}
-    counts = pd.DataFrame(
-        {
-            name: Counter(span[2] for spans in side for span in spans)
-            for name, side in sides.items()
-        }
+    gold_sets = [_of_types(spans, types) for spans in gold]
+    predicted_sets = [_of_types(spans, types) for spans in predicted]
+    pairs = zip(gold_sets, predicted_sets, strict=True)
+    sides = {
+        "correct": [gold_set & predicted_set for gold_set, predicted_set in pairs],
+        "predicted": predicted_sets,
+        "gold": gold_sets,
+    }
+    counts_by_type = pd.DataFrame(
+        {name: _type_counts(spans) for name, spans in sides.items()}
     ).sort_index()
-    counts = pd.concat([counts.sum().to_frame("all").T, counts.fillna(0)]).astype(int)
-    mean = (counts["predicted"] + counts["gold"]) / 2
+    total = counts_by_type.sum().to_frame("all").T
+    counts = pd.concat([total, counts_by_type.fillna(0)]).astype(int)
     sizes = pd.DataFrame(
-        {"precision": counts["predicted"], "recall": counts["gold"], "f1": mean}
+        {
+            "precision": counts["predicted"],
+            "recall": counts["gold"],
+            "f1": (counts["predicted"] + counts["gold"]) / 2,
+        }
     )
     scores = sizes.clip(lower=1).rdiv(counts["correct"], axis="index")
-    correct, *others = (np.array(list(map(len, side))) for side in sides.values())
-    return Scores(scores.join(counts), ratio_interval(2 * correct, np.add(*others)))
+    n_correct = np.array([len(spans) for spans in sides["correct"]])
+    n_predicted = np.array([len(spans) for spans in sides["predicted"]])
+    n_gold = np.array([len(spans) for spans in sides["gold"]])
+    interval = ratio_interval(2 * n_correct, n_predicted + n_gold)
+    return Scores(scores.join(counts), interval)
+
+
+def _of_types(spans: Iterable[Span], types: Collection[str]) -> set[Span]:
+    return {span for span in spans if span[2] in types}
+
+
+def _type_counts(texts: Iterable[Iterable[Span]]) -> Counter[str]:
+    return Counter(kind for spans in texts for _, _, kind in spans)
+
+
+def score_words(
+    texts: Sequence[TaggedText],
+    predicted: Sequence[Iterable[Span]],
+    *,
+    types: Collection[str],
+) -> Scores:
+    """Scores of word spans by seqeval (strict, IOB2), with our interval.
+
+    Args:
+        texts: words with gold tags.
+        predicted: first word, one past the last, and type of the entities of each text.
+        types: those that count.
+    """
+    from seqeval.metrics import classification_report
+    from seqeval.scheme import IOB2
+
+    gold = [spans_of(text.tags) for text in texts]
+    scores = score_spans(gold, predicted, types=types)
+    if not scores.overall["gold"] + scores.overall["predicted"]:
+        return scores  # seqeval has no average of nothing
+    tags = [
+        [
+            tags_of(_of_types(spans, types), words=len(text.words))
+            for text, spans in zip(texts, side, strict=True)
+        ]
+        for side in (gold, predicted)
+    ]
+    report = classification_report(
+        *tags, mode="strict", scheme=IOB2, output_dict=True, zero_division=0
+    )
+    table = scores.table.copy()
+    for name in table.index:
+        row = report["micro avg" if name == "all" else name]
+        values = [row["precision"], row["recall"], row["f1-score"]]
+        table.loc[name, ["precision", "recall", "f1"]] = values
+    return replace(scores, table=table)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A text with its gold spans and the entities that a model found in it."""
+
+    text: str = field(repr=False)
+    gold: tuple[GoldSpan, ...]
+    entities: tuple[Entity, ...]
 
 
 def evaluate_words(model: WordTagger, gold: Gold, **options: Any) -> Scores:
     """Scores over the corpus' own words, each text on its own; `options` are for `entities`."""
-    entities = model.entities(
-        (model.reader.read(text.words) for text in gold.texts), **options
+    return score_words(
+        gold.texts,
+        predicted_words(model, gold, **options),
+        types=set(gold.types) & set(model.types),
     )
-    found = [[span[:3] for span in each] for each in entities]
-    right = [spans_of(text.tags) for text in gold.texts]
-    return score_spans(right, found, types={*gold.types} & {*model.types})
+
+
+def predicted_words(model: WordTagger, gold: Gold, **options: Any) -> list[list[Span]]:
+    """The entities of each text, as first word, one past the last, and type."""
+    pieces = (model.reader.read(text.words) for text in gold.texts)
+    entities = model.entities(pieces, **options)
+    return [[span[:3] for span in spans] for spans in entities]
+
+
+def predictions_of_words(
+    texts: Iterable[TaggedText], predicted: Iterable[Iterable[Span]]
+) -> list[Prediction]:
+    """Texts of words joined by spaces, for `biomed.ner.errors`."""
+    predictions = []
+    for text, spans in zip(texts, predicted, strict=True):
+        joined = " ".join(text.words)
+        lengths = [len(word) for word in text.words]
+        starts = np.cumsum([0, *lengths])[:-1] + np.arange(len(lengths))
+        ends = starts + lengths
+        gold = [
+            GoldSpan(int(starts[first]), int(ends[stop - 1]), kind)
+            for first, stop, kind in spans_of(text.tags)
+        ]
+        entities = []
+        for first, stop, kind in spans:
+            start = int(starts[first])
+            end = int(ends[stop - 1])
+            entities.append(Entity(start, end, joined[start:end], kind, 1.0))
+        predictions.append(Prediction(joined, tuple(gold), tuple(entities)))
+    return predictions
 
 
 def look_up_names(texts: Iterable[TaggedText], gold: Gold) -> Scores:
     """The scores of finding the names of training texts again, the longest first: a baseline."""
-    names = {
-        tuple(word.casefold() for word in text.words[start:end]): kind
-        for text in texts
-        for start, end, kind in spans_of(text.tags)
-        if kind in gold.types
-    }
+    names: dict[tuple[str, ...], str] = {}
+    for text in texts:
+        for start, end, kind in spans_of(text.tags):
+            if kind in gold.types:
+                names[_folded(text.words[start:end])] = kind
     longest = max(map(len, names), default=0)
-    found = []
-    for text in gold.texts:
-        words, spans, at = [word.casefold() for word in text.words], list[Span](), 0
-        while at < len(words):
-            ends = range(min(at + longest, len(words)), at, -1)
-            if end := next((end for end in ends if tuple(words[at:end]) in names), 0):
-                spans.append((at, end, names[tuple(words[at:end])]))
-            at = end or at + 1
-        found.append(spans)
-    return score_spans(
-        [spans_of(text.tags) for text in gold.texts], found, types=gold.types
-    )
+    predicted = [
+        _looked_up(_folded(text.words), names, longest=longest) for text in gold.texts
+    ]
+    return score_words(gold.texts, predicted, types=gold.types)
+
+
+def _folded(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word.casefold() for word in words)
+
+
+def _looked_up(
+    words: tuple[str, ...], names: Mapping[tuple[str, ...], str], *, longest: int
+) -> list[Span]:
+    """The names in a text, from its start; of several at a word the longest."""
+    spans: list[Span] = []
+    start = 0
+    while start < len(words):
+        ends = range(min(start + longest, len(words)), start, -1)
+        end = next((end for end in ends if words[start:end] in names), 0)
+        if end:
+            spans.append((start, end, names[words[start:end]]))
+        start = end or start + 1
+    return spans
 
 
 def evaluate_documents(tagger: Tagger, gold: Gold) -> Scores:
     """Scores of raw documents by character spans; of overlapping gold spans the longest counts."""
-    right = map(flat_spans, gold.documents)
+    types = set(gold.types) & set(tagger.labels)
+    return score_predictions(predict_documents(tagger, gold), types=types)
+
+
+def predict_documents(tagger: Tagger, gold: Gold) -> list[Prediction]:
+    """The gold spans and the entities of each document."""
     entities = tagger.tag_many(document.text for document in gold.documents)
-    spans, found = (
-        [[(s.start, s.end, s.label) for s in each] for each in side]
-        for side in (right, entities)
-    )
-    return score_spans(spans, found, types={*gold.types} & {*tagger.labels})
+    return [
+        Prediction(document.text, tuple(flat_spans(document)), tuple(found))
+        for document, found in zip(gold.documents, entities, strict=True)
+    ]
+
+
+def score_predictions(
+    predictions: Sequence[Prediction], *, types: Collection[str]
+) -> Scores:
+    """Scores of entities by exact character spans."""
+    gold = [[(s.start, s.end, s.label) for s in p.gold] for p in predictions]
+    predicted = [[(e.start, e.end, e.label) for e in p.entities] for p in predictions]
+    return score_spans(gold, predicted, types=types)
 
 
 def check_types(known: Iterable[str], gold: Gold) -> None:

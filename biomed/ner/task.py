@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,12 +13,65 @@ import pyarrow as pa
 from biomed.ner.medications import KINDS
 from biomed.ner.sections import SECTIONS
 from domainbert.scoring import Fault, Task, text_of
-from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME
+from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, Column
 
 if TYPE_CHECKING:
     from biomed.ner.entities import Entity
     from biomed.ner.tagger import Tagger
-    from domainbert.tables import Column, Row
+    from domainbert.tables import Row
+
+_BETWEEN = "\n\n"  # texts of a row
+_ABSTRACT = ("title", "abstract")
+
+
+@dataclass(frozen=True)
+class JoinedText:
+    """The texts of a row, such as title and abstract, joined by blank lines.
+
+    `starts` are the positions of the texts in `text`.
+    """
+
+    text: str
+    starts: tuple[int, ...] = (0,)
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> JoinedText:
+        """Join texts; an entity does not reach from one into the next."""
+        joined = ""
+        starts: list[int] = []
+        for text in texts:
+            joined += _BETWEEN if starts else ""
+            starts.append(len(joined))
+            joined += text
+        return cls(joined, tuple(starts))
+
+    def place(self, position: int) -> tuple[int, int]:
+        """The number of the text that has this character, and where that text starts."""
+        number = bisect_right(self.starts, position) - 1
+        return number, self.starts[number]
+
+
+def columns_of(fields: Sequence[str] = ()) -> tuple[Column, ...]:
+    """The ids of a text and its column, or its several columns."""
+    texts = [Column(field, "text", required=True) for field in fields]
+    # The time is repeated as the ids are, because OMOP's tables need a date.
+    ids = (PATIENT, STAY, NOTE, replace(TIME, kind="id"))
+    return (*ids, *(texts or [replace(TEXT, joined=_ABSTRACT)]))
+
+
+def joined_text(row: Row, fields: Sequence[str] = ()) -> JoinedText | Fault:
+    """The text of a row, or its texts joined; some of several may be empty."""
+    texts = []
+    faults = []
+    for field in fields or ("text",):
+        text = text_of(row, field)
+        if isinstance(text, Fault):
+            faults.append(text)
+        texts.append("" if isinstance(text, Fault) else text)
+    errors = [fault for fault in faults if fault.status == "error"]
+    if errors or len(faults) == len(texts):
+        return (errors or faults)[0]
+    return JoinedText.of(texts)
 
 
 OUTPUT = ["start", "end", "entity", "label", "score", "score_kind", "assertion"]
@@ -29,17 +83,23 @@ OUTPUT += [*(f"drug_{kind}" for kind in KINDS), "drug_attributes"]
 class TagTask(Task):
     """Finds the entities of each text; a text without entities has one row with empty fields.
 
-    A table without the column `needed`, such as "note_id", is refused.
+    Args:
+        tagger: finds them.
+        needed: a column, such as "note_id", without which a table is refused.
+        fields: several columns of text in place of one; the output names the `field` of each
+            entity, in which its positions count.
     """
 
     name = "entities"
-    # The time is repeated as the ids are, because OMOP's tables need a date.
-    columns: tuple[Column, ...] = (PATIENT, STAY, NOTE, replace(TIME, kind="id"), TEXT)
 
-    def __init__(self, tagger: Tagger, *, needed: str | None = None) -> None:
+    def __init__(
+        self, tagger: Tagger, *, needed: str | None = None, fields: Sequence[str] = ()
+    ) -> None:
         self._tagger = tagger
+        self._fields = tuple(dict.fromkeys(fields))
         self.columns = tuple(
-            replace(c, required=True) if c.name == needed else c for c in self.columns
+            replace(column, required=True) if column.name == needed else column
+            for column in columns_of(self._fields)
         )
 
     @property
@@ -47,20 +107,28 @@ class TagTask(Task):
         """The fields of `Entity`, its text as `entity`, with the kind of its score."""
         numbers = {"start": pa.int64(), "end": pa.int64()}
         numbers |= {"score": pa.float64(), "link_score": pa.float64()}
-        return pa.schema([(name, numbers.get(name, pa.string())) for name in OUTPUT])
+        names = ["field", *OUTPUT] if self._fields else OUTPUT
+        return pa.schema([(name, numbers.get(name, pa.string())) for name in names])
 
-    def read(self, rows: Sequence[Row]) -> str | Fault:
-        """The text of a row."""
-        return text_of(rows[0], "text")
+    def read(self, rows: Sequence[Row]) -> JoinedText | Fault:
+        """The text of a row, or its texts joined."""
+        return joined_text(rows[0], self._fields)
 
-    def run(self, items: Iterable[str]) -> Iterator[list[Entity]]:
+    def run(self, items: Iterable[JoinedText]) -> Iterator[list[Entity]]:
         """The entities of each text."""
-        return self._tagger.tag_many(items)
+        return self._tagger.tag_many(item.text for item in items)
 
-    def rows(self, item: str, result: list[Entity]) -> list[dict[str, Any]]:
+    def rows(self, item: JoinedText, result: list[Entity]) -> list[dict[str, Any]]:
         """One row for each entity."""
         kind = self._tagger.score_kind
-        return [{**_row(entity), "score_kind": kind} for entity in result] or [{}]
+        rows = []
+        for entity in result:
+            number, start = item.place(entity.start)
+            row = {**_row(entity, start=start), "score_kind": kind}
+            if self._fields:
+                row["field"] = self._fields[number]
+            rows.append(row)
+        return rows or [{}]
 
     def about(self) -> dict[str, Any]:
         """The model's name."""
@@ -75,9 +143,11 @@ class TagTask(Task):
         return {"model": model, "min_score": min_score, **links, **context}
 
 
-def _row(entity: Entity) -> dict[str, Any]:
-    """The columns of an entity."""
+def _row(entity: Entity, *, start: int) -> dict[str, Any]:
+    """The columns of an entity; its positions count from `start`."""
     row = {name: getattr(entity, name, None) for name in OUTPUT}
+    row["start"] = entity.start - start
+    row["end"] = entity.end - start
     row["entity"] = entity.text
     row["section_code"] = SECTIONS[entity.section].code if entity.section else None
     row["entity_id"] = entity.id
@@ -89,5 +159,8 @@ def _row(entity: Entity) -> dict[str, Any]:
         row["drug_status"] = drug.status
         if drug.attributes:
             parts = [asdict(part) for part in drug.attributes]
+            for part in parts:
+                part["start"] -= start
+                part["end"] -= start
             row["drug_attributes"] = json.dumps(parts)
     return row

@@ -157,9 +157,13 @@ class PairReader:
                 f"the question has {len(asked)} tokens; with windows of {self.window} at most "
                 f"{self.longest_question} are possible; move the rest of it to the context"
             )
+        # An empty section of an article is no fault, as long as another one has text.
+        are_empty = [_is_blank(text) for text in contexts]
         documents = [
-            self._checked(text, name)
-            for text, name in zip(contexts, names, strict=True)
+            self.read("")
+            if is_empty and not all(are_empty)
+            else self._checked(text, name)
+            for text, name, is_empty in zip(contexts, names, are_empty, strict=True)
         ]
         return QuestionPair(asked, tuple(documents), asks_number(asked.text))
 
@@ -229,6 +233,10 @@ class PairReader:
         ids = np.concatenate((head, body, [self._sep]))
         segments = np.where(np.arange(len(ids)) < len(head), 0, 1)
         return PairWindow(ids, segments, number, tokens)
+
+
+def _is_blank(text: object) -> bool:
+    return text is None or (isinstance(text, str) and not text.strip())
 
 
 def asks_number(question: str) -> bool:

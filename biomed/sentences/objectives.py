@@ -120,6 +120,8 @@ class TextVectorsObjective(Objective):
         # Shape (columns, rows): the number of each validation text in `_texts`.
         self._validation = np.array(text_numbers).T
         self._expected = np.array(labels)
+        if kind == "regression":
+            _check_ratings(self._expected)
 
     def _batch_plan(
         self,
@@ -208,6 +210,15 @@ class TextVectorsObjective(Objective):
         return self._facts
 
 
+def _check_ratings(expected: np.ndarray) -> None:
+    """Refuse ratings without a rank correlation, which chooses the weights."""
+    if len(np.unique(expected)) < 2:
+        raise UserError(
+            f"validation: all {len(expected)} ratings are the same, so their rank correlation "
+            "is undefined and cannot choose the weights; expected different ratings"
+        )
+
+
 class PairsObjective(Objective):
     """The score of two texts, by binary cross-entropy; the metric is Spearman's correlation.
 
@@ -239,6 +250,7 @@ class PairsObjective(Objective):
         validation = labelled(validation)
         self._targets = scores(train, scale)
         self._expected = scores(validation, scale)
+        _check_ratings(self._expected)
         self._pairs = _text_pairs(train)
         validation_pairs = _text_pairs(validation)
         self._validation = model.windower.split_many(validation_pairs)

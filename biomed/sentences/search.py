@@ -130,11 +130,15 @@ class SentenceIndex:
         """Append texts, piece by piece, in flat memory: all of them, or none if one fails.
 
         Raises:
-            UserError: ids do not match the texts, or one string instead of a list.
+            UserError: ids do not match the texts, one string instead of a list, or texts that
+                the index has already: one with such an id or, without ids, all of a piece.
         """
         check_many(texts)
+        column = "text" if ids is None else "id"
+        known = set(map(hash, self.vectors.stored(column)))
         faults: dict[str, str] = {}
-        self.vectors.add(self._pieces(texts, ids, faults))
+        pieces = self._pieces(texts, ids, faults)
+        self.vectors.add(_all_new(pieces, known, column=column))
         self.faults |= faults
 
     def _pieces(
@@ -261,6 +265,25 @@ class SentenceIndex:
             ]
             results.append(passages)
         return results
+
+
+def _all_new(
+    pieces: Iterable[tuple[np.ndarray, pd.DataFrame]], known: set[int], *, column: str
+) -> Iterator[tuple[np.ndarray, pd.DataFrame]]:
+    """The pieces of passages; a `UserError` if the index has them already.
+
+    A text may repeat ("No change."), so without ids only a piece of known texts is refused.
+    """
+    for vectors, rows in pieces:
+        is_known = rows[column].map(hash).isin(known)
+        is_repeated = is_known.all() if column == "text" else is_known.any()
+        if len(rows) and is_repeated:
+            raise UserError(
+                f"{int(is_known.sum())} passages are in the index already, the first with id "
+                f"{rows['id'][is_known].iloc[0]}; leave these texts out, or index all texts "
+                "into a new folder"
+            )
+        yield vectors, rows
 
 
 def _reranked(model: PairModel, query: str, passages: list[Passage]) -> list[Passage]:

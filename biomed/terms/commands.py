@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -118,7 +119,9 @@ def plot(
     seed: Annotated[int, typer.Option(help="Another seed gives another picture.")] = 0,
 ) -> None:
     """Draw terms by t-SNE; NAME.coordinates.csv gets their coordinates."""
-    from biomed.terms.names import medical_terms, read_vocabulary
+    import numpy as np
+
+    from biomed.terms.names import medical_terms, vocabulary_rows
     from biomed.terms.plots import layout_terms, plot_layout
     from domainbert.files import check_output
     from domainbert.statistics.figures import save_figure
@@ -127,11 +130,18 @@ def plot(
     coordinates = out.with_suffix(".coordinates.csv")
     for file in (out, coordinates):
         check_output(file, [source] if source else [])
-    table = read_vocabulary(source) if source else medical_terms()
-    terms = table["term"].tolist()
+    table = vocabulary_rows(source) if source else medical_terms()
+    parts = list(_load(model).embed_many(table["term"].tolist()))
+    faults = list(itertools.chain.from_iterable(part.faults for part in parts))
+    for row, fault in zip(table.index, faults, strict=True):
+        if fault:
+            say(f"row {row} has no vector and is left out: {fault}")
+    has_vector = [not fault for fault in faults]
+    table = table[has_vector]
+    vectors = np.concatenate([part.vectors for part in parts])[has_vector]
     layout = layout_terms(
-        terms,
-        _load(model).embed(terms),
+        table["term"].tolist(),
+        vectors,
         categories=table.get("category"),
         perplexity=perplexity,
         seed=seed,

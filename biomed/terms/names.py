@@ -74,6 +74,11 @@ def read_vocabulary(path: str | Path) -> pd.DataFrame:
         TableError: a source that cannot be read or has no column of terms, or a category or id
             that only some of the rows have.
     """
+    return vocabulary_rows(path).reset_index(drop=True)
+
+
+def vocabulary_rows(path: str | Path) -> pd.DataFrame:
+    """The terms of a table as in `read_vocabulary`; the index is the row, from 0."""
     path = Path(path)
     table = read_table(path, options=ReadOptions(lines=True))
     names = match_columns(list(table.columns), _COLUMNS, source=path.name)
@@ -88,7 +93,7 @@ def read_vocabulary(path: str | Path) -> pd.DataFrame:
             raise TableError(f"{path.name}: {missing} rows with a term have no {name}")
     if "synonyms" in names:
         table = table.assign(synonyms=[split_names(cell) for cell in table["synonyms"]])
-    return table.reset_index(drop=True)
+    return table
 
 
 def percent(key: str) -> int:

@@ -68,6 +68,13 @@ Table = Annotated[
     Option("--out", help="The table to write: .csv, .tsv, .parquet or .jsonl."),
 ]
 TextColumn = Annotated[_MaybeText, Option("--text", help="The column with the text.")]
+TextColumns = Annotated[
+    list[str] | None,
+    Option(
+        "--text",
+        help="The column with the text; repeated, `biomed ner tag` joins them.",
+    ),
+]
 StayColumn = Annotated[
     _MaybeText, Option("--stay", help="The column with the stay's id.")
 ]
@@ -109,7 +116,7 @@ class ScoringOptions:
     A column that is named here and that the task does not read is copied to the output.
     """
 
-    text: TextColumn = None
+    text: TextColumns = None
     stay: StayColumn = None
     patient: PatientColumn = None
     note: NoteColumn = None
@@ -124,8 +131,10 @@ class ScoringOptions:
 
     def named(self, *, text: str = "text") -> dict[str, str]:
         """Our name of each column that an option names -> the table's; --text names `text`."""
+        if len(self.text or ()) > 1:
+            raise BadParameter("--text: expected one column, got several")
         ours = {
-            text: self.text,
+            text: self.text[0] if self.text else None,
             "stay_id": self.stay,
             "patient_id": self.patient,
             "note_id": self.note,

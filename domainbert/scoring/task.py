@@ -237,9 +237,15 @@ def _carried_columns(
         elif not (is_grouped and column.within):
             ids.append(name)
     if not is_grouped:
-        named_ids = (name for name in available if f"_{name}".lower().endswith("_id"))
+        named_ids = (name for name in available if _is_id(name))
         ids += [name for name in named_ids if name not in texts]
     return ids
+
+
+def _is_id(name: str) -> bool:
+    """Whether a column is carried along: `id`, `*_id`, or the id of a paper."""
+    lower = name.lower()
+    return f"_{lower}".endswith("_id") or lower in ("pmid", "pmcid", "doi")
 
 
 def grouped(rows: Iterable[Row], plan: Plan) -> Iterator[list[Row]]:

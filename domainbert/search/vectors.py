@@ -262,6 +262,11 @@ class VectorIndex:
             first += len(part)
         return pd.concat(tables[1:] or tables).sort_index().reset_index(drop=True)
 
+    def stored(self, column: str) -> Iterator[str]:
+        """The `id` or `text` of every row."""
+        for part in self._parts:
+            yield from part[column].to_pylist()
+
     def blocks(self) -> Iterator[np.ndarray]:
         """The vectors as float32, a block at a time."""
         for part in self._parts:

@@ -25,6 +25,7 @@ class Column:
         required: whether a table without the column is refused.
         within: whether it is the id of a row within a group, carried only if rows are not grouped.
         option: the command-line option that names the column.
+        joined: columns that the option can name together in place of a missing text.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Column:
     required: bool = False
     within: bool = False
     option: str = ""
+    joined: tuple[str, ...] = ()
 
 
 _LISTED_COLUMNS = 40
@@ -90,6 +92,7 @@ def match_columns(
         if match is not None:
             matches[column.name] = match
         elif column.required:
+            _suggest_joining(column, spelled, source=source)
             require_columns(
                 available, [column.name], source=source, option=column.option
             )
@@ -107,6 +110,19 @@ def _match(
         if name.casefold() in spelled:
             return spelled[name.casefold()]
     return None
+
+
+def _suggest_joining(
+    column: Column, spelled: Mapping[str, str], *, source: str
+) -> None:
+    """Raise a `TableError` if the table has the parts that the column's option can join."""
+    parts = [spelled[name] for name in column.joined if name in spelled]
+    if len(parts) > 1:
+        options = " ".join(f"{column.option} {part}" for part in parts)
+        raise TableError(
+            f"{source} has no column {column.name!r}, but {' and '.join(parts)}; join them "
+            f"with {options}"
+        )
 
 
 def _check_unused_ids(

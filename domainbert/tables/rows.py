@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import glob
 import json
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,6 +33,7 @@ from domainbert.tables.options import (
     ReadOptions,
     TableError,
     Wanted,
+    is_text_file,
     table_format,
 )
 from domainbert.tables.parquet_files import parquet_cells, parquet_columns, plain
@@ -38,6 +41,7 @@ from domainbert.tables.parquet_files import parquet_cells, parquet_columns, plai
 if TYPE_CHECKING:
     import pandas as pd
 
+FILE_ID = "note_id"  # the column of a .txt file's name
 FIRST_LINES = 1000  # of JSON, from which its columns are known before all of it is read
 
 
@@ -131,7 +135,7 @@ def iter_rows(
     Every cell is text as it is spelled ("038", "NA"); only an empty cell, JSON's null or a NaN
     is missing (None). Numbers become text. Lists in JSON lines and Parquet stay lists. An id in
     CSV loses the apostrophe that guards it from spreadsheets. A line that is not a row gives a
-    `Row` with a fault.
+    `Row` with a fault. A .txt file has its name as `note_id`, with its folders in the source.
 
     Args:
         source: see `source_files`; for a database, see `spooled`.
@@ -142,10 +146,15 @@ def iter_rows(
         TableError: the source cannot be opened or read to its end, or was changed meanwhile.
     """
     numbers = count()
-    for reader, path in _readers(source):
+    readers = _readers(source)
+    root = _root(source, [path for _, path in readers])
+    for reader, path in readers:
+        ids = {}
+        if is_text_file(path) and not options.lines:
+            ids[FILE_ID] = _file_id(path, root)
         with _read_errors(path):
             for place, cells, fault, remark in reader.cells(path, options, columns):
-                yield Row(next(numbers), cells, place, fault, remark)
+                yield Row(next(numbers), {**ids, **cells}, place, fault, remark)
 
 
 def spooled(source: str | Path, options: ReadOptions, *, folder: Path) -> str | Path:
@@ -186,6 +195,19 @@ def _readers(source: str | Path) -> list[tuple[Reader, Path]]:
     return [
         (READERS[table_format(path, endings)], path) for path in source_files(source)
     ]
+
+
+def _root(source: str | Path, paths: Sequence[Path]) -> Path:
+    """The folder of a source, or the deepest one that holds all files of a pattern."""
+    if Path(source).is_dir():
+        return Path(source)
+    return Path(os.path.commonpath([path.parent for path in paths]))
+
+
+def _file_id(path: Path, root: Path) -> str:
+    """The name of a text file within a source, without its ending."""
+    name = path.relative_to(root).as_posix()
+    return re.sub(r"\.txt(\.gz)?$", "", name, flags=re.IGNORECASE)
 
 
 @contextmanager
@@ -277,6 +299,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 # --- text files
 
 
+def _text_columns(path: Path, options: ReadOptions) -> list[list[str]]:
+    del path
+    return [["text"] if options.lines else [FILE_ID, "text"]]
+
+
 def _text_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
     del columns
     if not options.lines:
@@ -298,7 +325,5 @@ READERS: dict[str, Reader] = {
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), _CSV),
     ".parquet": Reader(lambda path, options: [parquet_columns(path)], parquet_cells),
     **dict.fromkeys((".jsonl", ".jsonl.gz"), Reader(_json_columns, _json_cells)),
-    **dict.fromkeys(
-        (".txt", ".txt.gz"), Reader(lambda path, options: [["text"]], _text_cells)
-    ),
+    **dict.fromkeys((".txt", ".txt.gz"), Reader(_text_columns, _text_cells)),
 }

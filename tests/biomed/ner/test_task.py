@@ -172,3 +172,22 @@ def test_the_semicolon_and_the_list_of_lines(tagger, tmp_path):
         options=ReadOptions(delimiter=";"),
     )
     assert list(read_table(tmp_path / "a.csv")["entity"]) == ["heart failure"]
+
+
+def test_several_columns_of_text_have_positions_of_their_own(tagger):
+    frame = pd.DataFrame(
+        {
+            "pmid": [7, 8, 9],
+            "title": ["Heart failure", None, None],
+            "abstract": ["with heart failure", "insulin medication", " "],
+        }
+    )
+    rows = tagger.tag_frame(frame, text=["title", "abstract"])
+    assert rows["pmid"].tolist() == ["7", "7", "8", "9"]
+    assert rows["field"].tolist()[:3] == ["title", "abstract", "abstract"]
+    assert rows["status"].tolist() == ["ok", "ok", "ok", "empty"]
+    for row in rows[:3].itertuples():
+        cell = frame[row.field][row.row]
+        assert cell[int(row.start) : int(row.end)] == row.entity
+    with pytest.raises(TableError, match="join them with --text title --text abstract"):
+        tagger.tag_frame(frame)

@@ -304,7 +304,7 @@ def test_memory_is_flat(answerer):
         ),
         ("was it?", "", "pair 1: the context is empty"),
         ("was it?", [], "pair 1: the context has no document"),
-        ("was it?", ["text", " "], "pair 1: the context, document 1 is empty"),
+        ("was it?", ["", " "], "pair 1: the context, document 0 is empty"),
         (
             "was it?",
             ["text", 3],

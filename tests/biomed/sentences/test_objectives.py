@@ -385,3 +385,10 @@ def test_a_model_with_an_adapter_is_trained_further(
         EncoderError, match="holds an adapter, not all weights; save the model wi"
     ):
         find_encoder(start)
+
+
+def test_constant_ratings_cannot_choose_the_weights(tiny_encoder):
+    data = examples("regression")
+    constant = data.assign(label=0.5)
+    with pytest.raises(UserError, match="ratings are the same, so their rank corr"):
+        fit({"words": data}, "regression", tiny_encoder, validation=constant)

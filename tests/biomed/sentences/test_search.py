@@ -140,7 +140,9 @@ def test_the_command_indexes_a_table_or_leaves_things_as_they_were(
     assert run("--window", "20").exit_code == 0
     before = files(out)
     assert run("--window", "30").exit_code == 2
+    assert run().exit_code == 1  # these texts are in it
     assert files(out) == before
+    notes.write_text("id,text\nc,Cough.\nd,Pain.\n")
     assert run().exit_code == 0
     assert len(SentenceIndex.open(out, encoder)) == 4
 
@@ -326,3 +328,14 @@ def test_the_command_prints_passages_as_they_are(encoder, tmp_path, monkeypatch)
     assert "[left]" in shown
     assert "[/x]" in shown
     assert "\x1b[31m" not in result.output
+
+
+@pytest.mark.parametrize("ids", [IDS, None])
+def test_texts_that_are_indexed_already_are_refused(encoder, ids):
+    built = SentenceIndex.build(TEXTS, encoder, ids=ids)
+    size = len(built)
+    with pytest.raises(UserError, match="are in the index already, the first with id"):
+        built.add(TEXTS, ids=ids)
+    assert len(built) == size
+    built.add(["Pneumonia and fever.", "A text that is new."])
+    assert len(built) == size + 2

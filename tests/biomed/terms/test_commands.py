@@ -187,3 +187,15 @@ def test_terms_are_printed_as_they_are(tiny_encoder, tmp_path):
     shown = "".join(said.split())
     assert "edema[/x]" in shown
     assert "[left]pain" in shown
+
+
+def test_a_term_without_a_vector_is_left_out_of_the_picture(tmp_path, tiny_encoder):
+    path = tmp_path / "odd.csv"
+    terms = ["edema", "", "insulin", "\u200b", "fever", "antibiotic", "dyspnea"]
+    path.write_text("term,id\n" + "".join(f"{term},{term}x\n" for term in terms))
+    out = tmp_path / "picture.svg"
+    command = ["terms", "plot", str(path), "--out", str(out)]
+    result = run.invoke(app, [*command, "--model", str(tiny_encoder)])
+    assert result.exit_code == 0, result.output
+    assert "row 3 has no vector and is left out" in result.output
+    assert len(read_table(tmp_path / "picture.coordinates.csv")) == 5

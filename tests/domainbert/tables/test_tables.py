@@ -577,7 +577,7 @@ def test_folders_and_patterns(tmp_path):
     assert [row.number for row in rows] == [0, 1, 2, 3]
     places = ["a.csv line 2", "b.jsonl line 1", "c.tsv.gz line 2", "d.txt"]
     assert [row.place for row in rows] == places
-    assert table_columns(folder) == ["text", "n"]
+    assert table_columns(folder) == ["text", "n", "note_id"]
     assert read_table(folder)["n"].fillna("-").tolist() == ["-", "1", "2", "-"]
     assert [row.cells["text"] for row in iter_rows(f"{tmp_path}/*/*.csv")] == ["1"]
     assert "no such file" in error_of(f"{tmp_path}/*/*.parquet")
@@ -1096,3 +1096,20 @@ def test_a_database_fault_is_told_by_its_kind(message, said):
         pass
 
     assert _fault(DatabaseError(message)).startswith(said)
+
+
+def test_text_files_have_their_names_as_ids(tmp_path):
+    (tmp_path / "notes" / "May").mkdir(parents=True)
+    (tmp_path / "notes" / "May" / "b.TXT").write_text("second")
+    (tmp_path / "notes" / "a.txt").write_text("first\nline")
+    names = {"notes": ["May/b", "a"], "notes/*.txt": ["a"], "notes/a.txt": ["a"]}
+    for source, ids in names.items():
+        rows = iter_rows(tmp_path / source)
+        assert [row.cells["note_id"] for row in rows] == ids
+        assert table_columns(tmp_path / source) == ["note_id", "text"]
+    lines = ReadOptions(lines=True)
+    assert table_columns(tmp_path / "notes" / "a.txt", lines) == ["text"]
+    assert [r.cells for r in iter_rows(tmp_path / "notes" / "a.txt", lines)] == [
+        {"text": "first"},
+        {"text": "line"},
+    ]
