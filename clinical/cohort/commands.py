@@ -115,6 +115,11 @@ def cohort(
     print_table(built.flow[head].to_numpy(), head, title="Flow")
     for caveat in filter(None, (built.summary["deaths"], *built.caveats)):
         say(f"note: {caveat}")
+    for issue in built.issues.itertuples():
+        line = f"issue: {issue.source}: {issue.problem}: {issue.count:,}"
+        if len(issue.examples):
+            line += f", such as {', '.join(issue.examples)}"
+        say(line)
     if form != "table":
         labels = out.with_suffix(".meds-labels.parquet")
         write_table(meds_labels(built.labels()), labels)

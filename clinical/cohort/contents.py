@@ -96,6 +96,12 @@ def remarks(con: duckdb.DuckDBPyConnection, source: ViewSource) -> list[str]:
     """What was changed while the tables were read, and sides that nobody trains on."""
     changes = source.changed().items()
     lines = [f"{kind} (cells): {counted(columns)}." for kind, columns in changes]
+    encodings = "SELECT file, damaged, rows FROM encodings ORDER BY file"
+    lines += [
+        f"{damaged:,} of {rows or damaged:,} rows of {file} have bytes that are not in the "
+        "encoding, read as U+FFFD: name the encoding of the file, such as --encoding cp1252"
+        for file, damaged, rows in con.execute(encodings).fetchall()
+    ]
     if unread := dict(con.execute(step("unread")).fetchall()):
         lines.append(f"Documents that are not read: {counted(unread)}.")
     sides = dict(con.execute(step("other_sides")).fetchall())

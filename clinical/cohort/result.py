@@ -37,8 +37,8 @@ class Cohort:
         path: the Parquet file.
         flow: `step, reason, removed, left`: one row for the input and one for each rule in order;
             `removed` and the last `left` add up to the input.
-        issues: `source, problem, count`: what was wrong with rows of the source;
-            `NAME.issues.csv`, beside the file, lists each of them.
+        issues: `source, problem, count, examples`: what was wrong with rows of the source, and up
+            to three ids or rows; `NAME.issues.csv`, beside the file, lists each of them.
         n_admissions: rows of the table of admissions.
         n_stays: stays kept.
         n_patients: patients of the stays kept.
@@ -81,7 +81,7 @@ class Cohort:
             path=Path(path),
             flow=pd.DataFrame(summary["steps"]).drop(columns="box"),
             issues=pd.DataFrame(
-                summary["issues"], columns=["source", "problem", "count"]
+                summary["issues"], columns=["source", "problem", "count", "examples"]
             ),
             n_admissions=summary["steps"][0]["left"],
             **{
@@ -166,7 +166,11 @@ def summarise(
     notes = con.execute(
         "SELECT status, count(*) FROM notes GROUP BY ALL ORDER BY ALL"
     ).fetchall()
-    issues = "SELECT source, problem, count(*) AS count FROM issues GROUP BY ALL ORDER BY ALL"
+    issues = (
+        "SELECT source, problem, count(*) AS count, "
+        "coalesce(min(coalesce(id, 'row ' || row), 3), []) AS examples "
+        "FROM issues GROUP BY source, problem ORDER BY source, problem"
+    )
     ((data_end,),) = con.execute("SELECT data_end FROM rules").fetchall()
     return {
         "schema": request.schema.name,

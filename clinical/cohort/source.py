@@ -13,6 +13,7 @@ from clinical.cohort.definition import SCHEMAS, Notes, TableMap, load_schema
 from clinical.cohort.views import ViewSource
 from domainbert.errors import UserError
 from domainbert.tables import TableError, require_columns
+from domainbert.tables.csv_files import UNDECODABLE
 from domainbert.tables.sources import identifier, quoted
 
 if TYPE_CHECKING:
@@ -269,6 +270,8 @@ class Reader:
             "found", pd.DataFrame(flaws, columns=["source", "line", "problem"])
         )
         run("INSERT INTO flaws FROM found")
+        run("SET VARIABLE undecodable = $problem", {"problem": UNDECODABLE})
+        run(step("encodings"))
         self.source.check_unchanged()
 
     def _check_places(self, table: str) -> None:

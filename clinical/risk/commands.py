@@ -124,7 +124,7 @@ def _score_discharges(
 
     table_format(out)  # before a source is read
     scoring.refuse(
-        *("text", "stay", "patient", "note", "time", "query"),
+        *("text", "stay", "patient", "note", "time", "column", "query"),
         because="on a hospital's tables: name its columns in a --mapping",
     )
     start = None

@@ -204,8 +204,19 @@ class RiskModel(Model[ReadmissionSettings]):
         """Cut a stay (as for `predict`) into windows, and weigh its columns."""
         return self._reader.read(stay).with_columns(self.settings.columns, stay)
 
-    def score_token_ids(self, windows: Sequence[np.ndarray]) -> np.ndarray:
-        """Token ids of windows, with [CLS] and [SEP] -> probabilities, shape (windows,)."""
+    def score_token_ids(self, windows: Sequence[ArrayLike]) -> np.ndarray:
+        """The probabilities of windows, shape (windows,).
+
+        Args:
+            windows: token ids with [CLS] and [SEP], each of shape (tokens,): arrays of any type of
+                integers, or lists.
+
+        Raises:
+            UserError: a window that does not hold whole numbers, or none.
+        """
+        return self._score_windows([_token_ids(window) for window in windows])
+
+    def _score_windows(self, windows: Sequence[np.ndarray]) -> np.ndarray:
         if self.cache is not None:
             return sigmoid(self.cache.logits(windows, self.runner.logits))
         # Text that was copied forward is scored once.
@@ -274,3 +285,13 @@ class RiskModel(Model[ReadmissionSettings]):
             windows=tuple(windows),
             alert=alert,
         )
+
+
+def _token_ids(window: ArrayLike) -> np.ndarray:
+    ids = np.asarray(window)
+    if ids.dtype.kind not in "iu" or ids.ndim != 1:
+        raise UserError(
+            f"a window holds {ids.dtype} of shape {ids.shape}; expected token ids in one row, "
+            "such as [101, 2023, 102]"
+        )
+    return ids.astype(np.int64)

@@ -99,8 +99,8 @@ class NoteChoice(Settings):
             if name not in cells:
                 raise TableError(
                     f"this model reads {self}, and there is no column {name!r} to choose them by; "
-                    f"add or rename it, score a cohort (clinical cohort), or read all notes with "
-                    "--notes as-given"
+                    f"name it with --column {name}=NAME, score a cohort (clinical cohort), or read "
+                    "all notes with --notes as-given"
                 )
 
     def _deadline(self, rows: Sequence[Row]) -> datetime | None:

@@ -81,6 +81,13 @@ StayColumn = Annotated[
 PatientColumn = Annotated[_MaybeText, Option("--patient", help="The patient's id.")]
 NoteColumn = Annotated[_MaybeText, Option("--note", help="The note's id.")]
 TimeColumn = Annotated[_MaybeText, Option("--time", help="When a note was written.")]
+Columns = Annotated[
+    list[str] | None,
+    Option(
+        "--column",
+        help="Another column by our name of it, such as category='Note type'; may be repeated.",
+    ),
+]
 Keep = Annotated[
     list[str] | None,
     Option(help="A column to copy to the output; may be repeated."),
@@ -121,6 +128,7 @@ class ScoringOptions:
     patient: PatientColumn = None
     note: NoteColumn = None
     time: TimeColumn = None
+    column: Columns = None
     keep: Keep = None
     delimiter: Delimiter = None
     encoding: Encoding = None
@@ -140,6 +148,13 @@ class ScoringOptions:
             "note_id": self.note,
             "chart_time": self.time,
         }
+        for pair in self.column or ():
+            name, is_pair, theirs = pair.partition("=")
+            if not (name and is_pair and theirs):
+                raise BadParameter(
+                    f"--column {pair}: expected our name and the table's, such as category=Kind"
+                )
+            ours[name] = theirs
         return {name: theirs for name, theirs in ours.items() if theirs}
 
     def reading(self, *, lines: bool = False) -> ReadOptions:

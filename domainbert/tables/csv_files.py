@@ -42,6 +42,9 @@ LONGEST_ROW = 16 << 20  # bytes
 _MARK = b"\xef\xbb\xbf"  # the byte-order mark, which spreadsheets write
 _ZIP = b"PK\x03\x04"
 UNDECODABLE = "undecodable bytes read as U+FFFD"
+# What database clients write below the names: -----;-----
+_RULE = re.compile(rb'[-\s",;|]*--[-\s",;|]*')
+_RULE_LINE = f"{NO_ROW}: a rule of dashes below the names"
 
 _Read: TypeAlias = "Callable[[int], bytes]"
 
@@ -56,7 +59,7 @@ def csv_columns(path: Path, options: ReadOptions) -> list[str]:
     try:
         with open_text(path, options.encoding, newline="") as text:
             rows = csv.reader(_header_lines(path, text), delimiter=separator)
-            header = next(rows, [])
+            header = [name.strip() for name in next(rows, [])]
     except READ_ERRORS as error:
         raise TableError(
             f"{path.name} cannot be read as CSV ({type(error).__name__})"
@@ -229,7 +232,9 @@ def _data_rows(
         for line, problem, text in rows:
             if options.encoding and "\ufffd".encode() in text:
                 problem = UNDECODABLE
-            if line > 1 and (problem or text):
+            if line == 2 and _RULE.fullmatch(text):
+                yield line, _RULE_LINE, b""
+            elif line > 1 and (problem or text):
                 yield line, problem, text
             elif problem and not text:
                 raise TableError(
@@ -268,7 +273,7 @@ def _sound_rows(
     in_long_line = False  # longer than the longest row: it is skipped to its end
     least_lookahead = min(_LOOKAHEAD, LONGEST_ROW)
     lookahead = least_lookahead
-    last_single = 1  # up to this line, rows are matched one by one
+    last_single = 2  # up to this line, rows are matched one by one
     while True:
         if len(buffer) - position < lookahead and not at_end:
             chunk = read(2 * lookahead)

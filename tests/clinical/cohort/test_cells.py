@@ -196,6 +196,56 @@ def test_a_text_keeps_its_decimals_and_ids_their_zeros(tmp_path):
     assert by_stay(cohort)["11"]["patient_id"] == "001"
 
 
+# -- files as database clients and older systems write them ---------------------------------------
+
+
+def test_what_sql_server_writes_around_a_table_is_listed(tmp_path):
+    options = write(tmp_path / "own", "generic", tables("generic"))
+    path = options["source"] / "encounters.csv"
+    header, *lines = path.read_text().splitlines()
+    padded = ",".join(f"{name}   " for name in header.split(","))
+    rule = ",".join("-" * 8 for _ in header.split(","))
+    path.write_text("\n".join([padded, rule, *lines, "", "(4 rows affected)", ""]))
+    cohort = build_cohort(**options)
+    assert set(by_stay(cohort)) == set(KEPT)
+    listed = list_issues(cohort)
+    assert listed["row"].tolist() == [2, 8]
+    assert listed["problem"].iloc[0].endswith("a rule of dashes below the names")
+
+
+@pytest.mark.parametrize("n_damaged", [1, 4])
+def test_a_wrong_encoding_is_one_issue_with_the_option_that_mends_it(
+    tmp_path, n_damaged
+):
+    notes = [
+        (*n[:4], f"Müde {n[0]}." if int(n[0]) <= n_damaged else "x") for n in NOTES
+    ]
+    options = write(tmp_path / "own", "generic", tables("generic", notes=notes))
+    path = options["source"] / "letters.csv"
+    path.write_bytes(path.read_text(encoding="utf-8").encode("cp1252"))
+    cohort = build_cohort(**options)
+    (line,) = (line for line in cohort.caveats if "--encoding" in line)
+    assert line.startswith(f"{n_damaged} of 4 rows of letters.csv have bytes")
+    (issue,) = cohort.issues.to_dict("records")
+    assert issue["count"] == 1
+    assert issue["problem"].endswith("in 4 of 4 rows") == (n_damaged == 4)
+    mended = build_cohort(**options, encoding="cp1252")
+    assert by_stay(mended)["11"]["text"] == ["Müde 1."]
+    assert not any("--encoding" in line for line in mended.caveats)
+
+
+def test_issues_are_summed_with_three_examples(tmp_path):
+    small = tables("mimic3")
+    more = small["NOTEEVENTS"].head(1)
+    copies = [more.assign(ROW_ID=str(n), HADM_ID="99") for n in range(5, 10)]
+    small["NOTEEVENTS"] = pd.concat([small["NOTEEVENTS"], *copies])
+    _, cohort = read(tmp_path / "mimic3", "mimic3", small)
+    (issue,) = cohort.issues.to_dict("records")
+    assert issue["count"] == 5
+    assert list(issue["examples"]) == ["5", "6", "7"]
+    assert len(list_issues(cohort)) == 5
+
+
 # -- sides of a MEDS dataset ---------------------------------------------------------------------
 
 

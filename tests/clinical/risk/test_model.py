@@ -355,3 +355,17 @@ def test_completion_shows_what_users_call(model):
     } <= set(shown)
     assert not {"runner", "remember", "token_ids", "trains_further"} & set(shown)
     assert all(hasattr(model, name) for name in shown)
+
+
+@pytest.mark.parametrize("kind", [list, np.int32, np.int16, np.uint8])
+def test_token_ids_may_be_lists_or_integers_of_any_type(model, kind):
+    windows = [np.array([2, 5, 6, 3]), np.array([2, 7, 3])]
+    expected = model.score_token_ids(windows)
+    others = [w.tolist() if kind is list else w.astype(kind) for w in windows]
+    np.testing.assert_allclose(model.score_token_ids(others), expected)
+
+
+@pytest.mark.parametrize("window", [[2.0, 3.0], [], [[2, 3]], ["a"]])
+def test_a_window_that_holds_no_token_ids_is_refused(model, window):
+    with pytest.raises(UserError, match="expected token ids in one row, such as"):
+        model.score_token_ids([window])

@@ -101,6 +101,16 @@ def test_a_named_column_that_is_not_there_is_an_error(source, tmp_path):
     assert "no column 'visit'" in " ".join(result.output.split())
 
 
+def test_any_column_can_be_named(source, tmp_path):
+    out = tmp_path / "o.csv"
+    words = [str(source), "--out", str(out), "--column", "text=Body"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert read_table(out)["words"].tolist() == ["2"]
+    result = CliRunner().invoke(app, [*words, "--column", "Kind"])
+    assert result.exit_code == 2
+    assert "expected our name and the table's" in " ".join(result.output.split())
+
+
 def test_an_option_without_effect_is_refused(source, tmp_path):
     words = [
         str(source),
