@@ -55,6 +55,11 @@ def table_format(path: str | Path, endings: tuple[str, ...] = FORMATS) -> str:
     )
 
 
+def is_hidden(path: Path) -> bool:
+    """Whether a part of a relative path starts with a dot."""
+    return any(part.startswith(".") for part in path.parts)
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """How to read a source, beyond what its name tells.

@@ -33,6 +33,7 @@ from domainbert.tables.options import (
     ReadOptions,
     TableError,
     Wanted,
+    is_hidden,
     is_text_file,
     table_format,
 )
@@ -120,11 +121,6 @@ def _matching_files(pattern: str, endings: tuple[str, ...]) -> list[Path]:
                 f"{file} is a pipe or a device; save its content to a file first"
             )
     return files
-
-
-def is_hidden(path: Path) -> bool:
-    """Whether a part of a relative path starts with a dot."""
-    return any(part.startswith(".") for part in path.parts)
 
 
 def iter_rows(

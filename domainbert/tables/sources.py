@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from domainbert.tables.csv_files import csv_batches, csv_columns, unchanged
-from domainbert.tables.options import TableError
+from domainbert.tables.options import TableError, is_hidden
 from domainbert.tables.parquet_files import parquet_columns
-from domainbert.tables.rows import is_hidden
 
 if TYPE_CHECKING:
     import duckdb
