@@ -44,7 +44,7 @@ class Served:
         if not example:
             return ""
         first_task = next(iter(self.tasks))
-        (row,) = score(first_task, [example.record])
+        row = score(first_task, [example.record])[0]
         for column, expected in example.row.items():
             difference = abs((row.get(column) or 0) - expected)
             if not difference <= TOLERANCE:  # also for NaN
