@@ -179,7 +179,7 @@ def pretrain(
     from domainbert.cli.training import progress_on_stderr
     from domainbert.pretraining.fitting import pretrain as fit
     from domainbert.pretraining.model import score_table
-    from domainbert.pretraining.settings import Recipe
+    from domainbert.pretraining.settings import PretrainingRecipe
     from domainbert.training.recipes import read_recipe
 
     overrides = {
@@ -191,7 +191,7 @@ def pretrain(
         "training.seed": seed,
         "training.steps": max_steps,
     }
-    plan = read_recipe(Recipe, recipe, overrides)
+    plan = read_recipe(PretrainingRecipe, recipe, overrides)
     with progress_on_stderr():
         manifest = fit(corpus, out=out, recipe=plan, exclude=exclude or (), work=work)
     head, *rows = score_table(manifest)

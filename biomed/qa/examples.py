@@ -19,7 +19,7 @@ MAX_TRIES = 8  # windows that are drawn to find one without the answer
 
 
 @dataclass(frozen=True, eq=False)
-class Example:
+class AnswerExample:
     """A training window.
 
     Attributes:
@@ -119,17 +119,17 @@ class WindowMaker:
     def __len__(self) -> int:
         return len(self._questions)
 
-    def make(self, epoch: int) -> list[Example]:
+    def make(self, epoch: int) -> list[AnswerExample]:
         """The windows of an epoch; the same seed and epoch give the same windows."""
         generator = np.random.default_rng((self._seed, epoch))
-        windows: list[Example] = []
+        windows: list[AnswerExample] = []
         for question in self._questions:
             windows.extend(self._windows(question, generator))
         return windows
 
     def _windows(
         self, asked: _TrainingQuestion, generator: np.random.Generator
-    ) -> Iterator[Example]:
+    ) -> Iterator[AnswerExample]:
         context = asked.question.context
         if asked.answer is None:
             start = self._random_start(asked, context, generator)
@@ -151,7 +151,7 @@ class WindowMaker:
 
     def _negative(
         self, asked: _TrainingQuestion, generator: np.random.Generator
-    ) -> Example | None:
+    ) -> AnswerExample | None:
         contexts = list(self._contexts[asked.question.article])
         # A long context has more windows than a short one.
         lengths = np.array([len(self._tokenized[text]) for text in contexts], float)
@@ -188,14 +188,14 @@ class WindowMaker:
         context: str,
         start: int,
         answer: tuple[int, int] | None = None,
-    ) -> Example:
+    ) -> AnswerExample:
         tokens = (start, start + asked.capacity)
         window = self._reader.window_of(
             asked.tokenized, self._tokenized[context], tokens
         )
         if answer is None:
-            return Example(window.ids, window.segments, 0, 0)
+            return AnswerExample(window.ids, window.segments, 0, 0)
         # The context follows [CLS], the question and [SEP].
         shift = len(asked.tokenized) + 2 - start
         first, last = answer
-        return Example(window.ids, window.segments, first + shift, last + shift)
+        return AnswerExample(window.ids, window.segments, first + shift, last + shift)

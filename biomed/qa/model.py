@@ -28,7 +28,7 @@ from domainbert.text.windows import plan_windows
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from biomed.qa.spans import PairWindow
+    from biomed.qa.spans import QuestionWindow
     from domainbert.text.runner import WindowRunner
 
 
@@ -218,7 +218,7 @@ class AnswerModel(Model[QuestionSettings]):
                 yield self._best(pair, pair_windows, pair_logits, ask)
 
     def _logits(
-        self, runner: WindowRunner, windows: list[PairWindow]
+        self, runner: WindowRunner, windows: list[QuestionWindow]
     ) -> Iterator[np.ndarray]:
         """Start and end logits of each window, shape (tokens, 2)."""
         import torch
@@ -250,7 +250,7 @@ class AnswerModel(Model[QuestionSettings]):
     def _best(
         self,
         pair: QuestionPair,
-        windows: list[PairWindow],
+        windows: list[QuestionWindow],
         logits: list[np.ndarray],
         ask: AskSettings,
     ) -> list[Answer]:

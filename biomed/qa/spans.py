@@ -103,7 +103,7 @@ class QuestionPair:
 
 
 @dataclass(frozen=True, eq=False)
-class PairWindow:
+class QuestionWindow:
     """A window with the question and a part of a document.
 
     Attributes:
@@ -204,7 +204,7 @@ class PairReader:
             len(self._ranges(pair.question, text)) for text in pair.documents
         )
 
-    def windows(self, pair: QuestionPair) -> list[PairWindow]:
+    def windows(self, pair: QuestionPair) -> list[QuestionWindow]:
         """The overlapping windows over all documents of a pair."""
         return [
             self.window_of(pair.question, document, tokens, number)
@@ -224,7 +224,7 @@ class PairReader:
         document: TokenizedText,
         tokens: tuple[int, int],
         number: int = 0,
-    ) -> PairWindow:
+    ) -> QuestionWindow:
         """The window with the question and a range of the tokens of a document."""
         # RoBERTa has two separators between question and context.
         separators = [self._sep] * (self._special - 2)
@@ -232,7 +232,7 @@ class PairReader:
         body = document.ids[slice(*tokens)]
         ids = np.concatenate((head, body, [self._sep]))
         segments = np.where(np.arange(len(ids)) < len(head), 0, 1)
-        return PairWindow(ids, segments, number, tokens)
+        return QuestionWindow(ids, segments, number, tokens)
 
 
 def _is_blank(text: object) -> bool:
@@ -297,7 +297,7 @@ def _answer_kinds(pair: QuestionPair, document: int, longest: int) -> list[_Answ
 
 def window_spans(
     pair: QuestionPair,
-    window: PairWindow,
+    window: QuestionWindow,
     logits: np.ndarray,
     *,
     longest: int,

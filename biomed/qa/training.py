@@ -27,7 +27,7 @@ from domainbert.training.train import train
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from biomed.qa.examples import Example
+    from biomed.qa.examples import AnswerExample
 
 HELD_OUT_NOTE = (
     "Held-out articles of the last file: an article is held out if the SHA-256 of its name, as a "
@@ -142,7 +142,7 @@ class AnswerObjective(Objective):
         )
 
     def collate(
-        self, batch: Sequence[Example], *, epoch: int
+        self, batch: Sequence[AnswerExample], *, epoch: int
     ) -> dict[str, torch.Tensor]:
         """Token ids, segments, and the answer's start and end."""
         del epoch

@@ -17,7 +17,7 @@ from domainbert.statistics.bootstrap import RESAMPLES, Interval, resample
 if TYPE_CHECKING:
     import pandas as pd
 
-    from biomed.sentences.search import Passage
+    from biomed.sentences.search import PassageHit
     from domainbert.models.pairs import PairModel
 
 CUTOFF = 10  # of MRR and nDCG
@@ -175,7 +175,7 @@ def evaluate_retrieval(
     }
 
 
-def _text_ids(passages: list[list[Passage]]) -> list[list[str]]:
+def _text_ids(passages: list[list[PassageHit]]) -> list[list[str]]:
     return [[passage.id for passage in row] for row in passages]
 
 

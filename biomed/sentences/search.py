@@ -29,7 +29,7 @@ CANDIDATES = 100  # passages that a cross-encoder reranks
 
 
 @dataclass(frozen=True)
-class Passage:
+class PassageHit:
     """A search result.
 
     Attributes:
@@ -190,7 +190,7 @@ class SentenceIndex:
         words: WordIndex | None = None,
         candidates: int = CANDIDATES,
         faults: dict[int, str] | None = None,
-    ) -> list[list[Passage]]:
+    ) -> list[list[PassageHit]]:
         """The best passages of each query.
 
         Args:
@@ -215,7 +215,7 @@ class SentenceIndex:
         elif query_faults:
             number, reason = next(iter(query_faults.items()))
             raise UserError(f"query number {number} cannot be searched: {reason}")
-        results: list[list[Passage]] = [[] for _ in queries]
+        results: list[list[PassageHit]] = [[] for _ in queries]
         numbers = [n for n in range(len(queries)) if n not in query_faults]
         if not numbers:
             return results
@@ -254,13 +254,13 @@ class SentenceIndex:
         passages = self.vectors.rows(np.arange(len(self)))
         return WordIndex(passages["text"].tolist())
 
-    def passages(self, hits: Hits) -> list[list[Passage]]:
+    def passages(self, hits: Hits) -> list[list[PassageHit]]:
         """The passages of each query's rows, best first."""
         rows = self.vectors.rows(hits.rows[hits.rows >= 0]).itertuples()
         results = []
         for row_numbers, scores in zip(hits.rows, hits.scores, strict=True):
             passages = [
-                Passage(0, row.id, row.start, row.end, score, row.text)
+                PassageHit(0, row.id, row.start, row.end, score, row.text)
                 for score, row in zip(scores[row_numbers >= 0].tolist(), rows)  # noqa: B905
             ]
             results.append(passages)
@@ -286,7 +286,9 @@ def _all_new(
         yield vectors, rows
 
 
-def _reranked(model: PairModel, query: str, passages: list[Passage]) -> list[Passage]:
+def _reranked(
+    model: PairModel, query: str, passages: list[PassageHit]
+) -> list[PassageHit]:
     results = model.predict_many((query, passage.text) for passage in passages)
     scores = [result.score for result in results]
     scored = [

@@ -23,7 +23,7 @@ from domainbert.tables import (
 )
 
 if TYPE_CHECKING:
-    from biomed.sentences.search import Passage, SentenceIndex
+    from biomed.sentences.search import PassageHit, SentenceIndex
     from domainbert.models.embedder import Embedder
     from domainbert.models.pairs import PairModel, PairResult, PairWindow
     from domainbert.search import WordIndex
@@ -128,7 +128,7 @@ class SearchTask(Task):
         """The query of a row."""
         return text_of(rows[0], "query")
 
-    def run(self, items: Iterable[str]) -> Iterator[list[Passage] | Fault]:
+    def run(self, items: Iterable[str]) -> Iterator[list[PassageHit] | Fault]:
         """The passages of each query."""
         for queries in chunked(items, size=lambda _: 1, limit=_QUERIES):
             faults: dict[int, str] = {}
@@ -139,7 +139,7 @@ class SearchTask(Task):
                 else:
                     yield passages
 
-    def rows(self, item: str, result: list[Passage]) -> list[dict[str, Any]]:
+    def rows(self, item: str, result: list[PassageHit]) -> list[dict[str, Any]]:
         """A row per passage."""
         if not result:
             return [{"query": item, "reason": "nothing was found"}]

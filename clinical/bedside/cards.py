@@ -20,7 +20,7 @@ import domainbert
 from clinical.bedside.hooks import HookRequest, HookService, operation_outcome
 from clinical.cohort.attachments import address_id
 from clinical.risk.exports import risk_assessment
-from domainbert.service.http import Answer
+from domainbert.service.http import AsciiResponse
 from domainbert.service.ledger import now
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class ReadmissionService(HookService):
         }
         return [card]
 
-    def assessments(self, records: Sequence[Row]) -> Answer:
+    def assessments(self, records: Sequence[Row]) -> AsciiResponse:
         """`?format=fhir`: a RiskAssessment or OperationOutcome, of several stays in a Bundle."""
         passages = self._service.score("passages", records)
         made = [
@@ -120,7 +120,9 @@ class ReadmissionService(HookService):
         bundle = {"resourceType": "Bundle", "type": "collection", "entry": entries}
         whole = made[0] if len(made) == 1 else bundle
         failed = whole["resourceType"] == "OperationOutcome"
-        return Answer(whole, 422 if failed else 200, media_type="application/fhir+json")
+        return AsciiResponse(
+            whole, 422 if failed else 200, media_type="application/fhir+json"
+        )
 
     def _assessment(self, row: Row, passages: Sequence[Row]) -> dict[str, Any]:
         if row["status"] != "ok" or not row.get("stay_id") or not row.get("patient_id"):
@@ -152,7 +154,7 @@ class ReadmissionService(HookService):
         file.write_bytes(Fernet(key).encrypt(json.dumps(evidence).encode()))
         return key.decode()
 
-    def _evidence(self, key: str) -> Answer:
+    def _evidence(self, key: str) -> AsciiResponse:
         try:
             file = self._folder / hashlib.sha256(key.encode()).hexdigest()
             found = Fernet(key).decrypt(file.read_bytes(), ttl=KEPT_SECONDS)
@@ -160,7 +162,7 @@ class ReadmissionService(HookService):
             raise HTTPException(
                 404, f"evidence is kept {KEPT_SECONDS / 60:g} minutes"
             ) from None
-        return Answer(json.loads(found))
+        return AsciiResponse(json.loads(found))
 
 
 def escaped(text: str) -> str:

@@ -20,7 +20,7 @@ from clinical.cohort.definition import load_schema
 from clinical.cohort.documents import REASONS, left_out
 from clinical.cohort.fhir import entries, read_resource, values_at
 from domainbert.service.commands import LOOPBACK
-from domainbert.service.http import Answer
+from domainbert.service.http import AsciiResponse
 from domainbert.tables import id_key
 
 if TYPE_CHECKING:
@@ -107,13 +107,15 @@ class HookService:
         """The cards for a call; an `HTTPException` 412 where data that is needed is missing."""
         raise NotImplementedError
 
-    def answer(self, request: HookRequest) -> Answer:
+    def answer(self, request: HookRequest) -> AsciiResponse:
         """The response to a call."""
         if request.hook not in self.hooks:
             raise HTTPException(400, f"hook: expected {' or '.join(self.hooks)}")
-        return Answer({"cards": self.cards(request)})
+        return AsciiResponse({"cards": self.cards(request)})
 
-    def keep(self, feedback: Annotated[list[_Feedback], Body(embed=True)]) -> Answer:
+    def keep(
+        self, feedback: Annotated[list[_Feedback], Body(embed=True)]
+    ) -> AsciiResponse:
         """Keep feedback without text: no comments, no codes of others."""
         for entry in feedback:
             given = (entry.overrideReason or {}).get("reason")
@@ -125,7 +127,7 @@ class HookService:
             self._service.ledger.feedback(
                 self.id, str(entry.card), entry.outcome, reason
             )
-        return Answer({})
+        return AsciiResponse({})
 
     def documents(self, request: HookRequest, stay: str) -> Documents:
         """The notes of a stay, prefetched or from the FHIR server; see `read_documents`."""

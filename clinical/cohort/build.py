@@ -20,7 +20,13 @@ from clinical.cohort.result import (
     issues_path,
     summarise,
 )
-from clinical.cohort.source import Reader, Tables, detect_schema, find_tables, step
+from clinical.cohort.source import (
+    CohortReader,
+    Tables,
+    detect_schema,
+    find_tables,
+    step,
+)
 from clinical.cohort.views import ViewSource
 from clinical.stays.choice import CHOICE, NoteChoice
 from clinical.stays.patients import FRACTIONS, assign_splits
@@ -193,7 +199,7 @@ def _read_source(
     if request.schema.exact_ids:
         con.execute(step("exact_ids"))
     _set_rules(con, request, tables)
-    Reader(con, source, request.schema).read(tables)
+    CohortReader(con, source, request.schema).read(tables)
     require_contents(con, source, request.schema, tables)
     return [*find_caveats(con, request, tables), *remarks(con, source)]
 

@@ -224,7 +224,7 @@ def _check_early(found: Found, schema: Schema) -> None:
 
 
 @dataclass(frozen=True)
-class Reader:
+class CohortReader:
     """Reads the tables of an open source with the SQL steps of the package."""
 
     con: duckdb.DuckDBPyConnection

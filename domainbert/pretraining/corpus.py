@@ -42,7 +42,7 @@ LISTED_FAULTS = 3  # of the lines that cannot be read
 log = logging.getLogger(__name__)
 
 
-class CorpusError(UserError):
+class TextCorpusError(UserError):
     """A corpus that cannot be read as the settings say."""
 
 
@@ -50,7 +50,7 @@ class CorpusError(UserError):
 
 
 @dataclass(frozen=True)
-class Document:
+class TextDocument:
     """A text and its ids by kind, or the fault of a line that cannot be read."""
 
     text: str = field(repr=False)
@@ -82,7 +82,7 @@ class CorpusFile:
             source=self.path.name,
         )
 
-    def documents(self, settings: CorpusSettings) -> Iterator[Document]:
+    def documents(self, settings: CorpusSettings) -> Iterator[TextDocument]:
         """The documents, in order; a row without text gives an empty one."""
         if is_text_file(self.path):
             ids: dict[str, str | None] = {}
@@ -96,13 +96,13 @@ class CorpusFile:
                 )
                 ids = {NOTE.name: note}
             for text in self._blocks(settings.lines):
-                yield Document(text, ids)
+                yield TextDocument(text, ids)
             return
         columns = self.columns(settings)
         text_column = columns.pop(TEXT.name)
         for row in iter_rows(self.path):
             if row.fault:
-                yield Document("", fault=f"{row.place}: {row.fault}")
+                yield TextDocument("", fault=f"{row.place}: {row.fault}")
                 continue
             ids = {
                 kind: id_text(row.cells.get(column)) for kind, column in columns.items()
@@ -110,7 +110,7 @@ class CorpusFile:
             cell: Any = row.cells.get(text_column)
             cells = cell if isinstance(cell, list) else [cell]
             for text in list(filter(None, cells)) or [""]:
-                yield Document(text, ids)
+                yield TextDocument(text, ids)
 
     def _blocks(self, lines: int) -> Iterator[str]:
         """The paragraphs of the file, or all of a file in a folder; each at most `lines` long."""
@@ -148,12 +148,12 @@ class Exclusions:
         if not self._kinds or self._kinds[0] in kinds:
             return
         kind = self._kinds[0]
-        raise CorpusError(
+        raise TextCorpusError(
             f"{source} has no {kind}, and the exclusion list names documents by it: "
             f"add that column, or name it with --{kind.removesuffix('_id')}"
         )
 
-    def reason(self, document: Document) -> str | None:
+    def reason(self, document: TextDocument) -> str | None:
         """Why a document must not be read, or None; remembers which listed ids occur."""
         ids = [(kind, id_key(document.ids.get(kind))) for kind in self._kinds]
         if matches := [name for name in ids if name in self._listed]:
@@ -183,14 +183,14 @@ def read_exclusions(paths: Iterable[str | Path]) -> Exclusions:
     In a table with a column `split`, such as a cohort, rows of the train side are not excluded.
 
     Raises:
-        CorpusError: a table that excludes nothing.
+        TextCorpusError: a table that excludes nothing.
         TableError: a line that cannot be read.
     """
     names: list[tuple[str, str]] = []
     for path in map(Path, paths):
         excluded = list(_excluded_ids(path))
         if not excluded:
-            raise CorpusError(
+            raise TextCorpusError(
                 f"{path.name} excludes nothing: expected a column {', '.join(IDS)} with ids "
                 "outside the train side"
             )
@@ -219,14 +219,14 @@ def _excluded_ids(path: Path) -> Iterator[tuple[str, str]]:
 # --- corpus
 
 
-class Corpus:
+class TextCorpus:
     """The sentences of a corpus, document by document.
 
     Left out and counted in `counts`: excluded documents, documents without text or not in UTF-8,
     and copies of earlier documents.
 
     Raises:
-        CorpusError: documents without the ids that the exclusions name.
+        TextCorpusError: documents without the ids that the exclusions name.
         TableError: no text in a source, or a table without its column of text.
     """
 
@@ -259,7 +259,7 @@ class Corpus:
         """The side (`TRAIN` or `HELD_OUT`) and the sentences of each document.
 
         Raises:
-            CorpusError: at the end, if a side has no documents.
+            TextCorpusError: at the end, if a side has no documents.
         """
         self.counts = Counter()
         seen: set[bytes] = set()
@@ -278,7 +278,7 @@ class Corpus:
             yield side, sentences
         self._check()
 
-    def _documents(self) -> Iterator[Document]:
+    def _documents(self) -> Iterator[TextDocument]:
         """The documents of all files; lines that cannot be read are counted and logged."""
         for file in self.files:
             for document in file.documents(self.settings):
@@ -297,7 +297,7 @@ class Corpus:
         erased = [self._erased.sub(" ", sentence).split() for sentence in sentences]
         return [" ".join(words) for words in erased if words]
 
-    def _reason(self, document: Document, seen: set[bytes]) -> str | None:
+    def _reason(self, document: TextDocument, seen: set[bytes]) -> str | None:
         """Why a document is left out, or None; remembers it if it is not."""
         excluded = self.exclusions.reason(document)
         if not document.text.strip():
@@ -313,7 +313,7 @@ class Corpus:
         seen.add(digest)
         return None
 
-    def _side(self, document: Document) -> str:
+    def _side(self, document: TextDocument) -> str:
         keys = [id_key(document.ids.get(kind)) for kind in IDS]
         name = " ".join(document.text.split())
         for key in reversed(keys):
@@ -328,9 +328,9 @@ class Corpus:
         listed = ", ".join(counts) or "its files are empty"
         empty = [side for side in SIDES if not self.counts[f"{side} documents"]]
         if len(empty) == len(SIDES):
-            raise CorpusError(f"the corpus has no document to read: {listed}")
+            raise TextCorpusError(f"the corpus has no document to read: {listed}")
         if empty:
-            raise CorpusError(
+            raise TextCorpusError(
                 f"no document is on the {empty[0]} side: {listed}; change held_out (now "
                 f"{self.settings.held_out:g}), or split long text files with lines = 20 under "
                 "[corpus]"

@@ -17,7 +17,7 @@ from transformers import DataCollatorForLanguageModeling
 
 from domainbert import __version__
 from domainbert.files import write_json
-from domainbert.pretraining.corpus import SIDES, CorpusError
+from domainbert.pretraining.corpus import SIDES, TextCorpusError
 from domainbert.streams import chunked
 from domainbert.text.runner import pad
 from domainbert.training.objective import fingerprint
@@ -25,7 +25,7 @@ from domainbert.training.objective import fingerprint
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from domainbert.pretraining.corpus import Corpus
+    from domainbert.pretraining.corpus import TextCorpus
     from domainbert.pretraining.settings import TrainingPlan
 
 Row = dict[str, Any]
@@ -39,7 +39,7 @@ TOGETHER = 16_384  # sentences that are tokenized together
 TEXT = "text"  # folder of documents and examples
 
 
-class ExampleMaker:
+class SegmentPairMaker:
     """Cuts documents into pairs of segments, so that no token is lost.
 
     The first segment ends with a sentence. The second is the text that follows or, half of the
@@ -54,7 +54,7 @@ class ExampleMaker:
         seed: of the cuts and pairs.
 
     Raises:
-        CorpusError: a single document.
+        TextCorpusError: a single document.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ExampleMaker:
     ) -> None:
         if len(documents) < 2:
             msg = f"pairs need two documents on each side of the corpus, got {len(documents)}"
-            raise CorpusError(msg)
+            raise TextCorpusError(msg)
         self._documents = documents
         self._room = length - SPECIAL_TOKENS
         self._cls = [tokenizer.cls_token_id]
@@ -197,18 +197,18 @@ class Prepared:
     """The training data in a private work folder; missing parts are written.
 
     Attributes:
-        documents: side -> its tokenized documents, see `ExampleMaker`.
+        documents: side -> its tokenized documents, see `SegmentPairMaker`.
         examples: side -> its examples.
         counts: of documents read and left out, and of tokens.
         name: identifies everything that the examples depend on.
 
     Raises:
-        CorpusError: no text for a side, or no word in it.
+        TextCorpusError: no text for a side, or no word in it.
     """
 
     def __init__(
         self,
-        corpus: Corpus,
+        corpus: TextCorpus,
         *,
         plan: TrainingPlan,
         tokenizer: PreTrainedTokenizerBase,
@@ -253,7 +253,7 @@ class Prepared:
         for side in SIDES:
             rows = documents.select(np.flatnonzero(sides == side), keep_in_memory=True)
             make_examples = partial(
-                ExampleMaker,
+                SegmentPairMaker,
                 rows,
                 length=plan.length,
                 tokenizer=tokenizer,
@@ -318,7 +318,7 @@ def _stored(
 
 
 def _tokenized_sides(
-    corpus: Corpus,
+    corpus: TextCorpus,
     tokenizer: PreTrainedTokenizerBase,
     counts_file: Path,
 ) -> Iterator[Row]:
@@ -328,13 +328,13 @@ def _tokenized_sides(
         missing.discard(row["side"])
         yield row
     if missing:
-        raise CorpusError(
+        raise TextCorpusError(
             f"the documents on the {max(missing)} side have no word in them"
         )
     write_json(corpus.describe(), counts_file)
 
 
-def _tokenized(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Iterator[Row]:
+def _tokenized(corpus: TextCorpus, tokenizer: PreTrainedTokenizerBase) -> Iterator[Row]:
     """The documents that have a token, each with the ends of its sentences and its side."""
     chunks = chunked(
         corpus,

@@ -14,7 +14,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from domainbert.files import folder_beside
-from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus, read_exclusions
+from domainbert.pretraining.corpus import HELD_OUT, TRAIN, TextCorpus, read_exclusions
 from domainbert.pretraining.examples import IGNORED, Masker, Prepared, private_folder
 from domainbert.pretraining.model import (
     check_free,
@@ -23,7 +23,7 @@ from domainbert.pretraining.model import (
     save_encoder,
     start_output_layer,
 )
-from domainbert.pretraining.settings import Recipe
+from domainbert.pretraining.settings import PretrainingRecipe
 from domainbert.text.runner import plan_batches
 from domainbert.training.checkpoints import last_checkpoint, resume_hint
 from domainbert.training.objective import LengthBatches, Objective, fingerprint
@@ -46,7 +46,7 @@ def pretrain(
     sources: Iterable[str | Path],
     *,
     out: str | Path,
-    recipe: Recipe | None = None,
+    recipe: PretrainingRecipe | None = None,
     exclude: Iterable[str | Path] = (),
     work: str | Path | None = None,
 ) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def pretrain(
         "after" the scores on held-out documents, {measure: value}.
 
     Raises:
-        CorpusError: no text, only excluded text, or documents without the ids that the
+        TextCorpusError: no text, only excluded text, or documents without the ids that the
             exclusions name.
         EncoderError: no such encoder, or not a BERT.
         FileExistsError: `out` exists.
@@ -73,11 +73,11 @@ def pretrain(
         UserError: a length that the encoder cannot read, or another process trains this recipe.
     """
     out = Path(out)
-    recipe = recipe or Recipe()
+    recipe = recipe or PretrainingRecipe()
     check_free(out)
     with folder_beside(out):
         pass  # fails here, before days of training, if the folder cannot be written
-    corpus = Corpus(
+    corpus = TextCorpus(
         sources,
         settings=recipe.corpus,
         exclusions=read_exclusions(exclude),

@@ -35,7 +35,7 @@ from domainbert.training.train import versions
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from domainbert.pretraining.settings import Recipe, TrainingPlan
+    from domainbert.pretraining.settings import PretrainingRecipe, TrainingPlan
 
 MANIFEST_FILE = "pretraining.json"
 
@@ -177,7 +177,7 @@ def check_free(folder: Path) -> None:
 
 
 def new_manifest(
-    recipe: Recipe,
+    recipe: PretrainingRecipe,
     *,
     counts: Mapping[str, Any],
     start: Start,

@@ -69,7 +69,7 @@ class TrainingPlan(Schedule):
     warmup: Share = 0.01
 
 
-class Recipe(Settings):
+class PretrainingRecipe(Settings):
     """A pretraining run; one TOML file.
 
     Attributes:

@@ -32,7 +32,7 @@ from starlette.staticfiles import StaticFiles
 import domainbert
 from domainbert.errors import UserError
 from domainbert.service.commands import LOOPBACK, SETTINGS, ServiceSettings
-from domainbert.service.http import STOPPING, Answer, JsonLines, shell
+from domainbert.service.http import STOPPING, AsciiResponse, JsonLines, shell
 from domainbert.service.ledger import Ledger, now
 from domainbert.service.served import Announced, Served, announced, find_kind
 from domainbert.service.trust import Trust
@@ -185,14 +185,14 @@ class Service:
             if format != "json":
                 raise HTTPException(400, "format: no such form; leave it out for JSON")
             rows = self.score(task, body.records)
-            return Answer({**about, "time": now(), "records": rows})
+            return AsciiResponse({**about, "time": now(), "records": rows})
 
         return answer
 
-    def _refuse(self, request: Request, error: Exception) -> Answer:
+    def _refuse(self, request: Request, error: Exception) -> AsciiResponse:
         return self.refusal(request.url.path, error)
 
-    def refusal(self, path: str, error: Exception) -> Answer:
+    def refusal(self, path: str, error: Exception) -> AsciiResponse:
         """The response to a request that cannot be answered."""
         status = 400
         reason = str(error)
@@ -215,15 +215,15 @@ class Service:
         for start, make_body in self.errors.items():
             if path.startswith(start):
                 body = make_body(status, reason)
-        return Answer(body, status, headers)
+        return AsciiResponse(body, status, headers)
 
-    async def _ready(self) -> Answer:
+    async def _ready(self) -> AsciiResponse:
         body = {
             "ready": not self._fault,
             "models": [model.name for model in self._models],
             "why": self._fault,
         }
-        return Answer(body, 503 if self._fault else 200)
+        return AsciiResponse(body, 503 if self._fault else 200)
 
     async def _about(self) -> dict[str, Any]:
         tasks = {}

@@ -39,7 +39,7 @@ _SECONDS = Histogram(
 )
 
 
-class Answer(JSONResponse):
+class AsciiResponse(JSONResponse):
     """A JSON response, in ASCII because lone surrogates have no UTF-8 form."""
 
     def render(self, content: Any) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 from domainbert.pretraining.settings import (
     CorpusSettings,
     ExampleSettings,
-    Recipe,
+    PretrainingRecipe,
     TrainingPlan,
 )
 
@@ -71,7 +71,7 @@ def new_recipe(tiny_encoder):
         tables |= {name: changes.pop(name) for name in tables if name in changes}
         plan = {"length": 32, "steps": 12, "batch_tokens": 256, "warmup": 0.1}
         plan |= {"learning_rate": 3e-3, "evaluations": 3, "evaluation_tokens": 2000}
-        return Recipe(**tables, training=TrainingPlan(**(plan | changes)))
+        return PretrainingRecipe(**tables, training=TrainingPlan(**(plan | changes)))
 
     return make
 

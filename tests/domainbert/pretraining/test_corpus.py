@@ -7,8 +7,8 @@ import pytest
 from domainbert.pretraining.corpus import (
     HELD_OUT,
     TRAIN,
-    Corpus,
-    CorpusError,
+    TextCorpus,
+    TextCorpusError,
     read_exclusions,
 )
 from domainbert.pretraining.settings import CorpusSettings
@@ -40,25 +40,25 @@ def table(path, **columns):
 def test_a_file_has_blocks_and_a_folder_has_files(tmp_path):
     texts = numbered(12)
     (tmp_path / "one.txt").write_text("\n\n".join(texts))
-    assert read(Corpus([tmp_path / "one.txt"], settings=HALF)) == texts
+    assert read(TextCorpus([tmp_path / "one.txt"], settings=HALF)) == texts
     folder = tmp_path / "notes"
     (folder / "deep").mkdir(parents=True)
     for number, text in enumerate(texts):
         (folder / "deep" / f"{number:02}.txt").write_text(f"{text}\n\nStable.")
-    corpus = Corpus([folder], settings=HALF)
+    corpus = TextCorpus([folder], settings=HALF)
     assert len(list(corpus)) == corpus.counts["documents"] == 12
     assert read(corpus) == [part for text in texts for part in (text, "Stable.")]
     (tmp_path / "run.txt").write_text("\n".join(texts))
     with pytest.raises(
-        CorpusError, match=r"no document is on the .* side: .* lines = 20 under"
+        TextCorpusError, match=r"no document is on the .* side: .* lines = 20 under"
     ):
-        list(Corpus([tmp_path / "run.txt"], settings=HALF))
+        list(TextCorpus([tmp_path / "run.txt"], settings=HALF))
 
 
 def test_long_files_are_cut_by_lines(tmp_path):
     texts = numbered(50)
     (tmp_path / "run.txt").write_text("\n".join(texts))
-    corpus = Corpus(
+    corpus = TextCorpus(
         [tmp_path / "run.txt"], settings=CorpusSettings(held_out=0.5, lines=7)
     )
     documents = [sentences for _, sentences in corpus]
@@ -76,7 +76,7 @@ def test_every_format_gives_the_same_sentences(tmp_path, ending):
         path.write_bytes(gzip.compress("\n\n".join(texts).encode()))
     else:
         table(path, text=texts)
-    assert read(Corpus([path], settings=HALF)) == texts
+    assert read(TextCorpus([path], settings=HALF)) == texts
 
 
 def test_columns_may_have_other_names_and_a_cell_may_hold_a_list(tmp_path):
@@ -87,7 +87,7 @@ def test_columns_may_have_other_names_and_a_cell_may_hold_a_list(tmp_path):
         SUBJECT_ID=range(10),
     )
     settings = CorpusSettings(text="TEXT", patient_id="SUBJECT_ID", held_out=0.5)
-    corpus = Corpus([path], settings=settings)
+    corpus = TextCorpus([path], settings=settings)
     sides = [side for side, _ in corpus]
     assert read(corpus) == texts
     assert sides[::2] == sides[1::2]  # a patient's notes are on one side
@@ -98,10 +98,10 @@ def test_what_is_erased_is_gone_and_list_items_are_still_told_apart(tmp_path):
     note = "1. Aspirin for [**Name 12**] daily\n2. Insulin at ___ hours\n------\n"
     path = table(tmp_path / "notes.csv", text=[note, *numbered(9)])
     erase = r"\[\*\*[^\[\]]*\*\*\]|_{2,}|[-=]{3,}|^\d{1,2}[.)](?=\s)"
-    corpus = Corpus([path], settings=CorpusSettings(held_out=0.5, erase=erase))
+    corpus = TextCorpus([path], settings=CorpusSettings(held_out=0.5, erase=erase))
     assert read(corpus)[:2] == ["Aspirin for daily", "Insulin at hours"]
     with pytest.raises(ValueError, match=r"^erase must be a regular expression: "):
-        Corpus([path], settings=CorpusSettings(erase="["))
+        TextCorpus([path], settings=CorpusSettings(erase="["))
 
 
 # --- sides
@@ -112,7 +112,7 @@ def test_sides_are_by_patient_and_stay_when_documents_are_added(new_notes, tmp_p
     corpora = {}
     for name, rows in (("some", notes[:100]), ("all", notes)):
         write_table(rows, tmp_path / f"{name}.csv")
-        corpus = Corpus(
+        corpus = TextCorpus(
             [tmp_path / f"{name}.csv"], settings=CorpusSettings(held_out=0.3)
         )
         corpora[name] = [side for side, _ in corpus]
@@ -132,7 +132,7 @@ def test_the_counts_add_up(tmp_path):
         "  ",
         "\ufffd" * 50 + "few words here",
     ]
-    corpus = Corpus([table(tmp_path / "notes.parquet", text=texts)], settings=HALF)
+    corpus = TextCorpus([table(tmp_path / "notes.parquet", text=texts)], settings=HALF)
     list(corpus)
     counts = corpus.counts
     assert counts["documents"] == 24
@@ -147,7 +147,7 @@ def test_a_few_undecodable_bytes_cost_nothing(tmp_path):
         numbered(20)
     ).encode() + "\n\nThe caf\u00e9 is closed for all of us.".encode("latin-1")
     (tmp_path / "notes.txt").write_bytes(text)
-    assert read(Corpus([tmp_path / "notes.txt"], settings=HALF))[-1].startswith(
+    assert read(TextCorpus([tmp_path / "notes.txt"], settings=HALF))[-1].startswith(
         "The caf\ufffd is"
     )
 
@@ -163,7 +163,7 @@ def excluded(new_notes, tmp_path):
 
     def remaining(**columns):
         listed = table(tmp_path / "list.parquet", **columns)
-        corpus = Corpus(
+        corpus = TextCorpus(
             [tmp_path / "notes.parquet"],
             settings=HALF,
             exclusions=read_exclusions([listed]),
@@ -203,11 +203,11 @@ def test_ids_are_compared_as_strings(tmp_path):
         tmp_path / "notes.parquet", patient_id=[1, 2, 3, 4] * 5, text=numbered(20)
     )
     listed = table(tmp_path / "list.csv", patient_id=["2", "4"])
-    corpus = Corpus([rows], settings=HALF, exclusions=read_exclusions([listed]))
+    corpus = TextCorpus([rows], settings=HALF, exclusions=read_exclusions([listed]))
     assert sum(corpus.exclusions.reason(d) is not None for d in documents(corpus)) == 10
     named = CorpusSettings(patient_id="mrn", held_out=0.5)
     gaps = table(tmp_path / "gaps.parquet", mrn=[1, 2, None, 4] * 5, text=numbered(20))
-    corpus = Corpus([gaps], settings=named, exclusions=read_exclusions([listed]))
+    corpus = TextCorpus([gaps], settings=named, exclusions=read_exclusions([listed]))
     reasons = [corpus.exclusions.reason(d) for d in documents(corpus)]
     assert reasons[:4] == [
         None,
@@ -225,7 +225,7 @@ def test_ids_with_leading_zeros_are_excluded_under_any_column_name(
     ids = ["0012", "12", "P7", "0013"] * 5
     rows = table(tmp_path / f"notes{ending}", **{column: ids, "text": numbered(20)})
     listed = table(tmp_path / f"list{ending}", **{column: ["0012", " p7"]})
-    corpus = Corpus([rows], settings=HALF, exclusions=read_exclusions([listed]))
+    corpus = TextCorpus([rows], settings=HALF, exclusions=read_exclusions([listed]))
     found = read(corpus)
     assert found == [
         text for text, i in zip(numbered(20), ids, strict=True) if i in ("12", "0013")
@@ -246,7 +246,7 @@ def test_the_whole_name_of_a_file_is_the_id_of_its_note(tmp_path, ending):
         )
         (folder / f"{number:02}.2020{ending}").write_bytes(content)
     listed = table(tmp_path / "list.csv", note_id=["07.2020"])
-    corpus = Corpus([folder], settings=HALF, exclusions=read_exclusions([listed]))
+    corpus = TextCorpus([folder], settings=HALF, exclusions=read_exclusions([listed]))
     assert read(corpus) == [text for n, text in enumerate(numbered(20)) if n != 7]
     assert corpus.describe()["exclusions"]["note_id"]["not found"] == 0
 
@@ -257,7 +257,7 @@ def test_excluded_ids_that_were_not_found_are_counted(tmp_path):
     listed = table(
         tmp_path / "list.csv", patient_id=["0002", "2", "=A1"], STAY=["", "", "7"]
     )
-    corpus = Corpus([rows], settings=HALF, exclusions=read_exclusions([listed]))
+    corpus = TextCorpus([rows], settings=HALF, exclusions=read_exclusions([listed]))
     list(corpus)
     assert corpus.describe()["exclusions"] == {
         "patient_id": {"listed": 3, "not found": 2},
@@ -271,7 +271,7 @@ def test_a_line_that_is_no_row_costs_no_other_line(tmp_path, caplog):
     (tmp_path / "notes.csv").write_text(
         "\n".join(["patient_id,text", *lines, "only-one-field"])
     )
-    corpus = Corpus([tmp_path / "notes.csv"], settings=HALF)
+    corpus = TextCorpus([tmp_path / "notes.csv"], settings=HALF)
     assert read(corpus) == texts
     assert corpus.counts["unreadable lines"] == 1
     assert "notes.csv line 22: " in caplog.text
@@ -284,14 +284,14 @@ def test_a_table_without_a_header_is_refused_without_quoting_it(tmp_path):
     (tmp_path / "notes.csv").write_text("Zebrafinch,well\nOther,ill\n")
     for settings in (CorpusSettings(), CorpusSettings(text="TEXT")):
         with pytest.raises(TableError, match=r"^notes\.csv has no column '\w+'") as e:
-            Corpus([tmp_path / "notes.csv"], settings=settings)
+            TextCorpus([tmp_path / "notes.csv"], settings=settings)
         assert "zebrafinch" not in str(e.value).casefold()
 
 
 def test_a_named_column_that_is_not_there_is_refused(tmp_path):
     rows = table(tmp_path / "notes.csv", who=["1", "2"] * 10, text=numbered(20))
     with pytest.raises(TableError, match=r"notes\.csv has no column 'SUBJEKT'"):
-        Corpus([rows], settings=CorpusSettings(patient_id="SUBJEKT"))
+        TextCorpus([rows], settings=CorpusSettings(patient_id="SUBJEKT"))
 
 
 def documents(corpus):
@@ -304,17 +304,17 @@ def test_exclusion_needs_the_ids_it_goes_by(tmp_path):
     )
     rows = table(tmp_path / "notes.csv", note_id=["7", "8"], text=numbered(2))
     wanted = r"^notes\.csv has no patient_id, .*name it with --patient$"
-    with pytest.raises(CorpusError, match=wanted):
-        Corpus([rows], exclusions=by_patient)
+    with pytest.raises(TextCorpusError, match=wanted):
+        TextCorpus([rows], exclusions=by_patient)
     (tmp_path / "plain.txt").write_text("text")
-    with pytest.raises(CorpusError, match=r"^plain\.txt has no patient_id"):
-        Corpus([tmp_path / "plain.txt"], exclusions=by_patient)
+    with pytest.raises(TextCorpusError, match=r"^plain\.txt has no patient_id"):
+        TextCorpus([tmp_path / "plain.txt"], exclusions=by_patient)
     # The files of a folder are notes with the names of the files.
     (tmp_path / "notes").mkdir()
     for number, text in enumerate(numbered(20)):
         (tmp_path / "notes" / f"{number}.txt").write_text(text)
     by_note = read_exclusions([table(tmp_path / "list2.csv", note_id=["7"])])
-    corpus = Corpus([tmp_path / "notes"], settings=HALF, exclusions=by_note)
+    corpus = TextCorpus([tmp_path / "notes"], settings=HALF, exclusions=by_note)
     assert numbered(1, start=7)[0] not in read(corpus)
     assert corpus.counts["documents excluded by note_id"] == 1
 
@@ -337,59 +337,63 @@ def test_bad_sources_are_named(tmp_path):
         ),
     ):
         with pytest.raises(TableError, match=wanted):
-            Corpus([source])
+            TextCorpus([source])
     rows = table(tmp_path / "notes.csv", note=["x"])
     with pytest.raises(TableError, match=r"^notes\.csv has no column 'text'"):
-        Corpus([rows])
+        TextCorpus([rows])
 
 
 def test_files_of_other_kinds_in_a_folder_are_counted(tmp_path, caplog):
     (tmp_path / "a.txt").write_text("text")
     (tmp_path / "b.pdf").write_bytes(b"%PDF")
-    Corpus([tmp_path])
+    TextCorpus([tmp_path])
     assert "1 files of other kinds are not read" in caplog.text
 
 
 def test_an_empty_corpus(tmp_path):
     (tmp_path / "empty.txt").write_text("\n\n")
     with pytest.raises(
-        CorpusError, match=r"has no document to read: its files are empty$"
+        TextCorpusError, match=r"has no document to read: its files are empty$"
     ):
-        list(Corpus([tmp_path / "empty.txt"]))
+        list(TextCorpus([tmp_path / "empty.txt"]))
     rows = table(tmp_path / "notes.parquet", text=[" ", None])
     with pytest.raises(
-        CorpusError, match="no document to read: 2 documents, 2 documents without"
+        TextCorpusError, match="no document to read: 2 documents, 2 documents without"
     ):
-        list(Corpus([rows]))
+        list(TextCorpus([rows]))
 
 
 def test_a_corpus_that_is_all_excluded(tmp_path):
     rows = table(tmp_path / "notes.csv", patient_id=["1", "2"], text=numbered(2))
     exclusions = read_exclusions([table(tmp_path / "list.csv", patient_id=["2", "1"])])
     wanted = "no document to read: 2 documents, 2 documents excluded by patient_id$"
-    with pytest.raises(CorpusError, match=wanted):
-        list(Corpus([rows], exclusions=exclusions))
+    with pytest.raises(TextCorpusError, match=wanted):
+        list(TextCorpus([rows], exclusions=exclusions))
 
 
 def test_a_list_that_excludes_nothing(tmp_path):
     wanted = "excludes nothing: expected a column patient_id, stay_id, note_id with ids outside"
     strange = table(tmp_path / "list.csv", name=["x"])
-    with pytest.raises(CorpusError, match=rf"^list\.csv {wanted} the train side$"):
+    with pytest.raises(TextCorpusError, match=rf"^list\.csv {wanted} the train side$"):
         read_exclusions([strange])
     train = table(tmp_path / "cohort.csv", patient_id=["1"], split=["train"])
-    with pytest.raises(CorpusError, match=rf"^cohort\.csv {wanted} the train side$"):
+    with pytest.raises(
+        TextCorpusError, match=rf"^cohort\.csv {wanted} the train side$"
+    ):
         read_exclusions([train])
 
 
 def test_bytes_that_are_no_text(tmp_path):
     (tmp_path / "notes.txt").write_bytes(np.random.default_rng(0).bytes(20000))
-    with pytest.raises(CorpusError, match=r"no document to read: .*that are not UTF-8"):
-        list(Corpus([tmp_path / "notes.txt"]))
+    with pytest.raises(
+        TextCorpusError, match=r"no document to read: .*that are not UTF-8"
+    ):
+        list(TextCorpus([tmp_path / "notes.txt"]))
     (tmp_path / "wide.txt").write_bytes("\n".join(numbered(50)).encode("utf-16"))
     with pytest.raises(
         TableError, match=r"^wide\.txt is in UTF-16: .*save it as UTF-8$"
     ):
-        list(Corpus([tmp_path / "wide.txt"]))
+        list(TextCorpus([tmp_path / "wide.txt"]))
 
 
 def test_a_broken_gzip_file(tmp_path):
@@ -400,7 +404,7 @@ def test_a_broken_gzip_file(tmp_path):
         with pytest.raises(
             TableError, match=rf"^{name}\.txt\.gz cannot be read to its end \("
         ):
-            list(Corpus([tmp_path / f"{name}.txt.gz"]))
+            list(TextCorpus([tmp_path / f"{name}.txt.gz"]))
 
 
 @pytest.mark.parametrize(

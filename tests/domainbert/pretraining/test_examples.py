@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from hypothesis import strategies as st
 
-from domainbert.pretraining.corpus import HELD_OUT, TRAIN, Corpus, CorpusError
-from domainbert.pretraining.examples import ExampleMaker, Prepared
+from domainbert.pretraining.corpus import HELD_OUT, TRAIN, TextCorpus, TextCorpusError
+from domainbert.pretraining.examples import Prepared, SegmentPairMaker
 from domainbert.pretraining.settings import CorpusSettings
 from domainbert.tables import write_table
 
@@ -38,7 +38,9 @@ class Listed:
 
 
 def make(documents, *, length=32, seed=0):
-    return list(ExampleMaker(documents, length=length, tokenizer=TOKENIZER, seed=seed))
+    return list(
+        SegmentPairMaker(documents, length=length, tokenizer=TOKENIZER, seed=seed)
+    )
 
 
 def segments(example):
@@ -129,7 +131,7 @@ def test_the_seed_decides():
 
 def test_pairs_need_two_documents():
     with pytest.raises(
-        CorpusError, match=r"^pairs need two documents on each side .*, got 1$"
+        TextCorpusError, match=r"^pairs need two documents on each side .*, got 1$"
     ):
         make(Listed([[3, 4]]))
 
@@ -152,7 +154,7 @@ def test_documents_keep_their_sentences(tmp_path, tokenizer, new_recipe, monkeyp
     rows = pd.DataFrame({"patient_id": list(TEXTS), "text": list(TEXTS.values())})
     write_table(rows, tmp_path / "notes.jsonl")
     recipe = new_recipe(corpus=CorpusSettings(held_out=0.553))
-    corpus = Corpus([tmp_path / "notes.jsonl"], settings=recipe.corpus)
+    corpus = TextCorpus([tmp_path / "notes.jsonl"], settings=recipe.corpus)
     options = {
         "plan": recipe.training,
         "tokenizer": tokenizer,
@@ -183,7 +185,7 @@ def test_a_kill_while_text_is_prepared_leaves_nothing_that_is_read(
     tmp_path, tokenizer, new_recipe, notes_file
 ):
     recipe = new_recipe()
-    corpus = Corpus([notes_file], settings=recipe.corpus)
+    corpus = TextCorpus([notes_file], settings=recipe.corpus)
 
     class Cut(type(corpus)):
         def __iter__(self):

@@ -23,9 +23,9 @@ from domainbert.encoders.loading import (
 )
 from domainbert.errors import UserError
 from domainbert.files import locked
-from domainbert.pretraining.corpus import CorpusError
+from domainbert.pretraining.corpus import TextCorpusError
 from domainbert.pretraining.fitting import pretrain
-from domainbert.pretraining.settings import Recipe
+from domainbert.pretraining.settings import PretrainingRecipe
 from domainbert.tables import write_table
 from domainbert.training.trainer import ObjectiveTrainer
 
@@ -283,11 +283,11 @@ def test_the_same_run_twice_at_once_is_refused(
 RUN = """
 import sys
 from domainbert.pretraining.fitting import pretrain
-from domainbert.pretraining.settings import Recipe
+from domainbert.pretraining.settings import PretrainingRecipe
 from domainbert.training.recipes import read_recipe
 import torch
 torch.set_num_threads(1)
-pretrain([sys.argv[1]], out=sys.argv[2], recipe=read_recipe(Recipe, sys.argv[3]))
+pretrain([sys.argv[1]], out=sys.argv[2], recipe=read_recipe(PretrainingRecipe, sys.argv[3]))
 """
 RECIPE = """
 encoder = "{encoder}"
@@ -385,11 +385,12 @@ def test_a_place_that_cannot_be_written_is_refused_before_training(
 
 def test_nothing_to_read_leaves_nothing_behind(new_recipe, tmp_path, notes):
     (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(CorpusError, match="no document to read"):
+    with pytest.raises(TextCorpusError, match="no document to read"):
         pretrain([tmp_path / "empty.txt"], out=tmp_path / "out", recipe=new_recipe())
     write_table(notes, tmp_path / "notes.csv")
     with pytest.raises(
-        CorpusError, match=r"no document to read: 60 documents, 60 documents excluded"
+        TextCorpusError,
+        match=r"no document to read: 60 documents, 60 documents excluded",
     ):
         pretrain(
             [tmp_path / "notes.csv"],
@@ -406,7 +407,7 @@ def test_words_that_no_tokenizer_reads(new_recipe, tmp_path):
     texts = ["\x01 " + "\x03" * n for n in range(1, 40)]
     write_table(pd.DataFrame({"text": texts}), tmp_path / "notes.jsonl")
     with pytest.raises(
-        CorpusError, match="the documents on the train side have no word in them"
+        TextCorpusError, match="the documents on the train side have no word in them"
     ):
         pretrain([tmp_path / "notes.jsonl"], out=tmp_path / "out", recipe=new_recipe())
 
@@ -424,8 +425,12 @@ def test_other_kinds_of_encoder(notes_file, tmp_path):
         pretrain(
             [notes_file],
             out=tmp_path / "out",
-            recipe=Recipe(encoder=str(tmp_path / "other")),
+            recipe=PretrainingRecipe(encoder=str(tmp_path / "other")),
         )
     shutil.rmtree(tmp_path / "other")
     with pytest.raises(EncoderError, match="no encoder"):
-        pretrain([notes_file], out=tmp_path / "out", recipe=Recipe(encoder="nothing"))
+        pretrain(
+            [notes_file],
+            out=tmp_path / "out",
+            recipe=PretrainingRecipe(encoder="nothing"),
+        )

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from domainbert.pretraining.corpus import TRAIN, Corpus
+from domainbert.pretraining.corpus import TRAIN, TextCorpus
 from domainbert.pretraining.examples import IGNORED, Masker, Prepared
 from domainbert.pretraining.fitting import MaskedWords, train
 from domainbert.pretraining.model import load_start
@@ -17,7 +17,7 @@ def prepared(notes, new_recipe, tokenizer, tmp_path_factory):
     folder = tmp_path_factory.mktemp("prepared")
     write_table(notes, folder / "notes.parquet")
     recipe = new_recipe()
-    corpus = Corpus([folder / "notes.parquet"], settings=recipe.corpus)
+    corpus = TextCorpus([folder / "notes.parquet"], settings=recipe.corpus)
     return Prepared(corpus, plan=recipe.training, tokenizer=tokenizer, work=folder)
 
 

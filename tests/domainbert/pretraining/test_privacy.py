@@ -8,7 +8,7 @@ import warnings
 import pandas as pd
 import pytest
 
-from domainbert.pretraining.corpus import Corpus, CorpusFile, read_exclusions
+from domainbert.pretraining.corpus import CorpusFile, TextCorpus, read_exclusions
 from domainbert.pretraining.fitting import pretrain
 from domainbert.pretraining.settings import CorpusSettings
 from domainbert.tables import write_table
@@ -52,11 +52,11 @@ def test_nothing_says_what_it_read(
                 pretrain, [tmp_path / name], out=tmp_path / f"{name}-out", recipe=recipe
             )
             attempt(read_exclusions, [tmp_path / name])
-            attempt(lambda name=name: list(Corpus([tmp_path / name])))
+            attempt(lambda name=name: list(TextCorpus([tmp_path / name])))
         attempt(
             pretrain, [tmp_path / "notes.parquet"], out=tmp_path / "out", recipe=recipe
         )
-        attempt(Corpus, [tmp_path / "notes.parquet"])
+        attempt(TextCorpus, [tmp_path / "notes.parquet"])
         attempt(read_exclusions, [tmp_path / "notes.parquet"])
         file = CorpusFile(tmp_path / "notes.parquet")
         attempt(lambda: next(file.documents(CorpusSettings())))

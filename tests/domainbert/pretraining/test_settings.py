@@ -4,7 +4,7 @@ from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.errors import UserError
 from domainbert.pretraining.settings import (
     ExampleSettings,
-    Recipe,
+    PretrainingRecipe,
     TrainingPlan,
 )
 from domainbert.training.recipes import read_recipe, recipe_file
@@ -20,9 +20,11 @@ def written(tmp_path, text):
     [("clinicalbert", 128), ("biobert", 512), ("pubmed", 128), ("medical", 128)],
 )
 def test_the_recipes_are_legal(name, length):
-    recipe = read_recipe(Recipe, recipe_file(name))
+    recipe = read_recipe(PretrainingRecipe, recipe_file(name))
     assert recipe.card.title
-    assert not read_recipe(Recipe, name).card.title  # which is that of our model
+    assert not read_recipe(
+        PretrainingRecipe, name
+    ).card.title  # which is that of our model
     assert recipe.encoder == DEFAULT_ENCODER
     assert recipe.training.length == length
 
@@ -32,7 +34,7 @@ def test_clinicalbert_erases_what_clinical_erases():
 
     from clinical.stays.stays import clean
 
-    erase = read_recipe(Recipe, "clinicalbert").corpus.erase
+    erase = read_recipe(PretrainingRecipe, "clinicalbert").corpus.erase
     lines = (
         "1. Aspirin 81 mg p.o. daily",
         "Seen by [**Name (NI) 12**] on [**2151-7-16**] at ___.",
@@ -46,17 +48,17 @@ def test_clinicalbert_erases_what_clinical_erases():
 
 def test_options_win(tmp_path):
     path = written(tmp_path, 'encoder = "a/b"\n[training]\nseed = 3\nsteps = 7\n')
-    assert read_recipe(Recipe, path).encoder == "a/b"
+    assert read_recipe(PretrainingRecipe, path).encoder == "a/b"
     options = {"encoder": "c/d", "training.seed": None, "corpus.text": "note"}
-    assert read_recipe(Recipe, path, options).encoder == "c/d"
-    assert read_recipe(Recipe, path, options).corpus.text == "note"
-    recipe = read_recipe(Recipe, path, {"training.seed": 5})
+    assert read_recipe(PretrainingRecipe, path, options).encoder == "c/d"
+    assert read_recipe(PretrainingRecipe, path, options).corpus.text == "note"
+    recipe = read_recipe(PretrainingRecipe, path, {"training.seed": 5})
     assert recipe.training == TrainingPlan(seed=5, steps=7)
 
 
 def test_without_a_recipe_there_are_defaults():
-    assert read_recipe(Recipe) == Recipe()
-    assert Recipe().encoder == DEFAULT_ENCODER
+    assert read_recipe(PretrainingRecipe) == PretrainingRecipe()
+    assert PretrainingRecipe().encoder == DEFAULT_ENCODER
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_without_a_recipe_there_are_defaults():
 )
 def test_what_is_not_legal_is_named(tmp_path, text, wanted):
     with pytest.raises(UserError, match=wanted):
-        read_recipe(Recipe, written(tmp_path, text))
+        read_recipe(PretrainingRecipe, written(tmp_path, text))
 
 
 def test_settings_at_the_edge_of_their_range_are_taken():

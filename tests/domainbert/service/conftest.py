@@ -16,7 +16,7 @@ pytest.importorskip(
 from domainbert.models.manifest import Manifest
 from domainbert.scoring import Fault, Task
 from domainbert.service.app import Service, ServiceSettings
-from domainbert.service.http import Answer
+from domainbert.service.http import AsciiResponse
 from domainbert.service.served import Announced, Served
 from domainbert.tables import NOTE, STAY, TEXT
 
@@ -91,7 +91,7 @@ def announce(task, *, known=5.0):
             ),
             fingerprint=lambda: "0" * 64,
         )
-        forms = {("lengths", "short"): lambda records: Answer(len(records))}
+        forms = {("lengths", "short"): lambda records: AsciiResponse(len(records))}
         return Served(
             model, {"lengths": task}, lambda service, _: service.forms.update(forms)
         )
