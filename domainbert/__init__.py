@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
 
 __version__ = "0.1.0"
 
 
 def imported_on_use(
     package: str, names: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package whose names are imported on first use.
 
     Args:
@@ -23,7 +22,7 @@ def imported_on_use(
     for module, exported in names.items():
         modules |= dict.fromkeys(exported.split(), module)
 
-    def load(name: str) -> Any:
+    def load(name: str) -> object:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = importlib.import_module(f"{package}.{modules[name]}")

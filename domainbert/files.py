@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -54,7 +53,7 @@ def check_output(out: str | Path, inputs: Iterable[str | Path]) -> None:
                 )
 
 
-def write_json(document: Any, path: Path) -> None:
+def write_json(document: object, path: Path) -> None:
     """Write a document as indented JSON; see `atomic_path`."""
     text = json.dumps(
         document,
@@ -65,7 +64,7 @@ def write_json(document: Any, path: Path) -> None:
     write_text(text + "\n", path)
 
 
-def _json_value(value: Any) -> Any:
+def _json_value(value: object) -> object:
     """NumPy numbers as numbers, anything else that JSON does not know as text."""
     if hasattr(value, "item"):
         return value.item()

@@ -62,18 +62,18 @@ class Settings(BaseModel):
         allow_inf_nan=False,
     )
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, **values: object) -> None:
         try:
             super().__init__(**{name: _scalar(value) for name, value in values.items()})
         except ValidationError as error:
             raise UserError(_one_line(error, type(self))) from None
 
-    def replaced(self, **changes: Any) -> Self:
+    def replaced(self, **changes: object) -> Self:
         """A checked copy with some settings changed."""
         return type(self)(**self.model_dump() | changes)
 
 
-def _scalar(value: Any) -> Any:
+def _scalar(value: Any) -> object:
     """NumPy's scalars as Python's."""
     if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0:
         return value.item()

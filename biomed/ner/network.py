@@ -203,7 +203,7 @@ class WordTagger(Model[EntitySettings]):
         self.window = self.window_tokens()
 
     @classmethod
-    def network_class(cls) -> Any:
+    def network_class(cls) -> type[PreTrainedModel]:
         """Any encoder for token classification."""
         from transformers import AutoModelForTokenClassification
 

@@ -159,7 +159,7 @@ class AnswerModel(Model[QuestionSettings]):
             )
 
     @classmethod
-    def network_class(cls) -> Any:
+    def network_class(cls) -> type[PreTrainedModel]:
         """Any encoder for question answering."""
         from transformers import AutoModelForQuestionAnswering
 

@@ -149,7 +149,7 @@ class RiskModel(Model[ReadmissionSettings]):
         return f"{type(self).__name__}(window={window}, c={self.c:g})"
 
     @classmethod
-    def network_class(cls) -> Any:
+    def network_class(cls) -> type[PreTrainedModel]:
         """BERT with a classification head on CLS, or another encoder with its own head."""
         from domainbert.encoders.classifier import AnyClassifier
 

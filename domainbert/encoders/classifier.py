@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import BertForSequenceClassification
@@ -12,6 +12,7 @@ from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PretrainedConfig, PreTrainedModel
     from transformers.models.bert.modeling_bert import BertLayer
 
 
@@ -61,13 +62,15 @@ class AnyClassifier:
     config_class = None  # of any family
 
     @staticmethod
-    def from_pretrained(location: str, **options: Any) -> Any:
+    def from_pretrained(
+        location: str, *, config: PretrainedConfig, **options: object
+    ) -> PreTrainedModel:
         """The model of a folder; arguments and result as for Hugging Face's classes."""
         from transformers import AutoModelForSequenceClassification
 
-        is_bert = options["config"].model_type == "bert"
+        is_bert = config.model_type == "bert"
         model_class = CLSClassifier if is_bert else AutoModelForSequenceClassification
-        return model_class.from_pretrained(location, **options)
+        return model_class.from_pretrained(location, config=config, **options)
 
 
 def _cls_of_layer(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,7 @@ def read_config(
     *,
     name: str,
     weight_bytes: float,
-    **changes: Any,
+    **changes: object,
 ) -> PretrainedConfig:
     """The configuration of an encoder folder.
 
@@ -119,7 +120,7 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"it has the number {constant}")
 
 
-def check_bounds(values: dict[str, Any], *, name: str) -> None:
+def check_bounds(values: Mapping[str, object], *, name: str) -> None:
     """Refuse numbers, texts and lists that are too large; the libraries check the types."""
     for key, value in values.items():
         limit = _LIMITS.get(key, _LIMIT)
@@ -130,12 +131,12 @@ def check_bounds(values: dict[str, Any], *, name: str) -> None:
             )
 
 
-def _is_label(entry: tuple[str, Any]) -> bool:
+def _is_label(entry: tuple[str, object]) -> bool:
     return entry[0].isdecimal() and isinstance(entry[1], str)
 
 
 def _is_bounded(
-    value: Any,
+    value: object,
     limit: int,
     depth: int = 3,
 ) -> bool:
@@ -145,10 +146,11 @@ def _is_bounded(
         return math.isfinite(value) and (-1 <= value <= limit or value == _IGNORED)
     if isinstance(value, str):
         return len(value) <= _LONGEST
-    if depth == 0 or len(value) > _LONGEST:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if depth == 0 or not isinstance(value, list) or len(value) > _LONGEST:
         return False
-    entries = value.values() if isinstance(value, dict) else value
-    return all(_is_bounded(entry, limit, depth - 1) for entry in entries)
+    return all(_is_bounded(entry, limit, depth - 1) for entry in value)
 
 
 def _check_size(

@@ -230,7 +230,7 @@ def window_limit(config: PretrainedConfig) -> int:
     return limit
 
 
-def load_config(encoder: Encoder, **changes: Any) -> PretrainedConfig:
+def load_config(encoder: Encoder, **changes: object) -> PretrainedConfig:
     """The configuration, with some entries changed; see `read_config`."""
     folder = Path(encoder.location)
     file = _weights_file(folder)
@@ -295,10 +295,10 @@ def dropouts(encoder: Encoder, rate: float) -> dict[str, float]:
 
 def load_model(
     encoder: Encoder,
-    model_class: Any,
+    model_class: type[PreTrainedModel],
     *,
     train_command: str | None = None,
-    **config: Any,
+    **config: object,
 ) -> PreTrainedModel:
     """Load weights into a Hugging Face model class and check all of them.
 

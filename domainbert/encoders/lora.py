@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from domainbert.encoders.configs import check_bounds, read_object
 from domainbert.encoders.loading import ADAPTER_CONFIG, ADAPTER_FILE, HUB, explained
@@ -15,7 +15,7 @@ from domainbert.errors import EncoderError
 
 if TYPE_CHECKING:
     import torch
-    from peft import LoraConfig
+    from peft import LoraConfig, PeftModel
     from transformers import PreTrainedModel
 
 OUTPUT_LAYERS = ("classifier", "qa_outputs")
@@ -73,7 +73,7 @@ class Adapter:
         self.config.save_pretrained(str(folder))
 
 
-def add_lora(model: PreTrainedModel, rank: int) -> Any:
+def add_lora(model: PreTrainedModel, rank: int) -> PeftModel:
     """A `PeftModel` in which only low-rank adapters (on every linear layer) and the head train.
 
     See Hu et al., arXiv 2106.09685; alpha is twice the rank.
@@ -90,7 +90,7 @@ def add_lora(model: PreTrainedModel, rank: int) -> Any:
     return _wrapped(model, config)
 
 
-def _wrapped(model: PreTrainedModel, config: LoraConfig) -> Any:
+def _wrapped(model: PreTrainedModel, config: LoraConfig) -> PeftModel:
     from peft import get_peft_model
 
     with warnings.catch_warnings():
@@ -99,7 +99,7 @@ def _wrapped(model: PreTrainedModel, config: LoraConfig) -> Any:
         return get_peft_model(model, config)
 
 
-def trained_adapter(wrapped: Any, *, encoder: str) -> Adapter:
+def trained_adapter(wrapped: PeftModel, *, encoder: str) -> Adapter:
     """The adapter and head of a model from `add_lora`, in half precision.
 
     `encoder` names what it was trained on; PEFT's `base_model_name_or_path`.
@@ -117,7 +117,7 @@ def trained_adapter(wrapped: Any, *, encoder: str) -> Adapter:
     return Adapter(config, halves)
 
 
-def set_adapter(wrapped: Any, tensors: Mapping[str, torch.Tensor]) -> None:
+def set_adapter(wrapped: PeftModel, tensors: Mapping[str, torch.Tensor]) -> None:
     """Put the tensors of an `Adapter` into a model from `add_lora`."""
     from peft import set_peft_model_state_dict
 
@@ -125,7 +125,7 @@ def set_adapter(wrapped: Any, tensors: Mapping[str, torch.Tensor]) -> None:
     set_peft_model_state_dict(wrapped, floats)
 
 
-def merge_adapter(wrapped: Any, adapter: Adapter) -> PreTrainedModel:
+def merge_adapter(wrapped: PeftModel, adapter: Adapter) -> PreTrainedModel:
     """Merge an adapter into a model from `add_lora`, and return it plain."""
     set_adapter(wrapped, adapter.tensors)
     return wrapped.merge_and_unload().eval()

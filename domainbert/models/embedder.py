@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from domainbert.text.windows import UNKNOWN, Windower, too_long
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
+    from transformers.utils import ModelOutput
 
     from domainbert.text.windows import Window, WindowedText
 
@@ -110,7 +111,7 @@ class Embedder(Model[EmbeddingSettings]):
         return f"{type(self).__name__}({self.name!r}, {settings})"
 
     @classmethod
-    def network_class(cls) -> Any:
+    def network_class(cls) -> type[PreTrainedModel]:
         """An encoder without a head."""
         return BareEncoder
 
@@ -141,7 +142,7 @@ class Embedder(Model[EmbeddingSettings]):
             start += len(part.vectors)
         return vectors
 
-    def embed_many(self, texts: Iterable[Any]) -> Iterator[TextVectors]:
+    def embed_many(self, texts: Iterable[object]) -> Iterator[TextVectors]:
         """The vectors of any number of texts, piece by piece, in order, in flat memory.
 
         A text without a vector does not affect the others: its piece says why it has none.
@@ -168,7 +169,7 @@ class Embedder(Model[EmbeddingSettings]):
             )
 
     def embed_passages(
-        self, texts: Iterable[Any], *, window: int | None = None
+        self, texts: Iterable[object], *, window: int | None = None
     ) -> Iterator[PassageVectors]:
         """One vector per passage of each text, with its position in the text.
 
@@ -233,7 +234,7 @@ class Embedder(Model[EmbeddingSettings]):
         the embedder's own, for example while it trains.
         """
 
-        def read(output: Any, mask: torch.Tensor | None) -> torch.Tensor:
+        def read(output: ModelOutput, mask: torch.Tensor | None) -> torch.Tensor:
             return pool(output.last_hidden_state, mask, pooling=self.settings.pooling)
 
         runner = self.runner
@@ -276,7 +277,7 @@ class Embedder(Model[EmbeddingSettings]):
         )
 
     def _tokenised(
-        self, texts: Iterable[Any], windower: Windower
+        self, texts: Iterable[object], windower: Windower
     ) -> Iterator[tuple[list[WindowedText], list[str]]]:
         """Chunks of texts in windows, and for each text why it has no vector, or ""."""
         check_many(texts)
@@ -302,7 +303,7 @@ def check_faults(faults: Iterable[str], *, first: int = 0) -> None:
 
 
 def _split(
-    chunk: list[Any], windower: Windower
+    chunk: list[object], windower: Windower
 ) -> tuple[list[WindowedText], list[str]]:
     type_faults = [_type_fault(text) for text in chunk]
     texts = [

@@ -6,7 +6,7 @@ import hashlib
 import json
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -131,7 +131,7 @@ class Model(ABC, Generic[AnySettings]):
 
     @classmethod
     @abstractmethod
-    def network_class(cls) -> Any:
+    def network_class(cls) -> type[PreTrainedModel]:
         """The Hugging Face class of the network; a method because importing it takes seconds."""
 
     def card(self, config: TaskConfig, adapter: Adapter | None = None) -> str:
@@ -147,7 +147,7 @@ class Model(ABC, Generic[AnySettings]):
         return f"# A model for {config.task}\n\nTrained from the encoder `{config.encoder}`.\n"
 
     @classmethod
-    def read_settings(cls, stored: dict[str, Any]) -> AnySettings:
+    def read_settings(cls, stored: Mapping[str, Any]) -> AnySettings:
         """The settings of a model folder; unknown ones are an `EncoderError`."""
         try:
             return cast("AnySettings", cls.settings_class(**stored))
@@ -172,7 +172,7 @@ class Model(ABC, Generic[AnySettings]):
         *,
         device: Device = None,
         batch_tokens: int | None = None,
-        **settings: Any,
+        **settings: object,
     ) -> Self:
         """Load a shipped model by name, a model folder, or a Hub model (`hub:owner/name`).
 
@@ -274,7 +274,7 @@ class Model(ABC, Generic[AnySettings]):
 
     def finished(
         self,
-        network: Any,
+        network: PreTrainedModel,
         *,
         encoder: str | Path,
         full: bool,
@@ -297,7 +297,7 @@ class Model(ABC, Generic[AnySettings]):
             model.adapter = adapter
         return model
 
-    def facts(self, encoder: str | Path) -> dict[str, Any]:
+    def facts(self, encoder: str | Path) -> dict[str, object]:
         """What identifies an untrained model; a run resumes only if it is the same."""
         return {
             "task": self.task,

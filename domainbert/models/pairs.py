@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -159,7 +159,7 @@ class PairModel(Model[PairSettings]):
         return f"{type(self).__name__}(window={self.windower.window})"
 
     @classmethod
-    def network_class(cls) -> Any:
+    def network_class(cls) -> type[PreTrainedModel]:
         """BERT with a classification head on CLS."""
         from domainbert.encoders.classifier import CLSClassifier
 

@@ -14,7 +14,7 @@ from domainbert.models.model import WindowSettings
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel
+    from transformers import PretrainedConfig, PreTrainedModel
 
 Pooling = Literal["mean", "cls", "max"]
 _KNOWN_MODULES = {"Transformer", "Pooling", "Normalize"}
@@ -44,14 +44,16 @@ class BareEncoder:
     config_class = None
 
     @staticmethod
-    def from_pretrained(location: str, **options: Any) -> PreTrainedModel:
+    def from_pretrained(
+        location: str, *, config: PretrainedConfig, **options: object
+    ) -> PreTrainedModel:
         """Load with the class that the configuration names."""
         from transformers import MODEL_MAPPING
 
-        model_class = MODEL_MAPPING[type(options["config"])]
+        model_class = MODEL_MAPPING[type(config)]
         if "add_pooling_layer" in inspect.signature(model_class.__init__).parameters:
             options["add_pooling_layer"] = False
-        return model_class.from_pretrained(location, **options)
+        return model_class.from_pretrained(location, config=config, **options)
 
 
 def pool(

@@ -80,7 +80,7 @@ class TaskConfig(Settings):
     encoder: str
     encoder_sha256: str | None
     lower_case: bool
-    settings: dict[str, Any] = Field(default_factory=dict)
+    settings: dict[str, object] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class TaskClass(Protocol):
     manifest_class: ClassVar[type[Manifest]]
 
     @classmethod
-    def network_class(cls) -> Any:
+    def network_class(cls) -> type[PreTrainedModel]:
         """The Hugging Face class of the network."""
 
 
@@ -154,7 +154,7 @@ def save_task_model(
     folder = Path(folder).expanduser().resolve()
     check_replaceable(folder)
     with folder_beside(folder) as temporary:
-        document: dict[str, Any] = {}
+        document: dict[str, object] = {}
         if saved.adapter is None:
             with encoders.quiet():
                 saved.network.save_pretrained(temporary)

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from domainbert.errors import UserError
 from domainbert.files import file_sha256
@@ -107,7 +106,7 @@ class CorpusFile:
             ids = {
                 kind: id_text(row.cells.get(column)) for kind, column in columns.items()
             }
-            cell: Any = row.cells.get(text_column)
+            cell = row.cells.get(text_column)
             cells = cell if isinstance(cell, list) else [cell]
             for text in list(filter(None, cells)) or [""]:
                 yield TextDocument(text, ids)
@@ -336,7 +335,7 @@ class TextCorpus:
                 "[corpus]"
             )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Counts of the last reading, without names and hashes, which could identify patients."""
         return {
             "files": len(self.files),
@@ -344,7 +343,7 @@ class TextCorpus:
             "exclusions": self.exclusions.counts(),
         }
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """What the tokens depend on, with hashes of all files; for private folders only."""
         return {
             "files": [file_sha256(file.path) for file in self.files],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -135,7 +135,13 @@ class SegmentPairMaker:
         *,
         label: int,
     ) -> Row:
-        parts: list[Any] = [self._cls, first, self._sep, second, self._sep]
+        parts: list[Sequence[int] | np.ndarray] = [
+            self._cls,
+            first,
+            self._sep,
+            second,
+            self._sep,
+        ]
         tokens = np.concatenate(parts).astype(np.int64)
         return {
             "tokens": tokens,
@@ -168,7 +174,7 @@ class Masker:
 
     def batch(
         self, rows: Mapping[str, Sequence[Any]], *, seed: Sequence[int]
-    ) -> dict[str, Any]:
+    ) -> dict[str, torch.Tensor]:
         """A batch for `PretrainingNetwork`: rows of a dataset; the seed alone decides the masks."""
         ids, mask = pad(rows["tokens"], pad_token_id=self._pad)
         state = int(np.random.SeedSequence(seed).generate_state(1)[0])
@@ -296,8 +302,8 @@ def private_folder(folder: Path) -> Path:
 def _stored(
     folder: Path,
     name: str,
-    rows: Callable[[], Any],
-    features: Mapping[str, Any],
+    rows: Callable[[], Iterable[Row]],
+    features: Mapping[str, object],
 ) -> Dataset:
     """A memory-mapped dataset of that name; written by one process if it is not there."""
     disable_progress_bars()

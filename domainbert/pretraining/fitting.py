@@ -7,7 +7,7 @@ import math
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from domainbert.files import folder_beside
 from domainbert.pretraining.corpus import HELD_OUT, TRAIN, TextCorpus, read_exclusions
 from domainbert.pretraining.examples import IGNORED, Masker, Prepared, private_folder
 from domainbert.pretraining.model import (
+    EncoderManifest,
     check_free,
     load_start,
     new_manifest,
@@ -49,7 +50,7 @@ def pretrain(
     recipe: PretrainingRecipe | None = None,
     exclude: Iterable[str | Path] = (),
     work: str | Path | None = None,
-) -> dict[str, Any]:
+) -> EncoderManifest:
     """Train an encoder on text; a call that was killed resumes when it is repeated.
 
     Args:
@@ -225,7 +226,9 @@ class MaskedWords(Objective):
         rows = self._examples[list(batch)]
         return self._masker.batch(rows, seed=(self.plan.seed, epoch, batch[0]))
 
-    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(
+        self, network: PretrainingNetwork, batch: dict[str, torch.Tensor]
+    ) -> torch.Tensor:
         """Cross-entropy of the masked tokens plus that of the pairs."""
         return network(**batch).loss
 
@@ -259,7 +262,7 @@ class MaskedWords(Objective):
             "pairs": int(pairs),
         }
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The settings; `pretrain` names the folder of a run by these and its data."""
         return {"plan": self.plan.model_dump()}
 

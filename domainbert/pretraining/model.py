@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from domainbert.pretraining.settings import PretrainingRecipe, TrainingPlan
 
+EncoderManifest = dict[str, Any]  # as JSON; see `new_manifest`
 MANIFEST_FILE = "pretraining.json"
 
 
@@ -179,9 +180,9 @@ def check_free(folder: Path) -> None:
 def new_manifest(
     recipe: PretrainingRecipe,
     *,
-    counts: Mapping[str, Any],
+    counts: Mapping[str, object],
     start: Start,
-) -> dict[str, Any]:
+) -> EncoderManifest:
     """How an encoder is made: settings and counts of the text, nothing that identifies a person."""
     settings = recipe.model_dump()
     return {
@@ -204,7 +205,7 @@ def save_encoder(
     *,
     network: PretrainingNetwork,
     start: Start,
-    manifest: Mapping[str, Any],
+    manifest: EncoderManifest,
 ) -> None:
     """Write an encoder folder: weights with the heads, tokenizer, manifest and card."""
     check_free(folder)  # again: training takes days
@@ -223,7 +224,7 @@ def save_encoder(
         replace_folder(temporary, folder)
 
 
-def score_table(manifest: Mapping[str, Any]) -> list[list[str]]:
+def score_table(manifest: EncoderManifest) -> list[list[str]]:
     """The scores before and after training as rows of text, a head first."""
     rows = [["held-out documents", "MLM accuracy", "MLM perplexity", "NSP accuracy"]]
     for when in ("before", "after"):
@@ -238,7 +239,7 @@ def score_table(manifest: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def encoder_card(manifest: Mapping[str, Any]) -> str:
+def encoder_card(manifest: EncoderManifest) -> str:
     """Markdown for the README of an encoder folder, from its manifest."""
     environment = Environment(
         loader=PackageLoader("domainbert.pretraining", "."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from domainbert.errors import UserError
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
+    from transformers.utils import ModelOutput
 
 Device: TypeAlias = "str | torch.device | None"
 
@@ -116,7 +117,7 @@ class WindowRunner:
         self,
         windows: Sequence[np.ndarray],
         *,
-        read: Callable[[Any, torch.Tensor | None], torch.Tensor],
+        read: Callable[[ModelOutput, torch.Tensor | None], torch.Tensor],
         token_types: Sequence[np.ndarray] | None = None,
     ) -> list[np.ndarray]:
         """What `read` keeps of the model's output for each window, in their order, float32.
@@ -129,7 +130,7 @@ class WindowRunner:
         """
         import torch
 
-        rows: list[Any] = [None] * len(windows)
+        rows = [np.empty(0)] * len(windows)
         lengths = [len(window) for window in windows]
         batches = plan_batches(lengths, batch_tokens=self.batch_tokens)
         autocast = torch.autocast(

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.errors import UserError
@@ -41,7 +41,7 @@ class Recipe(Settings):
 def read_recipe(
     kind: type[AnyRecipe],
     source: str | Path | None = None,
-    overrides: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, object] | None = None,
 ) -> AnyRecipe:
     """Read a recipe.
 
@@ -55,7 +55,7 @@ def read_recipe(
     Raises:
         UserError: no such recipe, not TOML, or a setting that is unknown or wrong.
     """
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     if source is not None:
         path = recipe_file(source)
         try:
@@ -76,14 +76,14 @@ def read_recipe(
 
 
 def _override(
-    table: dict[str, Any],
+    table: dict[str, object],
     path: Sequence[str],
     value: object,
 ) -> None:
     """Set a value by its path of tables and name; missing tables are made."""
     *names, last = path
     for name in names:
-        inner: Any = table.setdefault(name, {})
+        inner = table.setdefault(name, {})
         if not isinstance(inner, dict):
             return  # the recipe's class says that a table is expected
         table = inner

@@ -67,7 +67,7 @@ def train(
         adapter = _start_adapter(
             earlier,
             rank=first.rank,
-            encoder=facts["encoder"],
+            encoder=model.origin(encoder).sha256,
         )
         head_rows = _start_head(model, adapter, earlier.labels)
         set_adapter(network, adapter.tensors | head_rows)

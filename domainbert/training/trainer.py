@@ -230,7 +230,7 @@ class _EpochData(Dataset):
         self._trainer = trainer
         self._epoch = -1
         self._length = passes * math.ceil(len(self._plan) / passes)
-        self._batches: list[Sequence[Any]] = []
+        self._batches: list[Sequence[object]] = []
 
     def __len__(self) -> int:
         return self._length
