@@ -19,7 +19,7 @@ Assertion = Literal["other", "allergy", "negated", "possible", "historical", "pr
 # In this order: of several that apply, the first counts.
 ASSERTIONS: tuple[str, ...] = get_args(Assertion)
 Kind = Literal["disease", "drug"]
-RuleSource = str | Path | Sequence[Mapping[str, Any]]
+RuleSource = str | Path | Sequence[Mapping[str, object]]
 """Cues of a user: a TOML file of `[[cue]]` tables, as in `cues.toml`, or a list of such tables."""
 
 _FILE = Path(__file__).parent / "cues.toml"
@@ -76,7 +76,7 @@ class AssertionRules:
     """Cues for diseases and for drugs; `source` is the user's rows, for fingerprints."""
 
     cues: Mapping[Kind, Sequence[Cue]]
-    source: tuple[Mapping[str, Any], ...] = ()
+    source: tuple[Mapping[str, object], ...] = ()
 
     @classmethod
     def read(cls, extra: RuleSource | None = None) -> AssertionRules:

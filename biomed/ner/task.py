@@ -118,7 +118,7 @@ class TagTask(Task):
         """The entities of each text."""
         return self._tagger.tag_many(item.text for item in items)
 
-    def rows(self, item: JoinedText, result: list[Entity]) -> list[dict[str, Any]]:
+    def rows(self, item: JoinedText, result: list[Entity]) -> list[dict[str, object]]:
         """One row for each entity."""
         kind = self._tagger.score_kind
         rows = []
@@ -130,11 +130,11 @@ class TagTask(Task):
             rows.append(row)
         return rows or [{}]
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """The model's name."""
         return {"model_name": self._tagger.network.name}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """Weights, tokenizer and settings of the model."""
         model, linker = self._tagger.network.fingerprint(), self._tagger.linker
         links = {"linker": linker.facts()} if linker else {}

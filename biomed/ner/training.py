@@ -88,7 +88,7 @@ class TagObjective(Objective):
         each = {f"f1_{name}": side.overall.f1 for name, side in scores.items()}
         return {"f1": float(np.mean(list(each.values()))), **each}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The hash of each side of each corpus."""
         corpora = {
             corpus.name: {side: gold.sha256 for side, gold in corpus.sides.items()}

@@ -94,7 +94,7 @@ class AskTask(Task):
             else:
                 yield answers
 
-    def rows(self, item: QuestionPair, result: list[Answer]) -> list[dict[str, Any]]:
+    def rows(self, item: QuestionPair, result: list[Answer]) -> list[dict[str, object]]:
         """One row per answer."""
         del item
         rows = []
@@ -105,11 +105,11 @@ class AskTask(Task):
             rows.append(row)
         return rows
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """The model's name."""
         return {"model_name": self._answerer.name}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The model, the question and the options."""
         model = self._answerer.fingerprint()
         return {"model": model, "question": self._question, **self._options}

@@ -185,7 +185,7 @@ class AnswerObjective(Objective):
         scores = evaluate(self._model, self._validation, network=network)
         return {name: float(scores[name] or 0) for name in ("f1", "exact")}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """Hashes of the training and validation questions."""
         return {
             "questions": self.name,

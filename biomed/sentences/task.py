@@ -71,7 +71,7 @@ class EncodeTask(Task):
                 else:
                     yield tokens, windows, vector
 
-    def rows(self, item: str, result: Any) -> list[dict[str, Any]]:
+    def rows(self, item: str, result: Any) -> list[dict[str, object]]:
         """One row."""
         tokens, windows, vector = result
         row = {self._column: item, "n_tokens": tokens, "n_windows": windows}
@@ -80,7 +80,7 @@ class EncodeTask(Task):
             row["reason"] = f"read in {windows} windows; the vector pools them all"
         return [row]
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The model."""
         return {"model": self.encoder.fingerprint()}
 
@@ -139,7 +139,7 @@ class SearchTask(Task):
                 else:
                     yield passages
 
-    def rows(self, item: str, result: list[PassageHit]) -> list[dict[str, Any]]:
+    def rows(self, item: str, result: list[PassageHit]) -> list[dict[str, object]]:
         """A row per passage."""
         if not result:
             return [{"query": item, "reason": "nothing was found"}]
@@ -151,7 +151,7 @@ class SearchTask(Task):
             rows.append(row)
         return rows
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The index and the options of the search."""
         index = self.index.vectors
         rerank = self.options["rerank"]
@@ -192,14 +192,16 @@ class PairTask(Task):
         """The score of each pair."""
         return self._model.predict_windows(items)
 
-    def rows(self, item: list[PairWindow], result: PairResult) -> list[dict[str, Any]]:
+    def rows(
+        self, item: list[PairWindow], result: PairResult
+    ) -> list[dict[str, object]]:
         """One row."""
         row: dict[str, Any] = {"score": result.score}
         if len(item) > 1:
             row["reason"] = f"read in {len(item)} windows"
         return [row]
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The model."""
         return {"model": self._model.fingerprint()}
 

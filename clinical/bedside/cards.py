@@ -55,7 +55,7 @@ class ReadmissionService(HookService):
         self._folder.mkdir(mode=0o700, exist_ok=True)
         service.app.get("/evidence/{key}", summary="Evidence of a card")(self._evidence)
 
-    def cards(self, request: HookRequest) -> list[dict[str, Any]]:
+    def cards(self, request: HookRequest) -> list[dict[str, object]]:
         """One card; none where a record is opened outside of a stay."""
         stay = address_id(request.context.encounterId or "")
         if not stay and request.hook == "patient-view":

@@ -103,7 +103,7 @@ class HookService:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def cards(self, request: HookRequest) -> list[dict[str, Any]]:
+    def cards(self, request: HookRequest) -> list[dict[str, object]]:
         """The cards for a call; an `HTTPException` 412 where data that is needed is missing."""
         raise NotImplementedError
 
@@ -279,7 +279,7 @@ def _read(
     resource: dict[str, Any],
     kind: str,
     patient: str,
-    binaries: Mapping[str, Any] | None = None,
+    binaries: Mapping[str, object] | None = None,
 ) -> dict[str, str | None]:
     """The row of a resource; data of another patient than the call is about are refused."""
     fields = _SCHEMA.files[kind].fields

@@ -182,7 +182,7 @@ def columns_of(fields: Fields) -> list[str]:
 def read_resource(
     resource: dict[str, Any],
     fields: Fields,
-    binaries: Mapping[str, Any] | None = None,
+    binaries: Mapping[str, object] | None = None,
 ) -> dict[str, str | None]:
     """The row of a resource; None where it has no value, or one of another type.
 
@@ -208,7 +208,7 @@ def read_resource(
 
 
 def _note(
-    resource: dict[str, Any], binaries: Mapping[str, Any]
+    resource: dict[str, Any], binaries: Mapping[str, object]
 ) -> dict[str, str | None]:
     """The columns that only notes have: the text, and what decides whether it is read."""
     attachments = values_at(resource, "content.attachment")

@@ -72,7 +72,7 @@ class ExplainTask(ReadmissionTask):
         """The explanation of each stay."""
         return (explain(self._model, item.notes, top=self._top) for item in items)
 
-    def rows(self, item: Any, result: Any) -> list[dict[str, Any]]:
+    def rows(self, item: Any, result: Any) -> list[dict[str, object]]:
         """A row for each passage."""
         (risk_row,) = super().rows(item, result.risk)
         shared = {
@@ -93,6 +93,6 @@ class ExplainTask(ReadmissionTask):
             rows.append({**shared, **cells, "passage": number, "direction": direction})
         return rows or [shared]
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The model and the options."""
         return {**super().facts(), "top": self._top, "text": self._text}

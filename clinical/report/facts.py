@@ -100,7 +100,7 @@ def gather(
     comparison: Comparison,
     *,
     name: str,
-    summary: Mapping[str, Any] | None = None,
+    summary: Mapping[str, object] | None = None,
     hospital: Settings | None = None,
 ) -> Facts:
     """Facts as sentences by name (see `sentences.py`); None where they are unknown.

@@ -32,7 +32,7 @@ def write_report(
     folder: str | Path,
     *,
     title: str,
-    facts: Mapping[str, Any] | None = None,
+    facts: Mapping[str, object] | None = None,
     flow: pd.DataFrame | None = None,
     about: Facts | None = None,
     hospital: Settings | None = None,
@@ -122,7 +122,7 @@ def hospital_template(hospital: Settings) -> str:
 
 
 def write_metrics(
-    folder: Path, comparison: Comparison, *, facts: Mapping[str, Any] | None = None
+    folder: Path, comparison: Comparison, *, facts: Mapping[str, object] | None = None
 ) -> None:
     """Write `metrics.json`, always with the same keys, in full precision; gaps are null."""
     (_, model), *baselines = comparison.evaluations.items()
@@ -174,7 +174,7 @@ def write_monitoring(watched: Monitoring, folder: str | Path) -> Path:
     return folder / "monitor.json"
 
 
-def records(frame: pd.DataFrame | None) -> list[dict[str, Any]]:
+def records(frame: pd.DataFrame | None) -> list[dict[str, object]]:
     """The rows of a table as Python objects, None where a value is missing."""
     if frame is None:
         return []

@@ -269,7 +269,7 @@ class TrajectoryTask(ReadmissionTask):
         return rows
 
 
-def follow(model: RiskModel, stays: Iterable[Any]) -> Iterator[Trajectory]:
+def follow(model: RiskModel, stays: Iterable[object]) -> Iterator[Trajectory]:
     """The trajectories of stays (each as for `RiskModel.predict`), in flat memory.
 
     Each window is scored once. A model that joins the notes of a stay cuts the joined text anew

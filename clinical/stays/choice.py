@@ -91,7 +91,7 @@ class NoteChoice(Settings):
                 positions.append((*self._position(row, charted), number))
         return [rows[position[-1]] for position in sorted(positions)]
 
-    def _require_columns(self, cells: Mapping[str, Any]) -> None:
+    def _require_columns(self, cells: Mapping[str, object]) -> None:
         needed = ["category"]
         if self.notes == "early":
             needed += ["chart_time", "admit_time"]

@@ -29,7 +29,7 @@ MISSING_WORDS = (
 )  # fmt: skip
 """What programs write into empty cells, in upper case."""
 
-Given: TypeAlias = "str | Sequence[str] | Mapping[str, Any]"
+Given: TypeAlias = "str | Sequence[str] | Mapping[str, object]"
 """A stay: a note, a list of notes in time order, or a record with these as `text` and columns."""
 Status = Literal["ok", "empty", "error"]
 OtherLanguages = Literal["remark", "error", "accept"]
@@ -189,7 +189,7 @@ class ReadStay:
         """The stay with its shift: a missing value is a remark, a non-numeric one an error."""
         if not effects or self.risk.status != "ok":
             return self
-        record: Mapping[str, Any] = {}
+        record: Mapping[str, object] = {}
         if isinstance(stay, Mapping):
             record = stay
         by_name = {

@@ -154,14 +154,14 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         sides[held_out] = "val"
         return sides
 
-    def predict_proba(self, X: Sequence[Any]) -> np.ndarray:  # noqa: N803
+    def predict_proba(self, X: Sequence[object]) -> np.ndarray:  # noqa: N803
         """Probabilities of 0 and 1, shape (stays, 2); NaN for a stay that cannot be scored."""
         check_is_fitted(self, "model_")
         risks = self.model_.predict_many(_stays(X))
         positive = np.array([risk.probability for risk in risks])
         return np.column_stack([1 - positive, positive])
 
-    def predict(self, X: Sequence[Any]) -> np.ndarray:  # noqa: N803
+    def predict(self, X: Sequence[object]) -> np.ndarray:  # noqa: N803
         """1 if the probability is at least 0.5, else 0.
 
         Raises:

@@ -353,7 +353,7 @@ class ReadmissionObjective(Objective):
         risk = aggregate_stays(values, counts, c=self._model.c)
         return {"auroc": float(roc_auc_score(self.outcome, risk))}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """A hash of ids, labels, sides and texts, and the objective."""
         digest = hashlib.sha256()
         columns = ["patient_id", "readmitted", "split", "text"]

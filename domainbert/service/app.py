@@ -108,7 +108,7 @@ class Service:
             self._workers[path] = (model, Worker(task, count_items))
 
     def score(
-        self, task: str, records: Sequence[Mapping[str, Any]], *, card: str = ""
+        self, task: str, records: Sequence[Mapping[str, object]], *, card: str = ""
     ) -> list[dict[str, Any]]:
         """The output rows of records; risks are kept in the ledger.
 
@@ -238,7 +238,7 @@ class Service:
         return {"version": domainbert.__version__, "tasks": tasks, "limits": limits}
 
 
-def _count_listed(record: Mapping[str, Any]) -> int:
+def _count_listed(record: Mapping[str, object]) -> int:
     """The notes of a stay, and other values in lists."""
     return sum(len(value) for value in record.values() if isinstance(value, list))
 
