@@ -80,7 +80,7 @@ OUTPUT += ["entity_id", "entity_name", "entity_codes", "link_score", "drug_statu
 OUTPUT += [*(f"drug_{kind}" for kind in KINDS), "drug_attributes"]
 
 
-class TagTask(Task):
+class TagTask(Task["JoinedText", "list[Entity]"]):
     """Finds the entities of each text; a text without entities has one row with empty fields.
 
     Args:

@@ -33,7 +33,7 @@ TYPES = {
 NO_POSITION = dict.fromkeys([*POSITION, *SENTENCE])
 
 
-class AskTask(Task):
+class AskTask(Task["QuestionPair", "list[Answer]"]):
     """Answers for `score_frame` and `score_file`: one row per answer, best first.
 
     Without an answer there is one row with an empty `answer`, no positions, and the score of the

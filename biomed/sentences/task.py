@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -23,6 +23,8 @@ from domainbert.tables import (
 )
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from biomed.sentences.search import PassageHit, SentenceIndex
     from domainbert.models.embedder import Embedder
     from domainbert.models.pairs import PairModel, PairResult, PairWindow
@@ -35,8 +37,11 @@ FIRST = Column("first", "text", ("query", "question", "sentence1"), required=Tru
 SECOND = Column("second", "text", ("text", "passage", "sentence2"), required=True)
 _QUERIES = 64  # looked up at a time
 
+# Tokens, windows and vector of a text.
+EncodedText: TypeAlias = "tuple[int, int, np.ndarray]"
 
-class EncodeTask(Task):
+
+class EncodeTask(Task[str, "EncodedText"]):
     """The vector of each text: the text, `n_tokens, n_windows`, and the vector as `v0, v1, …`.
 
     `reason` says when a text is longer than a window; its vector then pools all windows.
@@ -60,7 +65,7 @@ class EncodeTask(Task):
         """The text of a row."""
         return text_of(rows[0], self._column)
 
-    def run(self, items: Iterable[str]) -> Iterator[Any]:
+    def run(self, items: Iterable[str]) -> Iterator[EncodedText | Fault]:
         """Tokens, windows and vector of each text."""
         for part in self.encoder.embed_many(items):
             counts = zip(part.tokens.tolist(), part.windows.tolist(), strict=True)
@@ -71,10 +76,14 @@ class EncodeTask(Task):
                 else:
                     yield tokens, windows, vector
 
-    def rows(self, item: str, result: Any) -> list[dict[str, object]]:
+    def rows(self, item: str, result: EncodedText) -> list[dict[str, object]]:
         """One row."""
         tokens, windows, vector = result
-        row = {self._column: item, "n_tokens": tokens, "n_windows": windows}
+        row: dict[str, object] = {
+            self._column: item,
+            "n_tokens": tokens,
+            "n_windows": windows,
+        }
         row |= {f"v{i}": value for i, value in enumerate(vector.tolist())}
         if windows > 1:
             row["reason"] = f"read in {windows} windows; the vector pools them all"
@@ -85,7 +94,7 @@ class EncodeTask(Task):
         return {"model": self.encoder.fingerprint()}
 
 
-class SearchTask(Task):
+class SearchTask(Task[str, "list[PassageHit]"]):
     """The best passages of each query, one per row: `query, rank, found_id, start, end, score`.
 
     Args:
@@ -163,7 +172,7 @@ class SearchTask(Task):
         }
 
 
-class PairTask(Task):
+class PairTask(Task["list[PairWindow]", "PairResult"]):
     """The score of each pair of texts."""
 
     name = "pairs"

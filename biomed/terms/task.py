@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from biomed.sentences.task import EncodeTask
+from biomed.sentences.task import EncodedText, EncodeTask
 from biomed.terms.names import TERM, meanings
 from biomed.terms.similarity import COLUMNS
 from domainbert.scoring import Fault, Task, score_frame, text_of
@@ -31,7 +31,7 @@ class EmbedTask(EncodeTask):
     name = "term vectors"
     columns = (TERM,)
 
-    def rows(self, item: str, result: Any) -> list[dict[str, Any]]:
+    def rows(self, item: str, result: EncodedText) -> list[dict[str, object]]:
         """One row."""
         (row,) = super().rows(item, result)
         possible = " or ".join(meanings(item))
@@ -59,7 +59,7 @@ def embed_frame(
     return score_frame(EmbedTask(embedder), frame, named=columns, keep=keep)
 
 
-class NearestTask(Task):
+class NearestTask(Task[str, "Neighbours"]):
     """The nearest terms of a vocabulary, one per row: `term` and the columns of `Neighbour`.
 
     `reason` says how an abbreviation was read.
@@ -94,7 +94,7 @@ class NearestTask(Task):
             else:
                 yield neighbours
 
-    def rows(self, item: str, result: Neighbours) -> list[dict[str, Any]]:
+    def rows(self, item: str, result: Neighbours) -> Sequence[Mapping[str, object]]:
         """A row per neighbour."""
         shared = {"term": item, "reason": result.reason}
         rows = [shared | asdict(neighbour) for neighbour in result.nearest]

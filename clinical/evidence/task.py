@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from clinical.evidence.explain import TOP, explain
-from clinical.risk.task import ReadmissionTask
+from clinical.evidence.view import Explanation
+from clinical.risk.task import ReadNotes, StayTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _OF_STAY = ("without_raising", "raising_alone")  # columns with one value per stay
 
 
-class ExplainTask(ReadmissionTask):
+class ExplainTask(StayTask[Explanation]):
     """One row per passage; a stay without passages has one row.
 
     Args:
@@ -26,7 +27,7 @@ class ExplainTask(ReadmissionTask):
         text: add the column `text` with the passages.
         sources: add the column `notes_read` with a list of the ids of all notes that were read,
             in order; CSV cannot hold lists.
-        notes: see `ReadmissionTask`.
+        notes: see `StayTask`.
     """
 
     name: ClassVar[str] = "explain"
@@ -68,14 +69,14 @@ class ExplainTask(ReadmissionTask):
             fields.append(("notes_read", pa.list_(pa.string())))
         return pa.schema(fields)
 
-    def run(self, items: Iterable[Any]) -> Iterator[Any]:
+    def run(self, items: Iterable[ReadNotes]) -> Iterator[Explanation]:
         """The explanation of each stay."""
         return (explain(self._model, item.notes, top=self._top) for item in items)
 
-    def rows(self, item: Any, result: Any) -> list[dict[str, object]]:
+    def rows(self, item: ReadNotes, result: Explanation) -> list[dict[str, object]]:
         """A row for each passage."""
-        (risk_row,) = super().rows(item, result.risk)
-        shared = {
+        risk_row = self.risk_row(item, result.risk)
+        shared: dict[str, object] = {
             "status": risk_row["status"],
             "reason": risk_row["reason"],
             "notes_read": [note for note, _ in item.labels],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 Notes = Literal["chosen", "as-given"]
 Record: TypeAlias = dict[str, Any]
+Result = TypeVar("Result")
 Trajectory: TypeAlias = "tuple[StayRisk, list[Record]]"
 """The risk of a stay, and `n_windows` and the numbers of the notes so far, after each note."""
 _NO_RISK = {
@@ -79,14 +80,13 @@ class ReadNotes:
     labels: list[tuple[str | None, str | None]]
 
 
-class ReadmissionTask(Task):
-    """Scores stays: the rows with one `stay_id`, or each row of a table without stay ids.
+class StayTask(Task[ReadNotes, Result]):
+    """Reads stays: the rows with one `stay_id`, or each row of a table without stay ids.
 
     Only the notes that the model was trained on are read; see `NoteChoice`. With
     `notes="as-given"` all notes are read, and every row says so.
     """
 
-    name: ClassVar[str] = "readmission"
     columns: tuple[Column, ...] = (PATIENT, STAY, NOTE, TIME, TEXT)
     group = STAY.name
 
@@ -167,30 +167,26 @@ class ReadmissionTask(Task):
             return Fault(reason, "empty")
         return read_notes(chosen, in_order=True)
 
-    def run(self, items: Iterable[ReadNotes]) -> Iterator[StayRisk]:
-        """The risk of each stay."""
-        return self._model.predict_many(stay.notes for stay in items)
-
-    def rows(self, item: ReadNotes, result: StayRisk) -> list[Record]:
-        """The one row of a stay."""
-        remarks = [result.reason, *item.remarks]
-        unread = len(result.coverage.unread)
-        if unread and result.status == "ok":
+    def risk_row(self, item: ReadNotes, risk: StayRisk) -> Record:
+        """The row of the score table for one stay."""
+        remarks = [risk.reason, *item.remarks]
+        unread = len(risk.coverage.unread)
+        if unread and risk.status == "ok":
             remarks.append(
                 "1 passage unread" if unread == 1 else f"{unread} passages unread"
             )
         row: Record = {
-            "n_windows": result.coverage.windows,
-            "n_tokens": result.coverage.tokens,
+            "n_windows": risk.coverage.windows,
+            "n_tokens": risk.coverage.tokens,
             "calibrated": self._model.settings.calibration is not None,
-            "status": result.status,
+            "status": risk.status,
             "reason": "; ".join(filter(None, remarks)),
         }
         if self._alerts:
-            row["alert"] = result.alert
-        if result.status == "ok":
-            row |= _numbers(result)
-        return [row]
+            row["alert"] = risk.alert
+        if risk.status == "ok":
+            row |= _numbers(risk)
+        return row
 
     def about(self) -> Record:
         """The model, its outcome, the definition of its notes if it has one, and if it was used."""
@@ -206,7 +202,21 @@ class ReadmissionTask(Task):
         return {"model": self._model.fingerprint(), "notes": self._notes}
 
 
-class TrajectoryTask(ReadmissionTask):
+class ReadmissionTask(StayTask["StayRisk"]):
+    """Scores stays, one row each; see `StayTask`."""
+
+    name: ClassVar[str] = "readmission"
+
+    def run(self, items: Iterable[ReadNotes]) -> Iterator[StayRisk]:
+        """The risk of each stay."""
+        return self._model.predict_many(stay.notes for stay in items)
+
+    def rows(self, item: ReadNotes, result: StayRisk) -> list[Record]:
+        """The one row of a stay."""
+        return [self.risk_row(item, result)]
+
+
+class TrajectoryTask(StayTask["Trajectory"]):
     """The risk of each stay after each of its notes, in time order.
 
     Huang, Altosaar and Ranganath, "ClinicalBERT" (arXiv 1904.05342), predict in this way while a
@@ -231,11 +241,11 @@ class TrajectoryTask(ReadmissionTask):
             [*of_note.items(), *of_stay.remove(of_stay.get_field_index("n_tokens"))]
         )
 
-    def run(self, items: Iterable[ReadNotes]) -> Iterator[Trajectory]:  # type: ignore[override]
+    def run(self, items: Iterable[ReadNotes]) -> Iterator[Trajectory]:
         """The trajectory of each stay."""
         return follow(self._model, (stay.notes for stay in items))
 
-    def rows(self, item: ReadNotes, result: Trajectory) -> list[Record]:  # type: ignore[override]
+    def rows(self, item: ReadNotes, result: Trajectory) -> list[Record]:
         """One row for each note; one for a stay without a trajectory."""
         risk, points = result
         remarks = "; ".join(filter(None, [risk.reason, *item.remarks]))

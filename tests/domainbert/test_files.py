@@ -288,7 +288,7 @@ def command():
     with atomic_path(out / "table.csv") as path:
         path.write_text("a")
 
-with domainbert.scoring.driver._signals() as asked:
+with domainbert.scoring.driver._stop_requests() as asked:
     assert asked == []
 command()
 """
