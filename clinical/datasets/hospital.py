@@ -32,10 +32,8 @@ if TYPE_CHECKING:
 
 _TABLES = read_data("tables.toml")
 COLUMNS: dict[str, list[str]] = _TABLES["columns"]
-ADDENDA, ERRORS = (
-    0.05,
-    0.01,
-)  # share of stays with an addendum, and with a note marked as wrong
+ADDENDA = 0.05  # share of stays with an addendum
+ERRORS = 0.01  # share of stays with a note marked as wrong
 FORMS = ("mimic4", "omop", "meds", "fhir")
 # How many short notes a stay has, and the chance that one of them tells a fact. With many notes
 # most of them say nothing about the risk, as in a real chart.
@@ -49,8 +47,8 @@ class Hospital:
     folder: Path
     patients: int
     admissions: int
-    stays: int
     notes: int
+    stays: int
 
 
 def synthesize(
@@ -106,24 +104,25 @@ def synthesize(
         "NOTEEVENTS": writer.notes(),
         "TRUE_RISK": writer.risks(),
     }
-    with tempfile.TemporaryDirectory(dir=folder) as work:
-        rows = {name: _write(Path(work), name, table) for name, table in tables.items()}
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        work = Path(temporary)
+        counts = {name: _write(work, name, rows) for name, rows in tables.items()}
+        copied = list(tables)
         if form:
-            rows["ADMISSIONS"] = _translate(Path(work), folder, form)
-        for name in ("TRUE_RISK",) if form else tables:
-            (Path(work) / f"{name}.csv").replace(folder / f"{name}.csv")
-    named = rows["PATIENTS"], rows["ADMISSIONS"], rows["TRUE_RISK"], rows["NOTEEVENTS"]
-    return Hospital(folder, *named)
+            counts["ADMISSIONS"] = _translate(work, folder, form)
+            copied = ["TRUE_RISK"]
+        for name in copied:
+            (work / f"{name}.csv").replace(folder / f"{name}.csv")
+    return Hospital(folder, *counts.values())
 
 
 def _translate(mimic3: Path, folder: Path, form: str) -> int:
-    """Write the tables of MIMIC-III in a form, with what is rare; returns the admissions."""
+    """Write the tables of MIMIC-III in a form, with what is rare; return the admissions."""
     import duckdb
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    for place in ("data", "metadata") if form == "meds" else ():
-        (folder / place).mkdir(exist_ok=True)
+    if form == "meds":
+        (folder / "data").mkdir(exist_ok=True)
+        (folder / "metadata").mkdir(exist_ok=True)
     with duckdb.connect() as con:
         for name in ("ADMISSIONS", "PATIENTS", "NOTEEVENTS"):
             path = quoted(glob.escape(str(mimic3 / f"{name}.csv")))
@@ -135,15 +134,21 @@ def _translate(mimic3: Path, folder: Path, form: str) -> int:
         con.register("SPLITS", splits.assign(split=assign_splits(splits["subject_id"])))
         target = str(folder).replace("'", "''")
         con.execute(_script(form).replace("{folder}", target))
-        ((admissions,),) = con.execute("SELECT count(*) FROM ADMISSIONS").fetchall()
-    for shard in folder.glob(
-        "data/*.parquet"
-    ):  # MEDS wants large strings, which DuckDB lacks
-        table = pq.read_table(shard)
-        place = table.schema.get_field_index("text_value")
-        texts = table["text_value"].cast(pa.large_string())
-        pq.write_table(table.set_column(place, "text_value", texts), shard)
-    return int(admissions)
+        admissions = con.table("ADMISSIONS").shape[0]
+    for shard in folder.glob("data/*.parquet"):
+        _use_large_strings(shard)
+    return admissions
+
+
+def _use_large_strings(shard: Path) -> None:
+    """Give the texts of a shard the type that MEDS prescribes and DuckDB does not have."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(shard)
+    position = table.schema.get_field_index("text_value")
+    texts = pa.field("text_value", pa.large_string())
+    pq.write_table(table.cast(table.schema.set(position, texts)), shard)
 
 
 def _script(name: str) -> str:
@@ -151,18 +156,21 @@ def _script(name: str) -> str:
 
 
 def _write(folder: Path, name: str, rows: Iterable[Cells]) -> int:
-    """Write rows, with a ROW_ID if the table has one; returns their number."""
-    count, columns = 0, COLUMNS[name]
+    """Write rows, with a ROW_ID if the table has one; return their number."""
+    columns = COLUMNS[name]
+    count = 0
     with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as handle:
         writer = csv.writer(handle, lineterminator="\n")
         writer.writerow(columns)
-        for count, row in enumerate(rows, start=1):
-            writer.writerow([count, *row] if columns[0] == "ROW_ID" else row)
+        for row in rows:
+            count += 1
+            # TRUE_RISK has no ROW_ID.
+            writer.writerow([count, *row][-len(columns) :])
     return count
 
 
 class _Writer:
-    """The rows of each table without ROW_ID; a row of a note is written when it is asked for."""
+    """The rows of each table without ROW_ID; the row of a note is written when it is needed."""
 
     def __init__(
         self,
@@ -172,35 +180,27 @@ class _Writer:
         brief: bool,
         notes_per_stay: str,
     ) -> None:
-        self.rng, self.brief = rng, brief
-        self.short_notes, self.told_share = NOTES_PER_STAY[notes_per_stay]
-        total = sum(len(patient.stays) for patient in patients)
-        subjects = rng.sample(range(2, 2 + 3 * len(patients)), len(patients))
+        self.rng = rng
+        self.brief = brief
+        self.note_counts, self.telling_rate = NOTES_PER_STAY[notes_per_stay]
+        n_patients = len(patients)
+        n_stays = sum(len(patient.stays) for patient in patients)
+        subjects = rng.sample(range(2, 2 + 3 * n_patients), n_patients)
         # Another hospital has other patients: their numbers must not meet those of this one.
         hospital = zlib.crc32(repr(subjects).encode()) % 2000
-        stays = iter(rng.sample(range(100_000, 100_000 + 3 * total), total))
-        self.numbered = [
-            (
-                subject + 1_000_000 * hospital,
-                patient,
-                [(next(stays), s) for s in patient.stays],
-            )
-            for subject, patient in zip(subjects, patients, strict=True)
-        ]
+        stay_ids = iter(rng.sample(range(100_000, 100_000 + 3 * n_stays), n_stays))
+        self.numbered: list[tuple[int, Patient, list[tuple[int, Stay]]]] = []
+        for subject, patient in zip(subjects, patients, strict=True):
+            stays = [(next(stay_ids), stay) for stay in patient.stays]
+            self.numbered.append((subject + 1_000_000 * hospital, patient, stays))
 
     def patients(self) -> Iterator[Cells]:
         for subject, patient, _ in self.numbered:
             last = patient.stays[-1]
-            died = _time(last.discharged) if last.kind == "death" else ""
-            yield [
-                subject,
-                patient.sex,
-                _time(patient.birth),
-                died,
-                died,
-                "",
-                int(bool(died)),
-            ]
+            is_dead = last.kind == "death"
+            died = _time(last.discharged) * is_dead
+            birth = _time(patient.birth)
+            yield [subject, patient.sex, birth, died, died, "", int(is_dead)]
 
     def risks(self) -> Iterator[Cells]:
         for subject, _, stays in self.numbered:
@@ -210,94 +210,112 @@ class _Writer:
 
     def admissions(self) -> Iterator[Cells]:
         for subject, _, stays in self.numbered:
-            person = [
-                self.rng.choice(options) for options in _TABLES["person"].values()
-            ]
-            moved = False
+            person = list(map(self.rng.choice, _TABLES["person"].values()))
+            was_moved = False
             for hadm, stay in stays:
-                yield [subject, hadm, *self._admission(stay, person, moved=moved)]
-                moved = stay.kind == "transfer"
+                yield [
+                    subject,
+                    hadm,
+                    *self._admission(stay, person, was_moved=was_moved),
+                ]
+                was_moved = stay.kind == "transfer"
 
-    def _admission(self, stay: Stay, person: list[str], *, moved: bool) -> Cells:
-        """One row from ADMITTIME on; `moved` says that the stay before it ended in a transfer."""
-        rng, planned = self.rng, {"elective": "ELECTIVE", "newborn": "NEWBORN"}
-        kind = planned.get(stay.kind) or rng.choice(("EMERGENCY",) * 9 + ("URGENT",))
-        source = (
-            "PHYS REFERRAL/NORMAL DELI"
-            if stay.kind in planned
-            else "EMERGENCY ROOM ADMIT"
-        )
-        if moved:
+    def _admission(self, stay: Stay, person: list[str], *, was_moved: bool) -> Cells:
+        """One row from ADMITTIME on; `was_moved`: the stay before it ended in a transfer."""
+        rng = self.rng
+        locations = _TABLES["discharge_location"]
+        admission_type = _TABLES["planned"].get(stay.kind)
+        source = "PHYS REFERRAL/NORMAL DELI"
+        if not admission_type:
+            admission_type = rng.choice(("EMERGENCY",) * 9 + ("URGENT",))
+            source = "EMERGENCY ROOM ADMIT"
+        if was_moved:
             source = "TRANSFER FROM HOSP/EXTRAM"
-        places = _TABLES["discharge_location"]
-        usual = rng.choice(places["usual"])
-        arrived = left = ""
+        usual = rng.choice(locations["usual"])
+        emergency = ["", ""]  # when the patient came to the emergency room and left it
         if source == "EMERGENCY ROOM ADMIT":
-            arrived = _time(stay.admitted - timedelta(minutes=rng.randint(120, 600)))
-            left = _time(stay.admitted + timedelta(minutes=rng.randint(5, 60)))
-        died, discharged = stay.kind == "death", _time(stay.discharged)
-        times = [_time(stay.admitted), discharged, discharged if died else ""]
-        ends = [arrived, left, stay.diagnosis, int(died), 1]
-        return [*times, kind, source, places.get(stay.kind, [usual])[0], *person, *ends]
+            came = stay.admitted - timedelta(minutes=rng.randint(120, 600))
+            went = stay.admitted + timedelta(minutes=rng.randint(5, 60))
+            emergency = [_time(came), _time(went)]
+        is_dead = stay.kind == "death"
+        discharged = _time(stay.discharged)
+        return [
+            _time(stay.admitted),
+            discharged,
+            discharged * is_dead,
+            admission_type,
+            source,
+            locations.get(stay.kind, usual),
+            *person,
+            *emergency,
+            stay.diagnosis,
+            int(is_dead),
+            1,
+        ]
 
     def notes(self) -> Iterator[Cells]:
         for subject, patient, stays in self.numbered:
             for number, (hadm, stay) in enumerate(stays, start=1):
-                # The part before a transfer tells the facts of the whole episode.
-                is_part = stay.kind == "transfer" and number < len(stays)
-                facts = stays[number][1].facts if is_part else stay.facts
+                facts = stay.facts
+                if stay.kind == "transfer" and number < len(stays):
+                    # The part before a transfer tells the facts of the whole episode.
+                    facts = stays[number][1].facts
                 chart = Chart(patient, stay, facts, self.rng)
-                for row in (*self._short_notes(chart), *self._summaries(chart)):
+                for row in self._stay_notes(chart):
                     yield [subject, hadm, *row]
 
-    def _short_notes(self, chart: Chart) -> Iterator[Cells]:
-        """Nursing and physician notes of the first two days; none of a newborn."""
-        stay, rng, told = chart.stay, self.rng, self.told_share
-        if stay.kind == "newborn":
-            return
-        hours = min(46.0, (stay.discharged - stay.admitted) / timedelta(hours=1) - 1)
-        for hour in sorted(
-            rng.uniform(1, hours) for _ in range(rng.choice(self.short_notes))
-        ):
-            charted = stay.admitted + timedelta(hours=hour)
-            stored = _time(charted + timedelta(minutes=rng.randint(3, 90)))
-            if rng.random() < 0.5:
-                kind, text = (
-                    ["Nursing/other", "Report"],
-                    chart.short_note("nursing", told=told),
-                )
-            else:
-                kind = ["Physician ", "Physician Resident Progress Note"]
-                text = chart.short_note("physician", told=told)
-            stamps = [f"{charted:%Y-%m-%d}", _time(charted), stored]
-            yield [*stamps, *kind, rng.randint(14_000, 21_000), "", text]
+    def _stay_notes(self, chart: Chart) -> Iterator[Cells]:
+        """Short notes and the discharge summary; of a newborn only a summary.
 
-    def _summaries(self, chart: Chart) -> Iterator[Cells]:
-        """The discharge summary, sometimes with an addendum or with a wrong one before it.
-
-        As in MIMIC-III, they have a date without a time and no caregiver.
+        Some summaries have an addendum, or follow one with wrong facts that is marked as an error.
         """
         rng = self.rng
-
-        def row(description: str, text: str, error: str = "") -> Cells:
-            late = (
-                rng.choice((0, 0, 0, 1))
-                if description == "Report"
-                else rng.randint(1, 4)
-            )
-            dated = f"{chart.stay.discharged + timedelta(days=late):%Y-%m-%d}"
-            return [dated, "", "", "Discharge summary", description, "", error, text]
-
         if chart.stay.kind == "newborn":
-            yield row("Report", chart.newborn_summary())
+            yield self._summary(chart, "Report", chart.newborn_summary())
             return
+        yield from self._short_notes(chart)
         if rng.random() < ERRORS:
             wrong = copy.copy(chart)
             wrong.true = draw_facts(rng)
-            yield row("Report", wrong.discharge_summary(brief=self.brief), error="1")
-        yield row("Report", chart.discharge_summary(brief=self.brief))
+            text = wrong.discharge_summary(brief=self.brief)
+            yield self._summary(chart, "Report", text, error="1")
+        text = chart.discharge_summary(brief=self.brief)
+        yield self._summary(chart, "Report", text)
         if rng.random() < ADDENDA:
-            yield row("Addendum", chart.addendum())
+            yield self._summary(chart, "Addendum", chart.addendum())
+
+    def _short_notes(self, chart: Chart) -> Iterator[Cells]:
+        """Nursing and physician notes of the first two days."""
+        rng = self.rng
+        admitted = chart.stay.admitted
+        stay_hours = (chart.stay.discharged - admitted) / timedelta(hours=1)
+        n_notes = rng.choice(self.note_counts)
+        last_hour = min(46.0, stay_hours - 1)
+        for hour in sorted(rng.uniform(1, last_hour) for _ in range(n_notes)):
+            charted = admitted + timedelta(hours=hour)
+            stored = charted + timedelta(minutes=rng.randint(3, 90))
+            profession = "nursing" if rng.random() < 0.5 else "physician"
+            category, description = _TABLES["short_notes"][profession]
+            text = chart.short_note(profession, told=self.telling_rate)
+            yield [
+                f"{charted:%Y-%m-%d}",
+                _time(charted),
+                _time(stored),
+                category,
+                description,
+                rng.randint(14_000, 21_000),
+                "",
+                text,
+            ]
+
+    def _summary(
+        self, chart: Chart, description: str, text: str, error: str = ""
+    ) -> Cells:
+        """As in MIMIC-III, a discharge summary has a date without a time and no caregiver."""
+        delays = _TABLES["days_late"][description]
+        written = chart.stay.discharged + timedelta(days=self.rng.choice(delays))
+        dated = f"{written:%Y-%m-%d}"
+        return [dated, "", "", "Discharge summary", description, "", error, text]
 
 
 def _time(moment: datetime) -> str:

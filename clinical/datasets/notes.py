@@ -11,7 +11,8 @@ import textwrap
 from datetime import timedelta
 from functools import partial
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment
 
@@ -20,26 +21,42 @@ from clinical.datasets.sentences import FILLER, REFUTED, statements
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Iterable
     from datetime import datetime
 
     from clinical.datasets.patients import Patient, Stay
 
 _TYPICAL_PIECES = 1330
-_LEAST_PIECES, _MOST_PIECES = 1120, 3400
-_SHORT_PIECES = (65, 125)  # of a nursing or physician note
+_LEAST_PIECES = 1120
+_MOST_PIECES = 3400
+_LEAST_SHORT_PIECES = 65  # of a nursing or physician note
+_MOST_SHORT_PIECES = 125
+# The sections of every discharge summary, in the order in which they are drawn.
+_SECTIONS = (
+    "header",
+    "history",
+    "course",
+    "medications",
+    "instructions",
+    "background",
+    "exam",
+)
 
 
 def _date(moment: datetime) -> str:
     return f"{moment.year}-{moment.month}-{moment.day}"
 
 
+def _numbered(lines: Iterable[str]) -> list[str]:
+    return [f"{number}. {line}" for number, line in enumerate(lines, start=1)]
+
+
 _ENVIRONMENT = Environment(autoescape=False)  # noqa: S701 - plain text
-_ENVIRONMENT.filters |= {
-    "date": _date,
-    "wrap": partial(
-        textwrap.fill, width=75, break_long_words=False, break_on_hyphens=False
-    ),
-}
+_ENVIRONMENT.filters["date"] = _date
+_ENVIRONMENT.filters["numbered"] = _numbered
+_ENVIRONMENT.filters["wrap"] = partial(
+    textwrap.fill, width=75, break_long_words=False, break_on_hyphens=False
+)
 _LAYOUT = _ENVIRONMENT.from_string(
     (resources.files(__package__) / "notes.j2").read_text(encoding="utf-8")
 )
@@ -60,7 +77,9 @@ class Chart:
     def __init__(
         self, patient: Patient, stay: Stay, facts: frozenset[str], rng: random.Random
     ) -> None:
-        self.patient, self.stay, self.rng = patient, stay, rng
+        self.patient = patient
+        self.stay = stay
+        self.rng = rng
         self.true = facts | {f.name for f in sentences.NEUTRAL if rng.random() < f.rate}
         self.details = {
             slot: rng.choice(words) for slot, words in sentences.FILLINGS.items()
@@ -75,104 +94,103 @@ class Chart:
         Each has about 300 word-pieces, so a cut between two windows leaves one of them whole. With
         `brief`, these two sections only.
         """
-        write, rng = self._begin(), self.rng
+        self._draw_names()
+        rng = self.rng
         if brief:
-            return f"{write.course()}\n"
+            return f"{self._write('course')}\n"
         target = _TYPICAL_PIECES * math.exp(rng.gauss(0.0, 0.42))
         target = min(max(target, _LEAST_PIECES), _MOST_PIECES)
-        head = [write.header(), write.history()]
-        course = write.course()
-        tail = [write.medications(), write.instructions()]
-        middle = [write.background(), write.exam()]
-        pieces = sum(map(count_pieces, (*head, course, *tail, *middle)))
-        writers = [
-            partial(write.report, *text.split(": ", 1)) for text in FILLER["reports"]
-        ]
-        writers += [write.laboratory, write.progress] * 12
+        texts = list(map(self._write, _SECTIONS))
+        n_pieces = sum(map(count_pieces, texts))
+        header, history, course, medications, instructions, *middle = texts
+        writers = [partial(self._report, text) for text in FILLER["reports"]]
+        numbers = [partial(self._write, "laboratory"), partial(self._write, "progress")]
+        writers += numbers * 12
         for section in rng.sample(writers, len(writers)):
-            if pieces >= target:
+            if n_pieces >= target:
                 break
             middle.append(section())
-            pieces += count_pieces(middle[-1])
+            n_pieces += count_pieces(middle[-1])
         middle.insert(rng.randint(0, len(middle)), course)
-        return "\n\n".join([*head, *middle, *tail]) + "\n"
+        sections = [header, history, *middle, medications, instructions]
+        return "\n\n".join(sections) + "\n"
 
     def short_note(self, kind: str, *, told: float = 0.5) -> str:
         """A "nursing" or "physician" note of 60 to 150 word-pieces.
 
         It tells each true fact with the chance `told`; other lines fill up the note.
         """
-        write, rng = self._begin(), self.rng
+        self._draw_names()
         # Absent facts are denied less often in notes that tell less.
-        parts = statements(self.true, rng, told=told, refuted=0.4 * told)
-        story, lines = "", list[str]()
-        for one in sentences.tell(parts, self.names, rng, clause_share=0.6):
-            if count_pieces(story + one.sentence) <= _SHORT_PIECES[1]:
-                story = f"{story} {one.sentence}".strip()
+        sentences_told = self.tell(clause_share=0.6, told=told, refuted=0.4 * told)
+        story = ""
+        for sentence in sentences_told:
+            if count_pieces(story + sentence) <= _MOST_SHORT_PIECES:
+                story = f"{story} {sentence}".strip()
+        lines: list[str] = []
         for line in self.draw(kind, len(FILLER[kind])):
-            if lines and count_pieces(" ".join([story, *lines])) >= _SHORT_PIECES[0]:
+            n_pieces = count_pieces(" ".join([story, *lines]))
+            if lines and n_pieces >= _LEAST_SHORT_PIECES:
                 break
             lines.append(line)
-        return f"{getattr(write, kind)(story, lines)}\n"
+        return f"{self._write(kind, story=story, lines=lines)}\n"
 
     def addendum(self) -> str:
         """A short addendum to a discharge summary, without any fact."""
-        return f"{self._begin().addendum()}\n"
+        self._draw_names()
+        return f"{self._write('addendum')}\n"
 
     def newborn_summary(self) -> str:
         """A short discharge summary of a healthy newborn."""
-        return f"{self._sections().newborn()}\n"
+        return f"{self._write('newborn')}\n"
 
-    def _begin(self) -> Any:
-        """Draw the names of a new note; returns its sections."""
-        female = ("she", "her", "Ms.", "woman")
-        forms = ("he", "his", "Mr.", "man") if self.patient.sex == "M" else female
-        admitted, rng = self.stay.admitted, self.rng
-        days = max(1, (self.stay.discharged - admitted).days)
-        years = int((admitted - self.patient.birth).days / 365.25)
+    def _draw_names(self) -> None:
+        """Draw the names of a new note."""
+        rng = self.rng
+        admitted = self.stay.admitted
+        n_days = max(1, (self.stay.discharged - admitted).days)
+        age = (admitted - self.patient.birth).days / 365.25
         self.names = {
             **self.details,
-            **dict(zip(("he", "his", "Mr", "man"), forms, strict=True)),
-            "He": forms[0].capitalize(),
-            "His": forms[1].capitalize(),
+            **sentences.FORMS[self.patient.sex],
             "complaint": self.complaint,
-            "age": str(years) if years < 90 else "[**Age over 90 **]",
+            "age": str(int(age)) if age < 90 else "[**Age over 90 **]",
             "pmh": " and ".join(rng.sample(FILLER["history"], 2)),
-            "kin": [kin for people in sentences.KIN.values() for kin in people],
+            "kin": list(chain.from_iterable(sentences.KIN.values())),
             "date": [
-                _date(admitted + timedelta(days=rng.randint(0, days))) for _ in range(4)
+                _date(admitted + timedelta(days=rng.randint(0, n_days)))
+                for _ in range(4)
             ],
         }
-        return self._sections()
 
-    def _sections(self) -> Any:
-        """The sections of `notes.j2` as functions."""
-        known = {
-            "chart": self,
-            "patient": self.patient,
-            "stay": self.stay,
-            "filler": FILLER,
-        }
-        return _LAYOUT.make_module({**known, "rng": self.rng})
+    def _write(self, section: str, **values: object) -> str:
+        """A section of `notes.j2`."""
+        context = _LAYOUT.new_context({"chart": self, "filler": FILLER, **values})
+        return "".join(_LAYOUT.blocks[section](context))
+
+    def _report(self, template: str) -> str:
+        """A report from a line "TITLE: TEXT"."""
+        title, text = template.split(": ", 1)
+        return self._write("report", title=title, text=text)
 
     def fill(self, template: str) -> str:
         """A template with the names and details of the note."""
         return sentences.fill(template, self.names, self.rng)
 
     def draw(self, kind: str, least: int, most: int | None = None) -> list[str]:
-        """That many different lines of one kind of filler."""
-        count = least if most is None else self.rng.randint(least, most)
-        return [
-            self.fill(template) for template in self.rng.sample(FILLER[kind], count)
-        ]
+        """Different lines of one kind of filler: `least` of them, or up to `most`."""
+        count = least
+        if most is not None:
+            count = self.rng.randint(least, most)
+        return list(map(self.fill, self.rng.sample(FILLER[kind], count)))
 
     def tell(
         self, *, clause_share: float, told: float = 1.0, refuted: float = REFUTED
     ) -> list[str]:
         """Sentences for the facts."""
         parts = statements(self.true, self.rng, told=told, refuted=refuted)
-        told_in = sentences.tell(parts, self.names, self.rng, clause_share=clause_share)
-        return [one.sentence for one in told_in]
+        texts = sentences.tell(parts, self.names, self.rng, clause_share=clause_share)
+        return [text.sentence for text in texts]
 
 
 def count_pieces(text: str) -> int:

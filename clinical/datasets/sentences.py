@@ -22,6 +22,7 @@ Names: TypeAlias = "Mapping[str, str | Sequence[str]]"
 
 _SLOT = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
+_OBJECTS = {"his": "him", "her": "her"}
 
 
 class Fact(NamedTuple):
@@ -67,11 +68,11 @@ class Told(NamedTuple):
     """A sentence and the statements in it."""
 
     sentence: str
-    statements: tuple[Statement, ...]
+    statements: Sequence[Statement]
 
 
 def read_data(name: str) -> dict[str, Any]:
-    """The content of a TOML file that lies beside this module."""
+    """The content of a TOML file in the folder of this module."""
     return tomllib.loads(
         (resources.files(__package__) / name).read_text(encoding="utf-8")
     )
@@ -85,6 +86,7 @@ NEUTRAL = tuple(Fact(**entry) for entry in _PHRASES["neutral"])
 CLAUSE_FRAMES = tuple(Frame(**entry) for entry in _PHRASES["clause_frames"])
 NOUN_FRAMES = tuple(Frame(**entry) for entry in _PHRASES["noun_frames"])
 KIN: dict[str, list[str]] = _PHRASES["kin"]
+FORMS: dict[str, dict[str, str]] = _PHRASES["forms"]
 FILLINGS: dict[str, list[str]] = _PHRASES["fillings"]
 FILLER: dict[str, list[str]] = read_data("filler.toml")
 
@@ -98,11 +100,12 @@ def fill(template: str, names: Names, rng: random.Random) -> str:
 
     def slot(match: re.Match[str]) -> str:
         inner = match[1]
-        if "|" in inner:
-            return rng.choice(inner.split("|"))
-        if limits := _RANGE.fullmatch(inner):
+        limits = _RANGE.fullmatch(inner)
+        if limits:
             return str(rng.randint(int(limits[1]), int(limits[2])))
         value = names.get(inner, inner)
+        if "|" in inner:
+            value = inner.split("|")
         return value if isinstance(value, str) else rng.choice(value)
 
     while "{" in template:
@@ -126,19 +129,15 @@ def statements(
     absent = [fact for fact in FACTS if fact.name not in true_names]
     chosen = [Statement(f, truth=True) for f in true if rng.random() < told]
     denied = [Statement(f, truth=False) for f in absent if rng.random() < refuted]
-    other = [
-        Statement(f, truth=False, elsewhere=True)
-        for f in FACTS
-        if rng.random() < ELSEWHERE
-    ]
-    neutral = [
-        Statement(f, f.name in true_names) for f in rng.sample(NEUTRAL, len(NEUTRAL))
-    ]
-    more_true = max(0, round(rng.randint(1, 3) * told) - len(chosen))
-    more_denied = max(0, rng.randint(1, 2) - len(denied))
-    result = chosen + denied + other
-    result += [s for s in neutral if s.truth][:more_true]
-    result += [s for s in neutral if not s.truth][:more_denied]
+    distractors = [f for f in FACTS if rng.random() < ELSEWHERE]
+    result = chosen + denied
+    result += [Statement(f, truth=False, elsewhere=True) for f in distractors]
+    shuffled = rng.sample(NEUTRAL, len(NEUTRAL))
+    neutral = [Statement(f, f.name in true_names) for f in shuffled]
+    n_true = max(0, round(rng.randint(1, 3) * told) - len(chosen))
+    n_denied = max(0, rng.randint(1, 2) - len(denied))
+    result += [s for s in neutral if s.truth][:n_true]
+    result += [s for s in neutral if not s.truth][:n_denied]
     rng.shuffle(result)
     return result
 
@@ -147,17 +146,20 @@ def clause_sentence(statement: Statement, names: Names, rng: random.Random) -> s
     """One statement as a sentence around a clause."""
     fitting = [frame for frame in CLAUSE_FRAMES if frame.fits(0, statement)]
     frame = rng.choices(fitting, [frame.share for frame in fitting])[0]
-    possessive = rng.choice(tuple(KIN)) if frame.of_other else str(names["his"])
+    his = str(names["his"])
+    he = str(names["he"])
     if frame.of_other:
-        subject = f"{names['his']} {rng.choice(KIN[possessive])}"
-    elif "{kin}" in frame.text:
-        subject = "the patient"  # a pronoun could mean the relative
-    elif "{He}" in frame.text:
-        subject = str(names["he"])
+        possessive = rng.choice(tuple(KIN))
+        subject = f"{his} {rng.choice(KIN[possessive])}"
     else:
-        subject = rng.choice((str(names["he"]), str(names["he"]), "the patient"))
-    who = {"N": subject, "P": possessive, "O": {"his": "him", "her": "her"}[possessive]}
-    clause = fill(rng.choice(statement.fact.clauses), {**names, **who}, rng)
+        possessive = his
+        subject = "the patient"  # a pronoun could mean the relative
+        if "{He}" in frame.text:
+            subject = he
+        elif "{kin}" not in frame.text:
+            subject = rng.choice((he, he, subject))
+    person = {"N": subject, "P": possessive, "O": _OBJECTS[possessive]}
+    clause = fill(rng.choice(statement.fact.clauses), {**names, **person}, rng)
     capital = clause[0].upper() + clause[1:]
     return fill(frame.text, {**names, "c": clause, "C": capital}, rng)
 
@@ -166,26 +168,26 @@ def noun_sentences(
     parts: Sequence[Statement], names: Names, rng: random.Random
 ) -> list[Told]:
     """Sentences around one to three noun phrases each; every statement is told once."""
-    left = list(parts)
+    remaining = list(parts)
     sentences = []
-    while left:
-        frame, chosen = _draw_frame(left, rng)
+    while remaining:
+        frame, chosen = _draw_frame(remaining, rng)
         nouns = [fill(rng.choice(s.fact.nouns), names, rng) for s in chosen]
-        text = fill(frame.text, {**names, **dict(zip("abd", nouns, strict=False))}, rng)
-        sentences.append(Told(text, tuple(chosen)))
-        left = [s for s in left if s not in chosen]
+        phrases = dict(zip("abd", nouns, strict=False))
+        sentences.append(Told(fill(frame.text, {**names, **phrases}, rng), chosen))
+        remaining = [s for s in remaining if s not in chosen]
     return sentences
 
 
 def _draw_frame(
-    left: Sequence[Statement], rng: random.Random
+    remaining: Sequence[Statement], rng: random.Random
 ) -> tuple[Frame, list[Statement]]:
     """A frame that the remaining statements can fill, and the statements in slot order."""
     possible = []
     for frame in NOUN_FRAMES:
         chosen: list[Statement] = []
         for slot in range(len(frame.truths)):
-            fitting = (s for s in left if frame.fits(slot, s) and s not in chosen)
+            fitting = (s for s in remaining if frame.fits(slot, s) and s not in chosen)
             chosen.extend(itertools.islice(fitting, 1))
         if len(chosen) == len(frame.truths):
             possible.append((frame, chosen))
@@ -200,9 +202,8 @@ def tell(
     nouns: list[Statement] = []
     for part in parts:
         has_frame = any(frame.fits(0, part) for frame in NOUN_FRAMES)
-        (clauses if rng.random() < clause_share or not has_frame else nouns).append(
-            part
-        )
+        is_clause = rng.random() < clause_share or not has_frame
+        (clauses if is_clause else nouns).append(part)
     sentences = [Told(clause_sentence(part, names, rng), (part,)) for part in clauses]
     sentences += noun_sentences(nouns, names, rng)
     rng.shuffle(sentences)
