@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,6 +24,11 @@ _USED_BYTES = (
     "SELECT (page_count - freelist_count) * page_size "
     "FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
 )
+_TABLES = """
+PRAGMA journal_mode = WAL;
+CREATE TABLE IF NOT EXISTS windows (key BLOB PRIMARY KEY, logit REAL NOT NULL) WITHOUT ROWID;
+"""
+Argument = TypeVar("Argument")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -48,33 +53,13 @@ class WindowCache:
         self._max_bytes = max_bytes
         self._warned = False
         try:
-            self._open()
+            with closing(self._connect()) as con, con:
+                self._secret = open_hashed(con, self._path, _APPLICATION, _TABLES)
         except sqlite3.DatabaseError as error:
             raise UserError(
                 f"{path} cannot be opened as a window cache ({error}); name a new file, or delete "
                 "it if it is a damaged cache"
             ) from None
-
-    def _open(self) -> None:
-        with closing(self._connect()) as con, con:
-            (n_tables,) = con.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            (program,) = con.execute("PRAGMA application_id").fetchone()
-            if program != _APPLICATION and (program or n_tables):
-                raise UserError(
-                    f"{self._path} is a database of another program; name a new file"
-                )
-            con.execute("PRAGMA journal_mode = WAL")
-            con.execute(f"PRAGMA application_id = {_APPLICATION}")
-            con.execute(
-                "CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB)"
-            )
-            con.execute(
-                "CREATE TABLE IF NOT EXISTS windows "
-                "(key BLOB PRIMARY KEY, logit REAL NOT NULL) WITHOUT ROWID"
-            )
-            secret = (secrets.token_bytes(32),)
-            con.execute("INSERT OR IGNORE INTO about VALUES ('secret', ?)", secret)
-            (self._secret,) = con.execute("SELECT value FROM about").fetchone()
 
     def _connect(self) -> sqlite3.Connection:
         con = sqlite3.connect(self._path, timeout=_WAIT_SECONDS)
@@ -116,7 +101,7 @@ class WindowCache:
             self._try(self._add, finite)
         return np.array([logits[key] for key in keys], dtype=np.float32)
 
-    def _try(self, action: Callable[[Any], T], argument: Any) -> T | None:
+    def _try(self, action: Callable[[Argument], T], argument: Argument) -> T | None:
         """Use the file; if that fails, warn and continue without it."""
         try:
             return action(argument)
@@ -140,3 +125,31 @@ class WindowCache:
             (size,) = con.execute(_USED_BYTES).fetchone()
             if size > self._max_bytes:
                 con.execute("DELETE FROM windows")
+
+
+def open_hashed(
+    con: sqlite3.Connection, path: Path, application: int, tables: str
+) -> bytes:
+    """Make the tables of a file that holds keyed hashes, and return its secret key.
+
+    Args:
+        con: a connection to the file.
+        path: of the file, for messages.
+        application: number of the kind of file, kept in its header.
+        tables: the statements that make the tables, if they do not exist.
+
+    Raises:
+        UserError: the file belongs to another program.
+    """
+    (n_tables,) = con.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (program,) = con.execute("PRAGMA application_id").fetchone()
+    if program != application and (program or n_tables):
+        raise UserError(f"{path} is a database of another program; name a new file")
+    con.executescript(
+        f"PRAGMA application_id = {application};"
+        "CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB);" + tables
+    )
+    insert = "INSERT OR IGNORE INTO about VALUES ('secret', ?)"
+    con.execute(insert, (secrets.token_bytes(32),))
+    secret: bytes = con.execute("SELECT value FROM about").fetchone()[0]
+    return secret

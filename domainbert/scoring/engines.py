@@ -176,8 +176,9 @@ def _gather(group: pa.Table) -> dict[str, object]:
 
 
 def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
-    for name, cells, fault, remark in arrow_cells(batches, "the table"):
-        yield Row(int(cells[_NUMBER]), cells, name, fault, remark)
+    for fields in arrow_cells(batches, "the table"):
+        cells, *_ = fields
+        yield Row(int(cells[_NUMBER]), *fields)
 
 
 def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import secrets
 import sqlite3
 import time
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
+from domainbert.scoring.cache import open_hashed
 from domainbert.tables import TableError, id_key
 
 if TYPE_CHECKING:
@@ -35,18 +35,7 @@ class Ledger:
         self.path = Path(path)
         try:
             with closing(self._connect()) as con, con:
-                (application,) = con.execute("PRAGMA application_id").fetchone()
-                if application not in (0, _APPLICATION):
-                    raise UserError(
-                        f"{path} is a database of another program; name a new file"
-                    )
-                con.execute(f"PRAGMA application_id = {_APPLICATION}")
-                con.executescript(_SCHEMA)
-                secret = secrets.token_bytes(32)
-                con.execute(
-                    "INSERT OR IGNORE INTO about VALUES ('secret', ?)", (secret,)
-                )
-                (self._secret,) = con.execute("SELECT value FROM about").fetchone()
+                self._secret = open_hashed(con, self.path, _APPLICATION, _SCHEMA)
         except sqlite3.Error as error:
             raise UserError(f"{path}: this file cannot be used ({error})") from None
 

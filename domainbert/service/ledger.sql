@@ -2,9 +2,6 @@
 
 PRAGMA journal_mode = WAL;  -- several workers write
 
--- The key of the hashes, made with the file.
-CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB);
-
 -- One row a risk. `model` is a fingerprint, `card` the UUID of the card or '', `subject` a hash of
 -- the stay, `alert` 1 where the risk reached the model's threshold.
 CREATE TABLE IF NOT EXISTS served (

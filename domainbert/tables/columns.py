@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from domainbert.tables.options import TableError
+from domainbert.tables.options import TableError, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,17 +79,20 @@ def match_columns(
         TableError: a required or named column is missing, or a column looks like an id that was
             not recognised.
     """
-    named = {ours: theirs for ours, theirs in (named or {}).items() if theirs}
+    named = named or {}
     columns = list(columns)
     spelled = {name.casefold(): name for name in reversed(available)}
     matches: dict[str, str] = {}
     for column in columns:
-        if column.name in named:
-            require_columns(available, [named[column.name]], source=source)
-            matches[column.name] = named[column.name]
-            continue
-        match = _match(column, available, spelled)
-        if match is not None:
+        match = named.get(column.name)
+        if match:
+            require_columns(available, [match], source=source)
+        elif column.name in available:
+            match = column.name
+        else:
+            names = (name.casefold() for name in (column.name, *column.also))
+            match = next((spelled[name] for name in names if name in spelled), None)
+        if match:
             matches[column.name] = match
         elif column.required:
             _suggest_joining(column, spelled, source=source)
@@ -98,18 +101,6 @@ def match_columns(
             )
     _check_unused_ids(available, columns, matches, source=source)
     return matches
-
-
-def _match(
-    column: Column, available: Sequence[str], spelled: Mapping[str, str]
-) -> str | None:
-    """The table's name of a column: exactly ours, or one of its names in any case."""
-    if column.name in available:
-        return column.name
-    for name in (column.name, *column.also):
-        if name.casefold() in spelled:
-            return spelled[name.casefold()]
-    return None
 
 
 def _suggest_joining(
@@ -177,33 +168,22 @@ def require_columns(
     if missing is None:
         return
     listed = f"{len(available)}, not shown: the first line may be data, not names"
-    near: list[str] = []
+    advice = ""
+    if option:
+        advice = f". Name it with {option} NAME"
     # The first row of a file without a header is data, and may be a note: it is not shown.
     if are_names(available):
-        listed = _listed(available)
+        listed = shortened(available, _LISTED_COLUMNS) or "none"
         lowered = {name.lower(): name for name in available}
-        matches = difflib.get_close_matches(missing.lower(), lowered, n=1, cutoff=0.4)
-        near = [lowered[match] for match in matches]
-    advice = ""
-    if near and option:
-        advice = f"; did you mean {near[0]!r}? Name it with {option} {near[0]}"
-    elif near:
-        advice = f"; did you mean {near[0]!r}? Rename it to {missing!r}"
-    elif option:
-        advice = f". Name it with {option} NAME"
+        near = difflib.get_close_matches(missing.lower(), lowered, n=1, cutoff=0.4)
+        for name in map(lowered.get, near):
+            fix = f"Rename it to {missing!r}"
+            if option:
+                fix = f"Name it with {option} {name}"
+            advice = f"; did you mean {name!r}? {fix}"
     raise TableError(
         f"{source} has no column {missing!r}{advice}. Columns there: {listed}"
     )
-
-
-def _listed(columns: Sequence[str]) -> str:
-    if not columns:
-        return "none"
-    text = ", ".join(columns[:_LISTED_COLUMNS])
-    n_more = len(columns) - _LISTED_COLUMNS
-    if n_more > 0:
-        text += f" (and {n_more} more)"
-    return text
 
 
 def require_cells(frame: pd.DataFrame, needed: Sequence[str], *, source: str) -> None:

@@ -82,8 +82,9 @@ def _header_lines(path: Path, text: io.TextIOBase) -> Iterator[str]:
 def _separator(path: Path, options: ReadOptions) -> str:
     if options.delimiter:
         return options.delimiter
-    is_tsv = path.name.lower().removesuffix(".gz").endswith(".tsv")
-    return "\t" if is_tsv else ","
+    if path.name.lower().removesuffix(".gz").endswith(".tsv"):
+        return "\t"
+    return ","
 
 
 def _wrong_encoding(start: bytes, encoding: str | None) -> str:
@@ -107,7 +108,7 @@ def _wrong_header(header: list[str], separator: str) -> str:
     if len(header) == 1:
         match = re.search(r"[;\t|,]", header[0].replace(separator, ""))
         if match:
-            name = "tab" if match[0] == "\t" else match[0]
+            name = match[0].replace("\t", "tab")
             return (
                 f"separates its fields by {match[0]!r}, not {separator!r}: name the delimiter "
                 f"(--delimiter {name!r}), or save it with commas"
@@ -117,8 +118,10 @@ def _wrong_header(header: list[str], separator: str) -> str:
     if not repeated:
         return ""
     # The first row of a file without a header is data, and is not shown.
-    shown = f" {', '.join(repeated)}" if are_names(header) else ""
-    return f"repeats the columns{shown}; each needs a name of its own"
+    names = ""
+    if are_names(header):
+        names = f" {', '.join(repeated)}"
+    return f"repeats the columns{names}; each needs a name of its own"
 
 
 def csv_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
@@ -130,23 +133,21 @@ def csv_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cel
         for number, name in enumerate(names)
         if columns is None or name in columns
     }
-    ids = [name for name in numbers if is_id_column(name)]
+    ids = list(filter(is_id_column, numbers))
     csv.field_size_limit(LONGEST_ROW)
     for line, problem, text in _data_rows(path, len(names), separator, options):
-        place = f"{path.name} line {line}"
+        position = f"{path.name} line {line}"
         if not text:
-            yield place, {}, problem, ""
+            yield {}, position, problem, ""
             continue
-        if b'"' in text:
+        row = text.decode().rstrip("\r\n")
+        fields = row.split(separator)
+        if '"' in row:
             fields = next(csv.reader([text.decode()], delimiter=separator))
-        else:
-            fields = text.decode().rstrip("\r\n").split(separator)
         values = {name: fields[number] or None for name, number in numbers.items()}
         for name in ids:
-            cell = values[name]
-            if cell:
-                values[name] = unguard(cell)
-        yield place, values, "", problem
+            values[name] = unguard(values[name] or "") or None
+        yield values, position, "", problem
 
 
 def csv_batches(
@@ -301,7 +302,7 @@ def _sound_rows(
         if not match:
             end = line_end or len(buffer)
             text = buffer[position:end]
-            yield line, _NO_ROW if text.strip() else "", b""
+            yield line, _NO_ROW * bool(text.strip()), b""
         else:
             end = match.end()
             text = buffer[position:end]
@@ -311,7 +312,8 @@ def _sound_rows(
                 last_single = line + text.count(b"\n")
                 continue
             if text.strip(b"\r\n"):
-                yield line, "" if decoded == text else UNDECODABLE, decoded
+                remark = UNDECODABLE * (decoded != text)
+                yield line, remark, decoded
         line += text.count(b"\n")
         position = end
         in_long_line = not text.endswith(b"\n")

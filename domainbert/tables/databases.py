@@ -32,7 +32,7 @@ _POSTGRES_TABLES = (
     "WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
 )
 # Times are read as text: always in the same format, and never in a local zone.
-_POSTGRES_SETUP = ("SET datestyle TO 'ISO'", "SET TIME ZONE 'UTC'")
+_POSTGRES_SETUP: tuple[str, ...] = ("SET datestyle TO 'ISO'", "SET TIME ZONE 'UTC'")
 _SQLITE_TABLES = (
     "SELECT 'main', name FROM sqlite_master WHERE type IN ('table', 'view')"
 )
@@ -93,16 +93,20 @@ def _connect(uri: str) -> Iterator[Any]:
 
     The driver's message is never repeated: it may hold the password, or a row.
     """
-    is_sqlite = uri.startswith("sqlite")
-    package = "adbc_driver_sqlite" if is_sqlite else "adbc_driver_postgresql"
+    package = "adbc_driver_postgresql"
+    setup = _POSTGRES_SETUP
+    address = uri
+    if uri.startswith("sqlite"):
+        package = "adbc_driver_sqlite"
+        setup = ()
     try:
         driver = import_module(f"{package}.dbapi")
     except ImportError:
         raise TableError(
             f"this database needs {package}: pip install 'domainbert[databases]'"
         ) from None
-    address = _sqlite_address(uri) if is_sqlite else uri
-    setup = () if is_sqlite else _POSTGRES_SETUP
+    if uri.startswith("sqlite"):
+        address = _sqlite_address(uri)
     try:
         with driver.connect(address) as connection:
             with connection.cursor() as cursor:
@@ -130,6 +134,7 @@ class _DatabaseSource(Source):
     """The tables of a database, by (schema, table)."""
 
     _tables: list[tuple[str, str]]
+    _catalog: tuple[str, ...] = ()  # a part of the names before the schema
 
     @abstractmethod
     def run(self, statement: str) -> Any:
@@ -158,9 +163,9 @@ class _DatabaseSource(Source):
                 f"{self.name} has more than one table {table}: {names}. Name the one you mean as "
                 'table = "schema.table" in a mapping (schema="generic")'
             )
-        if not matches:
-            return None
-        return ".".join(map(identifier, matches[0]))
+        for match in matches:
+            return ".".join(map(identifier, (*self._catalog, *match)))
+        return None
 
     def columns(self, table: str) -> list[str] | None:
         name = self.sql_name(table)
@@ -172,6 +177,8 @@ class _DatabaseSource(Source):
 
 class _DuckDBSource(_DatabaseSource):
     """The tables of a DuckDB file, opened read-only."""
+
+    _catalog = ("hospital",)
 
     def __init__(self, path: Path, con: duckdb.DuckDBPyConnection) -> None:
         import duckdb
@@ -188,10 +195,6 @@ class _DuckDBSource(_DatabaseSource):
             "SELECT table_schema, table_name FROM information_schema.tables "
             "WHERE table_catalog = 'hospital'"
         ).fetchall()
-
-    def sql_name(self, table: str) -> str | None:
-        name = super().sql_name(table)
-        return name and f"hospital.{name}"
 
     def run(self, statement: str) -> Any:
         return self._con.execute(statement)
@@ -210,25 +213,26 @@ class _AdbcSource(_DatabaseSource):
         super().__init__(_public_name(uri), con)
         self._connection = connection
         self._open: list[Any] = []  # a stream ends with its cursor
-        self._is_sqlite = uri.startswith("sqlite")
-        query = _SQLITE_TABLES if self._is_sqlite else _POSTGRES_TABLES
+        self._cast = "CAST({} AS TEXT)"
+        query = _POSTGRES_TABLES
+        if uri.startswith("sqlite"):
+            query = _SQLITE_TABLES
+            # The driver takes a column's type from its first rows, which must not be NULL. An
+            # empty text means missing.
+            self._cast = "coalesce(CAST({} AS TEXT), '')"
         rows = self.run(query).fetchall()
         self._tables = [(str(schema), str(table)) for schema, table in rows]
 
     def run(self, statement: str) -> Any:
         """A new cursor, kept open as long as the source."""
-        self._open.append(self._connection.cursor())
-        self._open[-1].execute(statement)
-        return self._open[-1]
+        cursor = self._connection.cursor()
+        self._open.append(cursor)
+        cursor.execute(statement)
+        return cursor
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
         """A stream of the columns, cast to text by the database; valid for one scan."""
-        cast = "CAST({} AS TEXT)"
-        if self._is_sqlite:
-            # The driver takes a column's type from its first rows, which must not be NULL. An
-            # empty text means missing.
-            cast = f"coalesce({cast}, '')"
-        cursor = self.run(select_text(columns, str(self.sql_name(table)), cast))
+        cursor = self.run(select_text(columns, str(self.sql_name(table)), self._cast))
         name = f"database_stream_{len(self._open)}"
         self._con.register(name, cursor.fetch_record_batch())
         return name

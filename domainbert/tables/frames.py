@@ -8,12 +8,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from domainbert.files import atomic_path
 from domainbert.tables.columns import require_columns
 from domainbert.tables.ids import guard, id_text, is_id_column, unguard
-from domainbert.tables.options import DEFAULTS, ReadOptions, TableError, table_format
+from domainbert.tables.options import (
+    DEFAULTS,
+    Cell,
+    ReadOptions,
+    TableError,
+    shortened,
+    table_format,
+)
 from domainbert.tables.parquet_files import open_parquet
 from domainbert.tables.rows import iter_rows, table_columns
 
@@ -58,8 +65,10 @@ def read_table(
 
 def _parquet_frame(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
     with open_parquet(path) as file:
-        require_columns(file.schema_arrow.names, columns or (), source=path.name)
-        names = list(file.schema_arrow.names if columns is None else columns)
+        names = list(file.schema_arrow.names)
+        if columns is not None:
+            require_columns(names, columns, source=path.name)
+            names = list(columns)
         frame = file.read(columns=names).to_pandas(ignore_metadata=True)[names]
     for name in filter(is_id_column, names):
         if len(frame):
@@ -73,7 +82,7 @@ def _text_frame(
     import pandas as pd
 
     available = dict.fromkeys(table_columns(source, options, lines=1))
-    rows: list[Mapping[str, Any]] = []
+    rows: list[Mapping[str, Cell]] = []
     faults: list[str] = []
     for row in iter_rows(source, options, columns=columns):
         # Later lines of JSON may have more columns than the first one.
@@ -99,11 +108,8 @@ def _text_frame(
 def _refuse_faults(faults: Sequence[str]) -> None:
     if not faults:
         return
-    lines = "1 line" if len(faults) == 1 else f"{len(faults)} lines"
-    listed = "; ".join(faults[:_LISTED_FAULTS])
-    n_more = len(faults) - _LISTED_FAULTS
-    if n_more > 0:
-        listed += f"; and {n_more} more"
+    lines = f"{len(faults)} lines".removesuffix("s" * (len(faults) == 1))
+    listed = shortened(faults, _LISTED_FAULTS, "; ")
     raise TableError(
         f"{lines} cannot be read as rows: {listed}. Correct or remove them"
     )
@@ -163,7 +169,9 @@ def write_table(
     except (pa.ArrowException, UnicodeError) as error:
         # The library's own message quotes the cell.
         match = re.search("for column (.+) with type", str(error.args[-1]))
-        name = f"column {match[1]!r}" if match else "a column"
+        name = "a column"
+        if match:
+            name = f"column {match[1]!r}"
         raise TableError(
             f"{path.name}: {name} holds values of more than one kind, or text that is "
             f"not Unicode ({type(error).__name__}); make it one type first"
@@ -182,7 +190,9 @@ def _write_text(
 
     open_file = gzip.open if ending.endswith(".gz") else open
     separator = "\t" if ending.startswith(".tsv") else ","
-    frames = [table] if isinstance(table, pd.DataFrame) else map(to_frame, table)
+    frames: Iterable[pd.DataFrame] = [table]
+    if not isinstance(table, pd.DataFrame):
+        frames = map(to_frame, table)
     with open_file(path, "wt", encoding="utf-8", newline="") as file:
         for number, frame in enumerate(frames):
             if ending.startswith((".csv", ".tsv")):
@@ -207,9 +217,9 @@ def _write_text(
 
 def _csv_cells(
     frame: pd.DataFrame, source: str, *, raw: bool
-) -> tuple[pd.DataFrame, Any]:
+) -> tuple[pd.DataFrame, Literal[0, 2]]:
     """The frame as it is written to CSV, and the quoting of its cells."""
-    quoting = csv.QUOTE_MINIMAL
+    quoting: Literal[0, 2] = csv.QUOTE_MINIMAL
     frame = frame.copy(deep=False)
     for name, column in frame.items():
         if column.dtype.kind not in "OUT":
@@ -248,11 +258,11 @@ def _without_null_types(table: pa.Table) -> pa.Table:
     """Columns without any value as text."""
     import pyarrow as pa
 
-    fields = [
-        field.with_type(pa.string()) if field.type == pa.null() else field
-        for field in table.schema
-    ]
-    return table.cast(pa.schema(fields, table.schema.metadata))
+    schema = table.schema
+    for number, field in enumerate(schema):
+        if field.type == pa.null():
+            schema = schema.set(number, field.with_type(pa.string()))
+    return table.cast(schema)
 
 
 def to_frame(table: pa.Table) -> pd.DataFrame:

@@ -7,14 +7,18 @@ import re
 import unicodedata
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from domainbert.tables.options import Cell
 
 _ZEROS = re.compile(r"^([+-]?\d+)\.0+\Z")
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
-_GUARDED = re.compile(r"'+[=+\-@\t\r]")
+_FORMULA = re.compile(r"\A'*[=+\-@\t\r]")
+_GUARDED = re.compile(r"\A'(?='*[=+\-@\t\r])")
+_ID_COLUMNS = ("id", "mrn", "patient", "patient_nbr", "stay")
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Whether a cell is empty: None, NaN, NaT, pandas.NA or an empty string."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return True
@@ -28,7 +32,7 @@ def is_missing(value: Any) -> bool:
         return True
 
 
-def id_text(value: Any) -> str | None:
+def id_text(value: object) -> str | None:
     """An id as text without surrounding spaces; None if it is missing.
 
     12, 12.0 and Decimal("12") are all "12", and True is "true".
@@ -41,25 +45,23 @@ def id_text(value: Any) -> str | None:
         return str(value).lower()
     if isinstance(value, Real | Decimal):
         return _number_text(value)
-    text = str(value)
-    if text in ("True", "False"):
-        return text.lower()
-    return text
+    # NumPy's booleans are neither.
+    return {"True": "true", "False": "false"}.get(str(value), str(value))
 
 
-def _number_text(value: Any) -> str:
+def _number_text(value: Cell) -> str:
     """A number, without a fraction of zero; in hex if it has too many digits for `str`."""
-    if not isinstance(value, Integral):
-        if not math.isfinite(value) or value != int(value):
-            return str(value)
-        value = int(value)
+    is_whole = isinstance(value, Integral)
+    if not is_whole and (not math.isfinite(value) or value != int(value)):
+        return str(value)
+    number = int(value)
     try:
-        return str(int(value))
+        return str(number)
     except ValueError:  # more than 4,300 digits
-        return hex(int(value))
+        return hex(number)
 
 
-def id_key(value: Any) -> str | None:
+def id_key(value: object) -> str | None:
     """An id for comparison: "P1" equals "p1 ", 1001 equals "1001.0", "0012" does not equal "12"."""
     text = id_text(value)
     if text is None:
@@ -71,20 +73,14 @@ def id_key(value: Any) -> str | None:
 def is_id_column(name: object) -> bool:
     """Whether a column holds ids: `id`, `mrn`, `*_id` and the like, in any case."""
     lower = str(name).lower()
-    if lower in ("id", "mrn", "patient", "patient_nbr", "stay"):
-        return True
-    return lower.endswith("_id")
+    return lower in _ID_COLUMNS or lower.endswith("_id")
 
 
 def guard(text: str) -> str:
     """A text for CSV, with a `'` in front if a spreadsheet would run it as a formula."""
-    if _FORMULA.match(text):
-        return f"'{text}"
-    return text
+    return _FORMULA.sub(r"'\g<0>", text)
 
 
 def unguard(text: str) -> str:
     """A text from CSV, without the `'` that `guard` put in front."""
-    if _GUARDED.match(text):
-        return text[1:]
-    return text
+    return _GUARDED.sub("", text)

@@ -15,16 +15,17 @@ from domainbert.errors import UserError
 FORMATS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".jsonl", ".jsonl.gz")
 DATABASES = ("postgresql://", "postgres://", "sqlite://")
 _ADVICE = {
-    ".xlsx": "save the sheet as CSV (UTF-8)",
-    ".xls": "save the sheet as CSV (UTF-8)",
-    ".json": "write one JSON object a line (.jsonl)",
-    ".zip": "unpack it",
+    ".xlsx": "; save the sheet as CSV (UTF-8)",
+    ".xls": "; save the sheet as CSV (UTF-8)",
+    ".json": "; write one JSON object a line (.jsonl)",
+    ".zip": "; unpack it",
 }
 
-
 READ_ERRORS = (OSError, EOFError, zlib.error, csv.Error)  # of a damaged file
-# Place of a row, its values by column, its fault and a remark on it.
-Cells: TypeAlias = tuple[str, Mapping[str, Any], str, str]
+# A cell: a text, a list or a structure, or None if it is empty.
+Cell: TypeAlias = Any
+# The cells of a row by column, its position, its fault and a remark on it.
+Cells: TypeAlias = tuple[Mapping[str, Cell], str, str, str]
 Flaws: TypeAlias = list[tuple[str, int, str]]  # file, line from 1, problem
 Wanted: TypeAlias = Sequence[str] | None  # columns to read; None for all
 
@@ -48,10 +49,9 @@ def table_format(path: str | Path, endings: tuple[str, ...] = FORMATS) -> str:
     for ending in endings:
         if name.endswith(ending):
             return ending
-    advice = _ADVICE.get(Path(name).suffix)
-    fix = f"; {advice}" if advice else ""
+    advice = _ADVICE.get(Path(name).suffix, "")
     raise TableError(
-        f"{Path(path).name}: expected a table that ends in {', '.join(endings)}{fix}"
+        f"{Path(path).name}: expected a table that ends in {', '.join(endings)}{advice}"
     )
 
 
@@ -109,3 +109,12 @@ def _checked_encoding(encoding: str | None) -> str | None:
 
 
 DEFAULTS = ReadOptions()
+
+
+def shortened(texts: Sequence[str], limit: int, separator: str = ", ") -> str:
+    """The first texts of a list, and how many more there are."""
+    text = separator.join(texts[:limit])
+    n_more = len(texts) - limit
+    if n_more > 0:
+        text += f"{separator}and {n_more} more"
+    return text

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from domainbert.files import whole_text
 from domainbert.tables.csv_files import unchanged
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from domainbert.tables.options import Cells, ReadOptions, Wanted
+    from domainbert.tables.options import Cell, Cells, ReadOptions, Wanted
 
 _BATCH_ROWS = 1024
 _UNREADABLE = object()  # a cell that Python cannot hold
@@ -26,8 +26,7 @@ _UNREADABLE = object()  # a cell that Python cannot hold
 def parquet_columns(path: Path) -> list[str]:
     """The names of a file's columns."""
     with open_parquet(path) as file:
-        names: list[str] = file.schema_arrow.names
-        return names
+        return list(file.schema_arrow.names)
 
 
 def parquet_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
@@ -82,10 +81,10 @@ def arrow_cells(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[Cells]
                     values[field] = cells[row]
                 elif not fault:
                     fault = f"column {field!r} is not UTF-8, or a date out of range"
-            yield f"{name} row {number}", values, fault, ""
+            yield values, f"{name} row {number}", fault, ""
 
 
-def _as_text(column: pa.Array) -> list[Any]:
+def _as_text(column: pa.Array) -> list[Cell]:
     """Cells as text; lists and structures as Python objects."""
     import pyarrow as pa
 
@@ -99,25 +98,32 @@ def _as_text(column: pa.Array) -> list[Any]:
     except (UnicodeDecodeError, OverflowError, ValueError):
         cells = [_scalar(cell) for cell in column]
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        cells = [cell.decode("utf-8", "replace") if cell else None for cell in cells]
+        cells = [(cell or b"").decode("utf-8", "replace") for cell in cells]
     elif kind not in (pa.string(), pa.large_string()):
-        cells = [cell if cell is _UNREADABLE else plain(cell) for cell in cells]
-    return [None if cell == "" else cell for cell in cells]
+        cells = list(map(plain, cells))
+    return list(map(filled, cells))
 
 
-def _scalar(cell: pa.Scalar) -> Any:
+def _scalar(cell: pa.Scalar) -> Cell:
     try:
         return cell.as_py()
     except (UnicodeDecodeError, OverflowError, ValueError):
         return _UNREADABLE
 
 
-def plain(value: Any) -> Any:
+def filled(cell: Cell) -> Cell:
+    """The same cell, but None for an empty text."""
+    return None if cell == "" else cell
+
+
+def plain(value: Cell) -> Cell:
     """A value with numbers and booleans as text, and U+FFFD for lone surrogates."""
+    if value is _UNREADABLE:
+        return value
     if isinstance(value, str):
         return whole_text(value)
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return list(map(plain, value))
     if isinstance(value, dict):
         return {plain(name): plain(item) for name, item in value.items()}
     return id_text(value)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from domainbert.files import whole_text
 from domainbert.tables.csv_files import (
@@ -29,6 +29,7 @@ from domainbert.tables.options import (
     DATABASES,
     DEFAULTS,
     READ_ERRORS,
+    Cell,
     Cells,
     ReadOptions,
     TableError,
@@ -37,7 +38,12 @@ from domainbert.tables.options import (
     is_text_file,
     table_format,
 )
-from domainbert.tables.parquet_files import parquet_cells, parquet_columns, plain
+from domainbert.tables.parquet_files import (
+    filled,
+    parquet_cells,
+    parquet_columns,
+    plain,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +77,7 @@ class Row:
     """
 
     number: int
-    cells: Mapping[str, Any] = field(repr=False)
+    cells: Mapping[str, Cell] = field(repr=False)
     place: str
     fault: str = ""
     remark: str = ""
@@ -99,12 +105,14 @@ def source_files(source: str | Path) -> list[Path]:
         ]
     else:
         files = _matching_files(str(source), endings)
-    if not files:
-        missing = "no table in this folder" if path.is_dir() else "no such file"
-        raise TableError(
-            f"{path}: {missing}; expected {', '.join(endings)}, a folder of them, or a pattern"
-        )
-    return files
+    if files:
+        return files
+    missing = "no such file"
+    if path.is_dir():
+        missing = "no table in this folder"
+    raise TableError(
+        f"{path}: {missing}; expected {', '.join(endings)}, a folder of them, or a pattern"
+    )
 
 
 def _matching_files(pattern: str, endings: tuple[str, ...]) -> list[Path]:
@@ -149,8 +157,8 @@ def iter_rows(
         if is_text_file(path) and not options.lines:
             ids[FILE_ID] = _file_id(path, root)
         with _read_errors(path):
-            for place, cells, fault, remark in reader.cells(path, options, columns):
-                yield Row(next(numbers), {**ids, **cells}, place, fault, remark)
+            for cells, *remarks in reader.cells(path, options, columns):
+                yield Row(next(numbers), {**ids, **cells}, *remarks)
 
 
 def spooled(source: str | Path, options: ReadOptions, *, folder: Path) -> str | Path:
@@ -224,50 +232,47 @@ def frame_rows(frame: pd.DataFrame) -> Iterator[Row]:
         yield Row(number, cells, f"row {number}")
 
 
-def cell_of(value: Any) -> Any:
+def cell_of(value: Cell) -> Cell:
     """A value as a cell: None if missing or empty, texts and lists unchanged, others as text."""
     if isinstance(value, str):
         return value or None
     if is_missing(value):
         return None
-    if isinstance(value, list | dict) and not value:
-        return None
-    if hasattr(value, "__len__"):
-        return value
-    return id_text(value)
+    if isinstance(value, list | dict):
+        return value or None
+    return value if hasattr(value, "__len__") else id_text(value)
 
 
 # --- JSON lines
 
 
 def _json_columns(path: Path, options: ReadOptions) -> Iterator[list[str]]:
-    for _, values, *_ in _json_cells(path, options, None):
-        yield list(values)
+    for cells, *_ in _json_cells(path, options, None):
+        yield list(cells)
 
 
 def _json_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
     with open_text(path, options.encoding, newline="\n") as text:
         for number, line, fault in bounded_lines(text):
-            cells: dict[str, Any] = {}
+            values: dict[str, Cell] = {}
             if not fault:
                 if not line.strip():
                     continue
                 values, fault = _json_object(line)
-                for name, value in values.items():
-                    if columns is None or name in columns:
-                        cell = plain(value)
-                        cells[whole_text(name)] = None if cell == "" else cell
-            remark = UNDECODABLE if "\ufffd" in line else ""
-            yield f"{path.name} line {number}", cells, fault, remark
+            cells = {
+                whole_text(name): filled(plain(value))
+                for name, value in values.items()
+                if columns is None or name in columns
+            }
+            yield cells, f"{path.name} line {number}", fault, _remark(line)
 
 
 class _RepeatedKeyError(ValueError):
     """An object has a key twice; json would keep only the last value."""
 
 
-def _json_object(line: str) -> tuple[dict[str, Any], str]:
+def _json_object(line: str) -> tuple[dict[str, Cell], str]:
     """The object of a line, with numbers as text and NaN as missing; and the fault, or ""."""
-    value = None
     try:
         value = json.loads(
             line,
@@ -279,13 +284,13 @@ def _json_object(line: str) -> tuple[dict[str, Any], str]:
     except _RepeatedKeyError:
         return {}, "a JSON object with a key twice"
     except (ValueError, RecursionError):
-        pass
-    if not isinstance(value, dict):
-        return {}, "not a JSON object"
-    return value, ""
+        value = None
+    if isinstance(value, dict):
+        return value, ""
+    return {}, "not a JSON object"
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Cell]]) -> dict[str, Cell]:
     values = dict(pairs)
     if len(values) < len(pairs):
         raise _RepeatedKeyError
@@ -311,9 +316,15 @@ def _text_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[C
             yield _text_row(f"{path.name} line {number}", line.rstrip("\n"), fault)
 
 
-def _text_row(place: str, text: str, fault: str) -> Cells:
-    remark = UNDECODABLE if "\ufffd" in text else ""
-    return place, {} if fault else {"text": text or None}, fault, remark
+def _text_row(position: str, text: str, fault: str) -> Cells:
+    cells: dict[str, Cell] = {}
+    if not fault:
+        cells["text"] = text or None
+    return cells, position, fault, _remark(text)
+
+
+def _remark(text: str) -> str:
+    return UNDECODABLE * ("\ufffd" in text)
 
 
 _CSV = Reader(lambda path, options: [csv_columns(path, options)], csv_cells)

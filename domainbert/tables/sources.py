@@ -147,7 +147,7 @@ class FolderSource(Source):
             raise TableError(
                 f"{self.name} has more than one file for {table}: {names}. Leave one there"
             )
-        return paths[0] if paths else None
+        return next(iter(paths), None)
 
 
 def _table_name(path: Path) -> str:

@@ -261,7 +261,7 @@ def test_a_missing_column_names_the_nearest(tmp_path):
 
 
 def test_many_columns_are_counted_and_none_is_said():
-    with pytest.raises(TableError, match=r"c39 \(and 10 more\)$"):
+    with pytest.raises(TableError, match=r"c39, and 10 more$"):
         require_columns([f"c{n}" for n in range(50)], ["text"], source="x")
     with pytest.raises(TableError, match=r"Columns there: none$"):
         require_columns([], ["text"], source="x")
