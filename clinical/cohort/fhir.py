@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
     from domainbert.tables.options import Flaws
 
-    Fields = Mapping[str, str]  # name -> place
+    Fields = Mapping[str, str]  # name -> path
+    Resource = Mapping[str, object]
+    Row = dict[str, str | None]
 
 KINDS = (
     "Encounter", "Patient", "DocumentReference", "Composition", "DiagnosticReport", "Binary",
@@ -41,6 +43,9 @@ _BATCH_ROWS = 500  # notes among them
 _LISTS = ("codes", "encounters", "disposition_codes", "studies")
 _TEXT_COLUMNS = ("text", "remark", "words")
 _NOTE_COLUMNS = ("error", "fault", "names", "replaces", "link")
+_TARGET_IDENTIFIERS = (
+    "target.identifier", "targetReference.identifier", "targetIdentifier",
+)  # fmt: skip
 _TYPE = re.compile(rb'"resourceType"\s*:\s*"(\w+)"')
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -56,7 +61,7 @@ def batches(
 
     schema = pa.schema([(name, pa.string()) for name in columns_of(fields)])
 
-    def rows() -> Iterator[dict[str, str | None]]:
+    def read_rows() -> Iterator[Row]:
         for path, resource in _resources(paths, kind, flaws):
             if release := _other_release(resource):
                 raise TableError(
@@ -64,15 +69,15 @@ def batches(
                 )
             yield read_resource(resource, fields)
 
-    remaining = rows()
-    while piece := list(islice(remaining, _BATCH_ROWS)):
-        yield pa.RecordBatch.from_pylist(piece, schema)
+    rows = read_rows()
+    while batch := list(islice(rows, _BATCH_ROWS)):
+        yield pa.RecordBatch.from_pylist(batch, schema)
 
 
 def _resources(
     paths: Sequence[Path], kind: str, flaws: Flaws
-) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The resources of a kind, with their files; one of another kind is listed once a file."""
+) -> Iterator[tuple[Path, Resource]]:
+    """The resources of a kind with their files; another kind is listed once for each file."""
     for path in paths:
         unread: set[str] = set()
         for number, line in _lines(path, flaws):
@@ -86,7 +91,7 @@ def _resources(
                 other = resource.get("resourceType")
                 if other == kind:
                     yield path, resource
-                elif other in KINDS and other not in unread:
+                elif isinstance(other, str) and other in KINDS and other not in unread:
                     unread.add(other)
                     if not has_resources(path, other):
                         problem = f"{other} in a file of other resources, not read"
@@ -102,8 +107,9 @@ def _lines(path: Path, flaws: Flaws) -> Iterator[tuple[int, str]]:
             encoding = "utf-16" if is_utf16 else "utf-8"
             with io.TextIOWrapper(raw, encoding, errors="surrogateescape") as file:
                 first = file.readline()
-                is_document = ".json" in path.suffixes and not _is_json(first)
-                lines = [first + file.read()] if is_document else chain([first], file)
+                lines = chain([first], file)
+                if ".json" in path.suffixes and not _is_json(first):
+                    lines = chain([first + file.read()])
                 is_flawed = False
                 for number, line in enumerate(lines, start=1):
                     text = _utf8(line)
@@ -162,10 +168,10 @@ def has_resources(path: Path, kind: str) -> bool:
     return kind in path.name  # damaged: reading it says so
 
 
-def _other_release(resource: dict[str, Any]) -> str | None:
+def _other_release(resource: Resource) -> str | None:
     is_document = resource["resourceType"] == "DocumentReference"
-    one = resource.get("context" if is_document else "class")  # a list since R5
-    if isinstance(one, list) or "actualPeriod" in resource:
+    name = "context" if is_document else "class"  # lists since R5
+    if isinstance(resource.get(name), list) or "actualPeriod" in resource:
         return "R5 (a list of classes or contexts, or actualPeriod)"
     if is_document and ("indexed" in resource or "class" in resource):
         return "STU3 (indexed or class)"
@@ -180,23 +186,15 @@ def columns_of(fields: Fields) -> list[str]:
 
 
 def read_resource(
-    resource: dict[str, Any],
-    fields: Fields,
-    binaries: Mapping[str, object] | None = None,
-) -> dict[str, str | None]:
+    resource: Resource, fields: Fields, binaries: Mapping[str, object] | None = None
+) -> Row:
     """The row of a resource; None where it has no value, or one of another type.
 
-    A field is at a place such as "type.coding.code", or at the first of several, divided by "|".
-    `binaries` has Binary resources, by id, that attachments may be links to.
+    A field has a path such as "type.coding.code", or several, divided by " | ", of which the
+    first with a value counts. `binaries` has the Binary resources, by id, that attachments may
+    link to.
     """
-    row: dict[str, str | None] = {}
-    for name, places in fields.items():
-        texts: list[str] = []
-        for place in places.split(" | "):
-            texts += _texts(resource, place)
-            if texts and name not in _LISTS:
-                break
-        row[name] = " ".join(texts) if name in _LISTS else next(iter(texts), None)
+    row = {name: _field(resource, name, paths) for name, paths in fields.items()}
     if "encounters" in fields:
         row |= _note(resource, binaries or {})
     elif "content_type" in fields:
@@ -207,121 +205,144 @@ def read_resource(
     return row
 
 
-def _note(
-    resource: dict[str, Any], binaries: Mapping[str, object]
-) -> dict[str, str | None]:
+def _field(resource: Resource, name: str, paths: str) -> str | None:
+    """The first value at the first path that has one; of a list, all values at all paths."""
+    if name in _LISTS:
+        values = chain.from_iterable(_texts(resource, p) for p in paths.split(" | "))
+        return " ".join(values)
+    for path in paths.split(" | "):
+        for text in _texts(resource, path):
+            return text
+    return None
+
+
+def _note(resource: Resource, binaries: Mapping[str, object]) -> Row:
     """The columns that only notes have: the text, and what decides whether it is read."""
     attachments = values_at(resource, "content.attachment")
     attachments += values_at(resource, "presentedForm")
-    inner = values_at(resource, "contained")
-    by_id = {f"#{one.get('id')}": one for one in inner if isinstance(one, dict)}
-    reading = read_attachments(attachments, {**binaries, **by_id})
+    contained = {
+        f"#{inner.get('id')}": inner
+        for inner in values_at(resource, "contained")
+        if isinstance(inner, dict)
+    }
+    reading = read_attachments(attachments, {**binaries, **contained})
     is_document = resource["resourceType"] == "DocumentReference"
     if not reading.text:
         # The narrative of a document is about it; that of other resources may be all there is.
-        reading = _narrative(resource, reading, has_own=not is_document)
-    is_lost = not reading.text and (attachments or is_document)
+        reading = _narrative(resource, reading, reads_text=not is_document)
+    row = _text_columns(reading)
     is_error = "entered-in-error" in (resource.get("status"), resource.get("docStatus"))
-    return {
-        **_text_columns(reading),
+    row |= {
         "error": str(int(is_error)),
-        "fault": "1" if is_lost else None,
+        "fault": None,
         "names": _names(resource),
         "replaces": _replaced_names(resource),
-        "link": None if reading.text else link_of(attachments),
+        "link": None,
     }
+    if not reading.text:
+        row["link"] = link_of(attachments)
+        if attachments or is_document:
+            row["fault"] = "1"
+    return row
 
 
-def _text_columns(reading: Reading) -> dict[str, str | None]:
+def _text_columns(reading: Reading) -> Row:
     """A text, remarks on it, and a hash of its words that shows copies."""
     text = reading.text
-    if text and not text.isascii():
-        text = whole_text(text)
     if not text:
-        return dict.fromkeys(_TEXT_COLUMNS) | {"text": text}
-    remarks = [*reading.remarks, *([LOST] if "\ufffd" in text else [])]
+        return {"text": text, "remark": None, "words": None}
+    remarks = [*reading.remarks]
+    if not text.isascii():
+        text = whole_text(text)
+        if "\ufffd" in text:
+            remarks.append(LOST)
     words = " ".join(text.split()).encode()
     digest = hashlib.blake2b(words, digest_size=16).hexdigest()
     return {"text": text, "remark": "; ".join(remarks) or None, "words": digest}
 
 
-def _narrative(resource: dict[str, Any], unread: Reading, *, has_own: bool) -> Reading:
+def _narrative(resource: Resource, unread: Reading, *, reads_text: bool) -> Reading:
     """The sections, conclusion or narrative of a resource whose attachments are not read."""
-    divs = _texts(resource, "text.div") if has_own else []
-    candidates = [section_text(resource), *_texts(resource, "conclusion")]
-    text = next(filter(None, candidates), None)
-    return Reading(text) if text else next(map(html_text, divs), unread)
+    for text in (section_text(resource), *_texts(resource, "conclusion")):
+        if text:
+            return Reading(text)
+    if reads_text:
+        for div in _texts(resource, "text.div"):
+            return html_text(div)
+    return unread
 
 
-def _names(resource: dict[str, Any]) -> str:
+def _names(resource: Resource) -> str:
     """What other resources may call this one: its id, and its business identifiers."""
-    own = ("masterIdentifier", "identifier")
-    identifiers = [one for name in own for one in values_at(resource, name)]
-    patient = _patient(resource)
-    names = [_identifier(one, patient) for one in identifiers]
-    return " ".join([str(resource.get("id")), *names])
+    identifiers = _identifiers(resource, resource, ("masterIdentifier", "identifier"))
+    return " ".join([str(resource.get("id")), *identifiers])
 
 
-def _replaced_names(resource: dict[str, Any]) -> str | None:
+def _replaced_names(resource: Resource) -> str | None:
     """The names of the documents that this one replaces."""
-    names = []
-    patient = _patient(resource)
-    places = ("target.identifier", "targetReference.identifier", "targetIdentifier")
+    names: list[str] = []
     for relation in values_at(resource, "relatesTo"):
         if values_at(relation, "code") == ["replaces"]:
-            names += _texts(relation, "target.reference")
-            names += _texts(relation, "targetReference.reference")
-            identifiers = [one for name in places for one in values_at(relation, name)]
-            names += [_identifier(one, patient) for one in identifiers]
+            for path in ("target.reference", "targetReference.reference"):
+                names += _texts(relation, path)
+            names += _identifiers(relation, resource, _TARGET_IDENTIFIERS)
     return " ".join(names) or None
 
 
-def _patient(resource: dict[str, Any]) -> str:
-    return next(iter(_texts(resource, "subject.reference")), "")
+def _identifiers(
+    parent: Resource, resource: Resource, paths: Sequence[str]
+) -> list[str]:
+    """Business identifiers, each as one word; without a system it holds for one patient."""
+    words = []
+    for path in paths:
+        for identifier in values_at(parent, path):
+            systems = values_at(identifier, "system")
+            systems = systems or _texts(resource, "subject.reference")[:1]
+            parts = [*systems, "|", *values_at(identifier, "value")]
+            words.append("".join("".join(map(str, parts)).split()))
+    return words
 
 
-def _identifier(identifier: Any, patient: str) -> str:
-    """A business identifier as one word; without a system it holds for one patient."""
-    system = values_at(identifier, "system") or [patient]
-    parts = [*system, "|", *values_at(identifier, "value")]
-    return "".join("".join(map(str, parts)).split())
+def values_at(value: object, path: str) -> list[Any]:
+    """All values at a path such as "type.coding.code"; lists are opened on the way."""
+    if not isinstance(value, dict):
+        return []
+    name, _, inner_path = path.partition(".")
+    child = value.get(name)
+    if child is None:
+        return []
+    children = [child]
+    if isinstance(child, list):
+        children = [inner for inner in child if inner is not None]
+    if not inner_path:
+        return children
+    return list(chain.from_iterable(values_at(inner, inner_path) for inner in children))
 
 
-def values_at(value: Any, place: str) -> list[Any]:
-    """All that is at a place such as "type.coding.code"; lists are opened on the way."""
-    values = [value]
-    for name in place.split("."):
-        inner_values: list[Any] = []
-        for parent in values:
-            inner = parent.get(name) if isinstance(parent, dict) else None
-            if isinstance(inner, list):
-                inner_values += inner
-            elif inner is not None:
-                inner_values.append(inner)
-        if not inner_values:
-            return []
-        values = inner_values
-    return [inner for inner in values if inner is not None]
-
-
-def _texts(resource: dict[str, Any], place: str) -> list[str]:
-    """The texts at a place; of references the ids, of those to contained resources none."""
-    values = values_at(resource, place)
-    texts = [
-        str(value).lower() if isinstance(value, bool) else value for value in values
-    ]
-    texts = [text for text in texts if isinstance(text, str) and text.strip()]
-    if place.endswith(".reference"):
-        return [address_id(text) for text in texts if text[:1] != "#"]
+def _texts(resource: object, path: str) -> list[str]:
+    """The texts at a path; of references the ids, of those to contained resources none."""
+    texts = []
+    is_reference = path.endswith(".reference")
+    for value in values_at(resource, path):
+        if isinstance(value, bool):
+            texts.append(str(value).lower())
+        elif not isinstance(value, str) or not value.strip():
+            continue
+        elif not is_reference:
+            texts.append(value)
+        elif not value.startswith("#"):
+            texts.append(address_id(value))
     return texts
 
 
-def entries(value: Any) -> list[dict[str, Any]]:
+def entries(value: object) -> list[dict[str, Any]]:
     """The resources of a Bundle or a list, or the one resource; a URL ends with an id too."""
     if isinstance(value, list):
-        return [resource for one in value for resource in entries(one)]
-    if not isinstance(value, dict) or value.get("resourceType") != "Bundle":
-        return [value] if isinstance(value, dict) else []
+        return list(chain.from_iterable(map(entries, value)))
+    if not isinstance(value, dict):
+        return []
+    if value.get("resourceType") != "Bundle":
+        return [value]
     return [
         {"id": address_id("".join(_texts(entry, "fullUrl"))), **resource}
         for entry in values_at(value, "entry")
@@ -330,17 +351,13 @@ def entries(value: Any) -> list[dict[str, Any]]:
     ]
 
 
-def section_text(composition: Any) -> str | None:
+def section_text(composition: object) -> str | None:
     """The narrative of the sections of a Composition, in order, with their titles."""
+    return "\n\n".join(filter(str.strip, _section_parts(composition))) or None
 
-    def parts(section: Any) -> Iterator[str]:
+
+def _section_parts(parent: object) -> Iterator[str]:
+    for section in values_at(parent, "section"):
         yield from _texts(section, "title")
         yield from (html_text(div).text or "" for div in _texts(section, "text.div"))
-        for inner in values_at(section, "section"):
-            yield from parts(inner)
-
-    sections = values_at(composition, "section")
-    return (
-        "\n\n".join(part for each in sections for part in parts(each) if part.strip())
-        or None
-    )
+        yield from _section_parts(section)
