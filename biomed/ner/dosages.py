@@ -21,52 +21,52 @@ _DURATION = re.compile(
 )
 _LENGTHS = {"d": "d", "w": "wk", "mo": "mo", "y": "a", "h": "h", "n": "d"}
 _DAYS_IN = {"d": 1, "wk": 7}
+# A value of FHIR, which is written as JSON.
+Json = dict[str, Any]
 _STRENGTHS = ("/mL", "/{dose}")
 _PER_TIME = ("/h", "/min")
-_ROUTES: dict[str, dict[str, Any]] = {row["name"]: row for row in DATA["route"]}
+_ROUTES: dict[str, Json] = {row["name"]: row for row in DATA["route"]}
+# The meanings of each kind of words, with the words.
+_WORDS = {
+    "route": [(row["name"], row["words"]) for row in DATA["route"]],
+    "frequency": [(row["repeat"], row["words"]) for row in DATA["frequency"]],
+    "unit": DATA["units"].items(),
+    "per": DATA["per"].items(),
+}
 
 
-def _patterns() -> dict[str, list[tuple[re.Pattern[str], str]]]:
-    """For each table of words: patterns and what they mean."""
-    tables: dict[str, Iterable[tuple[str, str]]] = {
-        "route": ((row["words"], row["name"]) for row in DATA["route"]),
-        "frequency": ((row["words"], row["repeat"]) for row in DATA["frequency"]),
-        "unit": ((words, code) for code, words in DATA["units"].items()),
-        "per": ((words, code) for code, words in DATA["per"].items()),
-    }
-    return {
-        name: [(re.compile(any_of(words)), value) for words, value in rows]
-        for name, rows in tables.items()
-    }
-
-
-_PATTERNS = _patterns()
+@cache
+def _patterns(kind: str) -> list[tuple[str, re.Pattern[str]]]:
+    return [(value, re.compile(any_of(words))) for value, words in _WORDS[kind]]
 
 
 @cache
 def meaning(kind: str, text: str) -> str:
     """What an attribute means: a route's name, a unit in UCUM, `repeat` of a frequency; or ""."""
-    patterns = _PATTERNS[kind]
-    matching = (value for pattern, value in patterns if pattern.fullmatch(text.lower()))
-    return next(matching, "")
+    written = text.lower()
+    for value, pattern in _patterns(kind):
+        if pattern.fullmatch(written):
+            return value
+    return ""
 
 
-def dosages(attributes: Iterable[Attribute]) -> list[dict[str, Any]]:
-    """FHIR R4 Dosages of a drug; a dose after a frequency begins another one."""
+def dosages(attributes: Iterable[Attribute]) -> list[Json]:
+    """FHIR R4 Dosages of a drug; a dose after a frequency starts another one."""
     groups: list[list[Attribute]] = [[]]
     for part in attributes:
         kinds = [earlier.kind for earlier in groups[-1]]
         if part.kind == "dose" and "frequency" in kinds and "dose" in kinds:
             groups.append([])
         groups[-1].append(part)
-    return [
-        {**_dosage(parts), "sequence": number}
-        for number, parts in enumerate(groups, start=1)
-        if any(part.kind not in ("reason", "reaction") for part in parts)
-    ]
+    results = []
+    for number, parts in enumerate(groups, start=1):
+        dosage = _dosage(parts)
+        if dosage["text"]:
+            results.append({**dosage, "sequence": number})
+    return results
 
 
-def days_of(doses: Sequence[dict[str, Any]]) -> int | None:
+def days_of(doses: Sequence[Json]) -> int | None:
     """Days of a single dosage whose duration is stated in days or weeks."""
     if len(doses) != 1:
         return None
@@ -83,14 +83,14 @@ def route_concept(text: str) -> int | None:
     return _ROUTES[meaning("route", text)].get("omop")
 
 
-def _dosage(parts: list[Attribute]) -> dict[str, Any]:
+def _dosage(parts: list[Attribute]) -> Json:
     texts: dict[str, list[str]] = {}
     stated = {}
     for part in parts:
         texts.setdefault(part.kind, []).append(part.text)
         if part.kind not in ("reason", "reaction"):
             stated[part.start] = part.text  # a unit may be a form too
-    dosage: dict[str, Any] = {"text": " ".join(stated.values())}
+    dosage: Json = {"text": " ".join(stated.values())}
     timing = _timing(texts)
     if timing:
         dosage["timing"] = timing
@@ -106,14 +106,14 @@ def _dosage(parts: list[Attribute]) -> dict[str, Any]:
     return dosage
 
 
-def _route(text: str) -> dict[str, Any]:
+def _route(text: str) -> Json:
     row = _ROUTES[meaning("route", text)]
     coding = {"system": _SNOMED, "code": row["snomed"], "display": row["name"]}
     return {"text": text, "coding": [coding]}
 
 
-def _timing(texts: dict[str, list[str]]) -> dict[str, Any]:
-    timing: dict[str, Any] = {}
+def _timing(texts: dict[str, list[str]]) -> Json:
+    timing: Json = {}
     frequency = " ".join(texts.get("frequency", []))
     repeat = _repeat(frequency)
     durations = texts.get("duration", [])
@@ -126,9 +126,9 @@ def _timing(texts: dict[str, list[str]]) -> dict[str, Any]:
     return timing
 
 
-def _repeat(frequency: str) -> dict[str, Any]:
+def _repeat(frequency: str) -> Json:
     """Timing.repeat; empty if a part of the frequency has no exact meaning."""
-    repeat: dict[str, Any] = {}
+    repeat: Json = {}
     for match in _TIMES.finditer(frequency.lower()):
         value = meaning("frequency", match[0])
         rate = _RATE.fullmatch(value)
@@ -164,15 +164,13 @@ def _numbers(text: str) -> list[float]:
 
 def _number(text: str) -> float | None:
     written = text.lower().replace(",", "")
-    if written in DATA["numerals"]:
-        return float(DATA["numerals"][written])
     try:
-        return float(written)
+        return float(DATA["numerals"].get(written, written))
     except ValueError:
         return None
 
 
-def _bounds(duration: str) -> dict[str, Any]:
+def _bounds(duration: str) -> Json:
     """How long, if it is in units of time."""
     match = _DURATION.fullmatch(duration.lower())
     if match is None:
@@ -185,7 +183,7 @@ def _bounds(duration: str) -> dict[str, Any]:
     return {"boundsDuration": length}
 
 
-def _amount(parts: list[Attribute]) -> dict[str, Any]:
+def _amount(parts: list[Attribute]) -> Json:
     """The only counted amount, as in "2 tablets", or else the only other one."""
     counted = []
     measured = []
@@ -206,7 +204,9 @@ def _amount(parts: list[Attribute]) -> dict[str, Any]:
         return {}
     low, *high = amounts[0]
     code = str(low.get("code", ""))
-    name = "rate" if code.endswith(_PER_TIME) else "dose"
+    name = "dose"
+    if code.endswith(_PER_TIME):
+        name = "rate"
     if high:
         return {f"{name}Range": {"low": low, "high": high[0]}}
     return {f"{name}Quantity": low}

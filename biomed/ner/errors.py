@@ -52,52 +52,49 @@ def errors_of(
     Assertions and links are compared where the gold standard has them and, for links, a
     dictionary is given.
     """
-    codes = _codes(dictionary) if dictionary else None
+    codes = None
+    if dictionary:
+        codes = _codes(dictionary)
     for prediction in predictions:
-        gold = [span for span in prediction.gold if span.label in types]
         entities = [e for e in prediction.entities if e.label in types]
-        pairs = list(_paired(gold, entities))
-        extents = [_extent(span, entity) for span, entity in pairs]
+        exact = {(entity.start, entity.end) for entity in entities}
+        gold = [span for span in prediction.gold if span.label in types]
+        # Exact matches first, so that a neighbour does not take their partner.
+        gold.sort(key=lambda span: (span.start, span.end) not in exact)
+        invented = [e for e in entities if not _is_part(e, gold)]
+        mentions: list[Span | Entity] = [*gold, *invented]
+        partners = [*_partners(gold, entities), *invented]
+        extents = [(mention.start, mention.end, mention.label) for mention in mentions]
         sections = sections_of(prediction.text, extents)
-        for (span, entity), (start, end, _), section in zip(
-            pairs, extents, sections, strict=True
-        ):
-            for kind, expected, predicted in _kinds(span, entity, codes):
-                yield EntityError(
-                    kind,
-                    " ".join(prediction.text[start:end].split()),
-                    expected,
-                    predicted,
-                    section.name if section else "",
-                )
+        for mention, entity, section in zip(mentions, partners, sections, strict=True):
+            words = prediction.text[mention.start : mention.end].split()
+            text = " ".join(words)
+            name = ""
+            if section is not None:
+                name = section.name
+            for kind, expected, predicted in _kinds(mention, entity, codes):
+                yield EntityError(kind, text, expected, predicted, name)
 
 
-def _paired(
-    gold: Sequence[Span], entities: Sequence[Entity]
-) -> Iterator[tuple[Span | None, Entity | None]]:
-    """Each gold span with the entity that overlaps it most, and what is left of both."""
+def _partners(
+    gold: Iterable[Span], entities: Sequence[Entity]
+) -> Iterator[Entity | None]:
+    """The entity that overlaps each gold span most, if possible one for each."""
     remaining = list(entities)
-    # Exact matches first, so that a neighbour does not take their partner.
-    ordered = sorted(gold, key=lambda span: not _has_exact(span, remaining))
-    for span in ordered:
+    for span in gold:
         partner = _best_overlap(span, remaining)
         if partner is not None:
             remaining.remove(partner)
-        yield span, partner or _best_overlap(span, entities)
-    for entity in remaining:
-        is_part = any(_overlap(span, entity) > 0 for span in gold)
-        if not is_part:
-            yield None, entity
+        yield partner or _best_overlap(span, entities)
 
 
 def _best_overlap(span: Span, entities: Sequence[Entity]) -> Entity | None:
-    overlaps = [_overlap(span, entity) for entity in entities]
-    largest = max(overlaps, default=0)
-    return entities[overlaps.index(largest)] if largest > 0 else None
+    overlapping = [entity for entity in entities if _overlap(span, entity) > 0]
+    return max(overlapping, key=lambda e: _overlap(span, e), default=None)
 
 
-def _has_exact(span: Span, entities: Iterable[Entity]) -> bool:
-    return any((e.start, e.end) == (span.start, span.end) for e in entities)
+def _is_part(entity: Entity, gold: Iterable[Span]) -> bool:
+    return any(_overlap(span, entity) > 0 for span in gold)
 
 
 def _overlap(span: Span, entity: Entity) -> float:
@@ -109,45 +106,40 @@ def _overlap(span: Span, entity: Entity) -> float:
     return common + 0.5 * is_same + 0.25 * (span.label == entity.label)
 
 
-def _extent(span: Span | None, entity: Entity | None) -> tuple[int, int, str]:
-    if span is not None:
-        return span.start, span.end, span.label
-    if entity is not None:
-        return entity.start, entity.end, entity.label
-    raise ValueError("a pair of nothing")
-
-
 def _kinds(
-    span: Span | None, entity: Entity | None, codes: dict[str, str] | None
+    mention: Span | Entity, entity: Entity | None, codes: dict[str, str] | None
 ) -> Iterator[tuple[str, str, str]]:
-    """Kind, expected and predicted value of each error of a pair."""
-    if span is None:
-        yield "invented", "", entity.label if entity else ""
-    elif entity is None:
-        yield "missed", span.label, ""
-    elif (span.start, span.end) != (entity.start, entity.end):
-        yield "boundary", span.label, entity.label
-    elif span.label != entity.label:
-        yield "type", span.label, entity.label
+    """Kind, expected and predicted value of each error of a gold span and its entity.
+
+    An invented entity is its own mention.
+    """
+    if entity is None:
+        yield "missed", mention.label, ""
+    elif mention is entity:
+        yield "invented", "", entity.label
+    elif (mention.start, mention.end) != (entity.start, entity.end):
+        yield "boundary", mention.label, entity.label
+    elif mention.label != entity.label:
+        yield "type", mention.label, entity.label
     else:
-        if span.assertion and span.assertion != entity.assertion:
-            yield "assertion", span.assertion, entity.assertion
-        if span.id and codes is not None:
-            yield from _link_error(span, entity, codes)
+        if mention.assertion and mention.assertion != entity.assertion:
+            yield "assertion", mention.assertion, entity.assertion
+        if mention.id and codes is not None:
+            yield from _link_error(mention.id, entity, codes)
 
 
 def _link_error(
-    span: Span, entity: Entity, codes: dict[str, str]
+    expected: str, entity: Entity, codes: dict[str, str]
 ) -> Iterator[tuple[str, str, str]]:
     """The error of a link; of a gold standard with several concepts any one is right."""
-    ids = span.id.replace(",", "|").split("|")
-    concepts = {codes[_code(id_)] for id_ in ids if _code(id_) in codes}
+    ids = map(_code, expected.replace(",", "|").split("|"))
+    concepts = {codes[id_] for id_ in ids if id_ in codes}
     if not concepts:
-        yield "link: no such name", span.id, entity.id or ""
+        yield "link: no such name", expected, entity.id or ""
     elif entity.id is None:
-        yield "link: no candidate", span.id, ""
+        yield "link: no candidate", expected, ""
     elif entity.id not in concepts:
-        yield "link: wrong candidate", span.id, entity.id
+        yield "link: wrong candidate", expected, entity.id
 
 
 def _codes(dictionary: Dictionary) -> dict[str, str]:
@@ -172,15 +164,12 @@ def error_counts(errors: Iterable[EntityError]) -> dict[str, int]:
 
 def frequent_texts(errors: Iterable[EntityError]) -> pd.DataFrame:
     """The twenty most frequent texts of each kind: `kind, text, expected, predicted, count`."""
-    counts: dict[str, Counter[tuple[str, str, str]]] = {
-        kind: Counter() for kind in KINDS
-    }
-    for error in errors:
-        counts[error.kind][error.text, error.expected, error.predicted] += 1
-    rows = [
-        (kind, *key, count)
-        for kind, texts in counts.items()
-        for key, count in texts.most_common(LISTED)
-    ]
+    texts = Counter((e.kind, e.text, e.expected, e.predicted) for e in errors)
+    ranked = [(*text, count) for text, count in texts.most_common()]
     columns = ["kind", "text", "expected", "predicted", "count"]
-    return pd.DataFrame(rows, columns=columns)
+    rows = pd.DataFrame(ranked, columns=columns)
+    order = list(KINDS)
+    rows = rows.sort_values(
+        "kind", key=lambda kinds: kinds.map(order.index), kind="stable"
+    )
+    return rows.groupby("kind").head(LISTED).reset_index(drop=True)
