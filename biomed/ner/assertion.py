@@ -90,9 +90,10 @@ def assert_spans(
     if not spans:
         return []
     rules = rules or AssertionRules.read()
+    # For a drug, diseases are not masked: what it does ("rash to penicillin") is a cue.
     masked: dict[Kind, str] = {
         "disease": mask_entities(text, spans),
-        "drug": mask_entities(text, _drugs(spans)),
+        "drug": mask_entities(text, drug_spans(spans)),
     }
     edges = _clause_edges(text, masked["disease"])
     sections = sections_of(text, spans, heading=heading)
@@ -100,7 +101,9 @@ def assert_spans(
     readers: dict[Kind, _Reader] = {}
     results = []
     for (start, end, label), section in zip(spans, sections, strict=True):
-        kind: Kind = "drug" if label.casefold() in DRUGS else "disease"
+        kind: Kind = "disease"
+        if label.casefold() in DRUGS:
+            kind = "drug"
         if kind not in readers:
             readers[kind] = _Reader(masked[kind], edges, ends, rules.cues[kind])
         default = ""
@@ -111,8 +114,8 @@ def assert_spans(
     return results
 
 
-def _drugs(spans: Spans) -> list[tuple[int, int, str]]:
-    """The spans of drugs: what a drug does ("rash to penicillin") is a cue for it."""
+def drug_spans(spans: Spans) -> Spans:
+    """The spans whose label is one of `DRUGS`."""
     return [span for span in spans if span[2].casefold() in DRUGS]
 
 

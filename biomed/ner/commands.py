@@ -129,9 +129,9 @@ def tag(
 
     def load() -> Tagger:
         vectors = None if exact else "terms"
-        linker = (
-            EntityLinker.from_table(dictionary, model=vectors) if dictionary else None
-        )
+        linker = None
+        if dictionary:
+            linker = EntityLinker.from_table(dictionary, model=vectors)
         return Tagger.from_pretrained(
             model,
             min_score=min_score,
@@ -146,16 +146,16 @@ def tag(
             "--format writes a file or a folder: name it with --out"
         )
     if out and (form is None or form in NEEDED):
-        needed = NEEDED[form] if form else None
-        fields, named = _fields(scoring)
+        needed = NEEDED.get(form or "")
+        fields, columns = _fields(scoring)
         options.score_source(
             lambda: TagTask(load(), needed=needed, fields=fields),
             source,
             out,
-            replace(scoring, text=None) if fields else scoring,
+            columns,
         )
         if form:
-            paths = export_entities(out, form, named=named)
+            paths = export_entities(out, form, named=columns.named())
             files = (f"{path} ({count:,})" for path, count in paths.items())
             say(f"as {form}: {', '.join(files)}")
             if form == "fhir":
@@ -169,15 +169,16 @@ def tag(
     texts = _texts(source, scoring)
     tagger = load()
     pairs, copies = itertools.tee(texts)
-    entities = tagger.tag_many(text for _, text in copies)
+    results = tagger.tag_many(text for _, text in copies)
     # Entities first: a thread reads ahead, and only what it has read is asked for here.
-    tagged = ((*pair, each) for each, pair in zip(entities, pairs, strict=True))
+    tagged = ((*pair, entities) for entities, pair in zip(results, pairs, strict=True))
     if form and out:
         number = write_tagged(counted(tagged, what="texts"), out, kind=form)
         say(f"{number:,} texts; written to {out}")
         return
-    for _, text, each in tagged:
-        stdout.print(TaggedView(text, tuple(each), tagger.labels), soft_wrap=True)
+    for _, text, entities in tagged:
+        view = TaggedView(text, tuple(entities), tagger.labels)
+        stdout.print(view, soft_wrap=True)
 
 
 def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
@@ -191,7 +192,8 @@ def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
         yield "stdin", data.decode(scoring.encoding or "utf-8-sig", "replace")
         return
     reading = scoring.reading()
-    fields, named = _fields(scoring)
+    fields, without_texts = _fields(scoring)
+    named = without_texts.named()
     available = table_columns(source, reading)
     chosen = match_columns(
         available, columns_of(fields), named=named, source=Path(source).name
@@ -205,14 +207,15 @@ def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
             ids = [row.cells.get(column) for column in id_columns]
             yield next((str(id_) for id_ in ids if id_), str(row.number)), item.text
         else:
-            say(f"{row.place}: {item if isinstance(item, str) else item.reason}")
+            say(f"{row.place}: {getattr(item, 'reason', item)}")
 
 
-def _fields(scoring: ScoringOptions) -> tuple[list[str], dict[str, str]]:
-    """Several columns of text, and our names of the other columns; see `TagTask`."""
-    if len(scoring.text or ()) < 2:
-        return [], scoring.named()
-    return list(scoring.text or ()), replace(scoring, text=None).named()
+def _fields(scoring: ScoringOptions) -> tuple[list[str], ScoringOptions]:
+    """Several columns of text, and the options without them; see `TagTask`."""
+    fields = list(scoring.text or ())
+    if len(fields) < 2:
+        return [], scoring
+    return fields, replace(scoring, text=None)
 
 
 @app.command()
@@ -242,7 +245,7 @@ def dictionary(
     from biomed.ner.dictionaries import build_dictionary
     from domainbert.tables import write_table
 
-    check_output(out, [*tables, *([mappings] if mappings else [])])
+    check_output(out, [*tables, *filter(None, [mappings])])
     frame = build_dictionary(tables, mappings=mappings, system=system)
     write_table(frame, out)
     say(f"{len(frame):,} names of {frame['id'].nunique():,} concepts; written to {out}")
@@ -291,7 +294,11 @@ def evaluate(
     evaluation.check_types(network.types, standard)
     _say_remarks(standard)
     types = sorted(set(standard.types) & set(network.types))
-    linker = EntityLinker.from_table(dictionary) if dictionary else None
+    linker = None
+    names = None
+    if dictionary:
+        linker = EntityLinker.from_table(dictionary)
+        names = linker.dictionary
     if standard.documents:
         unit = "characters"
         tagger = Tagger(network, linker=linker)
@@ -302,7 +309,6 @@ def evaluate(
         spans = evaluation.predicted_words(network, standard)
         scores = evaluation.score_words(standard.texts, spans, types=types)
         predictions = evaluation.predictions_of_words(standard.texts, spans)
-    names = linker.dictionary if linker else None
     errors = list(errors_of(predictions, types=types, dictionary=names))
     print_scores(f"by {unit}", scores)
     print_table(error_counts(errors).items(), ["errors", "count"])
@@ -323,7 +329,7 @@ def _write_errors(
     for error in errors:
         by_section.setdefault(error.section or "none", []).append(error)
     counts = {"errors": error_counts(errors)}
-    sections = {name: error_counts(each) for name, each in by_section.items()}
+    sections = {name: error_counts(group) for name, group in by_section.items()}
     write_json({**facts, **counts, "errors_by_section": sections}, json)
     texts = json.with_suffix(".errors.csv")
     write_table(frequent_texts(errors), texts)

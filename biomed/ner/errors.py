@@ -69,9 +69,7 @@ def errors_of(
         for mention, entity, section in zip(mentions, partners, sections, strict=True):
             words = prediction.text[mention.start : mention.end].split()
             text = " ".join(words)
-            name = ""
-            if section is not None:
-                name = section.name
+            name = getattr(section, "name", "")
             for kind, expected, predicted in _kinds(mention, entity, codes):
                 yield EntityError(kind, text, expected, predicted, name)
 

@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -32,20 +31,14 @@ if TYPE_CHECKING:
     from biomed.ner.entities import Entity
 
 Format = Literal["pubtator", "brat", "omop", "fhir"]
-NEEDED = {
-    "omop": "note_id",
-    "fhir": "patient_id",
-}  # the id that each row of these forms has
+# The id that each row of these formats has, its form in words, and as a pattern.
+NEEDED = {"omop": "note_id", "fhir": "patient_id"}
+_ID_WORDS = {"omop": "a whole number as note_id", "fhir": "a patient_id"}
+_ID_FORMS = {"omop": r"\d{1,18}", "fhir": r"(?s).+"}
+_FORMS = Path(__file__).with_name("forms")
 # Columns made of `drug_attributes`, as text; the first four are JSON.
-_MADE = [
-    "dosage",
-    "reasons",
-    "reactions",
-    "reaction_starts",
-    "sig",
-    "days",
-    "route_concept",
-]
+_MADE = ["dosage", "reasons", "reactions", "reaction_starts"]
+_MADE += ["sig", "days", "route_concept"]
 Tagged = tuple[str, str, "Sequence[Entity]"]  # id, text and entities of a document
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
 _LONGEST_NAME = 60  # letters of a file name, of up to four bytes
@@ -75,10 +68,6 @@ def to_brat(text: str, entities: Iterable[Entity]) -> str:
             name = entity.name or ""
             lines.append(f"N{number}\tReference T{number} {reference}\t{name}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def _form(name: str) -> str:
-    return (resources.files(__package__) / "forms" / name).read_text("utf-8")
 
 
 def to_pubtator(name: str, text: str, entities: Iterable[Entity]) -> str:
@@ -145,7 +134,8 @@ def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
             (folder / f"{free}.ann").write_text(
                 standoff, "utf-8", "replace", newline="\n"
             )
-        types = _form("annotation.conf").replace("{labels}", "\n".join(sorted(labels)))
+        types = (_FORMS / "annotation.conf").read_text("utf-8")
+        types = types.replace("{labels}", "\n".join(sorted(labels)))
         (folder / "annotation.conf").write_text(types, "utf-8")
         replace_folder(folder, out)
     return len(names)
@@ -184,12 +174,8 @@ def export_entities(
     paths: dict[Path, int] = {}
     with duckdb.connect() as con:
         con.register("FOUND", _with_dosages(entities))
-        for query in sorted(
-            resources.files(__package__).joinpath("forms").iterdir(), key=str
-        ):
-            if not (query.name.startswith(form) and query.name.endswith(".sql")):
-                continue
-            path = table.with_name(f"{table.stem}.{query.name.removesuffix('.sql')}")
+        for query in sorted(_FORMS.glob(f"{form}*.sql")):
+            path = table.with_name(f"{table.stem}.{query.stem}")
             target = str(path).replace("'", "''")
             con.execute(query.read_text("utf-8").replace("{out}", target))
             count = con.fetchall()[0][0]
@@ -216,14 +202,11 @@ def _read_entities(table: Path, named: Mapping[str, str]) -> pd.DataFrame:
 
 
 def _check_ids(entities: pd.DataFrame, form: str, table: Path) -> None:
-    needed = NEEDED[form]
-    pattern = r"\d{1,18}" if form == "omop" else r"(?s).+"
-    ids = entities[needed].astype("string")
-    fits = ids.str.fullmatch(pattern).fillna(value=False)
+    ids = entities[NEEDED[form]].astype("string")
+    fits = ids.str.fullmatch(_ID_FORMS[form]).fillna(value=False)
     if not fits.all():
-        kind = "a whole number as " if form == "omop" else "a "
         raise TableError(
-            f"--format {form} needs {kind}{needed} in every row; {(~fits).sum()} of "
+            f"--format {form} needs {_ID_WORDS[form]} in every row; {(~fits).sum()} of "
             f"{len(entities)} entities have none. The table of entities is written: {table}"
         )
 
@@ -249,10 +232,8 @@ def _dosage_columns(cell: object) -> dict[str, object]:
         "reactions": _concepts(reactions),
     }
     if doses:
-        columns |= {
-            "dosage": json.dumps(doses),
-            "sig": "; ".join(d["text"] for d in doses),
-        }
+        columns["dosage"] = json.dumps(doses)
+        columns["sig"] = "; ".join(dosage["text"] for dosage in doses)
         columns["days"] = days_of(doses)
     route = next((part.text for part in parts if part.kind == "route"), None)
     if route:
@@ -263,4 +244,6 @@ def _dosage_columns(cell: object) -> dict[str, object]:
 def _concepts(parts: Iterable[Attribute]) -> str | None:
     """CodeableConcepts as JSON; None without any."""
     texts = dict.fromkeys(part.text for part in parts)
-    return json.dumps([{"text": text} for text in texts]) if texts else None
+    if not texts:
+        return None
+    return json.dumps([{"text": text} for text in texts])

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from biomed.ner.assertion import DRUGS
+from biomed.ner.assertion import DRUGS, drug_spans
+from biomed.ner.sections import Spans, mask_entities
 
 KINDS: tuple[str, ...] = ("dose", "unit", "route", "frequency", "duration", "form")
 KINDS += ("as_needed", "reason", "reaction")
@@ -25,7 +26,6 @@ _CUE_REACH = 7  # between a verb ("continue") and the drug
 _AROUND = 400  # characters that are read before the first drug and after the last one
 _LONGEST = 20  # drugs of a list that share a reason
 _FAR = -_AROUND  # nowhere
-_DRUG = "\u00a4"
 _DISEASE = "\u00a7"
 _NAMES = {"course": "duration", "strength": "dose"}
 
@@ -69,9 +69,7 @@ _JOINED = re.compile(r"[\s,&+]{0,4}(?:and|or|plus|with|/|-)?\s{0,3}")
 _LEADS = re.compile(
     r"[\s-]{0,3}(?:(?:doses?|course|total|supply|applications?|use)\s)?"
 )
-_OF = re.compile(
-    r"[\s-]{0,3}(?:(?:doses?|course|total|supply|applications?|use)\s)?of\s{1,3}"
-)
+_OF = re.compile(_LEADS.pattern + r"of\s{1,3}")
 _TREATED = re.compile(r"[\s,]{1,3}(?:with|using|on|takes?|taking)\s(?:\w+\s){0,2}")
 _RESUMES = re.compile(rf"[\s.]{{1,6}}(?:{any_of(DATA['resumes'])}\b[:\s]{{1,3}})?")
 _THIS = re.compile(
@@ -131,7 +129,7 @@ class Medication:
 
 def read_medications(
     text: str,
-    spans: Sequence[tuple[int, int, str]],
+    spans: Spans,
     assertions: Sequence[str] | None = None,
 ) -> list[Medication]:
     """The drugs of a text with what it says about them, in linear time.
@@ -142,22 +140,18 @@ def read_medications(
             drugs may be the reason for one.
         assertions: of the entities, from `assert_spans`. Allergies have reactions.
     """
+    assertions = assertions or ["present"] * len(spans)
     drugs = [
         _Drug(start, end, assertion)
-        for (start, end, label), assertion in zip(
-            spans, assertions or ["present"] * len(spans), strict=True
-        )
+        for (start, end, label), assertion in zip(spans, assertions, strict=True)
         if label.casefold() in DRUGS
     ]
     if not drugs:
         return []
     drugs.sort(key=lambda drug: drug.start)
-    letters = [low if len(low := char.lower()) == 1 else char for char in text]
-    for start, end, _ in spans:
-        letters[start:end] = _DISEASE * (end - start)
-    for drug in drugs:
-        letters[drug.start : drug.end] = _DRUG * (drug.end - drug.start)
-    reader = _Reader(text, "".join(letters), drugs)
+    masked = mask_entities(text, spans, mark=_DISEASE)
+    masked = mask_entities(masked, drug_spans(spans))
+    reader = _Reader(text, masked, drugs)
     region = (max(0, drugs[0].start - _AROUND), drugs[-1].end + _AROUND)
     for token in _TOKEN.finditer(reader.masked, *region):
         reader.take(token)
@@ -376,7 +370,7 @@ class _Reader:
         return reasons + self.chain
 
     def _leads(self, gap: str) -> bool:
-        """Whether a chain goes with the drug after it: "Tylenol, occasional ibuprofen"."""
+        """Whether a chain belongs to the drug after it: "Tylenol, occasional ibuprofen"."""
         if gap != " " or not self.is_separated:
             return False
         previous = self.group[-1]
@@ -387,7 +381,9 @@ class _Reader:
 
     def _take_disease(self, start: int, end: int) -> None:
         self.disease = (start, end)
-        drug = self.group[-1] if self.group else None
+        drug = None
+        if self.group:
+            drug = self.group[-1]
         if drug and drug.assertion == "allergy" and not self.closed:
             if _CAUSES.fullmatch(self.masked, self.anchor, start):
                 self._react(drug, start, end)

@@ -21,7 +21,7 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 _INLINE = frozenset({"a", "b", "em", "font", "i", "span", "strong", "sub", "sup", "u"})
-_ESCAPED = re.compile(r"\\[nrt]")
+_ESCAPED = re.compile(r"\\[rt]")
 _INVISIBLE = re.compile(
     r"(?P<left>[^\W_]+)(?P<gap>[\u200b\u2060\ufeff]+)(?=(?P<right>[^\W_]+))"
 )
@@ -34,7 +34,8 @@ _SOFTLY_BROKEN = re.compile(r"(?<=[^\W\d_])\u00ad[ \t]*\r*\n[ \t]*(?=[^\W\d_])")
 _FORM = re.compile("[\uff01-\uff5e\U0001d400-\U0001d7ff]")
 _LIGATURE = re.compile("[\ufb00-\ufb06]")
 _PADDED = re.compile("(?<=['\u2019]) +(?=s)")  # Alzheimer'    s
-_SIGN = re.compile(r"\([-+]\)(?=([,;.])?)")  # and the mark after it
+_SIGN = re.compile(r"\([-+]\)")
+_SIGN_BEFORE_MARK = re.compile(r"\([-+]\)(?=[,;.])")
 _PICTURE = re.compile(
     "[\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]"
     "[\u200d\ufe0f\u2600-\u27bf\U0001f000-\U0001faff]*"
@@ -57,7 +58,7 @@ def clean(text: str) -> str:
     if "<" in text:
         text = _TAG.sub(_without_tag, text)
     if "\\" in text and "\n" not in text:
-        text = _ESCAPED.sub(lambda match: " \n" if match[0] == "\\n" else "  ", text)
+        text = _ESCAPED.sub("  ", text.replace("\\n", " \n"))
     if not text.isascii():
         text = _FORM.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
     return text
@@ -71,11 +72,14 @@ def joined(text: str, joins: Joins) -> str:
     """
 
     def join(match: re.Match[str]) -> str:
-        left, gap, right = match["left"], match["gap"], match["right"]
-        least = 1 if gap in ("- ", "\u2010 ") else 0
+        left, gap, right = match.group("left", "gap", "right")
+        least = int(gap in ("- ", "\u2010 "))
         is_case_kept = right.islower() or (left.isupper() and right.isupper())
         if gap.strip("-\u2010 \t\r\n"):
-            return left + (JOINER if joins(left, right) >= 0 else " ") * len(gap)
+            filler = JOINER
+            if joins(left, right) < 0:
+                filler = " "
+            return left + filler * len(gap)
         if is_case_kept and joins(left, right) >= least:
             return left + JOINER * len(gap)
         return match[0]
@@ -83,7 +87,9 @@ def joined(text: str, joins: Joins) -> str:
     if not text.isascii():
         text = _INVISIBLE.sub(join, text)
         text = _SOFTLY_BROKEN.sub(lambda match: JOINER * len(match[0]), text)
-    return _BROKEN.sub(join, text) if "-" in text or "\u2010" in text else text
+    if "-" in text or "\u2010" in text:
+        text = _BROKEN.sub(join, text)
+    return text
 
 
 def masked(text: str, *, reads_foreign: bool) -> str:
@@ -92,11 +98,14 @@ def masked(text: str, *, reads_foreign: bool) -> str:
     A network does not know them, and what it does not know blurs the names beside it.
     """
     if "(" in text:
-        text = _SIGN.sub(lambda sign: "   " if sign[1] else ",  ", text)
+        text = _SIGN_BEFORE_MARK.sub("   ", text)
+        text = _SIGN.sub(",  ", text)
     if text.isascii():
         return text
     text = _PICTURE.sub(_as_comma, text)
-    return text if reads_foreign else _FOREIGN.sub(_as_comma, text)
+    if not reads_foreign:
+        text = _FOREIGN.sub(_as_comma, text)
+    return text
 
 
 def name_of(word: str) -> str:
@@ -124,12 +133,15 @@ def _unescaped(match: re.Match[str]) -> str:
     character = html.unescape(match[0])
     if len(character) != 1:
         return match[0]
-    filler = JOINER if character.isalnum() else " "
+    filler = " "
+    if character.isalnum():
+        filler = JOINER
     return character.ljust(len(match[0]), filler)
 
 
 def _without_tag(match: re.Match[str]) -> str:
     """Spaces, with a line break for a block; one that follows the tag is the same break."""
-    is_inline = match["name"].lower() in _INLINE
-    end = match["end"] or ("" if is_inline else "\n")
+    end = match["end"] or ""
+    if not end and match["name"].lower() not in _INLINE:
+        end = "\n"
     return end.rjust(len(match[0]))

@@ -171,14 +171,14 @@ def sections_of(text: str, spans: Spans, *, heading: str = "") -> list[Section |
     return [candidates[bisect_right(starts, start)] for start, _, _ in spans]
 
 
-def mask_entities(text: str, spans: Spans) -> str:
+def mask_entities(text: str, spans: Spans, *, mark: str = MASK) -> str:
     """The text in small letters with a mark for each character of an entity."""
     plain = text.translate(_SAME_LETTERS)
     letters = list(plain.lower())
     if len(letters) != len(plain):  # "İ" becomes two letters
         letters = [char.lower()[0] for char in plain]
     for start, end, _ in spans:
-        letters[start:end] = MASK * (end - start)
+        letters[start:end] = mark * (end - start)
     return "".join(letters)
 
 

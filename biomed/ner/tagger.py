@@ -129,8 +129,10 @@ class Tagger:
     @property
     def score_kind(self) -> str:
         """What tables call the scores: "calibrated" if those of all entity types are."""
-        known = self.network.settings.calibration
-        return "calibrated" if known.keys() >= set(self.labels) else "span_probability"
+        calibration = self.network.settings.calibration
+        if calibration.keys() >= set(self.labels):
+            return "calibrated"
+        return "span_probability"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -175,7 +177,7 @@ class Tagger:
         """The entities of the chosen sections with assertions, sections and medications."""
         sections = sections_of(text, _spans(entities))
         placed = [
-            replace(entity, section=section.name if section else None)
+            replace(entity, section=getattr(section, "name", None))
             for entity, section in zip(entities, sections, strict=True)
             if self._sections.holds(section)
             and not is_allergy_cue(text, entity.start, entity.end, section)
@@ -189,17 +191,19 @@ class Tagger:
         ]
 
     def _linked(
-        self, texts: list[_ReadText], found: list[list[Entity]]
+        self, texts: list[_ReadText], tagged: list[list[Entity]]
     ) -> list[list[Entity]]:
         """The entities of each text with the concepts of their names, abbreviations resolved."""
         if self.linker is None:
-            return found
-        names = []
-        for read, entities in zip(texts, found, strict=True):
-            shown = [name_of(read.shown[e.start : e.end]) for e in entities]
-            names += [expanded(name, read.abbreviations) for name in shown]
+            return tagged
+        names = [
+            expanded(name_of(read.shown[entity.start : entity.end]), read.abbreviations)
+            for read, entities in zip(texts, tagged, strict=True)
+            for entity in entities
+        ]
         links = iter(self.linker.link(names))
-        return [[_linked_to(entity, next(links)) for entity in each] for each in found]
+        # Each text takes as many links as it has entities.
+        return [list(map(_linked_to, entities, links)) for entities in tagged]
 
     def _read(self, text: object, number: int) -> _ReadText:
         if not isinstance(text, str):
@@ -207,8 +211,8 @@ class Tagger:
                 f"text number {number} is {type(text).__name__}, not a string"
             )
         plain = clean(text)
-        whole = joined(plain, self.network.reader.pieces_saved)
-        shown = masked(whole, reads_foreign=self._reads_foreign)
+        shown = joined(plain, self.network.reader.pieces_saved)
+        shown = masked(shown, reads_foreign=self._reads_foreign)
         words = split_words(shown)
         strings = [name_of(shown[start:end]) for start, end in words.tolist()]
         starts = words[:, 0].tolist()
@@ -231,14 +235,18 @@ def _kept(read: _ReadText, spans: Iterable[WordSpan]) -> Iterator[Entity]:
         begin, end = tidy_span(read.shown, read.words, first, stop)
         if begin == end:
             continue
-        start, end = int(read.words[begin, 0]), int(read.words[end - 1, 1])
+        start = int(read.words[begin, 0])
+        end = int(read.words[end - 1, 1])
         if last and start < last.end:
-            start, kind, score = last.start, last.label, max(score, last.score)
+            start = last.start
+            kind = last.label
+            score = max(score, last.score)
         elif last:
             yield last
+        last = None
         text = read.text[start:end]
-        is_name = any(map(str.isalpha, text)) and not is_never_entity(text, kind)
-        last = Entity(start, end, text, kind, score) if is_name else None
+        if any(map(str.isalpha, text)) and not is_never_entity(text, kind):
+            last = Entity(start, end, text, kind, score)
     if last:
         yield last
 
