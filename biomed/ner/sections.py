@@ -32,7 +32,7 @@ _HEADING = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 _NEXT_NUMBER = re.compile(r"[ \t]{0,20}\n\s{0,20}\(?(?:\d{1,2}|[ivxIVX]{1,4})[.)]\s")
-_SAME_LETTERS = str.maketrans("’‘", "''")
+_SAME_LETTERS = str.maketrans("’‘" + MASK, "'' ")
 _BRACKETS = re.compile(r"\([^()]{0,60}\)")
 _WORD = re.compile(r"[a-z]+(?:['’-][a-z]+)*")
 _LINE_END = re.compile(r"[ \t]{0,20}$", re.MULTILINE)

@@ -203,3 +203,12 @@ def test_linear_time(unit, end):
     start = time.process_time()
     assert len(read_medications(text, spans)) == 4000
     assert time.process_time() - start < 5
+
+
+def test_a_currency_sign_is_not_read_as_a_drug():
+    text = "aspirin 5 mg \u00a4 daily, metformin 500 mg \u00a4"
+    start = text.index("metformin")
+    spans = [(0, 7, "Drug"), (start, start + 9, "Drug")]
+    aspirin, metformin = read_medications(text, spans)
+    assert (aspirin["dose"], aspirin["frequency"]) == ("5", "daily")
+    assert metformin["dose"] == "500"
