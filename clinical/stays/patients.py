@@ -103,14 +103,16 @@ def check_disjoint(frame: pd.DataFrame) -> None:
         )
 
 
+# "salt" and "rounds", and for each side its hashes in Base64; as JSON.
+PatientHashes = dict[str, Any]
 # PBKDF2 rounds: a fraction of a millisecond a patient. A whole cohort takes seconds.
 _ROUNDS = 500
 _BYTES = 5
 
 
 def patient_hashes(
-    rows: pd.DataFrame, earlier: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+    rows: pd.DataFrame, earlier: PatientHashes | None = None
+) -> PatientHashes:
     """Hashes of the patients a model is trained and chosen on, by side, for `overlap`.
 
     `earlier` are those of a model that training starts from; they are kept.
@@ -118,7 +120,7 @@ def patient_hashes(
     They do not show ids, but whoever has the model and a list of ids can test each of them: a
     model with these hashes is pseudonymous, not anonymous.
     """
-    stored: dict[str, Any] = {
+    stored: PatientHashes = {
         "salt": secrets.token_hex(16),
         "rounds": _ROUNDS,
         **(earlier or {}),
@@ -129,21 +131,21 @@ def patient_hashes(
 
 
 def with_patients(
-    stored: Mapping[str, Any], patient_ids: Iterable[object], *, side: str
-) -> dict[str, Any]:
+    stored: PatientHashes, patient_ids: Iterable[object], *, side: str
+) -> PatientHashes:
     """What `patient_hashes` recorded, with more patients on one side."""
     hashes = _hashes(patient_ids, stored) | _unpacked(stored.get(side, ""))
     return {**stored, side: base64.b64encode(b"".join(sorted(hashes))).decode()}
 
 
-def overlap(patient_ids: Iterable[object], stored: Mapping[str, Any]) -> dict[str, int]:
+def overlap(patient_ids: Iterable[object], stored: PatientHashes) -> dict[str, int]:
     """How many of these patients are on each side that `patient_hashes` recorded."""
     hashes = _hashes(patient_ids, stored)
     sides = sorted(stored.keys() - {"salt", "rounds"})
     return {side: len(hashes & _unpacked(stored[side])) for side in sides}
 
 
-def _hashes(patient_ids: Iterable[object], stored: Mapping[str, Any]) -> set[bytes]:
+def _hashes(patient_ids: Iterable[object], stored: PatientHashes) -> set[bytes]:
     salt, rounds = bytes.fromhex(stored["salt"]), stored["rounds"]
     keys = {
         key.encode() for patient in patient_ids if (key := id_key(patient)) is not None
@@ -159,7 +161,7 @@ def _unpacked(hashes: str) -> set[bytes]:
 
 
 def check_unseen(
-    patient_ids: Iterable[object], stored: Mapping[str, Any] | None, *, side: str
+    patient_ids: Iterable[object], stored: PatientHashes | None, *, side: str
 ) -> list[str]:
     """Check that a model was not trained on the patients of one side of a cohort.
 
