@@ -105,7 +105,7 @@ def fit(
         for remark in check_unseen(held_out, start_hashes, side="val"):
             log.warning("%s: %s", table.start, remark)
     model, objective = _trained(
-        kind, rows, recipe, choice, checkpoints=checkpoints, resume=resume
+        rows, recipe, choice, kind=kind, checkpoints=checkpoints, resume=resume
     )
     test_rows = usable[usable["split"] == "test"]
     _describe(model, recipe, objective.rows, test_rows)
@@ -169,10 +169,11 @@ def _describe(
 
 
 def _trained(
-    kind: type[RiskModel],
     rows: pd.DataFrame,
     recipe: ReadmissionRecipe,
     choice: NoteChoice | None,
+    *,
+    kind: type[RiskModel] = RiskModel,
     **run: Any,
 ) -> tuple[RiskModel, ReadmissionObjective]:
     """A model trained on the train side of rows; `run` is for `domainbert.training.train`."""
@@ -212,8 +213,7 @@ def _out_of_fold(
         log.info("calibration: training %d of %d", number, n_folds)
         sides = np.full(len(rows), "train", dtype=object)
         sides[held_out] = "val"
-        fold_rows = rows.assign(split=sides)
-        model, fold = _trained(RiskModel, fold_rows, recipe, choice)
+        model, fold = _trained(rows.assign(split=sides), recipe, choice)
         values, counts = model.window_probabilities(fold.val_windows)
         parts.append((values, counts, fold.outcome))
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
