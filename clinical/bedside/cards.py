@@ -1,4 +1,4 @@
-"""The risk of readmission as a CDS Hooks card, its evidence, and as a FHIR RiskAssessment."""
+"""Readmission risks as CDS Hooks cards with their evidence, and as FHIR RiskAssessments."""
 
 from __future__ import annotations
 
@@ -66,81 +66,73 @@ class ReadmissionService(HookService):
             )
         records, receipt = self.documents(request, stay)
         if not records:
-            why = (
-                "; ".join(f"{why}: {n}" for why, n in receipt.items() if n)
-                or "none was sent"
-            )
+            counts = [f"{reason}: {n}" for reason, n in receipt.items() if n]
+            reasons = "; ".join(counts) or "none was sent"
             raise HTTPException(
-                412, f"prefetch.notes: no note of this stay can be read ({why})"
+                412, f"prefetch.notes: no note of this stay can be read ({reasons})"
             )
         name = str(uuid.uuid4())
         passages = self._service.score("passages", records)
-        (row,) = self._service.score(self.id, records, card=name)
-        if row["status"] != "ok":
+        (risk,) = self._service.score(self.id, records, card=name)
+        if risk["status"] != "ok":
             raise HTTPException(
-                412, f"prefetch.notes: no risk, because {row['reason']}"
+                412, f"prefetch.notes: no risk, because {risk['reason']}"
             )
-        notes = {record["note_id"]: record for record in records}
-        read = [notes[note] for note in passages[0]["notes_read"]]
-        receipt["that the model does not choose, not read"] = len(notes) - len(read)
-        evidence = {"records": read, "risk": row, "passages": passages}
-        key, settings = self._keep(evidence), self._service.settings
-        model = {
-            "outcome": self._outcome,
-            "method": self._method,
-            "report": settings.report,
-        }
-        text = _TEMPLATES.get_template("card.md.j2").render(
-            **evidence, **model, receipt=receipt
+        by_id = {record["note_id"]: record for record in records}
+        notes = [by_id[note] for note in passages[0]["notes_read"]]
+        receipt["that the model does not choose, not read"] = len(by_id) - len(notes)
+        key = self._keep({"records": notes, "risk": risk, "passages": passages})
+        settings = self._service.settings
+        report = ""
+        if settings.report:
+            report = f" Report: {settings.report}"
+        summary, statement = risk_statement(risk, self._outcome)
+        detail = _CARD.render(
+            statement=statement,
+            passages=raising_passages(passages, notes),
+            receipt=receipt_text(risk, receipt, n_notes=len(notes)),
+            method=self._method,
+            report=report,
         )
-        summary, _, detail = text.partition("\n")
-        link = {"label": "The notes with the passages", "type": "absolute"}
+        url = settings.report or settings.address
         card = {
             "uuid": name,
             "summary": summary,
             "detail": detail,
-            "indicator": "warning" if row.get("alert") else "info",
-            "source": {
-                "label": self._method,
-                "url": settings.report or settings.address,
-            },
+            "indicator": "warning" if risk.get("alert") else "info",
+            "source": {"label": self._method, "url": url},
             "overrideReasons": self.reasons,
-            "links": [link | {"url": f"{settings.address}/#card={key}"}],
+            "links": [_TEXTS["link"] | {"url": f"{settings.address}/#card={key}"}],
         }
         return [card]
 
     def assessments(self, records: Sequence[Row]) -> AsciiResponse:
-        """`?format=fhir`: a RiskAssessment or OperationOutcome, of several stays in a Bundle."""
+        """`?format=fhir`: a RiskAssessment or OperationOutcome; of several stays, a Bundle."""
         passages = self._service.score("passages", records)
-        made = [
-            self._assessment(row, passages)
-            for row in self._service.score(self.id, records)
-        ]
-        entries = [{"resource": each} for each in made]
-        bundle = {"resourceType": "Bundle", "type": "collection", "entry": entries}
-        whole = made[0] if len(made) == 1 else bundle
-        failed = whole["resourceType"] == "OperationOutcome"
-        return AsciiResponse(
-            whole, 422 if failed else 200, media_type="application/fhir+json"
-        )
+        risks = self._service.score(self.id, records)
+        assessments = [self._assessment(risk, passages) for risk in risks]
+        if len(assessments) == 1:
+            (content,) = assessments
+        else:
+            entries = [{"resource": assessment} for assessment in assessments]
+            content = {"resourceType": "Bundle", "type": "collection", "entry": entries}
+        status = 422 if content["resourceType"] == "OperationOutcome" else 200
+        return AsciiResponse(content, status, media_type="application/fhir+json")
 
-    def _assessment(self, row: Row, passages: Sequence[Row]) -> dict[str, Any]:
-        if row["status"] != "ok" or not row.get("stay_id") or not row.get("patient_id"):
-            why = row["reason"] or "a RiskAssessment needs patient_id and stay_id"
-            return operation_outcome(422, f"no risk: {why}")
-        of_stay = [
-            passage for passage in passages if passage["stay_id"] == row["stay_id"]
-        ]
+    def _assessment(self, risk: Row, passages: Sequence[Row]) -> dict[str, Any]:
+        stay = risk.get("stay_id")
+        if risk["status"] != "ok" or not stay or not risk.get("patient_id"):
+            reason = risk["reason"] or "a RiskAssessment needs patient_id and stay_id"
+            return operation_outcome(422, f"no risk: {reason}")
+        of_stay = [passage for passage in passages if passage["stay_id"] == stay]
         return risk_assessment(
-            row,
+            risk,
             self._method,
             self._outcome.capitalize(),
             time=now(),
-            passages=[
-                each["text"] for each in of_stay if each["direction"] == "raises"
-            ],
+            passages=[passage["text"] for passage in of_stay if _raises(passage)],
             documents=[note for note in of_stay[0]["notes_read"] if note],
-            remark=_TEMPLATES.get_template("receipt.j2").render(risk=row),
+            remark=receipt_text(risk, {}),
         )
 
     def _keep(self, evidence: dict[str, Any]) -> str:
@@ -157,12 +149,66 @@ class ReadmissionService(HookService):
     def _evidence(self, key: str) -> AsciiResponse:
         try:
             file = self._folder / hashlib.sha256(key.encode()).hexdigest()
-            found = Fernet(key).decrypt(file.read_bytes(), ttl=KEPT_SECONDS)
+            evidence = Fernet(key).decrypt(file.read_bytes(), ttl=KEPT_SECONDS)
         except (OSError, ValueError, InvalidToken):
             raise HTTPException(
                 404, f"evidence is kept {KEPT_SECONDS / 60:g} minutes"
             ) from None
-        return AsciiResponse(json.loads(found))
+        return AsciiResponse(json.loads(evidence))
+
+
+def risk_statement(risk: Row, outcome: str) -> tuple[str, str]:
+    """The summary of a card, and the statement of the risk that its detail begins with."""
+    kind = "calibrated" if risk["calibrated"] else "score"
+    texts = _TEXTS["statements"][kind]
+    probability = risk["probability"]
+    percent = round(100 * probability)
+    values = {
+        "outcome": outcome,
+        "Outcome": outcome.capitalize(),
+        "probability": probability,
+        "percent": percent,
+        "complement": 100 - percent,
+    }
+    return texts["summary"].format(**values), texts["detail"].format(**values)
+
+
+def raising_passages(
+    passages: Sequence[Row], notes: Sequence[Row]
+) -> list[dict[str, str]]:
+    """The passages that raise the risk, each with the category and the day of its note."""
+    raising = []
+    for passage in filter(_raises, passages):
+        note = notes[passage["note"]]
+        origin = "notes"
+        # A model that joins the notes does not tell which one holds a passage.
+        if passage["text"] in note["text"]:
+            labels = [note["category"], note["chart_time"][:10]]
+            origin = ", ".join(filter(None, labels))
+        raising.append({"origin": origin, "text": passage["text"]})
+    return raising
+
+
+def receipt_text(
+    risk: Row, documents: Mapping[str, int], *, n_notes: int | None = None
+) -> str:
+    """What was read of a stay, and the numbers of `documents` by what became of them."""
+    amount = f"{risk['n_tokens']:,} tokens"
+    if n_notes == 1:
+        amount += " of 1 note"
+    elif n_notes is not None:
+        amount += f" of {n_notes} notes"
+    sentences = [f"All {amount} were read."]
+    if risk["reason"]:
+        sentences = [f"{amount} were read; {risk['reason']}."]
+    sentences += [f"Documents {reason}: {n}." for reason, n in documents.items() if n]
+    if not risk["calibrated"]:
+        sentences.append(_TEXTS["uncalibrated"])
+    return " ".join(sentences)
+
+
+def _raises(passage: Row) -> bool:
+    return passage["direction"] == "raises"
 
 
 def escaped(text: str) -> str:
@@ -170,6 +216,7 @@ def escaped(text: str) -> str:
     return _MARKUP.sub(r"\\\1", " ".join(text.split()))
 
 
-# Markdown for the EHR's own renderer: `escaped` takes the place of HTML's escapes.
+# Markdown for the EHR's own renderer: `escaped` is used in place of HTML escapes.
 _TEMPLATES = Environment(loader=PackageLoader(__package__, "texts"), autoescape=False)  # noqa: S701
 _TEMPLATES.filters["escaped"] = escaped
+_CARD = _TEMPLATES.get_template("card.md.j2")

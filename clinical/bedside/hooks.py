@@ -8,7 +8,7 @@ import uuid  # noqa: TC003  (pydantic reads it)
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from http.client import HTTPException as WireError
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 from urllib.parse import quote, urljoin, urlsplit
 
 from fastapi import Body
@@ -26,10 +26,14 @@ from domainbert.tables import id_key
 if TYPE_CHECKING:
     from domainbert.service.app import Service
 
-# Records of notes; what the card says of documents, with their numbers.
-Documents = tuple[list[dict[str, Any]], Counter[str]]
+Resource: TypeAlias = dict[str, Any]
+Row: TypeAlias = Mapping[str, str | None]
+Documents: TypeAlias = tuple[list[dict[str, Any]], Counter[str]]
+"""Records of notes, and how many documents were not read or have a remark, by the reason."""
+
 PAGES = 20  # of a search that are followed
-_TIMEOUT, _LARGEST = 10.0, 32 << 20
+_TIMEOUT = 10.0
+_LARGEST = 32 << 20
 _SCHEMA = load_schema("fhir")
 _LEVELS = 30  # of encounters that are part of others
 _HARMLESS = frozenset(("information", "warning", "success"))
@@ -53,7 +57,7 @@ class _Context(BaseModel):
 
 
 class HookRequest(BaseModel):
-    """The call of a service; the standard names the fields, and clients may add others."""
+    """The call of a service. The standard names the fields, and clients may add more."""
 
     hook: str
     hookInstance: uuid.UUID  # noqa: N815
@@ -82,29 +86,31 @@ class _Feedback(BaseModel):
             raise ValueError(
                 "acceptedSuggestions: required where the outcome is accepted"
             )
-        given = self.overrideReason
-        if given is not None and not (
-            given.get("reason") or given.get("userComment")
-        ):  # cds-fb-3
-            raise ValueError(
-                "overrideReason: expected a reason, a userComment, or both"
-            )
-        return self
+        override = self.overrideReason
+        if override is None or override.get("reason") or override.get("userComment"):
+            return self
+        raise ValueError(  # cds-fb-3
+            "overrideReason: expected a reason, a userComment, or both"
+        )
 
 
 class HookService:
-    """One CDS service: what discovery says of it, and how it answers."""
+    """One CDS service: its entry in the discovery, and its answers."""
 
     id: ClassVar[str]  # last part of its address
-    hooks: ClassVar[tuple[str, ...]]  # each is one entry of discovery
+    hooks: ClassVar[tuple[str, ...]]  # each is one entry of the discovery
     about: dict[str, Any]  # title, description, usageRequirements, prefetch
-    reasons: ClassVar[list[dict[str, str]]] = []  # for overriding its cards: Codings
+    reasons: ClassVar[list[dict[str, str]]] = []  # Codings, for overriding a card
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def cards(self, request: HookRequest) -> list[dict[str, object]]:
-        """The cards for a call; an `HTTPException` 412 where data that is needed is missing."""
+        """The cards for a call.
+
+        Raises:
+            HTTPException: 412, data that is needed is missing.
+        """
         raise NotImplementedError
 
     def answer(self, request: HookRequest) -> AsciiResponse:
@@ -116,34 +122,39 @@ class HookService:
     def keep(
         self, feedback: Annotated[list[_Feedback], Body(embed=True)]
     ) -> AsciiResponse:
-        """Keep feedback without text: no comments, no codes of others."""
+        """Keep feedback without its texts: a comment, or a code that is not ours, is "other"."""
         for entry in feedback:
-            given = (entry.overrideReason or {}).get("reason")
-            place = [values_at(given, name) for name in ("system", "code")]
-            codes = [
-                r["code"] for r in self.reasons if place == [[r["system"]], [r["code"]]]
-            ]
-            reason = codes[0] if codes else "other" if given else ""
-            self._service.ledger.feedback(
-                self.id, str(entry.card), entry.outcome, reason
-            )
+            code = self._reason_code((entry.overrideReason or {}).get("reason"))
+            self._service.ledger.feedback(self.id, str(entry.card), entry.outcome, code)
         return AsciiResponse({})
+
+    def _reason_code(self, coding: object) -> str:
+        """Our code for a reason to override a card, or "other"; "" without a reason."""
+        if not coding:
+            return ""
+        system = values_at(coding, "system")
+        code = values_at(coding, "code")
+        for reason in self.reasons:
+            if system == [reason["system"]] and code == [reason["code"]]:
+                return reason["code"]
+        return "other"
 
     def documents(self, request: HookRequest, stay: str) -> Documents:
         """The notes of a stay, prefetched or from the FHIR server; see `read_documents`."""
-        sent = request.prefetch or {}
+        prefetch = request.prefetch or {}
         patient = address_id(request.context.patientId)
         encounters = [
-            one | {"resourceType": "Encounter"}
-            for one in entries(sent.get("encounter"))
-            if one.get("resourceType") in (None, "Encounter")
+            resource | {"resourceType": "Encounter"}
+            for resource in entries(prefetch.get("encounter"))
+            if resource.get("resourceType") in (None, "Encounter")
         ]
-        for encounter in encounters:
-            _read(encounter, "Encounter", patient)
-        resources = entries(sent.get("notes"))
-        next_address = next_page(sent.get("notes"))
+        for encounter in encounters:  # before any server is asked
+            resource_row(encounter, "Encounter", patient)
+        notes = prefetch.get("notes")
+        resources = entries(notes)
+        next_address = next_page(notes)
         fault = ""
-        if "notes" not in sent:
+        if "notes" not in prefetch:
             fault = "is missing"
         elif has_failed(resources):
             fault = "is an error"
@@ -155,7 +166,7 @@ class HookService:
 
     def _fetch(
         self, request: HookRequest, stay: str, fault: str, *, start: str
-    ) -> list[dict[str, Any]]:
+    ) -> list[Resource]:
         """The documents of a stay from the client's FHIR server, because of a fault."""
         if not (request.fhirServer and request.fhirAuthorization):
             raise HTTPException(
@@ -174,59 +185,63 @@ class HookService:
 
 
 def add_services(service: Service, offered: Sequence[HookService]) -> None:
-    """Add discovery, the services and their feedback to the application."""
+    """Add the discovery, the services and their feedback to the application."""
     service.errors["/cds-services"] = operation_outcome
-    of = [(each, hook) for each in offered for hook in each.hooks]
-    found = [
-        {"hook": hook, "id": s.id, **s.about, "version": "2.0.1"} for s, hook in of
+    entries_of_discovery = [
+        {"hook": hook, "id": offer.id, **offer.about, "version": "2.0.1"}
+        for offer in offered
+        for hook in offer.hooks
     ]
     service.app.get("/cds-services", summary="CDS Hooks: discovery")(
-        lambda: {"services": found}
+        lambda: {"services": entries_of_discovery}
     )
-    for each in offered:
-        path, summary = f"/cds-services/{each.id}", f"CDS Hooks: {each.about['title']}"
-        service.app.post(path, summary=summary)(each.answer)
-        service.app.post(f"{path}/feedback", summary=f"{summary}: feedback")(each.keep)
+    for offer in offered:
+        path = f"/cds-services/{offer.id}"
+        summary = f"CDS Hooks: {offer.about['title']}"
+        service.app.post(path, summary=summary)(offer.answer)
+        service.app.post(f"{path}/feedback", summary=f"{summary}: feedback")(offer.keep)
 
 
 def operation_outcome(status: int, why: str) -> dict[str, Any]:
     """An OperationOutcome with one error."""
-    code = _CODES.get(status, "exception" if status >= 500 else "processing")
+    default = "exception" if status >= 500 else "processing"
+    code = _CODES.get(status, default)
     issue = {"severity": "error", "code": code, "diagnostics": why}
     return {"resourceType": "OperationOutcome", "issue": [issue]}
 
 
-def has_failed(resources: Iterable[dict[str, Any]]) -> bool:
-    """Whether a server says that its answer is wrong; information and warnings are no error."""
-    outcomes = [
-        one for one in resources if one.get("resourceType") == "OperationOutcome"
-    ]
-    severities = [values_at(one, "issue.severity") or ["error"] for one in outcomes]
-    return any(not _HARMLESS.issuperset(map(str, each)) for each in severities)
+def has_failed(resources: Iterable[Resource]) -> bool:
+    """Whether a server reports an error; information and warnings are not errors."""
+    for resource in resources:
+        if resource.get("resourceType") == "OperationOutcome":
+            severities = values_at(resource, "issue.severity") or ["error"]
+            if not _HARMLESS.issuperset(map(str, severities)):
+                return True
+    return False
 
 
-def read_documents(
-    resources: Sequence[dict[str, Any]], patient: str, stay: str
-) -> Documents:
-    """The notes of a stay as records, and what the card says of other documents.
+def read_documents(resources: Sequence[Resource], patient: str, stay: str) -> Documents:
+    """The notes of a stay as records, and the numbers of documents that were not read.
 
     Encounters among the resources tell which wards are part of the stay, and Binary resources
-    have the contents of attachments that are links. Documents with one id get names of their own.
+    have the contents of attachments that are links. If documents share an id, each gets a name of
+    its own.
     """
-    by_type: dict[str, list[dict[str, Any]]] = {}
+    by_type: dict[str, list[Resource]] = {}
     for resource in resources:
         by_type.setdefault(str(resource.get("resourceType")), []).append(resource)
     encounters = [
-        _read(one, "Encounter", patient) for one in by_type.get("Encounter", [])
+        resource_row(encounter, "Encounter", patient)
+        for encounter in by_type.get("Encounter", [])
+    ]
+    admissions = [row["admit_time"] for row in encounters if row["admit_time"]]
+    binaries = {str(binary.get("id")): binary for binary in by_type.get("Binary", [])}
+    rows = [
+        resource_row(note, table.table, patient, binaries) | {"source": table.table}
+        for table in _SCHEMA.notes
+        for note in by_type.get(table.table, [])
     ]
     parents = {str(row["id"]): row["part_of"] for row in encounters}
-    admissions = [row["admit_time"] for row in encounters if row["admit_time"]]
-    binaries = {str(one.get("id")): one for one in by_type.get("Binary", [])}
-    rows = [
-        _read(one, table.table, patient, binaries) | {"source": table.table}
-        for table in _SCHEMA.notes
-        for one in by_type.get(table.table, [])
-    ]
     of_stay = [
         row for row in rows if _is_part(row["encounters"] or stay, stay, parents)
     ]
@@ -257,31 +272,37 @@ def read_documents(
     return list(records.values()), receipt
 
 
-def _is_part(encounters: str, stay: str, parents: Mapping[str, str | None]) -> bool:
+def _is_part(encounters: str, stay: str, parents: Row) -> bool:
     """Whether one of these encounters is the stay, or part of the same encounter as the stay."""
-
-    def top(encounter: str) -> str:
-        for _ in range(_LEVELS):
-            encounter = parents.get(encounter) or encounter
-        return encounter
-
-    return any(top(encounter) == top(stay) for encounter in encounters.split())
+    tops = {_top(encounter, parents) for encounter in encounters.split()}
+    return _top(stay, parents) in tops
 
 
-def _category(row: Mapping[str, str | None]) -> str:
+def _top(encounter: str, parents: Row) -> str:
+    """The outermost encounter that this one is part of; encounters may form a circle."""
+    for _ in range(_LEVELS):
+        encounter = parents.get(encounter) or encounter
+    return encounter
+
+
+def _category(row: Row) -> str:
     summaries = set(_SCHEMA.views["DocumentReference"].values["summary"].split())
     if not summaries.isdisjoint((row["codes"] or "").split()):
         return "Discharge summary"
     return row["category"] or "Note"
 
 
-def _read(
-    resource: dict[str, Any],
+def resource_row(
+    resource: Resource,
     kind: str,
     patient: str,
     binaries: Mapping[str, object] | None = None,
 ) -> dict[str, str | None]:
-    """The row of a resource; data of another patient than the call is about are refused."""
+    """The row of a resource of a kind.
+
+    Raises:
+        HTTPException: 400, the resource is of another patient than the call is about.
+    """
     fields = _SCHEMA.files[kind].fields
     row = read_resource(resource | {"resourceType": kind}, fields, binaries)
     if row["patient_id"] not in (None, patient):
@@ -290,49 +311,57 @@ def _read(
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the token to another host."""
+    """Refuses redirects, which would send the token to another host."""
 
     redirect_request = staticmethod(lambda *_: None)  # type: ignore[assignment]
 
 
-def next_page(bundle: Any) -> str:
+def next_page(bundle: object) -> str:
     """The address of the next page of a search, or ""."""
-    links = [
-        each
-        for each in values_at(bundle, "link")
-        if values_at(each, "relation") == ["next"]
-    ]
-    return next(
-        (u for each in links for u in values_at(each, "url") if isinstance(u, str)), ""
-    )
+    for link in values_at(bundle, "link"):
+        if values_at(link, "relation") == ["next"]:
+            for url in values_at(link, "url"):
+                if isinstance(url, str):
+                    return url
+    return ""
 
 
 def fetch_documents(
     server: str, token: str, stay: str, *, hosts: Sequence[str], start: str = ""
-) -> list[dict[str, Any]]:
-    """The DocumentReferences of a stay from the client's FHIR server; else an `HTTPException` 412.
+) -> list[Resource]:
+    """The DocumentReferences of a stay from the client's FHIR server.
 
     Only `hosts` are asked, by https or on this machine; `start` is the first page to ask for.
+
+    Raises:
+        HTTPException: 412, the server may not be asked, did not answer, or has too many pages.
     """
     headers = {"Authorization": f"Bearer {token}", "Accept": "application/fhir+json"}
-    opener, found = urllib.request.build_opener(_NoRedirect), []
+    opener = urllib.request.build_opener(_NoRedirect)
+    resources: list[Resource] = []
     url = start or f"DocumentReference?encounter={quote(stay, safe='')}&_count=100"
     try:
         for _ in range(PAGES):
             url = urljoin(server.rstrip("/") + "/", url)
-            host, scheme = urlsplit(url).hostname, urlsplit(url).scheme
-            secure = scheme == "https" or (scheme == "http" and host in LOOPBACK)
-            if host not in hosts or not secure:
-                raise HTTPException(
-                    412, "notes are missing, and this FHIR server may not be asked"
-                )
+            _check_address(url, hosts)
             request = urllib.request.Request(url, headers=headers)  # noqa: S310  (checked above)
             with opener.open(request, timeout=_TIMEOUT) as answer:
                 bundle = json.loads(answer.read(_LARGEST))
-            found += entries(bundle)
-            if not (url := next_page(bundle)):
-                return found
+            resources += entries(bundle)
+            url = next_page(bundle)
+            if not url:
+                return resources
     except (OSError, ValueError, RecursionError, WireError) as error:
         kind = getattr(error, "code", type(error).__name__)
         raise HTTPException(412, f"the FHIR server gave no notes ({kind})") from None
     raise HTTPException(412, f"the notes of this stay fill more than {PAGES} pages")
+
+
+def _check_address(url: str, hosts: Sequence[str]) -> None:
+    """Refuse to send the token to a host that was not named, or without encryption."""
+    address = urlsplit(url)
+    is_local = address.scheme == "http" and address.hostname in LOOPBACK
+    if address.hostname not in hosts or not (address.scheme == "https" or is_local):
+        raise HTTPException(
+            412, "notes are missing, and this FHIR server may not be asked"
+        )

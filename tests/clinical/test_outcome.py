@@ -48,13 +48,13 @@ def test_card_page_and_facts_name_the_outcome_of_the_definition(
 @pytest.mark.parametrize("event", EVENTS)
 def test_the_service_card_names_the_outcome(new_network, tokenizer, tmp_path, event):
     pytest.importorskip("starlette")
-    from clinical.bedside.cards import _TEMPLATES
+    from clinical.bedside.cards import risk_statement
     from clinical.risk.task import ReadmissionTask
 
     model = ReadmissionModel(new_network(), tokenizer)
     assert ReadmissionTask(model).about()["outcome"] == EVENTS[list(EVENTS)[-1]]
     row = {"probability": 0.21, "calibrated": True, "n_tokens": 9}
-    about = {"outcome": EVENTS[event], "risk": row, "method": "m f"}
-    text = _TEMPLATES.get_template("card.md.j2").render(**about, passages=[])
-    assert text.splitlines()[0].lower().startswith(f"{EVENTS[event]}: 21% risk")
+    summary, statement = risk_statement(row, EVENTS[event])
+    text = f"{summary} {statement}"
+    assert summary.lower().startswith(f"{EVENTS[event]}: 21% risk")
     assert event.startswith("readmitted") or "readmi" not in text
