@@ -60,8 +60,9 @@ def read_cohort(
     import pandas as pd
 
     rows = read_stays(path, needed=_needed(notes=notes), notes=notes)
-    others = [read_stays(other, needed=NEEDED) for other in also]
-    rows = pd.concat([rows, *(each[each["split"] == "train"] for each in others)])
+    cohorts = [read_stays(other, needed=NEEDED) for other in also]
+    train_sides = [cohort[cohort["split"] == "train"] for cohort in cohorts]
+    rows = pd.concat([rows, *train_sides])
     if also:
         check_disjoint(rows)
     return rows.reset_index(drop=True)
@@ -87,17 +88,19 @@ def usable_stays(cohort: pd.DataFrame, *, notes: bool = True) -> pd.DataFrame:
         raise UserError(f"the cohort has no stays that can be used: {_lacks(cohort)}")
     rows = rows[rows["split"].notna() & rows["readmitted"].notna()]
     check_disjoint(rows)
-    if wrong := sum(label not in (0, 1) for label in rows["readmitted"]):
+    n_wrong = sum(label not in (0, 1) for label in rows["readmitted"])
+    if n_wrong:
         raise UserError(
-            f"readmitted holds {wrong} values that are not 0 or 1; expected 1 = readmitted"
+            f"readmitted holds {n_wrong} values that are not 0 or 1; expected 1 = readmitted"
         )
     rows = rows.assign(readmitted=rows["readmitted"].astype(int))
     if not notes:
         return rows.drop(columns="text", errors="ignore").reset_index(drop=True)
     rows = rows.assign(text=rows["text"].map(present_notes))
     has_text = rows["text"].map(len) > 0
-    if dropped := int((~has_text).sum()):
-        log.warning("%d stays have no text and are left out", dropped)
+    n_dropped = int((~has_text).sum())
+    if n_dropped:
+        log.warning("%d stays have no text and are left out", n_dropped)
     return rows[has_text].reset_index(drop=True)
 
 
@@ -113,17 +116,18 @@ def new_stays(stays: pd.DataFrame) -> pd.DataFrame:
     require_columns(stays.columns, ("text",), source="the new stays")
     rows = _not_excluded(stays)
     if "stay_id" in rows.columns:
-        known = rows.loc[~rows["stay_id"].map(is_missing), "stay_id"]
-        if repeated := int(known.duplicated().sum()):
+        stay_ids = rows.loc[~rows["stay_id"].map(is_missing), "stay_id"]
+        n_repeated = int(stay_ids.duplicated().sum())
+        if n_repeated:
             raise UserError(
-                f"{repeated} rows repeat a stay_id: expected one row a stay, with its notes as a "
+                f"{n_repeated} rows repeat a stay_id: expected one row a stay, with its notes as a "
                 "list; build such a table with: clinical cohort"
             )
     if rows.empty:
         raise UserError(
             "the new stays are empty: every row is excluded, or there is none"
         )
-    patients = rows["patient_id"] if "patient_id" in rows.columns else range(len(rows))
+    patients = rows.get("patient_id", range(len(rows)))
     return rows.assign(patient_id=patient_keys(patients)).reset_index(drop=True)
 
 
