@@ -27,14 +27,15 @@ def patient_keys(patient_ids: Iterable[object]) -> np.ndarray:
     A row without a patient id counts as a patient of its own, which is logged.
     """
     keys = [id_key(patient) for patient in patient_ids]
-    if missing := sum(key is None for key in keys):
+    n_missing = keys.count(None)
+    if n_missing:
         log.warning(
-            "%d rows have no patient id: each counts as a patient of its own", missing
+            "%d rows have no patient id: each counts as a patient of its own", n_missing
         )
-    # No id contains a tab at its start, because ids are stripped.
-    return np.array(
-        [f"\trow {n}" if k is None else k for n, k in enumerate(keys)], dtype=object
-    )
+    for row, key in enumerate(keys):
+        if key is None:
+            keys[row] = f"\trow {row}"  # no id begins with a tab: ids are stripped
+    return np.array(keys, dtype=object)
 
 
 def patient_codes(patients: Iterable[object], *, n: int) -> np.ndarray:
@@ -48,13 +49,14 @@ def patient_codes(patients: Iterable[object], *, n: int) -> np.ndarray:
         raise UserError(
             f"patients has {len(ids)} ids and y has {n} values; pass one for each"
         )
-    if missing := sum(map(is_missing, ids)):
+    n_missing = sum(map(is_missing, ids))
+    if n_missing:
         raise UserError(
-            f"patients has {missing} missing ids; intervals by patient need them all"
+            f"patients has {n_missing} missing ids; intervals by patient need them all"
         )
-    return np.unique(
-        np.array([id_key(i) or "" for i in ids], dtype=str), return_inverse=True
-    )[1]
+    keys = np.array([id_key(patient) or "" for patient in ids], dtype=str)
+    _, codes = np.unique(keys, return_inverse=True)
+    return codes
 
 
 def assign_splits(
@@ -72,18 +74,20 @@ def assign_splits(
     Raises:
         UserError: fractions (shares of the patients of each side) that do not sum to 1.
     """
-    names, edges = list(fractions), np.cumsum(list(fractions.values()))
+    names = np.array(list(fractions), dtype=object)
+    edges = np.cumsum(list(fractions.values()))
     if min(fractions.values()) <= 0 or abs(edges[-1] - 1) > 1e-9:
         raise UserError(
             f"fractions must be positive and sum to 1, got {dict(fractions)}"
         )
-    keys, key = patient_keys(patient_ids), str(seed).encode()
+    key = str(seed).encode()
     digests = [
-        hashlib.blake2b(k.encode(), digest_size=8, key=key).digest() for k in keys
+        hashlib.blake2b(patient.encode(), digest_size=8, key=key).digest()
+        for patient in patient_keys(patient_ids)
     ]
-    places = [int.from_bytes(digest) / 2**64 for digest in digests]
-    sides = np.searchsorted(edges, places, side="right")
-    return np.array(names, dtype=object)[np.minimum(sides, len(names) - 1)]
+    positions = [int.from_bytes(digest) / 2**64 for digest in digests]
+    sides = np.searchsorted(edges, positions, side="right")
+    return names[np.minimum(sides, len(names) - 1)]
 
 
 def check_disjoint(frame: pd.DataFrame) -> None:
@@ -146,12 +150,12 @@ def overlap(patient_ids: Iterable[object], stored: PatientHashes) -> dict[str, i
 
 
 def _hashes(patient_ids: Iterable[object], stored: PatientHashes) -> set[bytes]:
-    salt, rounds = bytes.fromhex(stored["salt"]), stored["rounds"]
-    keys = {
-        key.encode() for patient in patient_ids if (key := id_key(patient)) is not None
-    }
+    salt = bytes.fromhex(stored["salt"])
+    rounds = stored["rounds"]
     return {
-        hashlib.pbkdf2_hmac("sha256", key, salt, rounds, dklen=_BYTES) for key in keys
+        hashlib.pbkdf2_hmac("sha256", key.encode(), salt, rounds, dklen=_BYTES)
+        for key in set(map(id_key, patient_ids))
+        if key is not None
     }
 
 
