@@ -212,7 +212,7 @@ class _Reader:
         row = hit.cue.row
         gap = self._text[hit.end : mention.start]
         first_item, *items = gap.split(",")
-        if len(_JOINED.sub(" ", first_item).split()) > row.reach:
+        if len(_single_words(first_item)) > row.reach:
             return False
         if not items or row.items == "all":
             return True
@@ -221,7 +221,7 @@ class _Reader:
         return (
             row.items == "list"
             and all(map(_is_bare, items[:-1]))
-            and len(_JOINED.sub(" ", items[-1]).split()) <= _ITEM_WORDS
+            and len(_single_words(items[-1])) <= _ITEM_WORDS
             and self._is_item(mention, is_strict=is_strict)
             and not self._is_inserted(hit, mention)
         )
@@ -257,7 +257,7 @@ class _Reader:
         gap = self._text[end : hit.start]
         if hit.cue.stops.search(self._text, end, hit.start):
             return False
-        words = _JOINED.sub(" ", gap).replace(",", " ").split()
+        words = _single_words(gap.replace(",", " "))
         is_joined = _CONJUNCTION.search(gap) is not None
         if MASK in gap:
             is_singular = _SINGULAR.match(self._text, hit.start) is not None
@@ -265,6 +265,11 @@ class _Reader:
         if is_joined and _PLURAL.match(self._text, hit.start):
             return len(words) <= _ITEM_WORDS
         return "," not in gap and len(words) <= hit.cue.row.reach
+
+
+def _single_words(text: str) -> list[str]:
+    """The words of a text without entities and conjunctions."""
+    return _JOINED.sub(" ", text).split()
 
 
 def _is_bare(item: str) -> bool:
@@ -275,11 +280,8 @@ def _is_bare(item: str) -> bool:
 
 def _outermost(hits: Sequence[_Hit]) -> Iterator[_Hit]:
     """The hits from left to right without overlap: "no change" hides "no"."""
-    last_start = -1
-    last_end = -1
+    last = None
     for hit in hits:
-        is_same = (hit.start, hit.end) == (last_start, last_end)
-        if hit.start >= last_end or is_same:
+        if last is None or hit.start >= last.end or hit[:2] == last[:2]:
             yield hit
-            last_start = hit.start
-            last_end = hit.end
+            last = hit

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -110,7 +110,7 @@ def _built(user_rows: Sequence[CueRow]) -> AssertionRules:
 def _user_rows(extra: RuleSource) -> list[CueRow]:
     """The rows of a user, checked; their words are taken literally."""
     name = "assertion_rules"
-    rows: Any = extra
+    rows: object = extra
     if isinstance(extra, str | Path):
         name = str(extra)
         try:

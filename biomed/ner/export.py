@@ -56,9 +56,7 @@ def to_brat(text: str, entities: Iterable[Entity]) -> str:
         parts = list(_PART.finditer(text, entity.start, entity.end))
         offsets = ";".join(f"{part.start()} {part.end()}" for part in parts)
         shown = " ".join(part[0] for part in parts)
-        lines.append(
-            f"T{number}\t{_NOT_IN_NAMES.sub('_', entity.label)} {offsets}\t{shown}"
-        )
+        lines.append(f"T{number}\t{_plain(entity.label)} {offsets}\t{shown}")
         lines.append(f"A{2 * number - 1}\tAssertion T{number} {entity.assertion}")
         lines.append(f"A{2 * number}\tScore T{number} {entity.score:.2f}")
         if entity.id is not None:
@@ -68,6 +66,11 @@ def to_brat(text: str, entities: Iterable[Entity]) -> str:
             name = entity.name or ""
             lines.append(f"N{number}\tReference T{number} {reference}\t{name}")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _plain(name: str) -> str:
+    """A name with letters, digits, points and hyphens only."""
+    return _NOT_IN_NAMES.sub("_", name)
 
 
 def to_pubtator(name: str, text: str, entities: Iterable[Entity]) -> str:
@@ -109,10 +112,9 @@ def write_tagged(documents: Iterable[Tagged], out: Path, *, kind: Format) -> int
 def _unused(name: str, names: set[str]) -> str:
     """A name that no document has: of a second one NAME_2; added to `names`."""
     free = name
-    for number in itertools.count(2):
-        if free not in names:
-            break
-        free = f"{name}_{number}"
+    numbers = itertools.count(2)
+    while free in names:
+        free = f"{name}_{next(numbers)}"
     names.add(free)
     return free
 
@@ -126,14 +128,13 @@ def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
     with folder_beside(out) as folder:
         for name, text, entities in documents:
             # No file system takes a name of more than 255 bytes.
-            stem = _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME].strip(".") or "text"
+            stem = _plain(name)[:_LONGEST_NAME].strip(".") or "text"
             free = _unused(stem, names)
-            labels.update(_NOT_IN_NAMES.sub("_", entity.label) for entity in entities)
-            standoff = to_brat(text, entities)
-            (folder / f"{free}.txt").write_text(text, "utf-8", "replace", newline="")
-            (folder / f"{free}.ann").write_text(
-                standoff, "utf-8", "replace", newline="\n"
-            )
+            labels.update(_plain(entity.label) for entity in entities)
+            contents = {"txt": text, "ann": to_brat(text, entities)}
+            for ending, content in contents.items():
+                path = folder / f"{free}.{ending}"
+                path.write_text(content, "utf-8", "replace", newline="")
         types = (_FORMS / "annotation.conf").read_text("utf-8")
         types = types.replace("{labels}", "\n".join(sorted(labels)))
         (folder / "annotation.conf").write_text(types, "utf-8")
