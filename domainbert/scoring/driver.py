@@ -84,7 +84,7 @@ class Counts:
         line += f", {self.written:,} rows out: "
         return line + (", ".join(statuses) or "none")
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """The numbers of the table, with the version and the time; see docs/scale.md."""
         return {
             "version": __version__,
@@ -275,7 +275,7 @@ def _parts(scored: Iterable[_Scored], requests: list[int]) -> Iterator[list[_Sco
     except KeyboardInterrupt as stop:
         # It comes in the middle of an item: the items before it are kept.
         if not requests:
-            requests.append(stop.args[0] if stop.args else signal.SIGINT)
+            requests.append(next(iter(stop.args), signal.SIGINT))
     if part:
         yield part
 

@@ -157,9 +157,8 @@ def _pack(batch: pa.Table, *, plan: Plan) -> pa.Table:
 
     names = {_NUMBER, *plan.chosen.values(), *plan.carried}
     rows = list(_numbered([batch.select(sorted(names))]))
-    # No id begins with a space.
-    keys = [plan.key(row) or f" {row.number}" for row in rows]
-    columns = [keys, [row.number for row in rows], [packed(row) for row in rows]]
+    keys = list(map(plan.item_key, rows))
+    columns = [keys, [row.number for row in rows], list(map(packed, rows))]
     return pa.table(columns, schema=_packed_schema())
 
 

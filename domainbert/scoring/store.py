@@ -171,7 +171,7 @@ class RunStore:
         schema: pa.Schema,
         *,
         raw: bool,
-        summary: dict[str, Any],
+        summary: dict[str, object],
         summary_file: Path | None,
     ) -> None:
         """Write the table from the parts, and remove the parts.

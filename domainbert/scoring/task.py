@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
@@ -148,6 +149,10 @@ class Plan:
         # A row with a list of texts is a whole item: its id has one spelling, and "aB" is not "ab".
         return id_key(value) if isinstance(text, str | None) else id_text(value)
 
+    def item_key(self, row: Row) -> str:
+        """The group of a row, or a key that no other row has; no id begins with a space."""
+        return self.key(row) or f" {row.number}"
+
     def content(self, row: Row) -> bytes:
         """Everything in a row that its result depends on, except for its position."""
         names = (*self.chosen.values(), *self.carried)
@@ -237,37 +242,22 @@ def _carried_columns(
         elif not (is_grouped and column.within):
             ids.append(name)
     if not is_grouped:
-        named_ids = (name for name in available if _is_id(name))
-        ids += [name for name in named_ids if name not in texts]
+        named_ids = {name for name in available if f"_{name}".lower().endswith("_id")}
+        ids += named_ids - texts
     return ids
-
-
-def _is_id(name: str) -> bool:
-    """Whether a column is carried along: `id`, `*_id`, or the id of a paper."""
-    lower = name.lower()
-    return f"_{lower}".endswith("_id") or lower in ("pmid", "pmcid", "doi")
 
 
 def grouped(rows: Iterable[Row], plan: Plan) -> Iterator[list[Row]]:
     """Items: consecutive rows of one group, or single rows."""
-    item: list[Row] = []
-    current: str | None = None
-    for row in rows:
-        key = plan.key(row)
-        if item and (key is None or key != current):
-            yield item
-            item = []
-        item.append(row)
-        current = key
-    if item:
-        yield item
+    for _, item in groupby(rows, key=plan.item_key):
+        yield list(item)
 
 
 def together(rows: Iterable[Row], plan: Plan) -> list[list[Row]]:
     """Items of rows in any order; a group is at the position of its first row."""
-    items: dict[str | int, list[Row]] = {}
+    items: dict[str, list[Row]] = {}
     for row in rows:
-        items.setdefault(plan.key(row) or row.number, []).append(row)
+        items.setdefault(plan.item_key(row), []).append(row)
     return list(items.values())
 
 
@@ -342,7 +332,7 @@ def gathered(
         con.execute("CREATE TABLE spool (first INTEGER, number INTEGER, row TEXT)")
         con.execute("CREATE UNIQUE INDEX in_order ON spool (first, number)")
         for row in rows:
-            key = plan.key(row) or f" {row.number}"  # no key begins with a space
+            key = plan.item_key(row)
             con.execute("INSERT OR IGNORE INTO places VALUES (?, ?)", (key, row.number))
             insert = "INSERT INTO spool SELECT first, ?, ? FROM places WHERE key = ?"
             con.execute(insert, (row.number, packed(row), key))

@@ -39,6 +39,8 @@ from domainbert.service.trust import Trust
 from domainbert.service.worker import Worker, count_characters
 
 if TYPE_CHECKING:
+    import socket
+
     from starlette.requests import Request
 
 MAX_RECORDS = 1000  # of a request; each note of a stay counts
@@ -51,7 +53,7 @@ class Records(BaseModel):
     """The body of a request: records with the columns of the task."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    records: list[dict[str, Any]] = Field(min_length=1)
+    records: list[dict[str, object]] = Field(min_length=1)
 
 
 class Service:
@@ -225,7 +227,7 @@ class Service:
         }
         return AsciiResponse(body, 503 if self._fault else 200)
 
-    async def _about(self) -> dict[str, Any]:
+    async def _about(self) -> dict[str, object]:
         tasks = {}
         for name, (model, worker) in self._workers.items():
             columns = [column.name for column in worker.task.columns]
@@ -281,7 +283,9 @@ def _stop_gently() -> None:
     """
     shutdown = uvicorn.Server.shutdown
 
-    async def shutdown_gently(server: uvicorn.Server, sockets: Any = None) -> None:
+    async def shutdown_gently(
+        server: uvicorn.Server, sockets: list[socket.socket] | None = None
+    ) -> None:
         STOPPING.set()
         for listening in server.servers:
             listening.close()

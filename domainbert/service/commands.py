@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from domainbert.cli.console import one_line_errors, say
 from domainbert.cli.options import takes_options
@@ -27,33 +27,27 @@ class ServiceSettings:
 
     model: Annotated[
         list[str],
-        typer.Option(help="A shipped model, a folder, or TASK=NAME; repeatable."),
+        Option(help="A shipped model, a folder, or TASK=NAME; repeatable."),
     ]
-    address: Annotated[
-        str, typer.Option(help="The public address, behind a proxy.")
-    ] = ""
+    address: Annotated[str, Option(help="The public address, behind a proxy.")] = ""
     trust: Annotated[
-        str | None, typer.Option(help="TOML file of clients and their keys.")
+        str | None, Option(help="TOML file of clients and their keys.")
     ] = None
-    cors: Annotated[
-        list[str] | None, typer.Option(help="Origin of pages that may call.")
-    ] = None
-    fhir: Annotated[
-        list[str] | None, typer.Option(help="FHIR host that may be read.")
-    ] = None
-    ledger: Annotated[
-        str | None, typer.Option(help="SQLite file of risks and feedback.")
-    ] = None
-    report: Annotated[
-        str, typer.Option(help="Address of the model's report, for cards.")
-    ] = ""
-    max_characters: Annotated[
-        int, typer.Option(min=1, help="Of the texts of a request.")
-    ] = 500_000
-    seconds: Annotated[
-        float, typer.Option(min=0.1, max=86_400, help="For a request.")
-    ] = 60.0
-    log_level: Annotated[str, typer.Option(help="debug, info or warning.")] = "info"
+    cors: Annotated[list[str] | None, Option(help="Origin of pages that may call.")] = (
+        None
+    )
+    fhir: Annotated[list[str] | None, Option(help="FHIR host that may be read.")] = None
+    ledger: Annotated[str | None, Option(help="SQLite file of risks and feedback.")] = (
+        None
+    )
+    report: Annotated[str, Option(help="Address of the model's report, for cards.")] = (
+        ""
+    )
+    max_characters: Annotated[int, Option(min=1, help="Of the texts of a request.")] = (
+        500_000
+    )
+    seconds: Annotated[float, Option(min=0.1, max=86_400, help="For a request.")] = 60.0
+    log_level: Annotated[str, Option(help="debug, info or warning.")] = "info"
 
 
 @one_line_errors
@@ -62,12 +56,12 @@ def serve(
     *,
     settings: ServiceSettings,
     host: Annotated[
-        str, typer.Option(help="Any address but localhost needs --trust.")
+        str, Option(help="Any address but localhost needs --trust.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
-    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
-    certificate: Annotated[Path | None, typer.Option(help="For TLS, PEM.")] = None,
-    key: Annotated[Path | None, typer.Option(help="Of the certificate, PEM.")] = None,
+    port: Annotated[int, Option(min=0, max=65535)] = 8000,
+    workers: Annotated[int, Option(min=1, help="Processes.")] = 1,
+    certificate: Annotated[Path | None, Option(help="For TLS, PEM.")] = None,
+    key: Annotated[Path | None, Option(help="Of the certificate, PEM.")] = None,
 ) -> None:
     """Answer over HTTP: risks, entities and answers, CDS Hooks, and a page to try them."""
     try:
@@ -101,7 +95,7 @@ def serve(
                 port=port,
                 workers=workers,
                 ssl_certfile=certificate,
-                ssl_keyfile=str(key) if key else None,
+                ssl_keyfile=key,
                 log_level=settings.log_level,
                 log_config=None,
                 access_log=False,

@@ -42,7 +42,7 @@ _SECONDS = Histogram(
 class AsciiResponse(JSONResponse):
     """A JSON response, in ASCII because lone surrogates have no UTF-8 form."""
 
-    def render(self, content: Any) -> bytes:
+    def render(self, content: object) -> bytes:
         """The body."""
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
@@ -92,14 +92,15 @@ def shell(app: ASGIApp, service: Any) -> ASGIApp:
             return
         started = time.perf_counter()
         status = 499  # until a response starts: the client has gone
-        facts: dict[str, Any] = {"request": _request_id(scope)}
+        request_id = _request_id(scope)
+        facts: dict[str, object] = {"request": request_id}
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                headers.update({**HEADERS, "x-request-id": facts["request"]})
+                headers.update({**HEADERS, "x-request-id": request_id})
                 if STOPPING.is_set():
                     headers["connection"] = "close"
             await send(message)
@@ -124,7 +125,7 @@ def shell(app: ASGIApp, service: Any) -> ASGIApp:
     return handle
 
 
-def _as_refusal(error: Exception, facts: dict[str, Any]) -> HTTPException:
+def _as_refusal(error: Exception, facts: dict[str, object]) -> HTTPException:
     """The exception to answer with; a bug is logged, without its message."""
     if isinstance(error, HTTPException):
         return error
@@ -135,7 +136,7 @@ def _as_refusal(error: Exception, facts: dict[str, Any]) -> HTTPException:
 
 
 async def _admitted(
-    service: Any, scope: Scope, receive: Receive, facts: dict[str, Any]
+    service: Any, scope: Scope, receive: Receive, facts: dict[str, object]
 ) -> Receive:
     """Check the token, the content type and the length; return what then gives the body."""
     seconds = service.settings.seconds
@@ -164,7 +165,7 @@ async def _admitted(
     return receive_body
 
 
-def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> None:
+def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> None:
     """Of an object that has a key twice, JSON readers silently drop one value."""
     if len(dict(pairs)) < len(pairs):
         raise HTTPException(
@@ -179,7 +180,7 @@ def _request_id(scope: Scope) -> str:
     return str(uuid.uuid4())
 
 
-def where(error: BaseException) -> dict[str, Any]:
+def where(error: BaseException) -> dict[str, object]:
     """Type and position of an exception, without its message, which may quote a note."""
     frames = traceback.extract_tb(error.__traceback__)[-3:]
     lines = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
@@ -192,7 +193,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
         moment = datetime.fromtimestamp(record.created, UTC)
-        line = {
+        line: dict[str, object] = {
             "time": moment.isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "event": record.getMessage(),

@@ -14,7 +14,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from domainbert.errors import UserError
 from domainbert.scoring.cache import open_hashed
@@ -55,20 +55,20 @@ class Ledger:
             return insert.rowcount == 1
 
     def served(
-        self, task: str, model: str, rows: Iterable[dict[str, Any]], card: str = ""
+        self, task: str, model: str, rows: Iterable[dict[str, object]], card: str = ""
     ) -> None:
         """Keep the risks of output rows."""
         for row in rows:
             stay = id_key(row.get("stay_id"))
-            stay_hash = self._hash(stay) if stay else stay
-            result = (row.get("status"), row.get("probability"), row.get("alert"))
+            stay_hash = stay and self._hash(stay)
+            result = map(row.get, ("status", "probability", "alert"))
             self._append("served", task, model, card, stay_hash, *result)
 
     def feedback(self, task: str, card: str, outcome: str, reason: str) -> None:
         """Keep the feedback on a card; `reason` is a code, or ""."""
         self._append("feedback", task, card, outcome, reason)
 
-    def _append(self, table: str, *cells: Any) -> None:
+    def _append(self, table: str, *cells: object) -> None:
         marks = ",".join("?" * (1 + len(cells)))
         try:
             with closing(self._connect()) as con, con:

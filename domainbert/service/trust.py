@@ -103,12 +103,13 @@ class Trust:
         claims = decoded.claims
         client = self._clients[claims["iss"]]
         audience = client.audience.rstrip("/") + path
+        essential: Any = {"essential": True}
         registry = jwt.JWTClaimsRegistry(
             leeway=LEEWAY,
-            exp={"essential": True},
-            iat={"essential": True},
-            jti={"essential": True},
-            aud={"essential": True, "value": audience},
+            exp=essential,
+            iat=essential,
+            jti=essential,
+            aud={**essential, "value": audience},
         )
         registry.validate(claims)
         expires_at = claims["exp"] + LEEWAY
@@ -133,7 +134,9 @@ class Trust:
         return keys
 
     def _read_keys(self, jwks: str) -> KeySet:
-        url = jwks if _is_remote(jwks) else (self._folder / jwks).resolve().as_uri()
+        url = jwks
+        if not _is_remote(jwks):
+            url = (self._folder / jwks).resolve().as_uri()
         with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
             return KeySet.import_key_set(json.loads(response.read(1 << 20)))
 

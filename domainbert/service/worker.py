@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from domainbert.scoring.driver import AnyTask
     from domainbert.scoring.task import Plan
+    from domainbert.tables import Row
 
 WAIT_SECONDS = 0.010  # for more requests, from the arrival of the first
 # About twice the tokens of a CPU's batch, so that little of a batch is padding.
@@ -28,10 +29,10 @@ SLOTS = 2  # halves of the cores: a short request takes one, a long request both
 class _Request:
     """The items of a request, and where their results will be."""
 
-    items: list[Any]
+    items: list[object]
     characters: int
     arrived_at: float = field(default_factory=time.monotonic)
-    results: Future[list[Any]] = field(default_factory=Future)
+    results: Future[list[object]] = field(default_factory=Future)
 
     @property
     def slots(self) -> int:
@@ -63,8 +64,8 @@ class Worker:
         self._threads = ThreadPoolExecutor(max_workers=SLOTS)
 
     def score(
-        self, records: Sequence[Mapping[str, Any]], seconds: float
-    ) -> list[dict[str, Any]]:
+        self, records: Sequence[Mapping[str, object]], seconds: float
+    ) -> list[dict[str, object]]:
         """The output rows of records, as from `score_frame`, with None for NaN and infinity.
 
         Raises:
@@ -76,7 +77,7 @@ class Worker:
 
         n_characters = sum(count_characters(record) for record in records)
 
-        def run(items: Iterable[Any]) -> Iterator[Any]:
+        def run(items: Iterable[object]) -> Iterator[object]:
             request = _Request(list(items), n_characters)
             return iter(self._results(request, seconds))
 
@@ -89,7 +90,7 @@ class Worker:
         rows = chain.from_iterable(score_items(task, plan, items))
         return [_as_json(row, plan.schema.names) for row in rows]
 
-    def _results(self, request: _Request, seconds: float) -> list[Any]:
+    def _results(self, request: _Request, seconds: float) -> list[object]:
         """Queue a request and wait for its results."""
         with self._changed:
             self._queue.append(request)
@@ -164,7 +165,7 @@ class Worker:
                 request.results.set_exception(error)
 
 
-def count_characters(record: Mapping[str, Any]) -> int:
+def count_characters(record: Mapping[str, object]) -> int:
     """Characters of the texts in a record, including those in lists."""
     total = 0
     for value in record.values():
@@ -173,7 +174,7 @@ def count_characters(record: Mapping[str, Any]) -> int:
     return total
 
 
-def _rows(records: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
+def _rows(records: Sequence[Mapping[str, object]]) -> Iterator[Row]:
     """Records as rows of a table."""
     from domainbert.tables.rows import Row, cell_of
 
@@ -182,7 +183,7 @@ def _rows(records: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
         yield Row(number, cells, f"record {number}")
 
 
-def _as_json(row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+def _as_json(row: Mapping[str, object], columns: Sequence[str]) -> dict[str, object]:
     """A row with None for NaN and infinity, which JSON does not have."""
     cells = {name: row.get(name) for name in columns}
     for name, value in cells.items():

@@ -24,6 +24,7 @@ from domainbert.tables.sources import (
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
+    from adbc_driver_manager.dbapi import Connection, Cursor
 
     from domainbert.tables.options import ReadOptions
 
@@ -88,7 +89,7 @@ def query_batches(uri: str, query: str | None) -> Iterator[pa.RecordBatchReader]
 
 
 @contextmanager
-def _connect(uri: str) -> Iterator[Any]:
+def _connect(uri: str) -> Iterator[Connection]:
     """A connection for reading, in one transaction.
 
     The driver's message is never repeated: it may hold the password, or a row.
@@ -208,11 +209,11 @@ class _AdbcSource(_DatabaseSource):
     """The tables of PostgreSQL or SQLite; each scan is one stream."""
 
     def __init__(
-        self, uri: str, con: duckdb.DuckDBPyConnection, connection: Any
+        self, uri: str, con: duckdb.DuckDBPyConnection, connection: Connection
     ) -> None:
         super().__init__(_public_name(uri), con)
         self._connection = connection
-        self._open: list[Any] = []  # a stream ends with its cursor
+        self._open: list[Cursor] = []  # a stream ends with its cursor
         self._cast = "CAST({} AS TEXT)"
         query = _POSTGRES_TABLES
         if uri.startswith("sqlite"):

@@ -96,7 +96,9 @@ def _text_frame(
         require_columns(available, columns, source=Path(source).name)
     _refuse_faults(faults)
     names = list(available if columns is None else columns)
-    cells = {name: [row.get(name) for row in rows] for name in names}
+    cells: dict[str, list[Cell]] = {}
+    for name in names:
+        cells[name] = [row.get(name) for row in rows]
     frame = pd.DataFrame(cells, columns=names)
     if re.search(r"\.[ct]sv(\.gz)?\Z", str(source).lower()):
         for name in names:
