@@ -57,7 +57,7 @@ class Reader(NamedTuple):
 
     Attributes:
         columns: gives the column names, in one or several lists that are joined in order.
-        cells: gives the rows.
+        cells: gives the rows: cells by column, position, fault and remark of each.
     """
 
     columns: Callable[[Path, ReadOptions], Iterable[Sequence[str]]]

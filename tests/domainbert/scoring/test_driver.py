@@ -283,7 +283,7 @@ def test_a_query_runs_once(tmp_path, monkeypatch):
 def test_a_new_format_is_one_reader_and_one_line(tmp_path, monkeypatch):
     def cells(path, options, columns):
         for number, line in enumerate(path.read_text().split("|")):
-            yield f"{path.name} field {number}", {"text": line}, "", ""
+            yield {"text": line}, f"{path.name} field {number}", "", ""
 
     reader = rows.Reader(lambda path, options: [["text"]], cells)
     monkeypatch.setitem(rows.READERS, ".pipes", reader)
