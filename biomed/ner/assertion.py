@@ -52,6 +52,12 @@ _OWN_STATEMENT = re.compile(
     r"\s{0,9}(?:(?:also|now|still|has|have)\s+)?(?:is|was|are|were|had|been|improv\w+|worsen\w+|"
     r"persist\w+|continu\w+|started|began|remain\w*|occurred|resolv\w+|after|since|due)\b|\s{1,9}\d"
 )
+# A dose and how often it is taken, after a drug: nobody takes what they are allergic to.
+_REGIMEN = re.compile(
+    r"[ ,(]{0,3}\d[\d.,/]{0,7} ?(?:mg|mcg|g|units?|iu|ml|meq|puffs?|tab(?:let)?s?|caps?)\b"
+    r"[^.;\n]{0,30}?"
+    r"\b(?:daily|nightly|weekly|once|twice|every|[bt]\.?i\.?d|q\.?i?\.?d|qhs|q ?\d|prn)\b"
+)
 
 
 class _Hit(NamedTuple):
@@ -109,6 +115,8 @@ def assert_spans(
         default = ""
         if section is not None:
             default = getattr(SECTIONS[section.name], kind)
+        if default == "allergy" and _REGIMEN.match(masked[kind], end):
+            default = ""  # "Allergies: penicillin. Lisinopril 20 mg daily."
         assertion = readers[kind].assertion(start, end, default)
         results.append(assertion)
     return results

@@ -172,3 +172,10 @@ def test_time_is_linear(piece):
 
     seconds(100)
     assert seconds(4000) < 12 * seconds(1000) + 0.5
+
+
+def test_a_drug_with_a_regimen_is_no_allergy_below_that_heading():
+    text = "Allergies: penicillin, aspirin 81 mg (rash). Lisinopril 20 mg daily."
+    drugs = ("penicillin", "aspirin", "Lisinopril")
+    spans = [(text.index(name), text.index(name) + len(name), "Drug") for name in drugs]
+    assert assert_spans(text, spans) == ["allergy", "allergy", "present"]
