@@ -149,12 +149,15 @@ class Chart:
         rng = self.rng
         admitted = self.stay.admitted
         n_days = max(1, (self.stay.discharged - admitted).days)
-        age = (admitted - self.patient.birth).days / 365.25
+        years = int((admitted - self.patient.birth).days / 365.25)
+        age = str(years)
+        if years >= 90:
+            age = "[**Age over 90 **]"
         self.names = {
             **self.details,
             **sentences.FORMS[self.patient.sex],
             "complaint": self.complaint,
-            "age": str(int(age)) if age < 90 else "[**Age over 90 **]",
+            "age": age,
             "pmh": " and ".join(rng.sample(FILLER["history"], 2)),
             "kin": list(chain.from_iterable(sentences.KIN.values())),
             "date": [

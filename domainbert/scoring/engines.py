@@ -192,7 +192,9 @@ def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
 def _scored(
     batches: Iterable[pa.RecordBatch], task: AnyTask, plan: Plan
 ) -> Iterator[pa.Table]:
-    rows = _numbered(batches) if plan.group is None else _unpacked(batches)
+    rows = _unpacked(batches)
+    if plan.group is None:
+        rows = _numbered(batches)
     return score_chunks(task, plan, grouped(rows, plan))
 
 

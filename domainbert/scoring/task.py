@@ -147,7 +147,9 @@ class Plan:
         value = row.cells.get(self.group)
         text = row.cells.get(self.chosen.get("text", ""))
         # A row with a list of texts is a whole item: its id has one spelling, and "aB" is not "ab".
-        return id_key(value) if isinstance(text, str | None) else id_text(value)
+        if isinstance(text, str | None):
+            return id_key(value)
+        return id_text(value)
 
     def item_key(self, row: Row) -> str:
         """The group of a row, or a key that no other row has; no id begins with a space."""
@@ -200,7 +202,7 @@ def make_plan(
     import pyarrow as pa
 
     chosen = match_columns(available, task.columns, named=named, source=source)
-    group = chosen.get(task.group) if task.group else None
+    group = chosen.get(task.group or "")
     task_names = {column.name for column in task.columns}
     keep = list(keep)
     for ours, theirs in (named or {}).items():

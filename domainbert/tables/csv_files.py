@@ -179,8 +179,9 @@ def _sound_pieces(
 ) -> Iterator[bytes]:
     """The rows of a file in pieces of some megabytes; its flaws are listed."""
     piece = bytearray()
-    # With an encoding, undecodable bytes are found row by row.
-    at_once = 1 if options.encoding else _ROWS_AT_ONCE
+    at_once = _ROWS_AT_ONCE
+    if options.encoding:  # undecodable bytes are found row by row
+        at_once = 1
     rows = _data_rows(path, width, separator, options, at_once=at_once)
     for line, problem, text in rows:
         if problem:

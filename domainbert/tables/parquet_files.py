@@ -113,7 +113,9 @@ def _scalar(cell: pa.Scalar) -> Cell:
 
 def filled(cell: Cell) -> Cell:
     """The same cell, but None for an empty text."""
-    return None if cell == "" else cell
+    if cell == "":
+        return None
+    return cell
 
 
 def plain(value: Cell) -> Cell:

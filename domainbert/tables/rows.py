@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FILE_ID = "note_id"  # the column of a .txt file's name
+_CONSTANTS = {"NaN": None, "Infinity": "Infinity", "-Infinity": "-Infinity"}  # of JSON
 FIRST_LINES = 1000  # of JSON, from which its columns are known before all of it is read
 
 
@@ -240,7 +241,9 @@ def cell_of(value: Cell) -> Cell:
         return None
     if isinstance(value, list | dict):
         return value or None
-    return value if hasattr(value, "__len__") else id_text(value)
+    if hasattr(value, "__len__"):
+        return value
+    return id_text(value)
 
 
 # --- JSON lines
@@ -279,7 +282,7 @@ def _json_object(line: str) -> tuple[dict[str, Cell], str]:
             object_pairs_hook=_object,
             parse_int=str,
             parse_float=str,
-            parse_constant=lambda name: None if name == "NaN" else name,
+            parse_constant=_CONSTANTS.get,
         )
     except _RepeatedKeyError:
         return {}, "a JSON object with a key twice"
