@@ -89,7 +89,7 @@ class ReadmissionService(HookService):
         summary, statement = risk_statement(risk, self._outcome)
         detail = _CARD.render(
             statement=statement,
-            passages=raising_passages(passages, notes),
+            passages=passage_list(passages, notes),
             receipt=receipt_text(risk, receipt, n_notes=len(notes)),
             method=self._method,
             report=report,
@@ -173,20 +173,20 @@ def risk_statement(risk: Row, outcome: str) -> tuple[str, str]:
     return texts["summary"].format(**values), texts["detail"].format(**values)
 
 
-def raising_passages(
-    passages: Sequence[Row], notes: Sequence[Row]
-) -> list[dict[str, str]]:
+def passage_list(passages: Sequence[Row], notes: Sequence[Row]) -> str:
     """The passages that raise the risk, each with the category and the day of its note."""
-    raising = []
-    for passage in filter(_raises, passages):
+    entries = []
+    for number, passage in enumerate(filter(_raises, passages), start=1):
+        text = passage["text"]
         note = notes[passage["note"]]
         origin = "notes"
         # A model that joins the notes does not tell which one holds a passage.
-        if passage["text"] in note["text"]:
+        if text in note["text"]:
             labels = [note["category"], note["chart_time"][:10]]
             origin = ", ".join(filter(None, labels))
-        raising.append({"origin": origin, "text": passage["text"]})
-    return raising
+        entry = _PASSAGE.render(number=number, origin=origin, text=text)
+        entries.append(f"\n{entry}\n")
+    return "".join(entries)
 
 
 def receipt_text(
@@ -220,3 +220,4 @@ def escaped(text: str) -> str:
 _TEMPLATES = Environment(loader=PackageLoader(__package__, "texts"), autoescape=False)  # noqa: S701
 _TEMPLATES.filters["escaped"] = escaped
 _CARD = _TEMPLATES.get_template("card.md.j2")
+_PASSAGE = _TEMPLATES.get_template("passage.md.j2")

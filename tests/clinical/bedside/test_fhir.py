@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from clinical.bedside.cards import _CARD, escaped
+from clinical.bedside.cards import escaped, passage_list
 from clinical.bedside.hooks import next_page, read_documents
 from clinical.cohort.fhir import entries
 from domainbert.service.ledger import read_ledger
@@ -140,8 +140,9 @@ def test_escaped_text_has_no_markup_left(text):
 
 def test_a_long_passage_and_a_long_category_are_cut_at_a_word():
     text = "chest pain " * 100
-    passages = [{"origin": text, "text": text}]
-    lines = _CARD.render(method="m", passages=passages).splitlines()
+    passages = [{"direction": "raises", "note": 0, "text": text}]
+    notes = [{"category": text, "chart_time": "", "text": text}]
+    lines = passage_list(passages, notes).splitlines()
     cut = [line for line in lines if line.endswith(("chest …", "pain …"))]
     assert len(cut) == 2
     assert max(map(len, cut)) <= 310
