@@ -28,54 +28,63 @@ class Abbreviation(NamedTuple):
 
 def find_abbreviations(text: str) -> dict[str, Abbreviation]:
     """The abbreviations that a text defines, by short form; the first definition counts."""
-    found: dict[str, Abbreviation] = {}
+    definitions: dict[str, Abbreviation] = {}
     for match in _BRACKETS.finditer(text):
-        offset = max(match.start() - _FARTHEST, 0)
-        before = text[offset : match.start()].rstrip()
-        inside = re.split(r"[,;]", match[1], maxsplit=1)[0].strip()
-        short, start, end = inside, offset, offset + len(before)
-        if stops := [stop.end() for stop in _STOP.finditer(before)]:
-            start += stops[-1]
-        if not _is_short(inside) and (word := _LAST.search(before)):
-            short = word[0]  # the other way round: the long form is inside
-            start, end = match.start(1), match.start(1) + len(match[1].rstrip())
-        if _is_short(short) and (at := _long_start(short, text[start:end])) is not None:
-            found.setdefault(short, Abbreviation(text[start + at : end], end))
-    return found
+        start = max(match.start() - _FARTHEST, 0)
+        before = text[start : match.start()].rstrip()
+        end = start + len(before)
+        for stop in _STOP.finditer(before):
+            start = end - len(before) + stop.end()
+        short = re.split("[,;]", match[1])[0].strip()
+        last_word = _LAST.search(before)
+        if last_word and not _is_short(short):
+            # The other way round: the long form is in the brackets.
+            short = last_word[0]
+            start = match.start(1)
+            end = start + len(match[1].rstrip())
+        offset = _long_start(short, text[start:end])
+        if offset is not None:
+            long = text[start + offset : end]
+            definitions.setdefault(short, Abbreviation(long, end))
+    return definitions
 
 
 def _is_short(text: str) -> bool:
-    return (
-        len(text) <= _LONGEST
-        and _SHORT.fullmatch(text) is not None
-        and not text.islower()
-    )
+    is_short = len(text) <= _LONGEST and not text.islower()
+    return is_short and _SHORT.fullmatch(text) is not None
 
 
 def _long_start(short: str, before: str) -> int | None:
-    """Where the long form starts that ends with `before`; None if there is none."""
-    words = [match.start() for match in re.finditer(r"\S+", before)]
-    first = words[-min(len(short) + 5, 2 * len(short), len(words))] if words else 0
-    place = len(before)
+    """Where the long form of an abbreviation starts that ends with `before`, if there is one."""
+    if not _is_short(short):
+        return None
+    word_count = min(len(short) + 5, 2 * len(short))
+    words = list(re.finditer(r"\S+", before))[-word_count:]
+    position = len(before)
     for number in range(len(short) - 1, -1, -1):
         letter = short[number].lower()
         if not letter.isalnum():
             continue
-        place -= 1
-        while place >= first and (
-            before[place].lower() != letter
-            or (number == 0 and place > 0 and before[place - 1].isalnum())
-        ):
-            place -= 1
-        if place < first:
+        candidates = range(words[0].start(), position) if words else ()
+        position = next(
+            (
+                index
+                for index in reversed(candidates)
+                if before[index].lower() == letter
+                and (number or not before[index - 1 : index].isalnum())
+            ),
+            -1,
+        )
+        if position < 0:
             return None
-    long = before[place:]
+    long = before[position:]
     # A long form is longer than its abbreviation and does not contain it.
-    return place if len(long) > len(short) and short not in long.split() else None
+    is_long_form = len(long) > len(short) and short not in long.split()
+    return position if is_long_form else None
 
 
 def expanded(name: str, known: Mapping[str, Abbreviation]) -> str:
-    """A name with the long forms of its abbreviations; a plural ("MIs") has the same."""
+    """A name with the long forms of its abbreviations; a plural ("MIs") has the same one."""
     if name in known:
         return known[name].long
 

@@ -7,8 +7,10 @@ of them are read as IOB2. NumPy only.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -16,12 +18,13 @@ from biomed.corpora.documents import OUTSIDE
 from biomed.corpora.schemes import begins, read_tags
 from domainbert.errors import UserError
 
-# Outputs for tokens that are not words, which some trainings count.
-_SPECIAL = frozenset(
-    {"X", "[CLS]", "[SEP]", "[PAD]", "[UNK]", "CLS", "SEP", "PAD", "<pad>"}
-)
+_DATA = tomllib.loads((Path(__file__).parent / "decoding.toml").read_text("utf-8"))
+_SPECIAL = frozenset(_DATA["special"].split())
 _UNNAMED = re.compile(r"LABEL_\d+")
-_JUST_BELOW = 1e-4  # in IOB1, continuing an entity goes before starting another one
+_JUST_BELOW = 1e-4  # in IOB1, continuing an entity is preferred to starting another one
+# The columns of the B and of the I tags among those of `tags_for`.
+_BEGIN = slice(1, None, 2)
+_INSIDE = slice(2, None, 2)
 
 
 def tags_for(types: Sequence[str]) -> tuple[str, ...]:
@@ -65,7 +68,8 @@ class Outputs:
         ]
         tags = np.stack(sums, axis=1)
         if self.starts_inside:
-            tags[:, 1::2] = np.maximum(tags[:, 1::2], tags[:, 2::2] - _JUST_BELOW)
+            begin = tags[:, _BEGIN]
+            np.maximum(begin, tags[:, _INSIDE] - _JUST_BELOW, out=begin)
         return tags
 
 
@@ -74,13 +78,11 @@ def _columns_of_tags(names: Sequence[str]) -> dict[str, list[int]]:
     tags = read_tags(name for name in names if name not in _SPECIAL)
     columns: dict[str, list[int]] = defaultdict(list)
     for number, name in enumerate(names):
-        mark, kind = tags.get(name, (OUTSIDE, ""))
-        if mark == OUTSIDE:
-            columns[OUTSIDE].append(number)
-        elif begins(mark):
-            columns[f"B-{kind}"].append(number)
-        else:
-            columns[f"I-{kind}"].append(number)
+        tag, kind = tags.get(name, (OUTSIDE, ""))
+        if tag != OUTSIDE:
+            mark = "B" if begins(tag) else "I"
+            tag = f"{mark}-{kind}"
+        columns[tag].append(number)
     return dict(columns)
 
 
@@ -98,31 +100,35 @@ def best_path(scores: np.ndarray, *, starts: np.ndarray) -> np.ndarray:
     Returns:
         The number of each word's tag, shape (words,).
     """
-    begin = np.arange(1, scores.shape[1], 2)
-    inside = begin + 1
-    closed = np.asarray((scores[:, inside] <= scores[:, begin]).all(axis=1))
+    closed = np.asarray((scores[:, _INSIDE] <= scores[:, _BEGIN]).all(axis=1))
     closed[starts] = True
     closed[:1] = True
     firsts = np.flatnonzero(closed)
     stops = np.append(firsts[1:], len(scores))
     at_start = scores[firsts]
-    at_start[:, inside] = -np.inf
+    at_start[:, _INSIDE] = -np.inf
     path = np.zeros(len(scores), dtype=np.int64)
     path[firsts] = at_start.argmax(axis=1)
     for block in np.flatnonzero(stops - firsts > 1):
-        first, value = firsts[block], at_start[block]
-        back = []  # for each tag of a word, the best tag of the word before
-        for row in scores[first + 1 : stops[block]]:
-            before = np.full(len(value), value.argmax())
-            before[inside] = np.where(value[inside] > value[begin], inside, begin)
-            back.append(before)
-            value = row + value[before]
-        tag = int(value.argmax())
-        for place in range(len(back) - 1, -1, -1):
-            path[first + 1 + place] = tag
-            tag = back[place][tag]
-        path[first] = tag
+        words = slice(firsts[block], stops[block])
+        path[words] = _block_path(at_start[block], scores[words][1:])
     return path
+
+
+def _block_path(value: np.ndarray, rows: np.ndarray) -> list[int]:
+    """The best tags of a word with the scores `value`, and of the words after it."""
+    tags = np.arange(len(value))
+    sources = []  # of each word, the best tag before it for each of its tags
+    for row in rows:
+        source = np.full(len(value), value.argmax())
+        is_longer = value[_INSIDE] > value[_BEGIN]
+        source[_INSIDE] = np.where(is_longer, tags[_INSIDE], tags[_BEGIN])
+        sources.append(source)
+        value = row + value[source]
+    path = [int(value.argmax())]
+    for source in reversed(sources):
+        path.append(int(source[path[-1]]))
+    return path[::-1]
 
 
 def find_entities(
@@ -130,73 +136,41 @@ def find_entities(
 ) -> Iterator[tuple[int, int, int, float]]:
     """The entities of the best path (see `best_path`), in word order.
 
-    Of each the first word, one past the last, the number of its type, and the score (see `Entity`).
+    Of each entity: the first word, one past the last, the number of its type, and the score (see
+    `Entity`).
 
     Where no entity can continue, what the network takes for a continuation is a beginning: a
     network without line breaks in its input reads on from one list item into the next.
     """
     scores = log_probabilities.copy()
-    begin = np.arange(1, scores.shape[1], 2)
-    inside = begin + 1
-    both = (log_probabilities[starts][:, tags] for tags in (begin, inside))
-    scores[np.ix_(starts, begin)] = np.maximum(*both)
+    begin = scores[starts, _BEGIN]
+    scores[starts, _BEGIN] = np.maximum(begin, scores[starts, _INSIDE])
     path = best_path(scores, starts=starts)
     is_inside = (path > 0) & (path % 2 == 0)
-    first = np.flatnonzero(path % 2)
-    kind = path[first] // 2
-    stops = np.append(np.flatnonzero(~is_inside), len(path))
-    end = stops[np.searchsorted(stops, first, side="right")]
-    taken = scores[np.arange(len(path)), path].astype(np.float64)
-    total = np.concatenate(([0.0], np.cumsum(taken)))
-    continues = np.zeros((len(path) + 1, len(inside)))
-    continues[:-1] = np.exp(log_probabilities[:, inside])
+    firsts = np.flatnonzero(path % 2)
+    kinds = path[firsts] // 2
+    outside = np.append(np.flatnonzero(~is_inside), len(path))
+    ends = outside[np.searchsorted(outside, firsts, side="right")]
+    path_scores = np.take_along_axis(scores, path[:, None], axis=1)
+    sums = np.append(0.0, np.cumsum(path_scores, dtype=np.float64))
+    continues = np.exp(log_probabilities[:, _INSIDE]).astype(np.float64)
     continues[starts] = 0.0
-    continues[:-1][log_probabilities[:, 0] == 0] = (
+    continues[log_probabilities[:, 0] == 0] = (
         0.0  # words that the network does not read
     )
-    score = np.exp(total[end] - total[first]) * (1 - continues[end, kind])
-    return zip(*(values.tolist() for values in (first, end, kind, score)), strict=True)
+    continues = np.pad(continues, ((0, 1), (0, 0)))
+    probabilities = np.exp(sums[ends] - sums[firsts]) * (1 - continues[ends, kinds])
+    columns = (firsts, ends, kinds, probabilities)
+    return zip(*map(np.ndarray.tolist, columns), strict=True)
 
 
-# Marks and words that no name begins or ends with.
-_LOOSE = frozenset(
-    ",.;:!?/\\-\u2010\u2011\u2013\u2014_*&=<>|\"'`\u2018\u2019\u201c\u201d"
-)
-_LOOSE |= {
-    "and",
-    "as",
-    "at",
-    "by",
-    "due",
-    "for",
-    "from",
-    "in",
-    "is",
-    "no",
-    "not",
-    "of",
-    "on",
-    "or",
-}
-_LOOSE |= {"than", "the", "to", "was", "with", "without"}
+_LOOSE = frozenset(_DATA["loose"].split())
 _OPENING = {")": "(", "]": "[", "}": "{"}
-# Shorthand of several words, such as "s/p" (status post), into which no entity continues.
-_SHORTHAND = re.compile(
-    r"(?<!\w)(?:[scf]/b|s/p|[cap]/w|[cyhrw]/o|c/f|d/[ct]|r/t|2/2|[fw]/u|b/l|w/)(?!\w)",
-    re.I,
+_SHORTHAND, _BEFORE, _AFTER = (
+    re.compile(_DATA[name], re.IGNORECASE | re.VERBOSE)
+    for name in ("shorthand", "before", "after")
 )
-_GREEK = r"[\u03b1-\u03c9]|alpha|beta|gamma|delta"
-# What a hyphen attaches to a name: Greek letters and locants before it ("1,25-", "L-"), and Greek
-# letters and numbers after it ("COVID-19"); not a score, a range or a date ("pain-7/10").
-_LOCANT = rf"1?\d(?:{_GREEK})?'?"
-_BEFORE = re.compile(
-    rf"(?<![\w.])(?:{_GREEK}|\d{{1,2}}(?:{_GREEK})?(?:,\d{{1,2}}(?:{_GREEK})?)+'?|{_LOCANT}|[DLNORS])-$",
-    re.I,
-)
-_AFTER = re.compile(
-    rf"[-\u2010\u2011](?:(?:{_GREEK})\d?|\d+)(?![\w%]|[-/.,:+]\d)", re.I
-)
-_FARTHEST = 16  # characters that are searched for them
+_FARTHEST = 16  # characters before a name that are searched
 
 
 def tidy_span(text: str, words: np.ndarray, first: int, stop: int) -> tuple[int, int]:
@@ -206,24 +180,36 @@ def tidy_span(text: str, words: np.ndarray, first: int, stop: int) -> tuple[int,
     `stop` - 1. It ends before shorthand that it continues into, and before a bracket that misses
     its other half. Nothing may be left: first == stop.
     """
-    begin, end = words[first, 0], words[stop - 1, 1]
-    if (match := _SHORTHAND.search(text, begin, end)) and match.start() > begin:
-        stop = int(np.searchsorted(words[:, 0], match.start()))
-    while True:
-        while first < stop and _is_loose(text, words[stop - 1]):
+    begin = words[first, 0]
+    shorthand = _SHORTHAND.search(text, begin, words[stop - 1, 1])
+    if shorthand and shorthand.start() > begin:
+        stop = int(np.searchsorted(words[:, 0], shorthand.start()))
+    while first < stop:
+        if _is_loose(text, words[stop - 1]):
             stop -= 1
-        while first < stop and _is_loose(text, words[first]):
+        elif _is_loose(text, words[first]):
             first += 1
-        at = _unmatched(text, words, first, stop)
-        if at is None:
-            break
-        first, stop = (first, at) if at > first else (first + 1, stop)
-    if first < stop:
-        begin, end = words[first, 0], words[stop - 1, 1]
-        if match := _BEFORE.search(text[max(begin - _FARTHEST, 0) : begin]):
-            first = int(np.searchsorted(words[:, 0], begin - len(match[0])))
-        if match := _AFTER.match(text, end):
-            stop = int(np.searchsorted(words[:, 0], match.end()))
+        else:
+            bracket = _unmatched(text, words, first, stop)
+            if bracket is None:
+                return _with_hyphens(text, words, first, stop)
+            if bracket > first:
+                stop = bracket
+            else:
+                first += 1
+    return first, stop
+
+
+def _with_hyphens(
+    text: str, words: np.ndarray, first: int, stop: int
+) -> tuple[int, int]:
+    """The words of an entity with what a hyphen attaches to them."""
+    begin = words[first, 0]
+    end = words[stop - 1, 1]
+    if before := _BEFORE.search(text[max(begin - _FARTHEST, 0) : begin]):
+        first = int(np.searchsorted(words[:, 0], begin - len(before[0])))
+    if after := _AFTER.match(text, end):
+        stop = int(np.searchsorted(words[:, 0], after.end()))
     return first, stop
 
 
@@ -236,12 +222,12 @@ def _is_loose(text: str, word: np.ndarray) -> bool:
 def _unmatched(text: str, words: np.ndarray, first: int, stop: int) -> int | None:
     """The first bracket without its other half."""
     opened: list[int] = []
-    for at in range(first, stop):
-        mark = text[words[at, 0]]
+    for index in range(first, stop):
+        mark = text[words[index, 0]]
         if mark in _OPENING.values():
-            opened.append(at)
+            opened.append(index)
         elif mark in _OPENING:
             if not opened or text[words[opened[-1], 0]] != _OPENING[mark]:
-                return at
+                return index
             opened.pop()
-    return opened[0] if opened else None
+    return next(iter(opened), None)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NORMALISED = 0.95  # the score of a name that differs in form only
-# Systems of codes as tables of mappings spell them -> as dictionaries name them.
+# Systems of codes, as tables of mappings spell them, and their names in dictionaries.
 SYSTEMS = {
     "MESH": "MESH",
     "UMLS": "UMLS",
@@ -53,7 +53,7 @@ class Link:
 
 
 class Dictionary:
-    """NameTable and the ids of their concepts.
+    """Names and the ids of their concepts.
 
     Args:
         pairs: (name, id) of each name; the first name of an id is its preferred one.
@@ -65,14 +65,12 @@ class Dictionary:
         self,
         pairs: Iterable[tuple[str, str]],
         *,
-        codes: Mapping[str, tuple[str, ...]] | None = None,
+        codes: Mapping[str, Sequence[str]] | None = None,
         path: Path | None = None,
     ) -> None:
-        self.pairs, self.codes, self.path = (
-            list(dict.fromkeys(pairs)),
-            codes or {},
-            path,
-        )
+        self.pairs = list(dict.fromkeys(pairs))
+        self.codes = codes or {}
+        self.path = path
         if not self.pairs:
             raise UserError(
                 "the dictionary is empty; expected at least one name and id"
@@ -92,12 +90,9 @@ class Dictionary:
         table = read_table(path)
         require_cells(table, ["name", "id"], source=path.name)
         pairs = zip(table["name"].str.strip(), table["id"], strict=True)
-        listed = table.reindex(columns=["id", "codes"]).dropna().itertuples(index=False)
-        return cls(
-            pairs,
-            codes={id_: tuple(each.split("|")) for id_, each in listed},
-            path=path,
-        )
+        listed = table.reindex(columns=["id", "codes"]).dropna()
+        codes = {id_: cell.split("|") for id_, cell in listed.itertuples(index=False)}
+        return cls(pairs, codes=codes, path=path)
 
     @cached_property
     def digest(self) -> str:
@@ -106,21 +101,24 @@ class Dictionary:
 
     def link(self, id_: str, score: float) -> Link:
         """A link to a concept."""
-        return Link(id_, self.preferred[id_], score, self.codes.get(id_, ()))
+        codes = self.codes.get(id_, ())
+        return Link(id_, self.preferred[id_], score, tuple(codes))
 
     def find(self, name: str) -> Link | None:
         """The concept with this name, or with one that differs in form only.
 
-        Of several, the one whose preferred name it is, else the one with the most names.
+        If there are several, the one whose preferred name it is, else the one with the most names.
         """
         ids, is_exact = self._names.find(name)
         if not ids:
             return None
         key = " ".join(name.split()).casefold()
-        best = max(
-            ids, key=lambda i: (self.preferred[i].casefold() == key, self._sizes[i])
-        )
-        return self.link(best, (1.0 if is_exact else NORMALISED) / len(ids))
+
+        def rank(id_: str) -> tuple[bool, int]:
+            return self.preferred[id_].casefold() == key, self._sizes[id_]
+
+        score = 1.0 if is_exact else NORMALISED
+        return self.link(max(ids, key=rank), score / len(ids))
 
 
 def build_dictionary(
@@ -143,38 +141,40 @@ def build_dictionary(
     """
     import pandas as pd
 
-    pairs: list[tuple[str, str]] = []  # name and id
     codes = _read_codes(mappings)
-    known: dict[str, dict[str, None]] = {}  # id -> its codes
+    prefix = f"{system}:" if system else ""
+    pairs: list[tuple[str, str]] = []  # name and id
+    codes_of: dict[str, dict[str, None]] = defaultdict(dict)
     for path in tables:
         table = read_table(path).rename(columns=_RXNORM)
         require_cells(table, ["id", "name"], source=path.name)
-        rows = table.reindex(columns=["id", "name", "synonyms"]).itertuples(index=False)
-        for own, name, synonyms in rows:
-            concept = own if ":" in own else f"{path.name.split('.')[0]}:{own}"
-            others = [concept, *codes.get(concept, ())]
-            id_ = next(
-                (c for c in others if not system or c.startswith(f"{system}:")), None
-            )
+        columns = table.reindex(columns=["id", "name", "synonyms"])
+        for concept, name, synonyms in columns.itertuples(index=False):
+            if ":" not in concept:
+                concept = f"{path.name.split('.')[0]}:{concept}"
+            concept_codes = [concept, *codes[concept]]
+            id_ = next((c for c in concept_codes if c.startswith(prefix)), None)
             if id_:
-                known.setdefault(id_, {}).update(
-                    dict.fromkeys(c for c in others if c != id_)
-                )
-                pairs += [(each, id_) for each in (name, *split_names(synonyms))]
+                codes_of[id_] |= dict.fromkeys(concept_codes)
+                pairs += [(form, id_) for form in (name, *split_names(synonyms))]
     if not pairs:
         raise UserError(
             f"no concept with a code in {system or 'these tables'}; name --mappings with its codes"
         )
-    frame = pd.DataFrame(list(dict.fromkeys(pairs)), columns=["name", "id"])
-    return frame.assign(codes=["|".join(known[id_]) for id_ in frame["id"]])
+    frame = pd.DataFrame(pairs, columns=["name", "id"]).drop_duplicates()
+    cells = {
+        id_: "|".join(filter(id_.__ne__, id_codes))
+        for id_, id_codes in codes_of.items()
+    }
+    return frame.assign(codes=frame["id"].map(cells)).reset_index(drop=True)
 
 
 def _read_codes(path: Path | None) -> dict[str, list[str]]:
     """The codes of each concept in the systems of `SYSTEMS`."""
     codes: dict[str, list[str]] = defaultdict(list)
-    for concept, code in (
-        read_table(path).iloc[:, :2].itertuples(index=False) if path else ()
-    ):
+    if path is None:
+        return codes
+    for concept, code in read_table(path).iloc[:, :2].itertuples(index=False):
         system, _, number = code.partition(":")
         if system.upper() in SYSTEMS:
             codes[concept].append(f"{SYSTEMS[system.upper()]}:{number}")

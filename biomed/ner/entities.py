@@ -17,8 +17,8 @@ MIN_SCORE = 0.4
 """Entities with a lower score are left out; chosen on the notes corpus' dev side."""
 # Pale, so that black text is readable; the label is printed too, for colour-blind readers.
 _COLOURS = ("#ffd8a8", "#a5d8ff", "#b2f2bb", "#eebefa", "#ffec99", "#ffc9c9")
-# How an assertion looks in a notebook and in a terminal.
-_INK = {
+# The style of each assertion in a notebook (CSS) and on a terminal (rich).
+_STYLES = {
     "present": ("", ""),
     "negated": (";text-decoration:line-through", " strike"),
     "allergy": (";outline:2px solid #000", " bold"),
@@ -36,17 +36,17 @@ class Entity:
         label: entity type, such as "Disease".
         score: the network's probability, in (0, 1], of an entity of this type at exactly these
             words: B for the first word, I for the others, and not I for the word after them,
-            with words taken as independent. Tables name this kind of score "span_probability". Of
-            a calibrated model it is how often such an entity is right on devel data, "calibrated".
+            with words taken as independent. Tables call it "span_probability", or "calibrated" for
+            a calibrated model: the share of such entities that are right on devel data.
         assertion: "present", "negated", "possible", "historical", "allergy" (of drugs) or
             "other" (of someone else); see `biomed.ner.assertion`.
-        section: the name of its section, such as "allergies"; see `biomed.sections`. None before
-            the first heading.
-        id: of the concept in the tagger's dictionary; None without a dictionary or a link.
+        section: the name of its section, such as "allergies", or None before the first heading;
+            see `biomed.sections`.
+        id: id of the concept in the tagger's dictionary; None without a dictionary or a link.
         name: the concept's preferred name.
         link_score: how sure the link is, in (0, 1]; see `biomed.ner.linking.Link`.
-        codes: of the concept in other systems, such as "MESH:D006333".
-        medication: of a drug: its dose, route and so on; see `biomed.ner.medications`.
+        codes: the concept's codes in other systems, such as "MESH:D006333".
+        medication: dose, route and so on of a drug; see `biomed.ner.medications`.
     """
 
     start: int
@@ -65,8 +65,8 @@ class Entity:
     @property
     def title(self) -> str:
         """The label, with the assertion unless it is "present", and the concept's id."""
-        marks = [] if self.assertion == "present" else [self.assertion]
-        return ", ".join([self.label, *marks, *filter(None, [self.id])])
+        assertion = self.assertion.replace("present", "")
+        return ", ".join(filter(None, [self.label, assertion, self.id]))
 
 
 @dataclass(frozen=True)
@@ -83,15 +83,22 @@ class TaggedView:
     def _repr_html_(self) -> str:
         """Escaped HTML without scripts, style sheets or files."""
         parts = []
-        for start, end, over in self._segments():
+        for start, end, entities in self._segments():
             piece = html.escape(self.text[start:end])
-            if over:
-                title = html.escape("; ".join(f"{e.title} {e.score:.2f}" for e in over))
-                style = f"background:{self._colour(over[0])};color:#000{_INK[over[0].assertion][0]}"
-                piece = f'<mark title="{title}" style="{style}">{piece}</mark>'
-            labels = [html.escape(e.title) for e in over if e.end == end]
-            small = '<sub style="opacity:.65;margin:0 .2em">'
-            parts += [piece, *(f"{small}{label}</sub>" for label in labels)]
+            if entities:
+                tip = "; ".join(f"{e.title} {e.score:.2f}" for e in entities)
+                css, _ = _STYLES[entities[0].assertion]
+                style = f"background:{self._colour(entities[0])};color:#000{css}"
+                piece = (
+                    f'<mark title="{html.escape(tip)}" style="{style}">{piece}</mark>'
+                )
+            parts.append(piece)
+            for entity in entities:
+                if entity.end == end:
+                    label = html.escape(entity.title)
+                    parts.append(
+                        f'<sub style="opacity:.65;margin:0 .2em">{label}</sub>'
+                    )
         return (
             f'<div style="white-space:pre-wrap;line-height:1.7">{"".join(parts)}</div>'
         )
@@ -101,23 +108,16 @@ class TaggedView:
         from rich.text import Text
 
         shown = Text()
-        for start, end, over in self._segments():
-            style = (
-                f"black on {self._colour(over[0])}{_INK[over[0].assertion][1]}"
-                if over
-                else ""
-            )
-            # Control characters could control the terminal.
-            piece = (
-                c if c.isprintable() or c in "\n\t" else "\ufffd"
-                for c in self.text[start:end]
-            )
+        for start, end, entities in self._segments():
+            style = ""
+            if entities:
+                _, ink = _STYLES[entities[0].assertion]
+                style = f"black on {self._colour(entities[0])}{ink}"
             # Both ends are marked, because a pipe has no colours.
-            shown.append(
-                "[" * sum(entity.start == start for entity in over), style="dim"
-            )
-            shown.append("".join(piece), style=style)
-            for entity in over:
+            opening_count = sum(entity.start == start for entity in entities)
+            shown.append("[" * opening_count, style="dim")
+            shown.append(_printable(self.text[start:end]), style=style)
+            for entity in entities:
                 if entity.end == end:
                     shown.append(f"]({entity.title})", style="dim")
         return shown
@@ -135,11 +135,18 @@ class TaggedView:
 
     def _segments(self) -> Iterator[tuple[int, int, list[Entity]]]:
         """Ranges of characters with the same entities over them."""
-        edges = {0, len(self.text)} | {
-            at for e in self.entities for at in (e.start, e.end)
-        }
+        edges = {0, len(self.text)}
+        for entity in self.entities:
+            edges |= {entity.start, entity.end}
         for start, end in itertools.pairwise(sorted(edges)):
             yield start, end, [e for e in self.entities if e.start <= start < e.end]
 
     def _colour(self, entity: Entity) -> str:
         return _COLOURS[self.labels.index(entity.label) % len(_COLOURS)]
+
+
+def _printable(text: str) -> str:
+    """The text without control characters, which could control the terminal."""
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text
+    )

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from itertools import repeat
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,8 @@ from domainbert.errors import UserError
 from domainbert.statistics.bootstrap import Interval, ratio_interval
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from biomed.corpora.corpus import Gold
     from biomed.corpora.documents import TaggedText
     from biomed.ner.network import WordTagger
@@ -30,10 +33,15 @@ if TYPE_CHECKING:
 # Names that corpora have for the same types, small letters only.
 _SYNONYMS = (
     DRUGS | {"chemicalentity", "compound", "substance"},
-    frozenset(
-        {"condition", "diagnosis", "disease", "diseaseorphenotypicfeature", "disorder"}
-        | {"problem", "specificdisease"}
-    ),
+    {
+        "condition",
+        "diagnosis",
+        "disease",
+        "diseaseorphenotypicfeature",
+        "disorder",
+        "problem",
+        "specificdisease",
+    },
 )
 
 
@@ -42,9 +50,9 @@ class Scores:
     """Scores of entities; one is correct if its type and both its ends are.
 
     Attributes:
-        table: `precision, recall, f1, correct, predicted, gold` of "all" and then of each type,
-            which are the index. A score without entities is 0.
-        interval: of the F1 of all: 2.5% to 97.5% of 1,000 resamples of the texts.
+        table: `precision, recall, f1, correct, predicted, gold`; the index is "all" and then each
+            type. A score without entities is 0.
+        interval: of the F1 of "all": 2.5% to 97.5% of 1,000 resamples of the texts.
     """
 
     table: pd.DataFrame
@@ -57,11 +65,12 @@ class Scores:
 
     def card_row(self) -> dict[str, Value]:
         """The row of the card's table: precision, recall, and F1 with its interval."""
-        values: dict[str, Value] = {
-            name: float(self.overall[name]) for name in ("precision", "recall")
+        overall = self.overall.astype(float)
+        return {
+            "precision": overall["precision"],
+            "recall": overall["recall"],
+            "f1": Interval(overall["f1"], *self.interval),
         }
-        values["f1"] = Interval(float(self.overall["f1"]), *self.interval)
-        return values
 
 
 def score_spans(
@@ -78,9 +87,8 @@ def score_spans(
         raise UserError(f"{len(gold)} gold texts but {len(predicted)} predicted ones")
     gold_sets = [_of_types(spans, types) for spans in gold]
     predicted_sets = [_of_types(spans, types) for spans in predicted]
-    pairs = zip(gold_sets, predicted_sets, strict=True)
     sides = {
-        "correct": [gold_set & predicted_set for gold_set, predicted_set in pairs],
+        "correct": list(map(set.intersection, gold_sets, predicted_sets)),
         "predicted": predicted_sets,
         "gold": gold_sets,
     }
@@ -97,10 +105,10 @@ def score_spans(
         }
     )
     scores = sizes.clip(lower=1).rdiv(counts["correct"], axis="index")
-    n_correct = np.array([len(spans) for spans in sides["correct"]])
-    n_predicted = np.array([len(spans) for spans in sides["predicted"]])
-    n_gold = np.array([len(spans) for spans in sides["gold"]])
-    interval = ratio_interval(2 * n_correct, n_predicted + n_gold)
+    correct, predicted_count, gold_count = (
+        np.array(list(map(len, texts))) for texts in sides.values()
+    )
+    interval = ratio_interval(2 * correct, predicted_count + gold_count)
     return Scores(scores.join(counts), interval)
 
 
@@ -132,15 +140,15 @@ def score_words(
     scores = score_spans(gold, predicted, types=types)
     if not scores.overall["gold"] + scores.overall["predicted"]:
         return scores  # seqeval has no average of nothing
-    tags = [
-        [
-            tags_of(_of_types(spans, types), words=len(text.words))
-            for text, spans in zip(texts, side, strict=True)
-        ]
-        for side in (gold, predicted)
-    ]
+    gold_tags = list(map(_tags, texts, gold, repeat(types)))
+    predicted_tags = list(map(_tags, texts, predicted, repeat(types)))
     report = classification_report(
-        *tags, mode="strict", scheme=IOB2, output_dict=True, zero_division=0
+        gold_tags,
+        predicted_tags,
+        mode="strict",
+        scheme=IOB2,
+        output_dict=True,
+        zero_division=0,
     )
     table = scores.table.copy()
     for name in table.index:
@@ -148,6 +156,10 @@ def score_words(
         values = [row["precision"], row["recall"], row["f1-score"]]
         table.loc[name, ["precision", "recall", "f1"]] = values
     return replace(scores, table=table)
+
+
+def _tags(text: TaggedText, spans: Iterable[Span], types: Collection[str]) -> list[str]:
+    return tags_of(_of_types(spans, types), words=len(text.words))
 
 
 @dataclass(frozen=True)
@@ -159,20 +171,28 @@ class Prediction:
     entities: tuple[Entity, ...]
 
 
-def evaluate_words(model: WordTagger, gold: Gold, **options: Any) -> Scores:
-    """Scores over the corpus' own words, each text on its own; `options` are for `entities`."""
-    return score_words(
-        gold.texts,
-        predicted_words(model, gold, **options),
-        types=set(gold.types) & set(model.types),
-    )
+def evaluate_words(
+    model: WordTagger, gold: Gold, *, network: PreTrainedModel | None = None
+) -> Scores:
+    """Scores over the corpus' own words, each text on its own.
+
+    For `network` see `WordTagger.entities`.
+    """
+    predicted = predicted_words(model, gold, network=network)
+    types = set(gold.types) & set(model.types)
+    return score_words(gold.texts, predicted, types=types)
 
 
-def predicted_words(model: WordTagger, gold: Gold, **options: Any) -> list[list[Span]]:
+def predicted_words(
+    model: WordTagger, gold: Gold, *, network: PreTrainedModel | None = None
+) -> list[list[Span]]:
     """The entities of each text, as first word, one past the last, and type."""
     pieces = (model.reader.read(text.words) for text in gold.texts)
-    entities = model.entities(pieces, **options)
-    return [[span[:3] for span in spans] for spans in entities]
+    predicted: list[list[Span]] = []
+    for entities in model.entities(pieces, network=network):
+        spans = [(first, end, kind) for first, end, kind, _ in entities]
+        predicted.append(spans)
+    return predicted
 
 
 def predictions_of_words(
@@ -199,7 +219,7 @@ def predictions_of_words(
 
 
 def look_up_names(texts: Iterable[TaggedText], gold: Gold) -> Scores:
-    """The scores of finding the names of training texts again, the longest first: a baseline."""
+    """Scores of a baseline that finds the names of training texts again, the longest first."""
     names: dict[tuple[str, ...], str] = {}
     for text in texts:
         for start, end, kind in spans_of(text.tags):
@@ -219,7 +239,7 @@ def _folded(words: Iterable[str]) -> tuple[str, ...]:
 def _looked_up(
     words: tuple[str, ...], names: Mapping[tuple[str, ...], str], *, longest: int
 ) -> list[Span]:
-    """The names in a text, from its start; of several at a word the longest."""
+    """The names in a text from its start on, the longest at each word."""
     spans: list[Span] = []
     start = 0
     while start < len(words):
@@ -239,10 +259,10 @@ def evaluate_documents(tagger: Tagger, gold: Gold) -> Scores:
 
 def predict_documents(tagger: Tagger, gold: Gold) -> list[Prediction]:
     """The gold spans and the entities of each document."""
-    entities = tagger.tag_many(document.text for document in gold.documents)
+    tagged = tagger.tag_many(document.text for document in gold.documents)
     return [
-        Prediction(document.text, tuple(flat_spans(document)), tuple(found))
-        for document, found in zip(gold.documents, entities, strict=True)
+        Prediction(document.text, tuple(flat_spans(document)), tuple(entities))
+        for document, entities in zip(gold.documents, tagged, strict=True)
     ]
 
 
@@ -250,9 +270,13 @@ def score_predictions(
     predictions: Sequence[Prediction], *, types: Collection[str]
 ) -> Scores:
     """Scores of entities by exact character spans."""
-    gold = [[(s.start, s.end, s.label) for s in p.gold] for p in predictions]
-    predicted = [[(e.start, e.end, e.label) for e in p.entities] for p in predictions]
+    gold = [_positions(prediction.gold) for prediction in predictions]
+    predicted = [_positions(prediction.entities) for prediction in predictions]
     return score_spans(gold, predicted, types=types)
+
+
+def _positions(entities: Iterable[GoldSpan | Entity]) -> list[Span]:
+    return [(entity.start, entity.end, entity.label) for entity in entities]
 
 
 def check_types(known: Iterable[str], gold: Gold) -> None:
@@ -269,16 +293,15 @@ def check_types(known: Iterable[str], gold: Gold) -> None:
 
 
 def _similar_type(kind: str, types: Sequence[str]) -> str:
-    """The type that is probably meant: one spelled alike or a synonym; "" if there is none."""
+    """The type that is probably meant: a synonym or one spelled alike; "" if there is none."""
     if kind == UNTYPED:
         return types[0] if len(types) == 1 else "NAME"
     plain_types = {_plain(name): name for name in types}
-    names = {_plain(kind)}
-    for synonyms in _SYNONYMS:
-        if names & synonyms:
-            names |= synonyms
-    spelled_alike = get_close_matches(_plain(kind), plain_types, n=1, cutoff=0.8)
-    candidates = sorted(names & plain_types.keys()) or spelled_alike
+    plain = _plain(kind)
+    synonyms = (names for names in _SYNONYMS if plain in names)
+    candidates = sorted(plain_types.keys() & {plain}.union(*synonyms))
+    if not candidates:
+        candidates = get_close_matches(plain, plain_types, n=1, cutoff=0.8)
     return plain_types[candidates[0]] if candidates else ""
 
 

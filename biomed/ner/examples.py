@@ -37,24 +37,25 @@ class Source(NamedTuple):
 
 
 def entity_types(corpora: Sequence[Corpus]) -> list[str]:
-    """The entity types of all training sides; a `UserError` if the corpora cannot be trained on."""
-    for corpus in corpora:
-        if any(not gold.types for gold in (corpus.train, corpus.devel) if gold):
+    """The entity types of all training sides.
+
+    Raises:
+        UserError: no train or devel side, one without entities, or a devel side with other types.
+    """
+    train = [corpus.train for corpus in corpora if corpus.train]
+    devel = [corpus.devel for corpus in corpora if corpus.devel]
+    for gold in train + devel:
+        if not gold.types:
             raise CorpusError(
-                f"corpus {corpus.name} needs entities in train and in devel"
+                f"corpus {gold.name} needs entities in train and in devel"
             )
-    for side, what in (
-        ("train", "to learn from"),
-        ("devel", "which chooses the weights"),
-    ):
-        if not any(side in corpus.sides for corpus in corpora):
-            raise CorpusError(f"no corpus has a {side} side, {what}")
-    types = sorted(
-        {kind for corpus in corpora if corpus.train for kind in corpus.train.types}
-    )
-    for corpus in corpora:
-        if corpus.devel:
-            check_types(types, corpus.devel)
+    if not train:
+        raise CorpusError("no corpus has a train side, to learn from")
+    if not devel:
+        raise CorpusError("no corpus has a devel side, which chooses the weights")
+    types = sorted(set().union(*(gold.types for gold in train)))
+    for gold in devel:
+        check_types(types, gold)
     return types
 
 
@@ -71,34 +72,47 @@ def make_sources(
         each code allows, shape (codes, tags).
     """
     tags = tags_for(types)
-    sources, allowed = {}, list(np.eye(len(tags), dtype=bool))
+    sources = {}
+    allowed = list(np.eye(len(tags), dtype=bool))
     for corpus in corpora:
         if corpus.train is None:
             continue
         codes = {tag: number for number, tag in enumerate(tags)}
-        if others := [kind for kind in types if kind not in corpus.train.types]:
+        missing_types = sorted(set(types).difference(corpus.train.types))
+        if missing_types:
             codes[OUTSIDE] = len(allowed)
-            allowed.append(np.isin(tags, tags_for(others)))
-        texts = _kept(corpus, corpus.train, corpora)
-        sources[corpus.name] = Source(texts, codes)
+            allowed.append(np.isin(tags, tags_for(missing_types)))
+        sources[corpus.name] = Source(_kept(corpus, corpus.train, corpora), codes)
     return sources, np.stack(allowed)
 
 
 def _kept(
-    corpus: Corpus, train: Gold, corpora: Sequence[Corpus]
+    corpus: Corpus,
+    train: Gold,
+    corpora: Sequence[Corpus],
 ) -> tuple[TaggedText, ...]:
-    taken = [gold for other in corpora for gold in (other.devel, other.test) if gold]
-    if not corpus.devel:
-        taken += [other.train for other in corpora if other.devel and other.train]
-    known = {_folded(text) for gold in taken for text in gold.texts}
-    texts = tuple(text for text in train.texts if _folded(text) not in known)
+    """The training texts that are in no devel or test side, nor in a corpus with a devel side."""
+    excluded: list[Gold | None] = []
+    for other in corpora:
+        excluded += [other.devel, other.test]
+        if other.devel and not corpus.devel:
+            excluded.append(other.train)
+    excluded_texts = {
+        _folded(text) for gold in filter(None, excluded) for text in gold.texts
+    }
+    texts = tuple(text for text in train.texts if _folded(text) not in excluded_texts)
     if not texts:
         raise CorpusError(
-            f"{corpus.name}: every training text is also in a devel or test side, or elsewhere"
+            f"{corpus.name}: every training text is also in a devel or test side, or in another "
+            "corpus"
         )
-    if dropped := len(train.texts) - len(texts):
-        what = "training texts are also in another side or corpus and are left out"
-        log.warning("%s: %d %s", corpus.name, dropped, what)
+    dropped_count = len(train.texts) - len(texts)
+    if dropped_count:
+        log.warning(
+            "%s: %d training texts are also in another side or corpus and are left out",
+            corpus.name,
+            dropped_count,
+        )
     return texts
 
 
@@ -116,7 +130,7 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class ExampleMaker:
-    """Makes the windows of an epoch; all random choices depend on the seed and the epoch."""
+    """Makes the windows of an epoch; random choices depend on the seed and the epoch only."""
 
     sources: Sequence[Source]
     reader: WordReader
@@ -126,45 +140,49 @@ class ExampleMaker:
     def make(self, epoch: int) -> list[Example]:
         """The windows of an epoch; a text that is longer than a window is split."""
         generator = np.random.default_rng((self.seed, epoch))
-        windows, room = [], self.window - SPECIAL_TOKENS
+        capacity = self.window - SPECIAL_TOKENS
+        windows = []
         for source in self.sources:
-            for text in self._packed(source, generator, room):
-                for start, end in plan_windows(len(text.ids), capacity=room):
-                    codes = np.concatenate(
-                        ([IGNORED], text.codes[start:end], [IGNORED])
-                    )
-                    windows.append(
-                        Example(self.reader.window(text.ids[start:end]), codes)
-                    )
+            for run in self._packed(source, generator, capacity):
+                for start, end in plan_windows(len(run.ids), capacity=capacity):
+                    ids = self.reader.window(run.ids[start:end])
+                    codes = np.pad(run.codes[start:end], 1, constant_values=IGNORED)
+                    windows.append(Example(ids, codes))
         return windows
 
     def _packed(
-        self, source: Source, generator: np.random.Generator, room: int
+        self, source: Source, generator: np.random.Generator, capacity: int
     ) -> Iterator[Example]:
-        """Texts alone or joined with those that follow; no special tokens yet."""
+        """Texts alone or joined with those that follow, without special tokens."""
         run: list[Example] = []
-        size, wanted = 0, _wanted(generator, room)
+        size = 0
+        target = _target_length(generator, capacity)
         for text in source.texts:
             example = self._encoded(text, source.codes)
-            if run and (size >= wanted or size + len(example.ids) > room):
+            length = len(example.ids)
+            if run and (size >= target or size + length > capacity):
                 yield _joined(run)
-                run, size, wanted = [], 0, _wanted(generator, room)
+                run = []
+                size = 0
+                target = _target_length(generator, capacity)
             run.append(example)
-            size += len(example.ids)
+            size += length
         if run:
             yield _joined(run)
 
     def _encoded(self, text: TaggedText, codes: dict[str, int]) -> Example:
         pieces = self.reader.read(text.words)
-        labels = np.full(len(pieces.ids), IGNORED, dtype=np.int64)
-        of_words = np.array([codes[tag] for tag in text.tags], dtype=np.int64)
-        labels[pieces.first[pieces.is_read]] = of_words[pieces.is_read]
-        return Example(pieces.ids, labels)
+        piece_codes = np.full(len(pieces.ids), IGNORED, dtype=np.int64)
+        word_codes = np.array([codes[tag] for tag in text.tags], dtype=np.int64)
+        piece_codes[pieces.first[pieces.is_read]] = word_codes[pieces.is_read]
+        return Example(pieces.ids, piece_codes)
 
 
-def _wanted(generator: np.random.Generator, room: int) -> int:
+def _target_length(generator: np.random.Generator, capacity: int) -> int:
     """The length from which a run is not joined with the next text."""
-    return 0 if generator.random() < ALONE else int(generator.integers(room + 1))
+    if generator.random() < ALONE:
+        return 0
+    return int(generator.integers(capacity + 1))
 
 
 def _joined(run: Sequence[Example]) -> Example:

@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -27,27 +28,27 @@ if TYPE_CHECKING:
 MIN_SCORE = 0.6  # of a link; docs/lab/entities.md has what other values give
 _CANDIDATES = 30  # nearest names that are looked at
 # Logistic regression of whether the nearest concept is right, fitted on half of the abstracts of
-# BC5CDR's train side: on the cosine of its nearest name, how much nearer that is than another
-# concept, and the cosine of its second nearest name; and the intercept.
+# BC5CDR's train side: the weights of the cosine of its nearest name, of its distance to the next
+# concept's, and of the cosine of its second nearest name; and the intercept.
 _WEIGHTS = (3.345, 5.649, 5.132, -6.487)
-_FAR = 0.5  # the cosine of what is not among the candidates
+_FAR = 0.5  # the cosine of a name that is not among the candidates
 _REMEMBERED = 100_000  # names
 _SHORTEST = 4  # letters of an abbreviation that is linked as it is
 _WORD = re.compile(r"[^\W_]+")
-_NOT = re.compile(r"\bnon(?=-| ?[a-z])|\b(?:without|no|not)\b")
+_NEGATION = re.compile(r"\bnon(?=-| ?[a-z])|\b(?:without|no|not)\b")
 _CODE = re.compile(r"\d+[a-z]?|[a-z]{1,4}\d+[a-z]?")
 _START = re.compile(r"\b(?:hyper|hypo)")
 _DATA = tomllib.loads((Path(__file__).parent / "differences.toml").read_text("utf-8"))
-_ONE_EACH = [[False, True], [True, False]]
+_OPPOSITES = list(map(set, _DATA["opposites"]))
 _ENDING = re.compile(r"\b\w+(?:itis|oma)(?=s?\b)")
 
 
 class EntityLinker:
     """Links names to the concepts of a dictionary: by name first, then by vectors.
 
-    Of an abbreviation that the text does not define, only the common meaning (see
-    `biomed.terms.names.meanings`) or, from four letters on, the very name is linked. A link by
-    vectors never crosses what `differ` tells apart. Threads may share a linker.
+    An abbreviation that the text does not define is linked only if it has one common meaning (see
+    `biomed.terms.names.meanings`) or, from four letters on, if it is a name of the dictionary.
+    Names that `differ` are never linked by vectors. Threads may share a linker.
 
     Args:
         dictionary: names and ids.
@@ -66,8 +67,10 @@ class EntityLinker:
             raise UserError(
                 f"min_score: expected a number from 0 to 1, got {min_score!r}"
             )
-        self.dictionary, self.embedder, self.min_score = dictionary, embedder, min_score
-        self._known: dict[str, Link | None] = {}
+        self.dictionary = dictionary
+        self.embedder = embedder
+        self.min_score = min_score
+        self._links: dict[str, Link | None] = {}
 
     @classmethod
     def from_table(
@@ -80,12 +83,14 @@ class EntityLinker:
         """
         from biomed.terms.similarity import TermEmbedder
 
-        embedder = None if model is None else TermEmbedder.from_pretrained(model)
-        return cls(Dictionary.read(path), embedder)
+        dictionary = Dictionary.read(path)
+        if model is None:
+            return cls(dictionary)
+        return cls(dictionary, TermEmbedder.from_pretrained(model))
 
     def facts(self) -> dict[str, object]:
-        """What decides the links, as JSON."""
-        model = self.embedder.fingerprint() if self.embedder else None
+        """What the links depend on, as JSON."""
+        model = self.embedder and self.embedder.fingerprint()
         return {
             "dictionary": self.dictionary.digest,
             "model": model,
@@ -94,54 +99,61 @@ class EntityLinker:
 
     def link(self, names: Sequence[str]) -> list[Link | None]:
         """The concept of each name; None where no concept is sure enough."""
-        if len(self._known) > _REMEMBERED:
-            self._known = {}
-        known = self._known  # it only grows, also where another thread starts a new one
-        new = [name for name in dict.fromkeys(names) if name not in known]
-        links = dict(zip(new, map(self._by_name, new), strict=True))
-        left = [
-            name for name in new if links[name] is None and not is_abbreviation(name)
+        if len(self._links) > _REMEMBERED:
+            self._links = {}
+        remembered = self._links  # it only grows; another thread may start a new one
+        links = {name: self._by_name(name) for name in names if name not in remembered}
+        unlinked = [
+            name
+            for name, link in links.items()
+            if link is None and not is_abbreviation(name)
         ]
-        if left and self.embedder:
-            near = zip(left, self.nearest(left), strict=True)
+        if unlinked and self.embedder:
+            nearest = zip(unlinked, self.nearest(unlinked), strict=True)
             links |= {
-                n: link for n, link in near if link and link.score >= self.min_score
+                name: link
+                for name, link in nearest
+                if link and link.score >= self.min_score
             }
-        known |= links
-        return [known[name] for name in names]
+        remembered |= links
+        return [remembered[name] for name in names]
 
     def _by_name(self, name: str) -> Link | None:
         if not is_abbreviation(name):
             return self.dictionary.find(name)
-        if known := meanings(name):
-            return self.dictionary.find(known[0]) if len(known) == 1 else None
+        expansions = meanings(name)
+        if len(expansions) == 1:
+            return self.dictionary.find(expansions[0])
         link = self.dictionary.find(name)
-        return link if link and link.score == 1 and len(name) >= _SHORTEST else None
+        is_long = len(name) >= _SHORTEST and not expansions
+        return link if is_long and link and link.score == 1 else None
 
     def nearest(self, names: Sequence[str]) -> list[Link | None]:
-        """The concept of the name with the nearest vector that does not `differ`, however sure."""
+        """The concept with the nearest vector that does not `differ`, whatever its score."""
         hits = top_k(
-            self._embedded(names), [self._vectors], k=min(_CANDIDATES, len(self._forms))
+            self._embedded(names),
+            [self._vectors],
+            k=min(_CANDIDATES, len(self._forms)),
         )
-        found: list[Link | None] = []
-        for name, rows, cosines in zip(
-            names, hits.rows, hits.scores.tolist(), strict=True
-        ):
-            near: dict[str, list[float]] = {}
-            for row, cosine in zip(rows, cosines, strict=True):
-                if not differ(name, self._forms[row]) and (
-                    link := self.dictionary.find(self._forms[row])
-                ):
-                    near.setdefault(link.id, []).append(cosine)
-            if not near:
-                found.append(None)
-                continue
-            (best, own), *others = near.items()
-            rival = others[0][1][0] if others else _FAR
-            second = own[1] if len(own) > 1 else _FAR
-            evidence = np.dot(_WEIGHTS, [own[0], own[0] - rival, second, 1.0])
-            found.append(self.dictionary.link(best, float(expit(evidence))))
-        return found
+        return list(map(self._nearest, names, hits.rows, hits.scores.tolist()))
+
+    def _nearest(
+        self, name: str, rows: Iterable[int], cosines: Iterable[float]
+    ) -> Link | None:
+        """The concept of the first of these rows, which are in order of their cosines."""
+        matches = []
+        for row, cosine in zip(rows, cosines, strict=True):
+            form = self._forms[row]
+            link = self.dictionary.find(form)
+            if link and not differ(name, form):
+                matches.append((link.id, cosine))
+        if not matches:
+            return None
+        nearest, first = matches[0]
+        second = next((cosine for id_, cosine in matches[1:] if id_ == nearest), _FAR)
+        rival = next((cosine for id_, cosine in matches if id_ != nearest), _FAR)
+        evidence = np.dot(_WEIGHTS, [first, first - rival, second, 1.0])
+        return self.dictionary.link(nearest, float(expit(evidence)))
 
     @cached_property
     def _forms(self) -> list[str]:
@@ -153,69 +165,75 @@ class EntityLinker:
 
     @cached_property
     def _vectors(self) -> np.ndarray:
-        """The vectors of the names, from the file beside the dictionary if it is of these names."""
+        """The vectors of the forms, from the file beside the table if it is of these names."""
         from domainbert.progress import counted
 
-        path = self.dictionary.path
-        beside = path.with_name(f"{path.name}.vectors.npz") if path else None
         key = f"{self.dictionary.digest} {self.facts()['model']}"
-        if beside and beside.is_file():
-            with np.load(beside, allow_pickle=False) as kept:
-                if str(kept["key"]) == key:
-                    return kept["vectors"].astype(np.float32)
-        names = counted(
-            self._forms, what="names of the dictionary", total=len(self._forms)
+        path = self.dictionary.path
+        file = path and path.with_name(f"{path.name}.vectors.npz")
+        if file and file.is_file():
+            with np.load(file, allow_pickle=False) as saved:
+                if str(saved["key"]) == key:
+                    return saved["vectors"].astype(np.float32)
+        forms = counted(
+            self._forms,
+            what="names of the dictionary",
+            total=len(self._forms),
         )
-        vectors = self._embedded(names).astype(np.float16)
-        if beside and os.access(beside.parent, os.W_OK):
-            with atomic_path(beside) as temporary, temporary.open("wb") as file:
-                np.savez(file, key=np.array(key), vectors=vectors)
+        vectors = self._embedded(forms).astype(np.float16)
+        if file and os.access(file.parent, os.W_OK):
+            with atomic_path(file) as temporary, temporary.open("wb") as output:
+                np.savez(output, key=np.array(key), vectors=vectors)
         return vectors.astype(np.float32)
 
     def _embedded(self, names: Iterable[str]) -> np.ndarray:
-        """Unit vectors, shape (names, dimension); zero for a name that has none."""
+        """Unit vectors, shape (names, dimension); zeros for a name without a vector."""
         embedder = cast("Embedder", self.embedder)  # nothing is embedded without one
-        parts = [part.vectors for part in embedder.embed_many(names)]
-        return np.nan_to_num(unit(np.concatenate(parts)))
+        batches = [batch.vectors for batch in embedder.embed_many(names)]
+        return np.nan_to_num(unit(np.concatenate(batches)))
 
 
 def differ(name: str, other: str) -> bool:
     """Whether two names differ in number, type, side, negation, inflammation or kind of tumour.
 
-    Numbers, types and "non-" must be the same. The other name may lack a side, but not add one.
-    Opposites are apart, and so are words in "-itis" or "-oma" of which none ends with another
-    ("adenocarcinoma" ends with "carcinoma").
+    Numbers, types and negation must be the same. The other name may lack a side, but not add one.
+    Names with opposite words differ, and so do names with words in "-itis" or "-oma" of which none
+    ends with another ("adenocarcinoma" ends with "carcinoma").
     """
-    name, other = name.casefold(), other.casefold()
-    if _types(name) != _types(other) or bool(_NOT.search(name)) != bool(
-        _NOT.search(other)
-    ):
+    name = name.casefold()
+    other = other.casefold()
+    if _types(name) != _types(other) or _is_negated(name) != _is_negated(other):
         return True
-    ours, theirs = (
-        {*_WORD.findall(each), *_START.findall(each)} for each in (name, other)
-    )
-    if (theirs - ours).intersection(_DATA["sides"]):
+    words = _words(name)
+    other_words = _words(other)
+    if (other_words - words).intersection(_DATA["sides"]):
         return True
-    for pair in _DATA["opposites"]:
-        if (
-            sorted([mark in words for mark in pair] for words in (ours, theirs))
-            == _ONE_EACH
-        ):
+    for pair in _OPPOSITES:
+        sides = [words & pair, other_words & pair]
+        if sides[0] != sides[1] and all(len(side) == 1 for side in sides):
             return True
-    one, two = _ENDING.findall(name), _ENDING.findall(other)
-    return bool(one and two) and not any(
-        a.endswith(b) or b.endswith(a) for a in one for b in two
-    )
+    endings = list(product(_ENDING.findall(name), _ENDING.findall(other)))
+    is_same = (a.endswith(b) or b.endswith(a) for a, b in endings)
+    return bool(endings) and not any(is_same)
+
+
+def _is_negated(name: str) -> bool:
+    return _NEGATION.search(name) is not None
+
+
+def _words(name: str) -> set[str]:
+    """The words, and "hyper" and "hypo" where a word starts with them."""
+    return {*_WORD.findall(name), *_START.findall(name)}
 
 
 def _types(name: str) -> set[str]:
     """Numbers and the letters of types."""
-    found, words = set(), _WORD.findall(name)
-    for before, word in zip(["", *words], words, strict=False):
+    types = set()
+    for before, word in pairwise(["", *_WORD.findall(name)]):
         if _CODE.fullmatch(word):
-            found.add(word)
+            types.add(word)
         elif word in _DATA["roman"]:
-            found.add(_DATA["roman"][word])
+            types.add(_DATA["roman"][word])
         elif len(word) == 1 and before in _DATA["typed"]:
-            found.add(_DATA["letters"].get(word, word))
-    return found
+            types.add(_DATA["letters"].get(word, word))
+    return types

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +42,9 @@ class EntitySettings(WindowSettings):
     """The windows of an entity model.
 
     Attributes:
-        calibration: of each entity type, slope and intercept that make a score a probability; see
-            `recipes/calibration.py`. Types without one keep the network's score.
-        abbreviations: of each entity type, words that nearly always are one, as they are spelt.
+        calibration: slope and intercept that make the scores of an entity type probabilities;
+            see `recipes/calibration.py`. Types without one keep the network's score.
+        abbreviations: the words that nearly always are of an entity type, as they are spelt.
             Their log-odds are raised by `LISTED` when tags are decoded.
     """
 
@@ -94,9 +94,9 @@ class WordReader:
         self._listed = listed or {}
         self._framed_tag = framed_tag
         self._tokenizer = own_tokenizer(tokenizer)
-        self.cls, self.sep = tokenizer.cls_token_id, tokenizer.sep_token_id
-        before = self._tokenizer.pre_tokenizer
-        self._reads_spaces = before is not None and "ByteLevel" in repr(before)
+        self.cls = tokenizer.cls_token_id
+        self.sep = tokenizer.sep_token_id
+        self._reads_spaces = "ByteLevel" in repr(self._tokenizer.pre_tokenizer)
 
     def read(
         self,
@@ -108,32 +108,31 @@ class WordReader:
     ) -> Pieces:
         """Tokenise words.
 
-        `spaced` is which of them follow a space, by default all but the first; into `breaks`,
-        numbers of words in order, no entity continues; `framed` are the numbers of words that
-        are diseases by their context.
+        Args:
+            words: of one text, in order.
+            spaced: whether each follows a space; by default all but the first do.
+            breaks: numbers of the words into which no entity continues, in order.
+            framed: numbers of the words that are diseases by their context.
         """
-        listed = np.array([self._listed.get(word, 0) for word in words], dtype=np.int64)
+        tags = [self._listed.get(word, 0) for word in words]
+        listed = np.array(tags, dtype=np.int64)
         log_odds = np.where(listed > 0, LISTED, 0.0)
         if len(framed) and self._framed_tag:
             listed[framed] = self._framed_tag
             log_odds[framed] = FRAMED
         if self._reads_spaces:
-            flags = (
-                (number > 0 for number in range(len(words)))
-                if spaced is None
-                else spaced
-            )
+            if spaced is None:
+                spaced = [number > 0 for number in range(len(words))]
             words = [
-                f" {w}" if flag else w for w, flag in zip(words, flags, strict=True)
+                " " * has_space + word
+                for has_space, word in zip(spaced, words, strict=True)
             ]
         pieces = [_pieces(self._tokenizer, word) for word in words]
-        lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
-        ids = np.fromiter(
-            chain.from_iterable(pieces), dtype=np.int64, count=int(lengths.sum())
-        )
+        lengths = np.array(list(map(len, pieces)), dtype=np.int64)
+        ids = list(chain.from_iterable(pieces))
         starts = np.append(np.zeros(min(len(words), 1)), breaks).astype(np.int64)
         return Pieces(
-            ids=ids,
+            ids=np.array(ids, dtype=np.int64),
             first=np.cumsum(lengths) - lengths,
             is_read=lengths > 0,
             starts=starts,
@@ -143,10 +142,8 @@ class WordReader:
 
     def pieces_saved(self, left: str, right: str) -> int:
         """How many pieces fewer two parts of a word have together than each alone."""
-        apart = len(_pieces(self._tokenizer, left)) + len(
-            _pieces(self._tokenizer, right)
-        )
-        return apart - len(_pieces(self._tokenizer, left + right))
+        pieces = partial(_pieces, self._tokenizer)
+        return len(pieces(left) + pieces(right)) - len(pieces(left + right))
 
     def window(self, ids: np.ndarray) -> np.ndarray:
         """Pieces between [CLS] and [SEP], shape (pieces + 2,)."""
@@ -188,16 +185,18 @@ class WordTagger(Model[EntitySettings]):
         """The labels and the reader of words."""
         names = self.network.config.id2label
         self._outputs = Outputs([names[number] for number in sorted(names)])
-        self.types, self.labels = self._outputs.types, self._outputs.names
+        self.types = self._outputs.types
+        self.labels = self._outputs.names
         abbreviations = self.settings.abbreviations
-        if unknown := sorted(abbreviations.keys() - set(self.types)):
+        unknown = sorted(abbreviations.keys() - set(self.types))
+        if unknown:
             raise UserError(
                 f"abbreviations of {unknown[0]!r}; expected {', '.join(self.types)}"
             )
         tags = {kind: 1 + 2 * number for number, kind in enumerate(self.types)}
-        listed = {
-            word: tags[kind] for kind, words in abbreviations.items() for word in words
-        }
+        listed: dict[str, int] = {}
+        for kind, words in abbreviations.items():
+            listed |= dict.fromkeys(words, tags[kind])
         framed_tag = tags.get(_FRAMED_TYPE, 0)
         self.reader = WordReader(self.tokenizer, listed, framed_tag=framed_tag)
         self.window = self.window_tokens()
@@ -217,49 +216,67 @@ class WordTagger(Model[EntitySettings]):
         Listed abbreviations are counted in. O and I of a word without a piece have 0. `network`
         replaces the model's own during training.
         """
-        runner = self.runner if network is None else self.runner.with_model(network)
-        capacity, overlap = self.window - SPECIAL_TOKENS, self.window // 8
-        ranges = [
-            plan_windows(len(t.ids), capacity=capacity, overlap=overlap) for t in texts
-        ]
-        windows = [
-            self.reader.window(text.ids[start:end])
-            for text, cuts in zip(texts, ranges, strict=True)
-            for start, end in cuts
-        ]
-        rows = iter(runner.run(windows, read=_log_softmax))
-        result = []
-        for text, cuts in zip(texts, ranges, strict=True):
-            first = text.first[text.is_read]
-            choice = best_window(first, cuts)
-            outputs = np.zeros((len(first), len(self.labels)), dtype=np.float32)
-            for number, (start, _) in enumerate(cuts):
-                chosen = choice == number
-                outputs[chosen] = next(rows)[1 + first[chosen] - start]
-            scores = np.zeros(
-                (len(text.first), 1 + 2 * len(self.types)), dtype=np.float32
+        runner = self.runner
+        if network is not None:
+            runner = runner.with_model(network)
+        capacity = self.window - SPECIAL_TOKENS
+        windows = []
+        plans = []
+        for text in texts:
+            ranges = plan_windows(
+                len(text.ids),
+                capacity=capacity,
+                overlap=self.window // 8,
             )
-            scores[~text.is_read, 1::2] = -np.inf  # O or, within an entity, I
-            scores[text.is_read] = self._outputs.tags(outputs)
-            _raise_listed(scores, text)
-            result.append(scores)
-        return result
+            plans.append(ranges)
+            windows += [
+                self.reader.window(text.ids[start:end]) for start, end in ranges
+            ]
+        outputs = iter(runner.run(windows, read=_log_softmax))
+        return [
+            self._tag_scores(text, ranges, outputs)
+            for text, ranges in zip(texts, plans, strict=True)
+        ]
+
+    def _tag_scores(
+        self,
+        text: Pieces,
+        ranges: Sequence[tuple[int, int]],
+        outputs: Iterator[np.ndarray],
+    ) -> np.ndarray:
+        """The log-probabilities of a text's words, from the outputs of its windows."""
+        first = text.first[text.is_read]
+        window_numbers = best_window(first, ranges)
+        word_outputs = np.zeros((len(first), len(self.labels)), dtype=np.float32)
+        for number, (start, _) in enumerate(ranges):
+            is_inside = window_numbers == number
+            word_outputs[is_inside] = next(outputs)[1 + first[is_inside] - start]
+        tag_count = 1 + 2 * len(self.types)
+        scores = np.zeros((len(text.first), tag_count), dtype=np.float32)
+        scores[~text.is_read, 1::2] = -np.inf  # O or, within an entity, I
+        scores[text.is_read] = self._outputs.tags(word_outputs)
+        _raise_listed(scores, text)
+        return scores
 
     def entities(
         self, texts: Iterable[Pieces], *, network: PreTrainedModel | None = None
     ) -> Iterator[list[WordSpan]]:
-        """The entities of each text, in constant memory; for `network` see `log_probabilities`."""
+        """The entities of each text, in constant memory.
+
+        For `network` see `log_probabilities`.
+        """
         for chunk in chunked(texts, size=len, limit=self.runner.buffer_tokens):
             scores = self.log_probabilities(chunk, network=network)
-            for text, each in zip(chunk, scores, strict=True):
-                spans = find_entities(each, starts=text.starts)
+            for text, text_scores in zip(chunk, scores, strict=True):
+                spans = find_entities(text_scores, starts=text.starts)
                 yield [self._named(*span) for span in spans]
 
     def _named(self, first: int, end: int, number: int, score: float) -> WordSpan:
         """An entity with its type and the calibrated score."""
         kind = self.types[number]
-        if kind in self.settings.calibration:
-            score = float(calibrated(score, *self.settings.calibration[kind]))
+        calibration = self.settings.calibration.get(kind)
+        if calibration:
+            score = float(calibrated(score, *calibration))
         return first, end, kind, score
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import tee
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spacy.language import Language
 from spacy.tokens import Doc, Span
@@ -38,17 +38,20 @@ def make_component(
 ) -> BiomedComponent:
     """The component with an entity model and perhaps the table of a dictionary."""
     del nlp, name
-    linker = EntityLinker.from_table(dictionary) if dictionary else None
-    return BiomedComponent(
-        Tagger.from_pretrained(model, min_score=min_score, linker=linker)
+    linker = dictionary and EntityLinker.from_table(dictionary)
+    tagger = Tagger.from_pretrained(
+        model,
+        min_score=min_score,
+        linker=linker or None,
     )
+    return BiomedComponent(tagger)
 
 
 class BiomedComponent:
-    """Sets `doc.ents` and `doc.spans["biomed"]`, and where sentences start if nothing has.
+    """Sets `doc.ents` and `doc.spans["biomed"]`, and the starts of sentences if they are not set.
 
     `ent.kb_id_` is the concept's id; `ent._.score`, `ent._.assertion`, `ent._.section`,
-    `ent._.link_score` and `ent._.codes` are those of the entity. Spans widen to spaCy's tokens.
+    `ent._.link_score` and `ent._.codes` are as in `Entity`. Spans widen to spaCy's tokens.
     """
 
     def __init__(self, tagger: Tagger) -> None:
@@ -66,7 +69,7 @@ class BiomedComponent:
         del batch_size
         docs, copies = tee(stream)
         tagged = self._tagger.tag_many(doc.text for doc in copies)
-        # Entities first: a thread reads ahead, and only what it has read is asked for here.
+        # Entities first: a thread reads ahead, and the document of a result is in the copy already.
         for entities, doc in zip(tagged, docs, strict=True):
             yield _annotated(doc, entities)
 
@@ -78,8 +81,13 @@ def _annotated(doc: Doc, entities: list[Entity]) -> Doc:
             token.is_sent_start = token.i == 0 or token.idx in starts
     spans = []
     for entity in entities:
-        place: dict[str, Any] = {"alignment_mode": "expand", "kb_id": entity.id or ""}
-        span = doc.char_span(entity.start, entity.end, label=entity.label, **place)
+        span = doc.char_span(
+            entity.start,
+            entity.end,
+            label=entity.label,
+            kb_id=entity.id or "",
+            alignment_mode="expand",
+        )
         for field in _FIELDS:
             span._.set(field, getattr(entity, field))
         spans.append(span)

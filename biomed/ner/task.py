@@ -6,7 +6,8 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -37,13 +38,9 @@ class JoinedText:
     @classmethod
     def of(cls, texts: Iterable[str]) -> JoinedText:
         """Join texts; an entity does not reach from one into the next."""
-        joined = ""
-        starts: list[int] = []
-        for text in texts:
-            joined += _BETWEEN if starts else ""
-            starts.append(len(joined))
-            joined += text
-        return cls(joined, tuple(starts))
+        parts = list(texts)
+        lengths = (len(text) + len(_BETWEEN) for text in parts[:-1])
+        return cls(_BETWEEN.join(parts), tuple(accumulate(lengths, initial=0)))
 
     def place(self, position: int) -> tuple[int, int]:
         """The number of the text that has this character, and where that text starts."""
@@ -67,7 +64,8 @@ def joined_text(row: Row, fields: Sequence[str] = ()) -> JoinedText | Fault:
         text = text_of(row, field)
         if isinstance(text, Fault):
             faults.append(text)
-        texts.append("" if isinstance(text, Fault) else text)
+            text = ""
+        texts.append(text)
     errors = [fault for fault in faults if fault.status == "error"]
     if errors or len(faults) == len(texts):
         return (errors or faults)[0]
@@ -78,6 +76,15 @@ OUTPUT = ["start", "end", "entity", "label", "score", "score_kind", "assertion"]
 OUTPUT += ["section", "section_code"]
 OUTPUT += ["entity_id", "entity_name", "entity_codes", "link_score", "drug_status"]
 OUTPUT += [*(f"drug_{kind}" for kind in KINDS), "drug_attributes"]
+
+
+# The columns that are no text.
+_NUMBERS = {
+    "start": pa.int64(),
+    "end": pa.int64(),
+    "score": pa.float64(),
+    "link_score": pa.float64(),
+}
 
 
 class TagTask(Task["JoinedText", "list[Entity]"]):
@@ -105,10 +112,10 @@ class TagTask(Task["JoinedText", "list[Entity]"]):
     @property
     def output(self) -> pa.Schema:
         """The fields of `Entity`, its text as `entity`, with the kind of its score."""
-        numbers = {"start": pa.int64(), "end": pa.int64()}
-        numbers |= {"score": pa.float64(), "link_score": pa.float64()}
-        names = ["field", *OUTPUT] if self._fields else OUTPUT
-        return pa.schema([(name, numbers.get(name, pa.string())) for name in names])
+        names = OUTPUT
+        if self._fields:
+            names = ["field", *OUTPUT]
+        return pa.schema([(name, _NUMBERS.get(name, pa.string())) for name in names])
 
     def read(self, rows: Sequence[Row]) -> JoinedText | Fault:
         """The text of a row, or its texts joined."""
@@ -135,21 +142,26 @@ class TagTask(Task["JoinedText", "list[Entity]"]):
         return {"model_name": self._tagger.network.name}
 
     def facts(self) -> dict[str, object]:
-        """Weights, tokenizer and settings of the model."""
-        model, linker = self._tagger.network.fingerprint(), self._tagger.linker
-        links = {"linker": linker.facts()} if linker else {}
-        context = self._tagger.context_facts
-        min_score = self._tagger.min_score
-        return {"model": model, "min_score": min_score, **links, **context}
+        """Weights, tokenizer and settings of the model, and what else the tagger depends on."""
+        tagger = self._tagger
+        facts = {
+            "model": tagger.network.fingerprint(),
+            "min_score": tagger.min_score,
+            **tagger.context_facts,
+        }
+        if tagger.linker:
+            facts["linker"] = tagger.linker.facts()
+        return facts
 
 
-def _row(entity: Entity, *, start: int) -> dict[str, Any]:
+def _row(entity: Entity, *, start: int) -> dict[str, object]:
     """The columns of an entity; its positions count from `start`."""
-    row = {name: getattr(entity, name, None) for name in OUTPUT}
+    row: dict[str, object] = {name: getattr(entity, name, None) for name in OUTPUT}
     row["start"] = entity.start - start
     row["end"] = entity.end - start
     row["entity"] = entity.text
-    row["section_code"] = SECTIONS[entity.section].code if entity.section else None
+    if entity.section:
+        row["section_code"] = SECTIONS[entity.section].code
     row["entity_id"] = entity.id
     row["entity_name"] = entity.name
     row["entity_codes"] = "|".join(entity.codes) or None

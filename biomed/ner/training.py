@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,6 +19,10 @@ from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.train import train
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from transformers import PreTrainedModel
+
     from biomed.corpora.corpus import Corpus
     from biomed.ner.evaluation import Scores
     from biomed.ner.examples import Example
@@ -52,14 +57,22 @@ class TagObjective(Objective):
     def __init__(
         self, model: WordTagger, corpora: Sequence[Corpus], recipe: EntityRecipe
     ) -> None:
-        self._model, self._recipe, self._corpora = model, recipe, corpora
+        self._model = model
+        self._corpora = corpora
         self.sources, allowed = make_sources(corpora, model.types)
         self._forbidden = ~torch.from_numpy(allowed)
-        seed, batch_tokens = recipe.training.seed, recipe.training.batch_tokens
+        training = recipe.training
         maker = ExampleMaker(
-            list(self.sources.values()), model.reader, model.window, seed
+            list(self.sources.values()),
+            model.reader,
+            model.window,
+            training.seed,
         )
-        self.batches = FreshBatches(maker, batch_tokens=batch_tokens, seed=seed)
+        self.batches = FreshBatches(
+            maker,
+            batch_tokens=training.batch_tokens,
+            seed=training.seed,
+        )
 
     def collate(
         self, batch: Sequence[Example], *, epoch: int
@@ -69,10 +82,14 @@ class TagObjective(Objective):
         padding = self._model.tokenizer.pad_token_id
         ids, mask = pad([example.ids for example in batch], pad_token_id=padding)
         codes, _ = pad([example.codes for example in batch], pad_token_id=IGNORED)
-        inputs = {"input_ids": ids, "codes": codes}
-        return inputs if mask is None else {**inputs, "attention_mask": mask}
+        tensors = {"input_ids": ids, "codes": codes}
+        if mask is not None:
+            tensors["attention_mask"] = mask
+        return tensors
 
-    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(
+        self, network: PreTrainedModel, batch: dict[str, torch.Tensor]
+    ) -> torch.Tensor:
         """Mean over the words of −log of the probability of the allowed tags."""
         outputs = network(
             input_ids=batch["input_ids"], attention_mask=batch.get("attention_mask")
@@ -82,19 +99,19 @@ class TagObjective(Objective):
         forbidden = self._forbidden.to(scores.device)[batch["codes"][is_word]]
         return -scores.masked_fill(forbidden, float("-inf")).logsumexp(dim=-1).mean()
 
-    def score(self, network: Any) -> dict[str, float]:
+    def score(self, network: PreTrainedModel) -> dict[str, float]:
         """Entity F1 on each devel side, and their mean as "f1"."""
         scores = side_scores(self._model, self._corpora, "devel", network=network)
-        each = {f"f1_{name}": side.overall.f1 for name, side in scores.items()}
-        return {"f1": float(np.mean(list(each.values()))), **each}
+        values = {f"f1_{name}": side.overall.f1 for name, side in scores.items()}
+        return {"f1": float(np.mean(list(values.values()))), **values}
 
     def facts(self) -> dict[str, object]:
         """The hash of each side of each corpus."""
-        corpora = {
-            corpus.name: {side: gold.sha256 for side, gold in corpus.sides.items()}
-            for corpus in self._corpora
-        }
-        return {"objective": "tags", "corpora": corpora}
+        hashes: dict[str, dict[str, str]] = {}
+        for corpus in self._corpora:
+            sides = corpus.sides.items()
+            hashes[corpus.name] = {side: gold.sha256 for side, gold in sides}
+        return {"objective": "tags", "corpora": hashes}
 
 
 def fit(
@@ -102,9 +119,10 @@ def fit(
     recipe: EntityRecipe | None = None,
     *,
     kind: type[WordTagger] = WordTagger,
-    **resuming: Any,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
 ) -> WordTagger:
-    """Train on the train sides of all corpora; the best mean F1 on devel sides chooses the weights.
+    """Train on the train sides of all corpora, and keep the weights with the best mean F1 on devel.
 
     The manifest has the scores on devel and test.
 
@@ -112,20 +130,25 @@ def fit(
         corpora: at least one with a train side, and one with a devel side; see `make_sources`.
         recipe: settings; the defaults if None.
         kind: the class of the model.
-        **resuming: `checkpoints` and `resume`, see `domainbert.training.train.train`.
+        checkpoints: the folder that keeps the checkpoints; a temporary one by default.
+        resume: continue from the last checkpoint there; see `domainbert.training.train.train`.
     """
     recipe = recipe or EntityRecipe()
-    training, encoder = recipe.training, recipe.model.encoder
-    labels = tags_for(entity_types(corpora))
     settings = EntitySettings(**recipe.model.model_dump(exclude={"encoder", "start"}))
-    model = kind.untrained(encoder, training=training, settings=settings, labels=labels)
+    model = kind.untrained(
+        recipe.model.encoder,
+        training=recipe.training,
+        settings=settings,
+        labels=tags_for(entity_types(corpora)),
+    )
     objective = TagObjective(model, corpora, recipe)
     model = train(
         model,
-        (objective, training),
-        encoder=encoder,
+        (objective, recipe.training),
+        encoder=recipe.model.encoder,
         start=recipe.model.start,
-        **resuming,
+        checkpoints=checkpoints,
+        resume=resume,
     )
     model.manifest.card = recipe.card
     model.manifest.data.counts = {
@@ -137,28 +160,31 @@ def fit(
 
 
 def measure(model: WordTagger, corpora: Sequence[Corpus]) -> None:
-    """Put the scores on devel and test into the manifest, beside those of names looked up."""
+    """Put the scores on devel and test into the manifest, with those of a baseline by names."""
     recorded = model.manifest.scores
     recorded.note = SCORES_NOTE
     for side in ("test", "devel"):
-        scores = side_scores(model, corpora, side)
-        for corpus_name, corpus_scores in scores.items():
-            recorded.of_side(side)[corpus_name] = corpus_scores.table.to_dict("index")
-            recorded.add_row(f"{corpus_name} {side}", corpus_scores.card_row())
-    names = [text for corpus in corpora if corpus.train for text in corpus.train.texts]
+        for name, scores in side_scores(model, corpora, side).items():
+            recorded.of_side(side)[name] = scores.table.to_dict("index")
+            recorded.add_row(f"{name} {side}", scores.card_row())
+    training_sides = [corpus.train for corpus in corpora if corpus.train]
+    texts = list(chain.from_iterable(gold.texts for gold in training_sides))
     for corpus in corpora:
         if corpus.test:
             row = f"{corpus.name} test, names of training looked up"
-            recorded.add_row(row, look_up_names(names, corpus.test).card_row())
+            recorded.add_row(row, look_up_names(texts, corpus.test).card_row())
 
 
 def side_scores(
-    model: WordTagger, corpora: Sequence[Corpus], side: str, **options: Any
+    model: WordTagger,
+    corpora: Sequence[Corpus],
+    side: str,
+    *,
+    network: PreTrainedModel | None = None,
 ) -> dict[str, Scores]:
-    """The scores on a side of each corpus that has it; `options` are for `WordTagger.entities`."""
-    golds = {
-        corpus.name: corpus.sides[side] for corpus in corpora if side in corpus.sides
-    }
+    """The scores on a side of each corpus that has it; for `network` see `WordTagger.entities`."""
     return {
-        name: evaluate_words(model, gold, **options) for name, gold in golds.items()
+        corpus.name: evaluate_words(model, corpus.sides[side], network=network)
+        for corpus in corpora
+        if side in corpus.sides
     }
