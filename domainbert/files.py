@@ -10,10 +10,12 @@ import re
 import secrets
 import shutil
 import time
+import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -69,6 +71,11 @@ def _json_value(value: object) -> object:
     if hasattr(value, "item"):
         return value.item()
     return str(value)
+
+
+def read_toml(module_file: str, name: str) -> dict[str, Any]:
+    """The data of a package: a TOML file beside the module that has this `__file__`."""
+    return tomllib.loads(Path(module_file).with_name(name).read_text("utf-8"))
 
 
 def write_text(text: str, path: str | Path) -> None:

@@ -60,12 +60,15 @@ def _long_start(short: str, before: str) -> int | None:
         return None
     word_count = min(len(short) + 5, 2 * len(short))
     words = list(re.finditer(r"\S+", before))[-word_count:]
+    if not words:
+        return None
+    first = words[0].start()
     position = len(before)
     for number in range(len(short) - 1, -1, -1):
         letter = short[number].lower()
         if not letter.isalnum():
             continue
-        candidates = range(words[0].start(), position) if words else ()
+        candidates = range(first, position)
         position = next(
             (
                 index

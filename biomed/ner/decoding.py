@@ -7,18 +7,17 @@ of them are read as IOB2. NumPy only.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from biomed.corpora.documents import OUTSIDE
 from biomed.corpora.schemes import begins, read_tags
 from domainbert.errors import UserError
+from domainbert.files import read_toml
 
-_DATA = tomllib.loads((Path(__file__).parent / "decoding.toml").read_text("utf-8"))
+_DATA = read_toml(__file__, "decoding.toml")
 _SPECIAL = frozenset(_DATA["special"].split())
 _UNNAMED = re.compile(r"LABEL_\d+")
 _JUST_BELOW = 1e-4  # in IOB1, continuing an entity is preferred to starting another one
@@ -63,7 +62,11 @@ class Outputs:
         the rows may sum to more than 1.
         """
         sums = [
-            np.logaddexp.reduce(outputs[:, columns], axis=1, initial=-np.inf)
+            np.logaddexp.reduce(
+                outputs[:, columns],
+                axis=1,
+                initial=-np.inf,
+            )
             for columns in self._columns
         ]
         tags = np.stack(sums, axis=1)
@@ -173,7 +176,12 @@ _SHORTHAND, _BEFORE, _AFTER = (
 _FARTHEST = 16  # characters before a name that are searched
 
 
-def tidy_span(text: str, words: np.ndarray, first: int, stop: int) -> tuple[int, int]:
+def tidy_span(
+    text: str,
+    words: np.ndarray,
+    first: int,
+    stop: int,
+) -> tuple[int, int]:
     """The words of an entity without loose ends, and with what a hyphen attaches to it.
 
     `words` are those of the whole text (see `split_words`), of which the entity has `first` to
@@ -201,7 +209,10 @@ def tidy_span(text: str, words: np.ndarray, first: int, stop: int) -> tuple[int,
 
 
 def _with_hyphens(
-    text: str, words: np.ndarray, first: int, stop: int
+    text: str,
+    words: np.ndarray,
+    first: int,
+    stop: int,
 ) -> tuple[int, int]:
     """The words of an entity with what a hyphen attaches to them."""
     begin = words[first, 0]
@@ -219,7 +230,12 @@ def _is_loose(text: str, word: np.ndarray) -> bool:
     return string in _LOOSE or (not string.isupper() and string.casefold() in _LOOSE)
 
 
-def _unmatched(text: str, words: np.ndarray, first: int, stop: int) -> int | None:
+def _unmatched(
+    text: str,
+    words: np.ndarray,
+    first: int,
+    stop: int,
+) -> int | None:
     """The first bracket without its other half."""
     opened: list[int] = []
     for index in range(first, stop):

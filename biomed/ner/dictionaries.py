@@ -29,7 +29,11 @@ SYSTEMS = {
     "ICD10CM": "ICD10CM",
     "OMIM": "OMIM",
 }
-_RXNORM = {"rxcui": "id", "ingredient": "name", "brands": "synonyms"}
+_RXNORM = {
+    "rxcui": "id",
+    "ingredient": "name",
+    "brands": "synonyms",
+}
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,10 @@ class Dictionary:
 
 
 def build_dictionary(
-    tables: Sequence[Path], *, mappings: Path | None = None, system: str | None = None
+    tables: Sequence[Path],
+    *,
+    mappings: Path | None = None,
+    system: str | None = None,
 ) -> pd.DataFrame:
     """The names of the concepts of several tables.
 

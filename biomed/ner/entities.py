@@ -127,7 +127,9 @@ class TaggedView:
         from rich.console import Console
 
         console = Console(
-            force_terminal=True, color_system="truecolor", highlight=False
+            force_terminal=True,
+            color_system="truecolor",
+            highlight=False,
         )
         with console.capture() as capture:
             console.print(self, soft_wrap=True, end="")

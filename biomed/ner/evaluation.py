@@ -158,7 +158,11 @@ def score_words(
     return replace(scores, table=table)
 
 
-def _tags(text: TaggedText, spans: Iterable[Span], types: Collection[str]) -> list[str]:
+def _tags(
+    text: TaggedText,
+    spans: Iterable[Span],
+    types: Collection[str],
+) -> list[str]:
     return tags_of(_of_types(spans, types), words=len(text.words))
 
 
@@ -172,7 +176,10 @@ class Prediction:
 
 
 def evaluate_words(
-    model: WordTagger, gold: Gold, *, network: PreTrainedModel | None = None
+    model: WordTagger,
+    gold: Gold,
+    *,
+    network: PreTrainedModel | None = None,
 ) -> Scores:
     """Scores over the corpus' own words, each text on its own.
 
@@ -184,7 +191,10 @@ def evaluate_words(
 
 
 def predicted_words(
-    model: WordTagger, gold: Gold, *, network: PreTrainedModel | None = None
+    model: WordTagger,
+    gold: Gold,
+    *,
+    network: PreTrainedModel | None = None,
 ) -> list[list[Span]]:
     """The entities of each text, as first word, one past the last, and type."""
     pieces = (model.reader.read(text.words) for text in gold.texts)
@@ -237,7 +247,10 @@ def _folded(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def _looked_up(
-    words: tuple[str, ...], names: Mapping[tuple[str, ...], str], *, longest: int
+    words: tuple[str, ...],
+    names: Mapping[tuple[str, ...], str],
+    *,
+    longest: int,
 ) -> list[Span]:
     """The names in a text from its start on, the longest at each word."""
     spans: list[Span] = []
@@ -301,7 +314,12 @@ def _similar_type(kind: str, types: Sequence[str]) -> str:
     synonyms = (names for names in _SYNONYMS if plain in names)
     candidates = sorted(plain_types.keys() & {plain}.union(*synonyms))
     if not candidates:
-        candidates = get_close_matches(plain, plain_types, n=1, cutoff=0.8)
+        candidates = get_close_matches(
+            plain,
+            plain_types,
+            n=1,
+            cutoff=0.8,
+        )
     return plain_types[candidates[0]] if candidates else ""
 
 

@@ -151,7 +151,10 @@ class ExampleMaker:
         return windows
 
     def _packed(
-        self, source: Source, generator: np.random.Generator, capacity: int
+        self,
+        source: Source,
+        generator: np.random.Generator,
+        capacity: int,
     ) -> Iterator[Example]:
         """Texts alone or joined with those that follow, without special tokens."""
         run: list[Example] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise, product
@@ -17,7 +16,7 @@ from scipy.special import expit
 from biomed.ner.dictionaries import Dictionary
 from biomed.terms.names import is_abbreviation, meanings, normalised
 from domainbert.errors import UserError
-from domainbert.files import atomic_path
+from domainbert.files import atomic_path, read_toml
 from domainbert.models.pooling import unit
 from domainbert.search import top_k
 
@@ -38,7 +37,7 @@ _WORD = re.compile(r"[^\W_]+")
 _NEGATION = re.compile(r"\bnon(?=-| ?[a-z])|\b(?:without|no|not)\b")
 _CODE = re.compile(r"\d+[a-z]?|[a-z]{1,4}\d+[a-z]?")
 _START = re.compile(r"\b(?:hyper|hypo)")
-_DATA = tomllib.loads((Path(__file__).parent / "differences.toml").read_text("utf-8"))
+_DATA = read_toml(__file__, "differences.toml")
 _OPPOSITES = list(map(set, _DATA["opposites"]))
 _ENDING = re.compile(r"\b\w+(?:itis|oma)(?=s?\b)")
 
@@ -138,7 +137,10 @@ class EntityLinker:
         return list(map(self._nearest, names, hits.rows, hits.scores.tolist()))
 
     def _nearest(
-        self, name: str, rows: Iterable[int], cosines: Iterable[float]
+        self,
+        name: str,
+        rows: Iterable[int],
+        cosines: Iterable[float],
     ) -> Link | None:
         """The concept of the first of these rows, which are in order of their cosines."""
         matches = []
@@ -183,7 +185,11 @@ class EntityLinker:
         vectors = self._embedded(forms).astype(np.float16)
         if file and os.access(file.parent, os.W_OK):
             with atomic_path(file) as temporary, temporary.open("wb") as output:
-                np.savez(output, key=np.array(key), vectors=vectors)
+                np.savez(
+                    output,
+                    key=np.array(key),
+                    vectors=vectors,
+                )
         return vectors.astype(np.float32)
 
     def _embedded(self, names: Iterable[str]) -> np.ndarray:

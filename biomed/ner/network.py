@@ -265,13 +265,23 @@ class WordTagger(Model[EntitySettings]):
 
         For `network` see `log_probabilities`.
         """
-        for chunk in chunked(texts, size=len, limit=self.runner.buffer_tokens):
+        for chunk in chunked(
+            texts,
+            size=len,
+            limit=self.runner.buffer_tokens,
+        ):
             scores = self.log_probabilities(chunk, network=network)
             for text, text_scores in zip(chunk, scores, strict=True):
                 spans = find_entities(text_scores, starts=text.starts)
                 yield [self._named(*span) for span in spans]
 
-    def _named(self, first: int, end: int, number: int, score: float) -> WordSpan:
+    def _named(
+        self,
+        first: int,
+        end: int,
+        number: int,
+        score: float,
+    ) -> WordSpan:
         """An entity with its type and the calibrated score."""
         kind = self.types[number]
         calibration = self.settings.calibration.get(kind)
@@ -287,7 +297,11 @@ def _raise_listed(scores: np.ndarray, text: Pieces) -> None:
     log_odds = text.log_odds[listed]
     scores[listed, begins] += log_odds
     scores[listed, begins + 1] += log_odds
-    scores[listed] -= np.logaddexp.reduce(scores[listed], axis=1, keepdims=True)
+    scores[listed] -= np.logaddexp.reduce(
+        scores[listed],
+        axis=1,
+        keepdims=True,
+    )
 
 
 def _log_softmax(output: Any, _: torch.Tensor | None) -> torch.Tensor:

@@ -6,13 +6,12 @@ The names of headings are in `sections.toml`; docs/note_sections.md shows the fo
 from __future__ import annotations
 
 import re
-import tomllib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
+from domainbert.files import read_toml
 from domainbert.settings import check_choice
 
 Spans = Sequence[tuple[int, int, str]]
@@ -83,7 +82,7 @@ def heading_key(heading: str) -> str:
     return " ".join(word for word in words if word not in _SMALL)
 
 
-_DATA = tomllib.loads((Path(__file__).parent / "sections.toml").read_text("utf-8"))
+_DATA = read_toml(__file__, "sections.toml")
 _AROUND = frozenset(_DATA["around"].split())
 _PARTS = {heading_key(part) for part in _DATA["parts"].splitlines()}
 _NAMES: dict[str, str] = {}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from pathlib import Path
 
 import numpy as np
 
 from biomed.ner.assertion import DRUGS
+from domainbert.files import read_toml
 
-_DATA = tomllib.loads((Path(__file__).parent / "slips.toml").read_text("utf-8"))
+_DATA = read_toml(__file__, "slips.toml")
 _NEVER = frozenset(_DATA["never"].split())
 _GENERA = frozenset(_DATA["genera"].split())
 _PART = re.compile(r"[^\W_]+")

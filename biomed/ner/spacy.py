@@ -34,7 +34,12 @@ _FIELDS = ("score", "assertion", "section", "link_score", "codes")
     assigns=["doc.ents", "doc.spans", "token.is_sent_start"],
 )
 def make_component(
-    nlp: Language, name: str, *, model: str, min_score: float, dictionary: str | None
+    nlp: Language,
+    name: str,
+    *,
+    model: str,
+    min_score: float,
+    dictionary: str | None,
 ) -> BiomedComponent:
     """The component with an entity model and perhaps the table of a dictionary."""
     del nlp, name

@@ -100,7 +100,11 @@ class TagTask(Task["JoinedText", "list[Entity]"]):
     name = "entities"
 
     def __init__(
-        self, tagger: Tagger, *, needed: str | None = None, fields: Sequence[str] = ()
+        self,
+        tagger: Tagger,
+        *,
+        needed: str | None = None,
+        fields: Sequence[str] = (),
     ) -> None:
         self._tagger = tagger
         self._fields = tuple(dict.fromkeys(fields))

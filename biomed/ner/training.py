@@ -55,7 +55,10 @@ class TagObjective(Objective):
     metric = "f1"
 
     def __init__(
-        self, model: WordTagger, corpora: Sequence[Corpus], recipe: EntityRecipe
+        self,
+        model: WordTagger,
+        corpora: Sequence[Corpus],
+        recipe: EntityRecipe,
     ) -> None:
         self._model = model
         self._corpora = corpora
