@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAX_TRIES = 8  # windows that are drawn to find one without the answer
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AnswerExample:
     """A training window.
 
@@ -29,8 +29,8 @@ class AnswerExample:
         end: last token of the answer; 0 without one.
     """
 
-    ids: np.ndarray = field(repr=False)
-    segments: np.ndarray = field(repr=False)
+    ids: np.ndarray
+    segments: np.ndarray
     start: int
     end: int
 

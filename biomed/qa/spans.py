@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,7 +47,7 @@ NUMBER_LONGEST = 16
 """Maximum tokens of such an answer."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TokenizedText:
     """A text and its tokens, without special tokens.
 
@@ -65,15 +65,15 @@ class TokenizedText:
             (sentences, 2).
     """
 
-    text: str = field(repr=False)
-    ids: np.ndarray = field(repr=False)
-    offsets: np.ndarray = field(repr=False)
-    starts_word: np.ndarray = field(repr=False)
-    ends_word: np.ndarray = field(repr=False)
-    has_letter: np.ndarray = field(repr=False)
-    number_weights: np.ndarray = field(repr=False)
-    sentence_ids: np.ndarray = field(repr=False)
-    sentence_spans: np.ndarray = field(repr=False)
+    text: str
+    ids: np.ndarray
+    offsets: np.ndarray
+    starts_word: np.ndarray
+    ends_word: np.ndarray
+    has_letter: np.ndarray
+    number_weights: np.ndarray
+    sentence_ids: np.ndarray
+    sentence_spans: np.ndarray
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -87,7 +87,7 @@ class TokenizedText:
         return first, last
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class QuestionPair:
     """A tokenized question and the documents to search.
 
@@ -97,12 +97,12 @@ class QuestionPair:
         asks_number: whether the answer should hold a number, as for "how many" and "what dose".
     """
 
-    question: TokenizedText = field(repr=False)
-    documents: tuple[TokenizedText, ...] = field(repr=False)
+    question: TokenizedText
+    documents: tuple[TokenizedText, ...]
     asks_number: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class QuestionWindow:
     """A window with the question and a part of a document.
 
@@ -113,8 +113,8 @@ class QuestionWindow:
         tokens: first token of the document in the window, and one past the last.
     """
 
-    ids: np.ndarray = field(repr=False)
-    segments: np.ndarray = field(repr=False)
+    ids: np.ndarray
+    segments: np.ndarray
     document: int
     tokens: tuple[int, int]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from biomed.qa.model import Answer, AnswerModel
     from biomed.qa.spans import QuestionPair
-    from domainbert.tables import Row
+    from domainbert.tables import Column, Row
 
 NO_ANSWER = "No answer was found."
 POSITION = ("start", "end", "document")
@@ -47,6 +47,7 @@ class AskTask(Task["QuestionPair", "list[Answer]"]):
     """
 
     name = "answers"
+    columns: tuple[Column, ...]
 
     def __init__(
         self, answerer: AnswerModel, *, question: str | None = None, **options: Any
@@ -58,7 +59,9 @@ class AskTask(Task["QuestionPair", "list[Answer]"]):
         self._answerer = answerer
         self._question = question
         self._options = AskSettings(**options).model_dump()
-        self.columns = (QUESTION, CONTEXT) if question is None else (TEXT,)
+        self.columns = (TEXT,)
+        if question is None:
+            self.columns = (QUESTION, CONTEXT)
 
     @property
     def output(self) -> pa.Schema:
@@ -70,12 +73,10 @@ class AskTask(Task["QuestionPair", "list[Answer]"]):
     def read(self, rows: Sequence[Row]) -> QuestionPair | Fault:
         """The tokenized question and context."""
         (row,) = rows
-        if self._question is None:
+        question = self._question
+        context = row.cells[self.columns[-1].name]
+        if question is None:
             question = row.cells["question"]
-            context = row.cells["context"]
-        else:
-            question = self._question
-            context = row.cells["text"]
         if hasattr(context, "tolist"):
             context = context.tolist()
         for name, value in (("question", question), ("context", context)):

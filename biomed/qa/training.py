@@ -18,7 +18,7 @@ from domainbert.errors import UserError
 from domainbert.models.manifest import Scores
 from domainbert.settings import Count, Settings
 from domainbert.statistics.bootstrap import Interval
-from domainbert.text.runner import pad
+from domainbert.text.runner import pad_pairs
 from domainbert.training.objective import FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.settings import TrainingSettings
@@ -26,6 +26,8 @@ from domainbert.training.train import train
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from transformers import PreTrainedModel
 
     from biomed.qa.examples import AnswerExample
 
@@ -146,20 +148,18 @@ class AnswerObjective(Objective):
     ) -> dict[str, torch.Tensor]:
         """Token ids, segments, and the answer's start and end."""
         del epoch
-        pad_id = self._model.tokenizer.pad_token_id
-        ids, mask = pad([example.ids for example in batch], pad_token_id=pad_id)
-        segments, _ = pad([example.segments for example in batch], pad_token_id=0)
-        tensors = {
-            "input_ids": ids,
-            "token_type_ids": segments,
-            "start": torch.tensor([example.start for example in batch]),
-            "end": torch.tensor([example.end for example in batch]),
-        }
-        if mask is not None:
-            tensors["attention_mask"] = mask
+        tensors = pad_pairs(
+            [example.ids for example in batch],
+            [example.segments for example in batch],
+            pad_token_id=self._model.tokenizer.pad_token_id,
+        )
+        tensors["start"] = torch.tensor([example.start for example in batch])
+        tensors["end"] = torch.tensor([example.end for example in batch])
         return tensors
 
-    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(
+        self, network: PreTrainedModel, batch: dict[str, torch.Tensor]
+    ) -> torch.Tensor:
         """The mean cross-entropy of start and end."""
         inputs = dict(batch)
         start = inputs.pop("start")
@@ -180,7 +180,7 @@ class AnswerObjective(Objective):
         end_loss = loss_of(output.end_logits, end)
         return torch.stack([start_loss, end_loss]).mean()
 
-    def score(self, network: Any) -> dict[str, float]:
+    def score(self, network: PreTrainedModel) -> dict[str, float]:
         """F1 and exact match on the validation questions."""
         scores = evaluate(self._model, self._validation, network=network)
         return {name: float(scores[name] or 0) for name in ("f1", "exact")}
@@ -287,7 +287,9 @@ def _card_scores(
     f1 = Interval(scores["f1"], scores["f1_low"], scores["f1_high"])
     exact = Interval(scores["exact"])
     n_unanswerable = sum(not question.answers for question in validation)
-    threshold_note = FREE.format(count=n_unanswerable) if n_unanswerable else FORCED
+    threshold_note = FORCED
+    if n_unanswerable:
+        threshold_note = FREE.format(count=n_unanswerable)
     return Scores(
         table={"F1": {row: f1}, "exact match": {row: exact}},
         note=note + threshold_note,

@@ -21,6 +21,8 @@ from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.train import train
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from domainbert.training.settings import TrainingSettings
 
 HELD_OUT = 20  # one of this many texts is held out to choose the weights
@@ -180,7 +182,9 @@ class TeacherObjective(Objective):
         windows = windows_of(self._student, [self.texts[number] for number in batch])
         return {"targets": self._targets[batch], **windows}
 
-    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(
+        self, network: PreTrainedModel, batch: dict[str, torch.Tensor]
+    ) -> torch.Tensor:
         """The squared distance, see the class."""
         vectors = vectors_of(self._student, network, batch)
         if self._student.settings.unit_norm:
@@ -188,7 +192,7 @@ class TeacherObjective(Objective):
         # Summed over dimensions: a mean would be too small for the optimiser's epsilon.
         return mse_loss(vectors, batch["targets"]) * vectors.shape[1]
 
-    def score(self, network: Any) -> dict[str, float]:
+    def score(self, network: PreTrainedModel) -> dict[str, float]:
         """The mean cosine of the held-out texts, of each side and of all sides together."""
         texts = self._texts(self.held_out)
         vectors = unit(self._student.vectors_of(texts, network=network))
@@ -198,7 +202,7 @@ class TeacherObjective(Objective):
         side_cosines = dict(zip(self._sides, cosines.tolist(), strict=True))
         return {"cosine": float(cosines.mean()), **side_cosines}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, str]:
         """Hashes of all texts, and of the student before training."""
         return self._facts
 

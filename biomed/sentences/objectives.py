@@ -19,10 +19,12 @@ from biomed.sentences.data import labelled, scores
 from biomed.sentences.evaluation import spearman
 from domainbert.errors import UserError
 from domainbert.models.pooling import pool, unit
-from domainbert.text.runner import pad
+from domainbert.text.runner import pad, pad_pairs
 from domainbert.training.objective import LengthBatches, Objective, fingerprint
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from domainbert.models.embedder import Embedder
     from domainbert.models.pairs import PairModel, PairWindow
     from domainbert.models.pooling import EmbeddingSettings
@@ -114,11 +116,10 @@ class TextVectorsObjective(Objective):
             self._rows += zip(texts, labels, strict=True)
         self.batches = _MixedBatches(plans, seed=training.seed)
         rows, labels = self._read(validation, name="validation")
-        self._texts = list(dict.fromkeys(text for row in rows for text in row))
-        numbers = {text: number for number, text in enumerate(self._texts)}
-        text_numbers = [[numbers[text] for text in row] for row in rows]
+        numbers, texts = pd.factorize(np.array(rows, dtype=object).ravel())
+        self._texts = texts.tolist()
         # Shape (columns, rows): the number of each validation text in `_texts`.
-        self._validation = np.array(text_numbers).T
+        self._validation = numbers.reshape(len(rows), -1).T
         self._expected = np.array(labels)
         if kind == "regression":
             _check_ratings(self._expected)
@@ -166,7 +167,9 @@ class TextVectorsObjective(Objective):
         labels = torch.tensor([label for _, label in rows])
         return {"labels": labels, **windows_of(self._embedder, texts)}
 
-    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(
+        self, network: PreTrainedModel, batch: dict[str, torch.Tensor]
+    ) -> torch.Tensor:
         """The loss of the kind, see the class."""
         labels = batch["labels"]
         vectors = vectors_of(self._embedder, network, batch).split(len(labels))
@@ -179,7 +182,7 @@ class TextVectorsObjective(Objective):
         )
         return loss
 
-    def score(self, network: Any) -> dict[str, float]:
+    def score(self, network: PreTrainedModel) -> dict[str, float]:
         """The metric on validation."""
         vectors = self._embedder.vectors_of(self._texts, network=network)
         return {self.metric: self._measure(vectors)}
@@ -273,18 +276,13 @@ class PairsObjective(Objective):
             )
         ]
         windows = list(chain.from_iterable(pair_windows))
-        pad_id = self._model.tokenizer.pad_token_id
-        ids, mask = pad([window.input_ids for window in windows], pad_token_id=pad_id)
-        segments, _ = pad([window.segments for window in windows], pad_token_id=0)
-        targets = self._targets[list(batch)]
-        tensors = {
-            "input_ids": ids,
-            "token_type_ids": segments,
-            "counts": torch.tensor([len(windows) for windows in pair_windows]),
-            "targets": torch.tensor(targets, dtype=torch.float32),
-        }
-        if mask is not None:
-            tensors["attention_mask"] = mask
+        tensors = pad_pairs(
+            [window.input_ids for window in windows],
+            [window.segments for window in windows],
+            pad_token_id=self._model.tokenizer.pad_token_id,
+        )
+        tensors["counts"] = torch.tensor(list(map(len, pair_windows)))
+        tensors["targets"] = torch.from_numpy(self._targets[list(batch)]).float()
         return tensors
 
     def _sample(self, windows: list[PairWindow], seed: list[int]) -> list[PairWindow]:
@@ -296,7 +294,9 @@ class PairsObjective(Objective):
         numbers = generator.choice(len(windows), limit, replace=False)
         return [windows[number] for number in sorted(numbers)]
 
-    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(
+        self, network: PreTrainedModel, batch: dict[str, torch.Tensor]
+    ) -> torch.Tensor:
         """The cross-entropy of each pair's largest window logit."""
         inputs = dict(batch)
         counts = inputs.pop("counts")
@@ -305,7 +305,7 @@ class PairsObjective(Objective):
         logits = torch.segment_reduce(window_logits, "max", lengths=counts, axis=0)
         return binary_cross_entropy_with_logits(logits[:, 0], targets)
 
-    def score(self, network: Any) -> dict[str, float]:
+    def score(self, network: PreTrainedModel) -> dict[str, float]:
         """The metric on validation."""
         results = self._model.predict_windows(self._validation, network=network)
         logits = np.array([result.logit for result in results])
@@ -366,7 +366,7 @@ def windows_of(embedder: Embedder, texts: Sequence[str]) -> dict[str, torch.Tens
 
 
 def vectors_of(
-    embedder: Embedder, network: Any, windows: Mapping[str, torch.Tensor]
+    embedder: Embedder, network: PreTrainedModel, windows: Mapping[str, torch.Tensor]
 ) -> torch.Tensor:
     """The unscaled vectors of texts, with gradients, shape (texts, dimension).
 
@@ -402,7 +402,10 @@ def _joined(
 
 
 def _pooled(
-    settings: EmbeddingSettings, network: Any, ids: torch.Tensor, lengths: torch.Tensor
+    settings: EmbeddingSettings,
+    network: PreTrainedModel,
+    ids: torch.Tensor,
+    lengths: torch.Tensor,
 ) -> torch.Tensor:
     """The pooled vectors of windows, shape (windows, dimension)."""
     width = int(lengths.max())
@@ -462,11 +465,8 @@ class _MixedBatches:
     def epoch(self, number: int) -> list[list[int]]:
         batches: list[list[int]] = []
         for plan, first_row in self._plans:
-            set_batches = plan.epoch(number)
-            batches.extend(_shifted(batch, first_row) for batch in set_batches)
+            batches += [
+                np.add(batch, first_row).tolist() for batch in plan.epoch(number)
+            ]
         np.random.default_rng((self._seed, number)).shuffle(batches)
         return batches
-
-
-def _shifted(batch: Sequence[int], first_row: int) -> list[int]:
-    return [first_row + row for row in batch]

@@ -35,6 +35,15 @@ SENTENCE = replace(TEXT, also=("sentence", "sentences", "passage"))
 QUERY = Column("query", "text", ("question", "text"), required=True)
 FIRST = Column("first", "text", ("query", "question", "sentence1"), required=True)
 SECOND = Column("second", "text", ("text", "passage", "sentence2"), required=True)
+SEARCH_COLUMNS = {
+    "query": "string",
+    "rank": "int64",
+    "found_id": "string",
+    "start": "int64",
+    "end": "int64",
+    "score": "double",
+    "passage": "string",
+}
 _QUERIES = 64  # looked up at a time
 
 # Tokens, windows and vector of a text.
@@ -57,9 +66,9 @@ class EncodeTask(Task[str, "EncodedText"]):
     @property
     def output(self) -> pa.Schema:
         """The output columns."""
-        numbers = [(f"v{i}", pa.float32()) for i in range(self.encoder.dimension)]
-        counts = [("n_tokens", pa.int64()), ("n_windows", pa.int64())]
-        return pa.schema([(self._column, pa.string()), *counts, *numbers])
+        columns = {self._column: "string", "n_tokens": "int64", "n_windows": "int64"}
+        numbers = (f"v{number}" for number in range(self.encoder.dimension))
+        return pa.schema(columns | dict.fromkeys(numbers, "float"))
 
     def read(self, rows: Sequence[Row]) -> str | Fault:
         """The text of a row."""
@@ -121,17 +130,7 @@ class SearchTask(Task[str, "list[PassageHit]"]):
     @property
     def output(self) -> pa.Schema:
         """The output columns."""
-        return pa.schema(
-            [
-                ("query", pa.string()),
-                ("rank", pa.int64()),
-                ("found_id", pa.string()),
-                ("start", pa.int64()),
-                ("end", pa.int64()),
-                ("score", pa.float64()),
-                ("passage", pa.string()),
-            ]
-        )
+        return pa.schema(SEARCH_COLUMNS)
 
     def read(self, rows: Sequence[Row]) -> str | Fault:
         """The query of a row."""
@@ -150,15 +149,13 @@ class SearchTask(Task[str, "list[PassageHit]"]):
 
     def rows(self, item: str, result: list[PassageHit]) -> list[dict[str, object]]:
         """A row per passage."""
-        if not result:
-            return [{"query": item, "reason": "nothing was found"}]
         rows = []
         for passage in result:
             row = {"query": item, **asdict(passage)}
             row["found_id"] = row.pop("id")
             row["passage"] = row.pop("text")
             rows.append(row)
-        return rows
+        return rows or [{"query": item, "reason": "nothing was found"}]
 
     def facts(self) -> dict[str, object]:
         """The index and the options of the search."""
@@ -184,16 +181,16 @@ class PairTask(Task["list[PairWindow]", "PairResult"]):
     @property
     def output(self) -> pa.Schema:
         """The output columns."""
-        return pa.schema([("score", pa.float64())])
+        return pa.schema({"score": "double"})
 
     def read(self, rows: Sequence[Row]) -> list[PairWindow] | Fault:
         """The windows of a pair."""
-        pair = [text_of(rows[0], name) for name in ("first", "second")]
-        for name, text in zip(("first", "second"), pair, strict=True):
+        pair = {name: text_of(rows[0], name) for name in ("first", "second")}
+        for name, text in pair.items():
             if isinstance(text, Fault):
                 return Fault(f"{name}: {text.reason}", text.status)
         try:
-            return self._model.windower.split(*pair, number=rows[0].number)
+            return self._model.windower.split(**pair, number=rows[0].number)
         except UserError as error:
             return Fault(str(error))
 
@@ -234,11 +231,13 @@ def read_texts(
         table_columns(source), columns, named=named, source=Path(source).name
     )
 
-    def cells(name: str) -> Iterator[Any]:
+    def cells(name: str) -> Iterator[object]:
         for row in iter_rows(source):
             if row.fault:
                 raise TableError(f"{row.place}: {row.fault}")
             yield row.cells.get(names[name])
 
-    ids = (id_text(value) or "" for value in cells("id")) if "id" in names else None
+    ids = None
+    if "id" in names:
+        ids = (id_text(value) or "" for value in cells("id"))
     return cells("text"), ids

@@ -55,8 +55,8 @@ def embed_frame(
         column: the column of terms, if it is not called `term`.
         keep: further columns to carry along.
     """
-    columns = {"term": column} if column else {}
-    return score_frame(EmbedTask(embedder), frame, named=columns, keep=keep)
+    named = {"term": column or ""}
+    return score_frame(EmbedTask(embedder), frame, named=named, keep=keep)
 
 
 class NearestTask(Task[str, "Neighbours"]):
@@ -79,8 +79,8 @@ class NearestTask(Task[str, "Neighbours"]):
     @property
     def output(self) -> pa.Schema:
         """The output columns."""
-        types = (pa.int64(), pa.string(), pa.float64(), pa.string(), pa.string())
-        return pa.schema([("term", pa.string()), *zip(COLUMNS, types, strict=True)])
+        types = ("int64", "string", "double", "string", "string")
+        return pa.schema([("term", "string"), *zip(COLUMNS, types, strict=True)])
 
     def read(self, rows: Sequence[Row]) -> str | Fault:
         """The term of a row."""

@@ -175,3 +175,24 @@ def pad(
     if mask.all():
         return padded, None
     return padded, torch.from_numpy(mask)
+
+
+def pad_pairs(
+    ids: Sequence[np.ndarray], segments: Sequence[np.ndarray], *, pad_token_id: int
+) -> dict[str, torch.Tensor]:
+    """The inputs of a network for windows of two texts, padded to the longest window.
+
+    Args:
+        ids: token ids of each window, shape (tokens,).
+        segments: 0 (first text) or 1 (second text) for each token of each window.
+        pad_token_id: of the tokenizer.
+
+    Returns:
+        `input_ids`, `token_type_ids` and, unless all windows are equally long, `attention_mask`.
+    """
+    input_ids, mask = pad(ids, pad_token_id=pad_token_id)
+    token_types, _ = pad(segments, pad_token_id=0)
+    tensors = {"input_ids": input_ids, "token_type_ids": token_types}
+    if mask is not None:
+        tensors["attention_mask"] = mask
+    return tensors
