@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -78,7 +78,9 @@ def _sentences(path: Path) -> tuple[list[_Sentence], list[str]]:
         if not line.strip() or line.startswith(DOCUMENT_MARK):
             sentences.append([])
             continue
-        parts = line.split("\t") if "\t" in line else _SPACES.split(line.strip(" "))
+        parts = line.split("\t")
+        if len(parts) == 1:
+            parts = _SPACES.split(line.strip(" "))
         cells = [cell.strip() for cell in parts]
         if line.startswith("#") and "\t" not in line and not _is_tag(cells[-1]):
             continue
@@ -119,15 +121,19 @@ def _without_index(
 
 def _is_index(sentences: Sequence[_Sentence]) -> bool:
     """Whether the first column has numbers, or one value in each sentence."""
-    columns = [[line.cells[0] for line in sentence] for sentence in sentences]
-    values = list(chain.from_iterable(columns))
+    values = _first_cells(chain.from_iterable(sentences))
     if len(values) < _LEAST_COUNTED:
         return False
     numbers = sum(_COUNT.fullmatch(value) is not None for value in values)
     if numbers >= _COUNTED * len(values):
         return True
-    is_constant = all(len(set(column)) == 1 for column in columns)
-    return is_constant and max(map(len, columns)) >= _LEAST_COUNTED
+    if max(map(len, sentences)) < _LEAST_COUNTED:
+        return False
+    return all(len(set(_first_cells(lines))) == 1 for lines in sentences)
+
+
+def _first_cells(lines: Iterable[_Line]) -> list[str]:
+    return [line.cells[0] for line in lines]
 
 
 def _fault(sentence: _Sentence, tags: dict[str, Tag]) -> str:

@@ -122,7 +122,10 @@ def _renamed(text: TaggedText, labels: dict[str, str]) -> TaggedText:
     tags = []
     for tag in text.tags:
         kind = labels.get(tag[2:], tag[2:])
-        tags.append(tag[:2] + kind if kind else OUTSIDE)
+        if kind:
+            tags.append(tag[:2] + kind)
+        else:
+            tags.append(OUTSIDE)
     return TaggedText(text.words, tuple(tags))
 
 

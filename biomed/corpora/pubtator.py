@@ -57,7 +57,9 @@ def read_pubtator(path: Path) -> list[Document]:
         spans = []
         faults = []
         for number, cells in draft.rows:
-            span = _mention(cells, text) if cells[0] == draft.id else None
+            span = None
+            if cells[0] == draft.id:
+                span = _mention(cells, text)
             if span:
                 spans.append(span)
             elif fault := _fault(cells, draft.id):
@@ -106,20 +108,15 @@ def _mention(cells: list[str], text: str) -> Span | None:
             continue
         before = cells[1:position]
         after = [cell.strip() for cell in cells[position + 3 :]]
-        has_type_before = bool(before) and not _MENTION_ID.fullmatch(before[-1])
-        label = before[-1].strip() if has_type_before else "".join(after[:1])
-        concepts = after if has_type_before else after[1:]
+        if before and not _MENTION_ID.fullmatch(before[-1]):
+            after.insert(0, before[-1].strip())
+        label, concept, *_ = [*after, "", ""]
         if not label:
             return None
-        concept = "".join(concepts[:1])
-        assertion = next((cell for cell in concepts if cell in ASSERTION_VALUES), "")
-        return Span(
-            start,
-            end,
-            label,
-            id="" if concept in _NO_CONCEPT else concept,
-            assertion=assertion,
-        )
+        if concept in _NO_CONCEPT:
+            concept = ""
+        assertions = (cell for cell in after[1:] if cell in ASSERTION_VALUES)
+        return Span(start, end, label, id=concept, assertion=next(assertions, ""))
     return None
 
 

@@ -43,9 +43,8 @@ def read_tags(names: Iterable[str]) -> dict[str, Tag]:
 
 def _read_spelled(names: Collection[str]) -> dict[str, Tag]:
     """The tags in the first spelling that fits: prefixes fit if one name has them."""
-    for number, spelling in enumerate(_SPELLINGS):
+    for spelling, fits in zip(_SPELLINGS, (any, all, all), strict=True):
         matches = {name: spelling.fullmatch(name) for name in names}
-        fits = any if number == 0 else all
         if names and fits(matches.values()):
             return {name: _as_tag(name, match) for name, match in matches.items()}
     return {name: ("", name) for name in names}
@@ -81,7 +80,11 @@ def to_iob2(tags: Iterable[Tag]) -> list[str]:
             converted.append(OUTSIDE)
             open_type = ""
             continue
-        continues = kind == open_type and not begins(mark)
-        converted.append(f"I-{kind}" if continues else f"B-{kind}")
-        open_type = "" if mark in _ENDING else kind
+        new_mark = "B"
+        if kind == open_type and not begins(mark):
+            new_mark = "I"
+        converted.append(f"{new_mark}-{kind}")
+        open_type = kind
+        if mark in _ENDING:
+            open_type = ""
     return converted

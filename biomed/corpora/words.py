@@ -75,7 +75,10 @@ def starts_after_breaks(text: str, words: np.ndarray) -> np.ndarray:
     for block in _blocks(text):
         starts.append(block[0].offset)
         is_double_spaced = len(block) > 1 and block[1].blanks == 1
-        starts += _after_blanks(block) if is_double_spaced else _list_items(block)
+        if is_double_spaced:
+            starts += _after_blanks(block)
+        else:
+            starts += _list_items(block)
     numbers = np.searchsorted(words[:, 0], np.array(starts, dtype=np.int64))
     return np.unique(numbers[(numbers > 0) & (numbers < len(words))])
 
@@ -92,10 +95,15 @@ def _blocks(text: str) -> list[list[_Line]]:
             blanks += 1
             continue
         blanks = 0
-        block = blocks[-1] if blocks else []
+        block: list[_Line] = []
+        if blocks:
+            block = blocks[-1]
         is_double_spaced = len(block) > 1 and block[1].blanks == 1
-        spacings = (0, 1) if len(block) == 1 else (int(is_double_spaced),)
-        if block and line.blanks in spacings:
+        if len(block) == 1:
+            continues = line.blanks < 2
+        else:
+            continues = bool(block) and line.blanks == is_double_spaced
+        if continues:
             block.append(line)
         elif is_double_spaced and line.blanks == 0:
             # The last line starts an ordinary paragraph.
@@ -130,7 +138,9 @@ def _wrapped_width(lines: Sequence[_Line]) -> int:
         and 2 * lower_count >= len(following)
         and not any(_had_room(lines, width))
     )
-    return width if is_running_text else max(width, _NARROWEST)
+    if not is_running_text:
+        width = max(width, _NARROWEST)
+    return width
 
 
 def _list_items(lines: Sequence[_Line]) -> list[int]:
