@@ -121,7 +121,9 @@ def read_questions(path: str | Path) -> QuestionSet:
     ]
     left_out = len(first_rows) - len(questions)
     if not questions:
-        fault = f"{left_out} questions without answers" if left_out else "no questions"
+        fault = "no questions"
+        if left_out:
+            fault = f"{left_out} questions without answers"
         raise QuestionError(f"{path.name} has {fault}; training and scoring need them")
     if left_out:
         log.warning(
@@ -152,8 +154,12 @@ def _squad_rows(path: Path) -> Iterator[Row]:
         line = f" line {error.lineno}"
     except (AttributeError, LookupError, TypeError, ValueError):
         pass
-    last = f"not SQuAD JSON after question {number}" if number else "not SQuAD JSON"
-    raise QuestionError(f"{path.name}{line}: {last}; expected {_SHAPE}")
+    position = ""
+    if number:
+        position = f" after question {number}"
+    raise QuestionError(
+        f"{path.name}{line}: not SQuAD JSON{position}; expected {_SHAPE}"
+    )
 
 
 def _article_name(*sources: Mapping[str, Any]) -> str | None:
@@ -199,14 +205,19 @@ def _checked_answers(row: Row) -> list[GoldAnswer]:
     for name in texts:
         cell = row.cells[name]
         if not isinstance(cell, str) or not cell.strip():
-            fault = "is empty" if is_missing(cell) else "is not one text"
+            fault = "is not one text"
+            if is_missing(cell):
+                fault = "is empty"
             raise QuestionError(f"{row.place}: {name} {fault}")
     start = id_key(row.cells.get("answer_start"))
     if start is not None and not re.fullmatch(r"-?\d{1,12}", start):
         raise QuestionError(f"{row.place}: answer_start is not a whole number")
     if not has_answer:
         return []
-    return [(row.cells["answer"], int(start) if start else None)]
+    stated_start = None
+    if start:
+        stated_start = int(start)
+    return [(row.cells["answer"], stated_start)]
 
 
 def _question(

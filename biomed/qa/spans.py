@@ -158,13 +158,13 @@ class PairReader:
                 f"{self.longest_question} are possible; move the rest of it to the context"
             )
         # An empty section of an article is no fault, as long as another one has text.
-        are_empty = [_is_blank(text) for text in contexts]
-        documents = [
-            self.read("")
-            if is_empty and not all(are_empty)
-            else self._checked(text, name)
-            for text, name, is_empty in zip(contexts, names, are_empty, strict=True)
-        ]
+        has_text = not all(map(_is_blank, contexts))
+        documents = []
+        for text, name in zip(contexts, names, strict=True):
+            if has_text and _is_blank(text):
+                documents.append(self.read(""))
+            else:
+                documents.append(self._checked(text, name))
         return QuestionPair(asked, tuple(documents), asks_number(asked.text))
 
     def _checked(self, text: object, name: str) -> TokenizedText:
@@ -272,29 +272,6 @@ class Candidate:
     bonus: float = 0.0
 
 
-@dataclass(frozen=True)
-class _AnswerKind:
-    """Spans of a kind: the limits of the sum of their weights, their length and their bonus."""
-
-    weights: np.ndarray
-    limits: tuple[float, float]
-    longest: int
-    bonus: float = 0.0
-
-
-def _answer_kinds(pair: QuestionPair, document: int, longest: int) -> list[_AnswerKind]:
-    """Spans with a letter or a digit; for a question for a number also those with one number."""
-    text = pair.documents[document]
-    kinds = [_AnswerKind(text.has_letter, (1.0, np.inf), longest)]
-    if pair.asks_number:
-        longest = min(NUMBER_LONGEST, longest)
-        one_number = (2.0, 2.0)
-        kinds.append(
-            _AnswerKind(text.number_weights, one_number, longest, NUMBER_MARGIN)
-        )
-    return kinds
-
-
 def window_spans(
     pair: QuestionPair,
     window: QuestionWindow,
@@ -314,14 +291,22 @@ def window_spans(
     # The window ends with [SEP].
     start_logits, end_logits = logits[-1 - n_tokens : -1].T
     no_answer = float(logits[0].sum())
-    for kind in _answer_kinds(pair, window.document, longest):
+    # Weights of the tokens, limits of their sum in a span, longest span, and bonus.
+    kinds = [(document.has_letter, (1.0, np.inf), longest, 0.0)]
+    if pair.asks_number:
+        longest_number = min(NUMBER_LONGEST, longest)
+        one_number = (2.0, 2.0)
+        kinds.append(
+            (document.number_weights, one_number, longest_number, NUMBER_MARGIN)
+        )
+    for weights, limits, longest_span, bonus in kinds:
         spans = best_spans(
             np.where(document.starts_word[tokens], start_logits, -np.inf),
             np.where(document.ends_word[tokens], end_logits, -np.inf),
-            weights=kind.weights[tokens],
+            weights=weights[tokens],
             sentences=document.sentence_ids[tokens],
-            limits=kind.limits,
-            longest=kind.longest,
+            limits=limits,
+            longest=longest_span,
             top_k=top_k,
         )
         for first, last, score in spans:
@@ -330,7 +315,7 @@ def window_spans(
                 tokens.start + first,
                 tokens.start + last,
                 score - no_answer,
-                kind.bonus,
+                bonus,
             )
 
 

@@ -100,7 +100,7 @@ def augment(
     import pandas as pd
 
     def resuming(name: str) -> dict[str, Any]:
-        folder = Path(checkpoints) / name if checkpoints else None
+        folder = checkpoints and Path(checkpoints) / name
         return {"checkpoints": folder, "resume": resume}
 
     # Bad texts are reported before anything trains.

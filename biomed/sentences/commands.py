@@ -119,26 +119,23 @@ def search(
 
     def load() -> SearchTask:
         built = SentenceIndex.open(index_folder, _encoder(model, scoring.device))
-        cross = _cross(rerank, scoring.device) if rerank else None
-        return SearchTask(
-            built, k=k, rerank=cross, words=built.words() if words else None
-        )
+        task = SearchTask(built, k=k)
+        if rerank:
+            task.options["rerank"] = _cross(rerank, scoring.device)
+        if words:
+            task.options["words"] = built.words()
+        return task
 
     if out is not None:
         options.score_source(load, queries, out, scoring, text="query")
         return
     task = load()
     (passages,) = task.index.search(queries, **task.options)
-    rows = [
-        (
-            p.rank,
-            p.id,
-            f"{p.start}–{p.end}",
-            f"{p.score:.3f}",
-            " ".join(p.text.split())[:200],
-        )
-        for p in passages
-    ]
+    rows = []
+    for hit in passages:
+        position = f"{hit.start}–{hit.end}"
+        shown = " ".join(hit.text.split())[:200]
+        rows.append((hit.rank, hit.id, position, f"{hit.score:.3f}", shown))
     print_table(rows, ["", "id", "characters", "score", "passage"])
 
 
@@ -185,13 +182,13 @@ def evaluate(
     from biomed.sentences.data import read_pairs
     from biomed.sentences.evaluation import evaluate_models
 
-    scores = evaluate_models(
-        {name: _encoder(name) for name in model or (DEFAULT,)},
-        sts=read_pairs(sts) if sts else None,
-        retrieval=read_pairs(retrieval) if retrieval else None,
-        cross=_cross(rerank) if rerank else None,
-        with_words=words,
-    )
+    pairs = {"sts": sts, "retrieval": retrieval}
+    tables = {name: read_pairs(path) for name, path in pairs.items() if path}
+    cross = None
+    if rerank:
+        cross = _cross(rerank)
+    encoders = {name: _encoder(name) for name in model or (DEFAULT,)}
+    scores = evaluate_models(encoders, cross=cross, with_words=words, **tables)
     write_comparison(scores, out)
 
 
@@ -201,18 +198,19 @@ def write_comparison(scores: Mapping[str, Mapping[str, Interval]], out: Path) ->
 
     from domainbert.tables import write_table
 
-    each = [
-        (m, name, interval)
-        for name, own in scores.items()
-        for m, interval in own.items()
+    intervals = [
+        (measure, model, interval)
+        for model, measures in scores.items()
+        for measure, interval in measures.items()
     ]
     rows = [
-        {"encoder": name, "measure": measure, **vars(i)} for measure, name, i in each
+        {"encoder": model, "measure": measure, **vars(interval)}
+        for measure, model, interval in intervals
     ]
     out.mkdir(parents=True, exist_ok=True)
     write_table(pd.DataFrame(rows), out / "comparison.csv")
-    ordered = sorted(each, key=lambda row: row[0])
-    print_table(ordered, ["measure", "model", "value"])
+    intervals.sort(key=lambda row: row[0])
+    print_table(intervals, ["measure", "model", "value"])
     say(f"table in {out}")
 
 
@@ -279,6 +277,9 @@ def augment(
     from biomed.sentences.task import read_texts
     from domainbert.tables import write_table
 
+    other_texts = None
+    if texts:
+        other_texts = [text for text in read_texts(texts)[0] if text]
     changes = {"model.scale": scale, "cross.seed": training.seed}
     plan = training.plan(augmented.AugmentRecipe, changes, default="augmented")
     with training.run(out) as run:
@@ -286,7 +287,7 @@ def augment(
             plan,
             read_pairs(pairs),
             read_pairs(validation),
-            texts=[t for t in read_texts(texts)[0] if t] if texts else None,
+            texts=other_texts,
             silver_only=silver_only,
             checkpoints=run.checkpoints,
             resume=run.resume,
@@ -294,8 +295,10 @@ def augment(
         run.save(result.encoder)
     if silver:
         write_table(result.silver, silver)
-    made = f"{len(result.silver):,} silver pairs; model in {out}"
-    say(f"validation: {_validation(result.encoder)}; {made}")
+    say(
+        f"validation: {_validation(result.encoder)}; {len(result.silver):,} silver pairs; "
+        f"model in {out}"
+    )
 
 
 @app.command()

@@ -170,13 +170,13 @@ def evaluate_retrieval(
             queries, k=k, words=words, candidates=candidates
         )
     return {
-        method: measure_rankings(_text_ids(passages), relevant)
-        for method, passages in results.items()
+        method: measure_rankings(list(map(_text_ids, hits)), relevant)
+        for method, hits in results.items()
     }
 
 
-def _text_ids(passages: list[list[PassageHit]]) -> list[list[str]]:
-    return [[passage.id for passage in row] for row in passages]
+def _text_ids(hits: list[PassageHit]) -> list[str]:
+    return [hit.id for hit in hits]
 
 
 def measure_rankings(

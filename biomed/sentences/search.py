@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, count, islice, tee
+from itertools import count, islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,10 +135,10 @@ class SentenceIndex:
         """
         check_many(texts)
         column = "text" if ids is None else "id"
-        known = set(map(hash, self.vectors.stored(column)))
+        indexed = set(map(hash, self.vectors.stored(column)))
         faults: dict[str, str] = {}
         pieces = self._pieces(texts, ids, faults)
-        self.vectors.add(_all_new(pieces, known, column=column))
+        self.vectors.add(_all_new(pieces, indexed, column=column))
         self.faults |= faults
 
     def _pieces(
@@ -150,7 +150,9 @@ class SentenceIndex:
         texts, texts_to_embed = tee(texts)
         about = self.vectors.about
         next_id = about.get("texts", 0)
-        names = iter(ids) if ids is not None else map(str, count(next_id))
+        names: Iterator[str] = map(str, count(next_id))
+        if ids is not None:
+            names = iter(ids)
         first = 0
         for part in self.encoder.embed_passages(texts_to_embed, window=about["window"]):
             part_texts = list(islice(texts, part.count))
@@ -208,7 +210,9 @@ class SentenceIndex:
         Raises:
             UserError: k < 1, or see `faults`.
         """
-        queries = [queries] if isinstance(queries, str) else list(queries)
+        if isinstance(queries, str):
+            queries = [queries]
+        queries = list(queries)
         vectors, query_faults = self._embed_queries(queries, rerank)
         if faults is not None:
             faults.update(query_faults)
@@ -219,7 +223,9 @@ class SentenceIndex:
         numbers = [n for n in range(len(queries)) if n not in query_faults]
         if not numbers:
             return results
-        depth = max(k, candidates) if rerank or words else k
+        depth = k
+        if rerank or words:
+            depth = max(k, candidates)
         hits = self.vectors.search(vectors[numbers], k=depth)
         if words is not None:
             word_hits = words.search([queries[number] for number in numbers], k=depth)
@@ -233,20 +239,18 @@ class SentenceIndex:
         return results
 
     def _embed_queries(
-        self, queries: list[str], rerank: PairModel | None
+        self, queries: Sequence[str], rerank: PairModel | None
     ) -> tuple[np.ndarray, dict[int, str]]:
         """The vectors of queries, and by number why a query cannot be searched."""
-        parts = list(self.encoder.embed_many(queries))
+        vectors, vector_faults = self.encoder.embed_all(queries)
         faults: dict[int, str] = {}
-        for number, fault in enumerate(chain.from_iterable(p.faults for p in parts)):
+        for number, fault in enumerate(vector_faults):
             if fault:
                 faults[number] = fault
             elif rerank is not None:
                 too_long = rerank.windower.fault_of_first(queries[number])
                 if too_long:
                     faults[number] = f"to be reranked, it {too_long}"
-        no_vectors = np.empty((0, self.encoder.dimension), dtype=np.float32)
-        vectors = np.concatenate([no_vectors, *(part.vectors for part in parts)])
         return vectors, faults
 
     def words(self) -> WordIndex:
@@ -268,18 +272,18 @@ class SentenceIndex:
 
 
 def _all_new(
-    pieces: Iterable[tuple[np.ndarray, pd.DataFrame]], known: set[int], *, column: str
+    pieces: Iterable[tuple[np.ndarray, pd.DataFrame]], indexed: set[int], *, column: str
 ) -> Iterator[tuple[np.ndarray, pd.DataFrame]]:
     """The pieces of passages; a `UserError` if the index has them already.
 
     A text may repeat ("No change."), so without ids only a piece of known texts is refused.
     """
     for vectors, rows in pieces:
-        is_known = rows[column].map(hash).isin(known)
-        is_repeated = is_known.all() if column == "text" else is_known.any()
-        if len(rows) and is_repeated:
+        is_known = rows[column].map(hash).isin(indexed)
+        n_known = int(is_known.sum())
+        if n_known and (column == "id" or n_known == len(rows)):
             raise UserError(
-                f"{int(is_known.sum())} passages are in the index already, the first with id "
+                f"{n_known} passages are in the index already, the first with id "
                 f"{rows['id'][is_known].iloc[0]}; leave these texts out, or index all texts "
                 "into a new folder"
             )
@@ -290,9 +294,8 @@ def _reranked(
     model: PairModel, query: str, passages: list[PassageHit]
 ) -> list[PassageHit]:
     results = model.predict_many((query, passage.text) for passage in passages)
-    scores = [result.score for result in results]
     scored = [
-        replace(passage, score=score)
-        for passage, score in zip(passages, scores, strict=True)
+        replace(passage, score=result.score)
+        for passage, result in zip(passages, results, strict=True)
     ]
     return sorted(scored, key=lambda passage: -passage.score)

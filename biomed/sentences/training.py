@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from domainbert.models.embedder import Embedder
     from domainbert.models.model import Model
+    from domainbert.training.objective import Objective
 
 AnyEmbedder = TypeVar("AnyEmbedder", bound="Embedder")
 AnyModel = TypeVar("AnyModel", bound="Model[Any]")
@@ -133,23 +134,17 @@ def fit_encoder(
         training=training,
         scale=table.scale,
     )
-    trained = train(
-        embedder,
-        (objective, training),
-        encoder=table.encoder,
-        start=table.start,
-        share=table.share,
-        **resuming,
+    trained = _trained(
+        embedder, objective, recipe, validation, share=table.share, **resuming
     )
     trained.name = str(table.encoder)
-    counts = {
+    trained.manifest.training.objective = table.objective
+    trained.manifest.data.counts = {
         f"training rows, {name}": len(pairs)
         for name, pairs in sets.items()
         if len(pairs)
     }
-    trained.manifest.training.objective = table.objective
-    trained.manifest.data.counts = counts
-    return _described(trained, recipe, validation)
+    return trained
 
 
 def _fit_cross(
@@ -169,24 +164,29 @@ def _fit_cross(
     objective = PairsObjective(
         model, pairs, validation, training=training, scale=table.scale
     )
-    trained = train(
-        model,
-        (objective, training),
-        encoder=table.encoder,
-        start=table.start,
-        **resuming,
-    )
+    trained = _trained(model, objective, recipe, validation, **resuming)
     trained.manifest.data.counts = {
         "pairs for training": len(pairs),
         "pairs to choose weights": len(validation),
     }
-    return _described(trained, recipe, validation)
+    return trained
 
 
-def _described(
-    trained: AnyModel, recipe: SentenceRecipe, validation: pd.DataFrame
+def _trained(
+    model: AnyModel,
+    objective: Objective,
+    recipe: SentenceRecipe,
+    validation: pd.DataFrame,
+    **options: Any,
 ) -> AnyModel:
-    """The model, with the contents of its card."""
+    """The model after training, with its scores on validation for its card."""
+    trained = train(
+        model,
+        (objective, recipe.training),
+        encoder=recipe.model.encoder,
+        start=recipe.model.start,
+        **options,
+    )
     manifest = trained.manifest
     manifest.card = recipe.card
     manifest.scores = validation_scores(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -41,10 +40,14 @@ def embed(
     """Write the vector of every term of a file; each row has a status and a reason."""
     from biomed.terms.task import EmbedTask
 
-    def task() -> EmbedTask:
-        return EmbedTask(_load(model, device=scoring.device))
-
-    options.score_source(task, source, out, scoring, text="term", lines=True)
+    options.score_source(
+        lambda: EmbedTask(_load(model, scoring.device)),
+        source,
+        out,
+        scoring,
+        text="term",
+        lines=True,
+    )
 
 
 @app.command()
@@ -79,11 +82,13 @@ def similar(
         raise typer.BadParameter("name a term, or a file with --terms FILE --out FILE")
 
     def load_index() -> TermIndex:
-        table = read_vocabulary(vocabulary) if vocabulary else None
-        return TermIndex(_load(model, device=scoring.device), table)
+        table = None
+        if vocabulary:
+            table = read_vocabulary(vocabulary)
+        return TermIndex(_load(model, scoring.device), table)
 
     if terms is not None and out is not None:
-        check_output(out, [vocabulary] if vocabulary else [])
+        check_output(out, filter(None, [vocabulary]))
         options.score_source(
             lambda: NearestTask(load_index(), k=k),
             terms,
@@ -119,8 +124,6 @@ def plot(
     seed: Annotated[int, typer.Option(help="Another seed gives another picture.")] = 0,
 ) -> None:
     """Draw terms by t-SNE; NAME.coordinates.csv gets their coordinates."""
-    import numpy as np
-
     from biomed.terms.names import medical_terms, vocabulary_rows
     from biomed.terms.plots import layout_terms, plot_layout
     from domainbert.files import check_output
@@ -129,19 +132,19 @@ def plot(
 
     coordinates = out.with_suffix(".coordinates.csv")
     for file in (out, coordinates):
-        check_output(file, [source] if source else [])
-    table = vocabulary_rows(source) if source else medical_terms()
-    parts = list(_load(model).embed_many(table["term"].tolist()))
-    faults = list(itertools.chain.from_iterable(part.faults for part in parts))
+        check_output(file, filter(None, [source]))
+    table = medical_terms()
+    if source:
+        table = vocabulary_rows(source)
+    vectors, faults = _load(model).embed_all(table["term"].tolist())
     for row, fault in zip(table.index, faults, strict=True):
         if fault:
             say(f"row {row} has no vector and is left out: {fault}")
     has_vector = [not fault for fault in faults]
     table = table[has_vector]
-    vectors = np.concatenate([part.vectors for part in parts])[has_vector]
     layout = layout_terms(
         table["term"].tolist(),
-        vectors,
+        vectors[has_vector],
         categories=table.get("category"),
         perplexity=perplexity,
         seed=seed,
@@ -199,7 +202,7 @@ def train(
     say(f"model in {out}; its card says how it was made and how good it is")
 
 
-def _load(model: str, **chosen: Any) -> TermEmbedder:
+def _load(model: str, device: str | None = None) -> TermEmbedder:
     from biomed.terms.similarity import TermEmbedder
 
-    return TermEmbedder.from_pretrained(model, **chosen)
+    return TermEmbedder.from_pretrained(model, device=device)

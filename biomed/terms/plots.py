@@ -207,8 +207,7 @@ def plot_layout(layout: TermLayout) -> Figure:
     figure_height = _WIDTH * aspect + 0.4 + 0.2 * legend_rows
     figure = Figure(figsize=(_WIDTH, figure_height), layout="constrained")
     axes = figure.add_subplot()
-    axes.set(xticks=[], yticks=[], aspect="equal")
-    axes.set_adjustable("datalim")
+    axes.set(xticks=[], yticks=[], aspect="equal", adjustable="datalim")
     axes.spines[:].set(visible=True, color="#CCCCCC", linewidth=0.6)
     axes.set_xlabel(layout.caption, loc="left", size=7, color=GREY)
     marker_size = float(np.clip(80 / len(table) ** 0.5, 2, 6))  # typographic points

@@ -140,13 +140,15 @@ class TermIndex:
 
         check_many(vocabulary)
         synonym_table = medical_terms()
-        terms = synonym_table["term"] if vocabulary is None else vocabulary
+        terms: Iterable[str] = synonym_table["term"]
         self._has_synonyms = False
         if isinstance(vocabulary, pd.DataFrame):
             terms = vocabulary["term"]
             self._has_synonyms = "synonyms" in vocabulary.columns
             if self._has_synonyms:
                 synonym_table = vocabulary
+        elif vocabulary is not None:
+            terms = vocabulary
         self.terms = list(dict.fromkeys(terms))
         if not self.terms:
             raise UserError("the vocabulary is empty; expected at least one term")
@@ -206,9 +208,8 @@ class TermIndex:
     def _look_up_batch(self, terms: Sequence[str], k: int) -> Iterator[Neighbours]:
         readings = [self.read(term) for term in terms]
         texts = [text for meanings_of_term, _ in readings for text in meanings_of_term]
-        parts = list(self.embedder.embed_many(texts))
-        faults = [fault for part in parts for fault in part.faults]
-        vectors = np.nan_to_num(unit(np.concatenate([part.vectors for part in parts])))
+        vectors, faults = self.embedder.embed_all(texts)
+        vectors = np.nan_to_num(unit(vectors))
         name_matches = [self._match_by_name(text) for text in texts]
         # Spellings of the term itself are left out, and matches by name come first: so many
         # more rows are needed for k neighbours.

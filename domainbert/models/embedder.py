@@ -142,6 +142,20 @@ class Embedder(Model[EmbeddingSettings]):
             start += len(part.vectors)
         return vectors
 
+    def embed_all(self, texts: Sequence[object]) -> tuple[np.ndarray, list[str]]:
+        """The vectors of texts, and for each text why it has no vector, or "".
+
+        Returns:
+            Vectors of shape (texts, dimension), float32, NaN without a vector; and the reasons.
+        """
+        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
+        faults: list[str] = []
+        for part in self.embed_many(texts):
+            start = len(faults)
+            faults += part.faults
+            vectors[start : len(faults)] = part.vectors
+        return vectors, faults
+
     def embed_many(self, texts: Iterable[object]) -> Iterator[TextVectors]:
         """The vectors of any number of texts, piece by piece, in order, in flat memory.
 
