@@ -11,12 +11,11 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clinical.cohort.contents import remarks, require_contents
+from clinical.cohort.contents import find_caveats, remarks, require_contents
 from clinical.cohort.definition import Request, load_definition, load_schema
 from clinical.cohort.result import (
     SUMMARY_KEY,
     Cohort,
-    find_caveats,
     issues_path,
     summarise,
 )

@@ -1,19 +1,26 @@
-"""What a source holds: errors if there is nothing to build from, and notes on what was read."""
+"""What a source holds: errors if there is nothing to build from, caveats, and what was changed."""
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from clinical.cohort.definition import SHIPPED
+from clinical.cohort.result import rows_of, unmatched_values
 from clinical.cohort.source import counted, step
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     import duckdb
 
-    from clinical.cohort.definition import Schema
+    from clinical.cohort.definition import Request, Schema
     from clinical.cohort.source import Found, Tables
     from clinical.cohort.views import ViewSource
+
+_CAVEATS: dict[str, str] = tomllib.loads((SHIPPED / "caveats.toml").read_text("utf-8"))
+_USUAL_PERCENT = (2, 35)  # of stays that are followed by a readmission
 
 
 def require_contents(
@@ -52,11 +59,10 @@ def _no_admission(
 ) -> str:
     """What the table of admissions has instead, and how to read it."""
     reason = f"{source.name} has no admission: {table.name} has no row"
-    others = dict(con.execute("FROM others ORDER BY rows DESC, other").fetchall())
-    if others:
+    if skipped := _skipped_rows(con):
         rules = [f"{name} is {' or '.join(v)}" for name, v in table.where.items()]
         return (
-            f"{reason} whose {' and '.join(rules)}, but {counted(others)}. To read others, "
+            f"{reason} whose {' and '.join(rules)}, but {counted(skipped)}. To read others, "
             f"change where of [admissions] in {_mapping(schema)}"
         )
     if lost := len(source.flaws.get(table.name.lower(), [])):
@@ -90,6 +96,105 @@ def _mapping(schema: Schema) -> str:
     if schema.name == "generic":
         return "the mapping"
     return f"a copy of clinical/cohort/schemas/{schema.name}.toml, passed as --mapping"
+
+
+def find_caveats(
+    con: duckdb.DuckDBPyConnection, request: Request, tables: Tables
+) -> list[str]:
+    """The caveats of a cohort as sentences, most general first; `caveats.toml` has their words."""
+    (counts,) = rows_of(con, step("caveats"))
+    skipped = _skipped_rows(con)
+    unmatched = unmatched_values(con)
+    schema = request.schema
+    definition = request.definition
+    absent = ", ".join(tables.absent) or "none is mapped"
+    died_locations = " or ".join(definition.index.died_locations) or "listed"
+    values = {
+        **counts,
+        "absent": absent,
+        "admissions_table": schema.admissions.table,
+        "patients_table": schema.patients and schema.patients.table,
+        "others": counted(skipped),
+        "days": f"{definition.horizon_days:g}",
+        "locations": counted(unmatched["discharge_location"]),
+        "types": counted(unmatched["admission_type"]),
+        "died_locations": died_locations,
+        "same_day_death": definition.index.same_day_death,
+    }
+    holds = {
+        definition.outcome: True,
+        **_holds_for_tables(counts, request, tables),
+        "others": skipped,
+        **_holds_for_stays(counts, request),
+        **_holds_for_columns(counts, request, tables.known, unmatched),
+        _end_of_data(counts, request): True,
+        "untimed": counts["untimed"],
+        "unreadable": counts["unreadable"],
+        "same_day": counts["same_day_in_hospital"] + counts["same_day_after_discharge"],
+    }
+    names = [name for name, is_so in holds.items() if is_so and name]
+    first, *sentences = [_CAVEATS[name].format(**values) for name in names]
+    return [first, *schema.caveats, *sentences]
+
+
+def _holds_for_tables(
+    counts: Mapping[str, Any], request: Request, tables: Tables
+) -> dict[str, object]:
+    has_notes = tables.notes and counts["n_notes"]
+    return {
+        "no_note_table": not tables.notes,
+        "no_note": tables.notes and not counts["n_notes"],
+        "absent_notes": has_notes and tables.absent,
+        "no_patients": request.schema.patients and not tables.patients,
+    }
+
+
+def _holds_for_stays(counts: Mapping[str, Any], request: Request) -> dict[str, object]:
+    low, high = _USUAL_PERCENT
+    is_usual = low <= counts["percent"] <= high
+    is_readmission = request.definition.outcome == "readmission"
+    return {
+        "unusual_rate": is_readmission and counts["kept"] >= 100 and not is_usual,
+        "short": counts["short"],
+        "observed": counts["observed"],
+    }
+
+
+def _holds_for_columns(
+    counts: Mapping[str, Any],
+    request: Request,
+    columns: set[str],
+    unmatched: Mapping[str, Mapping[str, int]],
+) -> dict[str, object]:
+    is_generic = request.schema.name == "generic"
+    marks_death = columns & {"died", "death_time"}
+    locations = unmatched["discharge_location"]
+    return {
+        "no_death_date": "death_date" not in columns,
+        "no_hospital_deaths": not marks_death and "discharge_location" not in columns,
+        "no_admission_type": "admission_type" not in columns,
+        "unmatched_location": locations,
+        "no_death_location": (
+            is_generic and locations and not counts["dead"] and not marks_death
+        ),
+        "unmatched_type": is_generic and unmatched["admission_type"],
+    }
+
+
+def _end_of_data(counts: Mapping[str, Any], request: Request) -> str:
+    """The caveat on where the follow-up of stays ends; "" for an end that was given."""
+    if counts["derived_end"]:
+        return "derived_end"
+    if counts["has_follow_up"]:
+        return "follow_up"
+    if request.data_end:
+        return ""
+    return "shifted_end" if request.schema.shifted_dates else "no_end"
+
+
+def _skipped_rows(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    """Rows of the table of admissions that are no admissions, by why, with counts."""
+    return dict(con.execute("FROM others ORDER BY rows DESC, other").fetchall())
 
 
 def remarks(con: duckdb.DuckDBPyConnection, source: ViewSource) -> list[str]:

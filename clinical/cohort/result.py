@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from clinical.cohort.definition import Request
-    from clinical.cohort.source import Tables
 
 SUMMARY_KEY = "clinical.cohort"  # of the flow in the metadata of the file
 _DEFINITION = ("name", "version", "sha256", "label", "horizon_days", "event")
@@ -56,10 +54,10 @@ class Cohort:
     n_readmitted: int
     caveats: tuple[str, ...]
     summary: dict[str, Any] = field(repr=False)
-    _keep: Any = field(default=None, repr=False)
+    _keep: object = field(default=None, repr=False)
 
     @classmethod
-    def open(cls, path: str | Path, *, keep: Any = None) -> Cohort:
+    def open(cls, path: str | Path, *, keep: object = None) -> Cohort:
         """Open a cohort that `build_cohort` wrote; `keep` must live as long as the result.
 
         Raises:
@@ -84,10 +82,9 @@ class Cohort:
                 summary["issues"], columns=["source", "problem", "count", "examples"]
             ),
             n_admissions=summary["steps"][0]["left"],
-            **{
-                f"n_{what}": summary["kept"][what]
-                for what in ("stays", "patients", "readmitted")
-            },
+            n_stays=summary["kept"]["stays"],
+            n_patients=summary["kept"]["patients"],
+            n_readmitted=summary["kept"]["readmitted"],
             caveats=tuple(summary["caveats"]),
             summary=summary,
             _keep=keep,
@@ -117,7 +114,11 @@ class Cohort:
 
     def flow_svg(self) -> str:
         """The flow as a figure: `Path("flow.svg").write_text(cohort.flow_svg())`."""
-        return render("flow.svg.j2", self.summary)
+        from jinja2 import Template
+
+        text = (SHIPPED / "flow.svg.j2").read_text("utf-8")
+        template = Template(text, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+        return template.render(self.summary)
 
     _repr_svg_ = flow_svg  # in a notebook
 
@@ -155,9 +156,10 @@ def summarise(
 ) -> dict[str, Any]:
     """The request, the flow, the counts and the caveats of a finished build, as one dictionary."""
     definition = request.definition
+    hours = request.hours if request.notes == "early" else None
     con.execute("SET VARIABLE no_row = $no_row", {"no_row": NO_ROW})
-    steps = _rows(con, step("flow"))
-    counts = {row.pop("side"): row for row in _rows(con, step("sides"))}
+    steps = rows_of(con, step("flow"))
+    counts = {row.pop("side"): row for row in rows_of(con, step("sides"))}
     total = counts.pop("all")
     if steps[-1]["left"] != total["stays"]:
         raise AssertionError(
@@ -175,18 +177,18 @@ def summarise(
     return {
         "schema": request.schema.name,
         "notes": request.notes,
-        "hours": request.hours if request.notes == "early" else None,
+        "hours": hours,
         "seed": request.seed,
         "split_by": request.split_by,
-        "data_end": data_end.isoformat() if data_end else None,
+        "data_end": data_end and data_end.isoformat(),
         "definition": {name: getattr(definition, name) for name in _DEFINITION},
         "steps": steps,
         "kept": total,
         "deaths": _deaths(con, definition.horizon_days),
         "splits": counts,
         "notes_read": dict(notes),
-        "issues": _rows(con, issues),
-        "unmatched": _unmatched(con),
+        "issues": rows_of(con, issues),
+        "unmatched": unmatched_values(con),
         "caveats": caveats,
     }
 
@@ -206,54 +208,14 @@ def _deaths(con: duckdb.DuckDBPyConnection, horizon: float) -> str:
     )
 
 
-def find_caveats(
-    con: duckdb.DuckDBPyConnection, request: Request, tables: Tables
-) -> list[str]:
-    """The caveats of a cohort as sentences, most general first; `caveats.j2` has their words."""
-    others = con.execute(
-        "SELECT other, rows FROM others ORDER BY rows DESC, other"
-    ).fetchall()
-    (counts,) = _rows(con, step("caveats"))
-    counts |= {"others": dict(others), "unmatched": _unmatched(con)}
-    lines = render("caveats.j2", {"request": request, "tables": tables, **counts})
-    first, *rest = [line for line in lines.splitlines() if line]
-    same_day = _same_day_deaths(counts, request.definition.index.same_day_death)
-    return list(filter(None, [first, *request.schema.caveats, *rest, same_day]))
-
-
-def _same_day_deaths(counts: Mapping[str, int], rule: str) -> str:
-    """What became of stays that end on the day of a death, as a sentence; "" without any."""
-    dead = counts["same_day_in_hospital"]
-    alive = counts["same_day_after_discharge"]
-    if not dead + alive:
-        return ""
-    return (
-        "Stays that end on the day of the patient's death, where the time of one of them is not "
-        f"known: {dead:,} excluded as deaths in hospital, {alive:,} kept as discharged alive "
-        f"(same_day_death of the definition: {rule})."
-    )
-
-
-def render(name: str, values: Mapping[str, Any]) -> str:
-    """A template that lies beside this module, with these values."""
-    from jinja2 import Environment, FileSystemLoader, select_autoescape
-
-    environment = Environment(
-        loader=FileSystemLoader(SHIPPED),
-        autoescape=select_autoescape(["svg.j2"]),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(name).render(values)
-
-
-def _unmatched(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, int]]:
+def unmatched_values(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, int]]:
     """By column, the most frequent values that no list of the definition has, with counts."""
-    found: dict[str, dict[str, int]] = {"discharge_location": {}, "admission_type": {}}
+    counts: dict[str, dict[str, int]] = {"discharge_location": {}, "admission_type": {}}
     for name, value, count in con.execute(step("unmatched")).fetchall():
-        found[name][value] = count
-    return found
+        counts[name][value] = count
+    return counts
 
 
-def _rows(con: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
+def rows_of(con: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
+    """The rows of a query as dictionaries."""
     return con.sql(query).to_arrow_table().to_pylist()

@@ -1,4 +1,4 @@
--- What `caveats.j2` needs to know of a cohort, in one row.
+-- What `caveats.toml` needs to know about a cohort, in one row.
 -- In:  admissions, places, stays, notes, rules.
 WITH kept AS (SELECT * FROM stays WHERE exclusion IS NULL)
 SELECT
@@ -8,7 +8,7 @@ SELECT
     (SELECT has_follow_up FROM rules) AS has_follow_up,
     (SELECT count_if(fault = 'unreadable_time') FROM admissions) AS unreadable,
     (SELECT count(*) FROM kept) AS kept,
-    (SELECT count_if(readmitted) FROM kept) AS events,
+    (SELECT coalesce(100 * count_if(readmitted) / nullif(count(*), 0), 0) FROM kept) AS percent,
     (SELECT count_if(discharge_time < episode_start + INTERVAL 4 HOUR) FROM kept) AS short,
     (SELECT count_if(observation) FROM stays) AS observed,
     (SELECT count(*) FROM notes) AS n_notes,
