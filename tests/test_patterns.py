@@ -40,9 +40,9 @@ TEXTS = [
 ]
 # Only ever matched from the start of a text; searched for, they would be quadratic.
 ANCHORED = {
-    "domainbert.tables.columns._ZEROS",
-    "domainbert.tables.columns._FORMULA",
-    "domainbert.tables.columns._GUARDED",
+    "domainbert.tables.ids._ZEROS",
+    "domainbert.tables.ids._FORMULA",
+    "domainbert.tables.ids._GUARDED",
     "domainbert.tables.columns._SPELLED",
     "biomed.corpora.pubtator._TEXT_LINE",
 }
@@ -76,10 +76,12 @@ def slowest(read):
 @pytest.mark.parametrize("pattern", list(patterns()))
 def test_a_pattern_takes_less_than_a_second(pattern, request):
     def read(text):
+        if isinstance(pattern.pattern, bytes):
+            text = text.encode("utf-8", "replace")
         pattern.match(text)
         pattern.fullmatch(text)
         if request.node.callspec.id not in ANCHORED:
-            pattern.sub("", text)
+            pattern.sub(text[:0], text)
 
     assert slowest(read) < (1.0, "")
 
