@@ -13,6 +13,7 @@ from clinical.evaluation.verdicts import (
     slope,
     verdicts,
 )
+from clinical.risk.manifest import RiskMeasures
 from domainbert.statistics.bootstrap import Interval
 
 
@@ -152,7 +153,12 @@ def test_an_interval_decides_the_sentence(judge, interval, status, text):
 def test_a_model_in_use_is_calibrated_again_only_where_it_ranks():
     y, p = hospital(3000)
     high = evaluate(y, odds(p, shift=0.8), patients=np.arange(3000), bootstrap=200)
-    before = {"scores": {"model": {"auroc": {"value": 0.99}}}}
+    before = RiskMeasures(
+        n_stays=3000,
+        n_patients=3000,
+        n_readmitted=500,
+        measures={"auroc": Interval(0.99)},
+    )
     texts = [verdict.text for verdict in monitoring_verdicts(high, before)]
     assert "below the 0.990 of the test side" in texts[0]
     assert texts[1].startswith("The risks are too high on average")
