@@ -45,6 +45,8 @@ ANCHORED = {
     "domainbert.tables.ids._GUARDED",
     "domainbert.tables.columns._SPELLED",
     "biomed.corpora.pubtator._TEXT_LINE",
+    "clinical.cohort.attachments._IS_HTML",
+    "clinical.cohort.attachments._IS_RTF",
 }
 OURS = "clinical.datasets."  # reads texts that we wrote, and titles of codes
 

@@ -43,7 +43,7 @@ _MARK = b"\xef\xbb\xbf"  # the byte-order mark, which spreadsheets write
 _ZIP = b"PK\x03\x04"
 UNDECODABLE = "undecodable bytes read as U+FFFD"
 # What database clients write below the names: -----;-----
-_RULE = re.compile(rb'[-\s",;|]*--[-\s",;|]*')
+_RULE = re.compile(rb'[-\s",;|]++')
 _RULE_LINE = f"{NO_ROW}: a rule of dashes below the names"
 
 _Read: TypeAlias = "Callable[[int], bytes]"
@@ -234,7 +234,7 @@ def _data_rows(
         for line, problem, text in rows:
             if options.encoding and "\ufffd".encode() in text:
                 problem = UNDECODABLE
-            if line == 2 and _RULE.fullmatch(text):
+            if line == 2 and b"--" in text and _RULE.fullmatch(text):
                 yield line, _RULE_LINE, b""
             elif line > 1 and (problem or text):
                 yield line, problem, text
