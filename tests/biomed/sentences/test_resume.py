@@ -169,7 +169,7 @@ def test_a_choice_of_windows_depends_on_the_epoch_and_the_pair_alone(
 ):
     model = CrossEncoder(new_network(labels=1), tokenizer)
     firsts, seconds = ["pain", "fever"], [LONG * 4] * 2
-    long = pd.DataFrame({"first": firsts, "second": seconds, "label": 0.5})
+    long = pd.DataFrame({"first": firsts, "second": seconds, "label": [0.5, 1.0]})
     objective = PairsObjective(model, long, long, training=SETTINGS.replaced(seed=3))
 
     def ids(batch, epoch=0):

@@ -334,7 +334,9 @@ def test_the_commands_work_together(tiny_encoder, write_pairs, tmp_path):
     assert "1 empty, 2 ok" in said
     said = invoke("index", notes, "--out", tmp_path / "i", *model, "--window", 20)
     assert "1 texts could not be indexed" in said
-    invoke("index", notes, "--out", tmp_path / "i", *model)
+    later_notes = tmp_path / "later.csv"
+    later_notes.write_text("id,text\n10,Fracture of the hip.\n")
+    invoke("index", later_notes, "--out", tmp_path / "i", *model)
     found = ("--index", tmp_path / "i", *model, "-k", 2)
     assert "Pneumonia" in invoke("search", "Pneumonia and fever.", *found)
     queries = tmp_path / "q.csv"
