@@ -45,6 +45,7 @@ ANCHORED = {
     "domainbert.tables.ids._GUARDED",
     "domainbert.tables.columns._SPELLED",
     "biomed.corpora.pubtator._TEXT_LINE",
+    "biomed.corpora.words._LIST_MARK",
     "clinical.cohort.attachments._IS_HTML",
     "clinical.cohort.attachments._IS_RTF",
 }

@@ -19,9 +19,7 @@ JOINER = "\u2060"
 # Combining accents belong to the letter before them.
 _ACCENTS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 _JOINERS = f"\u00ad\u200c\u200d{JOINER}"  # soft hyphen, zero-width joiners
-_WORD = re.compile(
-    rf"[^\W_]+(?:[{_ACCENTS}]+[^\W_]*|[{_ACCENTS}{_JOINERS}]+[^\W_]+)*|\S"
-)
+_WORD = re.compile(rf"[^\W_]+(?:[{_ACCENTS}{_JOINERS}]+[^\W_]+)*[{_ACCENTS}]*|\S")
 
 _NARROWEST = 40  # characters: lines are seldom wrapped at fewer
 # Lines wrapped at fewer look like a list, unless they have so many characters and words.

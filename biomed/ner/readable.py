@@ -23,10 +23,10 @@ _TAG = re.compile(
 _INLINE = frozenset({"a", "b", "em", "font", "i", "span", "strong", "sub", "sup", "u"})
 _ESCAPED = re.compile(r"\\[rt]")
 _INVISIBLE = re.compile(
-    r"(?P<left>[^\W_]+)(?P<gap>[\u200b\u2060\ufeff]+)(?=(?P<right>[^\W_]+))"
+    r"(?<![^\W_])(?P<left>[^\W_]++)(?P<gap>[\u200b\u2060\ufeff]+)(?=(?P<right>[^\W_]+))"
 )
 _BROKEN = re.compile(
-    r"(?P<left>[^\W\d_]{2,})(?P<gap>[-\u2010][ \t]*\r*\n[ \t]*|[-\u2010] )"
+    r"(?<![^\W\d_])(?P<left>[^\W\d_]{2,}+)(?P<gap>[-\u2010][ \t]*+\r*+\n[ \t]*|[-\u2010] )"
     r"(?=(?P<right>[^\W\d_]{2,}))"
 )
 _SOFTLY_BROKEN = re.compile(r"(?<=[^\W\d_])\u00ad[ \t]*\r*\n[ \t]*(?=[^\W\d_])")

@@ -26,7 +26,8 @@ def _frames() -> re.Pattern[str]:
     return re.compile(
         rf"(?<![\w/])(?i:{before})\s(?P<governed>{names})(?=\s?(?:{after}))"
         rf"|(?:\A|(?<=[.;:\n]\s)|(?<=\n))(?P<first>{names})(?=\s?(?:{at_start}))"
-        rf"|^[ \t]*(?:[-*•]|\d{{1,2}}[.)])?[ \t]*(?P<alone>{names})(?=[ \t]*[.,]?[ \t]*$)",
+        r"|^[ \t]*+(?:(?:[-*•]|\d{1,2}[.)])[ \t]*+)?"
+        rf"(?P<alone>{names})(?=[ \t]*+(?:[.,][ \t]*+)?$)",
         re.MULTILINE,
     )
 

@@ -77,8 +77,8 @@ class AskTask(Task["QuestionPair", "list[Answer]"]):
         context = row.cells[self.columns[-1].name]
         if question is None:
             question = row.cells["question"]
-        if hasattr(context, "tolist"):
-            context = context.tolist()
+        question = _as_python(question)
+        context = _as_python(context)
         for name, value in (("question", question), ("context", context)):
             if is_missing(value) or value == []:
                 return Fault(f"the {name} is empty", "empty")
@@ -114,6 +114,13 @@ class AskTask(Task["QuestionPair", "list[Answer]"]):
         """The model, the question and the options."""
         model = self._answerer.fingerprint()
         return {"model": model, "question": self._question, **self._options}
+
+
+def _as_python(value: Any) -> Any:
+    """An array as a list, anything else as it is."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return value
 
 
 def answer_view(answers: Iterable[Answer]) -> TaggedView:

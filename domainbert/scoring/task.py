@@ -28,6 +28,7 @@ from domainbert.tables import (
     match_columns,
     require_columns,
 )
+from domainbert.tables.ids import is_id_column
 from domainbert.text.windows import too_long
 
 if TYPE_CHECKING:
@@ -191,9 +192,9 @@ def make_plan(
 ) -> Plan:
     """Match a table's columns with those of a task.
 
-    Copied to the output are the ids that the task declares and other columns named `id` or `*_id`
-    (for grouped rows only the declared ids of the group), the columns in `keep`, and those in
-    `named` that the task does not read.
+    Copied to the output are the ids that the task declares and other columns of ids, such as `id`,
+    `*_id` and `pmid` (for grouped rows only the declared ids of the group), the columns in `keep`,
+    and those in `named` that the task does not read.
 
     Raises:
         TableError: a required or named column is missing, or a copied column has the name of an
@@ -244,7 +245,7 @@ def _carried_columns(
         elif not (is_grouped and column.within):
             ids.append(name)
     if not is_grouped:
-        named_ids = {name for name in available if f"_{name}".lower().endswith("_id")}
+        named_ids = {name for name in available if is_id_column(name)}
         ids += named_ids - texts
     return ids
 
