@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -71,7 +72,11 @@ def batches(
 
     rows = read_rows()
     while batch := list(islice(rows, _BATCH_ROWS)):
-        yield pa.RecordBatch.from_pylist(batch, schema)
+        # Column by column takes a fifth of the time of `from_pylist`.
+        columns = [
+            pa.array([row[name] for row in batch], pa.string()) for name in schema.names
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _resources(
@@ -208,9 +213,9 @@ def read_resource(
 def _field(resource: Resource, name: str, paths: str) -> str | None:
     """The first value at the first path that has one; of a list, all values at all paths."""
     if name in _LISTS:
-        values = chain.from_iterable(_texts(resource, p) for p in paths.split(" | "))
+        values = chain.from_iterable(_texts(resource, p) for p in _alternatives(paths))
         return " ".join(values)
-    for path in paths.split(" | "):
+    for path in _alternatives(paths):
         for text in _texts(resource, path):
             return text
     return None
@@ -305,18 +310,30 @@ def _identifiers(
 
 def values_at(value: object, path: str) -> list[Any]:
     """All values at a path such as "type.coding.code"; lists are opened on the way."""
-    if not isinstance(value, dict):
-        return []
-    name, _, inner_path = path.partition(".")
-    child = value.get(name)
-    if child is None:
-        return []
-    children = [child]
-    if isinstance(child, list):
-        children = [inner for inner in child if inner is not None]
-    if not inner_path:
-        return children
-    return list(chain.from_iterable(values_at(inner, inner_path) for inner in children))
+    values = [value]
+    for name in _names_in(path):
+        children: list[Any] = []
+        for parent in values:
+            child = parent.get(name) if isinstance(parent, dict) else None
+            if isinstance(child, list):
+                children += [inner for inner in child if inner is not None]
+            elif child is not None:
+                children.append(child)
+        if not children:
+            return children
+        values = children
+    return values
+
+
+@cache
+def _names_in(path: str) -> tuple[str, ...]:
+    """The names of a path; split once, because every resource is asked for it."""
+    return tuple(path.split("."))
+
+
+@cache
+def _alternatives(paths: str) -> tuple[str, ...]:
+    return tuple(paths.split(" | "))
 
 
 def _texts(resource: object, path: str) -> list[str]:
