@@ -32,7 +32,7 @@ from clinical.stays.patients import FRACTIONS, assign_splits
 from domainbert.errors import UserError
 from domainbert.files import atomic_path, folder_beside
 from domainbert.settings import check_choice
-from domainbert.tables import ReadOptions, TableError, id_key
+from domainbert.tables import ExactId, ReadOptions, TableError, id_key
 from domainbert.tables.databases import open_source
 
 if TYPE_CHECKING:
@@ -277,9 +277,10 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
     # Patients are split by their ids as they are compared.
     query = "SELECT DISTINCT patient_id FROM stays WHERE exclusion IS NULL ORDER BY 1"
     found = con.sql(query).to_arrow_table()
-    sides = assign_splits(
-        found["patient_id"].to_pylist(), seed=request.seed, fractions=request.fractions
-    )
+    patients = found["patient_id"].to_pylist()
+    if request.schema.exact_ids:
+        patients = list(map(ExactId, patients))
+    sides = assign_splits(patients, seed=request.seed, fractions=request.fractions)
     con.register("sides", found.append_column("split", pa.array(sides, pa.string())))
     con.execute("CREATE TABLE splits AS FROM sides")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.definition import SHIPPED
 from clinical.cohort.source import step
-from clinical.stays.cohorts import read_stays
+from clinical.stays.cohorts import SUMMARY_KEY, read_stays
 from domainbert.errors import UserError
 from domainbert.files import write_json
 from domainbert.tables import TableError
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from clinical.cohort.definition import Request
 
-SUMMARY_KEY = "clinical.cohort"  # of the flow in the metadata of the file
 _DEFINITION = ("name", "version", "sha256", "label", "horizon_days", "event")
 
 
@@ -176,6 +175,7 @@ def summarise(
     ((data_end,),) = con.execute("SELECT data_end FROM rules").fetchall()
     return {
         "schema": request.schema.name,
+        "exact_ids": request.schema.exact_ids,
         "notes": request.notes,
         "hours": hours,
         "seed": request.seed,

@@ -36,11 +36,11 @@ from clinical.evaluation.verdicts import (
 from clinical.risk.manifest import RiskMeasures, RiskScores
 from clinical.stays.choice import check_notes
 from clinical.stays.cohorts import usable_stays
-from clinical.stays.patients import check_unseen, patient_keys
+from clinical.stays.patients import check_unseen, with_patient_keys
 from clinical.stays.stays import present_notes, shifts
 from domainbert.errors import UserError
 from domainbert.progress import counted
-from domainbert.tables import id_key, require_columns
+from domainbert.tables import ExactId, id_key, id_text, require_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -204,7 +204,7 @@ def measure(
         caveats: see `Comparison`.
         bootstrap: resamples of patients for intervals.
     """
-    keyed = stays.assign(patient_id=patient_keys(stays["patient_id"]))
+    keyed = with_patient_keys(stays)
     outcome = keyed["readmitted"]
     level = None
     working = next((name for name in _WORKING_POINTS if name in points), None)
@@ -322,7 +322,10 @@ def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
         scores.columns, ("stay_id", "probability"), source="the score table"
     )
     require_columns(stays.columns, ("stay_id",), source="the cohort")
-    keys = scores["stay_id"].map(id_key)
+    key = id_key
+    if any(isinstance(stay, ExactId) for stay in stays["stay_id"]):
+        key = id_text
+    keys = scores["stay_id"].map(key)
     n_repeated = int(keys.duplicated().sum())
     if n_repeated:
         raise UserError(
@@ -332,7 +335,7 @@ def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
     risks = scores["probability"].astype(float)
     if "status" in scores.columns:
         risks = risks.where(scores["status"] == "ok")
-    return stays["stay_id"].map(id_key).map(risks.set_axis(keys)).tolist()
+    return stays["stay_id"].map(key).map(risks.set_axis(keys)).tolist()
 
 
 def _val_percentiles(

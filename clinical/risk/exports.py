@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.result import Cohort, whole_ids
-from domainbert.tables import id_key, read_table
+from domainbert.tables import id_key, id_text, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,8 +69,9 @@ def _scored_stays(source: Cohort, risks: pd.DataFrame) -> pd.DataFrame:
     values = {"path": glob.escape(str(source.path)), "hours": source.summary["hours"]}
     with duckdb.connect() as con:
         stays = con.execute(_script("risks"), values).df()
-    by_key = stays.set_index(stays["stay_id"].map(id_key))
-    return by_key.loc[risks["stay_id"].map(id_key)]
+    key = id_text if source.summary.get("exact_ids") else id_key
+    by_key = stays.set_index(stays["stay_id"].map(key))
+    return by_key.loc[risks["stay_id"].map(key)]
 
 
 def _script(name: str) -> str:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clinical.stays.patients import check_disjoint, patient_keys
+from clinical.stays.patients import check_disjoint, with_patient_keys
 from clinical.stays.stays import present_notes
 from domainbert.errors import UserError
-from domainbert.tables import is_missing, read_table, require_columns, table_columns
+from domainbert.tables import (
+    ExactId,
+    is_missing,
+    read_table,
+    require_columns,
+    table_columns,
+)
+from domainbert.tables.frames import read_metadata
 
 if TYPE_CHECKING:
     import pandas as pd
 
+SUMMARY_KEY = "clinical.cohort"  # of the flow in the metadata of a cohort
+IDS = ("patient_id", "stay_id", "readmission_stay_id", "episode_stay_id")
 NEEDED = ("patient_id", "text", "readmitted", "split")
 log = logging.getLogger(__name__)
 
@@ -38,12 +48,24 @@ def read_stays(
         columns=columns,
         schema={"readmitted": "int"} if "readmitted" in columns else {},
     )
+    if _has_exact_ids(path):
+        for name in set(IDS).intersection(columns):
+            ids = [id_ if is_missing(id_) else ExactId(id_) for id_ in rows[name]]
+            rows[name] = pd.Series(ids, index=rows.index, dtype=object)
     if not notes:
         return rows
     lists = [
         text.tolist() if hasattr(text, "tolist") else text for text in rows["text"]
     ]
     return rows.assign(text=pd.Series(lists, index=rows.index, dtype=object))
+
+
+def _has_exact_ids(path: Path) -> bool:
+    """Whether upper and lower case differ in the ids of a cohort."""
+    if path.suffix != ".parquet" or not path.is_file():
+        return False
+    summary = json.loads(read_metadata(path).get(SUMMARY_KEY, "{}"))
+    return bool(summary.get("exact_ids"))
 
 
 def read_cohort(
@@ -127,8 +149,7 @@ def new_stays(stays: pd.DataFrame) -> pd.DataFrame:
         raise UserError(
             "the new stays are empty: every row is excluded, or there is none"
         )
-    patients = rows.get("patient_id", range(len(rows)))
-    return rows.assign(patient_id=patient_keys(patients)).reset_index(drop=True)
+    return with_patient_keys(rows).reset_index(drop=True)
 
 
 def _not_excluded(rows: pd.DataFrame) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from domainbert.errors import UserError
-from domainbert.tables.ids import id_key, is_missing
+from domainbert.tables.ids import id_key, id_text, is_missing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +36,15 @@ def patient_keys(patient_ids: Iterable[object]) -> np.ndarray:
         if key is None:
             keys[row] = f"\trow {row}"  # no id begins with a tab: ids are stripped
     return np.array(keys, dtype=object)
+
+
+def with_patient_keys(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with keys in the column `patient_id`; a key of a key is this key."""
+    import pandas as pd
+
+    keys = patient_keys(rows.get("patient_id", range(len(rows))))
+    # As objects: a column of strings would forget that ids are exact.
+    return rows.assign(patient_id=pd.Series(keys, index=rows.index, dtype=object))
 
 
 def patient_codes(patients: Iterable[object], *, n: int) -> np.ndarray:
@@ -154,9 +163,13 @@ def _hashes(patient_ids: Iterable[object], stored: PatientHashes) -> set[bytes]:
     rounds = stored["rounds"]
     return {
         hashlib.pbkdf2_hmac("sha256", key.encode(), salt, rounds, dklen=_BYTES)
-        for key in set(map(id_key, patient_ids))
-        if key is not None
+        for key in _folded(patient_ids)
     }
+
+
+def _folded(patient_ids: Iterable[object]) -> set[str]:
+    """Keys in which upper and lower case never differ: a leak is found in a table of any form."""
+    return {key for id_ in patient_ids if (key := id_key(id_text(id_))) is not None}
 
 
 def _unpacked(hashes: str) -> set[bytes]:
@@ -182,7 +195,7 @@ def check_unseen(
         return [
             "Not checked: whether the model was trained on these patients (no record)."
         ]
-    patients = {key for patient in patient_ids if (key := id_key(patient)) is not None}
+    patients = _folded(patient_ids)
     seen = {
         name: number for name, number in overlap(patients, stored).items() if number
     }

@@ -18,6 +18,12 @@ _GUARDED = re.compile(r"\A'(?='*[=+\-@\t\r])")
 _ID_COLUMNS = ("id", "mrn", "patient", "patient_nbr", "stay", "pmid", "pmcid", "doi")
 
 
+class ExactId(str):
+    """An id of a form where upper and lower case differ, as in FHIR: it is compared as written."""
+
+    __slots__ = ()
+
+
 def is_missing(value: object) -> bool:
     """Whether a cell is empty: None, NaN, NaT, pandas.NA or an empty string."""
     if value is None or (isinstance(value, str) and not value.strip()):
@@ -62,10 +68,15 @@ def _number_text(value: Cell) -> str:
 
 
 def id_key(value: object) -> str | None:
-    """An id for comparison: "P1" equals "p1 ", 1001 equals "1001.0", "0012" does not equal "12"."""
+    """An id for comparison: "P1" equals "p1 ", 1001 equals "1001.0", "0012" does not equal "12".
+
+    An `ExactId` is its own key.
+    """
     text = id_text(value)
     if text is None:
         return None
+    if isinstance(value, ExactId):
+        return ExactId(text)
     text = unicodedata.normalize("NFKC", text).strip().casefold()
     return _ZEROS.sub(r"\1", text)
 

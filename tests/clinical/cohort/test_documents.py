@@ -13,7 +13,10 @@ import pytest
 
 from clinical.cohort.build import build_cohort
 from clinical.cohort.result import issues_path
+from clinical.evaluation.baselines import with_history
+from clinical.evaluation.comparison import risks_of
 from clinical.risk.discharges import SourceOptions, new_discharges
+from clinical.risk.exports import export_scores
 from clinical.stays.cohorts import read_stays
 
 hooks = pytest.importorskip("clinical.bedside.hooks", reason="needs the extra service")
@@ -289,8 +292,27 @@ def test_patients_whose_ids_differ_in_case_are_two(tmp_path):
     other = {"reference": "Patient/P1"}
     back = encounter("E1", subject=other, period=later)
     note = document("d1", "a")
-    write(tmp_path, encounter(), back, note)
-    frame = build_cohort(tmp_path, data_end="none").to_frame().set_index("stay_id")
+    source = tmp_path / "fhir"
+    source.mkdir()
+    write(source, encounter(), back, note)
+    out = tmp_path / "c.parquet"
+    cohort = build_cohort(source, data_end="none", out=out)
+    frame = cohort.to_frame().set_index("stay_id", drop=False)
     assert frame.loc["e1", "readmitted"] == 0
     assert set(frame.index) == {"e1", "E1"}
     assert set(frame["patient_id"]) == {"p1", "P1"}
+    assert with_history(frame)["admissions_12_months"].tolist() == [0, 0]
+    risks = {"stay_id": ["E1", "e1"], "probability": [0.1, 0.2], "status": "ok"}
+    risks = pd.DataFrame(risks).assign(score=0.5)
+    assert risks_of(risks, frame) == [
+        {"e1": 0.2, "E1": 0.1}[stay] for stay in frame["stay_id"]
+    ]
+    risks.to_csv(tmp_path / "r.csv", index=False)
+    summary = {"model": "0" * 64, "model_name": "tiny", "version": "0.1.0"}
+    (tmp_path / "r.csv.summary.json").write_text(json.dumps(summary))
+    (path,) = export_scores(tmp_path / "r.csv", out, "fhir")
+    lines = map(json.loads, path.read_text().splitlines())
+    subjects = {
+        line["encounter"]["reference"]: line["subject"]["reference"] for line in lines
+    }
+    assert subjects["Encounter/e1"] == "Patient/p1"

@@ -1,14 +1,31 @@
 """The one reader of tables with one row a stay."""
 
+import json
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from clinical.stays.cohorts import new_stays, read_cohort, read_stays, usable_stays
-from clinical.stays.patients import check_unseen, patient_hashes
+from clinical.stays.cohorts import (
+    SUMMARY_KEY,
+    new_stays,
+    read_cohort,
+    read_stays,
+    usable_stays,
+)
+from clinical.stays.patients import (
+    assign_splits,
+    check_unseen,
+    patient_codes,
+    patient_hashes,
+    patient_keys,
+    with_patient_keys,
+)
 from clinical.stays.stays import present_notes
 from domainbert.errors import UserError
-from domainbert.tables import TableError, write_table
+from domainbert.tables import ExactId, TableError, write_table
 
 
 @pytest.mark.parametrize(
@@ -93,3 +110,31 @@ def test_patients_that_a_model_has_seen():
             UserError, match=f"side '{side}': of 2, 1 on its train side"
         ):
             check_unseen(["a", "e"], stored, side=side)
+
+
+def test_ids_of_a_form_with_exact_ids_differ_by_case(tmp_path):
+    rows = {
+        "patient_id": ["aB", "ab", None],
+        "stay_id": ["1", "2", "3"],
+        "readmitted": [0, 1, 0],
+        "split": ["train", "test", "test"],
+        "text": [["a"], ["b"], ["c"]],
+    }
+    metadata = {SUMMARY_KEY: json.dumps({"exact_ids": True})}
+    file = tmp_path / "exact.parquet"
+    pq.write_table(pa.table(rows).replace_schema_metadata(metadata), file)
+    cohort = usable_stays(read_cohort(file))  # nobody is on two sides
+    patients = cohort["patient_id"].head(2)
+    assert patient_codes(patients, n=2).tolist() == [0, 1]
+    keyed = with_patient_keys(with_patient_keys(cohort))
+    assert len(set(patient_keys(keyed["patient_id"]))) == 3
+    many = [ExactId(f"{letter}{n}") for n in range(50) for letter in "aA"]
+    sides = assign_splits(many)
+    assert (sides[::2] != sides[1::2]).any()
+    # A leak is found in a table of any form.
+    hashes = patient_hashes(cohort.head(1))
+    with pytest.raises(UserError, match="1 on its train side"):
+        check_unseen(pd.Series(["AB "]), hashes, side="test")
+    pq.write_table(pa.table(rows), file)  # in other tables they do not differ
+    with pytest.raises(UserError, match="1 of 2 patients are on more than one side"):
+        usable_stays(read_cohort(file))
