@@ -34,6 +34,13 @@ def whole_text(text: str) -> str:
     return _HALF_PAIR.sub("\ufffd", text)
 
 
+def expanded(path: str | Path) -> Path:
+    """A path with `~` as the home folder; a name such as `~.csv`, of no user's home, as it is."""
+    with suppress(RuntimeError):
+        return Path(path).expanduser()
+    return Path(path)
+
+
 def file_sha256(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     with path.open("rb") as handle:
@@ -45,9 +52,9 @@ def check_output(out: str | Path, inputs: Iterable[str | Path]) -> None:
 
     Inputs that are not files, such as database URLs, are ignored.
     """
-    target = Path(out).expanduser()
+    target = expanded(out)
     for name in inputs:
-        source = Path(name).expanduser()
+        source = expanded(name)
         with suppress(OSError):
             if target.resolve() == source.resolve() or target.samefile(source):
                 raise UserError(

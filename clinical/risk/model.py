@@ -81,7 +81,7 @@ class ReadmissionSettings(ReadingSettings):
         tuple[ColumnEffect, ...],
         Field(strict=False, exclude_if=lambda found: not found),
     ] = ()
-    alert_threshold: float | None = None
+    alert_threshold: Annotated[float, Field(ge=0, le=1)] | None = None
     notes: NoteChoice | None = None
 
 

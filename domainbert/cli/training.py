@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from domainbert.cli import options
 from domainbert.cli.console import say
 from domainbert.errors import UserError
+from domainbert.files import expanded
 from domainbert.training.checkpoints import resume_hint
 
 if TYPE_CHECKING:
@@ -88,10 +89,10 @@ def training_run(
     """
     from domainbert.models.storage import check_replaceable
 
-    out = Path(out).expanduser()
+    out = expanded(out)
     # "." has no name that "-checkpoints" could follow.
     named = out.name.strip(".") and out
-    folder = Path(checkpoints or f"{named or out.resolve()}-checkpoints").expanduser()
+    folder = expanded(checkpoints or f"{named or out.resolve()}-checkpoints")
     check_replaceable(out)
     _check_writable(out)
     if resume and not folder.is_dir():

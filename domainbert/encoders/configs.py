@@ -99,6 +99,8 @@ def read_config(
 def read_object(file: Path) -> dict[str, Any]:
     """A JSON object with finite numbers; `EncoderError` for anything else."""
     try:
+        if file.exists() and not file.is_file():  # a device may have no end
+            raise EncoderError(f"{file} is not a regular file")
         if file.stat().st_size > _FILE_BYTES:
             raise EncoderError(f"{file} is larger than {_FILE_BYTES >> 20} MiB")
         document = json.loads(file.read_text("utf-8"), parse_constant=_refuse)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from domainbert.encoders.configs import read_config
 from domainbert.errors import EncoderError
-from domainbert.files import file_sha256
+from domainbert.files import expanded, file_sha256
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -127,7 +127,7 @@ def find_encoder(
     name = str(name)
     if name in SHIPPED:
         return _shipped(name)
-    folder = Path(name).expanduser()
+    folder = expanded(name)
     if name.startswith(HUB):
         folder = _hub_folder(name, download=download)
     if not folder.is_dir():

@@ -26,7 +26,7 @@ from domainbert.encoders.loading import (
 )
 from domainbert.encoders.lora import Adapter, apply_adapter, read_adapter
 from domainbert.errors import EncoderError, UserError
-from domainbert.files import folder_beside, replace_folder
+from domainbert.files import expanded, folder_beside, replace_folder
 from domainbert.models.manifest import Manifest
 from domainbert.settings import Names, Settings
 
@@ -134,7 +134,7 @@ def resolve_model(name: str | Path, package: str) -> str | Path:
     shipped = shipped_models(package)
     if typed in shipped:
         return shipped[typed]
-    if typed in SHIPPED or typed.startswith(HUB) or Path(typed).expanduser().is_dir():
+    if typed in SHIPPED or typed.startswith(HUB) or expanded(typed).is_dir():
         return name
     raise EncoderError(unknown_name(typed, shipped, kind="model"))
 
@@ -151,7 +151,7 @@ def save_task_model(
     weights and the tokenizer. `files` are others, such as the card, with their content. For
     errors see `check_replaceable`.
     """
-    folder = Path(folder).expanduser().resolve()
+    folder = expanded(folder).resolve()
     check_replaceable(folder)
     with folder_beside(folder) as temporary:
         document: dict[str, object] = {}
@@ -206,7 +206,7 @@ def share_files(folder: Path) -> None:
 
 def check_replaceable(folder: str | Path) -> None:
     """Raise `FileExistsError` if a folder holds anything but a model of ours."""
-    folder = Path(folder).expanduser()
+    folder = expanded(folder)
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     try:
@@ -252,7 +252,7 @@ def load_task_model(
         EncoderError: another task, number of labels or encoder, missing weights, or an encoder
             without a trained head.
     """
-    path = Path(folder).expanduser()
+    path = expanded(folder)
     config = None
     manifest = kind.manifest_class()
     outputs: dict[str, Any] = {}
@@ -363,7 +363,7 @@ def _encoder_beneath(
     name = adapter.config.base_model_name_or_path or ""
     if config:
         name = config.encoder
-    is_here = name in SHIPPED or Path(name).expanduser().is_dir()
+    is_here = name in SHIPPED or expanded(name).is_dir()
     if config is None and not is_here:
         name = HUB + name  # PEFT does not mark models of the Hub
     if not is_here and not name.startswith(HUB):

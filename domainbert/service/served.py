@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from domainbert.encoders.loading import unknown_name
 from domainbert.errors import UserError
+from domainbert.files import expanded
 from domainbert.models.storage import read_task_config, shipped_models
 
 if TYPE_CHECKING:
@@ -39,12 +40,11 @@ class Served:
         return Path(self.model.name).name
 
     def self_test(self, score: Callable[..., Any]) -> str:
-        """What is wrong with the result of the card's example, or ""."""
+        """What is wrong with the result of the card's example in the first task, or ""."""
         example = self.model.manifest.example
         if not example:
             return ""
-        first_task = next(iter(self.tasks))
-        row = score(first_task, [example.record])[0]
+        row = score([example.record])[0]
         for column, expected in example.row.items():
             difference = abs((row.get(column) or 0) - expected)
             if not difference <= TOLERANCE:  # also for NaN
@@ -68,7 +68,7 @@ class Announced:
 
     def can_load(self, name: str) -> bool:
         """Whether a shipped model, or the model in a folder, is for this task."""
-        folder = shipped_models(self.package).get(name, Path(name).expanduser())
+        folder = shipped_models(self.package).get(name, expanded(name))
         if not (folder / "config.json").is_file():
             return False
         config = read_task_config(folder)
@@ -79,6 +79,15 @@ def announced() -> list[Announced]:
     """What the installed packages announce."""
     points = entry_points(group="domainbert.tasks")
     return [point.load() for point in sorted(points, key=lambda point: point.name)]
+
+
+def split_label(name: str, kinds: Iterable[Announced]) -> tuple[str, str]:
+    """`LABEL=MODEL` as the label and the model; "" and the name for `MODEL` and `TASK=MODEL`."""
+    label, equals, model_name = name.partition("=")
+    is_task = label in {kind.task for kind in kinds}
+    if not equals or is_task or Path(name).exists():
+        return "", name
+    return label, model_name
 
 
 def find_kind(name: str, kinds: Iterable[Announced]) -> tuple[Announced, str]:

@@ -16,6 +16,7 @@ from domainbert.errors import UserError
 from domainbert.files import (
     atomic_path,
     check_output,
+    expanded,
     folder_beside,
     remove_abandoned,
     replace_folder,
@@ -23,6 +24,15 @@ from domainbert.files import (
 )
 
 PRELUDE = "import sys, time\nfrom pathlib import Path\nfrom domainbert import files\n"
+
+
+def test_a_name_that_begins_with_a_tilde_is_a_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert expanded("~/a.csv") == tmp_path / "a.csv"
+    assert expanded("~.csv") == Path("~.csv")
+    check_output("~.csv", ["~other.csv"])
+    with pytest.raises(UserError, match=r"~\.csv is an input of this command"):
+        check_output("~.csv", ["~.csv"])
 
 
 def names_in(folder):

@@ -368,3 +368,9 @@ def test_token_ids_may_be_lists_or_integers_of_any_type(model, kind):
 def test_a_window_that_holds_no_token_ids_is_refused(model, window):
     with pytest.raises(UserError, match="expected token ids in one row, such as"):
         model.score_token_ids([window])
+
+
+@pytest.mark.parametrize("threshold", [5, -0.1, math.nan])
+def test_an_alert_threshold_is_a_probability(threshold):
+    with pytest.raises(UserError, match="alert_threshold"):
+        ReadmissionSettings(alert_threshold=threshold)

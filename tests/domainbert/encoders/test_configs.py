@@ -11,6 +11,7 @@ import pytest
 
 from clinical import ReadmissionModel
 from domainbert.encoders.classifier import CLSClassifier
+from domainbert.encoders.configs import read_object
 from domainbert.encoders.loading import (
     EncoderError,
     find_encoder,
@@ -172,3 +173,10 @@ def test_our_own_part_of_a_config_is_checked_too(write_adapter, tmp_path, change
     change(folder / "config.json", domainbert=[1])
     with pytest.raises(EncoderError, match=r"config\.json"):
         ReadmissionModel.from_pretrained(folder)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such files")
+def test_a_device_in_place_of_a_file_is_refused(tmp_path):
+    (tmp_path / "config.json").symlink_to("/dev/zero")
+    with pytest.raises(EncoderError, match=r"config\.json is not a regular file"):
+        read_object(tmp_path / "config.json")
