@@ -10,9 +10,11 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from textwrap import shorten
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cryptography.fernet import Fernet, InvalidToken
+from fastapi import Header
 from jinja2 import Environment, PackageLoader
 from starlette.exceptions import HTTPException
 
@@ -53,7 +55,7 @@ class ReadmissionService(HookService):
         self.about = _TEXTS["about"] | {"title": f"Risk: {self._outcome}"}
         self._folder = service.work / "evidence"
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        service.app.get("/evidence/{key}", summary="Evidence of a card")(self._evidence)
+        service.app.get("/evidence", summary="Evidence of a card")(self._evidence)
 
     def cards(self, request: HookRequest) -> list[dict[str, object]]:
         """One card; none where a record is opened outside of a stay."""
@@ -146,7 +148,9 @@ class ReadmissionService(HookService):
         file.write_bytes(Fernet(key).encrypt(json.dumps(evidence).encode()))
         return key.decode()
 
-    def _evidence(self, key: str) -> AsciiResponse:
+    def _evidence(
+        self, key: Annotated[str, Header(alias="x-card-key")]
+    ) -> AsciiResponse:
         try:
             file = self._folder / hashlib.sha256(key.encode()).hexdigest()
             evidence = Fernet(key).decrypt(file.read_bytes(), ttl=KEPT_SECONDS)
@@ -164,8 +168,8 @@ def risk_statement(risk: Row, outcome: str) -> tuple[str, str]:
     probability = risk["probability"]
     percent = round(100 * probability)
     values = {
-        "outcome": outcome,
-        "Outcome": outcome.capitalize(),
+        "outcome": escaped(outcome),
+        "Outcome": shorten(outcome.capitalize(), 90, placeholder=" …"),
         "probability": probability,
         "percent": percent,
         "complement": 100 - percent,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import urllib.request
+import asyncio
 import uuid  # noqa: TC003  (pydantic reads it)
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from http.client import HTTPException as WireError
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote, urljoin
 
+import httpx
+from anyio import from_thread
 from fastapi import Body
 from pydantic import AwareDatetime, BaseModel, Field, model_validator
 from starlette.exceptions import HTTPException
@@ -19,20 +19,29 @@ from clinical.cohort.attachments import address_id
 from clinical.cohort.definition import load_schema
 from clinical.cohort.documents import REASONS, left_out
 from clinical.cohort.fhir import entries, read_resource, values_at
+from domainbert.errors import UserError
 from domainbert.service.commands import LOOPBACK
-from domainbert.service.http import AsciiResponse
-from domainbert.tables import id_key
+from domainbert.service.http import (
+    MAX_RECORDS,
+    AsciiResponse,
+    fetch_json,
+    http_client,
+    seconds_left,
+)
 
 if TYPE_CHECKING:
     from domainbert.service.app import Service
 
+Origin: TypeAlias = tuple[str, str, int]
+"""Scheme, host and port of a server."""
 Resource: TypeAlias = dict[str, Any]
 Row: TypeAlias = Mapping[str, str | None]
 Documents: TypeAlias = tuple[list[dict[str, Any]], Counter[str]]
 """Records of notes, and how many documents were not read or have a remark, by the reason."""
 
 PAGES = 20  # of a search that are followed
-_TIMEOUT = 10.0
+_TIMEOUT = 30.0  # seconds for all pages
+_PORTS = {"https": 443, "http": 80}
 _LARGEST = 32 << 20
 _SCHEMA = load_schema("fhir")
 _LEVELS = 30  # of encounters that are part of others
@@ -104,6 +113,15 @@ class HookService:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._servers = set()
+        for name in service.settings.fhir or ():
+            try:
+                self._servers.add(origin(name))
+            except (ValueError, httpx.InvalidURL):
+                raise UserError(
+                    f"--fhir {name}: expected HOST, HOST:PORT, or https://HOST:PORT; http only for "
+                    "this machine"
+                ) from None
 
     def cards(self, request: HookRequest) -> list[dict[str, object]]:
         """The cards for a call.
@@ -120,12 +138,19 @@ class HookService:
         return AsciiResponse({"cards": self.cards(request)})
 
     def keep(
-        self, feedback: Annotated[list[_Feedback], Body(embed=True)]
+        self,
+        feedback: Annotated[
+            list[_Feedback],
+            Body(embed=True),
+            Field(min_length=1, max_length=MAX_RECORDS),
+        ],
     ) -> AsciiResponse:
         """Keep feedback without its texts: a comment, or a code that is not ours, is "other"."""
+        entries_kept = []
         for entry in feedback:
             code = self._reason_code((entry.overrideReason or {}).get("reason"))
-            self._service.ledger.feedback(self.id, str(entry.card), entry.outcome, code)
+            entries_kept.append((str(entry.card), entry.outcome, code))
+        self._service.ledger.feedback(self.id, entries_kept)
         return AsciiResponse({})
 
     def _reason_code(self, coding: object) -> str:
@@ -176,7 +201,8 @@ class HookService:
             request.fhirServer,
             request.fhirAuthorization.access_token,
             stay,
-            hosts=self._service.settings.fhir or (),
+            servers=self._servers,
+            proxy=self._service.settings.fhir_proxy,
             start=start,
         )
         if has_failed(resources):
@@ -224,8 +250,8 @@ def read_documents(resources: Sequence[Resource], patient: str, stay: str) -> Do
     """The notes of a stay as records, and the numbers of documents that were not read.
 
     Encounters among the resources tell which wards are part of the stay, and Binary resources
-    have the contents of attachments that are links. If documents share an id, each gets a name of
-    its own.
+    have the contents of attachments that are links. A `note_id` is the position of a document,
+    since documents may share an id.
     """
     by_type: dict[str, list[Resource]] = {}
     for resource in resources:
@@ -247,7 +273,7 @@ def read_documents(resources: Sequence[Resource], patient: str, stay: str) -> Do
     ]
     receipt = Counter({"of another encounter, not read": len(rows) - len(of_stay)})
     reasons = left_out(of_stay)
-    records: dict[str | None, dict[str, Any]] = {}
+    records = []
     for position, row in enumerate(of_stay):
         reason = REASONS.get(reasons.get(position, ""), "")
         if not reason and not row["text"]:
@@ -257,19 +283,17 @@ def read_documents(resources: Sequence[Resource], patient: str, stay: str) -> Do
             continue
         for remark in filter(None, (row["remark"] or "").split("; ")):
             receipt[f"read with a remark ({remark})"] += 1
-        name = row["id"] or f"document-{position}"
-        while id_key(name) in records:
-            name += "*"
-        records[id_key(name)] = {
+        record = {
             "patient_id": patient,
             "stay_id": stay,
-            "note_id": name,
+            "note_id": f"document-{position}",
             "admit_time": next(iter(admissions), None),
             "category": _category(row),
             "chart_time": row["chart_time"] or "",
             "text": row["text"],
         }
-    return list(records.values()), receipt
+        records.append(record)
+    return records, receipt
 
 
 def _is_part(encounters: str, stay: str, parents: Row) -> bool:
@@ -310,12 +334,6 @@ def resource_row(
     return row
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects, which would send the token to another host."""
-
-    redirect_request = staticmethod(lambda *_: None)  # type: ignore[assignment]
-
-
 def next_page(bundle: object) -> str:
     """The address of the next page of a search, or ""."""
     for link in values_at(bundle, "link"):
@@ -327,41 +345,80 @@ def next_page(bundle: object) -> str:
 
 
 def fetch_documents(
-    server: str, token: str, stay: str, *, hosts: Sequence[str], start: str = ""
+    server: str,
+    token: str,
+    stay: str,
+    *,
+    servers: Collection[Origin],
+    proxy: str = "",
+    start: str = "",
 ) -> list[Resource]:
-    """The DocumentReferences of a stay from the client's FHIR server.
+    """The DocumentReferences of a stay from the client's FHIR server, in a call's time.
 
-    Only `hosts` are asked, by https or on this machine; `start` is the first page to ask for.
+    Only `servers` (see `origin`) are asked, by https or on this machine, and only through this
+    proxy; `start` is the first page to ask for. It runs in a thread of the service.
 
     Raises:
         HTTPException: 412, the server may not be asked, did not answer, or has too many pages.
+        TimeoutError: the time of the call is over.
     """
-    headers = {"Authorization": f"Bearer {token}", "Accept": "application/fhir+json"}
-    opener = urllib.request.build_opener(_NoRedirect)
-    resources: list[Resource] = []
     url = start or f"DocumentReference?encounter={quote(stay, safe='')}&_count=100"
+    seconds = seconds_left()
+
+    async def read() -> list[Resource]:
+        async with asyncio.timeout(min(seconds, _TIMEOUT)):
+            return await _read_pages(server, url, token, servers, proxy)
+
     try:
+        return from_thread.run(read)
+    except TimeoutError as error:
+        if seconds < _TIMEOUT:
+            raise
+        kind = type(error).__name__
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
+        kind = type(error).__name__
+        if str(error).isdecimal():
+            kind = str(error)  # the status
+    raise HTTPException(412, f"the FHIR server gave no notes ({kind})")
+
+
+async def _read_pages(
+    server: str, url: str, token: str, servers: Collection[Origin], proxy: str
+) -> list[Resource]:
+    """The resources of all pages of a search, from this address on."""
+    resources: list[Resource] = []
+    async with http_client(proxy=proxy) as client:
         for _ in range(PAGES):
             url = urljoin(server.rstrip("/") + "/", url)
-            _check_address(url, hosts)
-            request = urllib.request.Request(url, headers=headers)  # noqa: S310  (checked above)
-            with opener.open(request, timeout=_TIMEOUT) as answer:
-                bundle = json.loads(answer.read(_LARGEST))
+            # The address as the client reads it. A name in it would replace the token.
+            if httpx.URL(url).userinfo or origin(url) not in servers:
+                raise HTTPException(
+                    412, "notes are missing, and this FHIR server may not be asked"
+                )
+            bundle = await fetch_json(
+                client,
+                url,
+                most=_LARGEST,
+                authorization=f"Bearer {token}",
+                accept="application/fhir+json",
+            )
             resources += entries(bundle)
             url = next_page(bundle)
             if not url:
                 return resources
-    except (OSError, ValueError, RecursionError, WireError) as error:
-        kind = getattr(error, "code", type(error).__name__)
-        raise HTTPException(412, f"the FHIR server gave no notes ({kind})") from None
     raise HTTPException(412, f"the notes of this stay fill more than {PAGES} pages")
 
 
-def _check_address(url: str, hosts: Sequence[str]) -> None:
-    """Refuse to send the token to a host that was not named, or without encryption."""
-    address = urlsplit(url)
-    is_local = address.scheme == "http" and address.hostname in LOOPBACK
-    if address.hostname not in hosts or not (address.scheme == "https" or is_local):
-        raise HTTPException(
-            412, "notes are missing, and this FHIR server may not be asked"
-        )
+def origin(name: str) -> Origin:
+    """Scheme, host and port of an address, or of `HOST` or `HOST:PORT`, which mean https.
+
+    Raises:
+        ValueError: neither https nor http on this machine.
+    """
+    address = httpx.URL(name if "://" in name else f"https://{name}")
+    port = address.port or _PORTS.get(address.scheme, 0)
+    if address.scheme != "https" and address.host not in LOOPBACK:
+        raise ValueError("no https")
+    if not address.host or not port:
+        raise ValueError("no host")
+    return address.scheme, address.host, port

@@ -94,6 +94,12 @@ def evaluate(
     say(f"report in {report}")
 
 
+_BESIDE = (
+    "Model {model} on {n:,} of these risks: {change:+.1f} points on average, {low:+.1f} to "
+    "{high:+.1f}; {added:,} alerts added, {missed:,} missed."
+)
+
+
 @one_line_errors
 def monitor(
     stays: Annotated[
@@ -135,7 +141,7 @@ def monitor(
 def in_service(ledger: Path, model: RiskModel) -> list[str]:
     """What was served, alerts, drift of the risks, and overrides by reason."""
     from clinical.evaluation.drift import compare_inputs
-    from domainbert.service.ledger import read_ledger
+    from domainbert.service.ledger import compare_models, read_ledger
 
     served, feedback = read_ledger(ledger)
     risks = served[
@@ -146,6 +152,8 @@ def in_service(ledger: Path, model: RiskModel) -> list[str]:
     alerts = 100 * risks["alert"].astype(float).mean()
     lines = [f"Served: {len(risks):,} risks, {alerts:.1f} of 100 alerts."]
     lines += compare_inputs(model, risks)[1]
+    pairs = compare_models(ledger, model.fingerprint())
+    lines += [_BESIDE.format(**pair) for pair in pairs]
     cards = feedback[feedback["card"].isin(risks["card"])]
     overridden = cards[cards["outcome"] == "overridden"]
     lines.append(

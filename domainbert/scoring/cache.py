@@ -130,7 +130,19 @@ class WindowCache:
 def open_hashed(
     con: sqlite3.Connection, path: Path, application: int, tables: str
 ) -> bytes:
-    """Make the tables of a file that holds keyed hashes, and return its secret key.
+    """Make the tables of a file that holds keyed hashes, and return the key that is kept in it."""
+    about = "CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB);"
+    make_tables(con, path, application, about + tables)
+    insert = "INSERT OR IGNORE INTO about VALUES ('secret', ?)"
+    con.execute(insert, (secrets.token_bytes(32),))
+    secret: bytes = con.execute("SELECT value FROM about").fetchone()[0]
+    return secret
+
+
+def make_tables(
+    con: sqlite3.Connection, path: Path, application: int, tables: str
+) -> None:
+    """Make the tables of a file of ours.
 
     Args:
         con: a connection to the file.
@@ -145,11 +157,4 @@ def open_hashed(
     (program,) = con.execute("PRAGMA application_id").fetchone()
     if program != application and (program or n_tables):
         raise UserError(f"{path} is a database of another program; name a new file")
-    con.executescript(
-        f"PRAGMA application_id = {application};"
-        "CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB);" + tables
-    )
-    insert = "INSERT OR IGNORE INTO about VALUES ('secret', ?)"
-    con.execute(insert, (secrets.token_bytes(32),))
-    secret: bytes = con.execute("SELECT value FROM about").fetchone()[0]
-    return secret
+    con.executescript(f"PRAGMA application_id = {application};{tables}")

@@ -8,7 +8,12 @@ import json
 import logging
 import os
 import platform
+import threading
+import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +25,7 @@ from prometheus_client import (
     REGISTRY,
     CollectorRegistry,
     Counter,
+    Gauge,
     generate_latest,
     multiprocess,
 )
@@ -32,21 +38,57 @@ from starlette.staticfiles import StaticFiles
 import domainbert
 from domainbert.errors import UserError
 from domainbert.service.commands import LOOPBACK, SETTINGS, ServiceSettings
-from domainbert.service.http import STOPPING, AsciiResponse, JsonLines, shell
+from domainbert.service.http import (
+    HEAD_SECONDS,
+    MAX_RECORDS,
+    STOPPING,
+    AsciiResponse,
+    JsonLines,
+    admission,
+    seconds_left,
+    shell,
+    where,
+)
 from domainbert.service.ledger import Ledger, now
-from domainbert.service.served import Announced, Served, announced, find_kind
+from domainbert.service.served import (
+    Announced,
+    Served,
+    announced,
+    find_kind,
+    split_label,
+)
 from domainbert.service.trust import Trust
 from domainbert.service.worker import Worker, count_characters
+from domainbert.tables import STAY, match_columns
 
 if TYPE_CHECKING:
     import socket
 
     from starlette.requests import Request
 
-MAX_RECORDS = 1000  # of a request; each note of a stay counts
+log = logging.getLogger(__name__)
 _BYTES_PER_CHARACTER = 12  # in JSON, "\\ud83d\\ude00" is one character
+_SHADOW_CALLS = 100  # that wait for the next model; it does not see further ones
 _M_ARENA_MAX = -8  # of mallopt, in malloc.h
-_ITEMS = Counter("domainbert_items_total", "Items scored", ["task"])
+_ROWS = Counter("domainbert_rows_total", "Rows of results", ["task", "status"])
+_QUEUE = Gauge(
+    "domainbert_queue_length",
+    "Requests that wait for the model",
+    ["task"],
+    multiprocess_mode="livesum",
+)
+_LAST_RISK = Gauge(
+    "domainbert_last_risk_timestamp_seconds",
+    "When the last risk was given",
+    ["task"],
+    multiprocess_mode="mostrecent",
+)
+_MODEL = Gauge(
+    "domainbert_model_info",
+    "The models that are loaded",
+    ["task", "model", "fingerprint"],
+    multiprocess_mode="livemax",
+)
 
 
 class Records(BaseModel):
@@ -54,6 +96,16 @@ class Records(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     records: list[dict[str, object]] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The records of a call, under a name that joins the risks of several models."""
+
+    task: str
+    records: Sequence[Mapping[str, object]]
+    card: str
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
 class Service:
@@ -79,7 +131,10 @@ class Service:
     ) -> None:
         self.settings = settings
         self.work = work
-        self.ledger = Ledger(settings.ledger or work / "run.sqlite")
+        key_file = None
+        if settings.ledger and settings.trust:
+            key_file = Path(settings.trust).with_name("ledger.key")
+        self.ledger = Ledger(settings.ledger or work / "run.sqlite", key_file=key_file)
         self.trust = None
         if settings.trust:
             self.trust = Trust(Path(settings.trust), self.ledger)
@@ -89,25 +144,40 @@ class Service:
         self.most_bytes = _BYTES_PER_CHARACTER * settings.max_characters + (1 << 20)
         self._models: list[Served] = []
         self._workers: dict[str, tuple[Served, Worker]] = {}
+        self._shadows: dict[str, tuple[Served, Worker]] = {}
+        self._in_shadow = ThreadPoolExecutor(max_workers=1)
+        self._shadow_calls = threading.BoundedSemaphore(_SHADOW_CALLS)
+        self._fault = ""
         if kinds is None:
             kinds = announced()
-        for model_name in settings.model:
+        for entry in settings.model:
+            label, model_name = split_label(entry, kinds)
             kind, name = find_kind(model_name, kinds)
-            self._add_model(kind.load(name, cache=work / "windows.sqlite"))
-        faults = (model.self_test(self.score) for model in self._models)
-        self._fault = next(filter(None, faults), "")
+            model = kind.load(name, cache=work / "windows.sqlite")
+            self._add_model(model, is_named=bool(label))
         self._add_routes()
 
-    def _add_model(self, model: Served) -> None:
-        self._models.append(model)
+    def _add_model(self, model: Served, *, is_named: bool) -> None:
+        """Add a model; the second of a task is scored in shadow if it has a name."""
+        workers = {}
         for path, task in model.tasks.items():
-            if path in self._workers:
-                other, _ = self._workers[path]
-                raise UserError(
-                    f"{other.name} and {model.name} both do {path}; name one of them"
-                )
-            count_items = _ITEMS.labels(path).inc
-            self._workers[path] = (model, Worker(task, count_items))
+            workers[path] = (model, Worker(task, _QUEUE.labels(path).set))
+        first = next(iter(workers))
+        _MODEL.labels(first, model.name, model.model.fingerprint()).set(1)
+        test = partial(workers[first][1].score, seconds=self.settings.seconds)
+        self._fault = self._fault or model.self_test(test)
+        repeated = sorted(workers.keys() & self._workers.keys())
+        if not repeated:
+            self._models.append(model)
+            self._workers |= workers
+        elif is_named:
+            self._shadows[first] = workers[first]
+        else:
+            other, _ = self._workers[repeated[0]]
+            raise UserError(
+                f"{other.name} and {model.name} both do {repeated[0]}; name one of them, or write "
+                "--model now=MODEL --model next=MODEL to score the second in shadow"
+            )
 
     def score(
         self, task: str, records: Sequence[Mapping[str, object]], *, card: str = ""
@@ -128,10 +198,40 @@ class Service:
         limit = self.settings.max_characters
         if size > limit:
             raise HTTPException(413, f"{size:,} characters; expected at most {limit:,}")
-        model, worker = self._workers[task]
-        rows = worker.score(records, self.settings.seconds)
-        risks = [row for row in rows if row.get("stay_id") and "alert" in row]
-        self.ledger.served(task, model.model.fingerprint(), risks, card)
+        call = _Call(task, records, card)
+        rows = self._run(self._workers[task], call)
+        if task in self._shadows and self._shadow_calls.acquire(blocking=False):
+            self._in_shadow.submit(self._run_in_shadow, call)
+        return rows
+
+    def _run_in_shadow(self, call: _Call) -> None:
+        """Score with the next model; its risks are kept, and shown to nobody."""
+        try:
+            self._run(self._shadows[call.task], call)
+        except Exception as error:  # noqa: BLE001  (the call was answered long ago)
+            log.error("shadow", extra={"facts": where(error)})
+        finally:
+            self._shadow_calls.release()
+
+    def _run(self, offered: tuple[Served, Worker], call: _Call) -> list[dict[str, Any]]:
+        """Score with one model, count the rows, and keep the risks."""
+        model, worker = offered
+        task = call.task
+        records = call.records
+        rows = worker.score(records, min(self.settings.seconds, seconds_left()))
+        for row in rows:
+            _ROWS.labels(task, row["status"]).inc()
+        risks = [row for row in rows if "p_max" in row]
+        if risks:
+            names = dict.fromkeys(name for record in records for name in record)
+            columns = worker.task.columns
+            chosen = match_columns(list(names), columns, source="the request")
+            stay = chosen.get(STAY.name, STAY.name)
+            fingerprint = model.model.fingerprint()
+            self.ledger.served(
+                task, fingerprint, risks, stay=stay, card=call.card, call=call.name
+            )
+            _LAST_RISK.labels(task).set_to_current_time()
         return rows
 
     def _add_routes(self) -> None:
@@ -158,6 +258,7 @@ class Service:
         self.app.mount("/docs", pages)
         for model in self._models:
             model.routes(self, model)
+        self.app.add_middleware(admission, self)
         self.app.add_middleware(
             CORSMiddleware,
             allow_origins=self.settings.cors or (),
@@ -166,7 +267,8 @@ class Service:
         )
         if self.trust is None:
             # A page of another site must not reach this machine under a name of its own.
-            self.app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK)
+            hosts = [*LOOPBACK, "[::1]"]
+            self.app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
         self.app.add_middleware(shell, self)
         for kind in (HTTPException, RequestValidationError, UserError, TimeoutError):
             self.app.add_exception_handler(kind, self._refuse)
@@ -219,6 +321,13 @@ class Service:
                 body = make_body(status, reason)
         return AsciiResponse(body, status, headers)
 
+    async def faults(self) -> list[str]:
+        """What keeps the service from answering: its models, and the keys of its clients."""
+        faults = [self._fault] if self._fault else []
+        if self.trust:
+            faults += await self.trust.faults()
+        return faults
+
     async def _ready(self) -> AsciiResponse:
         body = {
             "ready": not self._fault,
@@ -245,7 +354,8 @@ def _count_listed(record: Mapping[str, object]) -> int:
     return sum(len(value) for value in record.values() if isinstance(value, list))
 
 
-def _health() -> dict[str, str]:
+async def _health() -> dict[str, str]:
+    # In no thread: it answers while all of them wait for a model.
     return {"status": "ok"}
 
 
@@ -259,15 +369,27 @@ async def _metrics() -> Response:
 
 def application() -> FastAPI:
     """The application of one process of `domainbert serve`."""
-    options, work = json.loads(os.environ[SETTINGS])
-    settings = ServiceSettings(**options)
+    settings, work = _from_environment()
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     level = settings.log_level.upper()
     logging.basicConfig(handlers=[handler], level=level, force=True)
     _limit_arenas()
+    # uvicorn has no option for it; the default is a minute.
+    asyncio.constants.SSL_HANDSHAKE_TIMEOUT = HEAD_SECONDS  # type: ignore[attr-defined]
     _stop_gently()
-    return Service(settings, work=Path(work)).app
+    return Service(settings, work=work).app
+
+
+def faults() -> list[str]:
+    """What keeps the service of `domainbert serve` from answering."""
+    settings, work = _from_environment()
+    return asyncio.run(Service(settings, work=work).faults())
+
+
+def _from_environment() -> tuple[ServiceSettings, Path]:
+    options, work = json.loads(os.environ[SETTINGS])
+    return ServiceSettings(**options), Path(work)
 
 
 def _limit_arenas() -> None:

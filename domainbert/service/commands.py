@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -15,9 +16,12 @@ from typer import Option
 from domainbert.cli.console import one_line_errors, say
 from domainbert.cli.options import takes_options
 from domainbert.errors import UserError
+from domainbert.files import folder_beside
 
 # The environment variable with the settings and the work folder, for worker processes.
 SETTINGS = "DOMAINBERT_SERVICE"
+APPLICATION = "domainbert.service.app"  # imported by name: it imports this module
+FILES = 65_536  # that a process may open, if the system allows it
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -27,7 +31,10 @@ class ServiceSettings:
 
     model: Annotated[
         list[str],
-        Option(help="A shipped model, a folder, or TASK=NAME; repeatable."),
+        Option(
+            help="A shipped model, a folder, or TASK=NAME; repeatable. Of two models of a task "
+            "(--model now=A --model next=B) the second is scored in shadow."
+        ),
     ]
     address: Annotated[str, Option(help="The public address, behind a proxy.")] = ""
     trust: Annotated[
@@ -36,7 +43,13 @@ class ServiceSettings:
     cors: Annotated[list[str] | None, Option(help="Origin of pages that may call.")] = (
         None
     )
-    fhir: Annotated[list[str] | None, Option(help="FHIR host that may be read.")] = None
+    fhir: Annotated[
+        list[str] | None,
+        Option(help="FHIR server that may be read: HOST, or https://HOST:PORT."),
+    ] = None
+    fhir_proxy: Annotated[
+        str, Option(help="Proxy for FHIR servers; by default none, whatever is set.")
+    ] = ""
     ledger: Annotated[str | None, Option(help="SQLite file of risks and feedback.")] = (
         None
     )
@@ -62,12 +75,15 @@ def serve(
     workers: Annotated[int, Option(min=1, help="Processes.")] = 1,
     certificate: Annotated[Path | None, Option(help="For TLS, PEM.")] = None,
     key: Annotated[Path | None, Option(help="Of the certificate, PEM.")] = None,
+    check: Annotated[
+        bool, Option("--check", help="Load and test all that is named, then exit.")
+    ] = False,
 ) -> None:
     """Answer over HTTP: risks, entities and answers, CDS Hooks, and a page to try them."""
     try:
         import uvicorn
 
-        from domainbert.service.served import announced, find_kind
+        from domainbert.service.served import announced, find_kind, split_label
     except ModuleNotFoundError as error:
         raise UserError(f"no {error.name}: pip install 'domainbert[service]'") from None
     if host not in LOOPBACK and settings.trust is None:
@@ -77,19 +93,26 @@ def serve(
     # Wrong names are refused before anything is loaded.
     kinds = announced()
     for name in settings.model:
-        find_kind(name, kinds)
+        find_kind(split_label(name, kinds)[1], kinds)
     scheme = "https" if certificate else "http"
-    address = settings.address.rstrip("/") or f"{scheme}://{host}:{port}"
+    url_host = f"[{host}]" if ":" in host else host
+    address = settings.address.rstrip("/") or f"{scheme}://{url_host}:{port}"
     settings = replace(settings, address=address)
-    with tempfile.TemporaryDirectory(prefix="domainbert-") as work:
-        os.environ[SETTINGS] = json.dumps([asdict(settings), work])
+    _allow_files()
+    # The folder of a killed service is removed here.
+    with folder_beside(Path(tempfile.gettempdir(), "domainbert"), private=True) as work:
+        os.environ[SETTINGS] = json.dumps([asdict(settings), str(work)])
         if workers > 1:
-            os.environ["PROMETHEUS_MULTIPROC_DIR"] = work
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(work)
+        if check:
+            _check(certificate, key)
+            say(f"ready: {', '.join(settings.model)}")
+            return
         say(f"loading {', '.join(settings.model)}; then open {address}")
         # A stop that was asked for, after the last response.
         with suppress(KeyboardInterrupt):
             uvicorn.run(
-                "domainbert.service.app:application",
+                f"{APPLICATION}:application",
                 factory=True,
                 host=host,
                 port=port,
@@ -99,8 +122,36 @@ def serve(
                 log_level=settings.log_level,
                 log_config=None,
                 access_log=False,
+                http="domainbert.service.http:BoundedConnection",
                 ws="none",  # a handshake would put its path in the log
-                limit_concurrency=1000,  # further connections get a 503
                 timeout_keep_alive=75,  # seconds; longer than proxies keep an idle connection
                 timeout_graceful_shutdown=int(settings.seconds + 5),
             )
+
+
+def _check(certificate: Path | None, key: Path | None) -> None:
+    """Do everything that a start does, and read the keys of all clients."""
+    from uvicorn.importer import import_from_string
+
+    if certificate:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+                certificate, key
+            )
+        except OSError as error:  # of ssl, too
+            raise UserError(f"{certificate}, {key}: {error}") from None
+    faults = import_from_string(f"{APPLICATION}:faults")()
+    if faults:
+        raise UserError("; ".join(faults))
+
+
+def _allow_files() -> None:
+    """Let the process open more files: each connection is one."""
+    with suppress(ImportError, OSError, ValueError):  # Windows has no such limit
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit = FILES
+        if hard != resource.RLIM_INFINITY:
+            limit = min(FILES, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))

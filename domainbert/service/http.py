@@ -1,28 +1,36 @@
-"""HTTP around the tasks: ids of requests, limited bodies, response headers, and logs."""
+"""HTTP around the tasks: bounded connections and bodies, deadlines, ids of requests, and logs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
+import ssl
 import threading
 import time
 import traceback
 import uuid
+from collections.abc import Iterable
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import Histogram
+import httpx
+from prometheus_client import Gauge, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
+for name in ("httpx", "httpcore"):  # they log addresses, which hold the ids of stays
+    logging.getLogger(name).setLevel(logging.WARNING)
 POLICY = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; form-action 'none'"
 HEADERS = {
     "cache-control": "no-store",
@@ -34,9 +42,154 @@ HEADERS = {
 DATA_PATHS = ("/v1", "/cds-services")
 JSON_TYPES = ("application/json", "application/fhir+json")
 STOPPING = threading.Event()
+HEAD_SECONDS = 10.0  # for the headers of a request, and for a TLS handshake
+REFUSED_SECONDS = 5.0  # for the body of a call that is refused
+WRITE_SECONDS = 30.0  # that a client may leave a response unread
+WAITING_PER_ADDRESS = 128  # connections that owe us bytes, of one client
+WAITING = 512  # and of all
+MAX_RECORDS = 1000  # of a request; each note of a stay counts
+MAX_CALLS = 500  # that are answered at a time
 _SECONDS = Histogram(
     "domainbert_request_seconds", "Time to answer", ["route", "status"]
 )
+_CALLS = Gauge("domainbert_calls", "Calls in progress", multiprocess_mode="livesum")
+_request: ContextVar[str] = ContextVar("request", default="")
+_deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
+
+
+class BoundedConnection(H11Protocol):
+    """A connection whose client must send a request in time and read the response.
+
+    Of the connections that wait for bytes of their client, only so many are kept, from one address
+    and in total. A new one replaces the oldest: silent clients never keep others out.
+    """
+
+    _timer: asyncio.TimerHandle | None = None
+    _opened_at = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is no request in progress."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the time for the first request."""
+        super().connection_made(transport)
+        self._opened_at = self.loop.time()
+        self._start(HEAD_SECONDS)
+        peers = [peer for peer in self.connections if isinstance(peer, type(self))]
+        waiting = [peer for peer in peers if peer.is_waiting]
+        neighbours = [peer for peer in waiting if peer.address == self.address]
+        if len(neighbours) > WAITING_PER_ADDRESS:
+            _close_oldest(neighbours)
+        elif len(waiting) > WAITING:
+            _close_oldest(waiting)
+
+    @property
+    def address(self) -> str:
+        """The client's address, without its port."""
+        return self.client[0] if self.client else ""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next step is the client's: a request, or the rest of its body."""
+        is_open = not self.transport.is_closing()
+        return is_open and (self.is_idle or self.cycle.more_body)
+
+    def data_received(self, data: bytes) -> None:
+        """Read a piece of a request; the time for its head does not start anew."""
+        was_idle = self.is_idle
+        super().data_received(data)
+        if was_idle and not self.is_idle:
+            self._stop()
+        elif self.is_idle and self._timer is None:
+            self._start(HEAD_SECONDS)
+
+    def pause_writing(self) -> None:
+        """Wait only so long for a client that does not read."""
+        super().pause_writing()
+        self._start(WRITE_SECONDS)
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        super().resume_writing()
+        self._stop()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection without a further request, also if its last response is unread."""
+        super().timeout_keep_alive_handler()
+        self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _start(self, seconds: float) -> None:
+        self._stop()
+        self._timer = self.loop.call_later(seconds, self.transport.abort)
+
+    def _stop(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        self._timer = None
+
+
+def _close_oldest(connections: Iterable[BoundedConnection]) -> None:
+    oldest = min(connections, key=lambda connection: connection._opened_at)
+    oldest.transport.abort()
+
+
+def seconds_left() -> float:
+    """Seconds until the deadline of the call that is being answered; infinite outside of a call.
+
+    Raises:
+        TimeoutError: the deadline has passed.
+    """
+    seconds = _deadline.get() - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError
+    return seconds
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """The certificates that this machine trusts; reading them takes long."""
+    return ssl.create_default_context()
+
+
+def http_client(*, proxy: str | None = None) -> httpx.AsyncClient:
+    """A client that uses only this proxy, whatever the environment says, and no redirects.
+
+    Its time-out is for each read: use `asyncio.timeout` around it for the whole.
+    """
+    return httpx.AsyncClient(
+        proxy=proxy or None,
+        trust_env=False,
+        verify=_certificates(),
+        timeout=WRITE_SECONDS,
+    )
+
+
+async def fetch_json(
+    client: httpx.AsyncClient, url: str, *, most: int, **headers: str
+) -> Any:
+    """The JSON document at an address.
+
+    Raises:
+        ValueError: another status than 200, more than `most` bytes, or no JSON.
+        httpx.HTTPError: no response.
+    """
+    headers["Accept-Encoding"] = "identity"  # nothing that unpacks to gigabytes
+    body = bytearray()
+    async with client.stream("GET", url, headers=headers) as response:
+        if response.status_code != httpx.codes.OK:
+            raise ValueError(str(response.status_code))
+        async for part in response.aiter_raw():
+            body += part
+            if len(body) > most:
+                raise ValueError("too long")
+    return json.loads(body)
 
 
 class AsciiResponse(JSONResponse):
@@ -84,7 +237,7 @@ async def read_body(receive: Receive, *, most: int, seconds: float) -> bytes:
 
 
 def shell(app: ASGIApp, service: Any) -> ASGIApp:
-    """The outermost layer of a `Service`: request ids, tokens, headers, log lines, metrics."""
+    """The outermost layer of a `Service`: request ids, deadlines, headers, log lines, metrics."""
 
     async def handle(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -93,7 +246,10 @@ def shell(app: ASGIApp, service: Any) -> ASGIApp:
         started = time.perf_counter()
         status = 499  # until a response starts: the client has gone
         request_id = _request_id(scope)
-        facts: dict[str, object] = {"request": request_id}
+        facts: dict[str, object] = {}
+        scope["facts"] = facts
+        _request.set(request_id)
+        _deadline.set(time.monotonic() + service.settings.seconds)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -105,16 +261,17 @@ def shell(app: ASGIApp, service: Any) -> ASGIApp:
                     headers["connection"] = "close"
             await send(message)
 
+        _CALLS.inc()
         try:
-            if scope["path"].startswith(DATA_PATHS) and scope["method"] != "OPTIONS":
-                receive = await _admitted(service, scope, receive, facts)
             await app(scope, receive, send_with_headers)
         # The fault of a request must not end the worker.
         except Exception as error:  # noqa: BLE001
-            refusal = _as_refusal(error, facts)
+            refusal = _as_refusal(error, request_id)
             if status == 499:
                 response = service.refusal(scope["path"], refusal)
                 await response(scope, receive, send_with_headers)
+        finally:
+            _CALLS.dec()
         seconds = time.perf_counter() - started
         # The pattern of the route, not the path: a path may hold an id.
         route = getattr(scope.get("route"), "path", "none")
@@ -125,36 +282,56 @@ def shell(app: ASGIApp, service: Any) -> ASGIApp:
     return handle
 
 
-def _as_refusal(error: Exception, facts: dict[str, object]) -> HTTPException:
+def _as_refusal(error: Exception, request_id: str) -> HTTPException:
     """The exception to answer with; a bug is logged, without its message."""
     if isinstance(error, HTTPException):
         return error
-    log.error("internal error", extra={"facts": facts | where(error)})
-    return HTTPException(
-        500, f"internal error; report the request id {facts['request']}"
-    )
+    log.error("internal error", extra={"facts": where(error)})
+    return HTTPException(500, f"internal error; report the request id {request_id}")
 
 
-async def _admitted(
-    service: Any, scope: Scope, receive: Receive, facts: dict[str, object]
-) -> Receive:
+def admission(app: ASGIApp, service: Any) -> ASGIApp:
+    """The layer inside of CORS that checks tokens and bodies; a page can read its refusals."""
+    n_calls = 0
+
+    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal n_calls
+        if scope["type"] != "http" or not scope["path"].startswith(DATA_PATHS):
+            await app(scope, receive, send)
+            return
+        n_calls += 1
+        try:
+            if n_calls > MAX_CALLS:
+                raise HTTPException(503, "too many calls", {"retry-after": "5"})
+            receive = await _admitted(service, scope, receive)
+        except HTTPException as error:
+            response = service.refusal(scope["path"], error)
+            await response(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+        finally:
+            n_calls -= 1
+
+    return handle
+
+
+async def _admitted(service: Any, scope: Scope, receive: Receive) -> Receive:
     """Check the token, the content type and the length; return what then gives the body."""
-    seconds = service.settings.seconds
     headers = Headers(scope=scope)
     try:
         if service.trust:
             token = headers.get("authorization", "")
-            facts["client"] = await asyncio.to_thread(
-                service.trust.check, token, scope["path"]
-            )
+            scope["facts"]["client"] = await service.trust.admit(token, scope["path"])
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if scope["method"] == "POST" and kind not in JSON_TYPES:
             raise HTTPException(415, "expected Content-Type: application/json")
     except HTTPException:
         with suppress(HTTPException):
-            await read_body(receive, most=0, seconds=seconds)
+            await read_body(receive, most=0, seconds=REFUSED_SECONDS)
         raise
-    body = await read_body(receive, most=service.most_bytes, seconds=seconds)
+    body = await read_body(
+        receive, most=service.most_bytes, seconds=service.settings.seconds
+    )
     # Malformed JSON is refused later, by FastAPI, with its position.
     with suppress(ValueError, RecursionError):
         json.loads(body, object_pairs_hook=_refuse_repeated_keys)
@@ -198,6 +375,8 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "event": record.getMessage(),
         }
+        if _request.get():
+            line["request"] = _request.get()
         line |= getattr(record, "facts", {})
         if record.exc_info and record.exc_info[1]:
             line |= where(record.exc_info[1])

@@ -1,41 +1,60 @@
 """Ledger: an append-only SQLite file of served risks and their feedback.
 
-It holds numbers, times and keyed hashes of ids, but no texts and no ids.
+It holds numbers, times and keyed hashes of ids, but no texts and no ids. The key of the hashes is
+in another file or in the environment: with both, whoever has a list of ids can test each of them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import os
+import secrets
 import sqlite3
 import time
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
-from domainbert.scoring.cache import open_hashed
-from domainbert.tables import TableError, id_key
+from domainbert.scoring.cache import make_tables
+from domainbert.tables import TableError, id_key, id_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
 log = logging.getLogger(__name__)
 _SCHEMA = (resources.files(__package__) / "ledger.sql").read_text("utf-8")
-_APPLICATION = 0x64624C31  # in the header of the file
+_APPLICATION = 0x64624C32  # in the header of the file
+KEY_VARIABLE = "DOMAINBERT_LEDGER_KEY"
+_KEY_CHARACTERS = 32  # at least
 
 
 class Ledger:
-    """A file that the processes of a service share; it is created if it does not exist."""
+    """A file that the processes of a service share.
 
-    def __init__(self, path: str | Path) -> None:
+    Args:
+        path: it is created, readable by its owner only, if it does not exist.
+        key_file: holds the key of the hashes; it is created in the same way. By default `PATH.key`.
+
+    Raises:
+        UserError: a file that cannot be used, or that others can read.
+    """
+
+    def __init__(self, path: str | Path, *, key_file: Path | None = None) -> None:
         self.path = Path(path)
+        default = self.path.with_name(f"{self.path.name}.key")
+        self._key = _read_key(key_file or default)
         try:
+            self.path.touch(mode=0o600)
+            self.path.chmod(0o600)
             with closing(self._connect()) as con, con:
-                self._secret = open_hashed(con, self.path, _APPLICATION, _SCHEMA)
+                make_tables(con, self.path, _APPLICATION, _SCHEMA)
+        except OSError as error:
+            raise UserError(f"{path}: {error.strerror}") from None
         except sqlite3.Error as error:
             raise UserError(f"{path}: this file cannot be used ({error})") from None
 
@@ -44,7 +63,7 @@ class Ledger:
 
     def _hash(self, *parts: str) -> str:
         text = "\0".join(parts).encode("utf-8", "replace")
-        return hashlib.blake2b(text, digest_size=16, key=self._secret).hexdigest()
+        return hashlib.blake2b(text, digest_size=16, key=self._key).hexdigest()
 
     def use_token(self, issuer: str, jti: str, until: float) -> bool:
         """Whether a token is used for the first time; it is remembered until it expires."""
@@ -55,27 +74,85 @@ class Ledger:
             return insert.rowcount == 1
 
     def served(
-        self, task: str, model: str, rows: Iterable[dict[str, object]], card: str = ""
+        self,
+        task: str,
+        model: str,
+        rows: Iterable[dict[str, object]],
+        *,
+        stay: str = "stay_id",
+        card: str = "",
+        call: str = "",
     ) -> None:
-        """Keep the risks of output rows."""
-        for row in rows:
-            stay = id_key(row.get("stay_id"))
-            stay_hash = stay and self._hash(stay)
+        """Keep the risks of output rows.
+
+        Args:
+            task: the task that gave them.
+            model: the fingerprint of its model.
+            rows: with `status`, `probability` and, if the model has a threshold, `alert`.
+            stay: the column with the ids of stays, which a row may lack.
+            card: the UUID of the card that shows the risk. Its ids are of FHIR, where upper and
+                lower case differ.
+            call: the same for the models that score one call.
+        """
+        key_of = id_text if card else id_key
+        records = []
+        for number, row in enumerate(rows):
+            stay_key = key_of(row.get(stay))
+            stay_hash = stay_key and self._hash(stay_key)
             result = map(row.get, ("status", "probability", "alert"))
-            self._append("served", task, model, card, stay_hash, *result)
+            name = f"{call}-{number}"
+            records.append((now(), task, model, name, card, stay_hash, *result))
+        self._append("served", records)
 
-    def feedback(self, task: str, card: str, outcome: str, reason: str) -> None:
-        """Keep the feedback on a card; `reason` is a code, or ""."""
-        self._append("feedback", task, card, outcome, reason)
+    def feedback(self, task: str, entries: Iterable[tuple[str, str, str]]) -> None:
+        """Keep feedback: the card, the outcome, and the code of the reason or ""."""
+        self._append("feedback", [(now(), task, *entry) for entry in entries])
 
-    def _append(self, table: str, *cells: object) -> None:
-        marks = ",".join("?" * (1 + len(cells)))
+    def _append(self, table: str, records: Sequence[tuple[object, ...]]) -> None:
+        marks = ",".join("?" * len(records[0]))
         try:
             with closing(self._connect()) as con, con:
-                con.execute(f"INSERT INTO {table} VALUES ({marks})", (now(), *cells))  # noqa: S608
+                con.executemany(f"INSERT INTO {table} VALUES ({marks})", records)  # noqa: S608
         except sqlite3.Error as error:
             # The response matters more than its record; the operator sees the log.
             log.error("ledger", extra={"facts": {"error": type(error).__name__}})
+
+
+def _read_key(file: Path) -> bytes:
+    """The key of the hashes, from the environment or else from a file, which is made if needed."""
+    key = os.environ.get(KEY_VARIABLE, "")
+    source = KEY_VARIABLE
+    if not key:
+        source = str(file)
+        try:
+            key = _key_in_file(file)
+        except OSError as error:
+            raise UserError(
+                f"{file}: {error.strerror}; it holds the key of the ledger's hashes. Make it with "
+                f"mode 0600, or set {KEY_VARIABLE} to a random text of {_KEY_CHARACTERS} characters"
+            ) from None
+    if len(key) < _KEY_CHARACTERS:
+        raise UserError(
+            f"{source} has {len(key)} characters; expected a random text of at least "
+            f"{_KEY_CHARACTERS}: openssl rand -hex 32"
+        )
+    return hashlib.blake2b(key.encode("utf-8", "replace")).digest()
+
+
+def _key_in_file(file: Path) -> str:
+    if not file.exists():
+        # The name appears with its content: other processes may be starting.
+        new_file = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
+        try:
+            new_file.touch(mode=0o600)
+            new_file.write_text(secrets.token_hex(32))
+            with suppress(FileExistsError):
+                os.link(new_file, file)
+        finally:
+            new_file.unlink(missing_ok=True)
+    if os.name == "posix" and file.stat().st_mode & 0o077:
+        raise UserError(f"{file} can be read by other users; run: chmod 600 {file}")
+    return file.read_text("utf-8", errors="replace").strip()
 
 
 def read_ledger(path: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -84,14 +161,32 @@ def read_ledger(path: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     Raises:
         TableError: the file is not a ledger.
     """
+    served = _query(path, "SELECT * FROM served")
+    return served, _query(path, "SELECT * FROM feedback")
+
+
+def compare_models(path: str | Path, model: str) -> list[dict[str, Any]]:
+    """How the risks of other models differ from those of a model on the same rows.
+
+    Returns:
+        One record a model: its `model` fingerprint (12 characters), `n` rows, the mean `change` of
+        the probability in points, the least and the largest one (`low` and `high`), and the number
+        of alerts that are `added` and `missed`.
+    """
+    query = (resources.files(__package__) / "compare.sql").read_text("utf-8")
+    return _query(path, query, model).to_dict("records")
+
+
+def _query(path: str | Path, query: str, *values: str) -> pd.DataFrame:
     import pandas as pd
 
     try:
         address = f"{Path(path).resolve().as_uri()}?mode=ro"
         with closing(sqlite3.connect(address, uri=True)) as con:
-            served = pd.read_sql("SELECT * FROM served", con)
-            feedback = pd.read_sql("SELECT * FROM feedback", con)
-            return served, feedback
+            (application,) = con.execute("PRAGMA application_id").fetchone()
+            if application != _APPLICATION:
+                raise sqlite3.DatabaseError
+            return pd.read_sql(query, con, params=values)
     except (sqlite3.Error, pd.errors.DatabaseError):
         raise TableError(
             f"{path} was not written by `domainbert serve --ledger`"

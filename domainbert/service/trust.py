@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import math
-import threading
+import sqlite3
 import time
-import urllib.request
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from joserfc import jwt
 from joserfc.errors import ClaimError
 from joserfc.jwk import KeySet
+from joserfc.jws import extract_compact
 from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from domainbert.errors import UserError
+from domainbert.service.http import fetch_json, http_client, where
 from domainbert.settings import Settings
 from domainbert.training.recipes import read_recipe
 
 if TYPE_CHECKING:
     from domainbert.service.ledger import Ledger
 
+log = logging.getLogger(__name__)
 ALGORITHMS = ["ES384", "RS384"]  # asymmetric: no `none`, no HMAC
 LEEWAY = 60  # seconds that clocks may differ
-_REFRESH_SECONDS = 60.0  # between two reads of a client's keys
+LIFETIME = 3600  # seconds of a token, at most
+_RETRY_SECONDS = 60.0  # between two reads of a client's keys
+_FRESH_SECONDS = 300.0  # after which keys are read again
+_STALE_SECONDS = 3600.0  # after which keys that cannot be read again are not believed
 _TIMEOUT_SECONDS = 5.0  # of one read
+_MOST_BYTES = 1 << 20  # of the keys of a client
 
 
 class Client(Settings):
@@ -41,6 +50,19 @@ class Clients(Settings):
     """The file of `--trust`, with a table `[[client]]` for each; see docs/howto/bedside.md."""
 
     client: Annotated[tuple[Client, ...], Field(strict=False, min_length=1)]
+
+
+@dataclass
+class _ClientKeys:
+    """The keys of one client, and when they were read, on the clock of `time.monotonic`."""
+
+    keys: KeySet = field(default_factory=lambda: KeySet([]))
+    read_at: float = -math.inf
+    tried_at: float = -math.inf
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def has(self, kid: object) -> bool:
+        return kid in [key.kid for key in self.keys]
 
 
 class Trust:
@@ -61,26 +83,33 @@ class Trust:
             )
         self._folder = path.parent
         self._ledger = ledger
-        self._lock = threading.Lock()
         self._clients: dict[str, Client] = {}
-        # The keys of each `jwks`, and when they were read.
-        self._keys: dict[str, tuple[float, KeySet]] = {}
+        self._keys: dict[str, _ClientKeys] = {}  # by issuer
         for client in read_recipe(Clients, path).client:
             self._clients[client.issuer] = client
+            self._keys[client.issuer] = _ClientKeys()
             if _is_remote(client.jwks) or (self._folder / client.jwks).is_file():
                 continue
             raise UserError(
                 f"{client.jwks}: no such file beside {path.name}, and no https://"
             )
 
-    def check(self, authorization: str, path: str) -> str:
+    async def admit(self, authorization: str, path: str) -> str:
         """The issuer of the token of a call.
 
         Raises:
-            HTTPException: 401, with a message that never quotes the token.
+            HTTPException: 401, with a message that never quotes the token; 503 if the ledger cannot
+                remember it.
         """
         try:
-            return self._check(authorization, path)
+            return await self._admit(authorization, path)
+        except sqlite3.Error as error:
+            log.error("ledger", extra={"facts": where(error)})
+            raise HTTPException(
+                503,
+                "the ledger of the service cannot be written",
+                {"retry-after": "60"},
+            ) from None
         except UserError as error:
             reason = str(error)
         # A forged token can make its reader raise anything.
@@ -95,50 +124,85 @@ class Trust:
             )
         raise HTTPException(401, reason, {"www-authenticate": "Bearer"})
 
-    def _check(self, authorization: str, path: str) -> str:
+    async def faults(self) -> list[str]:
+        """The clients whose keys cannot be read now."""
+        faults = []
+        for issuer, client in self._clients.items():
+            await self._read_keys(client)
+            if not self._keys[issuer].keys.keys:
+                faults.append(f"{issuer}: {client.jwks} gives no keys")
+        return faults
+
+    async def _admit(self, authorization: str, path: str) -> str:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise UserError("expected the header Authorization: Bearer JWT")
-        decoded = jwt.decode(token.strip(), self._keys_of, algorithms=ALGORITHMS)
-        claims = decoded.claims
-        client = self._clients[claims["iss"]]
-        audience = client.audience.rstrip("/") + path
-        essential: Any = {"essential": True}
-        registry = jwt.JWTClaimsRegistry(
-            leeway=LEEWAY,
-            exp=essential,
-            iat=essential,
-            jti=essential,
-            aud={**essential, "value": audience},
-        )
-        registry.validate(claims)
-        expires_at = claims["exp"] + LEEWAY
-        if not self._ledger.use_token(client.issuer, claims["jti"], expires_at):
-            raise UserError("this token was used before; sign a new one for each call")
-        return client.issuer
-
-    def _keys_of(self, unchecked: Any) -> KeySet:
-        """The keys of a token's client; they are read again for a token with a new key."""
+        token = token.strip()
+        unchecked = extract_compact(token.encode())
         client = self._clients.get(json.loads(unchecked.payload).get("iss"))
         if client is None:
             raise UserError("the token's iss is no client of this service")
         header = unchecked.headers()
         if header.get("jku", client.jwks) != client.jwks:
             raise UserError("the token's jku is not the address of this client's keys")
-        with self._lock:
-            read_at, keys = self._keys.get(client.jwks, (-math.inf, KeySet([])))
-            has_key = header.get("kid") in {key.kid for key in keys}
-            if not has_key and time.monotonic() - read_at > _REFRESH_SECONDS:
-                keys = self._read_keys(client.jwks)
-                self._keys[client.jwks] = (time.monotonic(), keys)
-        return keys
+        keys = await self._keys_of(client, header.get("kid"))
+        await asyncio.to_thread(self._check, token, client, keys, path)
+        return client.issuer
 
-    def _read_keys(self, jwks: str) -> KeySet:
-        url = jwks
+    def _check(self, token: str, client: Client, keys: KeySet, path: str) -> None:
+        claims = jwt.decode(token, keys, algorithms=ALGORITHMS).claims
+        audience = client.audience.rstrip("/") + path
+        essential: Any = {"essential": True}
+        registry = jwt.JWTClaimsRegistry(
+            leeway=LEEWAY,
+            iss={**essential, "value": client.issuer},
+            exp=essential,
+            iat=essential,
+            jti=essential,
+            aud={**essential, "value": audience},
+        )
+        registry.validate(claims)
+        if claims["exp"] - claims["iat"] > LIFETIME:
+            raise UserError(
+                f"the token lives too long; expected exp at most {LIFETIME} s after iat"
+            )
+        expires_at = claims["exp"] + LEEWAY
+        if not self._ledger.use_token(client.issuer, claims["jti"], expires_at):
+            raise UserError("this token was used before; sign a new one for each call")
+
+    async def _keys_of(self, client: Client, kid: object) -> KeySet:
+        """The keys of a client; they are read again for a new key, and when they are old.
+
+        Calls of the same client wait for the read, and those of other clients do not.
+        """
+        state = self._keys[client.issuer]
+        async with state.lock:
+            now = time.monotonic()
+            is_due = now - state.read_at > _FRESH_SECONDS or not state.has(kid)
+            if is_due and now - state.tried_at > _RETRY_SECONDS:
+                state.tried_at = now
+                await self._read_keys(client)
+        if time.monotonic() - state.read_at > _STALE_SECONDS:
+            raise UserError("the keys of this client cannot be read")
+        return state.keys
+
+    async def _read_keys(self, client: Client) -> None:
+        """Read the keys of a client; if that fails, those of the last time are kept for now."""
+        state = self._keys[client.issuer]
+        try:
+            document = await self._fetch(client.jwks)
+            state.keys = await asyncio.to_thread(KeySet.import_key_set, document)
+            state.read_at = time.monotonic()
+        # The document comes from elsewhere, and can make its reader raise anything.
+        except Exception as error:  # noqa: BLE001
+            log.warning("keys of a client", extra={"facts": where(error)})
+
+    async def _fetch(self, jwks: str) -> Any:
         if not _is_remote(jwks):
-            url = (self._folder / jwks).resolve().as_uri()
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
-            return KeySet.import_key_set(json.loads(response.read(1 << 20)))
+            with (self._folder / jwks).open("rb") as file:
+                return json.loads(file.read(_MOST_BYTES))
+        async with asyncio.timeout(_TIMEOUT_SECONDS), http_client() as client:
+            return await fetch_json(client, jwks, most=_MOST_BYTES)
 
 
 def _is_remote(jwks: str) -> bool:

@@ -48,14 +48,18 @@ class Worker:
 
     Args:
         task: the task.
-        count_items: called with the number of items of each request that has been answered.
+        show_queue: called with the number of requests that wait, whenever it changes.
     """
 
-    def __init__(self, task: AnyTask, count_items: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        task: AnyTask,
+        show_queue: Callable[[int], None],
+    ) -> None:
         import torch
 
         self.task = task
-        self._count_items = count_items
+        self._show_queue = show_queue
         self._cores = torch.get_num_threads()
         self._set_cores = torch.set_num_threads  # of the calling thread
         self._queue: deque[_Request] = deque()
@@ -94,6 +98,7 @@ class Worker:
         """Queue a request and wait for its results."""
         with self._changed:
             self._queue.append(request)
+            self._show_queue(len(self._queue))
         self._threads.submit(self._work)
         try:
             return request.results.result(timeout=seconds)
@@ -140,6 +145,7 @@ class Worker:
                 break
             batch.append(self._queue.popleft())
             n_characters += batch[-1].characters
+        self._show_queue(len(self._queue))
         return batch
 
     def _run(self, batch: list[_Request]) -> None:
@@ -151,7 +157,6 @@ class Worker:
             results = iter(self.task.run(items))
             for request in batch:
                 request.results.set_result([next(results) for _ in request.items])
-                self._count_items(len(request.items))
         # A tokenizer that panics raises no Exception, and must not end the thread.
         except BaseException as error:  # noqa: BLE001
             unanswered = [request for request in batch if not request.results.done()]

@@ -189,7 +189,8 @@ async function open(files) {
 }
 
 async function showCard(card) {
-  const answer = await fetch(`/evidence/${encodeURIComponent(card)}`);
+  // In a header: a proxy writes addresses into its log, and the key opens the notes.
+  const answer = await fetch("/evidence", { headers: { "x-card-key": card } });
   const body = await answer.json();
   if (!answer.ok) {
     say(body.error, true);

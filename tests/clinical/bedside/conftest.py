@@ -49,8 +49,9 @@ def model_folder(new_network, tokenizer, tmp_path_factory):
 def start(model_folder, tmp_path):
     """Starts a service; the settings are those of `ServiceSettings`."""
 
-    def make(*, folder=model_folder, **settings):
-        asked = ServiceSettings(model=[str(folder)], address=ADDRESS, **settings)
+    def make(*, folder=model_folder, model=(), **settings):
+        models = list(model) or [str(folder)]
+        asked = ServiceSettings(model=models, address=ADDRESS, **settings)
         return Service(asked, work=tmp_path, kinds=[READMISSION])
 
     return make

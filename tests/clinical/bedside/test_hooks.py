@@ -3,8 +3,11 @@
 import base64
 import gzip
 import json
+import logging
 import re
+import socket
 import threading
+import time
 import uuid
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -12,7 +15,10 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from clinical.bedside.cards import risk_statement
+from domainbert.errors import UserError
 from domainbert.service.ledger import read_ledger
+from domainbert.service.worker import Worker
 from tests.clinical.bedside.conftest import NOTES, bundle, document, hook_request
 from tests.clinical.bedside.logical import (
     faults,
@@ -44,6 +50,11 @@ def card_of(answer):
 def key_of(card):
     (link,) = card["links"]
     return link["url"].removeprefix("http://127.0.0.1:8000/#card=")
+
+
+def evidence_of(client, key):
+    headers = {"x-card-key": str(key).encode()}
+    return client.get("/evidence", headers=headers)
 
 
 def test_discovery_holds_the_official_model(client, standards):
@@ -314,7 +325,7 @@ def test_the_evidence_of_a_card_is_there_for_a_while_for_every_worker(
         TestClient(start().app, base_url="http://localhost") for _ in range(2)
     )
     card = card_of(ask(made))
-    evidence = client.get(f"/evidence/{key_of(card)}").json()
+    evidence = evidence_of(client, key_of(card)).json()
     assert [record["text"] for record in evidence["records"]] == list(NOTES)
     assert evidence["risk"]["status"] == "ok"
     for passage in evidence["passages"]:
@@ -326,17 +337,24 @@ def test_the_evidence_of_a_card_is_there_for_a_while_for_every_worker(
     assert b"lives alone" not in whole  # only the link has the key
     assert key_of(card).encode() not in whole
     for key in (uuid.uuid4(), card["uuid"], "é", key_of(card)[:-2]):
-        assert client.get(f"/evidence/{key}").status_code == 404
+        assert evidence_of(client, key).status_code == 404
     monkeypatch.setattr("clinical.bedside.cards.KEPT_SECONDS", -1.0)
-    assert client.get(f"/evidence/{key_of(card)}").status_code == 404
+    assert evidence_of(client, key_of(card)).status_code == 404
     card_of(ask(made))
     assert len(list((tmp_path / "evidence").iterdir())) == 1
+
+
+def test_the_key_of_the_evidence_is_in_no_path(client):
+    key = key_of(card_of(ask(client)))
+    assert client.get(f"/evidence/{key}").status_code == 404
+    assert client.get("/evidence").status_code == 400
+    assert "{" not in " ".join(client.get("/openapi.json").json()["paths"])
 
 
 def test_notes_are_in_time_order_whatever_order_they_come_in(client):
     documents = [document(note, n) for n, note in enumerate(NOTES)]
     card = card_of(client.post(PATH, json=hook_request(*reversed(documents))))
-    evidence = client.get(f"/evidence/{key_of(card)}").json()
+    evidence = evidence_of(client, key_of(card)).json()
     assert [record["text"] for record in evidence["records"]] == list(NOTES)
     assert card["detail"] == card_of(ask(client))["detail"]
 
@@ -388,7 +406,7 @@ def test_only_the_current_documents_are_read_and_the_card_tells_of_the_others(cl
         document("<p>No fever.", 1, content=[latin_content(NOTES[1])]),
     ]
     card = card_of(client.post(PATH, json=hook_request(*documents)))
-    evidence = client.get(f"/evidence/{key_of(card)}").json()
+    evidence = evidence_of(client, key_of(card)).json()
     assert [record["text"] for record in evidence["records"]] == [
         NOTES[0],
         f"{NOTES[1]} café",
@@ -413,14 +431,17 @@ def test_a_note_of_a_ward_is_of_the_stay_where_the_encounters_tell(client):
     assert card_of(client.post(PATH, json=hook_request(note, encounter)))
 
 
-@pytest.mark.parametrize("ids", [("n", "n"), ("aB", "ab"), (None, None)])
+@pytest.mark.parametrize(
+    "ids",
+    [("n", "n"), ("aB", "ab"), (None, None), ("1", "1.0"), (" n", "m "), ("n", "n*")],
+)
 def test_documents_with_one_id_are_read_and_shown_as_two(client, ids):
     documents = [
         document(note, number, id=id)
         for number, (note, id) in enumerate(zip(NOTES, ids, strict=True))
     ]
     card = card_of(client.post(PATH, json=hook_request(*documents)))
-    evidence = client.get(f"/evidence/{key_of(card)}").json()
+    evidence = evidence_of(client, key_of(card)).json()
     assert [record["text"] for record in evidence["records"]] == list(NOTES)
     assert "not read" not in card["detail"]
 
@@ -529,9 +550,14 @@ def fhir_server():
     server.shutdown()
 
 
+def root(server):
+    return f"http://127.0.0.1:{server.server_port}"
+
+
 def test_missing_notes_are_fetched_from_an_allowed_server(start, fhir_server):
-    client = TestClient(start(fhir=("127.0.0.1",)).app, base_url="http://localhost")
-    base = f"http://127.0.0.1:{fhir_server.server_port}/fhir"
+    app = start(fhir=(root(fhir_server),)).app
+    client = TestClient(app, base_url="http://localhost")
+    base = f"{root(fhir_server)}/fhir"
     same = {"fhirServer": base, "fhirAuthorization": TOKEN}
     card = card_of(ask(client, prefetch=None, **same))
     assert "of 2 notes were read" in card["detail"]
@@ -556,8 +582,9 @@ def test_missing_notes_are_fetched_from_an_allowed_server(start, fhir_server):
     [("/failing", "500"), ("/broken", "no notes"), ("/elsewhere", "302")],
 )
 def test_a_server_that_does_not_answer(start, fhir_server, path, words):
-    client = TestClient(start(fhir=("127.0.0.1",)).app, base_url="http://localhost")
-    base = f"http://127.0.0.1:{fhir_server.server_port}{path}"
+    app = start(fhir=(root(fhir_server),)).app
+    client = TestClient(app, base_url="http://localhost")
+    base = f"{root(fhir_server)}{path}"
     answer = ask(client, prefetch=None, fhirServer=base, fhirAuthorization=TOKEN)
     assert answer.status_code == 412
     assert words in answer.json()["issue"][0]["diagnostics"]
@@ -568,6 +595,8 @@ def test_no_other_server_is_asked(start, fhir_server):
     notes = bundle(link=[{"relation": "next", "url": f"http://127.0.0.1:{port}/steal"}])
     own = TestClient(start().app, base_url="http://localhost")
     other = TestClient(start(fhir=("fhir.example",)).app, base_url="http://localhost")
+    fhir = (f"http://127.0.0.1:{port + 1}", "127.0.0.1")  # another port, another scheme
+    near = TestClient(start(fhir=fhir).app, base_url="http://localhost")
     for client, server in (
         (own, f"http://127.0.0.1:{port}"),
         (other, f"http://127.0.0.1:{port}"),
@@ -575,6 +604,9 @@ def test_no_other_server_is_asked(start, fhir_server):
         (other, "http://fhir.example"),
         (other, "file:///etc/passwd"),
         (other, "https://fhir.example:x"),
+        (other, "https://fhir.example:8443"),
+        (near, f"http://127.0.0.1:{port}"),
+        (near, f"http://user:word@127.0.0.1:{port + 1}"),
     ):
         for prefetch in (None, {"notes": notes}):
             answer = ask(
@@ -582,3 +614,183 @@ def test_no_other_server_is_asked(start, fhir_server):
             )
             assert answer.status_code == 412, server
     assert fhir_server.asked == []
+
+
+@pytest.mark.parametrize(
+    "name", ["http://fhir.example", "fhir.example:x", "file:///etc", "", "https://"]
+)
+def test_a_server_that_cannot_be_named(start, name):
+    with pytest.raises(UserError, match="expected HOST, HOST:PORT, or https"):
+        start(fhir=(name,))
+
+
+def test_the_token_goes_through_no_proxy_that_was_not_named(
+    start, fhir_server, monkeypatch
+):
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, root(fhir_server))
+        monkeypatch.setenv(name.upper(), root(fhir_server))
+    monkeypatch.setenv("no_proxy", "")
+    server = "http://127.0.0.1:9"  # nobody listens
+    call = {"prefetch": None, "fhirServer": server, "fhirAuthorization": TOKEN}
+    app = start(fhir=(server,)).app
+    assert ask(TestClient(app, base_url="http://localhost"), **call).status_code == 412
+    assert fhir_server.asked == []
+    app = start(fhir=(server,), fhir_proxy=root(fhir_server)).app
+    assert card_of(ask(TestClient(app, base_url="http://localhost"), **call))
+    path, token = fhir_server.asked[0]
+    assert path.startswith(f"{server}/DocumentReference")
+    assert token == "Bearer t0ken"
+
+
+def test_a_server_that_drips_has_the_time_of_the_call_and_no_more(start):
+    ended = threading.Event()
+
+    def drip():
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 200 OK\r\n")
+            while not ended.wait(0.05):
+                connection.sendall(b"x: y\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        server = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        app = start(fhir=(server,), seconds=0.5).app
+        client = TestClient(app, base_url="http://localhost")
+        began = time.monotonic()
+        answer = ask(client, prefetch=None, fhirServer=server, fhirAuthorization=TOKEN)
+        ended.set()
+    assert answer.status_code == 503
+    assert "not done within 0.5 s" in answer.text
+    assert time.monotonic() - began < 3
+
+
+def test_a_fetch_writes_no_id_into_the_log(start, fhir_server, caplog):
+    caplog.set_level(logging.DEBUG)
+    app = start(fhir=(root(fhir_server),)).app
+    client = TestClient(app, base_url="http://localhost")
+    base = f"{root(fhir_server)}/fhir"
+    caplog.clear()
+    assert card_of(ask(client, prefetch=None, fhirServer=base, fhirAuthorization=TOKEN))
+    assert "encounter" not in caplog.text
+    assert "t0ken" not in caplog.text
+
+
+# --- the time of a call, the ledger, and texts of the model
+
+
+def test_a_card_has_the_time_of_one_call(start, monkeypatch):
+    score = Worker.score
+
+    def slow(worker, records, seconds):
+        limits.append(seconds)
+        time.sleep(0.1)
+        return score(worker, records, seconds)
+
+    limits = []
+    client = TestClient(start(seconds=60.0).app, base_url="http://localhost")
+    monkeypatch.setattr(Worker, "score", slow)
+    assert card_of(ask(client))
+    first, second = limits
+    assert second < first - 0.09
+
+
+def test_every_risk_is_in_the_ledger(start, new_network, tokenizer, tmp_path):
+    from clinical import ReadmissionModel, ReadmissionSettings
+
+    ReadmissionModel(
+        new_network(), tokenizer, settings=ReadmissionSettings()
+    ).save_pretrained(tmp_path / "m")  # without an alert threshold
+    file = tmp_path / "ledger.sqlite"
+    app = start(folder=tmp_path / "m", ledger=str(file)).app
+    client = TestClient(app, base_url="http://localhost")
+    for record in ({"hadm_id": "7"}, {}):
+        body = {"records": [record | {"text": [NOTES[0]]}]}
+        assert client.post("/v1/readmission", json=body).status_code == 200
+    served, _ = read_ledger(file)
+    assert served["probability"].notna().tolist() == [True, True]
+    assert served["alert"].isna().all()
+    assert served["subject"].isna().tolist() == [False, True]
+
+
+def test_feedback_is_bounded(client):
+    (entry,) = feedback()["feedback"]
+    answer = client.post(f"{PATH}/feedback", json={"feedback": [entry] * 1001})
+    assert answer.status_code == 400
+    assert "at most 1000 items" in answer.json()["issue"][0]["diagnostics"]
+    assert client.post(f"{PATH}/feedback", json={"feedback": []}).status_code == 400
+
+
+def test_the_outcome_of_a_model_cannot_be_markup():
+    risk = {"calibrated": True, "probability": 0.2}
+    event = "[readmission](https://evil.example) <b>" + "x" * 200
+    summary, detail = risk_statement(risk, event)
+    assert len(summary) < 140
+    assert "](" not in detail
+    assert "<b>" not in detail.replace("\\<", "")
+
+
+# --- the next model, in shadow
+
+
+def test_the_second_model_is_scored_and_kept_and_never_shown(
+    start, model_folder, new_network, tokenizer, tmp_path
+):
+    from clinical import ReadmissionModel, ReadmissionSettings
+    from clinical.report.commands import in_service
+
+    settings = ReadmissionSettings(calibration=(1.0, 2.0), alert_threshold=1.0)
+    following = ReadmissionModel(new_network(), tokenizer, settings=settings)
+    following.save_pretrained(tmp_path / "next")
+    file = tmp_path / "ledger.sqlite"
+    models = [f"now={model_folder}", f"next={tmp_path / 'next'}"]
+    service = start(model=models, ledger=str(file))
+    client = TestClient(service.app, base_url="http://localhost")
+    alone = TestClient(start().app, base_url="http://localhost")
+    card = card_of(ask(client))
+    assert card["detail"] == card_of(ask(alone))["detail"]
+    assert client.get("/ready").json()["models"] == ["tiny"]
+    service._in_shadow.shutdown()
+    served, _ = read_ledger(file)
+    served = served.set_index("model")
+    now = ReadmissionModel.from_pretrained(model_folder)
+    mine = served.loc[now.fingerprint()]
+    other = served.loc[
+        ReadmissionModel.from_pretrained(tmp_path / "next").fingerprint()
+    ]
+    assert len(served) == 2
+    assert (mine["row"], mine["card"]) == (other["row"], other["card"])
+    assert other["probability"] > mine["probability"]
+    lines = in_service(file, now)
+    assert lines[0] == "Served: 1 risks, 100.0 of 100 alerts."
+    change = 100 * (other["probability"] - mine["probability"])
+    points = f"{change:+.1f} points on average, {change:+.1f} to {change:+.1f}"
+    assert (
+        f"Model {other.name[:12]} on 1 of these risks: {points}; 0 alerts added, 1 missed."
+        in lines
+    )
+
+
+def test_a_fault_of_the_next_model_costs_no_call(
+    start, model_folder, monkeypatch, caplog
+):
+    models = [f"now={model_folder}", f"next={model_folder}"]
+    service = start(model=models)
+    client = TestClient(service.app, base_url="http://localhost")
+
+    def fail(*_):
+        raise RuntimeError("a private text")
+
+    _, worker = service._shadows["readmission"]
+    monkeypatch.setattr(worker, "score", fail)
+    assert card_of(ask(client))
+    service._in_shadow.shutdown()
+    assert "shadow" in caplog.text
+    assert "private" not in caplog.text
+
+
+def test_two_models_of_a_task_without_names_are_refused(start, model_folder):
+    with pytest.raises(UserError, match=r"both do .*--model next=MODEL to score"):
+        start(model=[str(model_folder)] * 2)

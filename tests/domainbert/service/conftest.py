@@ -1,10 +1,13 @@
 """A service of a task that needs no model: the length of a text."""
 
+import threading
 import time
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+import uvicorn
 
 pytest.importorskip(
     "fastapi", reason="the service needs the extra: pip install .[service]"
@@ -16,7 +19,7 @@ pytest.importorskip(
 from domainbert.models.manifest import Manifest
 from domainbert.scoring import Fault, Task
 from domainbert.service.app import Service, ServiceSettings
-from domainbert.service.http import AsciiResponse
+from domainbert.service.http import AsciiResponse, BoundedConnection
 from domainbert.service.served import Announced, Served
 from domainbert.tables import NOTE, STAY, TEXT
 
@@ -103,9 +106,9 @@ def announce(task, *, known=5.0):
 def start(tmp_path):
     """Starts a service; the settings are those of `ServiceSettings`."""
 
-    def make(*, known=5.0, **settings):
+    def make(*, known=5.0, model=("lengths=x",), **settings):
         task = LengthTask()
-        asked = ServiceSettings(model=["lengths=x"], **settings)
+        asked = ServiceSettings(model=list(model), **settings)
         service = Service(asked, work=tmp_path, kinds=[announce(task, known=known)])
         return SimpleNamespace(service=service, task=task)
 
@@ -120,6 +123,23 @@ def client(start):
 @pytest.fixture
 def patient_client(start):
     return connect(start(seconds=60.0))
+
+
+@contextmanager
+def listening(app):
+    """A server with this application in a thread; its `port`."""
+    config = uvicorn.Config(
+        app, port=0, http=BoundedConnection, ws="none", log_config=None, lifespan="off"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    server.port = server.servers[0].sockets[0].getsockname()[1]
+    yield server
+    server.should_exit = server.force_exit = True
+    thread.join()
 
 
 def connect(found):

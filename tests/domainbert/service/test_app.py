@@ -1,23 +1,37 @@
 """The service over HTTP: records in and out, limits, errors, logs, metrics."""
 
+import asyncio
+import http.client
 import io
 import json
 import logging
+import os
 import platform
 import re
+import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
+from contextlib import suppress
 
 import pytest
+import uvicorn
 from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
+from domainbert.__main__ import app as command_line
 from domainbert.errors import UserError
-from domainbert.service.http import JsonLines
-from domainbert.service.served import find_kind
+from domainbert.files import folder_beside
+from domainbert.service import app as app_module
+from domainbert.service import http as http_module
+from domainbert.service import served
+from domainbert.service.http import AsciiResponse, JsonLines, seconds_left
+from domainbert.service.served import find_kind, split_label
 from domainbert.service.worker import LONG_CHARACTERS
+from tests.domainbert.service.conftest import LengthTask, announce, connect, listening
 
 
 def post(client, records, **options):
@@ -214,7 +228,7 @@ def test_ids_of_requests(client):
 
 def items(client):
     """How many texts were scored in this process, says `/metrics`."""
-    counter = r'^domainbert_items_total{task="lengths"} (\S+)$'
+    counter = r'^domainbert_rows_total{status="ok",task="lengths"} (\S+)$'
     (number,) = re.findall(counter, client.get("/metrics").text, re.MULTILINE)
     return float(number)
 
@@ -236,6 +250,152 @@ def test_health_readiness_metrics_and_the_page_of_the_interface(client, start):
         assert answer.status_code == 200
         assert "//" not in answer.text.replace("// ", "")  # nothing from elsewhere
         assert "default-src 'self'" in answer.headers["content-security-policy"]
+
+
+def test_the_metrics_tell_rows_the_queue_and_the_model_and_no_id(client):
+    record = {"stay_id": "MRN-4711", "text": "abc"}
+    post(client, [record, record | {"text": ""}])
+    client.get("/v1/MRN-4711")
+    text = client.get("/metrics").text
+    for line in (
+        'domainbert_rows_total{status="ok",task="lengths"}',
+        'domainbert_rows_total{status="empty",task="lengths"}',
+        'domainbert_queue_length{task="lengths"} 0.0',
+        f'domainbert_model_info{{fingerprint="{"0" * 64}",model="x",task="lengths"}} 1.0',
+        'domainbert_request_seconds_count{route="/v1/lengths",status="200"}',
+        'domainbert_request_seconds_count{route="none",status="404"}',
+    ):
+        assert line in text
+    assert "4711" not in text
+
+
+# --- connections
+
+
+def ask(port, path="/health", connection=None):
+    connection = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=9)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+def is_closed(client):
+    client.settimeout(5)
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_silent_and_slow_connections_are_closed(client, monkeypatch):
+    monkeypatch.setattr(http_module, "HEAD_SECONDS", 0.3)
+    with listening(client.app) as server:
+        address = ("127.0.0.1", server.port)
+        silent = socket.create_connection(address)
+        slow = socket.create_connection(address)
+        kept = http.client.HTTPConnection(*address)
+        assert ask(server.port, connection=kept)[0] == 200
+        with suppress(OSError):
+            for _ in range(50):  # a byte at a time does not help
+                slow.sendall(b"G")
+                time.sleep(0.02)
+        assert is_closed(slow)
+        assert is_closed(silent)
+        assert ask(server.port, connection=kept)[0] == 200  # the time between requests
+
+
+def test_silent_connections_keep_nobody_out(client, monkeypatch):
+    monkeypatch.setattr(http_module, "WAITING_PER_ADDRESS", 5)
+    head = b"POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n"
+    head += b"content-type: application/json\r\n\r\n{"
+    with listening(client.app) as server:
+        clients = []
+        for number in range(40):
+            clients.append(socket.create_connection(("127.0.0.1", server.port)))
+            clients[-1].sendall(head * (number % 2))  # half of them send half a body
+        assert ask(server.port)[0] == 200
+        assert all(map(is_closed, clients[:30]))
+        assert len(server.server_state.connections) <= 6
+    for one in clients:
+        one.close()
+
+
+def test_a_client_that_does_not_read_is_closed(client, monkeypatch):
+    monkeypatch.setattr(http_module, "WRITE_SECONDS", 0.3)
+    body = json.dumps({"records": [{"stay_id": "s" * 50_000, "text": "a"}] * 100})
+    head = "POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\n"
+    head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    with listening(client.app) as server:
+        one = socket.create_connection(("127.0.0.1", server.port))
+        one.sendall((head + body).encode())
+        assert wait_until(lambda: server.server_state.connections)
+        assert wait_until(lambda: not server.server_state.connections)
+        one.close()
+
+
+def wait_until(condition):
+    end = time.monotonic() + 10
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    return condition()
+
+
+def test_health_answers_while_all_threads_wait_for_the_model(start):
+    client = connect(start(seconds=1.0))
+    with listening(client.app) as server:
+        body = json.dumps({"records": [{"text": "sleep 1"}]})
+        head = "POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\n"
+        head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        waiting = [
+            socket.create_connection(("127.0.0.1", server.port)) for _ in range(50)
+        ]
+        for one in waiting:
+            one.sendall((head + body).encode())
+        time.sleep(0.2)
+        began = time.monotonic()
+        assert ask(server.port)[0] == 200
+        assert time.monotonic() - began < 0.6
+    for one in waiting:
+        one.close()
+
+
+def test_the_time_of_a_call_counts_from_its_start(client):
+    left = []
+
+    async def slow_app(scope, receive, send):
+        await asyncio.sleep(0.1)
+        left.append(seconds_left())
+        await AsciiResponse({})(scope, receive, send)
+
+    app = http_module.shell(slow_app, client.service)
+    TestClient(app, base_url="http://localhost").get("/")
+    assert 0 < left[0] < client.service.settings.seconds - 0.09
+    assert seconds_left() == float("inf")  # outside of a call
+
+
+def test_too_many_calls_are_refused(client, monkeypatch):
+    monkeypatch.setattr(http_module, "MAX_CALLS", 0)
+    answer = post(client, [{"text": "a"}])
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+
+
+def test_every_log_line_of_a_call_has_its_request_id(client):
+    line = json.loads(log_of(lambda: post(client, [{"text": "bug"}])).splitlines()[0])
+    assert line["event"] == "internal error"
+    assert uuid.UUID(line["request"])
+
+
+def log_of(action):
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    logger = logging.getLogger("domainbert")
+    logger.addHandler(handler)
+    try:
+        action()
+    finally:
+        logger.removeHandler(handler)
+    return stream.getvalue()
 
 
 def test_a_model_that_fails_its_example_is_not_ready(start):
@@ -278,6 +438,80 @@ def test_models_are_found_by_name():
         find_kind("nothing", kinds)
     with pytest.raises(UserError, match="TASK=NAME"):
         find_kind("all-MiniLM-L6-v2", kinds)
+
+
+def test_a_model_may_have_a_label(tmp_path, monkeypatch):
+    from clinical.bedside.served import READMISSION
+
+    (tmp_path / "a=b").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for name, parts in {
+        "now=readmission-demo": ("now", "readmission-demo"),
+        "readmission=x": ("", "readmission=x"),
+        "x": ("", "x"),
+        "a=b": ("", "a=b"),
+    }.items():
+        assert split_label(name, [READMISSION]) == parts
+
+
+def serve(monkeypatch, *words, run=lambda *_, **__: None):
+    """Runs `domainbert serve` up to uvicorn: the exit code, stderr, and the options of uvicorn."""
+    started = []
+    start = lambda *_, **options: run() or started.append(options)  # noqa: E731
+    monkeypatch.setattr(uvicorn, "run", start)
+    monkeypatch.setattr(served, "announced", lambda: [announce(LengthTask())])
+    monkeypatch.setattr(app_module, "announced", lambda: [announce(LengthTask())])
+    result = CliRunner().invoke(command_line, ["serve", "--model", "lengths=x", *words])
+    return result.exit_code, result.stderr, started
+
+
+def test_an_ipv6_address_is_in_brackets(monkeypatch):
+    code, errors, (options,) = serve(monkeypatch, "--host", "::1")
+    assert code == 0
+    assert "open http://[::1]:8000" in errors
+    assert options["host"] == "::1"
+
+
+def test_the_service_answers_under_its_ipv6_address(client):
+    answer = client.get("/health", headers={"host": "[::1]:8000"})
+    assert answer.status_code == 200
+
+
+def test_the_folder_of_a_killed_service_is_removed_at_the_next_start(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with folder_beside(tmp_path / "domainbert") as mine:
+        name = mine.name.replace(f"-{os.getpid()}-", "-999999999-")
+    leftover = tmp_path / name
+    leftover.mkdir()
+    (leftover / "windows.sqlite").touch()
+    modes = []
+
+    def run(*_, **__):
+        modes.extend(path.stat().st_mode & 0o777 for path in tmp_path.iterdir())
+
+    assert serve(monkeypatch, run=run)[0] == 0
+    assert modes == [0o700]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_check_starts_nothing_and_names_what_is_wrong(monkeypatch, tmp_path):
+    code, errors, started = serve(monkeypatch, "--check")
+    assert (code, started) == (0, [])
+    assert errors.splitlines()[-1] == "ready: lengths=x"
+    clients = tmp_path / "clients.toml"
+    clients.write_text('[[client]]\nissuer = "i"\njwks = "k.json"\naudience = "a"\n')
+    (tmp_path / "k.json").write_text("{}")
+    certificate = tmp_path / "cert.pem"
+    certificate.write_text("no certificate")
+    for words, fault in (
+        (["--trust", str(clients)], "i: k.json gives no keys"),
+        (["--certificate", str(certificate), "--key", str(certificate)], "cert.pem"),
+    ):
+        code, errors, started = serve(monkeypatch, "--check", *words)
+        assert (code, started) == (1, [])
+        assert fault in errors
 
 
 ARENAS = """

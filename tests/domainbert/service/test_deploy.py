@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -73,6 +74,19 @@ def test_the_health_check_of_the_container_asks_the_service():
     )
     assert failed.returncode == 1
     server.shutdown()
+
+
+def test_the_dashboard_asks_for_numbers_that_the_service_has(client):
+    dashboard = json.loads((DEPLOY / "grafana.json").read_text())
+    panels = dashboard["panels"]
+    queries = [target["expr"] for panel in panels for target in panel["targets"]]
+    asked = set(re.findall(r"domainbert_\w+", " ".join(queries)))
+    client.post("/v1/lengths", json={"records": [{"text": "abc"}]})
+    lines = client.get("/metrics").text.splitlines()
+    names = {line.split("{")[0].split()[0] for line in lines if line[0] != "#"}
+    names |= {line.split()[2] for line in lines if line.startswith("# TYPE")}
+    assert len(asked) == 7
+    assert asked <= names
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not here")

@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from domainbert.errors import UserError
-from domainbert.service.ledger import Ledger, read_ledger
+from domainbert.service.ledger import KEY_VARIABLE, Ledger, read_ledger
 from domainbert.tables import TableError
 
 ROWS = [
@@ -14,13 +14,17 @@ ROWS = [
 ]
 
 
+def open_ledger(path):
+    return Ledger(path, key_file=path.with_name("key"))
+
+
 def test_risks_and_feedback_come_back_without_ids(tmp_path):
-    ledger = Ledger(tmp_path / "l.sqlite")
-    ledger.served("readmission", "f" * 64, ROWS, card="c1")
-    Ledger(ledger.path).served(
+    ledger = open_ledger(tmp_path / "l.sqlite")
+    ledger.served("readmission", "f" * 64, ROWS)
+    open_ledger(ledger.path).served(
         "readmission", "f" * 64, [ROWS[0] | {"stay_id": " mrn-4711 "}]
     )
-    ledger.feedback("readmission", "c1", "overridden", "disagree")
+    ledger.feedback("readmission", [("c1", "overridden", "disagree")])
     served, feedback = read_ledger(ledger.path)
     assert served["probability"].tolist()[0] == 0.4
     assert served["alert"].tolist()[0] == 1
@@ -34,12 +38,71 @@ def test_risks_and_feedback_come_back_without_ids(tmp_path):
 
 
 def test_a_token_is_new_once_until_it_expires(tmp_path):
-    ledger = Ledger(tmp_path / "l.sqlite")
+    ledger = open_ledger(tmp_path / "l.sqlite")
     assert ledger.use_token("i", "t", 4e9)
-    assert not Ledger(ledger.path).use_token("i", "t", 4e9)
+    assert not open_ledger(ledger.path).use_token("i", "t", 4e9)
     assert ledger.use_token("other", "t", 4e9)
     assert ledger.use_token("i", "old", 1.0)
     assert ledger.use_token("i", "old", 1.0)
+
+
+def test_the_key_of_the_hashes_is_not_in_the_ledger(tmp_path, monkeypatch):
+    def subject(folder, **environment):
+        folder.mkdir(exist_ok=True)
+        monkeypatch.delenv(KEY_VARIABLE, raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        ledger = open_ledger(folder / "l.sqlite")
+        ledger.served("readmission", "f", ROWS[:1])
+        return read_ledger(ledger.path)[0]["subject"].iloc[-1]
+
+    first = subject(tmp_path / "a")
+    key = (tmp_path / "a" / "key").read_bytes()
+    files = [file for file in (tmp_path / "a").iterdir() if file.name != "key"]
+    assert all(key not in file.read_bytes() for file in files)
+    for file in (tmp_path / "a").iterdir():
+        assert file.stat().st_mode & 0o077 == 0, file.name
+    assert subject(tmp_path / "a") == first
+    assert subject(tmp_path / "b") != first  # with a key of its own
+    values = {KEY_VARIABLE: "x" * 32}
+    assert subject(tmp_path / "c", **values) == subject(tmp_path / "d", **values)
+    assert not (tmp_path / "c" / "key").exists()
+
+
+def test_a_ledger_that_others_could_read_becomes_private(tmp_path):
+    file = tmp_path / "l.sqlite"
+    open_ledger(file)
+    file.chmod(0o644)
+    open_ledger(file)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_key_that_cannot_be_used(tmp_path, monkeypatch):
+    key = tmp_path / "key"
+    key.write_text("k" * 64)
+    key.chmod(0o640)
+    with pytest.raises(UserError, match="chmod 600"):
+        open_ledger(tmp_path / "l.sqlite")
+    key.chmod(0o600)
+    key.write_text("short")
+    with pytest.raises(UserError, match=r"has 5 characters; expected .* at least 32"):
+        open_ledger(tmp_path / "l.sqlite")
+    with pytest.raises(UserError, match=f"No such file.*{KEY_VARIABLE}"):
+        Ledger(tmp_path / "l.sqlite", key_file=tmp_path / "no" / "key")
+    monkeypatch.setenv(KEY_VARIABLE, "secret")
+    with pytest.raises(UserError, match=f"{KEY_VARIABLE} has 6 characters") as caught:
+        open_ledger(tmp_path / "l.sqlite")
+    assert "secret" not in str(caught.value)
+
+
+def test_ids_of_cards_are_compared_as_they_are_written(tmp_path):
+    ledger = open_ledger(tmp_path / "l.sqlite")
+    for stay in ("aB", "ab"):
+        ledger.served("readmission", "f", [{"visit": stay}], stay="visit", card="c")
+        ledger.served("readmission", "f", [{"visit": stay}], stay="visit")
+    subjects = read_ledger(ledger.path)[0]["subject"].tolist()
+    assert subjects[0] != subjects[2]
+    assert subjects[1] == subjects[3]
 
 
 def test_other_files_are_refused(tmp_path):
@@ -48,7 +111,12 @@ def test_other_files_are_refused(tmp_path):
         con.execute("PRAGMA application_id = 7")
         con.execute("CREATE TABLE t (x)")
     with pytest.raises(UserError, match="another program"):
-        Ledger(other)
+        open_ledger(other)
+    with pytest.raises(TableError, match="serve --ledger"):
+        read_ledger(other)
+    with sqlite3.connect(other) as con:  # the same tables with other columns
+        con.execute("CREATE TABLE served (x)")
+        con.execute("CREATE TABLE feedback (x)")
     with pytest.raises(TableError, match="serve --ledger"):
         read_ledger(other)
     with pytest.raises(TableError, match="serve --ledger"):
@@ -56,7 +124,7 @@ def test_other_files_are_refused(tmp_path):
 
 
 def test_a_full_disk_does_not_cost_the_answer(tmp_path, caplog):
-    ledger = Ledger(tmp_path / "l.sqlite")
+    ledger = open_ledger(tmp_path / "l.sqlite")
     with sqlite3.connect(ledger.path) as con:
         con.execute("DROP TABLE served")
     ledger.served("readmission", "f", ROWS)

@@ -1,14 +1,17 @@
 """Tokens of clients: who may call, with what, once."""
 
+import asyncio
 import base64
 import hmac
 import json
+import sqlite3
 import time
 import uuid
 
 import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, RSAKey
+from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
 
 from domainbert.errors import UserError
@@ -151,38 +154,159 @@ def test_what_needs_no_token(call):
         assert call.client.get(path).status_code == 401
 
 
-def test_a_new_key_is_fetched_from_its_address(tmp_path, keys, monkeypatch):
+def remote(tmp_path, monkeypatch, fetch, *, clients=(ISSUER,)):
+    """A `Trust` whose clients have keys at https addresses that `fetch` answers."""
     file = tmp_path / "clients.toml"
-    url = "https://ehr.example/keys"
-    file.write_text(
-        f'[[client]]\nissuer = "{ISSUER}"\njwks = "{url}"\naudience = "{HERE}"\n'
-    )
-    sets = [KeySet([keys["ES384"]]), KeySet(list(keys.values()))]
+    tables = [
+        f'[[client]]\nissuer = "{issuer}"\njwks = "{issuer}keys"\naudience = "{HERE}"\n'
+        for issuer in clients
+    ]
+    file.write_text("".join(tables))
+
+    async def fetch_json(client, url, *, most):
+        return await fetch(url)
+
+    monkeypatch.setattr(trust_module, "fetch_json", fetch_json)
+    monkeypatch.setattr(trust_module, "_RETRY_SECONDS", 0.0)
+    return Trust(file, Ledger(tmp_path / "run.sqlite", key_file=tmp_path / "key"))
+
+
+def admit(trust, signed):
+    return asyncio.run(trust.admit(f"Bearer {signed}", "/v1/lengths"))
+
+
+def test_a_new_key_is_fetched_from_its_address(tmp_path, keys, monkeypatch):
+    answers = [KeySet([keys["ES384"]]), KeySet(list(keys.values()))]
     asked = []
 
-    class Answer:
-        def __enter__(self):
-            return self
+    async def fetch(url):
+        asked.append(url)
+        return answers[len(asked) - 1].as_dict(private=False)
 
-        def __exit__(self, *_):
-            return None
-
-        def read(self, most):
-            return json.dumps(
-                sets[min(len(asked), 2) - 1].as_dict(private=False)
-            ).encode()
-
-    monkeypatch.setattr(
-        trust_module.urllib.request,
-        "urlopen",
-        lambda url, timeout: asked.append(url) or Answer(),
-    )
-    monkeypatch.setattr(trust_module, "_REFRESH_SECONDS", 0.0)
-    trust = Trust(file, Ledger(tmp_path / "run.sqlite"))
-    own = {"header": {"jku": url}}
-    assert trust.check(f"Bearer {token(keys, **own)}", "/v1/lengths") == ISSUER
-    assert trust.check(f"bearer {token(keys, 'RS384')}", "/v1/lengths") == ISSUER
+    trust = remote(tmp_path, monkeypatch, fetch)
+    url = f"{ISSUER}keys"
+    assert admit(trust, token(keys, header={"jku": url})) == ISSUER
+    assert admit(trust, token(keys)) == ISSUER
+    assert admit(trust, token(keys, "RS384")) == ISSUER
     assert asked == [url, url]
+
+
+def test_a_withdrawn_key_is_not_believed_for_long(tmp_path, keys, monkeypatch):
+    documents = [KeySet(list(keys.values())).as_dict(private=False)]
+
+    async def fetch(url):
+        return documents[-1]
+
+    trust = remote(tmp_path, monkeypatch, fetch)
+    assert admit(trust, token(keys)) == ISSUER
+    documents.append(KeySet([keys["RS384"]]).as_dict(private=False))
+    assert admit(trust, token(keys)) == ISSUER  # for a moment
+    monkeypatch.setattr(trust_module, "_FRESH_SECONDS", 0.0)
+    with pytest.raises(HTTPException, match="not valid"):
+        admit(trust, token(keys))
+
+
+def test_keys_that_cannot_be_read_again_are_believed_for_a_while(
+    tmp_path, keys, monkeypatch
+):
+    documents = [KeySet(list(keys.values())).as_dict(private=False)]
+
+    async def fetch(url):
+        return documents.pop()
+
+    trust = remote(tmp_path, monkeypatch, fetch)
+    assert admit(trust, token(keys)) == ISSUER
+    monkeypatch.setattr(trust_module, "_FRESH_SECONDS", 0.0)
+    assert admit(trust, token(keys)) == ISSUER
+    monkeypatch.setattr(trust_module, "_STALE_SECONDS", 0.0)
+    with pytest.raises(HTTPException, match="keys of this client cannot be read"):
+        admit(trust, token(keys))
+
+
+def test_a_key_server_that_is_down_delays_its_own_client_alone(
+    tmp_path, keys, monkeypatch
+):
+    dead = "https://dead.example/"
+    document = KeySet(list(keys.values())).as_dict(private=False)
+
+    async def run():
+        answered = asyncio.Event()
+
+        async def fetch(url):
+            if url.startswith(dead):
+                await answered.wait()
+                raise OSError
+            return document
+
+        trust = remote(tmp_path, monkeypatch, fetch, clients=(dead, ISSUER))
+        stuck = [
+            asyncio.create_task(trust.admit(f"Bearer {signed}", "/v1/lengths"))
+            for signed in (token(keys, iss=dead) for _ in range(50))
+        ]
+        await asyncio.sleep(0)
+        issuer = await trust.admit(f"Bearer {token(keys)}", "/v1/lengths")
+        answered.set()
+        faults = await asyncio.gather(*stuck, return_exceptions=True)
+        return issuer, {fault.status_code for fault in faults}
+
+    assert asyncio.run(run()) == (ISSUER, {401})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        b"null",
+        b'{"keys": 5}',
+        b'{"keys": [5, null]}',
+        b'{"keys": [{}]}',
+        b'{"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "ec"}]}',
+        b'{"keys": [{"kty": "RSA", "n": "' + b"_" * 50_000 + b'", "e": "AQAB"}]}',
+        b'{"keys": [{"kty": "EC", "crv": "P-384", "x": "AA", "y": "AA", "kid": "ec"}]}',
+        b'{"keys": [{"kty": ["EC"], "kid": {"a": []}}]}',
+        b"[" * 100_000,
+        b'{"keys": [' + b" " * (1 << 20) + b"]}",
+    ],
+    ids=lambda content: content[:20].decode("latin-1"),
+)
+def test_hostile_keys_admit_nobody_and_stop_nothing(call, keys, trusted, content):
+    trusted.with_name("keys.json").write_bytes(content)
+    assert call(token(keys)).status_code == 401
+    assert call.client.get("/health").status_code == 200
+
+
+def test_a_token_that_lives_too_long_is_refused(call, keys):
+    now = int(time.time())
+    answer = call(token(keys, exp=now + 7200))
+    assert answer.status_code == 401
+    assert "exp at most 3600 s after iat" in answer.json()["error"]
+    assert call(token(keys, exp=now + 3000)).status_code == 200
+
+
+def test_a_ledger_that_is_full_is_a_fault_of_the_service(
+    call, keys, monkeypatch, caplog
+):
+    def full(_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Ledger, "_connect", full)
+    answer = call(token(keys))
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
+    assert "ledger" in answer.json()["error"]
+    assert "ledger" in caplog.text
+
+
+def test_a_page_of_an_allowed_origin_can_read_a_refusal(start, trusted):
+    origin = "https://ehr.example"
+    app = start(trust=str(trusted), cors=(origin,)).service.app
+    answer = TestClient(app, base_url=HERE).post(
+        "/v1/lengths", json={}, headers={"origin": origin}
+    )
+    assert answer.status_code == 401
+    assert answer.headers["access-control-allow-origin"] == origin
+    assert uuid.UUID(answer.headers["x-request-id"])
 
 
 def test_a_trust_file_that_cannot_be_used(tmp_path, start):
