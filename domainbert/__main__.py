@@ -124,10 +124,9 @@ def _self_test(kind: Announced, name: str) -> tuple[str, str, str]:
 
     from domainbert.scoring import score_frame
 
-    def score(
-        task: str, records: list[dict[str, object]]
-    ) -> list[dict[Hashable, object]]:
-        return score_frame(served.tasks[task], pd.DataFrame(records)).to_dict("records")
+    def score(records: list[dict[str, object]]) -> list[dict[Hashable, object]]:
+        task = next(iter(served.tasks.values()))
+        return score_frame(task, pd.DataFrame(records)).to_dict("records")
 
     with TemporaryDirectory() as folder:
         served = kind.load(name, cache=Path(folder) / "cache")

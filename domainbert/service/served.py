@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -39,7 +39,9 @@ class Served:
         """The last part of the model's name or folder."""
         return Path(self.model.name).name
 
-    def self_test(self, score: Callable[..., Any]) -> str:
+    def self_test(
+        self, score: Callable[[list[dict[str, Any]]], Sequence[Mapping[Any, Any]]]
+    ) -> str:
         """What is wrong with the result of the card's example in the first task, or ""."""
         example = self.model.manifest.example
         if not example:
