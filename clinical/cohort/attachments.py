@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
-from domainbert.files import whole_text
+from domainbert.files import read_toml, whole_text
 
 LONGEST = 16 << 20  # bytes of an attachment; a longer one is not read
 LEFT_OUT = "words that are struck out, deleted or hidden are left out"
@@ -302,7 +302,7 @@ class _HtmlTarget:
 
 # -- RTF ----------------------------------------------------------------------------------------
 
-_RTF = re.compile(
+_RTF_TOKEN = re.compile(
     r"((?:\\'[0-9a-fA-F]{2})+)"  # bytes in the code page
     r"|\\([a-zA-Z]{1,32})(-?\d{1,10})? ?"  # a control word
     r"|\\(.?)"  # a control symbol
@@ -311,38 +311,9 @@ _RTF = re.compile(
     r"|([^\\{}\r\n]+)",
     re.DOTALL,
 )
-_RTF_NO_TEXT_WORDS = (
-    "fonttbl colortbl stylesheet info pict nonshppict generator header headerl headerr "
-    "headerf footer footerl footerr footerf themedata objdata xe tc"
-)
-_RTF_NO_TEXT = frozenset(_RTF_NO_TEXT_WORDS.split())
-_RTF_LEFT_OUT = frozenset(("v", "deleted", "strike", "striked"))
-_RTF_SIGNS = {
-    **dict.fromkeys(("par", "line", "row", "nestrow", "sect", "page", "column"), "\n"),
-    **dict.fromkeys(("tab", "cell", "nestcell"), "\t"),
-    **dict.fromkeys(("emspace", "enspace", "qmspace", "footnote"), " "),
-    "emdash": "\u2014",
-    "endash": "\u2013",
-    "lquote": "\u2018",
-    "rquote": "\u2019",
-    "ldblquote": "\u201c",
-    "rdblquote": "\u201d",
-    "bullet": "\u2022",
-}
-_RTF_SYMBOLS = {
-    "~": " ",
-    "_": "-",
-    "\n": "\n",
-    "\r": "\n",
-    **{sign: sign for sign in "\\{}"},
-}
-_RTF_PAGES = {"mac": "mac_roman", "pc": "cp437", "pca": "cp850"}
-# Code pages of fonts by \fcharset; 0 and 1 mean that of the document.
-_FONT_PAGES = {
-    77: "mac_roman", 128: "cp932", 129: "cp949", 130: "johab", 134: "cp936", 136: "cp950",
-    161: "cp1253", 162: "cp1254", 163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257",
-    204: "cp1251", 222: "cp874", 238: "cp1250", 254: "cp437", 255: "cp850",
-}  # fmt: skip
+_RTF = read_toml(__file__, "rtf.toml")
+_RTF_NO_TEXT = frozenset(_RTF["no_text"].split())
+_RTF_LEFT_OUT = frozenset(_RTF["left_out"].split())
 _RTF_LOST = "letters that the code page of the RTF does not have are lost"
 
 
@@ -372,8 +343,9 @@ class _RtfReader:
         self._is_unicode = is_unicode
         self._group = _RtfGroup()
         self._outer: list[_RtfGroup] = []
-        self._page = "cp1252"
-        self._fonts: dict[int, str | None] = {}
+        self._pages: dict[int | None, str] = {
+            None: "cp1252"
+        }  # of fonts and the document
         self._font: int | None = None  # that the table of fonts describes, inside of it
         self._skip = 0  # letters that stand for the Unicode letter before them
         self._bytes = bytearray()
@@ -382,14 +354,15 @@ class _RtfReader:
 
     def read(self, markup: str) -> Reading:
         position = 0
-        while token := _RTF.match(markup, position):
+        while token := _RTF_TOKEN.match(markup, position):
             position = token.end()
             codes, word, number, symbol, brace, text = token.groups()
-            value = int(number) if number else None
+            # A switch is on without a number.
+            value = int(number or word in _RTF_LEFT_OUT)
             if codes:
                 self._add_bytes(bytes.fromhex(codes.replace("\\'", "")))
-            elif word == "bin" and position + (value or 0) <= len(markup):
-                position += max(value or 0, 0)
+            elif word == "bin" and position + value <= len(markup):
+                position += max(value, 0)
             elif word:
                 self._control(word, value)
             elif symbol:
@@ -397,6 +370,7 @@ class _RtfReader:
             elif brace:
                 self._brace(brace)
             elif text and self._is_unicode:
+                self._flush()
                 self._add(text[self._skip :])
                 self._skip = max(self._skip - len(text), 0)
             elif text:
@@ -414,49 +388,45 @@ class _RtfReader:
             self._outer.append(self._group)
         elif self._outer:
             self._group = self._outer.pop()
-            self._font = self._font if not self._group.is_text else None
+            if self._group.is_text:
+                self._font = None
 
-    def _control(self, word: str, value: int | None) -> None:
+    def _control(self, word: str, value: int) -> None:
         """A control word; one that changes how bytes are read ends those before it."""
         self._flush()
         self._skip = 0
-        is_on = value != 0
         if word == "u":
-            self._add(chr((value or 0) % 0x10000))
+            self._add(chr(value % 0x10000))
             self._skip = self._group.replacements
-        elif word in _RTF_SIGNS:
-            self._add(_RTF_SIGNS[word])
+        elif word in _RTF["signs"]:
+            self._add(_RTF["signs"][word])
         elif word == "uc":
-            self._change(replacements=max(value or 0, 0))
+            self._change(replacements=max(value, 0))
         elif word in _RTF_LEFT_OUT:
-            words = self._group.left_out
-            self._change(left_out=words | {word} if is_on else words - {word})
+            words = self._group.left_out - {word}
+            self._change(left_out=words | {word} if value else words)
         elif word == "plain":
             self._change(left_out=frozenset())
         elif word in _RTF_NO_TEXT:
             self._change(is_text=False)
             self._font = 0 if word == "fonttbl" else None
-        elif (
-            word == "shptxt"
-        ):  # the text of a drawing is inside a group that is not text
+        elif word == "shptxt":
+            # The text of a drawing is inside a group that is not text.
             self._change(is_text=True)
+        elif word == "f" and self._font is None:
+            self._change(page=self._pages.get(value))
+        elif word == "f":
+            self._font = value
         else:
             self._set_page(word, value)
 
-    def _set_page(self, word: str, value: int | None) -> None:
-        """A control word for a code page: of the document, of a font, or the font of the text."""
-        if word in _RTF_PAGES:
-            self._page = _RTF_PAGES[word]
-        elif word == "ansicpg":
-            self._page = find_codec(f"cp{value}") or self._page
-        elif word == "f" and self._font is None:
-            self._change(page=self._fonts.get(value or 0))
-        elif word == "f":
-            self._font = value or 0
-        elif word == "fcharset" and self._font is not None:
-            self._fonts[self._font] = _FONT_PAGES.get(value or 0)
-        elif word == "cpg" and self._font is not None:
-            self._fonts[self._font] = find_codec(f"cp{value}")
+    def _set_page(self, word: str, value: int) -> None:
+        """A control word for the code page of a font or of the document."""
+        page = _RTF["pages"].get(f"{word}{value}")
+        if word in ("ansicpg", "cpg"):
+            page = find_codec(f"cp{value}")
+        if page:
+            self._pages[self._font] = page
 
     def _add_symbol(self, symbol: str) -> None:
         self._flush()
@@ -465,7 +435,7 @@ class _RtfReader:
         elif self._skip:
             self._skip -= 1
         else:
-            self._add(_RTF_SYMBOLS.get(symbol, ""))
+            self._add(_RTF["symbols"].get(symbol, ""))
 
     def _add_bytes(self, codes: bytes) -> None:
         self._bytes += codes[self._skip :]
@@ -473,14 +443,11 @@ class _RtfReader:
 
     def _flush(self) -> None:
         """Decode the bytes that were collected: two of them may be one letter."""
-        if not self._bytes:
-            return
-        page = self._group.page or self._page
-        try:
-            self._add(self._bytes.decode(page))
-        except UnicodeDecodeError:
-            self._add(self._bytes.decode(page, "replace"))
+        page = self._group.page or self._pages[None]
+        text = self._bytes.decode(page, "replace")
+        if "\ufffd" in text:
             self._remarks[_RTF_LOST] = None
+        self._add(text)
         self._bytes.clear()
 
     def _add(self, text: str) -> None:

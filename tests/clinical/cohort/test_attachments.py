@@ -118,6 +118,7 @@ def test_names_of_character_sets():
         (r"{\rtf1\mac caf\'8e}", "café"),
         ("{\\rtf1\\ansi\\ansicpg932 \\'82\\'a0\r\n\\'82\\'a2}", "あい"),
         ("{\\rtf1 Größe}", "Größe"),
+        ("{\\rtf1 Größe \\'e9 x}", "Größe é x"),
         (r"{\rtf1\ansi\uc1 W\u322?adek. {\uc0 W\u322 adek}, \u322\'b3x}", "Władek. Władek, łx"),
         (r"{\rtf1\uc2 \u322\'a3\'a3x, {\uc1\u-10179?\u-8704?y}}", "łx, 😀y"),
         (r"{\rtf1\uc1 \u-10179\u-8704?y}", "😀y"),
