@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from clinical.cohort.commands import cohort, synthesize
 from clinical.evidence.commands import explain
@@ -23,11 +23,11 @@ app = command_line(
 @app.command()
 @one_line_errors
 def demo(
-    out: Annotated[
-        Path, typer.Option(help="Folder for everything the demo makes.")
-    ] = Path("demo"),
-    stays: Annotated[int, typer.Option(help="Stays of the made-up hospital.")] = 1500,
-    seed: Annotated[int, typer.Option(help="Another seed is another hospital.")] = 2026,
+    out: Annotated[Path, Option(help="Folder for everything the demo makes.")] = Path(
+        "demo"
+    ),
+    stays: Annotated[int, Option(help="Stays of the made-up hospital.")] = 1500,
+    seed: Annotated[int, Option(help="Another seed is another hospital.")] = 2026,
 ) -> None:
     """Run every step on a made-up hospital: notes, cohort, risks, report."""
     from clinical.demo import run_demo

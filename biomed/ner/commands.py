@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, BadParameter, Option, Typer
 
 from biomed.ner.entities import MIN_SCORE, TaggedView
 from biomed.ner.export import NEEDED, Format, export_entities, write_tagged
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from biomed.ner.evaluation import Scores
 
 _PAPER_IDS = ("id", "pmid", "pmcid", "doi", "doc_id", "document_id")
-app = typer.Typer(
+app = Typer(
     no_args_is_help=True,
     help="Find diseases and drugs in text of any length, with positions.",
 )
 
 Labels = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--label", help="Rename an entity type: OLD=NEW; OLD= drops it. Repeatable."
     ),
 ]
@@ -47,7 +47,7 @@ Labels = Annotated[
 def train(
     corpora: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="CORPUS...", help="Folders with train, devel and optionally test."
         ),
     ],
@@ -81,14 +81,14 @@ def tag(
     scoring: ScoringOptions,
     out: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="A table (.csv, .parquet, .jsonl); without it, marked texts are shown."
         ),
     ] = None,
     model: options.ModelName = "disease-drug",
     form: Annotated[
         Format | None,
-        typer.Option(
+        Option(
             "--format",
             help="Instead of a table: pubtator, or brat (a new folder, with --out). Beside the "
             "table: omop (NOTE_NLP, DRUG_EXPOSURE, OBSERVATION) or fhir (Condition, "
@@ -96,27 +96,27 @@ def tag(
         ),
     ] = None,
     min_score: Annotated[
-        float, typer.Option(min=0, max=1, help="Leave out entities with a lower score.")
+        float, Option(min=0, max=1, help="Leave out entities with a lower score.")
     ] = MIN_SCORE,
     dictionary: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="A table with the columns name and id; entities get the concept's id."
         ),
     ] = None,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Link by name only, not by vectors.")
+        bool, Option("--exact", help="Link by name only, not by vectors.")
     ] = False,
     section: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             help="Keep entities of this section, such as allergies, or leave out those of "
             "-family_history. Repeatable."
         ),
     ] = None,
     assertion_rules: Annotated[
         Path | None,
-        typer.Option(help="A TOML file of your own cues for assertions."),
+        Option(help="A TOML file of your own cues for assertions."),
     ] = None,
 ) -> None:
     """Find the entities of each text; write a table with a row per entity, or show marked texts.
@@ -142,9 +142,7 @@ def tag(
         )
 
     if form and out is None:
-        raise typer.BadParameter(
-            "--format writes a file or a folder: name it with --out"
-        )
+        raise BadParameter("--format writes a file or a folder: name it with --out")
     if out and (form is None or form in NEEDED):
         needed = NEEDED.get(form or "")
         fields, columns = _fields(scoring)
@@ -223,22 +221,22 @@ def _fields(scoring: ScoringOptions) -> tuple[list[str], ScoringOptions]:
 def dictionary(
     tables: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="TABLE...",
             help="Tables with id, name and synonyms (split by |), such as MONDO's or your own; "
             "RxNorm's with rxcui, ingredient, brands.",
         ),
     ],
     out: Annotated[
-        Path, typer.Option(help="The dictionary to write, such as names.parquet.")
+        Path, Option(help="The dictionary to write, such as names.parquet.")
     ],
     mappings: Annotated[
         Path | None,
-        typer.Option(help="A table of ids and their codes in other systems."),
+        Option(help="A table of ids and their codes in other systems."),
     ] = None,
     system: Annotated[
         str | None,
-        typer.Option(help="Link to this system: MESH, UMLS, SNOMED, ICD10CM or OMIM."),
+        Option(help="Link to this system: MESH, UMLS, SNOMED, ICD10CM or OMIM."),
     ] = None,
 ) -> None:
     """Build a dictionary for `tag --dictionary` from MONDO, DrugBank, RxNorm or your own names."""
@@ -256,19 +254,17 @@ def dictionary(
 def evaluate(
     gold: Annotated[
         Path,
-        typer.Argument(
-            metavar="GOLD", help="A CoNLL or PubTator file, or a BRAT folder."
-        ),
+        Argument(metavar="GOLD", help="A CoNLL or PubTator file, or a BRAT folder."),
     ],
     model: options.ModelName,
     label: Labels = None,
     dictionary: Annotated[
         Path | None,
-        typer.Option(help="A table of names and ids; links are evaluated too."),
+        Option(help="A table of names and ids; links are evaluated too."),
     ] = None,
     json: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Write the scores and the errors by section to this file, and the most "
             "frequent texts of each kind of error to NAME.errors.csv beside it."
         ),

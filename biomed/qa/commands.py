@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, BadParameter, Option, Typer
 
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, print_table, say, stdout
@@ -31,7 +31,7 @@ _TABLE_OPTIONS = (
     "restart",
 )
 
-app = typer.Typer(
+app = Typer(
     no_args_is_help=True,
     help="Answers to questions, from text of any length, with exact positions.",
 )
@@ -43,7 +43,7 @@ app = typer.Typer(
 def train(
     questions: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             help="SQuAD JSON or tables: one stage of training each, in this order. Some of the "
             "last one's articles are held out."
         ),
@@ -77,28 +77,24 @@ def train(
 def ask(
     sources: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             help="With --question: text files to show answers from, or, with --out, a table with "
             "a text in each row. Otherwise a table of questions with their contexts."
         ),
     ],
     scoring: options.ScoringOptions,
-    question: Annotated[
-        str | None, typer.Option(help="Ask this of every text.")
-    ] = None,
+    question: Annotated[str | None, Option(help="Ask this of every text.")] = None,
     model: options.ModelName = "qa",
     out: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Answers: .csv, .parquet, .jsonl, or a folder; otherwise shown here."
         ),
     ] = None,
-    top_k: Annotated[
-        int, typer.Option(min=1, help="Maximum answers per question.")
-    ] = 1,
+    top_k: Annotated[int, Option(min=1, help="Maximum answers per question.")] = 1,
     threshold: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="Answers must score above this; with -inf there is always an answer."
         ),
     ] = None,
@@ -108,7 +104,7 @@ def ask(
     from biomed.qa.task import AskTask
 
     if (question is None and out is None) or (out is not None and len(sources) != 1):
-        raise typer.BadParameter(
+        raise BadParameter(
             "give --question to ask it of texts, or --out for the answers to one file of questions"
         )
 
@@ -169,20 +165,16 @@ def _text(path: Path, reading: ReadOptions) -> str:
 def evaluate(
     questions: Annotated[
         Path,
-        typer.Argument(
-            metavar="QUESTIONS", help="SQuAD JSON, or a table, with answers."
-        ),
+        Argument(metavar="QUESTIONS", help="SQuAD JSON, or a table, with answers."),
     ],
     model: options.ModelName = "qa",
     held_out: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="Only the articles that training holds out at this share, such as 0.2."
         ),
     ] = None,
-    json: Annotated[
-        Path | None, typer.Option(help="Write the scores here too.")
-    ] = None,
+    json: Annotated[Path | None, Option(help="Write the scores here too.")] = None,
 ) -> None:
     """Score a model by SQuAD's exact match and F1."""
     from biomed.qa import evaluation

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, BadParameter, Option, Typer
 
 import biomed
 from domainbert.cli import options
@@ -17,21 +17,19 @@ if TYPE_CHECKING:
     from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
     from domainbert.statistics.bootstrap import Interval
 
-app = typer.Typer(
+app = Typer(
     no_args_is_help=True,
     help="Sentences and passages: vectors, search, reranking and training.",
 )
 
 DEFAULT = "all-MiniLM-L6-v2"
 PAIRS_HELP = "A table (first, second, score or label), or an STS or XNLI .tsv."
-Cross = Annotated[
-    str | None, typer.Option("--rerank", help="A cross-encoder that reorders.")
-]
-Pairs = Annotated[Path, typer.Argument(metavar="PAIRS", help=PAIRS_HELP)]
+Cross = Annotated[str | None, Option("--rerank", help="A cross-encoder that reorders.")]
+Pairs = Annotated[Path, Argument(metavar="PAIRS", help=PAIRS_HELP)]
 Validation = Annotated[
-    Path, typer.Option(help="Pairs that choose the weights, in the same formats.")
+    Path, Option(help="Pairs that choose the weights, in the same formats.")
 ]
-Scale = Annotated[float | None, typer.Option(help="The largest score, such as 5.")]
+Scale = Annotated[float | None, Option(help="The largest score, such as 5.")]
 
 
 @app.command()
@@ -57,16 +55,14 @@ def encode(
 def index(
     source: options.Source,
     out: Annotated[
-        Path, typer.Option(help="The index folder; if it exists, texts are added.")
+        Path, Option(help="The index folder; if it exists, texts are added.")
     ],
     model: options.EncoderModel = DEFAULT,
     text: options.TextColumn = None,
     identifier: Annotated[
-        str | None, typer.Option("--id", help="The column with the texts' ids.")
+        str | None, Option("--id", help="The column with the texts' ids.")
     ] = None,
-    window: Annotated[
-        int | None, typer.Option(help="Maximum tokens of a passage.")
-    ] = None,
+    window: Annotated[int | None, Option(help="Maximum tokens of a passage.")] = None,
 ) -> None:
     """Cut texts into passages and index their vectors in a folder."""
     from biomed.sentences.search import SentenceIndex
@@ -75,9 +71,7 @@ def index(
     texts, ids = read_texts(source, text=text, identifier=identifier)
     is_new = not (out / "index.json").is_file()
     if window and not is_new:
-        raise typer.BadParameter(
-            f"{out} is there and has its window; leave --window out"
-        )
+        raise BadParameter(f"{out} is there and has its window; leave --window out")
     encoder = _encoder(model)
     if is_new:
         built = SentenceIndex.build(texts, encoder, ids=ids, folder=out, window=window)
@@ -96,22 +90,22 @@ def index(
 @options.takes_options
 def search(
     queries: Annotated[
-        str, typer.Argument(metavar="QUERY", help="A query; or a table of them.")
+        str, Argument(metavar="QUERY", help="A query; or a table of them.")
     ],
     index_folder: Annotated[
-        Path, typer.Option("--index", help="From `biomed sentences index`.")
+        Path, Option("--index", help="From `biomed sentences index`.")
     ],
     *,
     scoring: options.ScoringOptions,
     out: Annotated[
-        Path | None, typer.Option(help="The table to write, if QUERY is a table.")
+        Path | None, Option(help="The table to write, if QUERY is a table.")
     ] = None,
     model: options.EncoderModel = DEFAULT,
     rerank: Cross = None,
     words: Annotated[
-        bool, typer.Option("--words", help="Combine the vectors with BM25.")
+        bool, Option("--words", help="Combine the vectors with BM25.")
     ] = False,
-    k: Annotated[int, typer.Option("-k", min=1, help="Passages per query.")] = 10,
+    k: Annotated[int, Option("-k", min=1, help="Passages per query.")] = 10,
 ) -> None:
     """Search an index by meaning: one query, or every query of a table."""
     from biomed.sentences.search import SentenceIndex
@@ -164,18 +158,18 @@ def rerank(
 @app.command()
 @one_line_errors
 def evaluate(
-    out: Annotated[Path, typer.Option(help="Folder for the table.")],
+    out: Annotated[Path, Option(help="Folder for the table.")],
     model: Annotated[
         list[str] | None,
-        typer.Option(help="May be repeated; by default the shipped encoder."),
+        Option(help="May be repeated; by default the shipped encoder."),
     ] = None,
-    sts: Annotated[Path | None, typer.Option(help=f"Rated pairs. {PAIRS_HELP}")] = None,
+    sts: Annotated[Path | None, Option(help=f"Rated pairs. {PAIRS_HELP}")] = None,
     retrieval: Annotated[
-        Path | None, typer.Option(help="Queries and their texts; or translations.")
+        Path | None, Option(help="Queries and their texts; or translations.")
     ] = None,
     rerank: Cross = None,
     words: Annotated[
-        bool, typer.Option("--words", help="Also evaluate BM25, alone and combined.")
+        bool, Option("--words", help="Also evaluate BM25, alone and combined.")
     ] = False,
 ) -> None:
     """Compare models on rated pairs and on retrieval, with 95% intervals."""
@@ -222,12 +216,10 @@ def train(
     out: options.ModelFolder,
     training: TrainingOptions,
     validation: Validation,
-    kind: Annotated[
-        str | None, typer.Option(help="bi-encoder or cross-encoder.")
-    ] = None,
+    kind: Annotated[str | None, Option(help="bi-encoder or cross-encoder.")] = None,
     objective: Annotated[
         str | None,
-        typer.Option(help="contrastive, regression, classification or triplet."),
+        Option(help="contrastive, regression, classification or triplet."),
     ] = None,
     scale: Scale = None,
     merged: options.Merged = False,
@@ -260,15 +252,13 @@ def augment(
     training: TrainingOptions,
     texts: Annotated[
         Path | None,
-        typer.Option(help="A table of texts to pair; by default those of PAIRS."),
+        Option(help="A table of texts to pair; by default those of PAIRS."),
     ] = None,
     silver_only: Annotated[
         bool,
-        typer.Option("--silver-only", help="PAIRS are of another domain than --texts."),
+        Option("--silver-only", help="PAIRS are of another domain than --texts."),
     ] = False,
-    silver: Annotated[
-        Path | None, typer.Option(help="Write the silver pairs here.")
-    ] = None,
+    silver: Annotated[Path | None, Option(help="Write the silver pairs here.")] = None,
     scale: Scale = None,
 ) -> None:
     """Train a bi-encoder on few rated pairs and on pairs that a cross-encoder rates."""
@@ -307,19 +297,17 @@ def augment(
 def distill(
     out: options.ModelFolder,
     sentences: Annotated[
-        Path, typer.Argument(help=f"A .txt of lines, or pairs. {PAIRS_HELP}")
+        Path, Argument(help=f"A .txt of lines, or pairs. {PAIRS_HELP}")
     ],
     training: TrainingOptions,
     language: Annotated[
         Path | None,
-        typer.Option(help="The translation of each sentence, in the same order."),
+        Option(help="The translation of each sentence, in the same order."),
     ] = None,
-    layers: Annotated[
-        int | None, typer.Option(help="Layers that the student keeps.")
-    ] = None,
+    layers: Annotated[int | None, Option(help="Layers that the student keeps.")] = None,
     student: Annotated[
         str | None,
-        typer.Option(help="Encoder to start from; by default the teacher, --encoder."),
+        Option(help="Encoder to start from; by default the teacher, --encoder."),
     ] = None,
 ) -> None:
     """Train a student for another language, or a smaller one, to give a teacher's vectors."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, BadParameter, Option, Typer
 
 from biomed.sentences.commands import write_comparison
 from domainbert.cli import options
@@ -15,14 +15,14 @@ from domainbert.cli.training import TrainingOptions
 if TYPE_CHECKING:
     from biomed.terms.similarity import TermEmbedder, TermIndex
 
-app = typer.Typer(
+app = Typer(
     no_args_is_help=True,
     help="Medical terms as vectors: embed, compare, plot, evaluate, train.",
 )
 
 VocabularyFile = Annotated[
     Path | None,
-    typer.Option("--vocabulary", help="Your own terms; by default the shipped ones."),
+    Option("--vocabulary", help="Your own terms; by default the shipped ones."),
 ]
 SOURCE_HELP = "Terms: a table with a column `term`, or .txt with one on each line."
 
@@ -31,7 +31,7 @@ SOURCE_HELP = "Terms: a table with a column `term`, or .txt with one on each lin
 @one_line_errors
 @options.takes_options
 def embed(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help=SOURCE_HELP)],
+    source: Annotated[str, Argument(metavar="SOURCE", help=SOURCE_HELP)],
     out: options.Table,
     *,
     scoring: options.ScoringOptions,
@@ -54,17 +54,15 @@ def embed(
 @one_line_errors
 @options.takes_options
 def similar(
-    term: Annotated[
-        str | None, typer.Argument(help="A term; or none, with --terms.")
-    ] = None,
+    term: Annotated[str | None, Argument(help="A term; or none, with --terms.")] = None,
     *,
     scoring: options.ScoringOptions,
-    terms: Annotated[str | None, typer.Option(help=SOURCE_HELP)] = None,
+    terms: Annotated[str | None, Option(help=SOURCE_HELP)] = None,
     out: Annotated[
-        Path | None, typer.Option(help="With --terms: the table to write.")
+        Path | None, Option(help="With --terms: the table to write.")
     ] = None,
     vocabulary: VocabularyFile = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Neighbours per term.")] = 10,
+    k: Annotated[int, Option("-k", min=1, help="Neighbours per term.")] = 10,
     model: options.EncoderModel = "terms",
 ) -> None:
     """Find the terms of a vocabulary that are nearest to a term, or to each term of a file.
@@ -79,7 +77,7 @@ def similar(
     from domainbert.models.embedder import check_faults
 
     if (term is None) == (terms is None) or (terms is None) != (out is None):
-        raise typer.BadParameter("name a term, or a file with --terms FILE --out FILE")
+        raise BadParameter("name a term, or a file with --terms FILE --out FILE")
 
     def load_index() -> TermIndex:
         table = None
@@ -112,16 +110,14 @@ def similar(
 @app.command()
 @one_line_errors
 def plot(
-    out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf.")],
+    out: Annotated[Path, Option(help="The picture: .png, .svg or .pdf.")],
     source: Annotated[
         Path | None,
-        typer.Argument(help=f"{SOURCE_HELP} By default the shipped vocabulary."),
+        Argument(help=f"{SOURCE_HELP} By default the shipped vocabulary."),
     ] = None,
     model: options.EncoderModel = "terms",
-    perplexity: Annotated[
-        float | None, typer.Option(help="Perplexity of t-SNE.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Another seed gives another picture.")] = 0,
+    perplexity: Annotated[float | None, Option(help="Perplexity of t-SNE.")] = None,
+    seed: Annotated[int, Option(help="Another seed gives another picture.")] = 0,
 ) -> None:
     """Draw terms by t-SNE; NAME.coordinates.csv gets their coordinates."""
     from biomed.terms.names import medical_terms, vocabulary_rows
@@ -158,13 +154,13 @@ def plot(
 @app.command()
 @one_line_errors
 def evaluate(
-    out: Annotated[Path, typer.Option(help="Folder for the table.")],
+    out: Annotated[Path, Option(help="Folder for the table.")],
     pairs: Annotated[
-        Path, typer.Option(help="Rated pairs: UMNSRS, or first, second, rating.")
+        Path, Option(help="Rated pairs: UMNSRS, or first, second, rating.")
     ],
     model: Annotated[
         list[str] | None,
-        typer.Option(help="May be repeated; by default the two shipped ones."),
+        Option(help="May be repeated; by default the two shipped ones."),
     ] = None,
 ) -> None:
     """Compare encoders on pairs of terms that people have rated."""
@@ -181,7 +177,7 @@ def evaluate(
 @one_line_errors
 @options.takes_options
 def train(
-    names: Annotated[Path, typer.Argument(help="A table: term, and synonyms or id.")],
+    names: Annotated[Path, Argument(help="A table: term, and synonyms or id.")],
     out: options.ModelFolder,
     training: TrainingOptions,
 ) -> None:

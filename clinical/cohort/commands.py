@@ -5,31 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, print_table, say
 
+CohortFile = Annotated[Path, Argument(metavar="COHORT.parquet", help="The cohort.")]
+MappingFile = Annotated[Path | None, Option(help="Your own tables and columns, TOML.")]
+DiedLocations = Annotated[
+    list[str] | None,
+    Option(help="A place of discharge that means death; may be repeated."),
+]
+
 
 @one_line_errors
 def synthesize(
-    folder: Annotated[Path, typer.Argument(help="Where to write the tables.")],
-    stays: Annotated[int, typer.Option(min=1, help="How many stays.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Another seed is another hospital.")] = 0,
+    folder: Annotated[Path, Argument(help="Where to write the tables.")],
+    stays: Annotated[int, Option(min=1, help="How many stays.")] = 1000,
+    seed: Annotated[int, Option(help="Another seed is another hospital.")] = 0,
     brief: Annotated[
-        bool, typer.Option("--brief", help="Short discharge summaries.")
+        bool, Option("--brief", help="Short discharge summaries.")
     ] = False,
     notes_per_stay: Annotated[
-        str, typer.Option(help="Short notes per stay: few or many.")
+        str, Option(help="Short notes per stay: few or many.")
     ] = "few",
-    dates: Annotated[
-        str, typer.Option(help="shifted, as in MIMIC, or real.")
-    ] = "shifted",
+    dates: Annotated[str, Option(help="shifted, as in MIMIC, or real.")] = "shifted",
     form: Annotated[
         str | None,
-        typer.Option(
-            "--as", help="mimic3, mimic4, omop, meds or fhir, with rare cases."
-        ),
+        Option("--as", help="mimic3, mimic4, omop, meds or fhir, with rare cases."),
     ] = None,
 ) -> None:
     """Write a made-up hospital as tables like those of MIMIC, with the true risk of each stay."""
@@ -49,45 +52,38 @@ def synthesize(
 @one_line_errors
 def cohort(
     source: Annotated[
-        str, typer.Argument(help="Folder, DuckDB file, postgresql:// or sqlite://.")
+        str, Argument(help="Folder, DuckDB file, postgresql:// or sqlite://.")
     ],
-    out: Annotated[Path, typer.Option(help="The cohort to write, .parquet.")],
+    out: Annotated[Path, Option(help="The cohort to write, .parquet.")],
     schema: Annotated[
         str | None,
-        typer.Option(help="mimic3, mimic4, omop, meds, fhir, generic; else detected."),
+        Option(help="mimic3, mimic4, omop, meds, fhir, generic; else detected."),
     ] = None,
-    notes: Annotated[str, typer.Option(help="discharge or early.")] = "discharge",
-    hours: Annotated[int, typer.Option(help="With early: hours since admission.")] = 48,
+    notes: Annotated[str, Option(help="discharge or early.")] = "discharge",
+    hours: Annotated[int, Option(help="With early: hours since admission.")] = 48,
     definition: Annotated[
         str | None,
-        typer.Option(help="Your own definition, TOML, or death-30d or long-stay-7d."),
+        Option(help="Your own definition, TOML, or death-30d or long-stay-7d."),
     ] = None,
-    mapping: Annotated[
-        Path | None, typer.Option(help="Your own tables and columns, TOML.")
-    ] = None,
+    mapping: MappingFile = None,
     data_end: Annotated[
         str | None,
-        typer.Option(help="Until when admissions were recorded: a date, or none."),
+        Option(help="Until when admissions were recorded: a date, or none."),
     ] = None,
-    died_locations: Annotated[
-        list[str] | None,
-        typer.Option(help="A place of discharge that means death; may be repeated."),
-    ] = None,
+    died_locations: DiedLocations = None,
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
-    seed: Annotated[int, typer.Option(help="Seed of the split by patient.")] = 0,
+    seed: Annotated[int, Option(help="Seed of the split by patient.")] = 0,
     split_by: Annotated[
         str,
-        typer.Option(help="patient, or time: the latest discharges are the test side."),
+        Option(help="patient, or time: the latest discharges are the test side."),
     ] = "patient",
     fractions: Annotated[
-        tuple[float, float, float], typer.Option(help="Shares of train, val and test.")
+        tuple[float, float, float], Option(help="Shares of train, val and test.")
     ] = (0.8, 0.1, 0.1),
     form: Annotated[
         Literal["table", "meds-labels"],
-        typer.Option(
-            "--format", help="meds-labels: write the outcomes as MEDS labels too."
-        ),
+        Option("--format", help="meds-labels: write the outcomes as MEDS labels too."),
     ] = "table",
 ) -> None:
     """Build a labelled cohort from admissions and notes, with every exclusion counted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from clinical.risk.commands import NotesOption  # noqa: TC001  (typer reads it at run time)
 from domainbert.cli import options
@@ -21,10 +21,10 @@ def explain(
     model: options.ModelName,
     out: options.Table,
     top: Annotated[
-        int, typer.Option(min=1, help="Passages per stay, of each direction.")
+        int, Option(min=1, help="Passages per stay, of each direction.")
     ] = 5,
     with_text: Annotated[
-        bool, typer.Option("--with-text", help="Also write the passages' own words.")
+        bool, Option("--with-text", help="Also write the passages' own words.")
     ] = False,
     notes: NotesOption = "chosen",
     *,

@@ -6,8 +6,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
+from clinical.cohort.commands import CohortFile  # noqa: TC001  (typer reads it at run time)
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, print_table, say, stdout
 from domainbert.errors import UserError
@@ -16,36 +17,30 @@ if TYPE_CHECKING:
     from clinical.evaluation.comparison import Comparison
     from clinical.risk.model import RiskModel
 
+Resamples = Annotated[int, Option(min=0, help="Resamples for intervals.")]
+
 
 @one_line_errors
 def evaluate(
-    cohort_file: Annotated[
-        Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")
-    ],
-    out: Annotated[Path, typer.Option(help="Folder for metrics, figures and report.")],
+    cohort_file: CohortFile,
+    out: Annotated[Path, Option(help="Folder for metrics, figures and report.")],
     model: Annotated[
         str | None,
-        typer.Option(
-            help="A shipped model, a folder or a Hub id; not needed with --scores."
-        ),
+        Option(help="A shipped model, a folder or a Hub id; not needed with --scores."),
     ] = None,
     scores: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             help="Measure the risks of this score table, as `clinical score` writes; "
             "they are joined to the cohort by stay_id, and no note is read."
         ),
     ] = None,
-    split: Annotated[str, typer.Option(help="The side to evaluate on.")] = "test",
+    split: Annotated[str, Option(help="The side to evaluate on.")] = "test",
     hospital: Annotated[
         Path | None,
-        typer.Option(
-            help="The hospital's answers, a filled-in hospital-template.toml."
-        ),
+        Option(help="The hospital's answers, a filled-in hospital-template.toml."),
     ] = None,
-    bootstrap: Annotated[
-        int, typer.Option(min=0, help="Resamples for intervals.")
-    ] = 1000,
+    bootstrap: Resamples = 1000,
 ) -> None:
     """Evaluate a model, or a table of risks, on one side of a cohort; write the report."""
     from clinical.cohort.result import Cohort
@@ -103,17 +98,15 @@ _BESIDE = (
 @one_line_errors
 def monitor(
     stays: Annotated[
-        Path, typer.Argument(metavar="NEW", help="A cohort, or one row a stay.")
+        Path, Argument(metavar="NEW", help="A cohort, or one row a stay.")
     ],
     model: options.ModelName,
-    out: Annotated[Path, typer.Option(help="Folder for the tables.")],
+    out: Annotated[Path, Option(help="Folder for the tables.")],
     served: Annotated[
         Path | None,
-        typer.Option(help="What `domainbert serve --ledger` kept: alerts, overrides."),
+        Option(help="What `domainbert serve --ledger` kept: alerts, overrides."),
     ] = None,
-    bootstrap: Annotated[
-        int, typer.Option(min=0, help="Resamples for intervals.")
-    ] = 1000,
+    bootstrap: Resamples = 1000,
 ) -> None:
     """Compare new stays with a model's validation: drift, and quality by month of discharge."""
     from clinical.evaluation.drift import size

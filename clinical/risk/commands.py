@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, BadParameter, Option
 
+from clinical.cohort.commands import DiedLocations, MappingFile  # noqa: TC001  (typer reads it at run time)
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
 
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 
 Cache = Annotated[
     Path | None,
-    typer.Option(help="Keep window scores in this file and reuse them in later runs."),
+    Option(help="Keep window scores in this file and reuse them in later runs."),
 ]
 NotesOption = Annotated[
     Literal["chosen", "as-given"],
-    typer.Option(
+    Option(
         "--notes",
         help="chosen: those that the model was trained on; as-given: all, and every row says so.",
     ),
@@ -31,7 +32,7 @@ NotesOption = Annotated[
 
 Since = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="Of a hospital's tables or a cohort, score the stays discharged since this date or "
         "time, and those still in hospital."
     ),
@@ -50,25 +51,18 @@ def score(
     cache: Cache = None,
     form: Annotated[
         Literal["table", "meds", "omop", "fhir"],
-        typer.Option("--format", help="Write the risks of a cohort in this form too."),
+        Option("--format", help="Write the risks of a cohort in this form too."),
     ] = "table",
     since: Since = None,
     schema: Annotated[
-        str | None, typer.Option(help="Of a hospital's tables; see clinical cohort.")
+        str | None, Option(help="Of a hospital's tables; see clinical cohort.")
     ] = None,
-    mapping: Annotated[
-        Path | None, typer.Option(help="Your own tables and columns, TOML.")
-    ] = None,
+    mapping: MappingFile = None,
     definition: Annotated[
         str | None,
-        typer.Option(
-            help="Of a hospital's tables; by default the model's, if shipped."
-        ),
+        Option(help="Of a hospital's tables; by default the model's, if shipped."),
     ] = None,
-    died_locations: Annotated[
-        list[str] | None,
-        typer.Option(help="A place of discharge that means death; may be repeated."),
-    ] = None,
+    died_locations: DiedLocations = None,
 ) -> None:
     """Score every stay of a table, or the new discharges of a hospital's tables.
 
@@ -88,7 +82,7 @@ def score(
     is_named = any((since, schema, mapping, definition, died_locations))
     if is_named or has_admissions(source, tables):
         if notes != "chosen":
-            raise typer.BadParameter(
+            raise BadParameter(
                 "--notes: no effect on a hospital's tables, whose notes the model chooses"
             )
         _score_discharges(source, model, out, scoring, tables, since, cache, form)
@@ -202,9 +196,7 @@ def _load(name: str, cache: Path | None, device: str | None) -> RiskModel:
 
 @one_line_errors
 def convert(
-    release: Annotated[
-        Path, typer.Argument(help="Folder of the 2019 ClinicalBERT release.")
-    ],
+    release: Annotated[Path, Argument(help="Folder of the 2019 ClinicalBERT release.")],
     out: options.ModelFolder,
 ) -> None:
     """Turn the 2019 ClinicalBERT release into a model folder."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
+from clinical.cohort.commands import CohortFile  # noqa: TC001  (typer reads it at run time)
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
 from domainbert.cli.training import TrainingOptions
@@ -15,25 +16,23 @@ from domainbert.cli.training import TrainingOptions
 @one_line_errors
 @options.takes_options
 def train(
-    cohort_file: Annotated[
-        Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")
-    ],
+    cohort_file: CohortFile,
     out: options.ModelFolder,
     training: TrainingOptions,
     also: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             help="Another cohort whose train side is added; it must have other patients."
         ),
     ] = None,
-    objective: Annotated[str | None, typer.Option(help="stay or window.")] = None,
+    objective: Annotated[str | None, Option(help="stay or window.")] = None,
     calibration: Annotated[
         str | None,
-        typer.Option(help="validation, or cross-fitted for a hospital with few stays."),
+        Option(help="validation, or cross-fitted for a hospital with few stays."),
     ] = None,
     forget_patients: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--forget-patients",
             help="Keep no hashes of patient ids in the model folder; then `evaluate` cannot check "
             "whether the model was trained on the patients it is measured on.",
@@ -68,23 +67,17 @@ def train(
 
 @one_line_errors
 def recalibrate(
-    cohort_file: Annotated[
-        Path, typer.Argument(metavar="COHORT.parquet", help="The cohort.")
-    ],
+    cohort_file: CohortFile,
     model: options.ModelName,
     out: options.ModelFolder,
-    split: Annotated[str, typer.Option(help="The side to fit on.")] = "val",
+    split: Annotated[str, Option(help="The side to fit on.")] = "val",
     columns: Annotated[
         str,
-        typer.Option(
-            help="Numbers to read beside the notes, such as age,prior_admissions."
-        ),
+        Option(help="Numbers to read beside the notes, such as age,prior_admissions."),
     ] = "",
     keep_c: Annotated[
         bool,
-        typer.Option(
-            "--keep-c", help="Keep c: stays of other lengths will be scored too."
-        ),
+        Option("--keep-c", help="Keep c: stays of other lengths will be scored too."),
     ] = False,
 ) -> None:
     """Fit c, the calibrator and the alert threshold on your own stays; the weights are kept."""
