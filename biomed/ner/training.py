@@ -13,7 +13,7 @@ from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import evaluate_words, look_up_names
 from biomed.ner.examples import IGNORED, ExampleMaker, entity_types, make_sources
 from biomed.ner.network import EntitySettings, WordTagger
-from domainbert.text.runner import pad
+from domainbert.text.runner import pad, padded_inputs
 from domainbert.training.objective import FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.train import train
@@ -83,11 +83,10 @@ class TagObjective(Objective):
         """Padded token ids, codes and mask, each of shape (windows, longest)."""
         del epoch
         padding = self._model.tokenizer.pad_token_id
-        ids, mask = pad([example.ids for example in batch], pad_token_id=padding)
-        codes, _ = pad([example.codes for example in batch], pad_token_id=IGNORED)
-        tensors = {"input_ids": ids, "codes": codes}
-        if mask is not None:
-            tensors["attention_mask"] = mask
+        ids = [example.ids for example in batch]
+        codes = [example.codes for example in batch]
+        tensors = padded_inputs(ids, pad_token_id=padding)
+        tensors["codes"], _ = pad(codes, pad_token_id=IGNORED)
         return tensors
 
     def loss(

@@ -18,7 +18,7 @@ from domainbert.errors import UserError
 from domainbert.models.manifest import Scores
 from domainbert.settings import Count, Settings
 from domainbert.statistics.bootstrap import Interval
-from domainbert.text.runner import pad_pairs
+from domainbert.text.runner import padded_inputs
 from domainbert.training.objective import FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.settings import TrainingSettings
@@ -148,7 +148,7 @@ class AnswerObjective(Objective):
     ) -> dict[str, torch.Tensor]:
         """Token ids, segments, and the answer's start and end."""
         del epoch
-        tensors = pad_pairs(
+        tensors = padded_inputs(
             [example.ids for example in batch],
             [example.segments for example in batch],
             pad_token_id=self._model.tokenizer.pad_token_id,

@@ -19,7 +19,7 @@ from biomed.sentences.data import labelled, scores
 from biomed.sentences.evaluation import spearman
 from domainbert.errors import UserError
 from domainbert.models.pooling import pool, unit
-from domainbert.text.runner import pad, pad_pairs
+from domainbert.text.runner import pad, padded_inputs
 from domainbert.training.objective import LengthBatches, Objective, fingerprint
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class PairsObjective(Objective):
             )
         ]
         windows = list(chain.from_iterable(pair_windows))
-        tensors = pad_pairs(
+        tensors = padded_inputs(
             [window.input_ids for window in windows],
             [window.segments for window in windows],
             pad_token_id=self._model.tokenizer.pad_token_id,

@@ -290,7 +290,7 @@ class ReadmissionObjective(Objective):
         """The windows of a batch of stays, padded, with the number of each window's stay."""
         import torch
 
-        from domainbert.text.runner import pad
+        from domainbert.text.runner import padded_inputs
 
         windows: list[np.ndarray] = []
         group: list[int] = []
@@ -298,15 +298,12 @@ class ReadmissionObjective(Objective):
             stay_windows = self._sample(row, epoch)
             windows += stay_windows
             group += [number] * len(stay_windows)
-        ids, mask = pad(windows, pad_token_id=self._model.tokenizer.pad_token_id)
-        tensors = {
-            "input_ids": ids,
+        padding = self._model.tokenizer.pad_token_id
+        return {
             "group": torch.tensor(group),
             "targets": torch.from_numpy(self._targets[list(batch)]),
+            **padded_inputs(windows, pad_token_id=padding),
         }
-        if mask is not None:
-            tensors["attention_mask"] = mask
-        return tensors
 
     def _sample(self, row: int, epoch: int) -> list[np.ndarray]:
         """At most `max_windows` windows of a stay."""

@@ -141,15 +141,15 @@ class WindowRunner:
         self._model.eval()  # a trainer may have used it since
         with torch.inference_mode(), autocast:
             for batch in batches:
-                ids, mask = pad([windows[i] for i in batch], pad_token_id=self._pad)
-                inputs = {"input_ids": ids.to(self.device)}
-                if mask is not None:
-                    mask = mask.to(self.device)
-                    inputs["attention_mask"] = mask
+                segments = None
                 if token_types is not None:
-                    types, _ = pad([token_types[i] for i in batch], pad_token_id=0)
-                    inputs["token_type_ids"] = types.to(self.device)
+                    segments = [token_types[i] for i in batch]
+                tensors = padded_inputs(
+                    [windows[i] for i in batch], segments, pad_token_id=self._pad
+                )
+                inputs = {name: t.to(self.device) for name, t in tensors.items()}
                 output = self._model(**inputs)
+                mask = inputs.get("attention_mask")
                 values = read(output, mask).float().cpu().numpy()
                 for index, value in zip(batch, values, strict=True):
                     rows[index] = value
@@ -177,22 +177,27 @@ def pad(
     return padded, torch.from_numpy(mask)
 
 
-def pad_pairs(
-    ids: Sequence[np.ndarray], segments: Sequence[np.ndarray], *, pad_token_id: int
+def padded_inputs(
+    ids: Sequence[np.ndarray],
+    segments: Sequence[np.ndarray] | None = None,
+    *,
+    pad_token_id: int,
 ) -> dict[str, torch.Tensor]:
-    """The inputs of a network for windows of two texts, padded to the longest window.
+    """The inputs of a network, padded to the longest window.
 
     Args:
         ids: token ids of each window, shape (tokens,).
-        segments: 0 (first text) or 1 (second text) for each token of each window.
+        segments: 0 (first text) or 1 (second text) for each token of each window of two texts.
         pad_token_id: of the tokenizer.
 
     Returns:
-        `input_ids`, `token_type_ids` and, unless all windows are equally long, `attention_mask`.
+        `input_ids`, `token_type_ids` with segments and, unless all windows are equally long,
+        `attention_mask`.
     """
     input_ids, mask = pad(ids, pad_token_id=pad_token_id)
-    token_types, _ = pad(segments, pad_token_id=0)
-    tensors = {"input_ids": input_ids, "token_type_ids": token_types}
+    tensors = {"input_ids": input_ids}
+    if segments is not None:
+        tensors["token_type_ids"], _ = pad(segments, pad_token_id=0)
     if mask is not None:
         tensors["attention_mask"] = mask
     return tensors
