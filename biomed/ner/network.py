@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pydantic import Field
@@ -25,7 +25,6 @@ from domainbert.streams import chunked
 from domainbert.text.windows import SPECIAL_TOKENS, own_tokenizer, plan_windows
 
 if TYPE_CHECKING:
-    import torch
     from tokenizers import Tokenizer
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -232,7 +231,10 @@ class WordTagger(Model[EntitySettings]):
             windows += [
                 self.reader.window(text.ids[start:end]) for start, end in ranges
             ]
-        outputs = iter(runner.run(windows, read=_log_softmax))
+        rows = runner.run(
+            windows, read=lambda output, _: output.logits.float().log_softmax(dim=-1)
+        )
+        outputs = iter(rows)
         return [
             self._tag_scores(text, ranges, outputs)
             for text, ranges in zip(texts, plans, strict=True)
@@ -302,7 +304,3 @@ def _raise_listed(scores: np.ndarray, text: Pieces) -> None:
         axis=1,
         keepdims=True,
     )
-
-
-def _log_softmax(output: Any, _: torch.Tensor | None) -> torch.Tensor:
-    return output.logits.float().log_softmax(dim=-1)

@@ -6,7 +6,7 @@ import json
 import string
 import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +23,6 @@ from clinical.risk.manifest import RiskManifest
 from domainbert.settings import Settings
 
 if TYPE_CHECKING:
-    import pandas as pd
     from jinja2 import Environment
 
     from clinical.evaluation.comparison import Comparison
@@ -145,16 +144,9 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"number": number, "records": _records, "json": _json}
+    to_json = partial(json.dumps, ensure_ascii=False, allow_nan=False)
+    templates.filters |= {"number": number, "json": to_json}
     return templates
-
-
-def _records(frame: pd.DataFrame) -> list[dict[Any, Any]]:
-    return frame.to_dict("records")
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -88,7 +88,9 @@ def read_config(
         entries.pop(key, None)
     check_bounds(entries, name=f"{name}: config.json")
     labels = entries.get("id2label") or {}
-    if not (isinstance(labels, dict) and all(map(_is_label, labels.items()))):
+    if not isinstance(labels, dict) or not all(
+        key.isdecimal() and isinstance(label, str) for key, label in labels.items()
+    ):
         msg = f"{name}: config.json has id2label = {_shown(labels)}; expected labels by number"
         raise EncoderError(msg)
     config = config_class(**entries | changes)
@@ -131,10 +133,6 @@ def check_bounds(values: Mapping[str, object], *, name: str) -> None:
                 f"{name} has {key} = {_shown(value)}; expected finite numbers up to {limit:,}, "
                 "short texts and short lists"
             )
-
-
-def _is_label(entry: tuple[str, object]) -> bool:
-    return entry[0].isdecimal() and isinstance(entry[1], str)
 
 
 def _is_bounded(
