@@ -14,7 +14,7 @@ from biomed.ner.evaluation import evaluate_words, look_up_names
 from biomed.ner.examples import IGNORED, ExampleMaker, entity_types, make_sources
 from biomed.ner.network import EntitySettings, WordTagger
 from domainbert.text.runner import pad, padded_inputs
-from domainbert.training.objective import FreshBatches, Objective
+from domainbert.training.objective import Batch, FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.train import train
 
@@ -77,9 +77,7 @@ class TagObjective(Objective):
             seed=training.seed,
         )
 
-    def collate(
-        self, batch: Sequence[Example], *, epoch: int
-    ) -> dict[str, torch.Tensor]:
+    def collate(self, batch: Sequence[Example], *, epoch: int) -> Batch:
         """Padded token ids, codes and mask, each of shape (windows, longest)."""
         del epoch
         padding = self._model.tokenizer.pad_token_id
@@ -89,9 +87,7 @@ class TagObjective(Objective):
         tensors["codes"], _ = pad(codes, pad_token_id=IGNORED)
         return tensors
 
-    def loss(
-        self, network: PreTrainedModel, batch: dict[str, torch.Tensor]
-    ) -> torch.Tensor:
+    def loss(self, network: PreTrainedModel, batch: Batch) -> torch.Tensor:
         """Mean over the words of −log of the probability of the allowed tags."""
         outputs = network(
             input_ids=batch["input_ids"], attention_mask=batch.get("attention_mask")

@@ -19,7 +19,7 @@ from domainbert.models.manifest import Scores
 from domainbert.settings import Count, Settings
 from domainbert.statistics.bootstrap import Interval
 from domainbert.text.runner import padded_inputs
-from domainbert.training.objective import FreshBatches, Objective
+from domainbert.training.objective import Batch, FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.settings import TrainingSettings
 from domainbert.training.train import train
@@ -143,9 +143,7 @@ class AnswerObjective(Objective):
             self.windows, batch_tokens=training.batch_tokens, seed=training.seed
         )
 
-    def collate(
-        self, batch: Sequence[AnswerExample], *, epoch: int
-    ) -> dict[str, torch.Tensor]:
+    def collate(self, batch: Sequence[AnswerExample], *, epoch: int) -> Batch:
         """Token ids, segments, and the answer's start and end."""
         del epoch
         tensors = padded_inputs(
@@ -157,9 +155,7 @@ class AnswerObjective(Objective):
         tensors["end"] = torch.tensor([example.end for example in batch])
         return tensors
 
-    def loss(
-        self, network: PreTrainedModel, batch: dict[str, torch.Tensor]
-    ) -> torch.Tensor:
+    def loss(self, network: PreTrainedModel, batch: Batch) -> torch.Tensor:
         """The mean cross-entropy of start and end."""
         inputs = dict(batch)
         start = inputs.pop("start")

@@ -16,7 +16,7 @@ from biomed.sentences.training import validation_scores
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
 from domainbert.settings import Count  # noqa: TC001  (pydantic reads it)
-from domainbert.training.objective import LengthBatches, Objective, fingerprint
+from domainbert.training.objective import Batch, LengthBatches, Objective, fingerprint
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.train import train
 
@@ -176,15 +176,13 @@ class TeacherObjective(Objective):
         """The texts at some positions, side by side."""
         return [side[row] for side in self._sides.values() for row in rows]
 
-    def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
+    def collate(self, batch: Sequence[int], *, epoch: int) -> Batch:
         """The windows of the texts, and their target vectors."""
         del epoch
         windows = windows_of(self._student, [self.texts[number] for number in batch])
         return {"targets": self._targets[batch], **windows}
 
-    def loss(
-        self, network: PreTrainedModel, batch: dict[str, torch.Tensor]
-    ) -> torch.Tensor:
+    def loss(self, network: PreTrainedModel, batch: Batch) -> torch.Tensor:
         """The squared distance, see the class."""
         vectors = vectors_of(self._student, network, batch)
         if self._student.settings.unit_norm:

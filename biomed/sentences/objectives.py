@@ -20,7 +20,7 @@ from biomed.sentences.evaluation import spearman
 from domainbert.errors import UserError
 from domainbert.models.pooling import pool, unit
 from domainbert.text.runner import pad, padded_inputs
-from domainbert.training.objective import LengthBatches, Objective, fingerprint
+from domainbert.training.objective import Batch, LengthBatches, Objective, fingerprint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -158,7 +158,7 @@ class TextVectorsObjective(Objective):
             labels = [self._classes.index(label) for label in pairs["label"]]
         return list(pairs[names].itertuples(index=False, name=None)), labels
 
-    def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
+    def collate(self, batch: Sequence[int], *, epoch: int) -> Batch:
         """The windows of the texts, column by column, see `windows_of`; and the labels."""
         del epoch
         rows = [self._rows[number] for number in batch]
@@ -167,9 +167,7 @@ class TextVectorsObjective(Objective):
         labels = torch.tensor([label for _, label in rows])
         return {"labels": labels, **windows_of(self._embedder, texts)}
 
-    def loss(
-        self, network: PreTrainedModel, batch: dict[str, torch.Tensor]
-    ) -> torch.Tensor:
+    def loss(self, network: PreTrainedModel, batch: Batch) -> torch.Tensor:
         """The loss of the kind, see the class."""
         labels = batch["labels"]
         vectors = vectors_of(self._embedder, network, batch).split(len(labels))
@@ -266,7 +264,7 @@ class PairsObjective(Objective):
             self._pairs, batch_size=training.batch_size, seed=training.seed
         )
 
-    def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
+    def collate(self, batch: Sequence[int], *, epoch: int) -> Batch:
         """Ids and segments of the windows, the number of windows of each pair, and the targets."""
         pairs = [self._pairs[number] for number in batch]
         pair_windows = [
@@ -294,9 +292,7 @@ class PairsObjective(Objective):
         numbers = generator.choice(len(windows), limit, replace=False)
         return [windows[number] for number in sorted(numbers)]
 
-    def loss(
-        self, network: PreTrainedModel, batch: dict[str, torch.Tensor]
-    ) -> torch.Tensor:
+    def loss(self, network: PreTrainedModel, batch: Batch) -> torch.Tensor:
         """The cross-entropy of each pair's largest window logit."""
         inputs = dict(batch)
         counts = inputs.pop("counts")
@@ -348,7 +344,7 @@ def _classes(sets: Collection[pd.DataFrame], validation: pd.DataFrame) -> list[s
 # --- vectors with gradients
 
 
-def windows_of(embedder: Embedder, texts: Sequence[str]) -> dict[str, torch.Tensor]:
+def windows_of(embedder: Embedder, texts: Sequence[str]) -> Batch:
     """The windows of texts.
 
     Returns:

@@ -21,7 +21,7 @@ from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, patient_hashes, patient_keys
 from clinical.training.recalibration import EPSILON, check_events, choose
 from domainbert.errors import UserError
-from domainbert.training.objective import LengthBatches, Objective
+from domainbert.training.objective import Batch, LengthBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class ReadmissionObjective(Objective):
             seed=training.seed,
         )
 
-    def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
+    def collate(self, batch: Sequence[int], *, epoch: int) -> Batch:
         """The windows of a batch of stays, padded, with the number of each window's stay."""
         import torch
 
@@ -316,7 +316,7 @@ class ReadmissionObjective(Objective):
         numbers = generator.choice(len(windows), limit, replace=False)
         return [windows[number] for number in numbers]
 
-    def loss(self, network: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    def loss(self, network: Any, batch: Batch) -> torch.Tensor:
         """Binary cross-entropy, with positives weighted by negatives / positives."""
         import torch
         from torch.nn.functional import binary_cross_entropy_with_logits

@@ -27,7 +27,7 @@ from domainbert.pretraining.model import (
 from domainbert.pretraining.settings import PretrainingRecipe
 from domainbert.text.runner import plan_batches
 from domainbert.training.checkpoints import last_checkpoint, resume_hint
-from domainbert.training.objective import LengthBatches, Objective, fingerprint
+from domainbert.training.objective import Batch, LengthBatches, Objective, fingerprint
 from domainbert.training.settings import Schedule, TrainingSettings
 from domainbert.training.trainer import fit
 
@@ -210,7 +210,7 @@ class MaskedWords(Objective):
             seed=plan.seed,
         )
 
-    def _held_out_batches(self, examples: Dataset) -> Iterator[dict[str, torch.Tensor]]:
+    def _held_out_batches(self, examples: Dataset) -> Iterator[Batch]:
         """Masked batches of a random choice of examples, as many as an evaluation reads."""
         order = np.random.default_rng(self.plan.seed).permutation(len(examples))
         lengths = np.asarray(examples["length"][:])
@@ -221,14 +221,12 @@ class MaskedWords(Objective):
             rows = examples[chosen[batch].tolist()]
             yield self._masker.batch(rows, seed=(self.plan.seed, number))
 
-    def collate(self, batch: Sequence[int], *, epoch: int) -> dict[str, torch.Tensor]:
+    def collate(self, batch: Sequence[int], *, epoch: int) -> Batch:
         """A masked batch."""
         rows = self._examples[list(batch)]
         return self._masker.batch(rows, seed=(self.plan.seed, epoch, batch[0]))
 
-    def loss(
-        self, network: PretrainingNetwork, batch: dict[str, torch.Tensor]
-    ) -> torch.Tensor:
+    def loss(self, network: PretrainingNetwork, batch: Batch) -> torch.Tensor:
         """Cross-entropy of the masked tokens plus that of the pairs."""
         return network(**batch).loss
 
@@ -267,7 +265,7 @@ class MaskedWords(Objective):
         return {"plan": self.plan.model_dump()}
 
 
-def _counts(network: PretrainingNetwork, batch: dict[str, torch.Tensor]) -> np.ndarray:
+def _counts(network: PretrainingNetwork, batch: Batch) -> np.ndarray:
     """The summed loss, then correct and all masked tokens, then correct and all pairs."""
     output = network(**batch)
     masked = batch["labels"][batch["labels"] != IGNORED]

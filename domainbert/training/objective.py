@@ -7,13 +7,16 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
+
+Batch: TypeAlias = "dict[str, torch.Tensor]"
+"""The tensors of a batch, by the names that a loss reads."""
 
 
 class BatchPlan(Protocol):
@@ -40,13 +43,11 @@ class Objective(ABC):
     head: torch.nn.Module | None = None
 
     @abstractmethod
-    def collate(self, batch: Sequence[Any], *, epoch: int) -> dict[str, torch.Tensor]:
+    def collate(self, batch: Sequence[Any], *, epoch: int) -> Batch:
         """The tensors of one batch. Anything random depends on the epoch and the batch alone."""
 
     @abstractmethod
-    def loss(
-        self, network: PreTrainedModel, batch: dict[str, torch.Tensor]
-    ) -> torch.Tensor:
+    def loss(self, network: PreTrainedModel, batch: Batch) -> torch.Tensor:
         """The scalar loss of one batch from `collate`."""
 
     @abstractmethod
