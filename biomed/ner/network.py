@@ -215,9 +215,7 @@ class WordTagger(Model[EntitySettings]):
         Listed abbreviations are counted in. O and I of a word without a piece have 0. `network`
         replaces the model's own during training.
         """
-        runner = self.runner
-        if network is not None:
-            runner = runner.with_model(network)
+        runner = self.runner.with_model(network)
         capacity = self.window - SPECIAL_TOKENS
         windows = []
         plans = []

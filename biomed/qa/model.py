@@ -207,9 +207,7 @@ class AnswerModel(Model[QuestionSettings]):
         `reader.pair`. In training, `network` replaces the model's network.
         """
         ask = AskSettings(**options)
-        runner = self.runner
-        if network is not None:
-            runner = runner.with_model(network)
+        runner = self.runner.with_model(network)
         checked = (self._read(pair, number) for number, pair in enumerate(pairs))
         chunks = chunked(checked, size=self.reader.size, limit=runner.buffer_tokens)
         for chunk in read_ahead(chunks):

@@ -241,9 +241,7 @@ class RiskModel(Model[ReadmissionSettings]):
 
         `network`, such as one in training, is used instead of the model's own.
         """
-        runner = self.runner
-        if network is not None:
-            runner = runner.with_model(network)
+        runner = self.runner.with_model(network)
         logits = runner.logits([window for stay in windows for window in stay])
         return sigmoid(logits), np.array([len(stay) for stay in windows])
 

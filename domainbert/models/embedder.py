@@ -251,9 +251,7 @@ class Embedder(Model[EmbeddingSettings]):
         def read(output: ModelOutput, mask: torch.Tensor | None) -> torch.Tensor:
             return pool(output.last_hidden_state, mask, pooling=self.settings.pooling)
 
-        runner = self.runner
-        if network is not None:
-            runner = runner.with_model(network)
+        runner = self.runner.with_model(network)
         rows = runner.run(windows, read=read)
         return np.array(rows, dtype=np.float32).reshape(-1, self.dimension)
 

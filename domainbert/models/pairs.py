@@ -191,9 +191,7 @@ class PairModel(Model[PairSettings]):
         network: PreTrainedModel | None = None,
     ) -> Iterator[PairResult]:
         """The results of pairs that `windower` has split; by `network` while it trains."""
-        runner = self.runner
-        if network is not None:
-            runner = runner.with_model(network)
+        runner = self.runner.with_model(network)
         chunks = chunked(
             pairs,
             size=lambda windows: sum(len(window.input_ids) for window in windows),
