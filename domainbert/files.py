@@ -80,9 +80,14 @@ def _json_value(value: object) -> object:
     return str(value)
 
 
+def data_text(module_file: str, name: str) -> str:
+    """The data of a package: a text file in the folder of the module with this `__file__`."""
+    return (Path(module_file).parent / name).read_text("utf-8")
+
+
 def read_toml(module_file: str, name: str) -> dict[str, Any]:
-    """The data of a package: a TOML file beside the module that has this `__file__`."""
-    return tomllib.loads(Path(module_file).with_name(name).read_text("utf-8"))
+    """A TOML file as a dictionary; see `data_text`."""
+    return tomllib.loads(data_text(module_file, name))
 
 
 def write_text(text: str, path: str | Path) -> None:

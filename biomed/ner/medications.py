@@ -7,14 +7,12 @@ text (`medications.toml` has the words), and `_Reader` goes through them once.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 from biomed.ner.assertion import DRUGS, drug_spans
 from biomed.ner.sections import Spans, mask_entities
+from domainbert.files import read_toml
 
 KINDS: tuple[str, ...] = ("dose", "unit", "route", "frequency", "duration", "form")
 KINDS += ("as_needed", "reason", "reaction")
@@ -29,9 +27,7 @@ _FAR = -_AROUND  # nowhere
 _DISEASE = "\u00a7"
 _NAMES = {"course": "duration", "strength": "dose"}
 
-DATA: dict[str, Any] = tomllib.loads(
-    Path(__file__).with_suffix(".toml").read_text("utf-8")
-)
+DATA = read_toml(__file__, "medications.toml")
 
 
 def any_of(lines: str) -> str:

@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib import resources
 from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +21,7 @@ import domainbert
 from clinical.bedside.hooks import HookRequest, HookService, operation_outcome
 from clinical.cohort.attachments import address_id
 from clinical.risk.exports import risk_assessment
+from domainbert.files import data_text
 from domainbert.service.http import AsciiResponse
 from domainbert.service.ledger import now
 
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
 
 KEPT_SECONDS = 900
-_TEXTS = json.loads(
-    (resources.files(__package__) / "texts/readmission.json").read_text("utf-8")
-)
+_TEXTS = json.loads(data_text(__file__, "texts/readmission.json"))
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~&:@])")
 
 

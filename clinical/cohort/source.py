@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import shlex
 from dataclasses import dataclass
-from importlib import resources
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from clinical.cohort.definition import SCHEMAS, Notes, TableMap, load_schema
 from clinical.cohort.views import ViewSource
 from domainbert.errors import UserError
+from domainbert.files import data_text
 from domainbert.tables import TableError, require_columns
 from domainbert.tables.csv_files import UNDECODABLE
 from domainbert.tables.sources import identifier, quoted
@@ -34,9 +34,7 @@ _TIMES = frozenset({
 
 def step(name: str) -> str:
     """The text of `sql/NAME.sql`."""
-    return (resources.files("clinical.cohort") / "sql" / f"{name}.sql").read_text(
-        "utf-8"
-    )
+    return data_text(__file__, f"sql/{name}.sql")
 
 
 @dataclass(frozen=True)

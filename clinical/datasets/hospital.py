@@ -11,15 +11,14 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clinical.datasets.notes import Chart
 from clinical.datasets.patients import CALENDARS, draw_facts, draw_patients
-from clinical.datasets.sentences import read_data
 from clinical.stays.patients import assign_splits
 from domainbert.errors import UserError
+from domainbert.files import data_text, read_toml
 from domainbert.settings import check_choice
 from domainbert.tables.sources import quoted
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     Cells = list[object]
 
-_TABLES = read_data("tables.toml")
+_TABLES = read_toml(__file__, "tables.toml")
 COLUMNS: dict[str, list[str]] = _TABLES["columns"]
 ADDENDA = 0.05  # share of stays with an addendum
 ERRORS = 0.01  # share of stays with a note marked as wrong
@@ -129,11 +128,12 @@ def _translate(mimic3: Path, folder: Path, form: str) -> int:
             con.execute(
                 f"CREATE TABLE {name} AS FROM read_csv({path}, all_varchar = true)"
             )
-        con.execute(_script("rare"))
+        con.execute(data_text(__file__, "forms/rare.sql"))
         splits = con.sql("SELECT SUBJECT_ID AS subject_id FROM PATIENTS").df()
         con.register("SPLITS", splits.assign(split=assign_splits(splits["subject_id"])))
         target = str(folder).replace("'", "''")
-        con.execute(_script(form).replace("{folder}", target))
+        query = data_text(__file__, f"forms/{form}.sql")
+        con.execute(query.replace("{folder}", target))
         admissions = con.table("ADMISSIONS").shape[0]
     for shard in folder.glob("data/*.parquet"):
         _use_large_strings(shard)
@@ -149,10 +149,6 @@ def _use_large_strings(shard: Path) -> None:
     position = table.schema.get_field_index("text_value")
     texts = pa.field("text_value", pa.large_string())
     pq.write_table(table.cast(table.schema.set(position, texts)), shard)
-
-
-def _script(name: str) -> str:
-    return (resources.files(__package__) / "forms" / f"{name}.sql").read_text("utf-8")
 
 
 def _write(folder: Path, name: str, rows: Iterable[Cells]) -> int:

@@ -10,7 +10,6 @@ import re
 import textwrap
 from datetime import timedelta
 from functools import partial
-from importlib import resources
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from jinja2 import Environment
 
 from clinical.datasets import sentences
 from clinical.datasets.sentences import FILLER, REFUTED, statements
+from domainbert.files import data_text
 
 if TYPE_CHECKING:
     import random
@@ -57,9 +57,7 @@ _ENVIRONMENT.filters["numbered"] = _numbered
 _ENVIRONMENT.filters["wrap"] = partial(
     textwrap.fill, width=75, break_long_words=False, break_on_hyphens=False
 )
-_LAYOUT = _ENVIRONMENT.from_string(
-    (resources.files(__package__) / "notes.j2").read_text(encoding="utf-8")
-)
+_LAYOUT = _ENVIRONMENT.from_string(data_text(__file__, "notes.j2"))
 
 
 class Chart:

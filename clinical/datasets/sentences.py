@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from domainbert.files import read_toml
 
 if TYPE_CHECKING:
     import random
@@ -71,14 +71,7 @@ class Told(NamedTuple):
     statements: Sequence[Statement]
 
 
-def read_data(name: str) -> dict[str, Any]:
-    """The content of a TOML file in the folder of this module."""
-    return tomllib.loads(
-        (resources.files(__package__) / name).read_text(encoding="utf-8")
-    )
-
-
-_PHRASES = read_data("phrases.toml")
+_PHRASES = read_toml(__file__, "phrases.toml")
 
 INTERCEPT: float = _PHRASES["intercept"]
 FACTS = tuple(Fact(**entry) for entry in _PHRASES["facts"])
@@ -88,7 +81,7 @@ NOUN_FRAMES = tuple(Frame(**entry) for entry in _PHRASES["noun_frames"])
 KIN: dict[str, list[str]] = _PHRASES["kin"]
 FORMS: dict[str, dict[str, str]] = _PHRASES["forms"]
 FILLINGS: dict[str, list[str]] = _PHRASES["fillings"]
-FILLER: dict[str, list[str]] = read_data("filler.toml")
+FILLER: dict[str, list[str]] = read_toml(__file__, "filler.toml")
 
 
 def fill(template: str, names: Names, rng: random.Random) -> str:

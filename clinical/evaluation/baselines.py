@@ -7,15 +7,14 @@ memory only: no model folder, report or file keeps a vocabulary, a weight of a w
 from __future__ import annotations
 
 import contextlib
-import tomllib
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clinical.stays.choice import CHOICE, choice_of
 from domainbert.errors import UserError
+from domainbert.files import read_toml
 from domainbert.statistics.calibration import calibrated, fit_platt, logit, platt
 from domainbert.tables import id_key
 
@@ -123,8 +122,7 @@ def point_scores(
     risks: dict[str, BaselineScores] = {}
     remarks = []
     for file in ("lace.toml", "hospital.toml"):
-        text = (resources.files(__package__) / file).read_text("utf-8")
-        score: dict[str, Any] = tomllib.loads(text)
+        score = read_toml(__file__, file)
         items = score["items"]
         present = [item for item in items if item["column"] in test.columns]
         missing = [item["column"] for item in items if item not in present]

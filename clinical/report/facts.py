@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import string
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
-from importlib import resources
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, create_model
@@ -20,6 +18,7 @@ from clinical.report.sentences import (
     training_sentences,
 )
 from clinical.risk.manifest import RiskManifest
+from domainbert.files import read_toml
 from domainbert.settings import Settings
 
 if TYPE_CHECKING:
@@ -56,12 +55,7 @@ NAMES = (
 """Facts that are unknown without a model, a cohort or an answer of the hospital."""
 
 
-def read_data(name: str) -> Any:
-    """A TOML file of this package."""
-    return tomllib.loads((resources.files(__package__) / name).read_text("utf-8"))
-
-
-ASKED: dict[str, dict[str, str]] = read_data("questions.toml")
+ASKED: dict[str, dict[str, str]] = read_toml(__file__, "questions.toml")
 """What only the hospital can answer, by key: numbers, flags (true or false), and texts."""
 
 QUESTIONS = ASKED["texts"]
@@ -180,5 +174,5 @@ def checklist(name: str, facts: Facts) -> list[dict[str, Any]]:
     "attributes.toml" has the 31 source attributes of a predictive intervention in certified health
     IT, "tripod.toml" the 52 items of TRIPOD+AI.
     """
-    items = read_data(name).items()
+    items = read_toml(__file__, name).items()
     return [{"key": key, **item} | fill(item["answer"], facts) for key, item in items]

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from clinical.cohort.definition import SHIPPED
 from clinical.cohort.result import Cohort
 from clinical.cohort.source import detect_schema
 from domainbert.errors import UserError
-from domainbert.files import folder_beside
+from domainbert.files import data_text, folder_beside
 from domainbert.tables import ReadOptions, TableError
 from domainbert.tables.databases import open_source
 from domainbert.tables.frames import read_metadata
@@ -176,9 +175,7 @@ def _write_since(cohort: Path, path: Path, since: datetime | None) -> int:
     import duckdb
     import pyarrow.parquet as pq
 
-    query = (resources.files(__package__) / "forms" / "discharges.sql").read_text(
-        "utf-8"
-    )
+    query = data_text(__file__, "forms/discharges.sql")
     values = {"path": glob.escape(str(cohort)), "since": since}
     metadata = read_metadata(cohort)
     n_stays = 0

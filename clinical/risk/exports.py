@@ -6,11 +6,11 @@ import glob
 import json
 import re
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.result import Cohort, whole_ids
+from domainbert.files import data_text
 from domainbert.tables import id_key, id_text, read_table
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def export_scores(scores: Path, cohort: Path, form: str) -> list[Path]:
     stem = str(scores.with_suffix("")).replace("'", "''")
     with duckdb.connect() as con:
         con.register("RISKS", rows)
-        con.execute(_script(form).replace("{out}", stem))
+        query = data_text(__file__, f"forms/{form}.sql")
+        con.execute(query.replace("{out}", stem))
     return sorted(scores.parent.glob(f"{scores.stem}.{form}*"))
 
 
@@ -68,14 +69,10 @@ def _scored_stays(source: Cohort, risks: pd.DataFrame) -> pd.DataFrame:
 
     values = {"path": glob.escape(str(source.path)), "hours": source.summary["hours"]}
     with duckdb.connect() as con:
-        stays = con.execute(_script("risks"), values).df()
+        stays = con.execute(data_text(__file__, "forms/risks.sql"), values).df()
     key = id_text if source.summary.get("exact_ids") else id_key
     by_key = stays.set_index(stays["stay_id"].map(key))
     return by_key.loc[risks["stay_id"].map(key)]
-
-
-def _script(name: str) -> str:
-    return (resources.files(__package__) / "forms" / f"{name}.sql").read_text("utf-8")
 
 
 def _write_assessments(rows: pd.DataFrame, path: Path) -> None:

@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
+from domainbert.files import data_text
 from domainbert.scoring.cache import make_tables
 from domainbert.tables import TableError, id_key, id_text
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 log = logging.getLogger(__name__)
-_SCHEMA = (resources.files(__package__) / "ledger.sql").read_text("utf-8")
+_SCHEMA = data_text(__file__, "ledger.sql")
 _APPLICATION = 0x64624C32  # in the header of the file
 KEY_VARIABLE = "DOMAINBERT_LEDGER_KEY"
 _KEY_CHARACTERS = 32  # at least
