@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from domainbert.streams import read_ahead
 from domainbert.tables.columns import are_names
 from domainbert.tables.ids import is_id_column, unguard
-from domainbert.tables.options import READ_ERRORS, TableError
+from domainbert.tables.options import TableError, read_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,14 +56,12 @@ def csv_columns(path: Path, options: ReadOptions) -> list[str]:
         TableError: no names, a name twice, or a file that cannot be read.
     """
     separator = _separator(path, options)
-    try:
-        with open_text(path, options.encoding, newline="") as text:
-            rows = csv.reader(_header_lines(path, text), delimiter=separator)
-            header = [name.strip() for name in next(rows, [])]
-    except READ_ERRORS as error:
-        raise TableError(
-            f"{path.name} cannot be read as CSV ({type(error).__name__})"
-        ) from None
+    with (
+        read_errors(path, "as CSV"),
+        open_text(path, options.encoding, newline="") as text,
+    ):
+        rows = csv.reader(_header_lines(path, text), delimiter=separator)
+        header = [name.strip() for name in next(rows, [])]
     fault = _wrong_header(header, separator)
     if fault:
         raise TableError(f"{path.name} {fault}")
@@ -164,14 +162,9 @@ def csv_batches(
     separator = _separator(path, options)
     pieces = _sound_pieces(path, len(names), separator, options, flaws)
     parsed = (_parse(piece, columns, names, separator) for piece in pieces)
-    try:
+    with read_errors(path, kinds=pa.ArrowException):
         for batches in read_ahead(parsed):
             yield from batches
-    except (pa.ArrowException, *READ_ERRORS) as error:
-        # Arrow's message may quote the line, and the line may be a note.
-        raise TableError(
-            f"{path.name} cannot be read to its end ({type(error).__name__})"
-        ) from None
 
 
 def _sound_pieces(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import csv
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -32,6 +33,22 @@ Wanted: TypeAlias = Sequence[str] | None  # columns to read; None for all
 
 class TableError(UserError):
     """A table that cannot be read; the message names the file, the fault and the fix."""
+
+
+@contextmanager
+def read_errors(
+    path: Path, how: str = "to its end", kinds: type[Exception] = OSError
+) -> Iterator[None]:
+    """Turn an error of a damaged file, or of these kinds, into a `TableError`.
+
+    The library's own message is left out, because it may quote a note.
+    """
+    try:
+        yield
+    except (kinds, *READ_ERRORS) as error:
+        raise TableError(
+            f"{path.name} cannot be read {how} ({type(error).__name__})"
+        ) from None
 
 
 def is_text_file(path: str | Path) -> bool:

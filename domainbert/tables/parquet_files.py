@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from domainbert.files import whole_text
 from domainbert.tables.csv_files import unchanged
 from domainbert.tables.ids import id_text
-from domainbert.tables.options import TableError
+from domainbert.tables.options import TableError, read_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,21 +50,19 @@ def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        with unchanged(path), pq.ParquetFile(path) as file:
-            counts = Counter(file.schema_arrow.names)
-            repeated = [name for name, count in counts.items() if count > 1]
-            if repeated:
-                raise TableError(
-                    f"{path.name} repeats the columns {', '.join(repeated)}; each needs a name "
-                    "of its own"
-                )
-            yield file
-    except (OSError, pa.ArrowException) as error:
-        # Arrow's message may quote a cell.
-        raise TableError(
-            f"{path.name} cannot be read as Parquet ({type(error).__name__})"
-        ) from None
+    with (
+        read_errors(path, "as Parquet", pa.ArrowException),
+        unchanged(path),
+        pq.ParquetFile(path) as file,
+    ):
+        counts = Counter(file.schema_arrow.names)
+        repeated = [name for name, count in counts.items() if count > 1]
+        if repeated:
+            raise TableError(
+                f"{path.name} repeats the columns {', '.join(repeated)}; each needs a name "
+                "of its own"
+            )
+        yield file
 
 
 def arrow_cells(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[Cells]:

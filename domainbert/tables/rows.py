@@ -10,7 +10,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
@@ -28,7 +27,6 @@ from domainbert.tables.ids import id_text, is_missing
 from domainbert.tables.options import (
     DATABASES,
     DEFAULTS,
-    READ_ERRORS,
     Cell,
     Cells,
     ReadOptions,
@@ -36,6 +34,7 @@ from domainbert.tables.options import (
     Wanted,
     is_hidden,
     is_text_file,
+    read_errors,
     table_format,
 )
 from domainbert.tables.parquet_files import (
@@ -157,7 +156,7 @@ def iter_rows(
         ids = {}
         if is_text_file(path) and not options.lines:
             ids[FILE_ID] = _file_id(path, root)
-        with _read_errors(path):
+        with read_errors(path):
             for cells, *remarks in reader.cells(path, options, columns):
                 yield Row(next(numbers), {**ids, **cells}, *remarks)
 
@@ -189,7 +188,7 @@ def table_columns(
     """
     names: dict[str, None] = {}
     for reader, path in _readers(source):
-        with _read_errors(path):
+        with read_errors(path):
             for columns in islice(reader.columns(path, options), lines):
                 names |= dict.fromkeys(columns)
     return list(names)
@@ -213,16 +212,6 @@ def _file_id(path: Path, root: Path) -> str:
     """The name of a text file within a source, without its ending."""
     name = path.relative_to(root).as_posix()
     return re.sub(r"\.txt(\.gz)?$", "", name, flags=re.IGNORECASE)
-
-
-@contextmanager
-def _read_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except READ_ERRORS as error:
-        raise TableError(
-            f"{path.name} cannot be read to its end ({type(error).__name__})"
-        ) from None
 
 
 def frame_rows(frame: pd.DataFrame) -> Iterator[Row]:
