@@ -11,9 +11,9 @@ from biomed.corpora.documents import (
     CorpusError,
     Document,
     Span,
+    count_mentions,
     decoded,
     lines_of,
-    refuse_if_most,
 )
 
 _REFERENCE = re.compile(r"N\d+\tReference (T\S+) (\S+)")
@@ -36,9 +36,7 @@ def read_brat(folder: Path) -> list[Document]:
         CorpusError: an annotation file has no text, or most T lines are invalid.
     """
     documents = [_read_document(file) for file in sorted(folder.glob("*.ann"))]
-    span_count = sum(len(document.spans) for document in documents)
-    faults = [fault for document in documents for fault in document.faults]
-    refuse_if_most(faults, read=span_count, what="mentions")
+    count_mentions(documents)
     return documents
 
 

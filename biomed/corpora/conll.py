@@ -82,18 +82,15 @@ def _sentences(path: Path) -> tuple[list[_Sentence], list[str]]:
         if len(parts) == 1:
             parts = _SPACES.split(line.strip(" "))
         cells = [cell.strip() for cell in parts]
-        if line.startswith("#") and "\t" not in line and not _is_tag(cells[-1]):
-            continue
+        if line.startswith("#") and "\t" not in line:
+            mark, _ = read_tags(cells[-1:])[cells[-1]]
+            if not mark:  # a comment
+                continue
         if not any(sentences) and cells[-1].casefold() in _HEADERS:
             remarks.append(f"{path.name}, line {number}: read as a header")
             continue
         sentences[-1].append(_Line(number, cells))
     return [sentence for sentence in sentences if sentence], remarks
-
-
-def _is_tag(name: str) -> bool:
-    mark, _ = read_tags([name])[name]
-    return bool(mark)
 
 
 def _without_index(

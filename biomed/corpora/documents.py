@@ -193,3 +193,11 @@ def refuse_if_most(faults: Sequence[str], *, read: int, what: str) -> None:
         return
     count = f"{len(faults)} of {len(faults) + read} {what} cannot be read"
     raise CorpusError(f"{faults[0]}; {count}")
+
+
+def count_mentions(documents: Sequence[Document]) -> int:
+    """The number of mentions; a `CorpusError` if most cannot be read."""
+    span_count = sum(len(document.spans) for document in documents)
+    faults = [fault for document in documents for fault in document.faults]
+    refuse_if_most(faults, read=span_count, what="mentions")
+    return span_count

@@ -12,8 +12,8 @@ from biomed.corpora.documents import (
     CorpusError,
     Document,
     Span,
+    count_mentions,
     lines_of,
-    refuse_if_most,
 )
 
 _TEXT_LINE = re.compile(r"([^|\t]+)\|([a-z])\|(.*)")
@@ -67,10 +67,7 @@ def read_pubtator(path: Path) -> list[Document]:
             else:
                 unread.append(number)
         documents.append(Document(draft.id, text, tuple(spans), tuple(faults)))
-    span_count = sum(len(document.spans) for document in documents)
-    all_faults = [fault for document in documents for fault in document.faults]
-    refuse_if_most(all_faults, read=span_count, what="mentions")
-    if unread and not span_count:
+    if not count_mentions(documents) and unread:
         raise CorpusError(
             f"{path.name} has no mentions, but {len(unread)} lines in another form, the "
             f"first of them line {unread[0]}; expected id, start, end, text, type, "
