@@ -10,15 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from biomed.terms.names import NameTable, split_names
 from domainbert.errors import UserError
 from domainbert.tables import read_table, require_cells
 from domainbert.training.objective import fingerprint
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 NORMALISED = 0.95  # the score of a name that differs in form only
 # Systems of codes, as tables of mappings spell them, and their names in dictionaries.
@@ -146,8 +144,6 @@ def build_dictionary(
     Raises:
         UserError: no concept, or none with a code in the system.
     """
-    import pandas as pd
-
     codes = _read_codes(mappings)
     prefix = f"{system}:" if system else ""
     pairs: list[tuple[str, str]] = []  # name and id

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import numpy as np
+import pandas as pd
 from pydantic import Field
 
 from biomed.sentences.data import keys, scores
@@ -27,8 +28,6 @@ from domainbert.settings import Count, Settings
 from domainbert.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from biomed.sentences.encoder import CrossEncoder
 
 Pair = tuple[str, str]
@@ -97,7 +96,6 @@ def augment(
         UserError: scores beyond the scale, fewer than two texts, no new pair, or no silver pair
             with `silver_only`.
     """
-    import pandas as pd
 
     def resuming(name: str) -> dict[str, Any]:
         folder = checkpoints and Path(checkpoints) / name
@@ -201,8 +199,6 @@ def silver_pairs(
     Returns:
         `first, second, label`, in the order of `new`.
     """
-    import pandas as pd
-
     table = recipe.silver
     scale = recipe.model.scale
     generator = np.random.default_rng(recipe.training.seed)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from domainbert.tables import (
     Column,
@@ -17,9 +17,6 @@ from domainbert.tables import (
     match_columns,
     read_table,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _FIRST = ("sentence1", "query", "question", "anchor", "text1", "term1")
 _SECOND = ("sentence2", "passage", "answer", "positive", "text2", "term2")
@@ -78,8 +75,6 @@ def read_pairs(source: str | Path) -> pd.DataFrame:
 
 def _read_unquoted(path: Path) -> pd.DataFrame | None:
     """The pairs of a file of the STS benchmark or XNLI; None for another table."""
-    import pandas as pd
-
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:
@@ -104,8 +99,6 @@ def scores(pairs: pd.DataFrame, scale: float = 1.0) -> np.ndarray:
     Raises:
         TableError: no labels, or one that is not a number from 0 to `scale`.
     """
-    import pandas as pd
-
     if "label" not in pairs.columns:
         raise TableError("the pairs have no scores; expected a column `score`")
     labels = pd.to_numeric(pairs["label"], errors="coerce").to_numpy(dtype=float)
@@ -135,8 +128,6 @@ def without(pairs: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
 
 def labelled(pairs: pd.DataFrame) -> pd.DataFrame:
     """Triplets as pairs with labels 1 (positive) and 0 (negative); pairs are unchanged."""
-    import pandas as pd
-
     if "negative" not in pairs.columns or "label" in pairs.columns:
         return pairs
     positive = pairs[["first", "second"]].assign(label="1")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from biomed.sentences.search import SentenceIndex
 from domainbert.errors import UserError
@@ -15,8 +16,6 @@ from domainbert.models.pooling import unit
 from domainbert.statistics.bootstrap import RESAMPLES, Interval, resample
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from biomed.sentences.search import PassageHit
     from domainbert.models.pairs import PairModel
 
@@ -74,7 +73,6 @@ def evaluate_pairs(
         UserError: a rating that is not a number, a text without a vector, or ratings or
             similarities that are all equal.
     """
-    import pandas as pd
     from scipy.stats import rankdata
 
     if "label" not in pairs.columns:
@@ -193,7 +191,6 @@ def measure_rankings(
         "nDCG@10" (the discounted gain, relative to an ideal ranking) and "recall@k" (the share of
         relevant texts among the first k). The table has `query` and these columns.
     """
-    import pandas as pd
     from sentence_transformers.sentence_transformer.evaluation import (
         InformationRetrievalEvaluator,
     )

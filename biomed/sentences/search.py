@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from domainbert.errors import UserError
 from domainbert.models.embedder import check_many
@@ -18,8 +19,6 @@ from domainbert.search import WordIndex, fuse
 from domainbert.search.vectors import VectorIndex
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from domainbert.models.embedder import Embedder
     from domainbert.models.pairs import PairModel
     from domainbert.search import Hits
@@ -145,8 +144,6 @@ class SentenceIndex:
         self, texts: Iterable[Any], ids: Iterable[str] | None, faults: dict[str, str]
     ) -> Iterator[tuple[np.ndarray, pd.DataFrame]]:
         """The vectors and rows of passages; texts without one are added to `faults`."""
-        import pandas as pd
-
         texts, texts_to_embed = tee(texts)
         about = self.vectors.about
         next_id = about.get("texts", 0)

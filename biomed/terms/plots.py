@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from biomed.terms.similarity import TermEmbedder
 from domainbert.errors import UserError
@@ -15,7 +16,6 @@ from domainbert.models.pooling import unit
 from domainbert.statistics.figures import COLOURS, GREY, drawing
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation
@@ -104,7 +104,6 @@ def layout_terms(
         UserError: fewer than four terms, identical vectors, a perplexity out of range, or a wrong
             number of categories.
     """
-    import pandas as pd
     from sklearn.manifold import TSNE, trustworthiness
 
     n_terms = len(terms)

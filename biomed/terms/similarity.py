@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from biomed.terms.names import (
     NameTable,
@@ -25,10 +25,6 @@ from domainbert.models.embedder import Embedder, check_faults, check_many
 from domainbert.models.pooling import unit
 from domainbert.search import top_k
 from domainbert.streams import chunked
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 NAME = "name"
 SYNONYM = "synonym"
@@ -53,8 +49,6 @@ class TermEmbedder(Embedder):
         self, terms: Sequence[str], others: Sequence[str] | None = None
     ) -> pd.DataFrame:
         """Cosines of all terms with all others (or with each other), named on both sides."""
-        import pandas as pd
-
         column_terms = terms if others is None else others
         check_many(terms)
         check_many(column_terms)
@@ -136,7 +130,6 @@ class TermIndex:
     def __init__(
         self, embedder: Embedder, vocabulary: Iterable[str] | pd.DataFrame | None = None
     ) -> None:
-        import pandas as pd
 
         check_many(vocabulary)
         synonym_table = medical_terms()
@@ -191,8 +184,6 @@ class TermIndex:
         Raises:
             UserError: k < 1, or a term that has no vector.
         """
-        import pandas as pd
-
         (result,) = self.look_up([term], k=k)
         check_faults([result.fault], first=0)
         rows = [asdict(neighbour) for neighbour in result.nearest]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from biomed.sentences.training import SentenceRecipe, fit_encoder
 from biomed.terms.names import percent, read_vocabulary
@@ -11,10 +13,6 @@ from biomed.terms.similarity import TermEmbedder
 from domainbert.errors import UserError
 from domainbert.tables import require_columns
 from domainbert.training.recipes import read_recipe
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 VALIDATION = 10  # percent of the concepts
 
@@ -54,8 +52,6 @@ def name_pairs(
         Training pairs and validation pairs, `first, second, key`: each name of a concept and
         its next name; `key` is the concept.
     """
-    import pandas as pd
-
     shuffled = names.sample(frac=1, random_state=seed)
     concepts = shuffled.groupby("id", sort=False)["name"]
     next_names = concepts.shift(-1).fillna(concepts.transform("first"))

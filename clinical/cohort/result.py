@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from clinical.cohort.definition import SHIPPED
 from clinical.cohort.source import step
 from clinical.stays.cohorts import SUMMARY_KEY, read_stays
@@ -19,7 +21,6 @@ from domainbert.tables.frames import read_metadata
 
 if TYPE_CHECKING:
     import duckdb
-    import pandas as pd
 
     from clinical.cohort.definition import Request
 
@@ -62,8 +63,6 @@ class Cohort:
         Raises:
             TableError: a file that `build_cohort` did not write.
         """
-        import pandas as pd
-
         metadata = read_metadata(path)
         if SUMMARY_KEY not in metadata:
             raise TableError(

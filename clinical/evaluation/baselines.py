@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from clinical.stays.choice import CHOICE, choice_of
 from domainbert.errors import UserError
@@ -19,7 +20,6 @@ from domainbert.statistics.calibration import calibrated, fit_platt, logit, plat
 from domainbert.tables import id_key
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
 _MANY_PHRASES = 200_000  # bounds the memory of the phrase table on large hospitals
@@ -173,8 +173,6 @@ def _largest(item: dict[str, Any]) -> int:
 
 def _points(item: dict[str, Any], stays: pd.DataFrame) -> np.ndarray:
     """The points of each stay, shape (stays,)."""
-    import pandas as pd
-
     values = stays[item["column"]]
     if "values" in item:
         return (
@@ -195,8 +193,6 @@ def with_history(cohort: pd.DataFrame) -> pd.DataFrame:
     The latter are the patient's earlier episodes that began in the 365 days before this one;
     excluded stays count.
     """
-    import pandas as pd
-
     if not {"patient_id", "admit_time", "discharge_time"} <= set(cohort.columns):
         return cohort
     start_name = "admit_time"

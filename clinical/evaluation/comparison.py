@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from clinical.evaluation.baselines import (
     BaselineScores,
@@ -43,7 +44,6 @@ from domainbert.progress import counted
 from domainbert.tables import ExactId, id_key, id_text, require_columns
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
     from clinical.risk.model import RiskModel
@@ -346,8 +346,6 @@ def _val_percentiles(
         risk = model.manifest.data.profile.get("probability")
         if risk and risk.percentiles:
             return risk.percentiles, "the model's validation side"
-    import pandas as pd
-
     levels: list[float] = []
     if scores is not None:
         risks = pd.Series(risks_of(scores, val)).dropna()

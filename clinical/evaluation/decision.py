@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from clinical.evaluation.measures import MEASURES, Stays, numbers
 from clinical.stays.patients import patient_codes
@@ -14,7 +15,6 @@ from domainbert.statistics.bootstrap import resample
 from domainbert.statistics.calibration import checked
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
     Floats = NDArray[np.float64]
@@ -55,8 +55,6 @@ def decision_curve(y: ArrayLike, scores: Mapping[str, ArrayLike]) -> pd.DataFram
     Raises:
         UserError: bad input, see `checked`.
     """
-    import pandas as pd
-
     levels = np.array(GRID)
     columns: dict[str, Floats] = {"threshold": levels}
     for name, probability in {**scores, ALL: np.ones(len(np.asarray(y)))}.items():
@@ -89,8 +87,6 @@ def benefit_table(stays: pd.DataFrame, *, bootstrap: int = 1000) -> pd.DataFrame
     Raises:
         UserError: bad input, see `checked`.
     """
-    import pandas as pd
-
     outcome, risk = checked(stays["readmitted"], stays["probability"])
     levels = np.array(SHOWN)
     alerts = risk[:, None] >= levels
@@ -121,8 +117,6 @@ def alert_burden(
     Raises:
         UserError: bad input, see `checked`.
     """
-    import pandas as pd
-
     outcome, risk = checked(stays["readmitted"], stays["probability"])
     parts = [Stays(outcome, risk, point.threshold) for point in points.values()]
     by_name = {measure.field: measure for measure in MEASURES}

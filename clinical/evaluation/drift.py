@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from clinical.risk.manifest import QuantityProfile
 from clinical.stays.stays import clean, listed
 from domainbert.text.windows import own_tokenizer
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import ArrayLike, NDArray
     from tokenizers import Encoding
 
@@ -132,7 +132,6 @@ def drift(
     is distributed as chi-square with bins - 1 degrees of freedom, times 1/n + 1/m (Yurdakul 2018),
     for independent stays.
     """
-    import pandas as pd
     from scipy.stats import chi2
 
     rows = []

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from clinical.evaluation.measures import GROUP_MEASURES, Stays, numbers
 from clinical.stays.patients import patient_codes
@@ -14,7 +15,6 @@ from domainbert.statistics.bootstrap import Resampled, resample
 from domainbert.statistics.calibration import checked
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
@@ -67,8 +67,6 @@ def by_group(
     Raises:
         TableError: a column is missing.
     """
-    import pandas as pd
-
     from domainbert.tables import require_columns
 
     if columns is None:
@@ -106,8 +104,6 @@ def _small_groups(names: list[str], counts: pd.Series) -> dict[str, Any]:
 
 def group_labels(values: pd.Series) -> pd.Series:
     """The group of each stay, as ordered categories: age bands, or the values as strings."""
-    import pandas as pd
-
     if values.name == "age" and pd.api.types.is_numeric_dtype(values):
         edges = [*_AGE_BANDS, np.inf]
         names = [
@@ -204,8 +200,6 @@ def by_period(
     Returns:
         The table and a remark, or None where months mean nothing and the reason.
     """
-    import pandas as pd
-
     if "discharge_time" not in frame.columns:
         return None, "The cohort has no times of discharge."
     cells = frame["discharge_time"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from clinical.evaluation.measures import MEASURES, Stays, numbers
 from clinical.stays.patients import patient_codes
@@ -15,7 +16,6 @@ from domainbert.statistics.bootstrap import MIN_GROUPS, Interval, Resampled, res
 from domainbert.statistics.calibration import checked
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
 
@@ -68,8 +68,6 @@ class Evaluation:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a measure: metric, value, low, high (NaN where there is none)."""
-        import pandas as pd
-
         rows = pd.DataFrame(map(vars, self.intervals.values()), dtype=float)
         rows.insert(0, "metric", list(self.intervals))
         return rows

@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from domainbert.files import write_text
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from clinical.stays.stays import StayRisk
 
 
@@ -82,8 +82,6 @@ class Explanation:
 
     def to_frame(self) -> pd.DataFrame:
         """One row per passage, with the attributes of `Passage`."""
-        import pandas as pd
-
         columns = list(Passage.__dataclass_fields__)
         rows = [vars(passage) for passage in self.passages]
         return pd.DataFrame(rows, columns=columns)

@@ -6,7 +6,8 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from clinical.stays.patients import check_disjoint, with_patient_keys
 from clinical.stays.stays import present_notes
@@ -19,9 +20,6 @@ from domainbert.tables import (
     table_columns,
 )
 from domainbert.tables.frames import read_metadata
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SUMMARY_KEY = "clinical.cohort"  # of the flow in the metadata of a cohort
 IDS = ("patient_id", "stay_id", "readmission_stay_id", "episode_stay_id")
@@ -39,8 +37,6 @@ def read_stays(
     Raises:
         TableError: the file cannot be read, or a column of `needed` is missing.
     """
-    import pandas as pd
-
     columns = [name for name in table_columns(path) if notes or name != "text"]
     require_columns(columns, needed, source=path.name)
     rows = read_table(
@@ -79,8 +75,6 @@ def read_cohort(
         TableError: a file cannot be read, or a column is missing.
         UserError: a patient of another cohort's train side is on another side here.
     """
-    import pandas as pd
-
     rows = read_stays(path, needed=_needed(notes=notes), notes=notes)
     cohorts = [read_stays(other, needed=NEEDED) for other in also]
     train_sides = [cohort[cohort["split"] == "train"] for cohort in cohorts]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+import pandas as pd
 from pydantic import Field
 
 from clinical.evaluation.drift import describe_notes, profile
@@ -25,7 +26,6 @@ from domainbert.training.objective import Batch, LengthBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
 
 if TYPE_CHECKING:
-    import pandas as pd
     import torch
 
     from clinical.stays.choice import NoteChoice
@@ -153,8 +153,6 @@ def _describe(
     test_rows: pd.DataFrame,
 ) -> None:
     """Add what the card says about the data to the manifest."""
-    import pandas as pd
-
     sides = pd.concat([used, test_rows]).groupby("split")["readmitted"]
     manifest = model.manifest
     manifest.card = recipe.card
@@ -364,8 +362,6 @@ class ReadmissionObjective(Objective):
 
 def _targets(rows: pd.DataFrame) -> np.ndarray:
     """The column `target`, or else the labels, shape (stays,)."""
-    import pandas as pd
-
     column = "target" if "target" in rows.columns else "readmitted"
     targets = pd.to_numeric(rows[column], errors="coerce").to_numpy(dtype=np.float64)
     is_valid = (targets >= 0) & (targets <= 1)  # false for NaN too

@@ -173,7 +173,7 @@ def compare_models(path: str | Path, model: str) -> list[dict[str, Any]]:
         the probability in points, the least and the largest one (`low` and `high`), and the number
         of alerts that are `added` and `missed`.
     """
-    query = (resources.files(__package__) / "compare.sql").read_text("utf-8")
+    query = data_text(__file__, "compare.sql")
     return _query(path, query, model).to_dict("records")
 
 
