@@ -180,8 +180,9 @@ def locked(folder: Path) -> Iterator[None]:
         except FileNotFoundError:
             pass  # the last holder has removed the folder: try again
         except Timeout:
-            msg = f"{folder} is in use by another process; wait for it, or use another folder"
-            raise UserError(msg) from None
+            raise UserError(
+                f"{folder} is in use by another process; wait for it, or use another folder"
+            ) from None
     try:
         yield
     finally:

@@ -137,8 +137,9 @@ def read_corpus(folder: str | Path, *, labels: dict[str, str] | None = None) -> 
     """
     folder = Path(folder)
     if not folder.is_dir():
-        msg = f"{folder}: no such folder; expected a folder with train, devel and test in it"
-        raise CorpusError(msg)
+        raise CorpusError(
+            f"{folder}: no such folder; expected a folder with train, devel and test in it"
+        )
     golds: dict[str, Gold | None] = dict.fromkeys(SIDES)
     files = sorted(folder.iterdir())
     for side, names in SIDES.items():

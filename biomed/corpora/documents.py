@@ -175,8 +175,9 @@ def decoded(path: Path, encoding: str = "utf-8-sig") -> str:
     try:
         return path.read_bytes().decode(encoding)
     except UnicodeDecodeError as error:
-        msg = f"{path.name} is not UTF-8 (byte {error.start}); convert it first"
-        raise CorpusError(msg) from None
+        raise CorpusError(
+            f"{path.name} is not UTF-8 (byte {error.start}); convert it first"
+        ) from None
 
 
 def lines_of(path: Path) -> list[str]:

@@ -105,8 +105,9 @@ def build_cohort(
         or min(fractions) <= 0
         or abs(sum(fractions) - 1) > 1e-9
     ):
-        msg = f"fractions must be three numbers above 0 that sum to 1, got {tuple(fractions)}"
-        raise UserError(msg)
+        raise UserError(
+            f"fractions must be three numbers above 0 that sum to 1, got {tuple(fractions)}"
+        )
     shares = dict(zip(FRACTIONS, fractions, strict=True))
     given = load_schema(schema, mapping=mapping) if schema or mapping else None
     rules = load_definition(definition)
@@ -144,8 +145,9 @@ def _moment(value: str | date | None) -> datetime | None:
     try:
         return datetime.fromisoformat(str(value))
     except ValueError:
-        msg = f"data_end must be an ISO date such as '2019-12-31' or 'none', got {value!r}"
-        raise UserError(msg) from None
+        raise UserError(
+            f"data_end must be an ISO date such as '2019-12-31' or 'none', got {value!r}"
+        ) from None
 
 
 @contextmanager

@@ -91,8 +91,9 @@ def read_config(
     if not isinstance(labels, dict) or not all(
         key.isdecimal() and isinstance(label, str) for key, label in labels.items()
     ):
-        msg = f"{name}: config.json has id2label = {_shown(labels)}; expected labels by number"
-        raise EncoderError(msg)
+        raise EncoderError(
+            f"{name}: config.json has id2label = {_shown(labels)}; expected labels by number"
+        )
     config = config_class(**entries | changes)
     _check_size(config, weight_bytes, name=name)
     return config

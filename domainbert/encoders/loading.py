@@ -187,8 +187,9 @@ def _shipped(name: str) -> Encoder:
     try:
         distribution = importlib.metadata.distribution(shipped.distribution)
     except importlib.metadata.PackageNotFoundError:
-        msg = f"encoder {name!r} is not installed: pip install {shipped.distribution}"
-        raise EncoderError(msg) from None
+        raise EncoderError(
+            f"encoder {name!r} is not installed: pip install {shipped.distribution}"
+        ) from None
     folder = Path(str(distribution.locate_file(shipped.config_file))).parent
     checksums = _checksums(folder)
     if differing := sorted(checksums.items() ^ shipped.files.items()):
@@ -220,8 +221,9 @@ def window_limit(config: PretrainedConfig) -> int:
     """
     limit = getattr(config, "max_position_embeddings", None)
     if not isinstance(limit, int) or limit < 3:
-        msg = f"the encoder's config.json gives no usable max_position_embeddings (got {limit!r})"
-        raise EncoderError(msg)
+        raise EncoderError(
+            f"the encoder's config.json gives no usable max_position_embeddings (got {limit!r})"
+        )
     # RoBERTa numbers positions from pad_token_id + 1, and MPNet from 2 whatever its padding.
     if config.model_type in {"roberta", "xlm-roberta", "camembert", "longformer"}:
         return limit - config.pad_token_id - 1
@@ -482,10 +484,9 @@ def _check_loaded(
         )
     unread = sorted(k for k in report["unexpected_keys"] if not _is_spare(k, prefix))
     if unread:
-        msg = (
+        raise EncoderError(
             f"{name} has {len(unread)} weights that no part reads, such as {unread[0]}"
         )
-        raise EncoderError(msg)
     for key, parameter in model.named_parameters():
         if not bool(parameter.isfinite().all()):
             raise EncoderError(f"{name}: {key} has numbers that are not finite")

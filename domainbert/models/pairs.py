@@ -110,8 +110,9 @@ class PairWindower:
         encodings = self._pairs.encode_batch(texts)
         for number, encoding in enumerate(encodings, start=start):
             if 1 not in encoding.sequence_ids:
-                msg = f"the second text of pair number {number} has no character the model reads"
-                raise UserError(msg)
+                raise UserError(
+                    f"the second text of pair number {number} has no character the model reads"
+                )
         return list(map(_pair_windows, encodings))
 
 

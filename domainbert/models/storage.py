@@ -221,8 +221,9 @@ def check_replaceable(folder: str | Path) -> None:
     for path in folder.iterdir():
         patterns = ("1_Pooling",) if path.is_dir() else OUR_FILES
         if not any(map(path.match, patterns)):
-            msg = f"{folder} holds {path.name}, which is not part of a model; move it away first"
-            raise FileExistsError(msg)
+            raise FileExistsError(
+                f"{folder} holds {path.name}, which is not part of a model; move it away first"
+            )
 
 
 def _published_class(model: PreTrainedModel) -> str:
@@ -297,8 +298,9 @@ def read_task_config(folder: Path) -> TaskConfig | None:
     try:
         return TaskConfig(**document[CONFIG_KEY])
     except (UserError, TypeError) as error:
-        msg = f"{file} does not fit this version of domainbert: {error}"
-        raise EncoderError(msg) from None
+        raise EncoderError(
+            f"{file} does not fit this version of domainbert: {error}"
+        ) from None
 
 
 def read_manifest(folder: Path, kind: type[AnyManifest]) -> AnyManifest:

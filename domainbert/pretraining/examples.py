@@ -66,8 +66,9 @@ class SegmentPairMaker:
         seed: int,
     ) -> None:
         if len(documents) < 2:
-            msg = f"pairs need two documents on each side of the corpus, got {len(documents)}"
-            raise TextCorpusError(msg)
+            raise TextCorpusError(
+                f"pairs need two documents on each side of the corpus, got {len(documents)}"
+            )
         self._documents = documents
         self._room = length - SPECIAL_TOKENS
         self._cls = [tokenizer.cls_token_id]

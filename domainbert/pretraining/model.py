@@ -122,8 +122,9 @@ def load_start(encoder: str | Path, *, plan: TrainingPlan) -> Start:
     config = load_config(files)
     tokenizer = load_tokenizer(files)
     if None in (tokenizer.cls_token, tokenizer.sep_token, tokenizer.mask_token):
-        msg = f"the tokenizer of {encoder} lacks [CLS], [SEP] or [MASK], which BERT is trained with"
-        raise EncoderError(msg)
+        raise EncoderError(
+            f"the tokenizer of {encoder} lacks [CLS], [SEP] or [MASK], which BERT is trained with"
+        )
     limit = window_limit(config)
     if plan.length > limit:
         raise UserError(

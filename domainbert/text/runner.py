@@ -64,8 +64,9 @@ def find_device(name: Device = None) -> torch.device:
     if name is None:
         return torch.device(devices[:2][-1])
     if str(name) not in (*devices, "cpu:0"):
-        msg = f"no device {str(name)!r}: expected {', '.join(devices)}, which this machine has"
-        raise UserError(msg)
+        raise UserError(
+            f"no device {str(name)!r}: expected {', '.join(devices)}, which this machine has"
+        )
     return torch.device(name)
 
 

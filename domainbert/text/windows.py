@@ -155,8 +155,9 @@ class Windower:
     ) -> None:
         if not SPECIAL_TOKENS < window <= limit:
             shortest = SPECIAL_TOKENS + 1
-            msg = f"window must be between {shortest} and {limit}, got {window}"
-            raise UserError(msg)
+            raise UserError(
+                f"window must be between {shortest} and {limit}, got {window}"
+            )
         self.window = window
         self.overlap = overlap
         self._capacity = window - SPECIAL_TOKENS

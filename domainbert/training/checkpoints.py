@@ -36,8 +36,9 @@ def resume_point(
     with locked(folder):
         checkpoint = last_checkpoint(folder)
         if checkpoint and not resume:
-            msg = f"{folder} has checkpoints: continue with --resume, or delete that folder"
-            raise UserError(msg)
+            raise UserError(
+                f"{folder} has checkpoints: continue with --resume, or delete that folder"
+            )
         current = json.loads(json.dumps(facts))  # as they will be read back
         if checkpoint:
             _check_facts(folder, current)
