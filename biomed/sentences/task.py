@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from domainbert.errors import UserError
-from domainbert.scoring import Fault, Task, text_of
+from domainbert.scoring import Fault, Task, TextTask, text_of
 from domainbert.streams import chunked
 from domainbert.tables import (
     TEXT,
@@ -50,7 +50,7 @@ _QUERIES = 64  # looked up at a time
 EncodedText: TypeAlias = "tuple[int, int, np.ndarray]"
 
 
-class EncodeTask(Task[str, "EncodedText"]):
+class EncodeTask(TextTask["EncodedText"]):
     """The vector of each text: the text, `n_tokens, n_windows`, and the vector as `v0, v1, …`.
 
     `reason` says when a text is longer than a window; its vector then pools all windows.
@@ -69,10 +69,6 @@ class EncodeTask(Task[str, "EncodedText"]):
         columns = {self._column: "string", "n_tokens": "int64", "n_windows": "int64"}
         numbers = (f"v{number}" for number in range(self.encoder.dimension))
         return pa.schema(columns | dict.fromkeys(numbers, "float"))
-
-    def read(self, rows: Sequence[Row]) -> str | Fault:
-        """The text of a row."""
-        return text_of(rows[0], self._column)
 
     def run(self, items: Iterable[str]) -> Iterator[EncodedText | Fault]:
         """Tokens, windows and vector of each text."""
@@ -103,7 +99,7 @@ class EncodeTask(Task[str, "EncodedText"]):
         return {"model": self.encoder.fingerprint()}
 
 
-class SearchTask(Task[str, "list[PassageHit]"]):
+class SearchTask(TextTask["list[PassageHit]"]):
     """The best passages of each query, one per row: `query, rank, found_id, start, end, score`.
 
     Args:
@@ -131,10 +127,6 @@ class SearchTask(Task[str, "list[PassageHit]"]):
     def output(self) -> pa.Schema:
         """The output columns."""
         return pa.schema(SEARCH_COLUMNS)
-
-    def read(self, rows: Sequence[Row]) -> str | Fault:
-        """The query of a row."""
-        return text_of(rows[0], "query")
 
     def run(self, items: Iterable[str]) -> Iterator[list[PassageHit] | Fault]:
         """The passages of each query."""

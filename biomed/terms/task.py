@@ -11,14 +11,13 @@ import pyarrow as pa
 from biomed.sentences.task import EncodedText, EncodeTask
 from biomed.terms.names import TERM, meanings
 from biomed.terms.similarity import COLUMNS
-from domainbert.scoring import Fault, Task, score_frame, text_of
+from domainbert.scoring import Fault, TextTask, score_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from biomed.terms.similarity import Neighbours, TermIndex
     from domainbert.models.embedder import Embedder
-    from domainbert.tables import Row
 
 
 class EmbedTask(EncodeTask):
@@ -59,7 +58,7 @@ def embed_frame(
     return score_frame(EmbedTask(embedder), frame, named=named, keep=keep)
 
 
-class NearestTask(Task[str, "Neighbours"]):
+class NearestTask(TextTask["Neighbours"]):
     """The nearest terms of a vocabulary, one per row: `term` and the columns of `Neighbour`.
 
     `reason` says how an abbreviation was read.
@@ -81,10 +80,6 @@ class NearestTask(Task[str, "Neighbours"]):
         """The output columns."""
         types = ("int64", "string", "double", "string", "string")
         return pa.schema([("term", "string"), *zip(COLUMNS, types, strict=True)])
-
-    def read(self, rows: Sequence[Row]) -> str | Fault:
-        """The term of a row."""
-        return text_of(rows[0], "term")
 
     def run(self, items: Iterable[str]) -> Iterator[Neighbours | Fault]:
         """The neighbours of each term."""

@@ -1,6 +1,14 @@
 """Scoring: apply a task to every row of a table and write a table of results."""
 
 from domainbert.scoring.driver import Counts, score_file, score_frame
-from domainbert.scoring.task import Fault, Task, text_of
+from domainbert.scoring.task import Fault, Task, TextTask, text_of
 
-__all__ = ["Counts", "Fault", "Task", "score_file", "score_frame", "text_of"]
+__all__ = [
+    "Counts",
+    "Fault",
+    "Task",
+    "TextTask",
+    "score_file",
+    "score_frame",
+    "text_of",
+]

@@ -115,6 +115,14 @@ class Task(ABC, Generic[Item, Result]):
         """What the results depend on, as JSON: a hash of the model, and settings."""
 
 
+class TextTask(Task[str, Result]):
+    """A task whose items are the texts in the first of its columns."""
+
+    def read(self, rows: Sequence[Row]) -> str | Fault:
+        """The text of a row."""
+        return text_of(rows[0], self.columns[0].name)
+
+
 @dataclass(frozen=True)
 class Plan:
     """The columns of one run.
