@@ -27,7 +27,7 @@ def chunked(
     limit: int,
 ) -> Iterator[list[Item]]:
     """Lists of consecutive items whose sizes add up to about `limit`; none is split."""
-    chunk: list[Item] = []
+    chunk = []
     total = 0
     for item in items:
         chunk.append(item)

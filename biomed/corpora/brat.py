@@ -45,7 +45,7 @@ def _read_document(file: Path) -> Document:
     if not source.is_file():
         raise CorpusError(f"{file.name} has no text: expected {source.name} beside it")
     text = decoded(source, "utf-8")  # offsets count "\r\n" as two characters
-    spans: dict[str, Span] = {}
+    spans = {}
     faults = []
     lines = lines_of(file)
     for number, line in enumerate(lines, start=1):

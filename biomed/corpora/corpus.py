@@ -101,7 +101,7 @@ def gold_of(
     new_labels = labels or {}
     renamed_documents = []
     texts = []
-    remarks: list[str] = []
+    remarks = []
     for document in documents:
         spans = [
             replace(span, label=new_labels.get(span.label, span.label))
@@ -140,7 +140,7 @@ def read_corpus(folder: str | Path, *, labels: dict[str, str] | None = None) -> 
         raise CorpusError(
             f"{folder}: no such folder; expected a folder with train, devel and test in it"
         )
-    golds: dict[str, Gold | None] = dict.fromkeys(SIDES)
+    golds = dict.fromkeys(SIDES)
     files = sorted(folder.iterdir())
     for side, names in SIDES.items():
         paths = [path for path in files if path.name.split(".")[0].lower() in names]

@@ -46,7 +46,7 @@ def spans_of(tags: Sequence[str]) -> list[WordSpan]:
     As in seqeval's strict mode, an `I-x` that follows `O` or another type belongs to no
     entity.
     """
-    spans: list[WordSpan] = []
+    spans = []
     start = 0
     kind = ""
     for number, tag in enumerate([*tags, OUTSIDE]):

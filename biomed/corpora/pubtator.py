@@ -51,7 +51,7 @@ def read_pubtator(path: Path) -> list[Document]:
         CorpusError: no title comes first, most mentions are invalid, or none can be read.
     """
     documents = []
-    unread: list[int] = []  # line numbers of relations, or of mentions in another form
+    unread = []  # line numbers of relations, or of mentions in another form
     for draft in _drafts(path):
         text = "\n".join(draft.parts)
         spans = []

@@ -69,7 +69,7 @@ def starts_after_breaks(text: str, words: np.ndarray) -> np.ndarray:
     Returns:
         Numbers of `words` (from `split_words`) in order, int64.
     """
-    starts: list[int] = []
+    starts = []
     for block in _blocks(text):
         starts.append(block[0].offset)
         is_double_spaced = len(block) > 1 and block[1].blanks == 1
@@ -93,7 +93,7 @@ def _blocks(text: str) -> list[list[_Line]]:
             blanks += 1
             continue
         blanks = 0
-        block: list[_Line] = []
+        block = []
         if blocks:
             block = blocks[-1]
         is_double_spaced = len(block) > 1 and block[1].blanks == 1

@@ -185,7 +185,7 @@ class _Reader:
         """The cues before an entity that reach it; of each cue the nearest one counts."""
         first_start = max(mention.clause_start, mention.start - _FARTHEST)
         nearer: list[_Hit] = []
-        seen: set[Cue] = set()
+        seen = set()
         for number in range(bisect_left(self._starts, mention.start) - 1, -1, -1):
             hit = self._hits[number]
             if hit.start < first_start:

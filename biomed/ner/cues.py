@@ -99,7 +99,7 @@ def _built(user_rows: Sequence[CueRow]) -> AssertionRules:
     data = tomllib.loads(_FILE.read_text("utf-8"))
     package_rows = [CueRow(**row) for row in data["cue"]]
     rows = [*package_rows, *user_rows]
-    cues: dict[Kind, Sequence[Cue]] = {}
+    cues = {}
     for kind in get_args(Kind):
         kinds = ("any", kind)
         cues[kind] = [_cue(row, kind, data) for row in rows if row.kind in kinds]

@@ -79,7 +79,7 @@ class Outputs:
 def _columns_of_tags(names: Sequence[str]) -> dict[str, list[int]]:
     """The numbers of the outputs that are summed for each IOB2 tag."""
     tags = read_tags(name for name in names if name not in _SPECIAL)
-    columns: dict[str, list[int]] = defaultdict(list)
+    columns = defaultdict(list)
     for number, name in enumerate(names):
         tag, kind = tags.get(name, (OUTSIDE, ""))
         if tag != OUTSIDE:
@@ -237,7 +237,7 @@ def _unmatched(
     stop: int,
 ) -> int | None:
     """The first bracket without its other half."""
-    opened: list[int] = []
+    opened = []
     for index in range(first, stop):
         mark = text[words[index, 0]]
         if mark in _OPENING.values():

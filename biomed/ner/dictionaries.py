@@ -146,7 +146,7 @@ def build_dictionary(
     """
     codes = _read_codes(mappings)
     prefix = f"{system}:" if system else ""
-    pairs: list[tuple[str, str]] = []  # name and id
+    pairs = []  # name and id
     codes_of: dict[str, dict[str, None]] = defaultdict(dict)
     for path in tables:
         table = read_table(path).rename(columns=_RXNORM)

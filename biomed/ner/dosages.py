@@ -113,7 +113,7 @@ def _route(text: str) -> Json:
 
 
 def _timing(texts: dict[str, list[str]]) -> Json:
-    timing: Json = {}
+    timing = {}
     frequency = " ".join(texts.get("frequency", []))
     repeat = _repeat(frequency)
     durations = texts.get("duration", [])

@@ -198,7 +198,7 @@ def predicted_words(
 ) -> list[list[Span]]:
     """The entities of each text, as first word, one past the last, and type."""
     pieces = (model.reader.read(text.words) for text in gold.texts)
-    predicted: list[list[Span]] = []
+    predicted = []
     for entities in model.entities(pieces, network=network):
         spans = [(first, end, kind) for first, end, kind, _ in entities]
         predicted.append(spans)
@@ -230,7 +230,7 @@ def predictions_of_words(
 
 def look_up_names(texts: Iterable[TaggedText], gold: Gold) -> Scores:
     """Scores of a baseline that finds the names of training texts again, the longest first."""
-    names: dict[tuple[str, ...], str] = {}
+    names = {}
     for text in texts:
         for start, end, kind in spans_of(text.tags):
             if kind in gold.types:
@@ -253,7 +253,7 @@ def _looked_up(
     longest: int,
 ) -> list[Span]:
     """The names in a text from its start on, the longest at each word."""
-    spans: list[Span] = []
+    spans = []
     start = 0
     while start < len(words):
         ends = range(min(start + longest, len(words)), start, -1)

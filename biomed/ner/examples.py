@@ -92,7 +92,7 @@ def _kept(
     corpora: Sequence[Corpus],
 ) -> tuple[TaggedText, ...]:
     """The training texts that are in no devel or test side, nor in a corpus with a devel side."""
-    excluded: list[Gold | None] = []
+    excluded = []
     for other in corpora:
         excluded += [other.devel, other.test]
         if other.devel and not corpus.devel:

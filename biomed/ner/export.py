@@ -51,7 +51,7 @@ def to_brat(text: str, entities: Iterable[Entity]) -> str:
     An entity over a line break has a fragment for each line, as BRAT wants it. An id is written as
     it is if it has the form "source:id", and as "Dictionary:id" otherwise.
     """
-    lines: list[str] = []
+    lines = []
     for number, entity in enumerate(entities, start=1):
         parts = list(_PART.finditer(text, entity.start, entity.end))
         offsets = ";".join(f"{part.start()} {part.end()}" for part in parts)
@@ -172,7 +172,7 @@ def export_entities(
         read_at=pd.Timestamp(int(summary["finished"]), unit="s"),
         is_drug=entities["label"].str.casefold().isin(DRUGS),
     )
-    paths: dict[Path, int] = {}
+    paths = {}
     with duckdb.connect() as con:
         con.register("FOUND", _with_dosages(entities))
         for query in sorted(_FORMS.glob(f"{form}*.sql")):

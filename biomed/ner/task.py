@@ -160,7 +160,7 @@ class TagTask(Task["JoinedText", "list[Entity]"]):
 
 def _row(entity: Entity, *, start: int) -> dict[str, object]:
     """The columns of an entity; its positions count from `start`."""
-    row: dict[str, object] = {name: getattr(entity, name, None) for name in OUTPUT}
+    row = {name: getattr(entity, name, None) for name in OUTPUT}
     row["start"] = entity.start - start
     row["end"] = entity.end - start
     row["entity"] = entity.text

@@ -105,7 +105,7 @@ class TagObjective(Objective):
 
     def facts(self) -> dict[str, object]:
         """The hash of each side of each corpus."""
-        hashes: dict[str, dict[str, str]] = {}
+        hashes = {}
         for corpus in self._corpora:
             sides = corpus.sides.items()
             hashes[corpus.name] = {side: gold.sha256 for side, gold in sides}

@@ -246,7 +246,7 @@ def asks_number(question: str) -> bool:
 
 def _number_weights(text: str, offsets: np.ndarray) -> np.ndarray:
     """See `TokenizedText.number_weights`."""
-    marks: list[int] = []
+    marks = []
     for match in _NUMBER.finditer(text):
         marks += [match.start(), match.end() - 1]
     for match in _COMMA.finditer(text):
@@ -359,7 +359,7 @@ def best_spans(
     is_outside = (span_weights < limits[0]) | (span_weights > limits[1])
     scores[is_outside] = -np.inf
     crosses_sentence = by_length(sentences, -1) != sentences[:, None]
-    spans: list[tuple[int, int, float]] = []
+    spans = []
     for _ in range(top_k):
         in_sentence = np.where(crosses_sentence, -np.inf, scores)
         has_end = np.isfinite(in_sentence.max(axis=1))

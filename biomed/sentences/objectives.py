@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
@@ -95,7 +95,7 @@ class TextVectorsObjective(Objective):
         self._kind = kind
         self._scale = scale
         torch.manual_seed(training.seed)  # of the head and of new adapters
-        self._classes: list[str] = []
+        self._classes = []
         if kind == "classification":
             self._classes = _classes(sets.values(), validation)
             self.head = torch.nn.Linear(3 * embedder.dimension, len(self._classes))
@@ -106,7 +106,7 @@ class TextVectorsObjective(Objective):
             "split": fingerprint(validation.to_dict("list")),
         }
         self._rows: list[tuple[tuple[str, ...], float]] = []
-        plans: list[tuple[BatchPlan, int]] = []
+        plans = []
         for name, pairs in sets.items():
             if pairs.empty:
                 continue
@@ -175,10 +175,7 @@ class TextVectorsObjective(Objective):
             u, v = vectors
             features = torch.cat([u, v, (u - v).abs()], dim=1)
             return cross_entropy(self.head(features), labels)
-        loss: torch.Tensor = _LOSSES[self._kind].compute_loss_from_embeddings(
-            vectors, labels
-        )
-        return loss
+        return _LOSSES[self._kind].compute_loss_from_embeddings(vectors, labels)
 
     def score(self, network: PreTrainedModel) -> dict[str, float]:
         """The metric on validation."""
@@ -374,7 +371,7 @@ def vectors_of(
     ids = windows["ids"]
     lengths = windows["lengths"]
     counts = windows["counts"]
-    read: Callable[..., torch.Tensor] = partial(_pooled, embedder.settings, network)
+    read = partial(_pooled, embedder.settings, network)
     if ids.numel() > _MAX_TOKENS and torch.is_grad_enabled():
         read = partial(checkpoint, read, use_reentrant=False)
     # Windows of similar length are read together: else most of a batch would be padding.
@@ -459,7 +456,7 @@ class _MixedBatches:
         return sum(len(plan) for plan, _ in self._plans)
 
     def epoch(self, number: int) -> list[list[int]]:
-        batches: list[list[int]] = []
+        batches = []
         for plan, first_row in self._plans:
             batches += [
                 np.add(batch, first_row).tolist() for batch in plan.epoch(number)

@@ -240,7 +240,7 @@ class SentenceIndex:
     ) -> tuple[np.ndarray, dict[int, str]]:
         """The vectors of queries, and by number why a query cannot be searched."""
         vectors, vector_faults = self.encoder.embed_all(queries)
-        faults: dict[int, str] = {}
+        faults = {}
         for number, fault in enumerate(vector_faults):
             if fault:
                 faults[number] = fault

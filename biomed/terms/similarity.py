@@ -133,7 +133,7 @@ class TermIndex:
 
         check_many(vocabulary)
         synonym_table = medical_terms()
-        terms: Iterable[str] = synonym_table["term"]
+        terms = synonym_table["term"]
         self._has_synonyms = False
         if isinstance(vocabulary, pd.DataFrame):
             terms = vocabulary["term"]
@@ -210,7 +210,7 @@ class TermIndex:
         rows = hits.rows.tolist()
         first = 0
         for term, (texts_of_term, reason) in zip(terms, readings, strict=True):
-            neighbours: list[Neighbour] = []
+            neighbours = []
             for number, text in enumerate(texts_of_term, start=first):
                 matches = dict.fromkeys((r for r in rows[number] if r >= 0), VECTOR)
                 matches |= name_matches[number]

@@ -386,7 +386,7 @@ async def _read_pages(
     server: str, url: str, token: str, servers: Collection[Origin], proxy: str
 ) -> list[Resource]:
     """The resources of all pages of a search, from this address on."""
-    resources: list[Resource] = []
+    resources = []
     async with http_client(proxy=proxy) as client:
         for _ in range(PAGES):
             url = urljoin(server.rstrip("/") + "/", url)

@@ -84,7 +84,7 @@ def _resources(
 ) -> Iterator[tuple[Path, Resource]]:
     """The resources of a kind with their files; another kind is listed once for each file."""
     for path in paths:
-        unread: set[str] = set()
+        unread = set()
         for number, line in _lines(path, flaws):
             try:
                 resources = entries(json.loads(line))
@@ -285,7 +285,7 @@ def _names(resource: Resource) -> str:
 
 def _replaced_names(resource: Resource) -> str | None:
     """The names of the documents that this one replaces."""
-    names: list[str] = []
+    names = []
     for relation in values_at(resource, "relatesTo"):
         if values_at(relation, "code") == ["replaces"]:
             for path in ("target.reference", "targetReference.reference"):
@@ -312,7 +312,7 @@ def values_at(value: object, path: str) -> list[Any]:
     """All values at a path such as "type.coding.code"; lists are opened on the way."""
     values = [value]
     for name in _names_in(path):
-        children: list[Any] = []
+        children = []
         for parent in values:
             child = parent.get(name) if isinstance(parent, dict) else None
             if isinstance(child, list):

@@ -183,7 +183,7 @@ def _find(source: Source, table: TableMap, schema: Schema) -> Found:
         )
     named = f"{table.table} in {source.name}"
     spelled = {name.lower(): name for name in reversed(available)}
-    chosen: dict[str, str] = {}
+    chosen = {}
     for ours, theirs in table.columns.items():
         match = next(
             (spelled[name.lower()] for name in theirs if name.lower() in spelled), None

@@ -185,7 +185,7 @@ class _Writer:
         # Another hospital has other patients: their numbers must not meet those of this one.
         hospital = zlib.crc32(repr(subjects).encode()) % 2000
         stay_ids = iter(rng.sample(range(100_000, 100_000 + 3 * n_stays), n_stays))
-        self.numbered: list[tuple[int, Patient, list[tuple[int, Stay]]]] = []
+        self.numbered = []
         for subject, patient in zip(subjects, patients, strict=True):
             stays = [(next(stay_ids), stay) for stay in patient.stays]
             self.numbered.append((subject + 1_000_000 * hospital, patient, stays))

@@ -69,7 +69,7 @@ def draw_patients(
 
     `dates` is one of `CALENDARS`.
     """
-    patients: list[Patient] = []
+    patients = []
     while stays > 0:
         chain = _draw_chain(stays, rng, dates)
         stays -= sum(stay.risk is not None for stay in chain)

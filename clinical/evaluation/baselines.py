@@ -119,7 +119,7 @@ def point_scores(
         return {}, [
             "LACE and HOSPITAL are for discharge: earlier, the length of stay is not known."
         ]
-    risks: dict[str, BaselineScores] = {}
+    risks = {}
     remarks = []
     for file in ("lace.toml", "hospital.toml"):
         score = read_toml(__file__, file)

@@ -346,7 +346,7 @@ def _val_percentiles(
         risk = model.manifest.data.profile.get("probability")
         if risk and risk.percentiles:
             return risk.percentiles, "the model's validation side"
-    levels: list[float] = []
+    levels = []
     if scores is not None:
         risks = pd.Series(risks_of(scores, val)).dropna()
         if len(risks):

@@ -56,7 +56,7 @@ def decision_curve(y: ArrayLike, scores: Mapping[str, ArrayLike]) -> pd.DataFram
         UserError: bad input, see `checked`.
     """
     levels = np.array(GRID)
-    columns: dict[str, Floats] = {"threshold": levels}
+    columns = {"threshold": levels}
     for name, probability in {**scores, ALL: np.ones(len(np.asarray(y)))}.items():
         outcome, risk = checked(y, probability)
         columns[name] = _benefit(

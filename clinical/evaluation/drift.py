@@ -174,10 +174,10 @@ def compare_inputs(
         model: with a profile in its manifest; the table is empty without one.
         rows: `probability` and, where known, `text`, one row a stay.
     """
-    kept: Mapping[str, QuantityProfile] = {}
+    kept = {}
     if model:
         kept = model.manifest.data.profile
-    now: dict[str, ArrayLike] = {"probability": rows["probability"]}
+    now = {"probability": rows["probability"]}
     if kept and model and "text" in rows.columns:
         now |= describe_notes(model, rows["text"])
     table = drift(kept, now)

@@ -73,7 +73,7 @@ def by_group(
         columns = [name for name in SUBGROUPS if name in frame.columns]
     needed = ("patient_id", "readmitted", "probability", *columns)
     require_columns(frame.columns, needed, source="the scored stays")
-    rows: list[dict[str, Any]] = []
+    rows = []
     masks = []
     for column in columns:
         labels = group_labels(frame[column])
@@ -161,7 +161,7 @@ def _measured(
         reason = ""
         if n_events in (0, n_stays):
             reason = f"{n_events} of {n_stays} stays have the outcome"
-        row: dict[str, Any] = {
+        row = {
             "n": n_stays,
             "prevalence": n_events / n_stays,
             "mean_probability": float(risk[mask].mean()),

@@ -44,7 +44,7 @@ class Evaluation:
 
     def __getattr__(self, name: str) -> Interval:
         """A measure by its name."""
-        intervals: dict[str, Interval] = self.__dict__.get("intervals", {})
+        intervals = self.__dict__.get("intervals", {})
         if name not in intervals:
             raise AttributeError(f"an evaluation has no measure {name!r}")
         return intervals[name]

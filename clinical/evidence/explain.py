@@ -130,7 +130,7 @@ def _measured(
     scores, probabilities = case.risks([case.kept([pieces[i]]) for i in strongest])
     score_changes = case.risk.score - scores
     probability_changes = case.risk.probability - probabilities
-    measured: list[tuple[Piece, Passage]] = []
+    measured = []
     n_by_direction = {True: 0, False: 0}  # raising, lowering
     for row, score_change, probability_change in zip(
         strongest, score_changes, probability_changes, strict=True

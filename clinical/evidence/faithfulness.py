@@ -96,8 +96,8 @@ def measure_stays(
     Raises:
         UserError: no stay can be scored.
     """
-    results: list[Measured] = []
-    patients: list[str] = []
+    results = []
+    patients = []
     notes = zip(
         stays.to_dict("records"), patient_keys(stays["patient_id"]), strict=True
     )

@@ -76,7 +76,7 @@ class ExplainTask(StayTask[Explanation]):
     def rows(self, item: ReadNotes, result: Explanation) -> list[dict[str, object]]:
         """A row for each passage."""
         risk_row = self.risk_row(item, result.risk)
-        shared: dict[str, object] = {
+        shared = {
             "status": risk_row["status"],
             "reason": risk_row["reason"],
             "notes_read": [note for note, _ in item.labels],

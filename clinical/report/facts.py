@@ -153,7 +153,7 @@ def number(value: float | None, digits: int = 3) -> str:
 def fill(parts: Sequence[str], facts: Facts) -> dict[str, Any]:
     """The parts of an answer that are known, the names that have no value, and the status."""
     answer = []
-    missing: list[str] = []
+    missing = []
     for part in parts:
         names = [name for _, name, _, _ in string.Formatter().parse(part) if name]
         unknown = [name for name in names if not facts.get(name)]

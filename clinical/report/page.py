@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clinical.evaluation.drift import QUANTITIES, size
 from clinical.evaluation.groups import SMALLEST_GROUP
@@ -59,8 +59,8 @@ def write_report(
         images[name] = f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
     write_metrics(folder, comparison, facts=facts)
     names = about or {}
-    attributes: list[dict[str, Any]] = []
-    tripod: list[dict[str, Any]] = []
+    attributes = []
+    tripod = []
     if about:
         attributes = checklist("attributes.toml", about)
         tripod = checklist("tripod.toml", about)

@@ -220,9 +220,7 @@ def cohort_sentences(cohort: Record, model: RiskModel | None) -> Sentences:
 
 def definition_label(definition: Record) -> str:
     """Name, version and changed rules of a definition, with the start of its SHA-256."""
-    label: str = (
-        definition.get("label") or f"{definition['name']} {definition['version']}"
-    )
+    label = definition.get("label") or f"{definition['name']} {definition['version']}"
     digest = definition.get("sha256")
     if digest:
         label += f" (SHA-256 {digest[:12]}…)"

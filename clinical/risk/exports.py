@@ -115,7 +115,7 @@ def risk_assessment(
         "probabilityDecimal": round(percent, 4),
         "rationale": rationale,
     }
-    assessment: dict[str, Any] = {
+    assessment = {
         "resourceType": "RiskAssessment",
         "id": re.sub("[^A-Za-z0-9.-]", "-", f"risk-{row['stay_id']}")[:64],
         "status": "final",

@@ -249,7 +249,7 @@ class TrajectoryTask(StayTask["Trajectory"]):
         """One row for each note; one for a stay without a trajectory."""
         risk, points = result
         remarks = "; ".join(filter(None, [risk.reason, *item.remarks]))
-        shared: Record = {
+        shared = {
             "status": risk.status,
             "reason": remarks,
             "calibrated": self._model.settings.calibration is not None,
@@ -323,9 +323,9 @@ def _points(model: RiskModel, risk: StayRisk, *, notes: int) -> list[Record]:
     probabilities = np.array([window.probability for window in risk.windows])
     note_of_window = [window.note for window in risk.windows]
     ends = np.searchsorted(note_of_window, np.arange(notes), side="right")
-    points: list[Record] = []
+    points = []
     for end in ends.tolist():
-        point: Record = {"n_windows": end}
+        point = {"n_windows": end}
         if end:
             so_far = probabilities[:end]
             score = aggregate(so_far, model.c)

@@ -133,7 +133,7 @@ def patient_hashes(
     They do not show ids, but whoever has the model and a list of ids can test each of them: a
     model with these hashes is pseudonymous, not anonymous.
     """
-    stored: PatientHashes = {
+    stored = {
         "salt": secrets.token_hex(16),
         "rounds": _ROUNDS,
         **(earlier or {}),

@@ -237,7 +237,7 @@ class StayReader:
         texts = [text for _, text in notes]
         if self.clean_notes:
             texts = list(map(clean, texts))
-        windows: list[tuple[int, Window]] = []
+        windows = []
         n_tokens = 0
         parts_by_note = self.windower.split_many(texts)
         for (number, _), parts in zip(notes, parts_by_note, strict=True):
@@ -306,8 +306,8 @@ def note_texts(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]
         cells = listed(stay)
     except Exception as error:  # noqa: BLE001  (a caller's iterator may raise anything)
         return [], [], f"its notes cannot be read ({type(error).__name__})"
-    notes: list[tuple[int, str]] = []
-    missing: list[UnreadSpan] = []
+    notes = []
+    missing = []
     for number, note in enumerate(cells):
         is_text = isinstance(note, str)
         if is_text and note.strip().upper() not in MISSING_WORDS:

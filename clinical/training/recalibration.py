@@ -246,9 +246,7 @@ def _without_columns(
     model: RiskModel, table: pd.DataFrame, score: np.ndarray, outcome: np.ndarray
 ) -> dict[str, Any]:
     """The calibrators of the notes alone, and without each column, for comparison."""
-    calibrators: dict[str, Any] = {
-        "the notes alone": {"calibration": model.settings.calibration}
-    }
+    calibrators = {"the notes alone": {"calibration": model.settings.calibration}}
     if len(table.columns) > 1:
         for name in table:
             settings, _ = fit_columns(table.drop(columns=name), score, outcome)

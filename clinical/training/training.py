@@ -290,8 +290,8 @@ class ReadmissionObjective(Objective):
 
         from domainbert.text.runner import padded_inputs
 
-        windows: list[np.ndarray] = []
-        group: list[int] = []
+        windows = []
+        group = []
         for number, row in enumerate(batch):
             stay_windows = self._sample(row, epoch)
             windows += stay_windows

@@ -113,7 +113,7 @@ def _signals_interrupt() -> Iterator[None]:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    numbers: list[int] = []
+    numbers = []
     if threading.current_thread() is threading.main_thread():
         numbers = [n for n in STOP_SIGNALS if signal.getsignal(n) == signal.SIG_DFL]
     for number in numbers:

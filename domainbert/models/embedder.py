@@ -200,8 +200,8 @@ class Embedder(Model[EmbeddingSettings]):
         first = 0
         for windowed, faults in self._tokenised(texts, windower):
             passages: list[Window] = []
-            numbers: list[int] = []
-            faults_by_number: dict[int, str] = {}
+            numbers = []
+            faults_by_number = {}
             for number, (text, fault) in enumerate(
                 zip(windowed, faults, strict=True), start=first
             ):

@@ -239,10 +239,9 @@ class Model(ABC, Generic[AnySettings]):
             raise UserError(f"{cls.__name__} cannot be trained; use a class for a task")
         # Named, not imported: a model does not depend on its trainer.
         trainer = pkgutil.resolve_name(cls.trainer)
-        model: Self = trainer(
+        return trainer(
             data, recipe, checkpoints=checkpoints, resume=resume, kind=cls, **options
         )
-        return model
 
     @classmethod
     def untrained(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -154,7 +154,7 @@ def save_task_model(
     folder = expanded(folder).resolve()
     check_replaceable(folder)
     with folder_beside(folder) as temporary:
-        document: dict[str, object] = {}
+        document = {}
         if saved.adapter is None:
             with encoders.quiet():
                 saved.network.save_pretrained(temporary)
@@ -256,7 +256,7 @@ def load_task_model(
     path = expanded(folder)
     config = None
     manifest = kind.manifest_class()
-    outputs: dict[str, Any] = {}
+    outputs = {}
     if path.is_dir():
         config = read_task_config(path)
         manifest = read_manifest(path, kind.manifest_class)

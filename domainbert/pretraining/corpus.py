@@ -185,7 +185,7 @@ def read_exclusions(paths: Iterable[str | Path]) -> Exclusions:
         TextCorpusError: a table that excludes nothing.
         TableError: a line that cannot be read.
     """
-    names: list[tuple[str, str]] = []
+    names = []
     for path in map(Path, paths):
         excluded = list(_excluded_ids(path))
         if not excluded:
@@ -236,7 +236,7 @@ class TextCorpus:
         settings: CorpusSettings | None = None,
         exclusions: Exclusions | None = None,
     ) -> None:
-        self.files: list[CorpusFile] = []
+        self.files = []
         for source in map(Path, sources):
             paths = source_files(source)
             self.files += [CorpusFile(path, source.is_dir()) for path in paths]

@@ -132,7 +132,7 @@ def load_start(encoder: str | Path, *, plan: TrainingPlan) -> Start:
             f"{limit}; set length = {limit} there"
         )
     torch.manual_seed(plan.seed)
-    network: Any = load_model(
+    network = load_model(
         files,
         PretrainingNetwork,
         hidden_dropout_prob=plan.dropout,

@@ -135,8 +135,7 @@ def open_hashed(
     make_tables(con, path, application, about + tables)
     insert = "INSERT OR IGNORE INTO about VALUES ('secret', ?)"
     con.execute(insert, (secrets.token_bytes(32),))
-    secret: bytes = con.execute("SELECT value FROM about").fetchone()[0]
-    return secret
+    return con.execute("SELECT value FROM about").fetchone()[0]
 
 
 def make_tables(

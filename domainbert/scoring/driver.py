@@ -257,7 +257,7 @@ def _score(
 
 def _parts(scored: Iterable[_Scored], requests: list[int]) -> Iterator[list[_Scored]]:
     """Scored items in parts; a part ends by its size, after a minute, or on a request to stop."""
-    part: list[_Scored] = []
+    part = []
     size = 0
     started = time.monotonic()
     try:
@@ -347,7 +347,7 @@ def _stop_requests() -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield requests
         return
-    timers: list[threading.Timer] = []
+    timers = []
 
     def request_stop(number: int, _: object) -> None:
         if requests:

@@ -202,7 +202,7 @@ def _load(content: bytes, *, threads: int) -> AnyTask:
     """A pickled task in a worker, which computes with `threads` threads from now on."""
     # For the tokenizer, which reads it at its first use.
     os.environ["RAYON_NUM_THREADS"] = str(threads)
-    task: AnyTask = pickle.loads(content)  # noqa: S301  (from our own driver)
+    task = pickle.loads(content)  # noqa: S301  (from our own driver)
     torch = sys.modules.get("torch")
     if torch:
         torch.set_num_threads(threads)

@@ -235,7 +235,7 @@ def _check_apart(source: str | Path, out: Path, folder: Path) -> None:
 def _read_manifest(path: Path) -> dict[str, Any]:
     """A manifest; empty if there is none or it is damaged."""
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        manifest = json.loads(path.read_text("utf-8"))
         salt = bytes.fromhex(manifest["salt"])
         if manifest["format"] == _FORMAT and len(salt) == _SALT:
             return manifest

@@ -242,8 +242,8 @@ def _carried_columns(
     is_grouped: bool,
 ) -> list[str]:
     """The table's columns of ids."""
-    ids: list[str] = []
-    texts: set[str] = set()
+    ids = []
+    texts = set()
     for column in task.columns:
         name = chosen.get(column.name)
         if name is None:

@@ -277,13 +277,13 @@ class VectorIndex:
 
 def _vectors(part: pa.Table) -> np.ndarray:
     """The vectors of a part, not copied, shape (rows, dimension)."""
-    stored: np.ndarray = part["vector"].chunk(0).flatten().to_numpy()
+    stored = part["vector"].chunk(0).flatten().to_numpy()
     return stored.reshape(len(part), -1)
 
 
 def _joined(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Small tables joined, so that all but the last have `BLOCK_ROWS` rows or a few more."""
-    batch: list[pa.Table] = []
+    batch = []
     for piece in pieces:
         batch.append(piece)
         if sum(map(len, batch)) >= BLOCK_ROWS:

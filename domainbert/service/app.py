@@ -315,7 +315,7 @@ class Service:
             problem = error.errors()[0]
             name = ".".join(map(str, problem["loc"]))
             reason = f"{name}: {problem['msg'].removeprefix('Value error, ')}"
-        body: Any = {"error": reason, "status": status}
+        body = {"error": reason, "status": status}
         for start, make_body in self.errors.items():
             if path.startswith(start):
                 body = make_body(status, reason)

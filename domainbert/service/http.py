@@ -214,7 +214,7 @@ async def read_body(receive: Receive, *, most: int, seconds: float) -> bytes:
         HTTPException: 408 if the body is too slow, 413 if it is too long.
     """
     size = 0
-    parts: list[bytes] = []
+    parts = []
     has_more = True
     try:
         async with asyncio.timeout(seconds):

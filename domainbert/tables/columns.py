@@ -82,7 +82,7 @@ def match_columns(
     named = named or {}
     columns = list(columns)
     spelled = {name.casefold(): name for name in reversed(available)}
-    matches: dict[str, str] = {}
+    matches = {}
     for column in columns:
         match = named.get(column.name)
         if match:

@@ -15,7 +15,6 @@ from domainbert.tables.columns import require_columns
 from domainbert.tables.ids import guard, id_text, is_id_column, unguard
 from domainbert.tables.options import (
     DEFAULTS,
-    Cell,
     ReadOptions,
     TableError,
     shortened,
@@ -82,8 +81,8 @@ def _text_frame(
     import pandas as pd
 
     available = dict.fromkeys(table_columns(source, options, lines=1))
-    rows: list[Mapping[str, Cell]] = []
-    faults: list[str] = []
+    rows = []
+    faults = []
     for row in iter_rows(source, options, columns=columns):
         # Later lines of JSON may have more columns than the first one.
         available |= dict.fromkeys(row.cells)
@@ -96,7 +95,7 @@ def _text_frame(
         require_columns(available, columns, source=Path(source).name)
     _refuse_faults(faults)
     names = list(available if columns is None else columns)
-    cells: dict[str, list[Cell]] = {}
+    cells = {}
     for name in names:
         cells[name] = [row.get(name) for row in rows]
     frame = pd.DataFrame(cells, columns=names)
@@ -134,7 +133,7 @@ def _cast(column: pd.Series, kind: Type, source: str | Path) -> pd.Series:
 def read_metadata(path: str | Path) -> dict[str, str]:
     """The text metadata of a Parquet file, without those of pandas."""
     with open_parquet(Path(path)) as file:
-        metadata: dict[bytes, bytes] = file.schema_arrow.metadata or {}
+        metadata = file.schema_arrow.metadata or {}
     return {
         name.decode(): value.decode()
         for name, value in metadata.items()

@@ -309,7 +309,7 @@ def _text_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[C
 
 
 def _text_row(position: str, text: str, fault: str) -> Cells:
-    cells: dict[str, Cell] = {}
+    cells = {}
     if not fault:
         cells["text"] = text or None
     return cells, position, fault, _remark(text)

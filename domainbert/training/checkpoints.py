@@ -69,7 +69,7 @@ def _differences(
     """The names of facts that differ, such as training.epochs."""
     if not (isinstance(stored, dict) and isinstance(current, dict)):
         return [] if stored == current else [name.removeprefix(".")]
-    names: list[str] = []
+    names = []
     for key in stored | current:
         names += _differences(stored.get(key), current.get(key), f"{name}.{key}")
     return names

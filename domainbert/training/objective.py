@@ -84,7 +84,7 @@ class LengthBatches:
         # Noise on the lengths, so that a batch does not always hold exactly equal ones.
         noise = np.random.default_rng(seed).uniform(0.9, 1.1, len(sizes))
         order = np.argsort(sizes[:, 1] * noise, kind="stable")
-        self._batches: list[list[int]] = []
+        self._batches = []
         batch: list[int] = []
         windows = 0
         longest = 0

@@ -55,7 +55,7 @@ def read_recipe(
     Raises:
         UserError: no such recipe, not TOML, or a setting that is unknown or wrong.
     """
-    values: dict[str, object] = {}
+    values = {}
     if source is not None:
         path = recipe_file(source)
         try:

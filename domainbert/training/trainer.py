@@ -136,7 +136,7 @@ class ObjectiveTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """The planned batches, in order."""
-        loader: DataLoader[object] = DataLoader(self._data, collate_fn=itemgetter(0))
+        loader = DataLoader(self._data, collate_fn=itemgetter(0))
         return self.accelerator.prepare(loader)
 
     def compute_loss(
