@@ -45,7 +45,7 @@ class Cohort:
         summary: all of this as one dictionary, as `save_flow_json` writes it.
     """
 
-    path: Path
+    path: Path = field(repr=False)
     flow: pd.DataFrame = field(repr=False)
     issues: pd.DataFrame = field(repr=False)
     n_admissions: int

@@ -495,6 +495,16 @@ def test_mimic_has_shifted_dates_and_no_end(example):
     assert "the dates of MIMIC are shifted, so it cannot be derived" in caveats(cohort)
 
 
+def test_the_notes_of_the_flow_say_whom_mimic_holds(example, mimic4):
+    intensive_care = "MIMIC-III itself holds only patients who were in intensive care"
+    assert intensive_care in caveats(example.build())
+    emergency = "at least once in the emergency department or in intensive care"
+    cohort = build_cohort(mimic4, schema="mimic4")
+    assert emergency in caveats(cohort)
+    assert "not that of a whole hospital" in caveats(cohort)
+    assert str(cohort.path) not in repr(cohort)
+
+
 def test_day_and_month_are_not_guessed_silently(generic, example):
     folder, mapping = generic
     mapping.write_text(
