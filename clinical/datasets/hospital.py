@@ -34,6 +34,7 @@ COLUMNS: dict[str, list[str]] = _TABLES["columns"]
 ADDENDA = 0.05  # share of stays with an addendum
 ERRORS = 0.01  # share of stays with a note marked as wrong
 FORMS = ("mimic4", "omop", "meds", "fhir")
+SUBFOLDERS = {"meds": ("data", "metadata"), "fhir": ("Binary",)}
 # How many short notes a stay has, and the chance that one of them tells a fact. With many notes
 # most of them say nothing about the risk, as in a real chart.
 NOTES_PER_STAY = {"few": ((1, 2, 2, 2, 3), 0.5), "many": (range(20, 61), 0.06)}
@@ -119,9 +120,8 @@ def _translate(mimic3: Path, folder: Path, form: str) -> int:
     """Write the tables of MIMIC-III in a form, with what is rare; return the admissions."""
     import duckdb
 
-    if form == "meds":
-        (folder / "data").mkdir(exist_ok=True)
-        (folder / "metadata").mkdir(exist_ok=True)
+    for name in SUBFOLDERS.get(form, ()):
+        (folder / name).mkdir(exist_ok=True)
     with duckdb.connect() as con:
         for name in ("ADMISSIONS", "PATIENTS", "NOTEEVENTS"):
             path = quoted(glob.escape(str(mimic3 / f"{name}.csv")))

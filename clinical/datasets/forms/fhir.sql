@@ -1,5 +1,6 @@
 -- The made-up hospital as FHIR R4 Bulk Data. In: ADMISSIONS, PATIENTS, NOTEEVENTS as text.
--- Lost: insurance, languages, ethnicity. A merge patch leaves out what is NULL.
+-- Lost: insurance, languages, ethnicity. A merge patch leaves out what is NULL. Encounters and documents
+-- have what US Core asks of them. The summaries of one stay in five are links to Binary/.
 COPY (
     SELECT json_merge_patch('{}', json_object(
         'resourceType', 'Patient', 'id', SUBJECT_ID,
@@ -14,6 +15,7 @@ COPY (
         'resourceType', 'Encounter', 'id', HADM_ID, 'status', 'finished',
         'class', json_object('system', 'http://terminology.hl7.org/CodeSystem/v3-ActCode',
             'code', 'IMP'),
+        'type', json_array(json_object('text', 'Inpatient stay')),
         'priority', json_object('text', ADMISSION_TYPE),
         'subject', json_object('reference', 'Patient/' || SUBJECT_ID),
         'period', json_object('start', replace(ADMITTIME, ' ', 'T') || 'Z',
@@ -30,6 +32,7 @@ COPY (
         'resourceType', 'Encounter', 'id', HADM_ID || '-' || level, 'status', 'finished',
         'class', json_object('system', 'http://terminology.hl7.org/CodeSystem/v3-ActCode',
             'code', 'IMP'),
+        'type', json_array(json_object('text', 'Part of a stay')),
         'subject', json_object('reference', 'Patient/' || SUBJECT_ID),
         'partOf', json_object('reference', 'Encounter/' || HADM_ID || above),
         'period', json_object('start', replace(ADMITTIME, ' ', 'T') || 'Z',
@@ -40,38 +43,52 @@ COPY (
 ) TO '{folder}/Encounter.ndjson' (FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER E'\t');
 
 -- A fifth of the summaries replaces a draft, which is marked as superseded or only named by its successor.
-COPY (
+CREATE TABLE DOCUMENTS AS
     WITH notes AS (
         SELECT *, CATEGORY = 'Discharge summary' AND DESCRIPTION = 'Report'
-            AND coalesce(ISERROR, '') <> '1' AND regexp_matches(HADM_ID, '[12]$') AS is_revised
+            AND coalesce(ISERROR, '') <> '1' AND regexp_matches(HADM_ID, '[12]$') AS is_revised,
+            CATEGORY = 'Discharge summary' AND regexp_matches(HADM_ID, '[15]$') AS is_linked
         FROM NOTEEVENTS
-    ),
-    documents AS (
-        SELECT *, ROW_ID AS id, if(ISERROR = '1', 'entered-in-error', 'current') AS status,
-            CASE WHEN DESCRIPTION = 'Addendum' THEN 'appends' WHEN is_revised THEN 'replaces' END AS relation,
-            CASE WHEN is_revised THEN ROW_ID || '-draft' ELSE first(ROW_ID) OVER (
-                PARTITION BY HADM_ID ORDER BY CATEGORY <> 'Discharge summary',
-                    coalesce(ISERROR, '') = '1', DESCRIPTION = 'Addendum') END AS target
-        FROM notes
-        UNION ALL
-        SELECT * REPLACE ('Draft. ' || TEXT AS TEXT), ROW_ID || '-draft',
-            if(HADM_ID LIKE '%1', 'superseded', 'current'), NULL, NULL
-        FROM notes WHERE is_revised
     )
+    SELECT *, ROW_ID AS id, if(ISERROR = '1', 'entered-in-error', 'current') AS status,
+        CASE WHEN DESCRIPTION = 'Addendum' THEN 'appends' WHEN is_revised THEN 'replaces' END AS relation,
+        CASE WHEN is_revised THEN ROW_ID || '-draft' ELSE first(ROW_ID) OVER (
+            PARTITION BY HADM_ID ORDER BY CATEGORY <> 'Discharge summary',
+                coalesce(ISERROR, '') = '1', DESCRIPTION = 'Addendum') END AS target
+    FROM notes
+    UNION ALL
+    SELECT * REPLACE ('Draft. ' || TEXT AS TEXT), ROW_ID || '-draft',
+        if(HADM_ID LIKE '%1', 'superseded', 'current'), NULL, NULL
+    FROM notes WHERE is_revised;
+
+COPY (
+    SELECT json_object('resourceType', 'Binary', 'id', id,
+        'contentType', 'text/plain; charset=utf-8', 'data', to_base64(encode(TEXT))) AS json
+    FROM DOCUMENTS WHERE is_linked
+    ORDER BY ROW_ID::BIGINT, id
+) TO '{folder}/Binary/Binary.ndjson.gz'
+    (FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER E'\t', COMPRESSION gzip);
+
+COPY (
     SELECT json_merge_patch('{}', json_object(
         'resourceType', 'DocumentReference', 'id', id, 'status', status,
         'type', json_object('coding', json_array(json_object('system', 'http://loinc.org',
                 'code', if(CATEGORY = 'Discharge summary', '18842-5', '34109-9'))),
             'text', trim(CATEGORY)),
+        'category', json_array(json_object('coding', json_array(json_object('system',
+            'http://hl7.org/fhir/us/core/CodeSystem/us-core-documentreference-category',
+            'code', 'clinical-note')))),
         'subject', json_object('reference', 'Patient/' || SUBJECT_ID),
         'date', replace(coalesce(nullif(CHARTTIME, ''), CHARTDATE || ' 00:00:00'), ' ', 'T') || 'Z',
         'relatesTo', CASE WHEN relation IS NOT NULL THEN json_array(json_object('code', relation,
             'target', json_object('reference', 'DocumentReference/' || target))) END,
-        'content', json_array(json_object('attachment', json_object(
-            'contentType', 'text/plain; charset=utf-8', 'data', to_base64(encode(TEXT))))),
+        'content', json_array(json_object('attachment', json_merge_patch(
+            json_object('contentType', 'text/plain; charset=utf-8'),
+            if(is_linked, json_object('url', 'Binary/' || id),
+                json_object('data', to_base64(encode(TEXT))))))),
         'context', json_object('encounter', json_array(json_object('reference',
             concat('Encounter/', HADM_ID, if(HADM_ID LIKE '%0', '-bed', ''))))))) AS json
-    FROM documents
+    FROM DOCUMENTS
     ORDER BY ROW_ID::BIGINT, id   -- the same seed, the same bytes
 ) TO '{folder}/DocumentReference.ndjson'
     (FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER E'\t');

@@ -251,14 +251,16 @@ def test_a_shard_with_another_schema_is_listed(meds_folder):
 
 
 def resources(folder, kind):
-    return [
-        json.loads(line)
-        for line in (folder / f"{kind}.ndjson").read_text().splitlines()
-    ]
+    (path,) = folder.rglob(f"{kind}.ndjson*")
+    raw = path.read_bytes()
+    text = gzip.decompress(raw) if path.suffix == ".gz" else raw
+    return [json.loads(line) for line in text.decode().splitlines()]
 
 
 @pytest.mark.skipif(not STANDARDS.is_dir(), reason="the standards are not here")
-@pytest.mark.parametrize("kind", ["Patient", "Encounter", "DocumentReference"])
+@pytest.mark.parametrize(
+    "kind", ["Patient", "Encounter", "DocumentReference", "Binary"]
+)
 def test_fhir_resources_are_valid(hospitals, kind):
     jsonschema = pytest.importorskip("jsonschema")
     with gzip.open(STANDARDS / "fhir" / "fhir-r4.schema.json.gz") as file:
@@ -528,7 +530,7 @@ def test_bundles_are_read_as_lines_are(hospitals, tmp_path):
     """One file a patient, references by `urn:uuid:`, ids in `fullUrl` alone; other JSON is left."""
     own = [
         one
-        for kind in ("Patient", "Encounter", "DocumentReference")
+        for kind in ("Patient", "Encounter", "DocumentReference", "Binary")
         for one in resources(hospitals / "fhir", kind)
     ]
     bundles = {}
