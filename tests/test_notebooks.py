@@ -1,6 +1,7 @@
 """Every notebook runs from top to bottom, and its committed outputs are those of this version."""
 
 import sys
+import tempfile
 from pathlib import Path
 
 import nbformat
@@ -36,3 +37,4 @@ def test_its_outputs_are_kept_and_it_is_small(path):
     shown = shape(nbformat.read(path, as_version=4))
     assert any({"image/png", "text/html"} & set(kinds) for kinds in shown)
     assert path.stat().st_size < 1_000_000
+    assert tempfile.gettempdir() + "/" not in path.read_text("utf-8")

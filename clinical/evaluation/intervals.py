@@ -72,6 +72,10 @@ class Evaluation:
         rows.insert(0, "metric", list(self.intervals))
         return rows
 
+    def _repr_html_(self) -> str:
+        """The measures as a table, for a notebook."""
+        return self.to_frame().to_html(index=False, float_format="{:.3f}".format)
+
 
 def evaluate(
     y: ArrayLike,

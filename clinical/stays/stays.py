@@ -141,6 +141,14 @@ class StayRisk:
     reason: str = ""
     shift: float = 0.0
 
+    def _repr_html_(self) -> str:
+        """A small table, for a notebook."""
+        import pandas as pd
+
+        facts = vars(self) | vars(self.coverage)  # `windows` is their number
+        del facts["coverage"]
+        return pd.Series(facts).to_frame("stay").to_html()
+
 
 class ColumnEffect(Settings):
     """What a column adds to the log-odds of a stay; `median` is of the stays it was fitted on."""

@@ -238,6 +238,7 @@ def test_as_dict_and_frame():
     assert list(frame.columns) == ["value", "low", "high"]
     assert frame.loc["auroc", "low"] == found.auroc.low
     assert np.isnan(frame.loc["recall_at_threshold", "value"])
+    assert f"<td>{found.auroc.value:.3f}</td>" in found._repr_html_()
 
 
 def test_a_thousand_resamples_of_ten_thousand_stays_are_quick():

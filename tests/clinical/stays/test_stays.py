@@ -83,3 +83,11 @@ def test_notes_in_another_language_are_remarked_on_or_refused(model):
         assert found.status == status
         assert np.isnan(found.probability) == (status == "error")
         assert bool(found.reason) == (status == "error")
+
+
+def test_a_risk_is_a_small_table_in_a_notebook(model):
+    risk = model.predict("He lives alone. Chest pain.")
+    page = risk._repr_html_()
+    assert "<th>probability</th>" in page
+    assert f"<td>{risk.coverage.tokens}</td>" in page
+    assert "lives alone" not in page
