@@ -21,7 +21,7 @@ _COLOURS = ("#ffd8a8", "#a5d8ff", "#b2f2bb", "#eebefa", "#ffec99", "#ffc9c9")
 _STYLES = {
     "present": ("", ""),
     "negated": (";text-decoration:line-through", " strike"),
-    "allergy": (";outline:2px solid #000", " bold"),
+    "allergy": (";outline:2px solid #000;outline-offset:-2px;padding:0 3px", " bold"),
     "possible": (";border-bottom:2px dotted #000", " underline"),
     "historical": (";font-style:italic", " italic"),
     "other": (";opacity:.6", " dim"),
