@@ -142,8 +142,11 @@ def in_service(ledger: Path, model: RiskModel) -> list[str]:
     ]
     if risks.empty:
         return ["No risk of this model was served."]
-    alerts = 100 * risks["alert"].astype(float).mean()
-    lines = [f"Served: {len(risks):,} risks, {alerts:.1f} of 100 alerts."]
+    alerts = 100 * risks["alert"].dropna().astype(float)
+    share = (
+        f"{alerts.mean():.1f} of 100 alerts" if len(alerts) else "no alert threshold"
+    )
+    lines = [f"Served: {len(risks):,} risks, {share}."]
     lines += compare_inputs(model, risks)[1]
     pairs = compare_models(ledger, model.fingerprint())
     lines += [_BESIDE.format(**pair) for pair in pairs]

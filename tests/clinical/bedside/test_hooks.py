@@ -495,6 +495,21 @@ def test_feedback_is_kept_without_text_and_monitored(
         assert text not in whole
 
 
+def test_risks_of_a_model_without_a_threshold_are_kept(
+    start, new_network, tokenizer, tmp_path
+):
+    from clinical import ReadmissionModel
+    from clinical.report.commands import in_service
+
+    model = ReadmissionModel(new_network(), tokenizer)
+    model.save_pretrained(tmp_path / "model")
+    file = tmp_path / "ledger.sqlite"
+    service = start(folder=tmp_path / "model", ledger=str(file))
+    card_of(ask(TestClient(service.app, base_url="http://localhost")))
+    said = in_service(file, model)
+    assert said[0] == "Served: 1 risks, no alert threshold."
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
