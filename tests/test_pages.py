@@ -1,6 +1,7 @@
 """The commands on the pages of the documentation: those in `bash` blocks run, all others exist."""
 
 import importlib
+import json
 import re
 import shlex
 from pathlib import Path
@@ -16,6 +17,8 @@ HOMES = {
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES += sorted((ROOT / "docs" / "explanation").glob("*.md"))
 GUIDES = sorted((ROOT / "docs" / "howto").glob("*.md"))
+ADDRESS = "http://127.0.0.1:8000"
+CARD = "UUID OF THE CARD"  # what a reader replaces
 BLOCK = re.compile(r"^```(\S+)[^\n]*\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
 
 
@@ -54,21 +57,66 @@ def test_a_page_with_a_wrong_option_is_found():
     ]
 
 
+class Machine:
+    """Runs the commands of a guide in one process: ours, and `curl` to the service it started."""
+
+    def run(self, line):
+        program, *words = shlex.split(line, comments=True)
+        if program == "curl":
+            self.call(words)
+        elif words[0] == "serve":
+            self.serve(dict(zip(words[1::2], words[2::2], strict=True)))
+        else:
+            self.invoke(program, words)
+
+    def invoke(self, program, words):
+        from typer.testing import CliRunner
+
+        app = importlib.import_module(HOMES[program]).app
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, f"{program} {words}\n{done.output[-2000:]}"
+        self.output = done.output
+
+    def serve(self, options):
+        pytest.importorskip("fastapi", reason="the service needs the extra: service")
+        from starlette.testclient import TestClient
+
+        from clinical.bedside.served import READMISSION
+        from domainbert.service.app import Service, ServiceSettings
+
+        settings = ServiceSettings(
+            model=[options["--model"]], ledger=options["--ledger"], address=ADDRESS
+        )
+        service = Service(settings, work=Path(), kinds=[READMISSION])
+        self.client = TestClient(service.app, base_url="http://localhost")
+
+    def call(self, words):
+        body = Path(words[words.index("-d") + 1].removeprefix("@")).read_text("utf-8")
+        if CARD in body:
+            (card,) = json.loads(Path("card.json").read_text())["cards"]
+            body = body.replace(CARD, card["uuid"])
+        answer = self.client.post(
+            words[-1].removeprefix(ADDRESS), json=json.loads(body)
+        )
+        assert answer.status_code == 200, answer.text
+        if "-o" in words:
+            Path(words[words.index("-o") + 1]).write_text(answer.text)
+
+
 @pytest.mark.slow
 @pytest.mark.encoder
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
 def test_a_guide_runs_as_it_is_written(page, tmp_path, monkeypatch):
     """Files with a caption are written, `bash` blocks run in order; `console` blocks do not."""
-    from typer.testing import CliRunner
-
     monkeypatch.chdir(tmp_path)
+    machine = Machine()
     for language, body in BLOCK.findall(page.read_text("utf-8")):
         caption = re.match(r":caption: (\S+)\n", body)
         if caption:
             (tmp_path / caption[1]).write_text(body[caption.end() :], "utf-8")
         for line in body.splitlines() if language == "bash" else ():
-            program, *words = shlex.split(line, comments=True) or [None]
-            if program:
-                app = importlib.import_module(HOMES[program]).app
-                done = CliRunner().invoke(app, words)
-                assert done.exit_code == 0, f"{line}\n{done.output[-2000:]}"
+            if line.strip() and not line.startswith("#"):
+                machine.run(line)
+    if page.stem == "from_export_to_card":
+        assert "overridden: 1." in machine.output
+        assert (tmp_path / "risks.fhir.ndjson").stat().st_size
