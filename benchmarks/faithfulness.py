@@ -22,7 +22,7 @@ import torch
 
 from clinical import ReadmissionModel
 from clinical.evidence.case import Case, Piece, sentence_pieces, word_starts
-from clinical.evidence.explain import occlusion, windows_that_matter
+from clinical.evidence.explain import occlusion, riskiest_windows
 from clinical.evidence.faithfulness import RANDOM_ORDERS, chosen_tokens, measure_stays
 from clinical.stays.cohorts import read_cohort, usable_stays
 from clinical.stays.patients import patient_codes
@@ -159,7 +159,7 @@ def evaluate_methods(
 def _measure(case: Case, generator: np.random.Generator) -> Numbers:
     """All measures of one stay, by method and name."""
     pieces = sentence_pieces(case.stay)
-    windows = windows_that_matter(case, pieces)
+    windows = riskiest_windows(case, pieces)
     values = {name: method(case, pieces, windows) for name, method in METHODS.items()}
     orders = {name: [np.argsort(-one, kind="stable")] for name, one in values.items()}
     risks = np.array([case.probabilities[piece.window] for piece in pieces])

@@ -250,7 +250,7 @@ class _Reader:
         return follows_finding and positive_end is not None
 
     def _cues_after(self, mention: _Mention) -> Iterator[Cue]:
-        """The cues after an entity that reach it."""
+        """The cues in the clause after an entity that reach back to it."""
         last_start = min(mention.clause_end, mention.end + _NEAR)
         first_number = bisect_left(self._starts, mention.end)
         for number in range(first_number, len(self._hits)):

@@ -98,15 +98,14 @@ def best_path(scores: np.ndarray, *, starts: np.ndarray) -> np.ndarray:
 
     Args:
         scores: log-probability of each tag (of `tags_for`) for each word, shape (words, tags).
-        starts: words into which no entity continues, the first among them.
+        starts: the words into which no entity continues; the first word must be one of them.
 
     Returns:
         The number of each word's tag, shape (words,).
     """
-    closed = np.asarray((scores[:, _INSIDE] <= scores[:, _BEGIN]).all(axis=1))
-    closed[starts] = True
-    closed[:1] = True
-    firsts = np.flatnonzero(closed)
+    begins_block = np.asarray((scores[:, _INSIDE] <= scores[:, _BEGIN]).all(axis=1))
+    begins_block[starts] = True
+    firsts = np.flatnonzero(begins_block)
     stops = np.append(firsts[1:], len(scores))
     at_start = scores[firsts]
     at_start[:, _INSIDE] = -np.inf

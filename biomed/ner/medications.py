@@ -314,7 +314,8 @@ class _Reader:
         gap = self.masked[self.anchor : drug.start]
         is_joined = bool(self.group) and self.anchor == self.group[-1].end
         is_joined = is_joined and not self.closed and bool(_JOINED.fullmatch(gap))
-        drug.attributes += self._leading(drug.start)
+        drug.attributes += self._take_reasons(drug.start)
+        drug.attributes += self._take_chain(drug.start)
         drug.status = self._status_at(drug.start)
         before = self.text[max(0, drug.start - _AROUND) : drug.start]
         if drug.assertion == "negated" and _NO_ALLERGY.search(before.lower()):
@@ -347,25 +348,35 @@ class _Reader:
             return "started"  # switched from one drug to another
         return self.status
 
-    def _leading(self, start: int) -> list[Attribute]:
-        """Attributes before a drug that are its own: "5 mg of metoprolol", "IV Flagyl"."""
+    def _take_reasons(self, start: int) -> list[Attribute]:
+        """The reasons before any drug, if the drug treats them: "pain, treated with Tylenol"."""
         reasons = self.reasons
         self.reasons = []
-        if reasons and not _TREATED.fullmatch(self.masked, reasons[-1].end, start):
-            reasons = []
-        if not self.chain:
+        if reasons and _TREATED.fullmatch(self.masked, reasons[-1].end, start):
             return reasons
+        return []
+
+    def _take_chain(self, start: int) -> list[Attribute]:
+        """The chain, if it belongs to the drug after it: "5 mg of metoprolol", "IV Flagyl".
+
+        A drug before the chain that had been given it loses it.
+        """
+        if not self.chain:
+            return []
         gap = self.masked[self.chain[-1].end : start]
         owners = [drug for drug in self.group if self.chain[-1] in drug.attributes]
-        leads = not owners and _LEADS.fullmatch(gap) is not None
-        leads |= bool(owners) and self._leads(gap)
-        if not leads and not _OF.fullmatch(gap):
-            return reasons
+        is_leading = _OF.fullmatch(gap) is not None
+        if owners:
+            is_leading |= self._is_for_next(gap)
+        else:
+            is_leading |= _LEADS.fullmatch(gap) is not None
+        if not is_leading:
+            return []
         for owner in owners:
             owner.attributes = [p for p in owner.attributes if p not in self.chain]
-        return reasons + self.chain
+        return self.chain
 
-    def _leads(self, gap: str) -> bool:
+    def _is_for_next(self, gap: str) -> bool:
         """Whether a chain belongs to the drug after it: "Tylenol, occasional ibuprofen"."""
         if gap != " " or not self.is_separated:
             return False

@@ -164,7 +164,10 @@ class WindowMaker:
         return None
 
     def _has_answer(self, asked: _TrainingQuestion, context: str, start: int) -> bool:
-        """Whether a window touches an answer's position or contains an answer's text."""
+        """Whether a window touches an answer's position or contains an answer's text.
+
+        The text alone counts too, because such a window may answer the question as well.
+        """
         question = asked.question
         offsets = self._tokenized[context].offsets[start : start + asked.capacity]
         window_start = offsets[0, 0]

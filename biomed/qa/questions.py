@@ -94,7 +94,9 @@ def read_questions(path: str | Path) -> QuestionSet:
     context has no answer), and optionally `id` and `answer_start`. Rows with the same id are one
     question with several answers.
 
-    A gold answer that is not at its stated position is searched for, see `locate`.
+    A row without the cell `answer` is a question whose answer the file does not tell; an empty
+    cell says that the context has no answer. A gold answer that is not at its stated position is
+    searched for, see `locate`.
 
     Raises:
         QuestionError: a file that is malformed, has no answers, or has different questions with
@@ -173,6 +175,7 @@ def _article_name(*sources: Mapping[str, Any]) -> str | None:
 
 
 def _squad_answers(qa: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cells `answer` and `answer_start` of each answer; no cells if the answer is unknown."""
     # Version 2.0 states that there is no answer; an empty list alone does not.
     if qa.get("is_impossible") is True:
         return [{"answer": None}]

@@ -290,12 +290,13 @@ def window_spans(
     n_tokens = len(document.ids[tokens])
     # The window ends with [SEP].
     start_logits, end_logits = logits[-1 - n_tokens : -1].T
-    no_answer = float(logits[0].sum())
-    # Weights of the tokens, limits of their sum in a span, longest span, and bonus.
+    no_answer = float(logits[0].sum())  # of [CLS], start plus end
+    # Of each kind of answer: the weights of the tokens, the limits of their sum in a span, the
+    # maximum tokens of a span, and the bonus. An answer has a letter, that is a sum of at least 1.
     kinds = [(document.has_letter, (1.0, np.inf), longest, 0.0)]
     if pair.asks_number:
         longest_number = min(NUMBER_LONGEST, longest)
-        one_number = (2.0, 2.0)
+        one_number = (2.0, 2.0)  # its start and its end
         kinds.append(
             (document.number_weights, one_number, longest_number, NUMBER_MARGIN)
         )

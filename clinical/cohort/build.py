@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clinical.cohort.contents import find_caveats, remarks, require_contents
+from clinical.cohort.contents import find_caveats, reading_remarks, require_contents
 from clinical.cohort.definition import Request, load_definition, load_schema
 from clinical.cohort.result import (
     SUMMARY_KEY,
@@ -202,7 +202,7 @@ def _read_source(
     _set_rules(con, request, tables)
     CohortReader(con, source, request.schema).read(tables)
     require_contents(con, source, request.schema, tables)
-    return [*find_caveats(con, request, tables), *remarks(con, source)]
+    return [*find_caveats(con, request, tables), *reading_remarks(con, source)]
 
 
 def _export_cohort(

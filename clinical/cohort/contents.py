@@ -197,11 +197,12 @@ def _skipped_rows(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
     return dict(con.execute("FROM others ORDER BY rows DESC, other").fetchall())
 
 
-def remarks(con: duckdb.DuckDBPyConnection, source: ViewSource) -> list[str]:
-    """What was changed while the tables were read, and sides that nobody trains on."""
+def reading_remarks(con: duckdb.DuckDBPyConnection, source: ViewSource) -> list[str]:
+    """What reading changed or left out, and the patients of no split or of an unusual one."""
     changes = source.changed().items()
     lines = [f"{kind} (cells): {counted(columns)}." for kind, columns in changes]
     encodings = "SELECT file, damaged, rows FROM encodings ORDER BY file"
+    # A file without a count of its rows is named with its damaged ones only.
     lines += [
         f"{damaged:,} of {rows or damaged:,} rows of {file} have bytes that are not in the "
         "encoding, read as U+FFFD: name the encoding of the file, such as --encoding cp1252"

@@ -193,17 +193,19 @@ def columns_of(fields: Fields) -> list[str]:
 def read_resource(
     resource: Resource, fields: Fields, binaries: Mapping[str, object] | None = None
 ) -> Row:
-    """The row of a resource; None where it has no value, or one of another type.
+    """The row of a resource, with a cell for each field and those of `columns_of`.
 
-    A field has a path such as "type.coding.code", or several, divided by " | ", of which the
-    first with a value counts. `binaries` has the Binary resources, by id, that attachments may
-    link to.
+    A cell is None if the resource has no value there, or one of another type. A field has a path
+    such as "type.coding.code", or several, divided by " | ", of which the first with a value
+    counts. Fields with "encounters" are those of a note, and fields with "content_type" those of
+    another text. `binaries` has the Binary resources, by id, that attachments may link to.
     """
     row = {name: _field(resource, name, paths) for name, paths in fields.items()}
     if "encounters" in fields:
         row |= _note(resource, binaries or {})
     elif "content_type" in fields:
         row |= _text_columns(read_attachments([resource]))
+    # JSON may hold halves of a character, which no table can store.
     for name, value in row.items():
         if value and not value.isascii():
             row[name] = whole_text(value)

@@ -113,11 +113,12 @@ def compare(
     with `scores` the cohort's notes are not needed, and there is no baseline on words.
 
     Args:
-        model: that scores the side; may be None with `scores`.
-        cohort: with `patient_id`, `readmitted`, `split`, and `text`, or `stay_id` with `scores`.
-        scores: risks to measure instead, see `risks_of`.
-        split: the side.
-        bootstrap: resamples of patients for intervals.
+        model: the model to measure; may be None with `scores`.
+        cohort: a table with the columns `patient_id`, `readmitted` and `split`, and with `text`, or
+            with `stay_id` if there are `scores`.
+        scores: a score table whose risks are measured instead of scoring, see `risks_of`.
+        split: the side to measure.
+        bootstrap: number of resamples of patients for intervals.
 
     Raises:
         UserError: the side has no stays, no stay is scored, or the model was trained on patients
@@ -136,8 +137,8 @@ def compare(
         hashes = model.manifest.data.patients
         threshold = model.settings.alert_threshold
     caveats = check_unseen(side["patient_id"], hashes, side=split)
-    stays, remarks = _measurable(model, side, scores)
-    caveats += remarks
+    stays, scoring_caveats = _measurable(model, side, scores)
+    caveats += scoring_caveats
     risks = {MODEL: stays["probability"].to_numpy()}
     if model is not None and scores is None:
         risks |= _without_columns(model, stays)
@@ -145,9 +146,12 @@ def compare(
     train = rows[rows["split"] == "train"]
     val = rows[rows["split"] == "val"]
     fitted: dict[str, BaselineScores] = {}
+    # Baselines see train and val when they are fitted, so they are not measured there.
     if split not in ("train", "val"):
-        fitted, remarks = _baselines(train, val, stays, with_words=scores is None)
-        caveats += remarks
+        fitted, baseline_caveats = _baselines(
+            train, val, stays, with_words=scores is None
+        )
+        caveats += baseline_caveats
     if scores is not None:
         caveats.append(
             "The notes of the cohort were not read: no baseline on words was fitted."

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from clinical.evaluation.measures import MEASURES, Stays, numbers
+from clinical.evaluation.measures import MEASURES, Stays, measured_values
 from clinical.stays.patients import patient_codes
 from domainbert.statistics.bootstrap import resample
-from domainbert.statistics.calibration import checked
+from domainbert.statistics.calibration import checked_risks
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -53,12 +53,12 @@ def decision_curve(y: ArrayLike, scores: Mapping[str, ArrayLike]) -> pd.DataFram
     26:565.
 
     Raises:
-        UserError: bad input, see `checked`.
+        UserError: bad input, see `checked_risks`.
     """
     levels = np.array(GRID)
     columns = {"threshold": levels}
     for name, probability in {**scores, ALL: np.ones(len(np.asarray(y)))}.items():
-        outcome, risk = checked(y, probability)
+        outcome, risk = checked_risks(y, probability)
         columns[name] = _benefit(
             outcome, risk[:, None] >= levels, levels, np.ones_like(outcome)
         )
@@ -85,9 +85,9 @@ def benefit_table(stays: pd.DataFrame, *, bootstrap: int = 1000) -> pd.DataFrame
         bootstrap: resamples of patients; 0 for no intervals.
 
     Raises:
-        UserError: bad input, see `checked`.
+        UserError: bad input, see `checked_risks`.
     """
-    outcome, risk = checked(stays["readmitted"], stays["probability"])
+    outcome, risk = checked_risks(stays["readmitted"], stays["probability"])
     levels = np.array(SHOWN)
     alerts = risk[:, None] >= levels
     alerts_for_all = np.ones_like(alerts)
@@ -115,15 +115,15 @@ def alert_burden(
     other arguments.
 
     Raises:
-        UserError: bad input, see `checked`.
+        UserError: bad input, see `checked_risks`.
     """
-    outcome, risk = checked(stays["readmitted"], stays["probability"])
+    outcome, risk = checked_risks(stays["readmitted"], stays["probability"])
     parts = [Stays(outcome, risk, point.threshold) for point in points.values()]
     by_name = {measure.field: measure for measure in MEASURES}
     measures = [by_name[name] for name in _BURDEN]
 
     def measure(weights: Floats) -> Floats:
-        rows = [numbers(part, weights, measures) for part in parts]
+        rows = [measured_values(part, weights, measures) for part in parts]
         return np.reshape(rows, (-1, len(measures)))
 
     burden = resample(

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from clinical.risk.manifest import QuantityProfile
-from clinical.stays.stays import clean, listed
+from clinical.stays.stays import clean, note_list
 from domainbert.text.windows import own_tokenizer
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def describe_notes(model: RiskModel, stays: pd.Series) -> dict[str, Floats]:
     tokenizer = own_tokenizer(model.tokenizer)
     rows = []
     for stay in stays.sample(min(len(stays), MOST_STAYS), random_state=0):
-        notes = listed(stay)
+        notes = note_list(stay)
         if model.settings.clean_notes:
             notes = [clean(note) for note in notes]
         n_characters = sum(map(len, notes))

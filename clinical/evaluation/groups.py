@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from clinical.evaluation.measures import GROUP_MEASURES, Stays, numbers
+from clinical.evaluation.measures import GROUP_MEASURES, Stays, measured_values
 from clinical.stays.patients import patient_codes
 from domainbert.statistics.bootstrap import Resampled, resample
-from domainbert.statistics.calibration import checked
+from domainbert.statistics.calibration import checked_risks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -139,14 +139,16 @@ def _measured(
     """
     if not masks:
         return []
-    y, risk = checked(frame["readmitted"], frame["probability"])
+    y, risk = checked_risks(frame["readmitted"], frame["probability"])
     sides = []
     for mask in masks:
         sides.append((mask, Stays(y[mask], risk[mask], threshold)))
         sides.append((~mask, Stays(y[~mask], risk[~mask], threshold)))
 
     def measure(weights: Floats) -> Floats:
-        rows = [numbers(part, weights[mask], GROUP_MEASURES) for mask, part in sides]
+        rows = [
+            measured_values(part, weights[mask], GROUP_MEASURES) for mask, part in sides
+        ]
         return np.reshape(rows, (len(masks), 2, len(GROUP_MEASURES)))
 
     patients = patient_codes(frame["patient_id"], n=len(y))

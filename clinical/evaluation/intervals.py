@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from clinical.evaluation.measures import MEASURES, Stays, numbers
+from clinical.evaluation.measures import MEASURES, Stays, measured_values
 from clinical.stays.patients import patient_codes
 from domainbert.errors import UserError
 from domainbert.statistics.bootstrap import MIN_GROUPS, Interval, Resampled, resample
-from domainbert.statistics.calibration import checked
+from domainbert.statistics.calibration import checked_risks
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -54,10 +54,7 @@ class Evaluation:
 
         Both must come from the same patients, `bootstrap` and `seed`.
         """
-        difference = self.resampled - other.resampled
-        return {
-            m.field: difference[number].interval() for number, m in enumerate(MEASURES)
-        }
+        return _by_measure(self.resampled - other.resampled)
 
     def to_dict(self) -> dict[str, object]:
         """Plain numbers in nested dicts, ready for JSON; the measures are at the top level."""
@@ -88,11 +85,11 @@ def evaluate(
 ) -> Evaluation:
     """Compare risks with outcomes, with 95% intervals from resampling patients.
 
-    Intervals are percentiles of the resamples. That of ECE is reflected about its value, because
-    resampling adds to the error what chance has added already. RP80 counts as 0 in a resample where
-    80% precision is not reached. A number has no interval when more than one resample in ten
-    cannot give it, or with fewer than `MIN_GROUPS` patients. Where all stays have the same
-    outcome, measures that compare the two outcomes are None.
+    Intervals are percentiles of the resamples. The interval of the calibration error (ECE) is
+    mirrored at its value: chance already inflates the value, and resampling inflates it again. RP80
+    counts as 0 in a resample where 80% precision is not reached. A number has no interval when
+    more than one resample in ten cannot give it, or with fewer than `MIN_GROUPS` patients. Where
+    all stays have the same outcome, measures that compare the two outcomes are None.
 
     Args:
         y: shape (n,), 0 or 1.
@@ -100,12 +97,12 @@ def evaluate(
         patients: n patient ids, compared by `domainbert.tables.columns.id_key`.
         threshold: an alert threshold chosen on validation, in [0, 1]; see `precise_threshold`.
         bootstrap: number of resamples; 0 gives values without intervals.
-        seed: of the resampling. The same patients and seed give the same resamples.
+        seed: seed of the resampling. The same patients and seed give the same resamples.
 
     Raises:
         UserError: values that are missing or out of range, or lengths that differ.
     """
-    outcome, risk = checked(y, probability)
+    outcome, risk = checked_risks(y, probability)
     codes = patient_codes(patients, n=len(outcome))
     if threshold is not None and not 0 <= threshold <= 1:
         raise UserError(f"threshold is {threshold}; it must be in [0, 1], or None")
@@ -118,13 +115,11 @@ def evaluate(
     stays = Stays(outcome, risk, threshold=threshold)
 
     def measure(weights: NDArray[np.float64]) -> list[float]:
-        return numbers(stays, weights, MEASURES)
+        return measured_values(stays, weights, MEASURES)
 
     measured = resample(measure, codes, bootstrap=bootstrap, seed=seed)
-    intervals = {
-        m.field: measured[number].interval() for number, m in enumerate(MEASURES)
-    }
-    intervals["ece"] = _reflected(intervals["ece"])
+    intervals = _by_measure(measured)
+    intervals["ece"] = _mirrored(intervals["ece"])
     if not intervals["rp80"].value:  # the precision is out of reach
         intervals["rp80"] = Interval(None)
     n_patients = int(codes.max()) + 1
@@ -138,12 +133,17 @@ def evaluate(
         bootstrap=bootstrap,
         skipped=int(np.isnan(measured.replicates).all(axis=1).sum()),
         seed=seed,
-        reason=_missing(n_readmitted, len(outcome), n_patients, bootstrap),
+        reason=_why_missing(n_readmitted, len(outcome), n_patients, bootstrap),
         resampled=measured,
     )
 
 
-def _missing(
+def _by_measure(measured: Resampled) -> dict[str, Interval]:
+    """The intervals of `MEASURES`, which were measured in their order."""
+    return {m.field: measured[index].interval() for index, m in enumerate(MEASURES)}
+
+
+def _why_missing(
     n_readmitted: int, n_stays: int, n_patients: int, bootstrap: int
 ) -> str | None:
     """Why numbers or intervals are missing."""
@@ -157,8 +157,8 @@ def _missing(
     return "; ".join(reasons) or None
 
 
-def _reflected(ece: Interval) -> Interval:
-    """The interval reflected about the value, within what an error can be."""
+def _mirrored(ece: Interval) -> Interval:
+    """The interval mirrored at its value, and cut at 0, the smallest error."""
     if ece.value is None or ece.low is None or ece.high is None:
         return ece
     value = ece.value

@@ -11,7 +11,7 @@ import numpy as np
 
 from domainbert.statistics.calibration import (
     calibration_error,
-    checked,
+    checked_risks,
     equal_mass_bins,
     fit_logistic,
     logit,
@@ -262,7 +262,7 @@ def ece(stays: WeightedStays) -> float:
 GROUP_MEASURES = [measure for measure in MEASURES if measure.by_group]
 
 
-def numbers(
+def measured_values(
     stays: Stays, weights: Floats | None = None, measures: Sequence[Measure] = MEASURES
 ) -> list[float]:
     """Measures of weighted stays, NaN where there is none.
@@ -289,9 +289,9 @@ def precise_threshold(y: ArrayLike, probability: ArrayLike) -> float | None:
     Source: Huang, Altosaar and Ranganath 2019, section 4.
 
     Raises:
-        UserError: bad input, see `checked`.
+        UserError: bad input, see `checked_risks`.
     """
-    true, false, thresholds = WeightedStays(Stays(*checked(y, probability))).curve
+    true, false, thresholds = WeightedStays(Stays(*checked_risks(y, probability))).curve
     right = np.where(precisions(true, false) >= PRECISION, true, 0.0)
     if not right.any():
         return None

@@ -44,7 +44,7 @@ def explain(model: RiskModel, stay: Given, *, top: int = TOP) -> Explanation:
     if case.risk.status != "ok":
         return Explanation(case.risk, (), (), None, None, texts, model.outcome)
     pieces = sentence_pieces(case.stay)
-    examined = windows_that_matter(case, pieces)
+    examined = riskiest_windows(case, pieces)
     values = occlusion(case, pieces, examined)
     passages = _measured(case, pieces, values, top=top)
     without_raising = None
@@ -66,17 +66,18 @@ def explain(model: RiskModel, stay: Given, *, top: int = TOP) -> Explanation:
     )
 
 
-def windows_that_matter(case: Case, pieces: Sequence[Piece]) -> list[int]:
-    """The riskiest windows, as many as `EFFORT` allows and at least one.
+def riskiest_windows(case: Case, pieces: Sequence[Piece]) -> list[int]:
+    """The windows to examine: the riskiest, as many as `EFFORT` allows and at least one.
 
-    Under the readmission rule, the riskiest windows contribute most.
+    Under the readmission rule, the riskiest windows contribute most to the stay's score.
     """
     order = np.argsort(-case.probabilities, kind="stable")
-    numbers = [piece.window for piece in pieces]
+    window_of_piece = [piece.window for piece in pieces]
     # Every window has a piece, so both have the shape (windows,).
-    n_pieces = np.bincount(numbers)
-    n_tokens = np.bincount(numbers, weights=[len(piece) for piece in pieces])
-    # n shortened windows, each without one of n pieces, have n - 1 times the window's tokens.
+    n_pieces = np.bincount(window_of_piece)
+    n_tokens = np.bincount(window_of_piece, weights=[len(piece) for piece in pieces])
+    # Occlusion scores a window once without each of its n pieces. Each token is missing from one
+    # of these n versions, so together they have n - 1 times the tokens of the window.
     costs = (n_pieces - 1) * n_tokens
     is_affordable = np.cumsum(costs[order]) <= EFFORT * n_tokens.sum()
     n_windows = max(1, int(is_affordable.sum()))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from clinical.evidence.case import Case, sentence_pieces
-from clinical.evidence.explain import occlusion, windows_that_matter
+from clinical.evidence.explain import occlusion, riskiest_windows
 from clinical.stays.patients import patient_codes, patient_keys
 from domainbert.errors import UserError
 from domainbert.progress import counted
@@ -114,7 +114,7 @@ def measure_stays(
 def _falls(case: Case, generator: np.random.Generator) -> tuple[float, float]:
     """How far the probability falls without the first sentences, and without random ones."""
     pieces = sentence_pieces(case.stay)
-    values = occlusion(case, pieces, windows_that_matter(case, pieces))
+    values = occlusion(case, pieces, riskiest_windows(case, pieces))
     orders = [np.argsort(-values, kind="stable")]
     orders += [generator.permutation(len(pieces)) for _ in range(RANDOM_ORDERS)]
     choices = []

@@ -10,7 +10,7 @@ import numpy as np
 from clinical.evaluation.decision import ALL, NONE
 from clinical.evaluation.measures import PRECISION, Stays, WeightedStays, precisions
 from domainbert.errors import UserError
-from domainbert.statistics.calibration import checked, reliability_curve
+from domainbert.statistics.calibration import checked_risks, reliability_curve
 from domainbert.statistics.figures import COLOURS, DASHES, GREY, drawing, new_axes
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def plot_ranking(
     left.plot([0, 1], [0, 1], **_DOTTED)
     measured = evaluations or {}
     for (name, probability), look in zip(scores.items(), _looks(scores), strict=True):
-        outcome, risk = checked(y, probability)
+        outcome, risk = checked_risks(y, probability)
         if not 0 < outcome.sum() < len(outcome):
             raise UserError(
                 f"{int(outcome.sum())} of {len(outcome)} stays have the outcome; these curves need "

@@ -56,7 +56,7 @@ def name_sentences(model: RiskModel | None, name: str) -> Sentences:
 
 
 def model_sentences(model: RiskModel) -> Sentences:
-    """The network, the rule, its calibration and its alerts."""
+    """What the model is: its network, how windows make a score, its calibration, its alerts."""
     settings = model.settings
     encoder = model.network.config.name_or_path or ""
     if model.config:
@@ -82,6 +82,7 @@ def model_sentences(model: RiskModel) -> Sentences:
 
 
 def _calibration(model: RiskModel) -> str:
+    """How the score became a probability."""
     columns = ", ".join(effect.name for effect in model.settings.columns)
     if columns:
         return (

@@ -19,7 +19,7 @@ from clinical.stays.choice import (
     read_choice,
     require_same_notes,
 )
-from clinical.stays.stays import FIRST_YEAR, LAST_YEAR, listed, note_time
+from clinical.stays.stays import FIRST_YEAR, LAST_YEAR, note_list, note_time
 from domainbert.errors import UserError
 from domainbert.scoring import Fault, Task
 from domainbert.settings import check_choice
@@ -256,7 +256,7 @@ class TrajectoryTask(StayTask["Trajectory"]):
         }
         if risk.status != "ok":
             return [shared]
-        notes = listed(item.notes)
+        notes = note_list(item.notes)
         labels = item.labels
         if len(labels) != len(notes):  # the notes of a list have none
             labels = [(None, None)] * len(notes)
@@ -297,7 +297,7 @@ def follow(model: RiskModel, stays: Iterable[object]) -> Iterator[Trajectory]:
 
 def _record(stay: Any) -> Record:
     """A stay as a record whose `text` is a list of notes."""
-    record = {"text": listed(stay)}
+    record = {"text": note_list(stay)}
     if isinstance(stay, Mapping):
         return {**stay, **record}
     return record

@@ -158,7 +158,11 @@ class ColumnEffect(Settings):
     weight: float = 1.0
 
     def shift(self, cell: Any) -> float:
-        """Weight × (value - median); NaN for a missing cell, infinite for a non-numeric one."""
+        """What a cell adds to the log-odds of a stay: weight × (value - median).
+
+        NaN for a missing cell. Infinite for a cell that is not a number, which the callers refuse.
+        """
+        # Cells are read as ids are, so that 3, 3.0 and "3" are the same, and "NULL" is missing.
         text = id_key(cell)
         if text is None:
             return math.nan
@@ -278,8 +282,11 @@ class StayReader:
         return "ok", OTHER_LANGUAGE
 
 
-def listed(stay: Any) -> list[Any]:
-    """The notes of a stay (see `Given`) as a list; anything but a list is a list of one."""
+def note_list(stay: Any) -> list[Any]:
+    """The notes of a stay (see `Given`) as a list.
+
+    A text, bytes, or what cannot be iterated is one note; the notes themselves are not checked.
+    """
     notes = stay
     if isinstance(stay, Mapping) and "text" in stay:
         notes = stay["text"]
@@ -311,7 +318,7 @@ def note_time(cell: Any) -> datetime | None:
 def note_texts(stay: Any) -> tuple[list[tuple[int, str]], list[UnreadSpan], str]:
     """The notes that are text, with their numbers; the missing ones; a fault or ""."""
     try:
-        cells = listed(stay)
+        cells = note_list(stay)
     except Exception as error:  # noqa: BLE001  (a caller's iterator may raise anything)
         return [], [], f"its notes cannot be read ({type(error).__name__})"
     notes = []

@@ -119,7 +119,7 @@ def _update(
 def fit_columns(
     columns: pd.DataFrame, score: np.ndarray, outcome: np.ndarray
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Fit a calibrator with further columns.
+    """Fit a calibrator on the score and further columns.
 
     It is scikit-learn's logistic regression on the log-odds of the score and the columns, all with
     unit variance; its penalty (C = 1) keeps the weight of a rare value small.
@@ -139,6 +139,7 @@ def fit_columns(
     """
     from sklearn.linear_model import LogisticRegression
 
+    # These effects still have the weight 1, so their shifts are the values less their median.
     effects = [_column_effect(columns[name], name) for name in columns]
     column_shifts = [shifts(columns, [effect]) for effect in effects]
     design = np.column_stack([logit(score), *column_shifts])
@@ -160,7 +161,7 @@ def fit_columns(
 
 
 def _column_effect(cells: pd.Series, name: str) -> ColumnEffect:
-    """The effect of a column, with its median and no weight yet."""
+    """The effect of a column, with its median; the weight is 1 until it is fitted."""
     effect = ColumnEffect(name=name)
     values = np.array([effect.shift(cell) for cell in cells])
     present = values[~np.isnan(values)]

@@ -239,7 +239,7 @@ def load_config(encoder: Encoder, **changes: object) -> PretrainedConfig:
     size = math.inf  # of an old .bin, which may be compressed
     if file.name == SAFETENSORS:
         size = file.stat().st_size
-    with quiet(), explained(encoder.name):
+    with quiet(), loading_errors(encoder.name):
         return read_config(
             folder,
             name=encoder.name,
@@ -258,7 +258,7 @@ def load_tokenizer(encoder: Encoder) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     config = load_config(encoder)
-    with quiet(), explained(encoder.name):
+    with quiet(), loading_errors(encoder.name):
         tokenizer = AutoTokenizer.from_pretrained(
             encoder.location,
             config=config,
@@ -334,7 +334,7 @@ def load_model(
             f"{encoder.name} is a {stored.model_type} model; this needs one of the "
             f"{family} family"
         )
-    with quiet(), explained(encoder.name):
+    with quiet(), loading_errors(encoder.name):
         model, report = model_class.from_pretrained(
             encoder.location,
             config=stored,
@@ -371,8 +371,8 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def explained(name: str) -> Iterator[None]:
-    """Turn a library's failure to load an encoder into one line with its name and the reason."""
+def loading_errors(name: str) -> Iterator[None]:
+    """Report any failure to load an encoder as an `EncoderError`: its name and the reason."""
     try:
         yield
     except EncoderError:

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from domainbert.encoders.configs import check_bounds, read_object
-from domainbert.encoders.loading import ADAPTER_CONFIG, ADAPTER_FILE, HUB, explained
+from domainbert.encoders.loading import (
+    ADAPTER_CONFIG,
+    ADAPTER_FILE,
+    HUB,
+    loading_errors,
+)
 from domainbert.errors import EncoderError
 
 if TYPE_CHECKING:
@@ -145,7 +150,7 @@ def read_lora_config(folder: Path) -> LoraConfig:
         if key in _READ and value is not None
     }
     check_bounds(entries, name=str(file))
-    with explained(str(file)):
+    with loading_errors(str(file)):
         ranks = [entries.get("r"), *entries.get("rank_pattern", {}).values()]
         if any(type(rank) is not int or not 1 <= rank <= MAX_RANK for rank in ranks):
             raise EncoderError(
@@ -186,7 +191,7 @@ def apply_adapter(
     config.base_model_name_or_path = (
         None  # peft warns of another name than the network's
     )
-    with explained(name):
+    with loading_errors(name):
         wrapped = _wrapped(network, config)
     expected = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
     differing = [

@@ -40,7 +40,9 @@ TEXT = "text"  # folder of documents and examples
 
 
 class SegmentPairMaker:
-    """Cuts documents into pairs of segments, so that no token is lost.
+    """Cuts the documents of one side into pairs of segments, so that no token is lost.
+
+    The sides of a corpus are those trained on and those held out.
 
     The first segment ends with a sentence. The second is the text that follows or, half of the
     time and where nothing follows, text of another document from the start of a sentence. In
@@ -70,9 +72,10 @@ class SegmentPairMaker:
                 f"pairs need two documents on each side of the corpus, got {len(documents)}"
             )
         self._documents = documents
-        self._room = length - SPECIAL_TOKENS
+        self._capacity = length - SPECIAL_TOKENS  # of both segments together
         self._cls = [tokenizer.cls_token_id]
         self._sep = [tokenizer.sep_token_id]
+        # With the length in the seed, runs with short and with long examples cut differently.
         self._seed = (seed, length)
 
     def __iter__(self) -> Iterator[Row]:
@@ -96,15 +99,16 @@ class SegmentPairMaker:
                     continue
                 length = stop - start
                 if middle == stop:
-                    length = self._room
+                    length = self._capacity
                 second = self._elsewhere(number, length - len(first))
                 yield self._example(first, second, label=1)
                 start = middle
 
     def _target(self) -> int:
+        """How many tokens the next example may have."""
         if self._generator.random() >= SHORT:
-            return self._room
-        return int(self._generator.integers(2, self._room + 1))
+            return self._capacity
+        return int(self._generator.integers(2, self._capacity + 1))
 
     def _middle(
         self,
@@ -116,7 +120,7 @@ class SegmentPairMaker:
         first, last = np.searchsorted(ends, (start + 1, stop))
         if first < last:
             return int(ends[self._generator.integers(first, last)])
-        if stop - start > LONG * self._room:
+        if stop - start > LONG * self._capacity:
             return (start + stop) // 2
         return stop
 

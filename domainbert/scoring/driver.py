@@ -23,10 +23,10 @@ from domainbert.scoring.task import (
     Plan,
     Survey,
     Task,
-    checked,
     gathered,
     grouped,
     make_plan,
+    same_rows,
     survey,
     together,
 )
@@ -169,7 +169,8 @@ def score_file(
         restart: start over instead of resuming.
         raw: leave text in CSV unchanged, even if a spreadsheet would run it as a formula.
         summary: a JSON file for the summary: task, model, rows, items by status, time.
-        progress: called with (rows of the item, all rows) after each item.
+        progress: called after each item with its number of rows (at first, the rows of an earlier
+            run) and the number of all rows.
 
     Raises:
         TableError: a source that cannot be read or lacks a column.
@@ -192,15 +193,15 @@ def score_file(
             "input": {"rows": surveyed.rows, "digest": surveyed.digest},
             "columns": plan.schema.names,
         }
-        done = store.start(facts)
+        n_stored = store.start(facts)
         rows = iter_rows(local, options)
         with ExitStack() as stack:
-            stream = checked(rows, plan, salt=store.salt, digest=surveyed.digest)
+            stream = same_rows(rows, plan, salt=store.salt, digest=surveyed.digest)
             if not surveyed.contiguous:
                 stream = stack.enter_context(gathered(stream, plan, folder=work))
             counts = Counts(rows=surveyed.rows)
             total = _score(
-                task, plan, stream, store, counts, done=done, progress=progress
+                task, plan, stream, store, counts, n_stored=n_stored, progress=progress
             )
         counts.items, counts.written = store.totals()
         if counts.items.total() != total:
@@ -226,36 +227,41 @@ def _score(
     store: RunStore,
     counts: Counts,
     *,
-    done: int,
+    n_stored: int,
     progress: Callable[[int, int], None],
 ) -> int:
-    """Score all items except for the first `done`, which the store has; return their number."""
+    """Score the items after the first `n_stored`, which the store has; return how many there are.
+
+    An item is the rows that are scored together. Raises `KeyboardInterrupt` after a request to
+    stop, once the part is written.
+    """
     items = iter(grouped(rows, plan))
     total = 0
-    for item in islice(items, done):
+    for item in islice(items, n_stored):
         counts.done += len(item)
         total += 1
     progress(counts.done, counts.rows)
 
     def scored() -> Iterator[_Scored]:
         for chunk in read_ahead(chunked(items, size=_size, limit=PART_CHARACTERS)):
-            for pair in zip(chunk, score_items(task, plan, chunk), strict=True):
-                progress(len(pair[0]), counts.rows)
-                yield pair
+            for item, output in zip(chunk, score_items(task, plan, chunk), strict=True):
+                progress(len(item), counts.rows)
+                yield item, output
 
-    with _stop_requests() as requests:
-        for part in _parts(scored(), requests):
-            output = [rows for _, rows in part]
-            table = plan.to_table(list(chain.from_iterable(output)))
-            store.write(table, items=Counter(str(rows[0]["status"]) for rows in output))
+    with _stop_requests() as signals:
+        for part in _parts(scored(), signals):
+            outputs = [output for _, output in part]
+            table = plan.to_table(list(chain.from_iterable(outputs)))
+            statuses = Counter(str(output[0]["status"]) for output in outputs)
+            store.write(table, items=statuses)
             total += len(part)
             counts.made += len(table)
-    if requests:
-        raise KeyboardInterrupt(*requests)
+    if signals:
+        raise KeyboardInterrupt(*signals)
     return total
 
 
-def _parts(scored: Iterable[_Scored], requests: list[int]) -> Iterator[list[_Scored]]:
+def _parts(scored: Iterable[_Scored], signals: list[int]) -> Iterator[list[_Scored]]:
     """Scored items in parts; a part ends by its size, after a minute, or on a request to stop."""
     part = []
     size = 0
@@ -265,17 +271,17 @@ def _parts(scored: Iterable[_Scored], requests: list[int]) -> Iterator[list[_Sco
             part.append((rows, output))
             size += _size(rows)
             is_due = time.monotonic() - started > PART_SECONDS
-            if size >= PART_CHARACTERS or is_due or requests:
+            if size >= PART_CHARACTERS or is_due or signals:
                 yield part
                 part = []
                 size = 0
                 started = time.monotonic()
-            if requests:
+            if signals:
                 return
     except KeyboardInterrupt as stop:
         # It comes in the middle of an item: the items before it are kept.
-        if not requests:
-            requests.append(next(iter(stop.args), signal.SIGINT))
+        if not signals:
+            signals.append(next(iter(stop.args), signal.SIGINT))
     if part:
         yield part
 
@@ -342,17 +348,17 @@ def _size(item: Sequence[Row]) -> int:
 
 @contextmanager
 def _stop_requests() -> Iterator[list[int]]:
-    """The signals that requested a stop; a second one, or the end of the grace time, interrupts."""
-    requests: list[int] = []
+    """The signals so far that ask for a stop; a second one, or the grace time's end, interrupts."""
+    received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield requests
+        yield received
         return
     timers = []
 
     def request_stop(number: int, _: object) -> None:
-        if requests:
+        if received:
             raise KeyboardInterrupt(number)
-        requests.append(number)
+        received.append(number)
         timer = threading.Timer(GRACE_SECONDS, signal.raise_signal, [number])
         timer.daemon = True
         timer.start()
@@ -361,7 +367,7 @@ def _stop_requests() -> Iterator[list[int]]:
     numbers = STOP_SIGNALS | {signal.SIGINT}
     handlers = {number: signal.signal(number, request_stop) for number in numbers}
     try:
-        yield requests
+        yield received
     finally:
         for timer in timers:
             timer.cancel()

@@ -308,10 +308,10 @@ def survey(rows: Iterable[Row], plan: Plan, *, salt: bytes) -> Survey:
     return Survey(number, digest.hexdigest(), contiguous, list(columns))
 
 
-def checked(
+def same_rows(
     rows: Iterable[Row], plan: Plan, *, salt: bytes, digest: str
 ) -> Iterator[Row]:
-    """The same rows; a `UserError` at their end if they differ from those of the survey."""
+    """The rows as they come; raises `UserError` at their end if they are not those surveyed."""
     new_digest = blake2b(key=salt)
     for row in rows:
         new_digest.update(plan.content(row) + b"\n")

@@ -57,9 +57,11 @@ class Resampled:
 
     @cached_property
     def spread(self) -> Floats:
-        """The 2.5% and 97.5% quantiles of the replicates, and their standard error.
+        """The lower and the upper limit of the 95% interval, and the standard error.
 
-        Shape (3, *value.shape), NaN where fewer than 90% of the replicates are defined.
+        They are the 2.5% and 97.5% quantiles and the standard deviation of the replicates, shape
+        (3, *value.shape). NaN where fewer than 90% of the replicates are defined; a single
+        replicate has no standard error.
         """
         spread = np.full((3, *self.value.shape), np.nan)
         defined = (~np.isnan(self.replicates)).sum(axis=0)
@@ -69,7 +71,6 @@ class Resampled:
             return spread
         replicates = self.replicates[:, has_interval]
         spread[:2, has_interval] = np.nanquantile(replicates, (0.025, 0.975), axis=0)
-        spread[2, has_interval] = 0
         if len(replicates) > 1:
             spread[2, has_interval] = np.nanstd(
                 replicates,

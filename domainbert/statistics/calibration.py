@@ -141,7 +141,7 @@ def _overlaps(
     return bool(positive.min() < negative.max() and negative.min() < positive.max())
 
 
-def checked(y: ArrayLike, probability: ArrayLike) -> tuple[Floats, Floats]:
+def checked_risks(y: ArrayLike, probability: ArrayLike) -> tuple[Floats, Floats]:
     """Outcomes (0 or 1) and probabilities (in [0, 1]) as float arrays of one length, n >= 1.
 
     Raises:
@@ -240,12 +240,12 @@ def reliability_curve(
     and `high` (its 95% Wilson interval, for independent rows), and `count`.
 
     Raises:
-        UserError: bad input; see `checked`.
+        UserError: bad input; see `checked_risks`.
     """
     import pandas as pd
     from scipy.stats import binomtest
 
-    outcome, risk = checked(y, probability)
+    outcome, risk = checked_risks(y, probability)
     cells = equal_mass_bins(risk, bins=bins)
     counts = np.bincount(cells)
     predicted = np.bincount(cells, weights=risk) / counts

@@ -123,18 +123,19 @@ def _check_unused_ids(
     *,
     source: str,
 ) -> None:
-    """Refuse a table with a column that is probably a stay or a patient under another name."""
+    """Refuse a table with an unused column that is probably an id under a misspelled name."""
     used = set(matches.values())
     unused = [name for name in available[:_SEARCHED_COLUMNS] if name not in used]
     for column in columns:
         if column.kind != "id" or column.name in matches:
             continue
-        names = [_plain(name) for name in (column.name, *column.also)]
-        ids = [name for name in names if name.endswith("id")]
+        spellings = [_plain(name) for name in (column.name, *column.also)]
+        ids = [spelling for spelling in spellings if spelling.endswith("id")]
         for name in unused:
-            # A misspelled name: "patientid", but not "patient_age".
+            # "Patient ID" has the letters of patient_id, "patientsid" nearly. Names are compared
+            # only with names that end in id, so "patient_age" passes.
             is_near = difflib.get_close_matches(_plain(name), ids, n=1, cutoff=0.8)
-            if _plain(name) not in names and not is_near:
+            if _plain(name) not in spellings and not is_near:
                 continue
             fix = "rename the column"
             if column.option:
@@ -146,6 +147,7 @@ def _check_unused_ids(
 
 
 def _plain(name: str) -> str:
+    """The letters and digits of a name, in lower case."""
     return "".join(ch for ch in name.casefold() if ch.isalnum())
 
 

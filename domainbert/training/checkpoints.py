@@ -66,7 +66,11 @@ def _differences(
     current: object,
     name: str = "",
 ) -> list[str]:
-    """The names of facts that differ, such as training.epochs."""
+    """The dotted names of the values that differ, such as training.epochs.
+
+    A missing value equals None, so checkpoints of a version without a setting stay valid where
+    the setting is None.
+    """
     if not (isinstance(stored, dict) and isinstance(current, dict)):
         return [] if stored == current else [name.removeprefix(".")]
     names = []

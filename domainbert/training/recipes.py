@@ -43,12 +43,12 @@ def read_recipe(
     source: str | Path | None = None,
     overrides: Mapping[str, object] | None = None,
 ) -> AnyRecipe:
-    """Read a recipe.
+    """Read a recipe, or another TOML file that has a settings class, such as a definition.
 
     Args:
-        kind: the task's recipe class.
-        source: a TOML file, or the name of a shipped recipe such as "entities", without its card,
-            which describes the shipped model. None for the defaults.
+        kind: the class of the recipe or settings.
+        source: a TOML file, or the name of a shipped recipe such as "entities". None for the
+            defaults.
         overrides: values that replace the file's, by dotted name ("training.epochs"); None values
             are ignored.
 
@@ -62,6 +62,7 @@ def read_recipe(
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"{path} is not TOML: {error}") from None
+        # The card of a shipped recipe describes the shipped model, not the one to be trained.
         if not Path(source).is_file():
             values.pop("card", None)
     for name, value in (overrides or {}).items():

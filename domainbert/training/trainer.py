@@ -332,7 +332,7 @@ class _Watch(TrainerCallback):
         bar = progress("training", total=state.max_steps)
         self._advance = self.bar.enter_context(bar)
         self._advance(state.global_step)
-        self._begun = self._logged = self._saved = time.monotonic()
+        self._started_at = self._logged_at = self._saved_at = time.monotonic()
         self._first_step = state.global_step
         if state.best_global_step:  # the folder may have been moved
             best = Path(str(args.output_dir), f"checkpoint-{state.best_global_step}")
@@ -347,30 +347,35 @@ class _Watch(TrainerCallback):
         control: TrainerControl,
         **__: object,
     ) -> None:
+        """Log the time left now and then, and request the checkpoints that are due."""
         self._advance(1)
         now = time.monotonic()
         step = state.global_step
         steps_done = step - self._first_step
-        if steps_done == 1 or now - self._logged >= LOG_SECONDS:
-            self._logged = now
-            seconds_per_step = (now - self._begun) / steps_done
+        if steps_done == 1 or now - self._logged_at >= LOG_SECONDS:
+            self._logged_at = now
+            seconds_per_step = (now - self._started_at) / steps_done
             minutes_left = seconds_per_step * (state.max_steps - step) / 60
             losses = [row["loss"] for row in state.log_history if "loss" in row]
+            loss = ""
+            if losses:
+                loss = f"loss {losses[-1]:.3g}, "
             log.info(
                 "step %d of %d: %sabout %.0f minutes left",
                 step,
                 state.max_steps,
-                "".join(f"loss {loss:.3g}, " for loss in losses[-1:]),
+                loss,
                 minutes_left,
             )
-        if now - self._saved >= SAVE_SECONDS:
+        if now - self._saved_at >= SAVE_SECONDS:
             control.should_save = True
+        # The last step may lie between two evaluations, and may have the best weights.
         if step >= state.max_steps:
             control.should_evaluate = True
             control.should_save = True
 
     def on_save(self, *_: object, **__: object) -> None:
-        self._saved = time.monotonic()
+        self._saved_at = time.monotonic()
 
     def on_evaluate(
         self,

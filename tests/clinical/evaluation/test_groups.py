@@ -16,7 +16,7 @@ from clinical.evaluation.groups import (
     by_period,
     holm,
 )
-from clinical.evaluation.measures import GROUP_MEASURES, Stays, numbers
+from clinical.evaluation.measures import GROUP_MEASURES, Stays, measured_values
 from clinical.evaluation.verdicts import group_verdicts
 from domainbert.statistics.bootstrap import Resampled
 from domainbert.tables import TableError
@@ -108,7 +108,7 @@ def test_weights_count_as_repeated_stays(seed):
         parts = [
             (m, Stays(y[m], risk[m], THRESHOLD)) for m in (labels == 0, labels == 1)
         ]
-        return [numbers(part, weights[m], GROUP_MEASURES) for m, part in parts]
+        return [measured_values(part, weights[m], GROUP_MEASURES) for m, part in parts]
 
     labels = (again["sex"] == "M").to_numpy(dtype=int)
     if len(set(labels)) == 2:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from clinical.evidence.case import MAX_TOKENS, sentence_pieces
-from clinical.evidence.explain import EFFORT, occlusion, windows_that_matter
+from clinical.evidence.explain import EFFORT, occlusion, riskiest_windows
 from clinical.risk.aggregation import aggregate
 
 
@@ -36,7 +36,7 @@ def test_a_long_sentence_is_cut_between_words(model):
 
 def test_the_riskiest_windows_are_searched_within_the_effort(case):
     pieces = sentence_pieces(case.stay)
-    found = windows_that_matter(case, pieces)
+    found = riskiest_windows(case, pieces)
     assert (
         found == np.argsort(-case.probabilities, kind="stable")[: len(found)].tolist()
     )

@@ -9,7 +9,7 @@ from domainbert.errors import UserError
 from domainbert.statistics.calibration import (
     calibrated,
     calibration_error,
-    checked,
+    checked_risks,
     equal_mass_bins,
     fit_logistic,
     fit_platt,
@@ -123,12 +123,12 @@ def test_platt_of_slope_one_is_the_identity():
 )
 def test_bad_input_is_counted(y, p, message):
     with pytest.raises(ValueError, match=message):
-        checked(y, p)
+        checked_risks(y, p)
 
 
 def test_a_text_column_passed_by_mistake_is_not_quoted():
     with pytest.raises(ValueError, match="probability is not numeric") as caught:
-        checked([0, 1], ["CANARY was admitted", "0.5"])
+        checked_risks([0, 1], ["CANARY was admitted", "0.5"])
     error = caught.value
     assert "CANARY" not in repr([error, error.__cause__, error.__context__])
 
