@@ -22,15 +22,7 @@ LEFT_OUT = "words that are struck out, deleted or hidden are left out"
 JOINED = "several texts of one format are joined"
 UNREAD = "a part of the document is not read: a link, not text or not base64"
 
-_RANKS = {
-    "text/plain": 0,
-    "text/html": 1,
-    "application/xhtml+xml": 1,
-    "text/rtf": 2,
-    "application/rtf": 2,
-    "application/x-rtf": 2,
-    "text/richtext": 2,
-}
+_DATA = read_toml(__file__, "attachments.toml")
 _UNNAMED = 3  # another type, read only where its bytes are HTML or RTF
 _IS_RTF = re.compile(rb"\s*\{\\rtf")
 _IS_HTML = re.compile(rb"\s*(<\?xml[^>]{0,200}>\s*)?<(!doctype html|html)\b", re.I)
@@ -91,7 +83,7 @@ def address_id(address: str) -> str:
 
 def _rank(attachment: Mapping[str, Any]) -> int:
     content_type = str(attachment.get("contentType", ""))
-    return _RANKS.get(content_type.partition(";")[0].strip().lower(), _UNNAMED)
+    return _DATA["ranks"].get(content_type.partition(";")[0].strip().lower(), _UNNAMED)
 
 
 def _read(attachment: Mapping[str, Any]) -> Reading:
@@ -127,14 +119,6 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32-le",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
-}
-# As browsers read these names: Latin-1 is written by programs that mean windows-1252.
-_SPELLINGS = {
-    "ansi": "cp1252",
-    "x-ansi": "cp1252",
-    "iso8859-1": "cp1252",
-    "ascii": "utf-8",
-    "unicode": "utf-16",
 }
 _CODE_PAGE = re.compile(
     r"(?:x-)?(?:windows|win|cp|ms|ibm)?[-_ ]?(125[0-8]|874|93[26]|949|950|437|85[0258]|866)"
@@ -178,8 +162,8 @@ def find_codec(charset: str) -> str | None:
     if page := _CODE_PAGE.fullmatch(label):
         return f"cp{page[1]}"
     with suppress(LookupError):
-        label = codecs.lookup(_SPELLINGS.get(label, label)).name
-        label = _SPELLINGS.get(label, label)
+        label = codecs.lookup(_DATA["spellings"].get(label, label)).name
+        label = _DATA["spellings"].get(label, label)
         return label if _TEXT_CODEC.match(label) else None
     return None
 
@@ -194,20 +178,10 @@ def _guessed(charset: str | None, encoding: str) -> str:
 
 # -- HTML ---------------------------------------------------------------------------------------
 
-_INLINE_TAGS = (
-    "a abbr acronym b bdi bdo big button cite code data del dfn em font i img input ins "
-    "kbd label mark nobr q s samp small span strike strong sub sup time tt u var wbr"
-)
-_INLINE = frozenset(_INLINE_TAGS.split())
-_NO_TEXT = frozenset(("head", "title", "script", "style"))
-_STRUCK = frozenset(("del", "s", "strike"))
+_INLINE = frozenset(_DATA["html"]["inline"].split())
+_NO_TEXT = frozenset(_DATA["html"]["no_text"].split())
+_STRUCK = frozenset(_DATA["html"]["struck"].split())
 _HIDDEN_STYLE = re.compile(r"display:none|visibility:hidden|line-through")
-_CLOSED = (
-    ("<!--", "-->"),
-    ("<style", "</style"),
-    ("<script", "</script"),
-    ("<title", "</title"),
-)
 _TAG = re.compile(r"<[a-zA-Z/!?]")
 
 
@@ -218,8 +192,8 @@ def html_text(markup: str) -> Reading:
     markup = whole_text(markup.replace("\0", ""))
     if not _TAG.search(markup):  # plain text by another name: its lines are all it has
         return Reading(html.unescape(markup).strip())
-    for start, end in _CLOSED:
-        markup = _without_unclosed(markup, start, end)
+    for mark in _DATA["html"]["unclosed"]:
+        markup = _without_unclosed(markup, **mark)
     tags, _, tail = markup.rpartition(">")
     markup = f"{tags}>{tail.replace('<', '&lt;')}" if tags else markup
     target = _HtmlTarget()
@@ -229,14 +203,12 @@ def html_text(markup: str) -> Reading:
     return Reading(text, (LEFT_OUT,) if target.left_out else ())
 
 
-def _without_unclosed(markup: str, start: str, end: str) -> str:
+def _without_unclosed(markup: str, *, start: str, end: str, instead: str) -> str:
     """HTML without start marks that nothing closes: they would hide the rest of the note."""
     closed = markup.lower().rfind(end)
     head = markup[: closed + 1]
     tail = markup[closed + 1 :]
-    return head + re.sub(
-        re.escape(start), "<br" if start != "<!--" else "", tail, flags=re.I
-    )
+    return head + re.sub(re.escape(start), instead, tail, flags=re.I)
 
 
 class _HtmlTarget:
@@ -285,9 +257,6 @@ class _HtmlTarget:
             self._at_break = False
             self._space = text[-1].isspace()
 
-    def comment(self, text: str) -> None:
-        """Comments are no words."""
-
     def close(self) -> str:
         return "".join(self._parts).strip()
 
@@ -311,7 +280,7 @@ _RTF_TOKEN = re.compile(
     r"|([^\\{}\r\n]+)",
     re.DOTALL,
 )
-_RTF = read_toml(__file__, "rtf.toml")
+_RTF = _DATA["rtf"]
 _RTF_NO_TEXT = frozenset(_RTF["no_text"].split())
 _RTF_LEFT_OUT = frozenset(_RTF["left_out"].split())
 _RTF_LOST = "letters that the code page of the RTF does not have are lost"
