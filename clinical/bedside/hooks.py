@@ -40,7 +40,6 @@ Documents: TypeAlias = tuple[list[dict[str, Any]], Counter[str]]
 """Records of notes, and how many documents were not read or have a remark, by the reason."""
 
 PAGES = 20  # of a search that are followed
-_TIMEOUT = 30.0  # seconds for all pages
 _PORTS = {"https": 443, "http": 80}
 _LARGEST = 32 << 20
 _SCHEMA = load_schema("fhir")
@@ -366,20 +365,16 @@ def fetch_documents(
     seconds = seconds_left()
 
     async def read() -> list[Resource]:
-        async with asyncio.timeout(min(seconds, _TIMEOUT)):
+        async with asyncio.timeout(seconds):
             return await _read_pages(server, url, token, servers, proxy)
 
     try:
         return from_thread.run(read)
-    except TimeoutError as error:
-        if seconds < _TIMEOUT:
-            raise
-        kind = type(error).__name__
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
         kind = type(error).__name__
         if str(error).isdecimal():
             kind = str(error)  # the status
-    raise HTTPException(412, f"the FHIR server gave no notes ({kind})")
+        raise HTTPException(412, f"the FHIR server gave no notes ({kind})") from None
 
 
 async def _read_pages(

@@ -137,9 +137,8 @@ def in_service(ledger: Path, model: RiskModel) -> list[str]:
     from domainbert.service.ledger import compare_models, read_ledger
 
     served, feedback = read_ledger(ledger)
-    risks = served[
-        (served["status"] == "ok") & (served["model"] == model.fingerprint())
-    ]
+    served = served[(served["status"] == "ok") & (served["task"] == model.task)]
+    risks = served[served["model"] == model.fingerprint()]
     if risks.empty:
         return ["No risk of this model was served."]
     alerts = 100 * risks["alert"].dropna().astype(float)

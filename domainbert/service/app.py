@@ -12,7 +12,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _BYTES_PER_CHARACTER = 12  # in JSON, "\\ud83d\\ude00" is one character
+_SHADOW = " (shadow)"  # after the name of a task, in the ledger and the metrics
 _SHADOW_CALLS = 100  # that wait for the next model; it does not see further ones
 _M_ARENA_MAX = -8  # of mallopt, in malloc.h
 _ROWS = Counter("domainbert_rows_total", "Rows of results", ["task", "status"])
@@ -159,25 +160,27 @@ class Service:
 
     def _add_model(self, model: Served, *, is_named: bool) -> None:
         """Add a model; the second of a task is scored in shadow if it has a name."""
-        workers = {}
-        for path, task in model.tasks.items():
-            workers[path] = (model, Worker(task, _QUEUE.labels(path).set))
-        first = next(iter(workers))
-        _MODEL.labels(first, model.name, model.model.fingerprint()).set(1)
-        test = partial(workers[first][1].score, seconds=self.settings.seconds)
-        self._fault = self._fault or model.self_test(test)
-        repeated = sorted(workers.keys() & self._workers.keys())
-        if not repeated:
-            self._models.append(model)
-            self._workers |= workers
-        elif is_named:
-            self._shadows[first] = workers[first]
-        else:
-            other, _ = self._workers[repeated[0]]
+        first = next(iter(model.tasks))
+        tasks = dict(model.tasks)
+        workers = self._workers
+        repeated = sorted(tasks.keys() & workers.keys())
+        if repeated and not is_named:
+            other, _ = workers[repeated[0]]
             raise UserError(
                 f"{other.name} and {model.name} both do {repeated[0]}; name one of them, or write "
                 "--model now=MODEL --model next=MODEL to score the second in shadow"
             )
+        if repeated:
+            tasks = {first + _SHADOW: tasks[first]}
+            workers = self._shadows
+        else:
+            self._models.append(model)
+        for name, task in tasks.items():
+            _MODEL.labels(name, model.name, model.model.fingerprint()).set(1)
+            workers[name] = (model, Worker(task, _QUEUE.labels(name).set))
+        _, worker = workers[next(iter(tasks))]
+        test = partial(worker.score, seconds=self.settings.seconds)
+        self._fault = self._fault or model.self_test(test)
 
     def score(
         self, task: str, records: Sequence[Mapping[str, object]], *, card: str = ""
@@ -199,23 +202,24 @@ class Service:
         if size > limit:
             raise HTTPException(413, f"{size:,} characters; expected at most {limit:,}")
         call = _Call(task, records, card)
-        rows = self._run(self._workers[task], call)
-        if task in self._shadows and self._shadow_calls.acquire(blocking=False):
-            self._in_shadow.submit(self._run_in_shadow, call)
+        rows = self._run(call)
+        shadow = replace(call, task=task + _SHADOW)
+        if shadow.task in self._shadows and self._shadow_calls.acquire(blocking=False):
+            self._in_shadow.submit(self._run_in_shadow, shadow)
         return rows
 
     def _run_in_shadow(self, call: _Call) -> None:
         """Score with the next model; its risks are kept, and shown to nobody."""
         try:
-            self._run(self._shadows[call.task], call)
+            self._run(call)
         except Exception as error:  # noqa: BLE001  (the call was answered long ago)
             log.error("shadow", extra={"facts": where(error)})
         finally:
             self._shadow_calls.release()
 
-    def _run(self, offered: tuple[Served, Worker], call: _Call) -> list[dict[str, Any]]:
+    def _run(self, call: _Call) -> list[dict[str, Any]]:
         """Score with one model, count the rows, and keep the risks."""
-        model, worker = offered
+        model, worker = {**self._workers, **self._shadows}[call.task]
         task = call.task
         records = call.records
         rows = worker.score(records, min(self.settings.seconds, seconds_left()))

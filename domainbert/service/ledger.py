@@ -46,15 +46,17 @@ class Ledger:
 
     def __init__(self, path: str | Path, *, key_file: Path | None = None) -> None:
         self.path = Path(path)
-        default = self.path.with_name(f"{self.path.name}.key")
-        self._key = _read_key(key_file or default)
         try:
+            self._key = _read_key(key_file or Path(f"{path}.key"))
             self.path.touch(mode=0o600)
-            self.path.chmod(0o600)
             with closing(self._connect()) as con, con:
                 make_tables(con, self.path, _APPLICATION, _SCHEMA)
+            self.path.chmod(0o600)
         except OSError as error:
-            raise UserError(f"{path}: {error.strerror}") from None
+            raise UserError(
+                f"{error.filename}: {error.strerror}; make the ledger and its key in folders that "
+                f"can be written, or set {KEY_VARIABLE}"
+            ) from None
         except sqlite3.Error as error:
             raise UserError(f"{path}: this file cannot be used ({error})") from None
 
@@ -120,21 +122,11 @@ class Ledger:
 
 def _read_key(file: Path) -> bytes:
     """The key of the hashes, from the environment or else from a file, which is made if needed."""
-    key = os.environ.get(KEY_VARIABLE, "")
-    source = KEY_VARIABLE
-    if not key:
-        source = str(file)
-        try:
-            key = _key_in_file(file)
-        except OSError as error:
-            raise UserError(
-                f"{file}: {error.strerror}; it holds the key of the ledger's hashes. Make it with "
-                f"mode 0600, or set {KEY_VARIABLE} to a random text of {_KEY_CHARACTERS} characters"
-            ) from None
+    key = os.environ.get(KEY_VARIABLE) or _key_in_file(file)
     if len(key) < _KEY_CHARACTERS:
         raise UserError(
-            f"{source} has {len(key)} characters; expected a random text of at least "
-            f"{_KEY_CHARACTERS}: openssl rand -hex 32"
+            f"{KEY_VARIABLE} or {file} has {len(key)} characters; expected a random text of at "
+            f"least {_KEY_CHARACTERS}: openssl rand -hex 32"
         )
     return hashlib.blake2b(key.encode("utf-8", "replace")).digest()
 

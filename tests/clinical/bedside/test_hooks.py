@@ -778,6 +778,11 @@ def test_the_second_model_is_scored_and_kept_and_never_shown(
     assert len(served) == 2
     assert (mine["row"], mine["card"]) == (other["row"], other["card"])
     assert other["probability"] > mine["probability"]
+    assert other["task"] == "readmission (shadow)"
+    shadow = ReadmissionModel.from_pretrained(tmp_path / "next")
+    assert in_service(file, shadow) == ["No risk of this model was served."]
+    text = client.get("/metrics").text
+    assert 'domainbert_rows_total{status="ok",task="readmission (shadow)"}' in text
     lines = in_service(file, now)
     assert lines[0] == "Served: 1 risks, 100.0 of 100 alerts."
     change = 100 * (other["probability"] - mine["probability"])
@@ -798,7 +803,7 @@ def test_a_fault_of_the_next_model_costs_no_call(
     def fail(*_):
         raise RuntimeError("a private text")
 
-    _, worker = service._shadows["readmission"]
+    _, worker = service._shadows["readmission (shadow)"]
     monkeypatch.setattr(worker, "score", fail)
     assert card_of(ask(client))
     service._in_shadow.shutdown()
