@@ -79,7 +79,7 @@ class Span:
         discontinuous: whether it is a mention in parts ("breast … cancer"), whose span is
             its extent, from first to last character.
         assertion: one of `ASSERTION_VALUES`, or "" where the corpus has none.
-        id: of a concept, or "" where the corpus has none.
+        id: the id of a concept, or "" where the corpus has none.
     """
 
     start: int

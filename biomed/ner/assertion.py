@@ -91,7 +91,7 @@ def assert_spans(
         spans: start, end and label of each entity, in any order; they may overlap. A label such as
             "Chemical" or "Drug" is a drug; any other is read by the rules for diseases.
         rules: `AssertionRules.read()` by default.
-        heading: of the section that the text starts in, if the text does not have it.
+        heading: the heading of the section that the text starts in, if the text does not have it.
     """
     if not spans:
         return []

@@ -30,13 +30,13 @@ class CueRow(Settings):
     """A cue as it is written.
 
     Attributes:
-        assertion: of the entities that the cue reaches.
-        words: as they stand in a note, one cue a line; `regex` is a pattern instead.
+        assertion: the assertion of the entities that the cue reaches.
+        words: the cues as notes write them, one a line; `regex` is a pattern instead.
         after: whether the cue stands after the entity.
         reach: at most so many words between cue and entity.
-        items: of a list that commas separate, "one" reaches the first item, "list" bare names,
-            and "all" every item.
-        kind: of the entities that it reaches.
+        items: which items of a list with commas it reaches: "one" the first item, "list" bare
+            names, and "all" every item.
+        kind: the kind of entities that it reaches.
         stops: words over which it does not reach, one a line.
         over_section: whether it counts more than the section of the note.
     """

@@ -39,13 +39,13 @@ class Link:
     """The concept of a name.
 
     Attributes:
-        id: of the concept.
+        id: the id of the concept.
         name: its preferred name, the first that the dictionary gives it.
         score: how sure the link is, in (0, 1]: 1 for a name of the dictionary (case ignored), 0.95
             for one that differs in form only (see `biomed.terms.names.normalised`), both divided by
             the number of concepts that have the name; otherwise the probability that the concept
             with the nearest vectors is right.
-        codes: of the concept in other systems, such as "MESH:D006333".
+        codes: the codes of the concept in other systems, such as "MESH:D006333".
     """
 
     id: str

@@ -52,7 +52,7 @@ class Scores:
     Attributes:
         table: `precision, recall, f1, correct, predicted, gold`; the index is "all" and then each
             type. A score without entities is 0.
-        interval: of the F1 of "all": 2.5% to 97.5% of 1,000 resamples of the texts.
+        interval: that of the F1 of "all": 2.5% to 97.5% of 1,000 resamples of the texts.
     """
 
     table: pd.DataFrame

@@ -107,7 +107,7 @@ class Medication:
     Attributes:
         status: "started", "stopped", "changed", "continued" or "held"; "no allergy" if the text
             says that the patient has no allergy to it; None if it says nothing.
-        assertion: of the drug; see `Entity`.
+        assertion: the drug's assertion; see `Entity`.
     """
 
     start: int
@@ -134,7 +134,7 @@ def read_medications(
         text: a note, or a part of one.
         spans: start, end and label of each entity, as in `assert_spans`. Entities that are no
             drugs may be the reason for one.
-        assertions: of the entities, from `assert_spans`. Allergies have reactions.
+        assertions: one for each entity, from `assert_spans`; allergies may have a reaction.
     """
     assertions = assertions or ["present"] * len(spans)
     drugs = [

@@ -60,7 +60,7 @@ class Pieces:
         first: index in `ids` of each word's first piece, shape (words,).
         is_read: whether a word has any piece; tokenizers drop control characters. Shape (words,).
         starts: the words into which no entity continues, in order; the first word is one.
-        listed: of each word, the B tag of the type that lists it as an abbreviation, or 0.
+        listed: for each word, the B tag of the type that lists it as an abbreviation, or 0.
         log_odds: what is added for that type, shape (words,).
     """
 
@@ -108,7 +108,7 @@ class WordReader:
         """Tokenise words.
 
         Args:
-            words: of one text, in order.
+            words: the words of one text, in order.
             spaced: whether each follows a space; by default all but the first do.
             breaks: numbers of the words into which no entity continues, in order.
             framed: numbers of the words that are diseases by their context.

@@ -47,7 +47,7 @@ class Section:
     """A section of a note: `text[section.start : section.end]`, with its heading.
 
     Attributes:
-        body: where the text after the heading starts.
+        body: first character of the text after the heading.
         name: such as "allergies"; "other" under a heading that is not in the table.
         code: LOINC code of the section, or None.
     """
@@ -157,7 +157,7 @@ def sections_of(text: str, spans: Spans, *, heading: str = "") -> list[Section |
     Args:
         text: a note, or a part of one.
         spans: start, end and label of each entity, in any order.
-        heading: of the section that the text starts in, if the text does not have it.
+        heading: the heading of the section that the text starts in, if the text does not have it.
     """
     note_sections = find_sections(text, mask_entities(text, spans))
     starts = [section.start for section in note_sections]

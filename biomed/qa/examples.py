@@ -58,8 +58,8 @@ class WindowMaker:
     answer's position nor its text. For a question without an answer it is a window of its context.
 
     Args:
-        questions: of one file; those whose answer is not in their context are left out.
-        reader: of the model.
+        questions: questions of one file; those whose answer is not in their context are left out.
+        reader: the model's reader.
         negatives: mean number of negatives for each question with an answer, at least 0.
         longest: maximum tokens of an answer; a longer one is cut at its end.
         seed: seed of all random choices.

@@ -90,7 +90,7 @@ class NoAnswer(Record):
 
     Attributes:
         threshold: the score that decides.
-        questions: of either kind.
+        questions: the questions, of either kind.
         answered: share of the questions with an answer that get one.
         abstained: share of the questions without an answer that get none.
     """

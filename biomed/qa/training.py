@@ -48,7 +48,7 @@ class Validation(Settings):
     """The `[validation]` table.
 
     Attributes:
-        share: of the last file's articles that is held out.
+        share: the share of the last file's articles that is held out.
         choosing: number of their questions that choose the weights.
     """
 

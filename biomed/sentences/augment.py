@@ -190,7 +190,7 @@ def silver_pairs(
     """New pairs, drawn at random with the distribution of scores of the rated pairs.
 
     Args:
-        new: from `candidates`.
+        new: the new pairs, from `candidates`.
         new_scores: their scores in [0, 1], shape (pairs,).
         rated: pairs whose distribution of scores is matched.
         recipe: gives the `[silver]` table, the scale and the seed. Fewer pairs than the table

@@ -93,7 +93,7 @@ def scores(pairs: pd.DataFrame, scale: float = 1.0) -> np.ndarray:
     """The labels of pairs as scores in [0, 1], shape (pairs,).
 
     Args:
-        pairs: from `read_pairs`.
+        pairs: the pairs, from `read_pairs`.
         scale: the largest score of the source, such as 5 for the STS benchmark.
 
     Raises:

@@ -366,7 +366,7 @@ def vectors_of(
     Args:
         embedder: gives the pooling.
         network: the embedder's network, plain or wrapped by peft.
-        windows: from `windows_of`.
+        windows: the texts' windows, from `windows_of`.
     """
     ids = windows["ids"]
     lengths = windows["lengths"]

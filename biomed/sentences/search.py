@@ -32,8 +32,8 @@ class PassageHit:
     """A search result.
 
     Attributes:
-        rank: from 1; 0 before ranking.
-        id: of its text.
+        rank: position in the ranking, from 1; 0 before it.
+        id: the id of its text.
         start: first character of the passage in its text.
         end: one past its last character.
         score: cosine, or the cross-encoder's score in (0, 1) after reranking.

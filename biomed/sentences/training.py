@@ -36,8 +36,8 @@ class SentenceTable(ModelTable, EmbeddingSettings):
 
     Attributes:
         kind: "bi-encoder" (a vector per text) or "cross-encoder" (two texts read together).
-        objective: of a bi-encoder, see `TextVectorsObjective`.
-        share: of a bi-encoder, the share of the change of the weights that is kept; 0.5 averages
+        objective: a bi-encoder's objective, see `TextVectorsObjective`.
+        share: for a bi-encoder, the share of the change of the weights that is kept; 0.5 averages
             the trained and the initial weights.
         scale: the largest score of the pairs, such as 5 for the STS benchmark.
     """

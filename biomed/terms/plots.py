@@ -98,7 +98,7 @@ def layout_terms(
         categories: one for each term.
         perplexity: effective number of neighbours in t-SNE, above 0 and below the number of
             terms; by default 30, or a third of the terms if there are few.
-        seed: of t-SNE.
+        seed: the seed of t-SNE.
 
     Raises:
         UserError: fewer than four terms, identical vectors, a perplexity out of range, or a wrong

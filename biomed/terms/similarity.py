@@ -80,7 +80,7 @@ class Neighbour:
     """A term of the vocabulary and its similarity to the term that was looked up.
 
     Attributes:
-        rank: from 1, for each meaning of the term.
+        rank: position, from 1, for each meaning of the term.
         neighbour: the term of the vocabulary.
         similarity: cosine of its vector and that of the term, or of the term's meaning.
         match: how it was matched: "name" (only the spelling differs), "synonym" (the vocabulary
@@ -228,7 +228,7 @@ class TermIndex:
         Args:
             term: the term; its own spellings are left out.
             text: the meaning.
-            vector: of the meaning, shape (dimension,).
+            vector: the meaning's vector, shape (dimension,).
             matches: row of the vocabulary -> kind of match.
         """
         spelling = term.casefold()

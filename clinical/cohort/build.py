@@ -81,8 +81,9 @@ def build_cohort(
         data_end: until when admissions were recorded, the midnight before a date; stays
             discharged less than the horizon before it are excluded. By default the last admission,
             and unknown for MIMIC, whose dates are shifted; "none" keeps such stays.
-        delimiter: of CSV files, such as ";" or "tab"; a tab for .tsv, else a comma by default.
-        encoding: of CSV files, such as "cp1252"; UTF-8 by default.
+        delimiter: between the cells of CSV files, such as ";" or "tab"; by default a tab for .tsv,
+            else a comma.
+        encoding: the encoding of CSV files, such as "cp1252"; UTF-8 by default.
         split_by: "patient" for sides at random; "time" for the earliest discharges to train on,
             and the latest to test on. A patient is on the side of the last stay; earlier stays that
             fall into an earlier period are excluded.

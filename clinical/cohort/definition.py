@@ -267,7 +267,7 @@ class Shards(Settings):
 
     Attributes:
         glob: patterns of their paths in the folder.
-        columns: that each file of Parquet must have.
+        columns: the columns that each file of Parquet must have.
         as_is: columns in which nothing stands for an empty cell, so that they filter rows early.
         fields: columns of FHIR resources, and where they are; see `fhir.read_resource`.
     """

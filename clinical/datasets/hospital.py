@@ -69,7 +69,7 @@ def synthesize(
     and stays that end in a transfer have none.
 
     Args:
-        folder: where to write; tables of these names are replaced.
+        folder: the folder to write to; tables of these names are replaced.
         stays: number of index stays, at least 1.
         seed: the same seed and options give the same bytes.
         brief: summaries of about 200 word-pieces, the hospital course, instead of 1,000 to 4,000.

@@ -69,7 +69,7 @@ class Chart:
         patient: whose stay it is.
         stay: with its dates.
         facts: names of the facts that its notes tell as true.
-        rng: where all words are drawn from.
+        rng: the generator that all words are drawn with.
     """
 
     def __init__(

@@ -101,8 +101,8 @@ class Case:
     Attributes:
         model: the model.
         stay: the windows and texts of the stay.
-        probabilities: of the windows, shape (windows,).
-        risk: of the stay.
+        probabilities: those of the windows, shape (windows,).
+        risk: the risk of the stay.
     """
 
     def __init__(self, model: RiskModel, notes: Given) -> None:

@@ -101,8 +101,8 @@ def gather(
     Args:
         model: None for scores of another origin.
         comparison: its evaluation.
-        name: of the model, as the user gave it.
-        summary: of the cohort, from `clinical.Cohort`; None for other tables.
+        name: the name of the model, as the user gave it.
+        summary: the cohort's summary, from `clinical.Cohort`; None for other tables.
         hospital: its answers.
     """
     sentences = dict.fromkeys(NAMES, "")

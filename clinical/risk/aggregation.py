@@ -37,7 +37,7 @@ def aggregate(probabilities: ArrayLike, c: float = DEFAULT_C) -> float:
     """The risk of one stay, between the mean and the maximum of its windows.
 
     Args:
-        probabilities: of its windows, shape (n,), n >= 1, each in [0, 1]; order does not matter.
+        probabilities: those of its windows in any order, shape (n,), n >= 1, each in [0, 1].
         c: > 0; the mean weighs n/c against the maximum's 1.
 
     Raises:
@@ -55,7 +55,7 @@ def aggregate_stays(
     """The risks of many stays, shape (stays,); errors as for `aggregate`.
 
     Args:
-        probabilities: of all windows, stay after stay, shape (windows,).
+        probabilities: those of all windows, stay after stay, shape (windows,).
         counts: windows of each stay, shape (stays,), each >= 1.
         c: > 0.
     """
@@ -83,7 +83,7 @@ def aggregate_tensor(
     """The rule on tensors, with gradients (shared at a tie for the maximum), shape (stays,).
 
     Args:
-        probabilities: of windows, shape (windows,), in [0, 1].
+        probabilities: those of windows, shape (windows,), in [0, 1].
         stay: the stay of each window, shape (windows,), int64, each of 0 to stays - 1 occurring.
         stays: how many there are.
         c: > 0.

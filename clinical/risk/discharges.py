@@ -104,8 +104,8 @@ def new_discharges(
     column `exclusion`.
 
     Args:
-        source: as for `build_cohort`, or a cohort file.
-        choice: of the model; None reads discharge summaries.
+        source: a source as for `build_cohort`, or a cohort file.
+        choice: the notes that the model reads; None reads discharge summaries.
         out: the file is in a private folder beside it.
         since: all stays without it.
         options: how to read the source.

@@ -12,10 +12,10 @@ class QuantityProfile(Record):
     """How a number, such as the tokens of a stay, was distributed on the validation side.
 
     Attributes:
-        n: stays.
-        median: of the number.
-        edges: of up to ten bins of about equally many stays, without the outer two.
-        shares: of the stays in each bin.
+        n: number of stays.
+        median: the median of that number.
+        edges: the limits of up to ten bins of about equally many stays, without the outer two.
+        shares: the share of the stays in each bin.
         percentiles: 1 to 99, of the predicted risk only.
     """
 
@@ -35,7 +35,7 @@ class CohortData(Data):
         without_patient_id: stays that count as a patient of their own.
         disjoint: whether it was checked that no patient is on two sides.
         patients: see `clinical.stays.patients.patient_hashes`; None if they were not kept.
-        profile: of the validation side, by quantity; see `clinical.evaluation.drift`.
+        profile: distributions on the validation side, by quantity; see `clinical.evaluation.drift`.
         profile_note: what a reader should know about it.
     """
 
@@ -91,7 +91,7 @@ class RiskCalibration(Calibration):
     """How a readmission model was calibrated.
 
     Attributes:
-        method: of training: on "validation" or "cross-fitted".
+        method: how it was fitted in training: on "validation" or "cross-fitted".
         refused: why there is no calibrator; empty if there is one.
         recalibrated: the stays of a later calibration; None if there was none.
         without: settings for the risk without each column, by what is left out.

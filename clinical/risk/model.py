@@ -47,7 +47,7 @@ class ReadingSettings(WindowSettings):
     Attributes:
         window: largest window in tokens, [CLS] and [SEP] included; None is the encoder's limit.
         overlap: tokens that consecutive windows share.
-        c: of the readmission rule, > 0.
+        c: the constant c of the readmission rule, > 0.
         clean_notes: blank out meaningless marks (see `clinical.stays.stays.clean`).
         join_notes: window a stay's notes as one text, as the paper does with early notes.
         other_languages: what becomes of a stay whose notes seem not to be in English: "remark",

@@ -377,7 +377,7 @@ def read_notes(rows: Sequence[Row], *, in_order: bool = False) -> ReadNotes | Fa
     """The notes of one stay, for every task that reads stays.
 
     Args:
-        rows: of one stay, with the cells `patient_id, note_id, chart_time, text`.
+        rows: the rows of one stay, with the cells `patient_id, note_id, chart_time, text`.
         in_order: whether the rows were chosen, and are in time order; copies are left out.
 
     Returns:

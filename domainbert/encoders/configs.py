@@ -55,7 +55,7 @@ def read_config(
 
     Args:
         folder: with `config.json`.
-        name: of the encoder, for messages.
+        name: the name of the encoder, for messages.
         weight_bytes: size of its weights, which the shapes must fit.
         changes: entries that replace those of the file.
 

@@ -91,7 +91,7 @@ class Encoder:
     """Where an encoder's files are.
 
     Attributes:
-        name: as the user typed it.
+        name: the name that the user typed.
         location: the folder of its files.
         sha256: of all files that loading reads: weights, tokenizer and configuration. For a
             shipped encoder, whose other files are pinned, of the weights alone.
@@ -309,7 +309,7 @@ def load_model(
 
     Args:
         encoder: see `find_encoder`.
-        model_class: of Hugging Face; it may be an `Auto` class.
+        model_class: a model class of Hugging Face; it may be an `Auto` class.
         train_command: to predict, the command that trains a head, for the error if there is none
             (`{encoder}` in it is replaced by the name). None to train: then a missing head and
             pooler are initialised at random.

@@ -31,7 +31,7 @@ class Card(Settings):
         title: what it is, in one line.
         data: what it was trained on.
         limits: what it is not for.
-        licence: as an SPDX identifier.
+        licence: an SPDX identifier.
         rebuild: the command that trains it again.
     """
 
@@ -72,7 +72,7 @@ class Training(Record):
         stages: the settings of each stage.
         facts: what identifies the data, the split and the objective of each stage.
         start: the model whose adapter training started from, if any.
-        versions: of Python and the libraries.
+        versions: the versions of Python and the libraries.
         validation: the scores that chose the weights; None where a score is undefined.
     """
 

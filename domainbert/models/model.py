@@ -80,9 +80,9 @@ class Model(ABC, Generic[AnySettings]):
 
     Attributes:
         runner: runs windows through the network.
-        name: by which it was loaded, of a folder its last part; empty for a model made in code.
+        name: the name it was loaded by, or the last part of its folder; "" if made in code.
         manifest: how the model was trained and how it scored; of the class `manifest_class`.
-        config: of its folder or its training; None for a plain Hugging Face checkpoint.
+        config: settings of its folder or its training; None for a plain Hugging Face checkpoint.
         adapter: what was merged into the encoder; None with full weights.
     """
 
@@ -230,7 +230,7 @@ class Model(ABC, Generic[AnySettings]):
             recipe: how to train; the defaults if None.
             checkpoints: folder that keeps the checkpoints; a temporary one by default.
             resume: continue from the last checkpoint there; refused if anything differs.
-            **options: of the task.
+            **options: options of the task.
 
         Raises:
             UserError: data that cannot be trained on, or a resumed run that differs.

@@ -69,10 +69,10 @@ class TaskConfig(Settings):
     Attributes:
         task: such as "readmission".
         labels: one name for each output of the head.
-        encoder: as it was named in training.
+        encoder: the encoder's name in training.
         encoder_sha256: see `domainbert.encoders.loading.Encoder`; None with full weights.
         lower_case: whether the tokenizer lower-cases.
-        settings: of the task, such as window and c.
+        settings: the settings of the task, such as window and c.
     """
 
     task: str
@@ -89,7 +89,7 @@ class TaskModel:
 
     Attributes:
         network: with its adapter merged.
-        tokenizer: of the encoder.
+        tokenizer: the tokenizer of the encoder.
         config: None for folders that are not ours.
         adapter: None with full weights.
         manifest: empty for folders without one.

@@ -52,8 +52,8 @@ class SegmentPairMaker:
         documents: rows with "tokens", shape (tokens,), and "ends", one past the last token of each
             sentence, shape (sentences,).
         length: most tokens of an example, special tokens included.
-        tokenizer: of the encoder.
-        seed: of the cuts and pairs.
+        tokenizer: the tokenizer of the encoder.
+        seed: the seed of the cuts and pairs.
 
     Raises:
         TextCorpusError: a single document.
@@ -164,7 +164,7 @@ class Masker:
     1810.04805). Transformers' collator does it.
 
     Args:
-        tokenizer: of the encoder.
+        tokenizer: the tokenizer of the encoder.
         masked: the chance, in (0, 1).
     """
 
@@ -210,7 +210,7 @@ class Prepared:
     Attributes:
         documents: side -> its tokenized documents, see `SegmentPairMaker`.
         examples: side -> its examples.
-        counts: of documents read and left out, and of tokens.
+        counts: numbers of documents read and left out, and of tokens.
         name: identifies everything that the examples depend on.
 
     Raises:

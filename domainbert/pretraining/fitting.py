@@ -180,7 +180,8 @@ class MaskedWords(Objective):
     the same masks.
 
     Args:
-        examples: of each side; the held-out ones are drawn and masked once for all evaluations.
+        examples: examples of each side; the held-out ones are drawn and masked once for all
+            evaluations.
         plan: the settings.
         masker: draws the masks.
 

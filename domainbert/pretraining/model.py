@@ -96,8 +96,8 @@ class Start:
 
     Attributes:
         network: in evaluation mode.
-        tokenizer: of the encoder.
-        name: of the encoder.
+        tokenizer: the tokenizer of the encoder.
+        name: the name of the encoder.
         sha256: its checksum.
         fresh_head: whether it came without a trained output layer.
         dropout: its hidden and attention dropout, to be written back at the end.

@@ -52,7 +52,7 @@ class TrainingPlan(Schedule):
 
     Attributes:
         length: most tokens of an example, special tokens included.
-        steps: of the optimiser.
+        steps: number of steps of the optimiser.
         batch_tokens: most tokens of a step, padding included (one example always fits).
         device_tokens: most tokens of one pass, padding included; a step makes as many passes as
             its batch needs.
@@ -73,7 +73,7 @@ class PretrainingRecipe(Settings):
     """A pretraining run; one TOML file.
 
     Attributes:
-        encoder: to start from: shipped name, folder or `hub:owner/name`.
+        encoder: the encoder to start from: shipped name, folder or `hub:owner/name`.
     """
 
     encoder: str = DEFAULT_ENCODER

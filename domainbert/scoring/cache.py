@@ -145,7 +145,7 @@ def make_tables(
 
     Args:
         con: a connection to the file.
-        path: of the file, for messages.
+        path: the path of the file, for messages.
         application: number of the kind of file, kept in its header.
         tables: the statements that make the tables, if they do not exist.
 

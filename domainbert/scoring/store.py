@@ -177,9 +177,9 @@ class RunStore:
         """Write the table from the parts, and remove the parts.
 
         Args:
-            schema: of the table.
+            schema: the schema of the table.
             raw: see `write_table`.
-            summary: of the run.
+            summary: the summary of the run.
             summary_file: for the summary; the parts are kept if it cannot be written.
         """
         import pyarrow.parquet as pq

@@ -68,7 +68,7 @@ class Task(ABC, Generic[Item, Result]):
     An item is one row, or all rows with the same value in the column `group`, in input order.
 
     Attributes:
-        name: of the task, such as "readmission".
+        name: the name of the task, such as "readmission".
         columns: the columns to read; those of kind "id" are copied to the output.
         group: the column whose equal values make one item; None if each row is an item.
     """
@@ -131,7 +131,7 @@ class Plan:
         chosen: our column -> the table's column.
         carried: columns of the table that are copied to the output.
         group: the table's column whose equal values make one item.
-        schema: of the output.
+        schema: the schema of the output.
     """
 
     chosen: dict[str, str]

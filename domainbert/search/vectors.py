@@ -45,7 +45,7 @@ class Head(Settings):
     """The file that says what an index is made of.
 
     Attributes:
-        fingerprint: of the embedder, see `Embedder.fingerprint`.
+        fingerprint: the fingerprint of the embedder, see `Embedder.fingerprint`.
         dimension: length of a vector.
         about: what its maker noted in it.
         parts: its files; a file that is not named here is not part of the index.
@@ -65,7 +65,7 @@ class VectorIndex:
     length 1, so that scores are cosines.
 
     Args:
-        folder: where it is.
+        folder: the folder it is in.
 
     Attributes:
         head: what it is made of.
@@ -116,7 +116,7 @@ class VectorIndex:
         """Open an index and check its files.
 
         Args:
-            folder: of the index.
+            folder: the folder of the index.
             embedder: the one that queries will come from.
 
         Raises:

@@ -206,7 +206,7 @@ async def read_body(receive: Receive, *, most: int, seconds: float) -> bytes:
     It is read to its end in any case, since a client that is still sending reads no response.
 
     Args:
-        receive: of ASGI.
+        receive: the function of ASGI that receives a message.
         most: maximum bytes.
         seconds: for the whole body.
 

@@ -97,7 +97,7 @@ def find_kind(name: str, kinds: Iterable[Announced]) -> tuple[Announced, str]:
 
     Args:
         name: a shipped model, a folder, or `TASK=NAME`.
-        kinds: from `announced`.
+        kinds: the served models, from `announced`.
 
     Raises:
         UserError: no kind has such a model.

@@ -124,7 +124,7 @@ def resample(
             NaN where undefined.
         codes: the group of each row, numbered from 0 without gaps, shape (rows,).
         bootstrap: number of resamples; 0 gives no intervals.
-        seed: of the resampling.
+        seed: the seed of the resampling.
         fewest: groups without which there are no intervals.
     """
     value = np.asarray(measure(np.ones(len(codes))), dtype=np.float64)

@@ -82,9 +82,10 @@ class ReadOptions:
     """How to read a source, beyond what its name tells.
 
     Attributes:
-        delimiter: of CSV files, one ASCII character or "tab"; by default a tab for .tsv, else a
-            comma.
-        encoding: of text files; by default UTF-8. Undecodable bytes become U+FFFD, with a remark.
+        delimiter: between the cells of CSV files, one ASCII character or "tab"; by default a tab
+            for .tsv, else a comma.
+        encoding: the encoding of text files; by default UTF-8. Undecodable bytes become U+FFFD,
+            with a remark.
         lines: read each line of a .txt file as a text, instead of the file as one text.
         query: the SELECT statement for a database.
     """

@@ -69,7 +69,7 @@ class Row:
     """One row of a source.
 
     Attributes:
-        number: from 0.
+        number: its position, from 0.
         cells: texts or lists by column name; None for an empty cell.
         place: such as "notes.csv line 17".
         fault: why the row cannot be read, or "".

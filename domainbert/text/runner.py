@@ -191,7 +191,7 @@ def padded_inputs(
     Args:
         ids: token ids of each window, shape (tokens,).
         segments: 0 (first text) or 1 (second text) for each token of each window of two texts.
-        pad_token_id: of the tokenizer.
+        pad_token_id: the tokenizer's id of the padding token.
 
     Returns:
         `input_ids`, `token_type_ids` with segments and, unless all windows are equally long,

@@ -69,7 +69,7 @@ class LengthBatches:
         sizes: (windows, longest window in tokens) of each example, shape (examples, 2).
         batch_size: maximum examples in a batch.
         batch_tokens: maximum of windows x longest in a batch; a larger example is alone.
-        seed: of the batches and their order.
+        seed: the seed of the batches and their order.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class FreshBatches:
     Args:
         maker: `maker.make(epoch)` gives the examples of an epoch, each with `ids`, shape (tokens,).
         batch_tokens: tokens in a batch, approximately; at least twice the longest example.
-        seed: of the order.
+        seed: the seed of the order.
     """
 
     def __init__(

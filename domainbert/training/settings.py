@@ -14,13 +14,13 @@ class Schedule(Settings):
         learning_rate: peak, after the warm-up; decays linearly to zero.
         evaluations: evaluations on the validation side per epoch, each with a checkpoint.
         warmup: share of the steps during which the learning rate rises.
-        weight_decay: of AdamW.
-        dropout: of hidden states. Attention has no dropout in training, because that would switch
-            off the fused attention kernels for no measurable gain.
+        weight_decay: the weight decay of AdamW.
+        dropout: the dropout of hidden states. Attention has no dropout in training, because that
+            would switch off the fused attention kernels for no measurable gain.
         attention: implementation while training. On a CPU the backward pass of "sdpa" is slow:
             "eager" trains a quarter faster on windows of up to 256 tokens, for memory that grows
             with the square of the window.
-        seed: of everything random: new heads, the order, masks and dropout.
+        seed: seed of everything random: new heads, the order, masks and dropout.
     """
 
     learning_rate: Positive = 5e-4
@@ -42,7 +42,7 @@ class TrainingSettings(Schedule):
         max_windows: maximum windows of one stay in a step; a longer stay gives a new random choice
             each time, which bounds memory. Scoring reads all windows.
         patience: evaluations without a better score before training stops.
-        rank: of the LoRA adapters.
+        rank: the rank of the LoRA adapters.
         full: train all weights instead of adapters.
     """
 

@@ -42,7 +42,7 @@ def train(
     settings and facts of each stage and the best validation scores.
 
     Args:
-        model: from `Model.untrained`.
+        model: the model to train, from `Model.untrained`.
         stages: what to train on and how, in order.
         encoder: what `Model.untrained` was given.
         start: a model of the same class (shipped name or folder) whose adapters and head training
