@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import time
 import uuid
@@ -22,7 +23,7 @@ from clinical.bedside.hooks import HookRequest, HookService, operation_outcome
 from clinical.cohort.attachments import address_id
 from clinical.risk.exports import risk_assessment
 from domainbert.files import data_text
-from domainbert.service.http import AsciiResponse
+from domainbert.service.http import AsciiResponse, where
 from domainbert.service.ledger import now
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
 
+log = logging.getLogger(__name__)
 KEPT_SECONDS = 900
 _TEXTS = json.loads(data_text(__file__, "texts/readmission.json"))
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~&:@])")
@@ -102,8 +104,10 @@ class ReadmissionService(HookService):
             "indicator": "warning" if risk.get("alert") else "info",
             "source": {"label": self._method, "url": url},
             "overrideReasons": self.reasons,
-            "links": [_TEXTS["link"] | {"url": f"{settings.address}/#card={key}"}],
         }
+        if key:
+            link = _TEXTS["link"] | {"url": f"{settings.address}/#card={key}"}
+            card["links"] = [link]
         return [card]
 
     def assessments(self, records: Sequence[Row]) -> AsciiResponse:
@@ -136,14 +140,21 @@ class ReadmissionService(HookService):
         )
 
     def _keep(self, evidence: dict[str, Any]) -> str:
-        """Keep evidence for all workers, encrypted; only the link of the card has the key."""
+        """Keep evidence for all workers, encrypted; only the link of the card has the key.
+
+        Returns "" if it cannot be kept.
+        """
         with suppress(FileNotFoundError):  # another worker removed it
             for file in self._folder.iterdir():
                 if file.stat().st_mtime < time.time() - KEPT_SECONDS:
                     file.unlink()
         key = Fernet.generate_key()
         file = self._folder / hashlib.sha256(key).hexdigest()
-        file.write_bytes(Fernet(key).encrypt(json.dumps(evidence).encode()))
+        try:
+            file.write_bytes(Fernet(key).encrypt(json.dumps(evidence).encode()))
+        except OSError as error:  # a full disk must not cost the card
+            log.error("evidence", extra={"facts": where(error)})
+            return ""
         return key.decode()
 
     def _evidence(

@@ -10,7 +10,6 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Iterable
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -61,11 +60,12 @@ class BoundedConnection(H11Protocol):
     """A connection whose client must send a request in time and read the response.
 
     Of the connections that wait for bytes of their client, only so many are kept, from one address
-    and in total. A new one replaces the oldest: silent clients never keep others out.
+    and in total. A new one replaces the oldest, one without a request before one with half of it:
+    silent clients never keep others out.
     """
 
     _timer: asyncio.TimerHandle | None = None
-    _opened_at = 0.0
+    opened_at = 0.0
 
     @property
     def is_idle(self) -> bool:
@@ -75,15 +75,15 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time for the first request."""
         super().connection_made(transport)
-        self._opened_at = self.loop.time()
+        self.opened_at = self.loop.time()
         self._start(HEAD_SECONDS)
-        peers = [peer for peer in self.connections if isinstance(peer, type(self))]
-        waiting = [peer for peer in peers if peer.is_waiting]
+        connections: set[Any] = self.connections - {self}
+        waiting = [peer for peer in connections if peer.is_waiting]
         neighbours = [peer for peer in waiting if peer.address == self.address]
-        if len(neighbours) > WAITING_PER_ADDRESS:
-            _close_oldest(neighbours)
-        elif len(waiting) > WAITING:
-            _close_oldest(waiting)
+        for peers, limit in ((neighbours, WAITING_PER_ADDRESS), (waiting, WAITING)):
+            if len(peers) >= limit:
+                oldest = min(peers, key=lambda peer: (not peer.is_idle, peer.opened_at))
+                oldest.transport.abort()
 
     @property
     def address(self) -> str:
@@ -133,11 +133,6 @@ class BoundedConnection(H11Protocol):
         if self._timer:
             self._timer.cancel()
         self._timer = None
-
-
-def _close_oldest(connections: Iterable[BoundedConnection]) -> None:
-    oldest = min(connections, key=lambda connection: connection._opened_at)
-    oldest.transport.abort()
 
 
 def seconds_left() -> float:

@@ -1,6 +1,7 @@
 """CDS Hooks: the official models and invariants, cards, faults, feedback, and the FHIR server."""
 
 import base64
+import errno
 import gzip
 import json
 import logging
@@ -342,6 +343,18 @@ def test_the_evidence_of_a_card_is_there_for_a_while_for_every_worker(
     assert evidence_of(client, key_of(card)).status_code == 404
     card_of(ask(made))
     assert len(list((tmp_path / "evidence").iterdir())) == 1
+
+
+def test_a_full_disk_costs_the_link_and_not_the_card(client, monkeypatch, caplog):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    detail = card_of(ask(client))["detail"]
+    monkeypatch.setattr(Path, "write_bytes", full)
+    card = card_of(ask(client))
+    assert card["detail"] == detail
+    assert "links" not in card
+    assert "evidence" in caplog.text
 
 
 def test_the_key_of_the_evidence_is_in_no_path(client):
