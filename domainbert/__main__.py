@@ -87,6 +87,7 @@ def doctor(
 
 
 def _installation() -> Iterator[tuple[str, object]]:
+    """The rows of the table of versions and devices."""
     import torch
 
     for package in PACKAGES:
@@ -104,6 +105,7 @@ def _installation() -> Iterator[tuple[str, object]]:
 
 
 def _encoders() -> Iterator[tuple[object, ...]]:
+    """The rows of the table of shipped encoders."""
     from domainbert.encoders import loading
 
     for name in loading.SHIPPED:

@@ -41,6 +41,7 @@ def read_brat(folder: Path) -> list[Document]:
 
 
 def _read_document(file: Path) -> Document:
+    """The text and the entities of one .ann file."""
     source = file.with_suffix(".txt")
     if not source.is_file():
         raise CorpusError(f"{file.name} has no text: expected {source.name} beside it")

@@ -150,6 +150,7 @@ def _fault(sentence: _Sentence, tags: dict[str, Tag]) -> str:
 def _conversion_remarks(
     rewritten: dict[str, str], tags: dict[str, Tag], name: str
 ) -> list[str]:
+    """What to say about tags that were rewritten as IOB2."""
     remarks = []
     if rewritten:
         old, new = next(iter(rewritten.items()))

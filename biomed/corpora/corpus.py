@@ -119,6 +119,7 @@ def gold_of(
 
 
 def _renamed(text: TaggedText, labels: dict[str, str]) -> TaggedText:
+    """A text with other type names; entities of a type renamed to "" are left out."""
     tags = []
     for tag in text.tags:
         kind = labels.get(tag[2:], tag[2:])

@@ -120,10 +120,10 @@ def _had_room(lines: Sequence[_Line], width: int) -> list[bool]:
 
 
 def _wrapped_width(lines: Sequence[_Line]) -> int:
-    """The width at which lines were wrapped if they were: that of the longest one.
+    """The width at which lines were wrapped, if they were: that of the longest one.
 
-    Lines of fewer than 40 characters count as wrapped at 40, so that they had room, unless
-    they read as running text: no line had room for the next word of the text.
+    It is at least 40, so that short lines count as ended on purpose. Short lines that read as
+    running text, in which no line had room for the next word, keep their own width.
     """
     width = max(len(line.text) for line in lines)
     following = lines[1:]

@@ -128,6 +128,7 @@ def tag(
     from biomed.ner.task import TagTask
 
     def load() -> Tagger:
+        """The tagger that the options describe."""
         vectors = None if exact else "terms"
         linker = None
         if dictionary:

@@ -96,6 +96,7 @@ def _package_rules() -> AssertionRules:
 
 
 def _built(user_rows: Sequence[CueRow]) -> AssertionRules:
+    """The rules of the package and the user's."""
     data = tomllib.loads(_FILE.read_text("utf-8"))
     package_rows = [CueRow(**row) for row in data["cue"]]
     rows = [*package_rows, *user_rows]
@@ -124,6 +125,7 @@ def _user_rows(extra: RuleSource) -> list[CueRow]:
 
 
 def _user_row(values: object, name: str) -> CueRow:
+    """A user's cue, checked; the characters of its words stand for themselves."""
     if not isinstance(values, Mapping):
         raise UserError(f"{name}: expected a table, got {type(values).__name__}")
     try:

@@ -84,6 +84,7 @@ def route_concept(text: str) -> int | None:
 
 
 def _dosage(parts: list[Attribute]) -> Json:
+    """The FHIR Dosage of the attributes of one drug."""
     texts: dict[str, list[str]] = {}
     stated = {}
     for part in parts:
@@ -113,6 +114,7 @@ def _route(text: str) -> Json:
 
 
 def _timing(texts: dict[str, list[str]]) -> Json:
+    """The FHIR Timing of a frequency and a duration."""
     timing = {}
     frequency = " ".join(texts.get("frequency", []))
     repeat = _repeat(frequency)

@@ -77,7 +77,7 @@ def errors_of(
 def _partners(
     gold: Iterable[Span], entities: Sequence[Entity]
 ) -> Iterator[Entity | None]:
-    """The entity that overlaps each gold span most, if possible one for each."""
+    """The entity that overlaps each gold span most, a different one for each if possible."""
     remaining = list(entities)
     for span in gold:
         partner = _best_overlap(span, remaining)

@@ -222,6 +222,7 @@ def _with_dosages(entities: pd.DataFrame) -> pd.DataFrame:
 
 
 def _dosage_columns(cell: object) -> dict[str, object]:
+    """The columns that a cell of a drug's attributes becomes."""
     if not isinstance(cell, str):
         return {}
     parts = [Attribute(**part) for part in json.loads(cell)]

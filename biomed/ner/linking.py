@@ -118,6 +118,7 @@ class EntityLinker:
         return [remembered[name] for name in names]
 
     def _by_name(self, name: str) -> Link | None:
+        """The concept by name; an abbreviation needs a single meaning, or its exact spelling."""
         if not is_abbreviation(name):
             return self.dictionary.find(name)
         expansions = meanings(name)

@@ -215,6 +215,7 @@ class _Reader:
                 self._take_word(kind, start, end)
 
     def _take_word(self, kind: str, start: int, end: int) -> None:
+        """Remember a word that changes how the next tokens are read."""
         match kind:
             case "negation":
                 self.negated = end
@@ -298,6 +299,7 @@ class _Reader:
             start = end + 1
 
     def _sharing(self, part: Attribute) -> list[_Drug]:
+        """The drugs of the group that an attribute after them belongs to."""
         last = self.group[-1:]
         if self.has_slash or part.kind == "reason":
             return self.group
@@ -311,6 +313,7 @@ class _Reader:
         return self.group
 
     def _take_drug(self, drug: _Drug) -> None:
+        """Give a drug what stands before it, and start a group or add the drug to it."""
         gap = self.masked[self.anchor : drug.start]
         is_joined = bool(self.group) and self.anchor == self.group[-1].end
         is_joined = is_joined and not self.closed and bool(_JOINED.fullmatch(gap))
@@ -387,6 +390,7 @@ class _Reader:
         return all(part.kind in ("frequency", "route") for part in self.chain)
 
     def _take_disease(self, start: int, end: int) -> None:
+        """Take a disease as a reaction to an allergy, or as the reason for a drug."""
         self.disease = (start, end)
         drug = None
         if self.group:
@@ -419,6 +423,7 @@ class _Reader:
     def _take_verb(
         self, status: str, start: int, end: int, *, is_passive: bool
     ) -> None:
+        """Take a verb such as "stopped": for the group before it, or for the drugs after it."""
         is_negated = self._words(self.negated, start) <= 3
         self.negated = _FAR
         if self.is_conditional or is_negated:
@@ -436,6 +441,7 @@ class _Reader:
         self.verb = end
 
     def _take_end(self, start: int, end: int) -> None:
+        """End a clause, unless a line break only wraps it."""
         mark = self.text[start]
         if mark == "\n":
             self._end_line(start)

@@ -80,6 +80,7 @@ class BiomedComponent:
 
 
 def _annotated(doc: Doc, entities: list[Entity]) -> Doc:
+    """A spaCy document with the entities as spans."""
     if not doc.has_annotation("SENT_START"):
         starts = {start for start, _ in sentence_spans(doc.text)}
         for token in doc:

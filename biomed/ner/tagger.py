@@ -206,6 +206,7 @@ class Tagger:
         return [list(map(_linked_to, entities, links)) for entities in tagged]
 
     def _read(self, text: object, number: int) -> _ReadText:
+        """A text with its words and pieces."""
         if not isinstance(text, str):
             raise UserError(
                 f"text number {number} is {type(text).__name__}, not a string"

@@ -130,6 +130,7 @@ class WindowMaker:
     def _windows(
         self, asked: _TrainingQuestion, generator: np.random.Generator
     ) -> Iterator[AnswerExample]:
+        """The windows of one question in one epoch."""
         context = asked.question.context
         if asked.answer is None:
             start = self._random_start(asked, context, generator)
@@ -152,6 +153,7 @@ class WindowMaker:
     def _negative(
         self, asked: _TrainingQuestion, generator: np.random.Generator
     ) -> AnswerExample | None:
+        """A random window of the article without the answer; None if none was drawn."""
         contexts = list(self._contexts[asked.question.article])
         # A long context has more windows than a short one.
         lengths = np.array([len(self._tokenized[text]) for text in contexts], float)
@@ -192,6 +194,7 @@ class WindowMaker:
         start: int,
         answer: tuple[int, int] | None = None,
     ) -> AnswerExample:
+        """The window that starts at a token of a context, with the answer if it has it."""
         tokens = (start, start + asked.capacity)
         window = self._reader.window_of(
             asked.tokenized, self._tokenized[context], tokens

@@ -235,6 +235,7 @@ class AnswerModel(Model[QuestionSettings]):
             yield logits[: len(window.ids)]
 
     def _read(self, pair: object, number: int) -> QuestionPair:
+        """The pair, tokenized; an error names its number."""
         if isinstance(pair, QuestionPair):
             return pair
         if not isinstance(pair, tuple | list) or len(pair) != 2:

@@ -226,6 +226,7 @@ def _checked_answers(row: Row) -> list[GoldAnswer]:
 def _question(
     id_: str, cells: Mapping[str, Any], gold: Sequence[GoldAnswer]
 ) -> Question:
+    """A question with its different answers and their spans."""
     context = cells["context"]
     spans = [locate(context, answer, start) for answer, start in gold]
     texts = [answer.strip() for answer, _ in gold]

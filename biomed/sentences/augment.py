@@ -134,6 +134,7 @@ def _train_cross(
     validation: pd.DataFrame,
     resuming: dict[str, Any],
 ) -> CrossEncoder:
+    """The cross-encoder that rates the new pairs, trained on the rated ones."""
     table = recipe.model.replaced(kind="cross-encoder")
     cross_recipe = recipe.replaced(model=table, training=recipe.cross, card=Card())
     cross = fit(rated, cross_recipe, validation=validation, **resuming)

@@ -269,13 +269,14 @@ class SentenceIndex:
 
 
 def _all_new(
-    pieces: Iterable[tuple[np.ndarray, pd.DataFrame]], indexed: set[int], *, column: str
+    chunks: Iterable[tuple[np.ndarray, pd.DataFrame]], indexed: set[int], *, column: str
 ) -> Iterator[tuple[np.ndarray, pd.DataFrame]]:
-    """The pieces of passages; a `UserError` if the index has them already.
+    """The chunks of passages as they come; raises `UserError` if the index has them already.
 
-    A text may repeat ("No change."), so without ids only a piece of known texts is refused.
+    A known id is refused. Without ids a text may repeat ("No change."), so a chunk is refused
+    only if the index has all of its texts.
     """
-    for vectors, rows in pieces:
+    for vectors, rows in chunks:
         is_known = rows[column].map(hash).isin(indexed)
         n_known = int(is_known.sum())
         if n_known and (column == "id" or n_known == len(rows)):
@@ -290,6 +291,7 @@ def _all_new(
 def _reranked(
     model: PairModel, query: str, passages: list[PassageHit]
 ) -> list[PassageHit]:
+    """The passages in the order of a cross-encoder's scores."""
     results = model.predict_many((query, passage.text) for passage in passages)
     scored = [
         replace(passage, score=result.score)

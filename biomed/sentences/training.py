@@ -153,6 +153,7 @@ def _fit_cross(
     recipe: SentenceRecipe,
     **resuming: Any,
 ) -> CrossEncoder:
+    """A cross-encoder trained on rated pairs."""
     table = recipe.model
     training = recipe.training
     model = CrossEncoder.untrained(

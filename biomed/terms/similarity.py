@@ -197,6 +197,7 @@ class TermIndex:
             yield from self._look_up_batch(part, k)
 
     def _look_up_batch(self, terms: Sequence[str], k: int) -> Iterator[Neighbours]:
+        """The neighbours of each term of a batch."""
         readings = [self.read(term) for term in terms]
         texts = [text for meanings_of_term, _ in readings for text in meanings_of_term]
         vectors, faults = self.embedder.embed_all(texts)

@@ -124,6 +124,7 @@ class ReadmissionService(HookService):
         return AsciiResponse(content, status, media_type="application/fhir+json")
 
     def _assessment(self, risk: Row, passages: Sequence[Row]) -> dict[str, Any]:
+        """The risk of a stay as a FHIR RiskAssessment, or why there is none."""
         stay = risk.get("stay_id")
         if risk["status"] != "ok" or not stay or not risk.get("patient_id"):
             reason = risk["reason"] or "a RiskAssessment needs patient_id and stay_id"
@@ -160,6 +161,7 @@ class ReadmissionService(HookService):
     def _evidence(
         self, key: Annotated[str, Header(alias="x-card-key")]
     ) -> AsciiResponse:
+        """The evidence that is kept under the hash of a card's key, decrypted with the key."""
         try:
             file = self._folder / hashlib.sha256(key.encode()).hexdigest()
             evidence = Fernet(key).decrypt(file.read_bytes(), ttl=KEPT_SECONDS)

@@ -90,6 +90,7 @@ class _Feedback(BaseModel):
 
     @model_validator(mode="after")
     def _invariants(self) -> _Feedback:
+        """Check what CDS Hooks requires of several fields together."""
         if self.outcome == "accepted" and not self.acceptedSuggestions:  # cds-fb-2
             raise ValueError(
                 "acceptedSuggestions: required where the outcome is accepted"

@@ -24,6 +24,7 @@ def load(name: str, *, cache: Path) -> Served:
 
 
 def _routes(service: Any, served: Served) -> None:
+    """Add the services of CDS Hooks, the form "fhir" and the page."""
     from starlette.staticfiles import StaticFiles
 
     from clinical.bedside.cards import ReadmissionService

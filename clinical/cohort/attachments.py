@@ -222,6 +222,7 @@ class _HtmlTarget:
         self._space = False  # there is space before the next word
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        """Open an element; what is in it may be hidden or verbatim."""
         style = "".join(attributes.get("style", "").lower().split())
         hidden, verbatim = self._open[-1]
         is_left_out = (
@@ -242,6 +243,7 @@ class _HtmlTarget:
             self._break(tag)
 
     def data(self, text: str) -> None:
+        """Add text, with white space as a browser shows it."""
         hidden, verbatim = self._open[-1]
         if hidden or not text:
             return
@@ -322,6 +324,7 @@ class _RtfReader:
         self._remarks: dict[str, None] = {}
 
     def read(self, markup: str) -> Reading:
+        """The text of RTF markup, token by token."""
         position = 0
         while token := _RTF_TOKEN.match(markup, position):
             position = token.end()
@@ -351,6 +354,7 @@ class _RtfReader:
         return Reading(words, tuple(self._remarks))
 
     def _brace(self, brace: str) -> None:
+        """Open or close a group."""
         self._flush()
         self._skip = 0
         if brace == "{":

@@ -141,6 +141,7 @@ def build_cohort(
 
 
 def _moment(value: str | date | None) -> datetime | None:
+    """The end of the data as a datetime; None if none is given."""
     if value in (None, "none"):
         return None
     try:
@@ -293,6 +294,7 @@ def _set_rules(
 ) -> None:
     """Create `rules`: the definition and the request as a table of one row for all SQL steps."""
     definition = request.definition
+    # Every step reads the same row, so rules that another outcome lacks have defaults.
     values: dict[str, Any] = {"planned_types": (), "death_after_discharge": "keep"}
     for table in ("episode", "index", definition.outcome):
         values |= getattr(definition, table).model_dump()
@@ -311,6 +313,7 @@ def _set_rules(
     }
     for name in ("died_locations", "alive_locations"):
         values[name] += getattr(request.schema, name)
+    # DuckDB takes lists as parameters, and no tuples.
     lists = {
         name: list(value) for name, value in values.items() if isinstance(value, tuple)
     }

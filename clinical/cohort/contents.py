@@ -140,6 +140,7 @@ def find_caveats(
 def _holds_for_tables(
     counts: Mapping[str, Any], request: Request, tables: Tables
 ) -> dict[str, object]:
+    """The caveats on missing tables, and whether each holds."""
     has_notes = tables.notes and counts["n_notes"]
     return {
         "no_note_table": not tables.notes,
@@ -150,6 +151,7 @@ def _holds_for_tables(
 
 
 def _holds_for_stays(counts: Mapping[str, Any], request: Request) -> dict[str, object]:
+    """The caveats on the stays that were kept, and whether each holds."""
     low, high = _USUAL_PERCENT
     is_usual = low <= counts["percent"] <= high
     is_readmission = request.definition.outcome == "readmission"
@@ -166,6 +168,7 @@ def _holds_for_columns(
     columns: set[str],
     unmatched: Mapping[str, Mapping[str, int]],
 ) -> dict[str, object]:
+    """The caveats on missing columns and unknown values, and whether each holds."""
     is_generic = request.schema.name == "generic"
     marks_death = columns & {"died", "death_time"}
     locations = unmatched["discharge_location"]

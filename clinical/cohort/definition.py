@@ -43,6 +43,7 @@ def _listed(value: object) -> object:
 
 
 def _formats(formats: tuple[str, ...]) -> tuple[str, ...]:
+    """Formats of time that DuckDB reads; others are refused."""
     import duckdb
 
     try:

@@ -75,6 +75,7 @@ class Found:
         return f"SELECT {row} AS row, {', '.join(columns)}, {other} FROM {scan}"  # noqa: S608
 
     def _column(self, ours: str, schema: Schema) -> str:
+        """The SQL expression for one of our columns, as text; NULL if the table lacks it."""
         if ours not in self.chosen:
             if ours == "category" and isinstance(self.table, Notes):
                 # A table of notes that does not name its categories holds discharge summaries.
@@ -107,7 +108,7 @@ class Tables:
 
 
 def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
-    """Match the tables of an open source for a prediction "early" or at "discharge".
+    """Find the tables of an open source, and the notes for an "early" or "discharge" prediction.
 
     Raises:
         TableError: a table or column that is not optional is missing.
@@ -116,14 +117,15 @@ def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
     admissions = _find(source, schema.admissions, schema)
     patients = _find_optional(source, schema.patients, schema)
     follow_up = _find_optional(source, schema.follow_up, schema)
-    wanted = schema.notes_for(notes)
-    absent = [table.table for table in wanted if _is_absent(source, table)]
-    found = [
-        _find(source, table, schema) for table in wanted if table.table not in absent
+    mapped = schema.notes_for(notes)
+    absent = [table.table for table in mapped if _is_absent(source, table)]
+    note_tables = [
+        _find(source, table, schema) for table in mapped if table.table not in absent
     ]
-    for table in found if notes == "early" else ():
-        _check_early(table, schema)
-    return Tables(admissions, patients, follow_up, found, absent)
+    if notes == "early":
+        for note_table in note_tables:
+            _check_early(note_table, schema)
+    return Tables(admissions, patients, follow_up, note_tables, absent)
 
 
 def detect_schema(source: Source) -> Schema:
@@ -288,6 +290,7 @@ class CohortReader:
         )
 
     def _read_notes(self, table: Found) -> None:
+        """Read a table of notes into `notes`, in memory that does not grow with their number."""
         run = self.con.execute
         run("SET VARIABLE note_table = $name", {"name": table.name})
         # The planner cannot know how many notes there are, and must not hash them.

@@ -205,6 +205,7 @@ class _Writer:
                     yield [subject, hadm, f"{stay.risk:.6f}"]
 
     def admissions(self) -> Iterator[Cells]:
+        """The rows of the table of admissions."""
         for subject, _, stays in self.numbered:
             person = list(map(self.rng.choice, _TABLES["person"].values()))
             was_moved = False
@@ -250,6 +251,7 @@ class _Writer:
         ]
 
     def notes(self) -> Iterator[Cells]:
+        """The rows of the table of notes."""
         for subject, patient, stays in self.numbered:
             for number, (hadm, stay) in enumerate(stays, start=1):
                 facts = stay.facts

@@ -131,6 +131,7 @@ def _draw_chain(n_left: int, rng: random.Random, dates: str) -> list[Stay]:
 def _draw_stay(
     admitted: datetime, rng: random.Random, *, planned: bool, dies: bool
 ) -> Stay:
+    """A stay with a length, facts and, unless the patient dies, a readmission by its risk."""
     days = min(max(rng.lognormvariate(1.5, 0.55), 2.1), 40)
     discharged = admitted + timedelta(days=days)
     facts = draw_facts(rng)

@@ -45,12 +45,12 @@ class Point:
 
 
 def decision_curve(y: ArrayLike, scores: Mapping[str, ArrayLike]) -> pd.DataFrame:
-    """Net benefit of alerting where the risk is at least t: `threshold`, one column a set of risks.
+    """The net benefit of alerts at each threshold t of `GRID`, for several sets of risks.
 
-    (true positives - false positives × t / (1 - t)) / n: readmissions with an alert per stay, less
-    the false alerts at the exchange rate that the threshold, one of `GRID`, implies. `alert all`
-    alerts everybody; `alert none` scores 0. Source: Vickers and Elkin 2006, Med Decis Making
-    26:565.
+    It is (true positives - false positives × t / (1 - t)) / n: whoever alerts at t accepts
+    (1 - t) / t false alerts for a right one. The table has the column `threshold`, a column for
+    each set of risks, `alert all` for an alert on every stay, and `alert none`, which is 0. Source:
+    Vickers and Elkin 2006, Med Decis Making 26:565.
 
     Raises:
         UserError: bad input, see `checked_risks`.

@@ -259,6 +259,7 @@ def _differences(rows: Sequence[Row]) -> list[Verdict]:
 
 
 def _tested(n_tested: int, n_chance: int, n_remaining: int) -> Verdict:
+    """The verdict on groups if no difference remains after correction."""
     excluding = "interval excludes" if n_chance == 1 else "intervals exclude"
     remain = "remains" if n_remaining == 1 else "remain"
     return Verdict(

@@ -95,6 +95,7 @@ def _calibration(model: RiskModel) -> str:
 
 
 def _alerting(threshold: float | None) -> str:
+    """From which probability the model raises an alert."""
     if threshold is None:
         return (
             "No alert threshold is set: no probability reached 80% precision on "
@@ -161,6 +162,7 @@ def _evidence(evidence: Evidence) -> str:
 
 
 def _training_stays(data: CohortData) -> str:
+    """How many stays each side has, and how many of them have the outcome."""
     parts = [
         f"{label}: {data.stays[side]:,} stays, {100 * data.prevalence[side]:.1f}% with the outcome"
         for side, label in SIDES.items()

@@ -138,6 +138,7 @@ def new_discharges(
 def _build(
     source: str | Path, choice: NoteChoice | None, path: Path, options: SourceOptions
 ) -> Cohort:
+    """The cohort of a source with the notes that the model reads."""
     notes = "discharge"
     hours = 48.0
     if choice is not None:

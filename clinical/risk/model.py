@@ -185,6 +185,7 @@ class RiskModel(Model[ReadmissionSettings]):
         return self._predict_many(stays)
 
     def _predict_many(self, stays: Iterable[Any]) -> Iterator[StayRisk]:
+        """The risk of each stay, in order; the windows of a chunk of stays are scored together."""
         if self.settings.calibration is None and not self._said_uncalibrated:
             self._said_uncalibrated = True
             log.warning(UNCALIBRATED)
@@ -217,6 +218,7 @@ class RiskModel(Model[ReadmissionSettings]):
         return self._score_windows([_token_ids(window) for window in windows])
 
     def _score_windows(self, windows: Sequence[np.ndarray]) -> np.ndarray:
+        """The probability of each window; equal windows are scored once."""
         if self.cache is not None:
             return sigmoid(self.cache.logits(windows, self.runner.logits))
         # Text that was copied forward is scored once.

@@ -131,6 +131,7 @@ class StayTask(Task[ReadNotes, Result]):
         return tuple(id_key(row.cells.get(name)) for name in self._beside)
 
     def _read_notes(self, rows: Sequence[Row]) -> ReadNotes | Fault:
+        """The notes of the rows of a stay that the model reads, or why there are none."""
         cells = rows[0].cells
         if STAY.name in cells and id_key(cells[STAY.name]) is None:
             return Fault("this row has no stay_id, and the table has stay ids")
@@ -149,6 +150,7 @@ class StayTask(Task[ReadNotes, Result]):
     def _chosen_notes(
         self, rows: Sequence[Row], choice: NoteChoice
     ) -> ReadNotes | Fault:
+        """The notes that training chose, unless a cohort has chosen them already."""
         cells = rows[0].cells
         cohort_choice = cells.get(CHOICE)
         if not is_missing(cohort_choice):
@@ -283,14 +285,15 @@ def follow(model: RiskModel, stays: Iterable[object]) -> Iterator[Trajectory]:
     """The trajectories of stays (each as for `RiskModel.predict`), in flat memory.
 
     Each window is scored once. A model that joins the notes of a stay cuts the joined text anew
-    after each note; of its windows, those that a new note left as they were are not scored again.
+    after each note, and scores only the windows that the new note changed.
     """
     records = map(_record, stays)
     if model.settings.join_notes:
         yield from (_followed_anew(model, record) for record in records)
         return
     followed, scored = itertools.tee(records)
-    # Risks first: a thread reads ahead, and only what it has read is asked for here.
+    # A thread of predict_many reads ahead. Asking for the risk first makes sure that this thread
+    # takes from `followed` only records that the other one has read.
     for risk, record in zip(model.predict_many(scored), followed, strict=True):
         yield risk, _points(model, risk, notes=len(record["text"]))
 

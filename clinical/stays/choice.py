@@ -92,6 +92,7 @@ class NoteChoice(Settings):
         return [rows[position[-1]] for position in sorted(positions)]
 
     def _require_columns(self, cells: Mapping[str, object]) -> None:
+        """Raise a `TableError` if the notes cannot be chosen for want of a column."""
         needed = ["category"]
         if self.notes == "early":
             needed += ["chart_time", "admit_time"]
@@ -114,6 +115,7 @@ class NoteChoice(Settings):
     def _is_read(
         self, row: Row, charted: datetime | None, deadline: datetime | None
     ) -> bool:
+        """Whether a note is one that the model reads, by its category and time."""
         category = _upper(row.cells.get("category"))
         if not category or is_true(row.cells.get("error")):
             return False

@@ -271,6 +271,7 @@ class StayReader:
     def _status(
         self, texts: Sequence[str], fault: str, *, has_windows: bool
     ) -> tuple[Status, str]:
+        """The status of a stay and its reason, or a remark."""
         if fault:
             return "error", fault
         if not has_windows:

@@ -186,6 +186,7 @@ def _warn_of_no_groups() -> None:
 
 
 def _stays(X: Any) -> list[Any]:  # noqa: N803
+    """The notes of each stay, from what scikit-learn passes as X."""
     is_frame = hasattr(X, "columns")
     if is_frame and "text" in X.columns:
         return list(X["text"])
@@ -199,6 +200,7 @@ def _stays(X: Any) -> list[Any]:  # noqa: N803
 
 
 def _labels(y: ArrayLike | None) -> np.ndarray:
+    """The labels as integers, 0 or 1; others are refused."""
     if y is None:
         raise UserError(
             "ReadmissionClassifier requires y to be passed, but the target y is None"

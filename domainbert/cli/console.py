@@ -130,6 +130,7 @@ def _print_error(reason: str) -> None:
 
 
 def _print_bug(error: Exception) -> None:
+    """Print where an unexpected error arose, without its message, which may hold data."""
     for line in _frames(error):
         stderr.print(line, end="", soft_wrap=True)
     frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -90,9 +90,11 @@ def training_run(
     from domainbert.models.storage import check_replaceable
 
     out = expanded(out)
-    # "." has no name that "-checkpoints" could follow.
-    named = out.name.strip(".") and out
-    folder = expanded(checkpoints or f"{named or out.resolve()}-checkpoints")
+    # "." and ".." have no name that "-checkpoints" could follow.
+    named_out = out
+    if not out.name.strip("."):
+        named_out = out.resolve()
+    folder = expanded(checkpoints or f"{named_out}-checkpoints")
     check_replaceable(out)
     _check_writable(out)
     if resume and not folder.is_dir():

@@ -141,6 +141,7 @@ def _is_bounded(
     limit: int,
     depth: int = 3,
 ) -> bool:
+    """Whether a value and all values in it are finite, short and at most `limit`."""
     if isinstance(value, bool) or value is None:
         return True
     if isinstance(value, int | float):

@@ -183,6 +183,7 @@ def _hub_folder(name: str, *, download: bool) -> Path:
 
 @cache
 def _shipped(name: str) -> Encoder:
+    """An encoder that an installed distribution holds, after its checksums are compared."""
     shipped = SHIPPED[name]
     try:
         distribution = importlib.metadata.distribution(shipped.distribution)

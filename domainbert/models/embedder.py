@@ -264,6 +264,7 @@ class Embedder(Model[EmbeddingSettings]):
     def _text_vectors(
         self, texts: Sequence[WindowedText], *, network: PreTrainedModel | None = None
     ) -> np.ndarray:
+        """The vector of each text, joined from those of its windows, shape (texts, dimension)."""
         windows = [window.input_ids for text in texts for window in text.windows]
         rows = join_windows(
             self.pooled(windows, network=network),
@@ -317,6 +318,7 @@ def check_faults(faults: Iterable[str], *, first: int = 0) -> None:
 def _split(
     chunk: list[object], windower: Windower
 ) -> tuple[list[WindowedText], list[str]]:
+    """The windows of each text of a chunk, and its fault or ""."""
     type_faults = [_type_fault(text) for text in chunk]
     texts = [
         text if isinstance(text, str) and not fault else ""

@@ -369,6 +369,7 @@ class Model(ABC, Generic[AnySettings]):
         return {}
 
     def _new_config(self, encoder: str, *, sha256: str | None = None) -> TaskConfig:
+        """What `config.json` says of a model that is about to be trained."""
         return TaskConfig(
             task=self.task,
             labels=self.labels,

@@ -313,6 +313,7 @@ class TextCorpus:
         return None
 
     def _side(self, document: TextDocument) -> str:
+        """The side of a document, decided by the broadest id it has, or by its text."""
         keys = [id_key(document.ids.get(kind)) for kind in IDS]
         name = " ".join(document.text.split())
         for key in reversed(keys):
@@ -323,6 +324,7 @@ class TextCorpus:
         return HELD_OUT if position < self.settings.held_out else TRAIN
 
     def _check(self) -> None:
+        """Raise a `TextCorpusError` if no document is on a side."""
         counts = [f"{count} {name}" for name, count in sorted(self.counts.items())]
         listed = ", ".join(counts) or "its files are empty"
         empty = [side for side in SIDES if not self.counts[f"{side} documents"]]

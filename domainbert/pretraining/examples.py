@@ -140,6 +140,7 @@ class SegmentPairMaker:
         *,
         label: int,
     ) -> Row:
+        """The example `[CLS] first [SEP] second [SEP]`."""
         parts: list[Sequence[int] | np.ndarray] = [
             self._cls,
             first,
@@ -231,19 +232,19 @@ class Prepared:
             "corpus": corpus.facts(),
             "tokenizer": tokenizer.backend_tokenizer.to_str(),
         }
-        text = fingerprint(text_facts)[:12]
+        text_name = fingerprint(text_facts)[:12]
         example_facts = {
-            "text": text,
+            "text": text_name,
             "seed": plan.seed,
             "length": plan.length,
         }
         self.name = fingerprint(example_facts)[:12]
-        counts_file = folder / f"corpus-{text}.json"
+        counts_file = folder / f"corpus-{text_name}.json"
         token_type = "uint16" if len(tokenizer) <= 2**16 else "int32"
         tokens = List(Value(token_type))
         documents = _stored(
             folder,
-            text,
+            text_name,
             partial(
                 _tokenized_sides,
                 corpus,

@@ -69,21 +69,23 @@ class PretrainingNetwork(BertForPreTraining):
             `prediction_logits` of shape (masked tokens, vocabulary), `seq_relationship_logits` of
             shape (rows, 2), and `loss`, the sum of the two mean cross-entropies.
         """
-        rows = self.bert(
+        outputs = self.bert(
             input_ids=input_ids,
             attention_mask=attention_mask,
             token_type_ids=token_type_ids,
         )
-        pairs = self.cls.seq_relationship(rows.pooler_output)
+        pair_logits = self.cls.seq_relationship(outputs.pooler_output)
         masked = labels != IGNORED
-        words = self.cls.predictions(rows.last_hidden_state[masked])
+        token_logits = self.cls.predictions(outputs.last_hidden_state[masked])
         # A batch of short rows may mask nothing, and its mean would be NaN.
-        word_losses = cross_entropy(words.float(), labels[masked], reduction="sum")
-        word_loss = word_losses / masked.sum().clamp(min=1)
+        token_losses = cross_entropy(
+            token_logits.float(), labels[masked], reduction="sum"
+        )
+        token_loss = token_losses / masked.sum().clamp(min=1)
         return BertForPreTrainingOutput(
-            loss=word_loss + cross_entropy(pairs.float(), next_sentence_label),
-            prediction_logits=words,
-            seq_relationship_logits=pairs,
+            loss=token_loss + cross_entropy(pair_logits.float(), next_sentence_label),
+            prediction_logits=token_logits,
+            seq_relationship_logits=pair_logits,
         )
 
 

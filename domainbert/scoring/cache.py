@@ -130,7 +130,7 @@ class WindowCache:
 def open_hashed(
     con: sqlite3.Connection, path: Path, application: int, tables: str
 ) -> bytes:
-    """Make the tables of a file that holds keyed hashes, and return the key that is kept in it."""
+    """Make the tables of a file that holds keyed hashes; return its key, made on first use."""
     about = "CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB);"
     make_tables(con, path, application, about + tables)
     insert = "INSERT OR IGNORE INTO about VALUES ('secret', ?)"

@@ -350,6 +350,7 @@ def _size(item: Sequence[Row]) -> int:
 def _stop_requests() -> Iterator[list[int]]:
     """The signals so far that ask for a stop; a second one, or the grace time's end, interrupts."""
     received: list[int] = []
+    # Python handles signals in the main thread only.
     if threading.current_thread() is not threading.main_thread():
         yield received
         return

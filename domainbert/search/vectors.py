@@ -132,6 +132,7 @@ class VectorIndex:
         return index
 
     def _read_head(self) -> None:
+        """Read what the index is made of; raise a `UserError` if there is no index."""
         file = self.folder / HEAD
         if not self.folder.is_dir():
             raise UserError(
@@ -212,6 +213,7 @@ class VectorIndex:
         return Part(name=name, rows=len(table))
 
     def _table(self, vectors: np.ndarray, rows: pd.DataFrame) -> pa.Table:
+        """Vectors and their rows as the table that is stored, with the vectors at length 1."""
         vectors = unit(np.asarray(vectors, dtype=np.float32))
         dimension = self.head.dimension
         if vectors.shape != (len(rows), dimension):

@@ -63,6 +63,7 @@ def read_table(
 
 
 def _parquet_frame(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
+    """A file of Parquet as a DataFrame, its ids as text."""
     with open_parquet(path) as file:
         names = list(file.schema_arrow.names)
         if columns is not None:
@@ -78,6 +79,7 @@ def _parquet_frame(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
 def _text_frame(
     source: str | Path, columns: Sequence[str] | None, options: ReadOptions
 ) -> pd.DataFrame:
+    """A table of text (CSV, JSON lines) as a DataFrame; a row that cannot be read is an error."""
     import pandas as pd
 
     available = dict.fromkeys(table_columns(source, options, lines=1))
@@ -117,6 +119,7 @@ def _refuse_faults(faults: Sequence[str]) -> None:
 
 
 def _cast(column: pd.Series, kind: Type, source: str | Path) -> pd.Series:
+    """A column as numbers or truth values; empty cells stay empty."""
     import pandas as pd
 
     dtype, expected = _TYPES[kind]
@@ -187,6 +190,7 @@ def _write_text(
     ending: str,
     raw: bool,
 ) -> None:
+    """Write a table as CSV or TSV."""
     import pandas as pd
 
     open_file = gzip.open if ending.endswith(".gz") else open
@@ -242,6 +246,7 @@ def _csv_cells(
 
 
 def _write_parquet(table: pd.DataFrame | Iterable[pa.Table], path: Path) -> None:
+    """Write a table, or tables one after the other, as Parquet."""
     import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -101,6 +101,7 @@ class ReadOptions:
 
 
 def _checked_delimiter(delimiter: str | None) -> str | None:
+    """The delimiter as one character; a tab may be spelled."""
     if delimiter is None:
         return None
     if delimiter in ("tab", "\\t"):

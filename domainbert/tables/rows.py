@@ -244,6 +244,7 @@ def _json_columns(path: Path, options: ReadOptions) -> Iterator[list[str]]:
 
 
 def _json_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
+    """The objects of JSON lines, each with its place, its fault and a remark."""
     with open_text(path, options.encoding, newline="\n") as text:
         for number, line, fault in bounded_lines(text):
             values: dict[str, Cell] = {}
@@ -298,6 +299,7 @@ def _text_columns(path: Path, options: ReadOptions) -> list[list[str]]:
 
 
 def _text_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
+    """The texts of a .txt file, the file or each line, with place, fault and remark."""
     del columns
     if not options.lines:
         with open_text(path, options.encoding, newline="") as file:

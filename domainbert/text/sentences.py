@@ -86,6 +86,7 @@ def _continues(
     *,
     width: int,
 ) -> bool:
+    """Whether a line of a text wrapped at a width runs on into the following one."""
     if line.endswith(":") or _ITEM.match(following) or _HEADING.match(following):
         return False
     word = following.split(maxsplit=1)[0]

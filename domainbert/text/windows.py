@@ -203,6 +203,7 @@ class Windower:
                     yield number
 
     def _windowed(self, text: str, encoding: Encoding) -> WindowedText:
+        """The windows of a tokenized text."""
         ids = np.array(encoding.ids, dtype=np.int64)
         offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
         cuts = None

@@ -190,6 +190,7 @@ class ObjectiveTrainer(Trainer):
         return metrics
 
     def _save(self, output_dir: str | None = None, state_dict: object = None) -> None:
+        """Save only the weights that are trained."""
         del state_dict
         folder = Path(str(output_dir))
         folder.mkdir(parents=True, exist_ok=True)
@@ -329,6 +330,7 @@ class _Watch(TrainerCallback):
         control: TrainerControl,
         **__: object,
     ) -> None:
+        """Start the bar and the clocks, and stop a resumed run that had ended."""
         bar = progress("training", total=state.max_steps)
         self._advance = self.bar.enter_context(bar)
         self._advance(state.global_step)
@@ -385,6 +387,7 @@ class _Watch(TrainerCallback):
         metrics: Mapping[str, float] | None = None,
         **_: object,
     ) -> None:
+        """Log the scores, and stop if they no longer improve."""
         scores = [
             f"{name.removeprefix(PREFIX)} {score:.4g}"
             for name, score in (metrics or {}).items()
@@ -403,6 +406,7 @@ class _Watch(TrainerCallback):
         state: TrainerState,
         control: TrainerControl,
     ) -> None:
+        """Stop once `patience` evaluations have passed since the best score."""
         name = f"{PREFIX}{args.metric_for_best_model}"
         scores = [entry[name] for entry in state.log_history if name in entry]
         if not scores:
