@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
-from clinical.cohort.commands import cohort, synthesize
+from clinical.cohort.commands import cohort
 from clinical.evidence.commands import explain
 from clinical.report.commands import evaluate, monitor, print_comparison
 from clinical.risk.commands import convert, score, trajectory
 from clinical.training.commands import recalibrate, train
-from domainbert.cli.console import command_line, one_line_errors, stdout
+from domainbert.cli.console import command_line, one_line_errors, say, stdout
 
 app = command_line(
     "clinical",
@@ -39,8 +39,39 @@ def demo(
     )
 
 
+@app.command()
+@one_line_errors
+def synthesize(
+    folder: Annotated[Path, Argument(help="Where to write the tables.")],
+    stays: Annotated[int, Option(min=1, help="How many stays.")] = 1000,
+    seed: Annotated[int, Option(help="Another seed is another hospital.")] = 0,
+    brief: Annotated[
+        bool, Option("--brief", help="Short discharge summaries.")
+    ] = False,
+    notes_per_stay: Annotated[
+        str, Option(help="Short notes per stay: few or many.")
+    ] = "few",
+    dates: Annotated[str, Option(help="shifted, as in MIMIC, or real.")] = "shifted",
+    form: Annotated[
+        str | None,
+        Option("--as", help="mimic3, mimic4, omop, meds or fhir, with rare cases."),
+    ] = None,
+) -> None:
+    """Write a made-up hospital as tables like those of MIMIC, with the true risk of each stay."""
+    from clinical.datasets.hospital import synthesize as make
+
+    style: Any = {
+        "brief": brief,
+        "notes_per_stay": notes_per_stay,
+        "dates": dates,
+        "form": form,
+    }
+    hospital = make(folder, stays=stays, seed=seed, **style)
+    counts = f"{hospital.stays} stays of {hospital.patients} patients with {hospital.notes} notes"
+    say(f"{counts} in {folder}")
+
+
 for command in (
-    synthesize,
     cohort,
     train,
     recalibrate,

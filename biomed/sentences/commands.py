@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, BadParameter, Option, Typer
 
-import biomed
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, print_table, say
 from domainbert.cli.training import TrainingOptions
@@ -339,11 +338,15 @@ def distill(
 
 
 def _encoder(model: str, device: str | None = None) -> SentenceEncoder:
-    return biomed.SentenceEncoder.from_pretrained(model, device=device)
+    from biomed.sentences.encoder import SentenceEncoder
+
+    return SentenceEncoder.from_pretrained(model, device=device)
 
 
 def _cross(model: str, device: str | None = None) -> CrossEncoder:
-    return biomed.CrossEncoder.from_pretrained(model, device=device)
+    from biomed.sentences.encoder import CrossEncoder
+
+    return CrossEncoder.from_pretrained(model, device=device)
 
 
 def _validation(model: SentenceEncoder | CrossEncoder) -> str:

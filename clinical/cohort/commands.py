@@ -1,9 +1,9 @@
-"""The commands that make cohorts: synthesize and cohort."""
+"""The command that makes cohorts."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
@@ -16,37 +16,6 @@ DiedLocations = Annotated[
     list[str] | None,
     Option(help="A place of discharge that means death; may be repeated."),
 ]
-
-
-@one_line_errors
-def synthesize(
-    folder: Annotated[Path, Argument(help="Where to write the tables.")],
-    stays: Annotated[int, Option(min=1, help="How many stays.")] = 1000,
-    seed: Annotated[int, Option(help="Another seed is another hospital.")] = 0,
-    brief: Annotated[
-        bool, Option("--brief", help="Short discharge summaries.")
-    ] = False,
-    notes_per_stay: Annotated[
-        str, Option(help="Short notes per stay: few or many.")
-    ] = "few",
-    dates: Annotated[str, Option(help="shifted, as in MIMIC, or real.")] = "shifted",
-    form: Annotated[
-        str | None,
-        Option("--as", help="mimic3, mimic4, omop, meds or fhir, with rare cases."),
-    ] = None,
-) -> None:
-    """Write a made-up hospital as tables like those of MIMIC, with the true risk of each stay."""
-    from clinical.datasets.hospital import synthesize as make
-
-    style: Any = {
-        "brief": brief,
-        "notes_per_stay": notes_per_stay,
-        "dates": dates,
-        "form": form,
-    }
-    hospital = make(folder, stays=stays, seed=seed, **style)
-    counts = f"{hospital.stays} stays of {hospital.patients} patients with {hospital.notes} notes"
-    say(f"{counts} in {folder}")
 
 
 @one_line_errors

@@ -1,1 +1,1 @@
-"""How good the risks are: measures, calibration, baselines, figures, report."""
+"""How good the risks are: measures, baselines, subgroups and drift, as numbers."""
