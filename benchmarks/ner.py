@@ -129,7 +129,7 @@ def workloads(data: Path, *, quick: bool) -> list[Workload]:
 
 def make_pipeline(tagger: EntityTagger) -> Any:
     """Hugging Face's pipeline with the same weights and its own tokenizer."""
-    network = tagger.network.network
+    network = tagger.network
     model = AutoModelForTokenClassification.from_config(copy.deepcopy(network.config))
     model.load_state_dict(network.state_dict())
     return transformers.pipeline(
@@ -207,21 +207,19 @@ def compare(workload: Workload, tagger: EntityTagger, *, rounds: int) -> Compari
 
 def is_seen_whole(text: str, tagger: EntityTagger) -> bool:
     """Whether the pipeline reads the text in one window, with the same word pieces."""
-    network = tagger.network
-    pieces = network.reader.read([text[start:end] for start, end in split_words(text)])
-    theirs = network.tokenizer(text, add_special_tokens=False, verbose=False)[
+    pieces = tagger.reader.read([text[start:end] for start, end in split_words(text)])
+    theirs = tagger.tokenizer(text, add_special_tokens=False, verbose=False)[
         "input_ids"
     ]
-    fits = len(pieces.ids) + 2 <= min(network.window, LIMIT)
+    fits = len(pieces.ids) + 2 <= min(tagger.window, LIMIT)
     return fits and pieces.ids.tolist() == theirs
 
 
 def breaks_iob2(text: str, tagger: EntityTagger) -> bool:
     """Whether the most likely tags, or breaks in the text, are not what the decoder uses."""
-    network = tagger.network
     words = split_words(text)
-    pieces = network.reader.read([text[start:end] for start, end in words])
-    (scores,) = network.log_probabilities([pieces])
+    pieces = tagger.reader.read([text[start:end] for start, end in words])
+    (scores,) = tagger.log_probabilities([pieces])
     starts = np.append(0, starts_after_breaks(text, words))
     path = best_path(scores, starts=starts)
     return not np.array_equal(path, scores.argmax(axis=1))

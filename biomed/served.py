@@ -6,18 +6,18 @@ from domainbert.service.served import Announced, Served
 
 
 def _entities(name: str, **_: object) -> Served:
-    from biomed.ner.tagger import Tagger
+    from biomed.ner.tagger import EntityTagger
     from biomed.ner.task import TagTask
 
-    tagger = Tagger.from_pretrained(name)
-    return Served(tagger.network, {"entities": TagTask(tagger)})
+    tagger = EntityTagger.from_pretrained(name)
+    return Served(tagger, {"entities": TagTask(tagger)})
 
 
 def _answers(name: str, **_: object) -> Served:
-    from biomed.qa.model import AnswerModel
+    from biomed.qa.model import QuestionAnswerer
     from biomed.qa.task import AskTask
 
-    model = AnswerModel.from_pretrained(name)
+    model = QuestionAnswerer.from_pretrained(name)
     return Served(model, {"answers": AskTask(model)})
 
 

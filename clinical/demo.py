@@ -29,10 +29,10 @@ def run_demo(
     from clinical.cohort.build import build_cohort
     from clinical.datasets.hospital import synthesize
     from clinical.evaluation.comparison import compare
-    from clinical.model import ReadmissionModel
     from clinical.report.facts import gather
     from clinical.report.figures import plot_windows
     from clinical.report.page import write_report
+    from clinical.risk.model import ReadmissionModel
     from domainbert.statistics.figures import save_figure
     from domainbert.tables import read_table, write_table
 

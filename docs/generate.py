@@ -106,6 +106,9 @@ def _names(package: str) -> str:
             hidden = "get_metadata_routing, set_fit_request, set_score_request"
             lines += ["   :members:", f"   :inherited-members: {bases}"]
             lines += [f"   :exclude-members: {hidden}", "```", ""]
+            for target in getattr(value, "tasks", {}).values():
+                task = target.replace(":", ".")
+                lines += ["```{eval-rst}", f".. autoclass:: {task}", "```", ""]
         elif callable(value):
             lines += [
                 f"## `{name}`",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib as mpl
@@ -21,6 +22,15 @@ def room(parts: tuple[str, ...]) -> str:
     return folder if (ROOT / folder).is_dir() else parts[0]
 
 
+def running_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a module without what only type checkers read."""
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from running_nodes(child)
+
+
 def read_imports() -> tuple[dict[str, int], dict[str, set[str]]]:
     """Lines of code of each room, and the rooms that each room imports."""
     lines: dict[str, int] = {}
@@ -30,7 +40,7 @@ def read_imports() -> tuple[dict[str, int], dict[str, set[str]]]:
             here = room(path.relative_to(ROOT).parts)
             text = path.read_text("utf-8")
             lines[here] = lines.get(here, 0) + text.count("\n")
-            for node in ast.walk(ast.parse(text)):
+            for node in running_nodes(ast.parse(text)):
                 if isinstance(node, ast.ImportFrom) and node.module:
                     imports.setdefault(here, set()).add(
                         room(tuple(node.module.split(".")))

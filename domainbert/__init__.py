@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import pkgutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 __version__ = "0.1.0"
 
 
 def imported_on_use(
-    package: str, names: Mapping[str, str]
+    package: str,
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package whose names are imported on first use.
 
-    Args:
-        package: its name.
-        names: the public names, separated by spaces, of each module of the package.
+    So its command starts without torch. The public names are those that the package's stub,
+    `__init__.pyi`, imports; type checkers read them there too (Scientific Python's SPEC 1).
     """
+    stub = pkgutil.get_data(package, "__init__.pyi") or b""
     modules: dict[str, str] = {}
-    for module, exported in names.items():
-        modules |= dict.fromkeys(exported.split(), module)
+    for node in ast.parse(stub).body:
+        if isinstance(node, ast.ImportFrom):
+            names = [alias.name for alias in node.names]
+            modules |= dict.fromkeys(names, node.module or "")
 
     def load(name: str) -> object:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = importlib.import_module(f"{package}.{modules[name]}")
+        module = importlib.import_module(modules[name])
         value = getattr(module, name)
         # A submodule of the same name would hide the function when it is imported.
         setattr(sys.modules[package], name, value)

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from biomed.qa.model import AnswerModel, NoAnswer
+from biomed.qa.model import NoAnswer, QuestionAnswerer
 from biomed.qa.questions import QuestionSet, evenly, read_questions, split_by_article
 from domainbert.cli.console import one_line_errors, say
 from domainbert.errors import UserError
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 def calibrate(
-    model: AnswerModel, questions: QuestionSet, *, choosing: int = 64
+    model: QuestionAnswerer, questions: QuestionSet, *, choosing: int = 64
 ) -> None:
     """Fit threshold and probability on at most `choosing` questions; notes go to the manifest."""
     own, elsewhere = ask_elsewhere(model, questions, count=choosing)
@@ -73,7 +73,7 @@ def calibrate(
 
 
 def ask_elsewhere(
-    answerer: AnswerModel, questions: QuestionSet, *, count: int
+    answerer: QuestionAnswerer, questions: QuestionSet, *, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best scores of at most `count` questions from their own and from another article.
 
@@ -172,7 +172,7 @@ def main(
     ] = None,
 ) -> None:
     """Fit threshold and probability on questions that the model was not trained on."""
-    loaded, gold = AnswerModel.from_pretrained(model), read_questions(questions)
+    loaded, gold = QuestionAnswerer.from_pretrained(model), read_questions(questions)
     calibrate(loaded, split_by_article(gold, share=held_out)[1] if held_out else gold)
     loaded.save_pretrained(out)
     say(f"model in {out}: threshold {loaded.settings.threshold:.2f}")

@@ -22,8 +22,7 @@ from rich.table import Table
 from biomed.corpora.corpus import Gold, read_gold
 from biomed.corpora.documents import spans_of
 from biomed.ner.evaluation import evaluate_documents, evaluate_words
-from biomed.ner.network import WordTagger
-from biomed.ner.tagger import Tagger
+from biomed.ner.tagger import EntityTagger
 from domainbert.cli.console import one_line_errors, say, stdout
 from domainbert.errors import UserError
 from domainbert.files import check_output, write_json
@@ -80,7 +79,7 @@ def plot_reliability(
     save_figure(figure, path)
 
 
-def scored_entities(model: WordTagger, golds: Iterable[Gold]) -> pd.DataFrame:
+def scored_entities(model: EntityTagger, golds: Iterable[Gold]) -> pd.DataFrame:
     """The entities that a network finds in corpora, of the types that each corpus annotates.
 
     Returns:
@@ -144,7 +143,7 @@ def cross_fitted(entities: pd.DataFrame) -> np.ndarray:
 
 
 def calibrate(
-    model: WordTagger, devel: Sequence[Gold], test: Sequence[Gold] = ()
+    model: EntityTagger, devel: Sequence[Gold], test: Sequence[Gold] = ()
 ) -> tuple[dict[str, Any], pd.DataFrame]:
     """Fit a model's scores on devel sides, and measure them on others.
 
@@ -174,7 +173,7 @@ def calibrate(
         other = scored_entities(model, [gold])
         parts[gold.name] = other.assign(after=apply(maps, other))
         scores = (
-            evaluate_documents(Tagger(model), gold)
+            evaluate_documents(model, gold)
             if gold.documents
             else evaluate_words(model, gold)
         )
@@ -253,7 +252,7 @@ def main(
     """Calibrate an entity model's scores, and show the calibration error before and after."""
     for path in filter(None, (figure, json)):
         check_output(path, [*golds, *(test or [])])
-    model = WordTagger.from_pretrained(name)
+    model = EntityTagger.from_pretrained(name)
     devel = [thinned(_side(path, data), texts) for path in golds]
     numbers, scored = calibrate(
         model, devel, [_side(path, data) for path in test or []]

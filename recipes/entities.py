@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from biomed.corpora import Corpus, read_corpus
-from biomed.ner.manifest import CorpusScores, SeedRun
-from biomed.ner.network import WordTagger
+from biomed.ner.tagger import CorpusScores, EntityTagger, SeedRun
 from biomed.ner.training import EntityRecipe, fit, measure
 from domainbert.cli.console import one_line_errors, say
 from domainbert.cli.training import training_run
@@ -52,14 +51,14 @@ def fit_seeds(
     seeds: Sequence[int],
     average: float | None = None,
     **options: Any,
-) -> Iterator[WordTagger]:
+) -> Iterator[EntityTagger]:
     """Train once for each seed; after each, yield the model that is the best on devel so far.
 
     Its manifest has the scores of all seeds, with mean and standard deviation. With `average`,
     the last model is the average of all, see `averaged`.
     """
     best, highest = None, -1.0
-    models: list[WordTagger] = []
+    models: list[EntityTagger] = []
     runs: list[SeedRun] = []
     checkpoints = options.pop("checkpoints", None)
     for seed in seeds:
@@ -88,7 +87,7 @@ def fit_seeds(
         yield best
     if average is not None:
         soup = averaged(
-            models, WordTagger.from_pretrained(recipe.model.start), share=average
+            models, EntityTagger.from_pretrained(recipe.model.start), share=average
         )
         measure(soup, corpora)
         soup.manifest.seeds = runs
@@ -102,8 +101,8 @@ def _f1(scores: CorpusScores) -> dict[str, float]:
 
 
 def averaged(
-    models: Sequence[WordTagger], start: WordTagger, *, share: float
-) -> WordTagger:
+    models: Sequence[EntityTagger], start: EntityTagger, *, share: float
+) -> EntityTagger:
     """The average of the adapters and heads of models and of the model that they started from.
 
     Weights of runs from one start lie in one valley, where their average is better than each
@@ -121,7 +120,7 @@ def averaged(
     soup.adapter = replace(soup.adapter, tensors=tensors)
     with TemporaryDirectory() as folder:
         soup.save_pretrained(folder)
-        return WordTagger.from_pretrained(folder)
+        return EntityTagger.from_pretrained(folder)
 
 
 def _over_seeds(runs: Sequence[SeedRun]) -> dict[str, dict[str, float]]:

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from clinical.evidence.faithfulness import evaluate_faithfulness
-from clinical.model import ReadmissionModel
 from clinical.risk.manifest import Evidence
+from clinical.risk.model import ReadmissionModel
 from clinical.stays.cohorts import read_cohort, usable_stays
 from clinical.stays.patients import check_unseen
 from domainbert.cli.console import one_line_errors, say

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from biomed.ner.entities import Entity
+
 _BRACKETS = re.compile(r"\(([^()\n]{2,120})\)")
 _SHORT = re.compile(r"\A(?=.{0,9}[^\W\d_])\w[^\s,;:()]{1,9}(?: [^\s,;:()]{1,8})?")
 _LAST = re.compile(r"(?<!\S)\S+$")
@@ -96,3 +98,19 @@ def expanded(name: str, known: Mapping[str, Abbreviation]) -> str:
         return entry.long if entry else match[0]
 
     return _TOKEN.sub(long, name)
+
+
+def with_short_forms(
+    text: str, entities: list[Entity], abbreviations: Mapping[str, Abbreviation]
+) -> list[Entity]:
+    """An abbreviation that the text defines is what its long form is, wherever it stands."""
+    added: list[Entity] = []
+    for short, definition in abbreviations.items():
+        long = next((e for e in entities if e.end == definition.end), None)
+        if long is None:
+            continue
+        for match in re.finditer(rf"(?<!\w){re.escape(short)}(?!\w)", text):
+            start, end = match.span()
+            if not any(e.start < end and start < e.end for e in (*entities, *added)):
+                added.append(Entity(start, end, short, long.label, long.score))
+    return sorted([*entities, *added], key=lambda e: e.start)

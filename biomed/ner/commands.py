@@ -124,16 +124,16 @@ def tag(
     With - as SOURCE, one text is read from stdin. A database needs --out with a table.
     """
     from biomed.ner.linking import EntityLinker
-    from biomed.ner.tagger import Tagger
+    from biomed.ner.tagger import EntityTagger
     from biomed.ner.task import TagTask
 
-    def load() -> Tagger:
+    def load() -> EntityTagger:
         """The tagger that the options describe."""
         vectors = None if exact else "terms"
         linker = None
         if dictionary:
             linker = EntityLinker.from_table(dictionary, model=vectors)
-        return Tagger.from_pretrained(
+        return EntityTagger.from_pretrained(
             model,
             min_score=min_score,
             linker=linker,
@@ -148,7 +148,7 @@ def tag(
         needed = NEEDED.get(form or "")
         fields, columns = _fields(scoring)
         options.score_source(
-            lambda: TagTask(load(), needed=needed, fields=fields),
+            lambda: TagTask(load(), needed=needed, text=fields),
             source,
             out,
             columns,
@@ -176,7 +176,7 @@ def tag(
         say(f"{number:,} texts; written to {out}")
         return
     for _, text, entities in tagged:
-        view = TaggedView(text, tuple(entities), tagger.labels)
+        view = TaggedView(text, tuple(entities), tagger.types)
         stdout.print(view, soft_wrap=True)
 
 
@@ -281,16 +281,15 @@ def evaluate(
     from biomed.ner import evaluation
     from biomed.ner.errors import error_counts, errors_of
     from biomed.ner.linking import EntityLinker
-    from biomed.ner.network import WordTagger
-    from biomed.ner.tagger import Tagger
+    from biomed.ner.tagger import EntityTagger
 
     if json:
         check_output(json, [gold])
     standard = read_gold(gold, labels=renaming(label))
-    network = WordTagger.from_pretrained(model, device=device)
-    evaluation.check_types(network.types, standard)
+    tagger = EntityTagger.from_pretrained(model, device=device)
+    evaluation.check_types(tagger.types, standard)
     _say_remarks(standard)
-    types = sorted(set(standard.types) & set(network.types))
+    types = sorted(set(standard.types) & set(tagger.types))
     linker = None
     names = None
     if dictionary:
@@ -298,12 +297,12 @@ def evaluate(
         names = linker.dictionary
     if standard.documents:
         unit = "characters"
-        tagger = Tagger(network, linker=linker)
+        tagger = tagger.with_options(linker=linker)
         predictions = evaluation.predict_documents(tagger, standard)
         scores = evaluation.score_predictions(predictions, types=types)
     else:
         unit = "words"
-        spans = evaluation.predicted_words(network, standard)
+        spans = evaluation.predicted_words(tagger, standard)
         scores = evaluation.score_words(standard.texts, spans, types=types)
         predictions = evaluation.predictions_of_words(standard.texts, spans)
     errors = list(errors_of(predictions, types=types, dictionary=names))

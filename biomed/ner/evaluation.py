@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from biomed.corpora.corpus import Gold
     from biomed.corpora.documents import TaggedText
-    from biomed.ner.network import WordTagger
-    from biomed.ner.tagger import Tagger
+    from biomed.ner.tagger import EntityTagger
     from domainbert.models.manifest import Value
 
 # Names that corpora have for the same types, small letters only.
@@ -176,14 +175,14 @@ class Prediction:
 
 
 def evaluate_words(
-    model: WordTagger,
+    model: EntityTagger,
     gold: Gold,
     *,
     network: PreTrainedModel | None = None,
 ) -> Scores:
     """Scores over the corpus' own words, each text on its own.
 
-    For `network` see `WordTagger.entities`.
+    For `network` see `EntityTagger.entities`.
     """
     predicted = predicted_words(model, gold, network=network)
     types = set(gold.types) & set(model.types)
@@ -191,7 +190,7 @@ def evaluate_words(
 
 
 def predicted_words(
-    model: WordTagger,
+    model: EntityTagger,
     gold: Gold,
     *,
     network: PreTrainedModel | None = None,
@@ -264,13 +263,13 @@ def _looked_up(
     return spans
 
 
-def evaluate_documents(tagger: Tagger, gold: Gold) -> Scores:
+def evaluate_documents(tagger: EntityTagger, gold: Gold) -> Scores:
     """Scores of raw documents by character spans; of overlapping gold spans the longest counts."""
-    types = set(gold.types) & set(tagger.labels)
+    types = set(gold.types) & set(tagger.types)
     return score_predictions(predict_documents(tagger, gold), types=types)
 
 
-def predict_documents(tagger: Tagger, gold: Gold) -> list[Prediction]:
+def predict_documents(tagger: EntityTagger, gold: Gold) -> list[Prediction]:
     """The gold spans and the entities of each document."""
     tagged = tagger.tag_many(document.text for document in gold.documents)
     return [

@@ -16,7 +16,7 @@ from domainbert.text.windows import SPECIAL_TOKENS, plan_windows
 
 if TYPE_CHECKING:
     from biomed.corpora.corpus import Corpus, Gold
-    from biomed.ner.network import WordReader
+    from biomed.ner.pieces import WordReader
 
 # The share of texts that are read on their own, as corpora are scored; the others are joined with
 # those that follow them in the file, up to a random length, as in abstracts and notes.

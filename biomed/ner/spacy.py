@@ -15,7 +15,7 @@ from spacy.util import filter_spans
 
 from biomed.ner.entities import MIN_SCORE
 from biomed.ner.linking import EntityLinker
-from biomed.ner.tagger import Tagger
+from biomed.ner.tagger import EntityTagger
 from domainbert.text.sentences import sentence_spans
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def make_component(
     """The component with an entity model and perhaps the table of a dictionary."""
     del nlp, name
     linker = dictionary and EntityLinker.from_table(dictionary)
-    tagger = Tagger.from_pretrained(
+    tagger = EntityTagger.from_pretrained(
         model,
         min_score=min_score,
         linker=linker or None,
@@ -59,7 +59,7 @@ class BiomedComponent:
     `ent._.link_score` and `ent._.codes` are as in `Entity`. Spans widen to spaCy's tokens.
     """
 
-    def __init__(self, tagger: Tagger) -> None:
+    def __init__(self, tagger: EntityTagger) -> None:
         self._tagger = tagger
         for field in _FIELDS:
             if not Span.has_extension(field):

@@ -1,36 +1,104 @@
-"""`Tagger`: finds entities with exact positions in text of any length."""
+"""EntityTagger, the model that users hold: entities with exact positions in text of any length."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from pydantic import Field
 
 from biomed.corpora.words import split_words, starts_after_breaks
-from biomed.ner.abbreviations import expanded, find_abbreviations
+from biomed.ner.abbreviations import (
+    expanded,
+    find_abbreviations,
+    with_short_forms,
+)
 from biomed.ner.assertion import assert_spans, is_allergy_cue
 from biomed.ner.cues import AssertionRules
-from biomed.ner.decoding import tidy_span
-from biomed.ner.entities import MIN_SCORE, Entity
+from biomed.ner.decoding import Outputs, find_entities, tidy_span
+from biomed.ner.entities import MIN_SCORE, Entity, TaggedView
 from biomed.ner.medications import read_medications
-from biomed.ner.network import WordTagger
+from biomed.ner.pieces import WordReader, best_window
 from biomed.ner.readable import clean, is_multilingual, joined, masked, name_of
 from biomed.ner.sections import SectionChoice, sections_of
 from biomed.ner.slips import framed_words, is_never_entity
 from domainbert.errors import UserError
+from domainbert.models.manifest import Manifest, Record, Scores
+from domainbert.models.model import Model, WindowSettings
+from domainbert.statistics.calibration import calibrated
 from domainbert.streams import chunked, read_ahead
+from domainbert.text.windows import SPECIAL_TOKENS, plan_windows
 
 if TYPE_CHECKING:
-    import numpy as np
-    import torch
+    from transformers import PreTrainedModel
 
     from biomed.ner.abbreviations import Abbreviation
     from biomed.ner.cues import RuleSource
     from biomed.ner.dictionaries import Link
     from biomed.ner.linking import EntityLinker
-    from biomed.ner.network import Pieces, WordSpan
+    from biomed.ner.medications import Medication
+    from biomed.ner.pieces import Pieces
+    from domainbert.text.runner import Device
+
+WordSpan = tuple[int, int, str, float]
+"""First word, one past the last, type and score of an entity."""
+
+_FRAMED_TYPE = "Disease"
+
+
+class EntitySettings(WindowSettings):
+    """The windows of an entity model.
+
+    Attributes:
+        calibration: slope and intercept that make the scores of an entity type probabilities;
+            see `recipes/calibration.py`. Types without one keep the network's score.
+        abbreviations: the words that nearly always are of an entity type, as they are spelt.
+            Their log-odds are raised by `LISTED` when tags are decoded.
+    """
+
+    calibration: dict[str, list[float]] = Field(default_factory=dict)
+    abbreviations: dict[str, list[str]] = Field(default_factory=dict)
+
+
+# Corpus, then entity type or "all", then measure.
+CorpusScores = dict[str, dict[str, dict[str, float]]]
+
+
+class EntityScores(Scores):
+    """How an entity model scored on the sides of its corpora."""
+
+    devel: CorpusScores = Field(default_factory=dict)
+    test: CorpusScores = Field(default_factory=dict)
+
+    def of_side(self, side: str) -> CorpusScores:
+        """The scores of the side "devel" or "test"."""
+        return {"devel": self.devel, "test": self.test}[side]
+
+
+class SeedRun(Record):
+    """The F1 of a run with one seed, by corpus."""
+
+    seed: int
+    devel: dict[str, float]
+    test: dict[str, float]
+
+
+class EntityManifest(Manifest):
+    """All that is known of an entity model beyond what loading needs.
+
+    Attributes:
+        seeds: the runs with different seeds, if there were several.
+        average: share of the start in the average of the runs; None without averaging.
+    """
+
+    scores: EntityScores = Field(default_factory=EntityScores)
+    seeds: list[SeedRun] = Field(default_factory=list)
+    average: float | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,72 +117,134 @@ class _ReadText:
     abbreviations: dict[str, Abbreviation]
 
 
-class Tagger:
-    """Finds entities in raw text.
+class EntityTagger(Model[EntitySettings]):
+    """Finds entities in raw text: a token-classification network that gives each word one IOB2 tag.
 
     The text is split into words as the training corpora are (`biomed.corpora.split_words`). Each
-    word is read in the window where it has the most context, and the tags are the best IOB2
-    sequence over the whole text, so results do not depend on where windows end. Entities are whole
-    words (see `tidy_span`) and do not continue over a blank line or into the next list item.
+    word is read at its first piece, in the window where it has the most context, and the tags are
+    the best IOB2 sequence over the whole text, so results do not depend on where windows end.
+    Entities are whole words (see `tidy_span`) and do not continue over a blank line or into the
+    next list item.
 
-    Make one with `from_pretrained`. Threads may share it.
+    `from_pretrained` loads one, and `fit` trains one on corpora (see `biomed.ner.training.fit`).
+    For tables, `score_frame` has the task "entities"; see `biomed.ner.task.TagTask`. Threads may
+    share a tagger.
+
+    Attributes:
+        types: the entity types that it finds.
+        min_score: entities with a lower score are left out.
+        linker: gives entities their ids; None without one.
+
+    Raises:
+        UserError: outputs whose names are no tags of entities, or windows beyond the encoder's
+            limit.
     """
 
-    def __init__(
-        self,
-        network: WordTagger,
-        *,
-        min_score: float = MIN_SCORE,
-        linker: EntityLinker | None = None,
-        assertion_rules: RuleSource | None = None,
-        sections: Sequence[str] = (),
-    ) -> None:
-        if not 0 <= min_score <= 1:
+    package = "biomed"
+    task = "entities"
+    default = "disease-drug"
+    trainer = "biomed.ner.training:fit"
+    tasks: ClassVar = {"entities": "biomed.ner.task:TagTask"}
+    settings_class = EntitySettings
+    manifest_class = EntityManifest
+    manifest: EntityManifest
+    train_command = "biomed ner train CORPUS --encoder {encoder} --out MODEL"
+
+    def prepare(self) -> None:
+        """The labels, the reader of words, and the default options."""
+        names = self.network.config.id2label
+        self._outputs = Outputs([names[number] for number in sorted(names)])
+        self.types = self._outputs.types
+        self.labels = self._outputs.names
+        abbreviations = self.settings.abbreviations
+        unknown = sorted(abbreviations.keys() - set(self.types))
+        if unknown:
             raise UserError(
-                f"min_score: expected a number from 0 to 1, got {min_score!r}"
+                f"abbreviations of {unknown[0]!r}; expected {', '.join(self.types)}"
             )
-        self.network = network
-        self.min_score = min_score
-        self.linker = linker
-        self._reads_foreign = is_multilingual(network.tokenizer.get_vocab())
-        self._rules = AssertionRules.read(assertion_rules)
-        self._sections = SectionChoice.read(sections)
+        tags = {kind: 1 + 2 * number for number, kind in enumerate(self.types)}
+        listed: dict[str, int] = {}
+        for kind, words in abbreviations.items():
+            listed |= dict.fromkeys(words, tags[kind])
+        framed_tag = tags.get(_FRAMED_TYPE, 0)
+        self.reader = WordReader(self.tokenizer, listed, framed_tag=framed_tag)
+        self.window = self.window_tokens()
+        self._reads_foreign = is_multilingual(self.tokenizer.get_vocab())
+        self.min_score = MIN_SCORE
+        self.linker: EntityLinker | None = None
+        self._rules = AssertionRules.read(None)
+        self._sections = SectionChoice.read(())
+
+    @classmethod
+    def network_class(cls) -> type[PreTrainedModel]:
+        """Any encoder for token classification."""
+        from transformers import AutoModelForTokenClassification
+
+        return AutoModelForTokenClassification
 
     @classmethod
     def from_pretrained(
         cls,
-        name: str | Path = "disease-drug",
+        name: str | Path | None = None,
         *,
         min_score: float = MIN_SCORE,
         linker: EntityLinker | None = None,
         assertion_rules: RuleSource | None = None,
         sections: Sequence[str] = (),
-        device: str | torch.device | None = None,
+        device: Device = None,
         batch_tokens: int | None = None,
+        **settings: Any,
     ) -> Self:
         """Load a shipped model by name, a model folder, or hub:owner/name.
 
         Hugging Face checkpoints for token classification load too, of any encoder family that has
-        a fast tokenizer; see `biomed.ner.decoding.Outputs`. Entities with a score below
-        `min_score` are left out; `linker` gives them ids. `assertion_rules` are cues of your own,
-        as a TOML file or a list; see docs/assertions.md. `sections` names those whose entities
-        are kept, or with a minus sign, as in "-family_history", left out. For `device` and
-        `batch_tokens` see `Model`.
+        a fast tokenizer; see `biomed.ner.decoding.Outputs`. For `min_score`, `linker`,
+        `assertion_rules` and `sections` see `with_options`; for the other arguments see `Model`.
 
         Raises:
             EncoderError: no such model, or an encoder without a trained head.
             UserError: outputs whose names are no tags of entities, or no such section or rule.
         """
-        network = WordTagger.from_pretrained(
-            name, device=device, batch_tokens=batch_tokens
+        tagger = super().from_pretrained(
+            name, device=device, batch_tokens=batch_tokens, **settings
         )
-        return cls(
-            network,
+        return tagger.with_options(
             min_score=min_score,
             linker=linker,
             assertion_rules=assertion_rules,
             sections=sections,
         )
+
+    def with_options(
+        self,
+        *,
+        min_score: float = MIN_SCORE,
+        linker: EntityLinker | None = None,
+        assertion_rules: RuleSource | None = None,
+        sections: Sequence[str] = (),
+    ) -> Self:
+        """A tagger with the same network and with these options.
+
+        Args:
+            min_score: entities with a lower score are left out, 0 to 1.
+            linker: gives entities their ids.
+            assertion_rules: cues of your own, as a TOML file or a list; see docs/assertions.md.
+            sections: those whose entities are kept, or with a minus sign, as in
+                "-family_history", left out.
+
+        Raises:
+            UserError: another score, or no such section or rule.
+        """
+        if not 0 <= min_score <= 1:
+            raise UserError(
+                f"min_score: expected a number from 0 to 1, got {min_score!r}"
+            )
+        tagger = copy(self)
+        tagger.min_score = min_score
+        tagger.linker = linker
+        tagger._rules = AssertionRules.read(assertion_rules)
+        tagger._sections = SectionChoice.read(sections)
+        return tagger
 
     @property
     def context_facts(self) -> dict[str, object]:
@@ -129,19 +259,18 @@ class Tagger:
     @property
     def score_kind(self) -> str:
         """What tables call the scores: "calibrated" if those of all entity types are."""
-        calibration = self.network.settings.calibration
-        if calibration.keys() >= set(self.labels):
+        calibration = self.settings.calibration
+        if calibration.keys() >= set(self.types):
             return "calibrated"
         return "span_probability"
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The entity types that it finds."""
-        return self.network.types
-
     def __repr__(self) -> str:
         """The entity types."""
-        return f"{type(self).__name__}({', '.join(self.labels)})"
+        return f"{type(self).__name__}({', '.join(self.types)})"
+
+    def show(self, text: str) -> TaggedView:
+        """The text with its entities highlighted, for a notebook or a terminal."""
+        return TaggedView(text, tuple(self.tag(text)), self.types)
 
     def tag(self, text: str) -> list[Entity]:
         """The entities of a text, in order; `text[e.start:e.end] == e.text`; none overlap."""
@@ -157,20 +286,20 @@ class Tagger:
             texts, "columns"
         ):  # items are names
             kind = type(texts).__name__
-            fix = "use tag for one text, and tag_frame for a DataFrame"
+            fix = "use tag for one text, and score_frame for a DataFrame"
             raise UserError(f"tag_many: expected a list of texts, got {kind}; {fix}")
         read = (self._read(text, number) for number, text in enumerate(texts))
-        limit = self.network.runner.buffer_tokens
+        limit = self.runner.buffer_tokens
         for chunk in read_ahead(
             chunked(read, size=lambda text: len(text.pieces), limit=limit)
         ):
-            spans = self.network.entities(text.pieces for text in chunk)
+            spans = self.entities(text.pieces for text in chunk)
             yield from self._linked(chunk, list(map(self._finished, chunk, spans)))
 
     def _finished(self, read: _ReadText, spans: Iterable[WordSpan]) -> list[Entity]:
         """The entities with a sufficient score, with their assertions."""
         entities = [e for e in _kept(read, spans) if e.score >= self.min_score]
-        entities = _with_short_forms(read.text, entities, read.abbreviations)
+        entities = with_short_forms(read.text, entities, read.abbreviations)
         return self._with_context(read.plain, entities)
 
     def _with_context(self, text: str, entities: list[Entity]) -> list[Entity]:
@@ -212,17 +341,99 @@ class Tagger:
                 f"text number {number} is {type(text).__name__}, not a string"
             )
         plain = clean(text)
-        shown = joined(plain, self.network.reader.pieces_saved)
+        shown = joined(plain, self.reader.pieces_saved)
         shown = masked(shown, reads_foreign=self._reads_foreign)
         words = split_words(shown)
         strings = [name_of(shown[start:end]) for start, end in words.tolist()]
         starts = words[:, 0].tolist()
         spaced = [start > 0 and shown[start - 1].isspace() for start in starts]
         breaks = starts_after_breaks(plain, words)
-        pieces = self.network.reader.read(
+        pieces = self.reader.read(
             strings, spaced=spaced, breaks=breaks, framed=framed_words(shown, words)
         )
         return _ReadText(text, plain, shown, words, pieces, find_abbreviations(plain))
+
+    def log_probabilities(
+        self, texts: Sequence[Pieces], *, network: PreTrainedModel | None = None
+    ) -> list[np.ndarray]:
+        """Log-probability of each tag for each word of each text, shape (words, tags), float32.
+
+        Listed abbreviations are counted in. O and I of a word without a piece have 0. `network`
+        replaces the model's own during training.
+        """
+        runner = self.runner.with_model(network)
+        capacity = self.window - SPECIAL_TOKENS
+        windows = []
+        plans = []
+        for text in texts:
+            ranges = plan_windows(
+                len(text.ids),
+                capacity=capacity,
+                overlap=self.window // 8,
+            )
+            plans.append(ranges)
+            windows += [
+                self.reader.window(text.ids[start:end]) for start, end in ranges
+            ]
+        rows = runner.run(
+            windows, read=lambda output, _: output.logits.float().log_softmax(dim=-1)
+        )
+        outputs = iter(rows)
+        return [
+            self._tag_scores(text, ranges, outputs)
+            for text, ranges in zip(texts, plans, strict=True)
+        ]
+
+    def _tag_scores(
+        self,
+        text: Pieces,
+        ranges: Sequence[tuple[int, int]],
+        outputs: Iterator[np.ndarray],
+    ) -> np.ndarray:
+        """The log-probabilities of a text's words, from the outputs of its windows."""
+        first = text.first[text.is_read]
+        window_numbers = best_window(first, ranges)
+        word_outputs = np.zeros((len(first), len(self.labels)), dtype=np.float32)
+        for number, (start, _) in enumerate(ranges):
+            is_inside = window_numbers == number
+            word_outputs[is_inside] = next(outputs)[1 + first[is_inside] - start]
+        tag_count = 1 + 2 * len(self.types)
+        scores = np.zeros((len(text.first), tag_count), dtype=np.float32)
+        scores[~text.is_read, 1::2] = -np.inf  # O or, within an entity, I
+        scores[text.is_read] = self._outputs.tags(word_outputs)
+        text.raise_listed(scores)
+        return scores
+
+    def entities(
+        self, texts: Iterable[Pieces], *, network: PreTrainedModel | None = None
+    ) -> Iterator[list[WordSpan]]:
+        """The entities of each text, in constant memory.
+
+        For `network` see `log_probabilities`.
+        """
+        for chunk in chunked(
+            texts,
+            size=len,
+            limit=self.runner.buffer_tokens,
+        ):
+            scores = self.log_probabilities(chunk, network=network)
+            for text, text_scores in zip(chunk, scores, strict=True):
+                spans = find_entities(text_scores, starts=text.starts)
+                yield [self._named(*span) for span in spans]
+
+    def _named(
+        self,
+        first: int,
+        end: int,
+        number: int,
+        score: float,
+    ) -> WordSpan:
+        """An entity with its type and the calibrated score."""
+        kind = self.types[number]
+        calibration = self.settings.calibration.get(kind)
+        if calibration:
+            score = float(calibrated(score, *calibration))
+        return first, end, kind, score
 
 
 def _spans(entities: Iterable[Entity]) -> list[tuple[int, int, str]]:
@@ -252,25 +463,25 @@ def _kept(read: _ReadText, spans: Iterable[WordSpan]) -> Iterator[Entity]:
         yield last
 
 
-def _with_short_forms(
-    text: str, entities: list[Entity], abbreviations: dict[str, Abbreviation]
-) -> list[Entity]:
-    """An abbreviation that the text defines is what its long form is, wherever it stands."""
-    added: list[Entity] = []
-    for short, definition in abbreviations.items():
-        long = next((e for e in entities if e.end == definition.end), None)
-        if long is None:
-            continue
-        for match in re.finditer(rf"(?<!\w){re.escape(short)}(?!\w)", text):
-            start, end = match.span()
-            if not any(e.start < end and start < e.end for e in (*entities, *added)):
-                added.append(Entity(start, end, short, long.label, long.score))
-    return sorted([*entities, *added], key=lambda e: e.start)
-
-
 def _linked_to(entity: Entity, link: Link | None) -> Entity:
     if link is None:
         return entity
     return replace(
         entity, id=link.id, name=link.name, link_score=link.score, codes=link.codes
     )
+
+
+@cache
+def _shipped_tagger() -> EntityTagger:
+    return EntityTagger.from_pretrained()
+
+
+def medications(text: str, *, tagger: EntityTagger | None = None) -> list[Medication]:
+    """The drugs of a text with their dose, route, frequency and so on, in order.
+
+    Args:
+        text: a note, or a part of one.
+        tagger: finds the drugs and diseases; the shipped model if None.
+    """
+    entities = (tagger or _shipped_tagger()).tag(text)
+    return [e.medication for e in entities if e.medication is not None]

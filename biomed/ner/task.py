@@ -18,7 +18,7 @@ from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, Column
 
 if TYPE_CHECKING:
     from biomed.ner.entities import Entity
-    from biomed.ner.tagger import Tagger
+    from biomed.ner.tagger import EntityTagger
     from domainbert.tables import Row
 
 _BETWEEN = "\n\n"  # texts of a row
@@ -88,26 +88,41 @@ _NUMBERS = {
 
 
 class TagTask(Task["JoinedText", "list[Entity]"]):
-    """Finds the entities of each text; a text without entities has one row with empty fields.
+    """Finds the entities of each text: one row for each entity.
 
     Args:
         tagger: finds them.
         needed: a column, such as "note_id", without which a table is refused.
-        fields: several columns of text in place of one; the output names the `field` of each
-            entity, in which its positions count.
+        text: the column of texts, if it is not recognised; or several, such as `["title",
+            "abstract"]`, and then the output names the `field` of each entity, in which its
+            positions count.
+
+    Output: ids (`id`, `*_id` and common names), `row` (the text's position in the table, from 0),
+    `start, end, entity, label, score, score_kind, assertion, section, section_code, entity_id,
+    entity_name, entity_codes, link_score`; of drugs `drug_status, drug_dose, drug_unit, drug_route,
+    drug_frequency, drug_duration, drug_form, drug_as_needed, drug_reason, drug_reaction` and
+    `drug_attributes` (JSON, with offsets); and `status, reason`. A text without entities has one
+    row with empty fields; its status is "empty" if there is no text, and "error" if it cannot be
+    read.
     """
 
     name = "entities"
 
     def __init__(
         self,
-        tagger: Tagger,
+        tagger: EntityTagger,
         *,
         needed: str | None = None,
-        fields: Sequence[str] = (),
+        text: str | Sequence[str] | None = None,
     ) -> None:
         self._tagger = tagger
-        self._fields = tuple(dict.fromkeys(fields))
+        self._fields: tuple[str, ...] = ()
+        self._is_joined = False
+        if isinstance(text, str):
+            self._fields = (text,)
+        elif text:
+            self._fields = tuple(dict.fromkeys(text))
+            self._is_joined = True
         self.columns = tuple(
             replace(column, required=True) if column.name == needed else column
             for column in columns_of(self._fields)
@@ -117,7 +132,7 @@ class TagTask(Task["JoinedText", "list[Entity]"]):
     def output(self) -> pa.Schema:
         """The fields of `Entity`, its text as `entity`, with the kind of its score."""
         names = OUTPUT
-        if self._fields:
+        if self._is_joined:
             names = ["field", *OUTPUT]
         return pa.schema([(name, _NUMBERS.get(name, pa.string())) for name in names])
 
@@ -136,20 +151,20 @@ class TagTask(Task["JoinedText", "list[Entity]"]):
         for entity in result:
             number, start = item.place(entity.start)
             row = {**_row(entity, start=start), "score_kind": kind}
-            if self._fields:
+            if self._is_joined:
                 row["field"] = self._fields[number]
             rows.append(row)
         return rows or [{}]
 
     def about(self) -> dict[str, object]:
         """The model's name."""
-        return {"model_name": self._tagger.network.name}
+        return {"model_name": self._tagger.name}
 
     def facts(self) -> dict[str, object]:
         """Weights, tokenizer and settings of the model, and what else the tagger depends on."""
         tagger = self._tagger
         facts = {
-            "model": tagger.network.fingerprint(),
+            "model": tagger.fingerprint(),
             "min_score": tagger.min_score,
             **tagger.context_facts,
         }

@@ -12,7 +12,7 @@ import torch
 from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import evaluate_words, look_up_names
 from biomed.ner.examples import IGNORED, ExampleMaker, entity_types, make_sources
-from biomed.ner.network import EntitySettings, WordTagger
+from biomed.ner.tagger import EntitySettings, EntityTagger
 from domainbert.text.runner import pad, padded_inputs
 from domainbert.training.objective import Batch, FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
@@ -56,7 +56,7 @@ class TagObjective(Objective):
 
     def __init__(
         self,
-        model: WordTagger,
+        model: EntityTagger,
         corpora: Sequence[Corpus],
         recipe: EntityRecipe,
     ) -> None:
@@ -116,10 +116,10 @@ def fit(
     corpora: Sequence[Corpus],
     recipe: EntityRecipe | None = None,
     *,
-    kind: type[WordTagger] = WordTagger,
+    kind: type[EntityTagger] = EntityTagger,
     checkpoints: str | Path | None = None,
     resume: bool = False,
-) -> WordTagger:
+) -> EntityTagger:
     """Train on the train sides of all corpora, and keep the weights with the best mean F1 on devel.
 
     The manifest has the scores on devel and test.
@@ -157,7 +157,7 @@ def fit(
     return model
 
 
-def measure(model: WordTagger, corpora: Sequence[Corpus]) -> None:
+def measure(model: EntityTagger, corpora: Sequence[Corpus]) -> None:
     """Put the scores on devel and test into the manifest, with those of a baseline by names."""
     recorded = model.manifest.scores
     recorded.note = SCORES_NOTE
@@ -174,13 +174,13 @@ def measure(model: WordTagger, corpora: Sequence[Corpus]) -> None:
 
 
 def side_scores(
-    model: WordTagger,
+    model: EntityTagger,
     corpora: Sequence[Corpus],
     side: str,
     *,
     network: PreTrainedModel | None = None,
 ) -> dict[str, Scores]:
-    """The scores on a side of each corpus that has it; for `network` see `WordTagger.entities`."""
+    """The scores on a side of each corpus that has it; see `EntityTagger.entities`."""
     return {
         corpus.name: evaluate_words(model, corpus.sides[side], network=network)
         for corpus in corpora

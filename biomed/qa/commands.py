@@ -100,7 +100,7 @@ def ask(
     ] = None,
 ) -> None:
     """Answer one question from texts, or a file of questions, each from its own context."""
-    from biomed.qa.model import AnswerModel
+    from biomed.qa.model import QuestionAnswerer
     from biomed.qa.task import AskTask
 
     if (question is None and out is None) or (out is not None and len(sources) != 1):
@@ -108,8 +108,8 @@ def ask(
             "give --question to ask it of texts, or --out for the answers to one file of questions"
         )
 
-    def answerer() -> AnswerModel:
-        return AnswerModel.from_pretrained(model, device=scoring.device)
+    def answerer() -> QuestionAnswerer:
+        return QuestionAnswerer.from_pretrained(model, device=scoring.device)
 
     def make_task() -> AskTask:
         return AskTask(answerer(), question=question, top_k=top_k, threshold=threshold)
@@ -131,7 +131,7 @@ def ask(
 
 def _show(answer: Answer, name: str) -> None:
     """Print the position of an answer, its score and its sentence."""
-    from biomed.qa.task import answer_view
+    from biomed.qa.model import answer_view
 
     if answer.is_found:
         line = (
@@ -178,14 +178,14 @@ def evaluate(
 ) -> None:
     """Score a model by SQuAD's exact match and F1."""
     from biomed.qa import evaluation
-    from biomed.qa.model import AnswerModel
+    from biomed.qa.model import QuestionAnswerer
     from biomed.qa.questions import read_questions, split_by_article
 
     gold = read_questions(questions)
     if held_out is not None:
         _, gold = split_by_article(gold, share=held_out)
         say(f"{len(gold)} questions of held-out articles")
-    scores = evaluation.evaluate(AnswerModel.from_pretrained(model), gold)
+    scores = evaluation.evaluate(QuestionAnswerer.from_pretrained(model), gold)
     rows = []
     for name, score in scores.items():
         if isinstance(score, float):

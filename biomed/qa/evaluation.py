@@ -16,7 +16,7 @@ from domainbert.progress import counted
 from domainbert.statistics.bootstrap import resample
 
 if TYPE_CHECKING:
-    from biomed.qa.model import AnswerModel
+    from biomed.qa.model import QuestionAnswerer
     from biomed.qa.questions import QuestionSet
 
 MIN_ARTICLES = 5  # an interval from fewer is meaningless
@@ -59,7 +59,7 @@ def _normalized(answers: Sequence[str]) -> list[str]:
 
 
 def evaluate(
-    answerer: AnswerModel, questions: QuestionSet, **options: Any
+    answerer: QuestionAnswerer, questions: QuestionSet, **options: Any
 ) -> dict[str, float | int | None]:
     """Score the first answer to each question by SQuAD's measures.
 

@@ -1,15 +1,16 @@
-"""AnswerModel: answers, with exact positions, to a question about text of any length."""
+"""QuestionAnswerer, the model that users hold: exact answers from text of any length."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
+from biomed.ner.entities import Entity, TaggedView
 from biomed.qa.spans import (
     Candidate,
     PairReader,
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
     from biomed.qa.spans import QuestionWindow
     from domainbert.text.runner import WindowRunner
+
+
+NO_ANSWER = "No answer was found."
 
 
 @dataclass(frozen=True)
@@ -119,14 +123,15 @@ class AskSettings(Settings):
     threshold: Annotated[float | None, Field(allow_inf_nan=True)] = None
 
 
-class AnswerModel(Model[QuestionSettings]):
+class QuestionAnswerer(Model[QuestionSettings]):
     """Finds the answer to a question in one or several documents of any length.
 
     Each document is read with the question in overlapping windows. The best run of whole words
     over all windows is the answer if its score is above the threshold. An answer ends with its
     sentence and has a letter or a digit; for "how many", "how old", "what dose" and the like, see
     `biomed.qa.spans.NUMBER_MARGIN`. Any Hugging Face checkpoint for question answering works whose
-    encoder family has a fast tokenizer.
+    encoder family has a fast tokenizer. For tables, `score_frame` has the task "answers"; see
+    `biomed.qa.task.AskTask`.
 
     Args:
         network, tokenizer: Hugging Face's question-answering network and its fast tokenizer.
@@ -136,9 +141,11 @@ class AnswerModel(Model[QuestionSettings]):
 
     package = "biomed"
     task = "qa"
+    default = "qa"
     labels = ("answer start", "answer end")
     train_command = "biomed qa train QUESTIONS --encoder {encoder} --out MODEL"
     trainer = "biomed.qa.training:fit"
+    tasks: ClassVar = {"answers": "biomed.qa.task:AskTask"}
     settings_class = QuestionSettings
     manifest_class = QuestionManifest
     manifest: QuestionManifest
@@ -217,6 +224,10 @@ class AnswerModel(Model[QuestionSettings]):
                 pair_logits = list(islice(logits, len(pair_windows)))
                 yield self._best(pair, pair_windows, pair_logits, ask)
 
+    def show(self, question: str, context: str, **options: Any) -> TaggedView:
+        """The answers marked in their sentences, for a notebook or `print`; see `answer`."""
+        return answer_view(self.answer(question, context, **options))
+
     def _logits(
         self, runner: WindowRunner, windows: list[QuestionWindow]
     ) -> Iterator[np.ndarray]:
@@ -275,6 +286,22 @@ class AnswerModel(Model[QuestionSettings]):
         if not best:
             return [Answer("", 0, 0, score, probability=probability)]
         return [_answer(pair, candidate, probability=probability) for candidate in best]
+
+
+def answer_view(answers: Iterable[Answer]) -> TaggedView:
+    """Each answer highlighted in its sentence."""
+    text = ""
+    spans = []
+    for answer in answers:
+        if not answer.is_found:
+            continue
+        if text:
+            text += "\n\n"
+        start = len(text) + answer.start - answer.sentence_start
+        end = start + len(answer.text)
+        spans.append(Entity(start, end, answer.text, "answer", answer.score))
+        text += answer.sentence
+    return TaggedView(text or NO_ANSWER, tuple(spans), ("answer",))
 
 
 def _answer(

@@ -1,4 +1,4 @@
-"""The scoring task of answers, and answers highlighted in their sentences."""
+"""The scoring task of answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from biomed.ner.entities import Entity, TaggedView
 from biomed.qa.model import AskSettings
 from biomed.qa.questions import CONTEXT, QUESTION
 from domainbert.errors import UserError
@@ -16,11 +15,10 @@ from domainbert.tables import TEXT, is_missing
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from biomed.qa.model import Answer, AnswerModel
+    from biomed.qa.model import Answer, QuestionAnswerer
     from biomed.qa.spans import QuestionPair
     from domainbert.tables import Column, Row
 
-NO_ANSWER = "No answer was found."
 POSITION = ("start", "end", "document")
 SENTENCE = ("sentence", "sentence_start", "sentence_end")
 COLUMNS = ("rank", "answer", "score", "probability", *POSITION, *SENTENCE)
@@ -34,10 +32,11 @@ NO_POSITION = dict.fromkeys([*POSITION, *SENTENCE])
 
 
 class AskTask(Task["QuestionPair", "list[Answer]"]):
-    """Answers for `score_frame` and `score_file`: one row per answer, best first.
+    """Answers to questions: one row per answer, best first.
 
-    Without an answer there is one row with an empty `answer`, no positions, and the score of the
-    best rejected candidate. See `Answer` for the columns.
+    Output: `rank, answer, score, probability, start, end, document, sentence, sentence_start,
+    sentence_end`; see `Answer`. Without an answer there is one row with an empty `answer`, no
+    positions, and the score of the best rejected candidate.
 
     Args:
         answerer: the model.
@@ -50,7 +49,7 @@ class AskTask(Task["QuestionPair", "list[Answer]"]):
     columns: tuple[Column, ...]
 
     def __init__(
-        self, answerer: AnswerModel, *, question: str | None = None, **options: Any
+        self, answerer: QuestionAnswerer, *, question: str | None = None, **options: Any
     ) -> None:
         if question is not None and not question.strip():
             raise UserError(
@@ -121,19 +120,3 @@ def _as_python(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     return value
-
-
-def answer_view(answers: Iterable[Answer]) -> TaggedView:
-    """Each answer highlighted in its sentence."""
-    text = ""
-    spans = []
-    for answer in answers:
-        if not answer.is_found:
-            continue
-        if text:
-            text += "\n\n"
-        start = len(text) + answer.start - answer.sentence_start
-        end = start + len(answer.text)
-        spans.append(Entity(start, end, answer.text, "answer", answer.score))
-        text += answer.sentence
-    return TaggedView(text or NO_ANSWER, tuple(spans), ("answer",))

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from biomed.qa.evaluation import evaluate
 from biomed.qa.examples import WindowMaker
-from biomed.qa.model import AnswerModel, QuestionSettings
+from biomed.qa.model import QuestionAnswerer, QuestionSettings
 from biomed.qa.questions import QuestionSet, evenly, split_by_article, without_articles
 from domainbert.errors import UserError
 from domainbert.models.manifest import Scores
@@ -113,7 +113,7 @@ class AnswerObjective(Objective):
 
     def __init__(
         self,
-        model: AnswerModel,
+        model: QuestionAnswerer,
         questions: QuestionSet,
         validation: QuestionSet,
         *,
@@ -198,8 +198,8 @@ def fit(
     validation: QuestionSet | None = None,
     checkpoints: str | Path | None = None,
     resume: bool = False,
-    kind: type[AnswerModel] = AnswerModel,
-) -> AnswerModel:
+    kind: type[QuestionAnswerer] = QuestionAnswerer,
+) -> QuestionAnswerer:
     """Train on sets of questions, one stage after the other.
 
     Each stage keeps the weights with the best F1 on some of the validation questions, drawn evenly

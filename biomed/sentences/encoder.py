@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from domainbert.models.embedder import Embedder
 from domainbert.models.pairs import PairModel
@@ -22,6 +22,7 @@ class SentenceEncoder(Embedder):
     package = "biomed"
     task = "sentences"
     trainer = "biomed.sentences.training:fit"
+    tasks: ClassVar = {"sentence vectors": "biomed.sentences.task:EncodeTask"}
 
     def encode(self, texts: str | Sequence[str]) -> np.ndarray:
         """The vectors of texts, shape (texts, dimension), or (dimension,) for one text.
@@ -38,3 +39,4 @@ class CrossEncoder(PairModel):
     package = "biomed"
     task = "pairs"
     trainer = "biomed.sentences.training:fit"
+    tasks: ClassVar = {"pairs": "biomed.sentences.task:PairTask"}

@@ -162,7 +162,7 @@ class SearchTask(TextTask["list[PassageHit]"]):
 
 
 class PairTask(Task["list[PairWindow]", "PairResult"]):
-    """The score of each pair of texts."""
+    """The `score` of each pair of texts, in the columns `first` and `second`."""
 
     name = "pairs"
     columns = (FIRST, SECOND)

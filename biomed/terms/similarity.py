@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -35,12 +36,16 @@ _BLOCK = 1024  # terms looked up at a time
 
 
 class TermEmbedder(Embedder):
-    """Medical terms as vectors; see `Embedder` for arguments and its other methods."""
+    """Medical terms as vectors; see `Embedder` for arguments and its other methods.
+
+    `score_frame` gives the vectors of a table of terms; see `biomed.terms.task.EmbedTask`.
+    """
 
     package = "biomed"
     task = "terms"
     default = "terms"
     trainer = "biomed.terms.training:fit"
+    tasks: ClassVar = {"term vectors": "biomed.terms.task:EmbedTask"}
     train_command = "biomed terms train NAMES --out MODEL"
     # The vocabulary that `nearest` searched last, by its hash.
     _index: tuple[bytes, TermIndex] | None = None

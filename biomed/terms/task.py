@@ -11,13 +11,10 @@ import pyarrow as pa
 from biomed.sentences.task import EncodedText, EncodeTask
 from biomed.terms.names import TERM, meanings
 from biomed.terms.similarity import COLUMNS
-from domainbert.scoring import Fault, TextTask, score_frame
+from domainbert.scoring import Fault, TextTask
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from biomed.terms.similarity import Neighbours, TermIndex
-    from domainbert.models.embedder import Embedder
 
 
 class EmbedTask(EncodeTask):
@@ -37,25 +34,6 @@ class EmbedTask(EncodeTask):
         if possible and "reason" not in row:
             row["reason"] = f"read as written; it may stand for {possible}"
         return [row]
-
-
-def embed_frame(
-    embedder: Embedder,
-    frame: pd.DataFrame,
-    *,
-    column: str | None = None,
-    keep: Iterable[str] = (),
-) -> pd.DataFrame:
-    """The vectors of a table of terms; see `EmbedTask` for the columns.
-
-    Args:
-        embedder: gives the vectors.
-        frame: the terms, and anything else; ids are carried along.
-        column: the column of terms, if it is not called `term`.
-        keep: further columns to carry along.
-    """
-    named = {"term": column or ""}
-    return score_frame(EmbedTask(embedder), frame, named=named, keep=keep)
 
 
 class NearestTask(TextTask["Neighbours"]):

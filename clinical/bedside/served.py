@@ -11,11 +11,11 @@ from domainbert.service.served import Announced, Served
 def load(name: str, *, cache: Path) -> Served:
     """A readmission model with its tasks `readmission` and `passages`."""
     from clinical.evidence.task import ExplainTask
-    from clinical.risk.model import RiskModel
+    from clinical.risk.model import ReadmissionModel
     from clinical.risk.task import ReadmissionTask
     from domainbert.scoring.cache import WindowCache
 
-    model = RiskModel.from_pretrained(name)
+    model = ReadmissionModel.from_pretrained(name)
     model.cache = WindowCache(cache, model=model.fingerprint())
     passages = ExplainTask(model, top=3, text=True, sources=True)
     return Served(

@@ -35,10 +35,11 @@ from clinical.evaluation.verdicts import (
     verdicts,
 )
 from clinical.risk.manifest import RiskMeasures, RiskScores
+from clinical.risk.reading import shifts
 from clinical.stays.choice import check_notes
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, with_patient_keys
-from clinical.stays.stays import present_notes, shifts
+from clinical.stays.stays import present_notes
 from domainbert.errors import UserError
 from domainbert.progress import counted
 from domainbert.tables import ExactId, id_key, id_text, require_columns
@@ -46,7 +47,7 @@ from domainbert.tables import ExactId, id_key, id_text, require_columns
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from clinical.risk.model import RiskModel
+    from clinical.risk.model import ReadmissionModel
 
 MODEL = "domainbert"
 _WORKING_POINTS = (OWN, "10 alerts per 100")
@@ -100,7 +101,7 @@ class Comparison:
 
 
 def compare(
-    model: RiskModel | None,
+    model: ReadmissionModel | None,
     cohort: pd.DataFrame,
     *,
     scores: pd.DataFrame | None = None,
@@ -192,7 +193,7 @@ def measure(
     *,
     thresholds: Mapping[str, float | None],
     points: Mapping[str, Point],
-    model: RiskModel | None = None,
+    model: ReadmissionModel | None = None,
     caveats: Sequence[str] = (),
     bootstrap: int = 1000,
 ) -> Comparison:
@@ -247,7 +248,7 @@ def measure(
 
 
 def _without_columns(
-    model: RiskModel, stays: pd.DataFrame
+    model: ReadmissionModel, stays: pd.DataFrame
 ) -> dict[str, NDArray[np.float64]]:
     """The risks of stays from the notes alone, and without each of the columns beside them."""
     risks = {}
@@ -260,7 +261,7 @@ def _without_columns(
 
 
 def _measurable(
-    model: RiskModel | None, side: pd.DataFrame, scores: pd.DataFrame | None
+    model: ReadmissionModel | None, side: pd.DataFrame, scores: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, list[str]]:
     """The stays that have a risk, with `probability`, and what to say about it."""
     caveats = []
@@ -290,7 +291,7 @@ def _measurable(
     return stays.reset_index(drop=True), caveats
 
 
-def with_risks(model: RiskModel, rows: pd.DataFrame) -> pd.DataFrame:
+def with_risks(model: ReadmissionModel, rows: pd.DataFrame) -> pd.DataFrame:
     """The stays that the model can score, with `probability` and `score`.
 
     Raises:
@@ -343,7 +344,7 @@ def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
 
 
 def _val_percentiles(
-    model: RiskModel | None, val: pd.DataFrame, scores: pd.DataFrame | None
+    model: ReadmissionModel | None, val: pd.DataFrame, scores: pd.DataFrame | None
 ) -> tuple[list[float], str]:
     """Percentiles 1 to 99 of validation risks, and whose they are; none without such risks."""
     if model is not None:
@@ -358,7 +359,7 @@ def _val_percentiles(
     return levels, "this cohort's validation side"
 
 
-def record(comparison: Comparison, model: RiskModel) -> None:
+def record(comparison: Comparison, model: ReadmissionModel) -> None:
     """Put the measures into the model's manifest, for its card."""
     evaluations = comparison.evaluations
     risks = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from tokenizers import Encoding
 
-    from clinical.risk.model import RiskModel
+    from clinical.risk.model import ReadmissionModel
 
     Floats = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ ACT = 0.25
 _BINS = 10
 
 
-def describe_notes(model: RiskModel, stays: pd.Series) -> dict[str, Floats]:
+def describe_notes(model: ReadmissionModel, stays: pd.Series) -> dict[str, Floats]:
     """What the model's tokenizer finds in a sample of stays: the first five of `QUANTITIES`.
 
     A word is split when the encoder's vocabulary lacks it and it is read in pieces: names,
@@ -166,7 +166,7 @@ def _smoothed(shares: Floats, n: int) -> Floats:
 
 
 def compare_inputs(
-    model: RiskModel | None, rows: pd.DataFrame
+    model: ReadmissionModel | None, rows: pd.DataFrame
 ) -> tuple[pd.DataFrame, list[str]]:
     """`drift` since validation, and what it says, a sentence for each change.
 

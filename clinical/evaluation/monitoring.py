@@ -18,7 +18,7 @@ from domainbert.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from clinical.risk.model import RiskModel
+    from clinical.risk.model import ReadmissionModel
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Monitoring:
 
 
 def monitor(
-    model: RiskModel, stays: pd.DataFrame, *, bootstrap: int = 1000
+    model: ReadmissionModel, stays: pd.DataFrame, *, bootstrap: int = 1000
 ) -> Monitoring:
     """Compare new stays with those the model was validated on.
 
@@ -97,7 +97,7 @@ def monitor(
     )
 
 
-def _trained_on(model: RiskModel, stays: pd.DataFrame) -> list[str]:
+def _trained_on(model: ReadmissionModel, stays: pd.DataFrame) -> list[str]:
     """A warning if patients of these stays were in training."""
     stored = model.manifest.data.patients
     if "patient_id" not in stays.columns:

@@ -15,8 +15,9 @@ from domainbert.statistics.calibration import sigmoid
 from domainbert.text.sentences import sentence_spans
 
 if TYPE_CHECKING:
-    from clinical.risk.model import RiskModel
-    from clinical.stays.stays import Given, ReadStay
+    from clinical.risk.model import ReadmissionModel
+    from clinical.risk.reading import ReadStay
+    from clinical.stays.stays import StayInput
     from domainbert.text.windows import Window
 
 MAX_TOKENS = 48
@@ -96,7 +97,7 @@ class Case:
 
     Args:
         model: the model that scores the stay.
-        notes: the notes of the stay, as for `RiskModel.predict`.
+        notes: the notes of the stay, as for `ReadmissionModel.predict`.
 
     Attributes:
         model: the model.
@@ -105,7 +106,7 @@ class Case:
         risk: the risk of the stay.
     """
 
-    def __init__(self, model: RiskModel, notes: Given) -> None:
+    def __init__(self, model: ReadmissionModel, notes: StayInput) -> None:
         self.model = model
         self.stay = model.read(notes)
         windows = [window.input_ids for _, window in self.stay.windows]

@@ -34,9 +34,9 @@ def explain(
 
     def make_task() -> ExplainTask:
         from clinical.evidence.task import ExplainTask
-        from clinical.risk.model import RiskModel
+        from clinical.risk.model import ReadmissionModel
 
-        loaded = RiskModel.from_pretrained(model, device=scoring.device)
+        loaded = ReadmissionModel.from_pretrained(model, device=scoring.device)
         return ExplainTask(loaded, top=top, text=with_text, notes=notes)
 
     options.score_source(make_task, source, out, scoring)

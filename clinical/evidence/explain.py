@@ -14,8 +14,8 @@ from domainbert.statistics.calibration import logit
 
 if TYPE_CHECKING:
     from clinical.evidence.case import Piece
-    from clinical.risk.model import RiskModel
-    from clinical.stays.stays import Given
+    from clinical.risk.model import ReadmissionModel
+    from clinical.stays.stays import StayInput
 
 TOP = 5
 
@@ -23,7 +23,7 @@ EFFORT = 3.0
 """Occlusion reads at most this many times the tokens of the stay."""
 
 
-def explain(model: RiskModel, stay: Given, *, top: int = TOP) -> Explanation:
+def explain(model: ReadmissionModel, stay: StayInput, *, top: int = TOP) -> Explanation:
     """Find the sentences that raise and lower the risk of one stay.
 
     Each sentence of the riskiest windows is left out in turn, see `occlusion`. The strongest ones
@@ -31,7 +31,7 @@ def explain(model: RiskModel, stay: Given, *, top: int = TOP) -> Explanation:
 
     Args:
         model: the model that scores the stay.
-        stay: as for `RiskModel.predict`.
+        stay: as for `ReadmissionModel.predict`.
         top: maximum number of raising passages, and of lowering passages, at least 1.
 
     Raises:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from clinical.evidence.case import Piece
-    from clinical.risk.model import RiskModel
-    from clinical.stays.stays import ReadStay
+    from clinical.risk.model import ReadmissionModel
+    from clinical.risk.reading import ReadStay
 
 SHARE = 0.05
 """Share of a stay's tokens that is removed."""
@@ -31,7 +31,7 @@ Measured = TypeVar("Measured")
 
 
 def evaluate_faithfulness(
-    model: RiskModel, stays: pd.DataFrame, *, bootstrap: int = 1000
+    model: ReadmissionModel, stays: pd.DataFrame, *, bootstrap: int = 1000
 ) -> dict[str, object]:
     """Measure how far the probability falls without `SHARE` of a stay's tokens.
 
@@ -89,7 +89,7 @@ def evaluate_faithfulness(
 
 
 def measure_stays(
-    model: RiskModel, stays: pd.DataFrame, measure: Callable[[Case], Measured]
+    model: ReadmissionModel, stays: pd.DataFrame, measure: Callable[[Case], Measured]
 ) -> tuple[list[Measured], list[str]]:
     """The result of `measure` for each stay that can be scored, and the stays' patients.
 

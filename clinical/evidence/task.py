@@ -12,14 +12,14 @@ from clinical.risk.task import ReadNotes, StayTask
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from clinical.risk.model import RiskModel
+    from clinical.risk.model import ReadmissionModel
     from clinical.risk.task import Notes
 
 _OF_STAY = ("without_raising", "raising_alone")  # columns with one value per stay
 
 
 class ExplainTask(StayTask[Explanation]):
-    """One row per passage; a stay without passages has one row.
+    """One row per passage; a stay without passages has one row. See `Passage` for the columns.
 
     Args:
         model: the model that scores the stays.
@@ -34,7 +34,7 @@ class ExplainTask(StayTask[Explanation]):
 
     def __init__(
         self,
-        model: RiskModel,
+        model: ReadmissionModel,
         *,
         top: int = TOP,
         text: bool = False,

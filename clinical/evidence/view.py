@@ -14,7 +14,7 @@ import pandas as pd
 from domainbert.files import write_text
 
 if TYPE_CHECKING:
-    from clinical.stays.stays import StayRisk
+    from clinical.risk.reading import StayRisk
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     from clinical.evaluation.comparison import Comparison
-    from clinical.risk.model import RiskModel
+    from clinical.risk.model import ReadmissionModel
 
 Resamples = Annotated[int, Option(min=0, help="Resamples for intervals.")]
 
@@ -47,7 +47,7 @@ def evaluate(
     from clinical.evaluation.comparison import compare
     from clinical.report.facts import Hospital, gather
     from clinical.report.page import write_report
-    from clinical.risk.model import RiskModel
+    from clinical.risk.model import ReadmissionModel
     from clinical.stays.cohorts import read_cohort
     from domainbert.tables import TableError, read_table
     from domainbert.training.recipes import read_recipe
@@ -63,7 +63,7 @@ def evaluate(
         facts["scores"] = scores.name
     loaded = None
     if model:
-        loaded = RiskModel.from_pretrained(model)
+        loaded = ReadmissionModel.from_pretrained(model)
         facts["c"] = f"{loaded.c:g}"
     comparison = compare(loaded, table, scores=risks, split=split, bootstrap=bootstrap)
     flow = None
@@ -112,11 +112,11 @@ def monitor(
     from clinical.evaluation.drift import size
     from clinical.evaluation.monitoring import monitor as watch
     from clinical.report.page import write_monitoring
-    from clinical.risk.model import RiskModel
+    from clinical.risk.model import ReadmissionModel
     from clinical.stays.cohorts import read_stays
 
     table = read_stays(stays)
-    loaded = RiskModel.from_pretrained(model)
+    loaded = ReadmissionModel.from_pretrained(model)
     watched = watch(loaded, table, bootstrap=bootstrap)
     rows = [
         [row.quantity.replace("_", " "), size(row.then), size(row.now), row.finding]
@@ -131,7 +131,7 @@ def monitor(
     say(f"tables beside {write_monitoring(watched, out)}")
 
 
-def in_service(ledger: Path, model: RiskModel) -> list[str]:
+def in_service(ledger: Path, model: ReadmissionModel) -> list[str]:
     """What was served, alerts, drift of the risks, and overrides by reason."""
     from clinical.evaluation.drift import compare_inputs
     from domainbert.service.ledger import compare_models, read_ledger

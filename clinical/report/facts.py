@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from clinical.evaluation.comparison import Comparison
-    from clinical.risk.model import RiskModel
+    from clinical.risk.model import ReadmissionModel
 
 Facts = dict[str, str | None]
 NAMES = (
@@ -89,7 +89,7 @@ def answered(facts: Facts, hospital: Settings) -> Facts:
 
 
 def gather(
-    model: RiskModel | None,
+    model: ReadmissionModel | None,
     comparison: Comparison,
     *,
     name: str,

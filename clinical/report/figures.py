@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from clinical.evaluation.intervals import Evaluation
-    from clinical.stays.stays import StayRisk
+    from clinical.risk.reading import StayRisk
 
 _DOTTED: dict[str, Any] = {"color": GREY, "linewidth": 0.8, "linestyle": (0, (1, 2))}
 

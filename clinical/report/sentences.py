@@ -17,7 +17,7 @@ from domainbert.statistics.bootstrap import Interval
 if TYPE_CHECKING:
     from clinical.evaluation.comparison import Comparison
     from clinical.risk.manifest import CohortData, Evidence, RiskManifest, RiskMeasures
-    from clinical.risk.model import RiskModel
+    from clinical.risk.model import ReadmissionModel
 
 Sentences = dict[str, str]
 Record = Mapping[str, Any]
@@ -39,7 +39,7 @@ INELIGIBLE = {
 """Steps of the flow that say whom the model is not for: no faults, and no unknown outcomes."""
 
 
-def name_sentences(model: RiskModel | None, name: str) -> Sentences:
+def name_sentences(model: ReadmissionModel | None, name: str) -> Sentences:
     """What the model is called, and its limits."""
     card = Card()
     title = f"Scores of {name}"
@@ -55,7 +55,7 @@ def name_sentences(model: RiskModel | None, name: str) -> Sentences:
     }
 
 
-def model_sentences(model: RiskModel) -> Sentences:
+def model_sentences(model: ReadmissionModel) -> Sentences:
     """What the model is: its network, how windows make a score, its calibration, its alerts."""
     settings = model.settings
     encoder = model.network.config.name_or_path or ""
@@ -81,7 +81,7 @@ def model_sentences(model: RiskModel) -> Sentences:
     }
 
 
-def _calibration(model: RiskModel) -> str:
+def _calibration(model: ReadmissionModel) -> str:
     """How the score became a probability."""
     columns = ", ".join(effect.name for effect in model.settings.columns)
     if columns:
@@ -183,7 +183,7 @@ def _own_validity(scores: RiskMeasures) -> str:
     )
 
 
-def cohort_sentences(cohort: Record, model: RiskModel | None) -> Sentences:
+def cohort_sentences(cohort: Record, model: ReadmissionModel | None) -> Sentences:
     """The definition, what it excludes, and what the stays are, from the cohort's summary."""
     definition = cohort["definition"]
     steps = [step for step in cohort["steps"][1:] if step["removed"]]

@@ -14,7 +14,7 @@ from domainbert.cli.console import one_line_errors, say
 
 if TYPE_CHECKING:
     from clinical.risk.discharges import SourceOptions
-    from clinical.risk.model import RiskModel
+    from clinical.risk.model import ReadmissionModel
     from clinical.risk.task import ReadmissionTask, TrajectoryTask
 
 Cache = Annotated[
@@ -182,11 +182,11 @@ def trajectory(
     options.score_source(make_task, source, out, scoring)
 
 
-def _load(name: str, cache: Path | None, device: str | None) -> RiskModel:
+def _load(name: str, cache: Path | None, device: str | None) -> ReadmissionModel:
     """The model, with the window cache if one was asked for."""
-    from clinical.risk.model import RiskModel
+    from clinical.risk.model import ReadmissionModel
 
-    model = RiskModel.from_pretrained(name, device=device)
+    model = ReadmissionModel.from_pretrained(name, device=device)
     if cache:
         from domainbert.scoring.cache import WindowCache
 

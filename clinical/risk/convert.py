@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from clinical.risk.model import RiskModel
+from clinical.risk.model import ReadmissionModel
 from domainbert.encoders.loading import EncoderError, named_outputs
 from domainbert.files import write_json
 
@@ -16,7 +16,9 @@ WEIGHTS = "pytorch_model.bin"
 VOCABULARY = "vocab.txt"
 
 
-def convert_release(release: str | Path, *, out: str | Path | None = None) -> RiskModel:
+def convert_release(
+    release: str | Path, *, out: str | Path | None = None
+) -> ReadmissionModel:
     """Read a folder of the 2019 release and, if asked, write it as a model folder.
 
     The network is Hugging Face's BERT for sequence classification with one label, whose reader
@@ -35,7 +37,7 @@ def convert_release(release: str | Path, *, out: str | Path | None = None) -> Ri
     tokens = (folder / VOCABULARY).read_text(encoding="utf-8").splitlines()
     cased = any(token != token.lower() for token in tokens if not token.startswith("["))
     config = json.loads((folder / CONFIG).read_text("utf-8"))
-    config |= {"model_type": "bert", **named_outputs(RiskModel.labels)}
+    config |= {"model_type": "bert", **named_outputs(ReadmissionModel.labels)}
     # The same files under the names that Hugging Face reads today.
     with tempfile.TemporaryDirectory() as private:
         today = Path(private) / folder.resolve().name
@@ -45,7 +47,7 @@ def convert_release(release: str | Path, *, out: str | Path | None = None) -> Ri
         write_json(config, today / "config.json")
         tokenizer = {"tokenizer_class": "BertTokenizer", "do_lower_case": not cased}
         write_json(tokenizer, today / "tokenizer_config.json")
-        model = RiskModel.from_pretrained(today)
+        model = ReadmissionModel.from_pretrained(today)
     model.network.config.name_or_path = "ClinicalBERT 2019 release"
     if out is not None:
         model.save_pretrained(out)

@@ -1,27 +1,27 @@
-"""RiskModel: a stay's notes -> its 30-day readmission risk."""
+"""ReadmissionModel, the model that users hold: a stay's notes -> its 30-day readmission risk."""
 
 from __future__ import annotations
 
 import logging
+import pkgutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from clinical.risk.aggregation import DEFAULT_C, aggregate
 from clinical.risk.manifest import RiskManifest
-from clinical.stays.choice import NoteChoice, outcome_of
-from clinical.stays.stays import (
+from clinical.risk.reading import (
     ColumnEffect,
-    Given,
     OtherLanguages,
     ReadStay,
     StayReader,
     StayRisk,
     WindowRisk,
 )
+from clinical.stays.choice import NoteChoice, outcome_of
 from domainbert.encoders.loading import window_limit
 from domainbert.errors import UserError
 from domainbert.models.model import Model, WindowSettings
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
     from transformers import PreTrainedModel
 
+    from clinical.evidence.view import Explanation, StayView
+    from clinical.stays.stays import StayInput
     from domainbert.scoring.cache import WindowCache
 
 UNCALIBRATED = (
@@ -85,12 +87,16 @@ class ReadmissionSettings(ReadingSettings):
     notes: NoteChoice | None = None
 
 
-class RiskModel(Model[ReadmissionSettings]):
+class ReadmissionModel(Model[ReadmissionSettings]):
     """ClinicalBERT's readmission model: windows, a one-logit head on CLS, and the readmission rule.
 
-    `clinical.ReadmissionModel`, which users hold, adds tables and explanations. The network is
-    Hugging Face's BERT for sequence classification with one label (CLS -> dense -> tanh -> logit ->
-    sigmoid), or the class for another encoder, such as ModernBERT with windows of 8,192 tokens.
+    `from_pretrained` loads one, and `fit` trains one (see `clinical.training.training.fit`). For
+    one row per stay, per note or per passage of a table, `score_frame` has the tasks "readmission"
+    (see `clinical.risk.task.ReadmissionTask`), "trajectory" and "explain".
+
+    The network is Hugging Face's BERT for sequence classification with one label (CLS -> dense ->
+    tanh -> logit -> sigmoid), or the class for another encoder, such as ModernBERT with windows of
+    8,192 tokens.
 
     Args:
         network: with one label.
@@ -108,6 +114,11 @@ class RiskModel(Model[ReadmissionSettings]):
     labels = ("readmitted",)
     train_command = "clinical train COHORT.parquet --encoder {encoder} --out MODEL"
     trainer = "clinical.training.training:fit"
+    tasks: ClassVar = {
+        "readmission": "clinical.risk.task:ReadmissionTask",
+        "trajectory": "clinical.risk.task:TrajectoryTask",
+        "explain": "clinical.evidence.task:ExplainTask",
+    }
     settings_class = ReadmissionSettings
     manifest_class = RiskManifest
     manifest: RiskManifest
@@ -155,7 +166,7 @@ class RiskModel(Model[ReadmissionSettings]):
 
         return AnyClassifier
 
-    def predict(self, stay: Given) -> StayRisk:
+    def predict(self, stay: StayInput) -> StayRisk:
         """The risk of one stay: one note, or a list of its notes in time order.
 
         A model that also reads columns takes a record: the notes as `text`, and its columns.
@@ -169,7 +180,7 @@ class RiskModel(Model[ReadmissionSettings]):
             raise UserError(f"this stay cannot be scored: {result.reason}")
         return result
 
-    def predict_many(self, stays: Iterable[Given]) -> Iterator[StayRisk]:
+    def predict_many(self, stays: Iterable[StayInput]) -> Iterator[StayRisk]:
         """The risks of many stays (each as for `predict`), in order, in flat memory.
 
         A stay that cannot be scored has a `status` and a `reason`, and does not affect the others.
@@ -180,9 +191,20 @@ class RiskModel(Model[ReadmissionSettings]):
         if isinstance(stays, str | bytes | dict) or hasattr(stays, "columns"):
             raise UserError(
                 f"stays is a {type(stays).__name__}; expected a list of stays: predict for one "
-                "stay, predict_frame for a DataFrame"
+                "stay, score_frame for a DataFrame"
             )
         return self._predict_many(stays)
+
+    def explain(self, stay: StayInput, *, top: int = 5) -> Explanation:
+        """The passages that raise and lower the risk of a stay; see `clinical.explain`."""
+        # Named, not imported: a model does not depend on what explains it.
+        explain = pkgutil.resolve_name("clinical.evidence.explain:explain")
+        explanation: Explanation = explain(self, stay, top=top)
+        return explanation
+
+    def show(self, stay: StayInput) -> StayView:
+        """The notes of a stay with those passages highlighted, for a notebook."""
+        return self.explain(stay).show()
 
     def _predict_many(self, stays: Iterable[Any]) -> Iterator[StayRisk]:
         """The risk of each stay, in order; the windows of a chunk of stays are scored together."""
@@ -201,7 +223,7 @@ class RiskModel(Model[ReadmissionSettings]):
             for stay, end in zip(chunk, ends, strict=True):
                 yield self.risk_of(stay, probabilities[end - len(stay.windows) : end])
 
-    def read(self, stay: Given) -> ReadStay:
+    def read(self, stay: StayInput) -> ReadStay:
         """Cut a stay (as for `predict`) into windows, and weigh its columns."""
         return self._reader.read(stay).with_columns(self.settings.columns, stay)
 

@@ -38,9 +38,9 @@ from domainbert.tables import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from clinical.risk.model import RiskModel
+    from clinical.risk.model import ReadmissionModel
+    from clinical.risk.reading import StayRisk
     from clinical.stays.choice import NoteChoice
-    from clinical.stays.stays import StayRisk
     from domainbert.tables import Row
 
 Notes = Literal["chosen", "as-given"]
@@ -83,14 +83,22 @@ class ReadNotes:
 class StayTask(Task[ReadNotes, Result]):
     """Reads stays: the rows with one `stay_id`, or each row of a table without stay ids.
 
-    Only the notes that the model was trained on are read; see `NoteChoice`. With
-    `notes="as-given"` all notes are read, and every row says so.
+    The column `text` has one note a row, in the order of `chart_time` where there is one, or a list
+    with all notes of a stay. A model that reads other columns beside the notes needs these too.
+
+    Args:
+        model: the model that scores the stays.
+        notes: "chosen" to read only the notes that the model was trained on (see `NoteChoice`), or
+            "as-given" to read all of them, which every row then says.
+
+    Raises:
+        TableError: there is no column `text`, or none to choose the notes by.
     """
 
     columns: tuple[Column, ...] = (PATIENT, STAY, NOTE, TIME, TEXT)
     group = STAY.name
 
-    def __init__(self, model: RiskModel, *, notes: Notes = "chosen") -> None:
+    def __init__(self, model: ReadmissionModel, *, notes: Notes = "chosen") -> None:
         check_choice("notes", notes, get_args(Notes))
         self._model = model
         self._notes = notes
@@ -205,7 +213,11 @@ class StayTask(Task[ReadNotes, Result]):
 
 
 class ReadmissionTask(StayTask["StayRisk"]):
-    """Scores stays, one row each; see `StayTask`."""
+    """Scores stays, one row each, in order of first appearance; see `StayTask` for the options.
+
+    Output: `patient_id` and `stay_id`, `probability, score, p_max, p_mean, n_windows, n_tokens,
+    calibrated`, `alert` if the model has a threshold, `status` and `reason`.
+    """
 
     name: ClassVar[str] = "readmission"
 
@@ -219,7 +231,11 @@ class ReadmissionTask(StayTask["StayRisk"]):
 
 
 class TrajectoryTask(StayTask["Trajectory"]):
-    """The risk of each stay after each of its notes, in time order.
+    """The risk of each stay after each of its notes, in time order: one row a note.
+
+    Each window is scored once. See `StayTask` for the columns, of which `stay_id` is needed, and
+    for the options. Output: `note_id, chart_time, n_notes`, and the columns of `ReadmissionTask`
+    without `n_tokens`, for the notes so far.
 
     Huang, Altosaar and Ranganath, "ClinicalBERT" (arXiv 1904.05342), predict in this way while a
     stay lasts: the windows of a new note join those of the notes before, whose numbers stay.
@@ -281,8 +297,8 @@ class TrajectoryTask(StayTask["Trajectory"]):
         return rows
 
 
-def follow(model: RiskModel, stays: Iterable[object]) -> Iterator[Trajectory]:
-    """The trajectories of stays (each as for `RiskModel.predict`), in flat memory.
+def follow(model: ReadmissionModel, stays: Iterable[object]) -> Iterator[Trajectory]:
+    """The trajectories of stays (each as for `ReadmissionModel.predict`), in flat memory.
 
     Each window is scored once. A model that joins the notes of a stay cuts the joined text anew
     after each note, and scores only the windows that the new note changed.
@@ -306,7 +322,7 @@ def _record(stay: Any) -> Record:
     return record
 
 
-def _followed_anew(model: RiskModel, record: Record) -> Trajectory:
+def _followed_anew(model: ReadmissionModel, record: Record) -> Trajectory:
     """The trajectory of a stay whose notes are joined: each beginning is scored by itself."""
     notes = record["text"]
     ends = range(min(1, len(notes)), len(notes) + 1)
@@ -321,7 +337,7 @@ def _followed_anew(model: RiskModel, record: Record) -> Trajectory:
     return risks[-1], points
 
 
-def _points(model: RiskModel, risk: StayRisk, *, notes: int) -> list[Record]:
+def _points(model: ReadmissionModel, risk: StayRisk, *, notes: int) -> list[Record]:
     """The rule over the windows up to each note."""
     probabilities = np.array([window.probability for window in risk.windows])
     note_of_window = [window.note for window in risk.windows]

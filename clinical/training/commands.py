@@ -82,13 +82,14 @@ def recalibrate(
 ) -> None:
     """Fit c, the calibrator and the alert threshold on your own stays; the weights are kept."""
     from clinical.evaluation.comparison import compare, record
-    from clinical.risk.model import RiskModel
+    from clinical.risk.model import ReadmissionModel
     from clinical.stays.cohorts import read_cohort
     from clinical.training.recalibration import recalibrate as fit_again
     from domainbert.cli.training import training_run
 
     with training_run(out) as run:
-        table, loaded = read_cohort(cohort_file), RiskModel.from_pretrained(model)
+        table = read_cohort(cohort_file)
+        loaded = ReadmissionModel.from_pretrained(model)
         names = [name.strip() for name in columns.split(",") if name.strip()]
         fit_again(loaded, table, split=split, columns=names, keep_c=keep_c)
         if split != "test" and (table["split"] == "test").any():

@@ -41,7 +41,7 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         random_state: seed.
 
     Attributes:
-        model_: the trained `clinical.risk.model.RiskModel`, which `clinical.explain` takes.
+        model_: the trained `clinical.risk.model.ReadmissionModel`, which `clinical.explain` takes.
         classes_: array([0, 1]).
     """
 

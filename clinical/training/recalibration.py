@@ -13,10 +13,10 @@ from clinical.evaluation.drift import describe_notes, profile
 from clinical.evaluation.measures import precise_threshold
 from clinical.risk.aggregation import aggregate_stays
 from clinical.risk.manifest import RiskCalibration, StayCounts
+from clinical.risk.reading import ColumnEffect, shifts
 from clinical.stays.choice import CHOICE, choice_of
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, with_patients
-from clinical.stays.stays import ColumnEffect, shifts
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import calibrated, fit_platt, logit
 from domainbert.tables import require_columns
@@ -25,7 +25,7 @@ from domainbert.tables.ids import is_id_column
 if TYPE_CHECKING:
     import pandas as pd
 
-    from clinical.risk.model import RiskModel
+    from clinical.risk.model import ReadmissionModel
 
 C_GRID = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 EPSILON = 1e-6
@@ -57,7 +57,7 @@ def check_events(outcome: np.ndarray | pd.Series, *, parameters: int = 2) -> Non
 
 
 def choose(
-    model: RiskModel,
+    model: ReadmissionModel,
     values: np.ndarray,
     counts: np.ndarray,
     outcome: np.ndarray,
@@ -71,7 +71,7 @@ def choose(
 
     Args:
         model: the model; its settings are changed.
-        values: probabilities of all windows, from `RiskModel.window_probabilities`.
+        values: probabilities of all windows, from `ReadmissionModel.window_probabilities`.
         counts: number of windows of each stay, at least 1, shape (stays,).
         outcome: 0 or 1, shape (stays,).
         grid: values of c to choose from.
@@ -106,7 +106,7 @@ def choose(
 
 
 def _update(
-    model: RiskModel, outcome: np.ndarray, risk: np.ndarray, **settings: Any
+    model: ReadmissionModel, outcome: np.ndarray, risk: np.ndarray, **settings: Any
 ) -> None:
     """Change the settings of a model, and its threshold to that of these risks."""
     threshold = precise_threshold(outcome, risk)
@@ -174,7 +174,7 @@ def _column_effect(cells: pd.Series, name: str) -> ColumnEffect:
 
 
 def recalibrate(
-    model: RiskModel,
+    model: ReadmissionModel,
     cohort: pd.DataFrame,
     *,
     split: str = "val",
@@ -244,7 +244,7 @@ def recalibrate(
 
 
 def _without_columns(
-    model: RiskModel, table: pd.DataFrame, score: np.ndarray, outcome: np.ndarray
+    model: ReadmissionModel, table: pd.DataFrame, score: np.ndarray, outcome: np.ndarray
 ) -> dict[str, Any]:
     """The calibrators of the notes alone, and without each column, for comparison."""
     calibrators = {"the notes alone": {"calibration": model.settings.calibration}}

@@ -16,7 +16,7 @@ from pydantic import Field
 from clinical.evaluation.drift import describe_notes, profile
 from clinical.risk.aggregation import aggregate_stays, aggregate_tensor
 from clinical.risk.manifest import CohortData
-from clinical.risk.model import ReadingSettings, ReadmissionSettings, RiskModel
+from clinical.risk.model import ReadingSettings, ReadmissionModel, ReadmissionSettings
 from clinical.stays.choice import CHOICE, choice_of
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, patient_hashes, patient_keys
@@ -66,8 +66,8 @@ def fit(
     checkpoints: str | Path | None = None,
     resume: bool = False,
     record_patients: bool = True,
-    kind: type[RiskModel] = RiskModel,
-) -> RiskModel:
+    kind: type[ReadmissionModel] = ReadmissionModel,
+) -> ReadmissionModel:
     """Train a model on the rows with split "train", and choose weights on those with "val".
 
     Positive stays are weighted by the training prevalence; no side is resampled. The weights with
@@ -100,7 +100,8 @@ def fit(
     _warn_of_few_events(rows, table)
     start_hashes = None
     if table.start:
-        start_hashes = RiskModel.from_pretrained(table.start).manifest.data.patients
+        start = ReadmissionModel.from_pretrained(table.start)
+        start_hashes = start.manifest.data.patients
         held_out = usable[usable["split"] != "train"]["patient_id"]
         for remark in check_unseen(held_out, start_hashes, side="val"):
             log.warning("%s: %s", table.start, remark)
@@ -147,7 +148,7 @@ def _warn_of_few_events(rows: pd.DataFrame, table: ReadmissionTable) -> None:
 
 
 def _describe(
-    model: RiskModel,
+    model: ReadmissionModel,
     recipe: ReadmissionRecipe,
     used: pd.DataFrame,
     test_rows: pd.DataFrame,
@@ -171,9 +172,9 @@ def _trained(
     recipe: ReadmissionRecipe,
     choice: NoteChoice | None,
     *,
-    kind: type[RiskModel] = RiskModel,
+    kind: type[ReadmissionModel] = ReadmissionModel,
     **run: Any,
-) -> tuple[RiskModel, ReadmissionObjective]:
+) -> tuple[ReadmissionModel, ReadmissionObjective]:
     """A model trained on the train side of rows; `run` is for `domainbert.training.train`."""
     from domainbert.training.train import train
 
@@ -241,7 +242,7 @@ class ReadmissionObjective(Objective):
 
     def __init__(
         self,
-        model: RiskModel,
+        model: ReadmissionModel,
         rows: pd.DataFrame,
         *,
         table: ReadmissionTable,

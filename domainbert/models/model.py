@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -32,10 +33,12 @@ from domainbert.models.storage import (
     resolve_model,
     save_task_model,
 )
-from domainbert.settings import Count, Settings
+from domainbert.scoring import score_frame
+from domainbert.settings import Count, Settings, check_choice
 from domainbert.text.windows import own_tokenizer
 
 if TYPE_CHECKING:
+    import pandas as pd
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from domainbert.encoders.loading import Encoder
@@ -94,6 +97,8 @@ class Model(ABC, Generic[AnySettings]):
     manifest_class: ClassVar[type[Manifest]] = Manifest
     train_command: ClassVar[str]
     trainer: ClassVar[str] = ""  # "module:function", for `fit`
+    # "module:class" of each scoring task, for `score_frame`; the first one is the default.
+    tasks: ClassVar[Mapping[str, str]] = {}
     # Whether training may start from the folder of an adapter.
     trains_further: ClassVar[bool] = False
 
@@ -172,7 +177,7 @@ class Model(ABC, Generic[AnySettings]):
         *,
         device: Device = None,
         batch_tokens: int | None = None,
-        **settings: object,
+        **settings: Any,
     ) -> Self:
         """Load a shipped model by name, a model folder, or a Hub model (`hub:owner/name`).
 
@@ -242,6 +247,53 @@ class Model(ABC, Generic[AnySettings]):
         return trainer(
             data, recipe, checkpoints=checkpoints, resume=resume, kind=cls, **options
         )
+
+    def score_frame(
+        self,
+        frame: pd.DataFrame,
+        *,
+        task: str | None = None,
+        named: Mapping[str, str] | None = None,
+        keep: Iterable[str] = (),
+        **options: object,
+    ) -> pd.DataFrame:
+        """Score a DataFrame.
+
+        Args:
+            frame: a table with the columns of the task.
+            task: a key of `tasks`; the first one if None.
+            named: our column -> the frame's column, if its name is not recognised.
+            keep: further columns to copy to the output, as text.
+            **options: of the task. The docstring of its class, which `tasks` names, describes
+                them, and the columns that the task reads and writes.
+
+        Returns:
+            The id columns, the columns of the task, `status` (ok, empty or error) and `reason`; at
+            least one row for each item, in order of first appearance.
+
+        Raises:
+            TableError: a required column is missing.
+            UserError: no such task or option, or not a DataFrame.
+        """
+        if not self.tasks:
+            raise UserError(
+                f"{type(self).__name__} cannot score tables; use a class for a task"
+            )
+        name = task or next(iter(self.tasks))
+        check_choice("task", name, tuple(self.tasks))
+        # Named, not imported: a model does not depend on its tasks.
+        task_class = pkgutil.resolve_name(self.tasks[name])
+        signature = inspect.signature(task_class)
+        try:
+            signature.bind(self, **options)
+        except TypeError as error:
+            _, *accepted = signature.parameters
+            raise UserError(
+                f"score_frame, task {name!r}: {error}; its options: "
+                f"{', '.join(accepted) or 'none'}"
+            ) from None
+        scoring_task = task_class(self, **options)
+        return score_frame(scoring_task, frame, named=named, keep=keep)
 
     @classmethod
     def untrained(

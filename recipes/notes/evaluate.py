@@ -16,7 +16,7 @@ from rich.table import Table
 from biomed.ner.assertion import ASSERTIONS, assert_spans
 from biomed.ner.commands import print_scores, renaming
 from biomed.ner.evaluation import evaluate_documents
-from biomed.ner.tagger import Tagger
+from biomed.ner.tagger import EntityTagger
 from domainbert.cli.console import one_line_errors, stdout
 from domainbert.errors import UserError
 from domainbert.files import write_json
@@ -132,15 +132,15 @@ def evaluate_assertions(
     return AssertionScore(counts)
 
 
-def known_types(tagger: Tagger, gold: Gold) -> list[str]:
+def known_types(tagger: EntityTagger, gold: Gold) -> list[str]:
     """The entity types of a corpus that the tagger finds.
 
     Raises:
         UserError: it finds none of them.
     """
-    known = [kind for kind in gold.types if kind in tagger.labels]
+    known = [kind for kind in gold.types if kind in tagger.types]
     if not known:
-        found = ", ".join(tagger.labels)
+        found = ", ".join(tagger.types)
         msg = (
             f"the notes have {', '.join(gold.types)}; the model finds {found}. "
             "Map them: --label OLD=NEW"
@@ -150,7 +150,7 @@ def known_types(tagger: Tagger, gold: Gold) -> list[str]:
 
 
 def names_found(
-    tagger: Tagger, known: Sequence[str], labels: Mapping[str, str]
+    tagger: EntityTagger, known: Sequence[str], labels: Mapping[str, str]
 ) -> dict[str, tuple[int, int]]:
     """For each list, the names that are found exactly, and all of them."""
     names = [
@@ -168,7 +168,7 @@ def names_found(
 
 
 def abbreviations_in_frames(
-    tagger: Tagger, *, label: str = "Disease"
+    tagger: EntityTagger, *, label: str = "Disease"
 ) -> dict[str, int]:
     """For each sentence, how many of 30 common abbreviations of diseases are found exactly."""
     found = {}
@@ -198,7 +198,7 @@ def main(
     ] = None,
 ) -> None:
     """Score a model, and the rules for assertions, on the corpora of notes."""
-    tagger, labels = Tagger.from_pretrained(model), renaming(label)
+    tagger, labels = EntityTagger.from_pretrained(model), renaming(label)
     golds = [notes_gold(side, labels=labels) for side in SIDES]
     golds += [sections_gold(side, data, labels=labels) for side in SIDES if data]
     known = known_types(tagger, golds[0])  # all corpora have the same types
@@ -232,7 +232,7 @@ def main(
     result["names"] = {kind: list(pair) for kind, pair in names.items()}
     for kind, (found, count) in names.items():
         stdout.print(f"{kind}: {found} of {count} found")
-    if "Disease" in tagger.labels:
+    if "Disease" in tagger.types:
         result["frames"] = abbreviations_in_frames(tagger)
         for frame, found in result["frames"].items():
             stdout.print(f"{frame} {found} of {len(COMMON)} found")

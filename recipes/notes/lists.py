@@ -17,7 +17,7 @@ import typer
 
 from biomed.corpora.corpus import read_gold
 from biomed.ner.evaluation import evaluate_words
-from biomed.ner.network import WordTagger
+from biomed.ner.tagger import EntityTagger
 from domainbert.cli.console import one_line_errors, say
 from recipes.notes.open_names import DISEASE, is_no_name, key, listed
 from recipes.notes.sections import read_rows
@@ -98,7 +98,7 @@ def main(
 ) -> None:
     """Add the abbreviations, and measure the devel sides again."""
     found = abbreviations(data)
-    model = WordTagger.from_pretrained(
+    model = EntityTagger.from_pretrained(
         name, abbreviations={DISEASE: found}, calibration={}
     )
     model.manifest.data.counts["listed abbreviations of diseases"] = len(found)

@@ -16,7 +16,7 @@ import typer
 from biomed.ner.assertion import DRUGS
 from biomed.ner.evaluation import score_spans
 from biomed.ner.medications import KINDS, read_medications
-from biomed.ner.tagger import Tagger
+from biomed.ner.tagger import EntityTagger
 from domainbert.cli.console import one_line_errors, print_table
 from domainbert.errors import UserError
 from recipes.notes.corpus import Side  # noqa: TC001, typer reads it
@@ -100,7 +100,7 @@ def main(
 ) -> None:
     """Print the scores of each attribute."""
     texts, rows = zip(*tagged_sections(side, data), strict=True)
-    tagger = Tagger.from_pretrained(model)
+    tagger = EntityTagger.from_pretrained(model)
     predicted = []
     for text, row, entities in zip(texts, rows, tagger.tag_many(texts), strict=True):
         spans = [(e.start, e.end, e.label) for e in entities]

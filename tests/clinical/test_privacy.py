@@ -102,8 +102,8 @@ def test_predictions_and_their_errors_keep_the_note_to_themselves(model, overhea
         attempt(said, clinical.ReadmissionModel.from_pretrained, "nowhere")
         attempt(said, Windower(model.tokenizer, limit=64, window=64).split, NOTE)
         attempt(said, Windower(model.tokenizer, limit=64, window=64).split, 7)
-        attempt(said, model.predict_frame, pd.DataFrame({"text": [NOTE, 5, None]}))
-        attempt(said, model.predict_frame, pd.DataFrame({"texts": [NOTE]}))
+        attempt(said, model.score_frame, pd.DataFrame({"text": [NOTE, 5, None]}))
+        attempt(said, model.score_frame, pd.DataFrame({"texts": [NOTE]}))
         said.append(repr(model))
     assert CANARY in clean(NOTE)
     assert not [line for line in said if CANARY in line]

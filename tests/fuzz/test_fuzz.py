@@ -49,8 +49,7 @@ def quiet_about_notes(caplog, capfd):
 def random_tagger(random_network, tokenizer):
     from transformers import BertForTokenClassification
 
-    from biomed.classes import EntityTagger
-    from biomed.ner.network import WordTagger
+    from biomed.ner.tagger import EntityTagger
 
     labels = ("O", "B-Disease", "I-Disease")
     names = {
@@ -58,13 +57,13 @@ def random_tagger(random_network, tokenizer):
         "label2id": {n: i for i, n in enumerate(labels)},
     }
     network = random_network(BertForTokenClassification, head="classifier", **names)
-    return EntityTagger(WordTagger(network, tokenizer))
+    return EntityTagger(network, tokenizer)
 
 
 def random_answerer(random_network, tokenizer):
     from transformers import BertForQuestionAnswering
 
-    from biomed.classes import QuestionAnswerer
+    from biomed.qa.model import QuestionAnswerer
 
     network = random_network(BertForQuestionAnswering, head="qa_outputs")
     return QuestionAnswerer(network, tokenizer)

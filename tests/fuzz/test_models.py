@@ -74,7 +74,7 @@ def assert_same(found, expected):
 @pytest.mark.numeric
 def test_batch_size_threads_and_company_change_nothing(subject, request):
     model, read = subject
-    runner = getattr(model, "runner", None) or model.network.runner
+    runner = model.runner
     for seed in range(request.config.getoption("--fuzz")):
         texts = texts_of(seed)
         alone = [number for text in texts for number in read(model, [text])]

@@ -155,7 +155,7 @@ def notes(*, choice):
 @pytest.fixture(scope="module")
 def make_task(new_network, tokenizer):
     """A task of a tiny model by its name and choice of notes."""
-    from clinical.stays.stays import ColumnEffect
+    from clinical.risk.reading import ColumnEffect
 
     network = new_network()
 

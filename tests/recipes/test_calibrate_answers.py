@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from biomed.qa.model import AnswerModel, QuestionManifest, QuestionSettings
+from biomed.qa.model import QuestionAnswerer, QuestionManifest, QuestionSettings
 from biomed.qa.questions import Question, QuestionSet
 from domainbert.models.storage import read_manifest
 from domainbert.statistics.calibration import platt
@@ -48,7 +48,7 @@ def answerer(tokenizer):
     from tests.biomed.qa.conftest import make_known
 
     settings = QuestionSettings(window=24)
-    return AnswerModel(make_known(tokenizer), tokenizer, settings=settings)
+    return QuestionAnswerer(make_known(tokenizer), tokenizer, settings=settings)
 
 
 def test_questions_are_asked_of_another_article(answerer):

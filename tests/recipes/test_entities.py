@@ -6,8 +6,7 @@ import typer
 from typer.testing import CliRunner
 
 from biomed.corpora import Corpus, Gold, TaggedText
-from biomed.ner.manifest import EntityManifest
-from biomed.ner.network import WordTagger
+from biomed.ner.tagger import EntityManifest, EntityTagger
 from biomed.ner.training import EntityRecipe, EntityTable, fit
 from domainbert.models.storage import read_manifest
 from domainbert.training.settings import TrainingSettings
@@ -102,7 +101,7 @@ def test_the_average_is_that_of_all_seeds_and_the_start(tiny_encoder, tmp_path):
     *runs, soup = fit_seeds(corpora, plan, seeds=[0, 1], average=0.3)
     seeded = [plan.replaced(training=QUICK.replaced(seed=seed)) for seed in (0, 1)]
     parts = [
-        WordTagger.from_pretrained(tmp_path / "start"),
+        EntityTagger.from_pretrained(tmp_path / "start"),
         *(fit(corpora, p) for p in seeded),
     ]
     for name, tensor in soup.adapter.tensors.items():

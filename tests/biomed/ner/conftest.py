@@ -75,9 +75,9 @@ def new_random(random_network):
 @pytest.fixture(scope="session")
 def disease(tokenizer):
     """Knows "heart failure" and the like; windows of 24 tokens."""
-    from biomed.ner.network import EntitySettings, WordTagger
+    from biomed.ner.tagger import EntitySettings, EntityTagger
 
-    return WordTagger(
+    return EntityTagger(
         make_rules(tokenizer), tokenizer, settings=EntitySettings(window=24)
     )
 
@@ -85,9 +85,9 @@ def disease(tokenizer):
 @pytest.fixture(scope="session")
 def drug(tokenizer):
     """Knows "insulin" and the like."""
-    from biomed.ner.network import WordTagger
+    from biomed.ner.tagger import EntityTagger
 
-    return WordTagger(
+    return EntityTagger(
         make_rules(tokenizer, labels=("I-Drug", "O", "B-Drug")), tokenizer
     )
 
@@ -95,16 +95,14 @@ def drug(tokenizer):
 @pytest.fixture(scope="session")
 def both(tokenizer):
     """Knows both; windows of 24 tokens."""
-    from biomed.ner.network import EntitySettings, WordTagger
+    from biomed.ner.tagger import EntitySettings, EntityTagger
 
     labels = ("O", "B-Disease", "I-Disease", "B-Drug", "I-Drug")
     network = make_rules(tokenizer, labels=labels)
-    return WordTagger(network, tokenizer, settings=EntitySettings(window=24))
+    return EntityTagger(network, tokenizer, settings=EntitySettings(window=24))
 
 
 @pytest.fixture(scope="session")
 def tagger(both):
     """Finds both."""
-    from biomed.classes import EntityTagger
-
-    return EntityTagger(both)
+    return both

@@ -7,10 +7,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from biomed.classes import EntityTagger
 from biomed.corpora import Gold, TaggedText
-from biomed.ner.manifest import EntityManifest
-from biomed.ner.network import WordTagger
+from biomed.ner.tagger import EntityManifest, EntityTagger
 from domainbert.errors import UserError
 from domainbert.models.storage import read_manifest, shipped_models
 from domainbert.statistics.calibration import calibrated, calibration_error
@@ -101,8 +99,8 @@ def test_a_calibrated_model(disease, tmp_path):
     slope, intercept = json.loads((tmp_path / "numbers.json").read_text())["maps"][
         "Disease"
     ]
-    better = WordTagger.from_pretrained(tmp_path / "better", device="cpu")
-    plain, mapped = EntityTagger(disease), EntityTagger(better)
+    better = EntityTagger.from_pretrained(tmp_path / "better", device="cpu")
+    plain, mapped = disease, better
     (before,), (after,) = plain.tag("heart failure"), mapped.tag("heart failure")
     assert after.score == pytest.approx(
         float(calibrated(before.score, slope, intercept))
@@ -119,7 +117,7 @@ def test_a_calibrated_model(disease, tmp_path):
 
 def test_other_sides_are_only_measured(disease):
     devel, test = gold(200), replace(gold(60), name="other")
-    model = WordTagger(disease.network, disease.tokenizer)
+    model = EntityTagger(disease.network, disease.tokenizer)
     numbers, table = calibration.calibrate(model, [devel], [test])
     maps = model.settings.calibration
     assert set(numbers.errors) == {"devel", "other"}

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from biomed.ner.commands import app
-from biomed.ner.manifest import EntityManifest
+from biomed.ner.tagger import EntityManifest
 from biomed.ner.training import EntityRecipe, EntityTable
 from domainbert.models.storage import read_manifest
 from domainbert.tables import read_table, write_table

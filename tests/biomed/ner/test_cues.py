@@ -1,6 +1,5 @@
 import pytest
 
-from biomed.classes import EntityTagger
 from biomed.ner.assertion import assert_spans
 from biomed.ner.cues import AssertionRules
 from domainbert.errors import UserError
@@ -85,10 +84,10 @@ def test_cues_in_a_file(tmp_path):
 
 def test_a_tagger_takes_cues_and_tells_them_in_its_facts(both):
     row = {"assertion": "negated", "words": "xyz"}
-    tagger = EntityTagger(both, assertion_rules=[row])
+    tagger = both.with_options(assertion_rules=[row])
     assert [e.assertion for e in tagger.tag("xyz heart failure")] == ["negated"]
     assert tagger.context_facts["assertion_rules"][0]["words"] == "xyz"
-    assert EntityTagger(both).context_facts == {}
+    assert both.context_facts == {}
 
 
 @pytest.mark.parametrize(

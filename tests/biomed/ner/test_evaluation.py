@@ -105,7 +105,7 @@ def test_documents_by_characters(tagger, tmp_path):
         3,
         3,
     )
-    check_types(tagger.labels, gold)
+    check_types(tagger.types, gold)
     with pytest.raises(
         ValueError, match=r"entities of type Drug; the model finds Disease\. Rename"
     ):

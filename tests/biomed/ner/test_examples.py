@@ -7,7 +7,7 @@ from biomed.ner.examples import (
     Source,
     make_sources,
 )
-from biomed.ner.network import WordReader
+from biomed.ner.pieces import WordReader
 from domainbert.training.objective import FreshBatches
 
 CODES = {"O": 0, "B-x": 1, "I-x": 2}

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from biomed.classes import EntityTagger
 from biomed.ner.decoding import Outputs, find_entities
+from biomed.ner.tagger import EntityTagger
 from domainbert.errors import UserError
 
 IOB = ("O", "B-Disease", "I-Disease")
@@ -36,11 +36,10 @@ def test_a_family_gets_our_windows_and_offsets(write, tmp_path, family):
     assert found
     assert all(TEXT[e.start : e.end] == e.text for e in found)
     # A short text has the network's own probabilities.
-    tag = tagger.network
     short = TEXT[:32]
     words = [short[e[0] : e[1]] for e in _words(short)]
     spaced = [start > 0 and short[start - 1] == " " for start, _ in _words(short)]
-    pieces = tag.reader.read(words, spaced=spaced)
+    pieces = tagger.reader.read(words, spaced=spaced)
     encoded = own(short, return_tensors="pt", return_offsets_mapping=True)
     assert encoded["input_ids"][0, 1:-1].tolist() == pieces.ids.tolist()
     logits = (
@@ -51,7 +50,7 @@ def test_a_family_gets_our_windows_and_offsets(write, tmp_path, family):
         .numpy()
     )
     assert np.allclose(
-        tag.log_probabilities([pieces])[0], logits[1 + pieces.first], atol=1e-4
+        tagger.log_probabilities([pieces])[0], logits[1 + pieces.first], atol=1e-4
     )
     # Saved as ours, it is the same.
     tagger.save_pretrained(tmp_path / "again")
@@ -76,11 +75,11 @@ def test_outputs_without_names_are_named_in_the_configuration(write, tmp_path):
     config["id2label"] = {"0": "O", "1": "B-Drug", "2": "I-Drug"}
     path.write_text(json.dumps(config))
     named = EntityTagger.from_pretrained(tmp_path / "model")
-    assert named.labels == ("Drug",)
+    assert named.types == ("Drug",)
     named.save_pretrained(tmp_path / "named")
     config = json.loads((tmp_path / "named" / "config.json").read_text())
     assert config["domainbert"]["labels"] == ["O", "B-Drug", "I-Drug"]
-    assert EntityTagger.from_pretrained(tmp_path / "named").labels == ("Drug",)
+    assert EntityTagger.from_pretrained(tmp_path / "named").types == ("Drug",)
 
 
 def spans(outputs, tags):

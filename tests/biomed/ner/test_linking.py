@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from biomed.classes import EntityTagger
 from biomed.ner.commands import app
 from biomed.ner.dictionaries import Dictionary, Link
 from biomed.ner.linking import EntityLinker, differ
@@ -135,7 +134,7 @@ def test_texts_are_linked_together(disease):
             self.calls += 1
             return super().link(names)
 
-    tagger = EntityTagger(disease, linker=(linker := Counting(Dictionary(PAIRS))))
+    tagger = disease.with_options(linker=(linker := Counting(Dictionary(PAIRS))))
     found = list(tagger.tag_many(["heart failure", "", "pneumonia, kidney disease"]))
     assert [[e.id for e in entities] for entities in found] == [
         ["D1"],
@@ -164,17 +163,17 @@ def test_a_table(tmp_path):
 
 
 def test_entities_get_ids(disease):
-    tagger = EntityTagger(disease, linker=EntityLinker(Dictionary(PAIRS)))
+    tagger = disease.with_options(linker=EntityLinker(Dictionary(PAIRS)))
     (first, second) = tagger.tag("heart failure, no kidney disease")
     assert (first.id, first.name, first.link_score) == ("D1", "Heart failure", 1.0)
     assert (second.id, second.name, second.link_score) == (None, None, None)
     assert "D1" in str(tagger.show("heart failure"))
-    table = tagger.tag_frame(pd.DataFrame({"id": ["a"], "text": ["heart failure"]}))
+    table = tagger.score_frame(pd.DataFrame({"id": ["a"], "text": ["heart failure"]}))
     assert list(table["id"]) == ["a"]
     assert list(table["entity_id"]) == ["D1"]
     assert list(table["entity_name"]) == ["Heart failure"]
-    plain = EntityTagger(disease)
-    unlinked = plain.tag_frame(pd.DataFrame({"text": ["heart failure"]}))
+    plain = disease
+    unlinked = plain.score_frame(pd.DataFrame({"text": ["heart failure"]}))
     assert unlinked["entity_id"].isna().all()
     assert TagTask(plain).facts() != TagTask(tagger).facts()
 
@@ -192,7 +191,7 @@ def test_abbreviations_are_resolved_in_the_text_first(disease):
     linker = EntityLinker(Dictionary(pairs), Letters())
     found = [link and link.id for link in linker.link(["AOM", "MDD", "XYZ", "ABCD"])]
     assert found == ["D2", None, None, "D7"]
-    tagger = EntityTagger(disease, linker=linker)
+    tagger = disease.with_options(linker=linker)
     entities = tagger.tag("No heart failure (HF). HF was stable, HFs.")
     assert [(e.text, e.id) for e in entities] == [
         ("heart failure", "D3"),

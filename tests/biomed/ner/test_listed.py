@@ -3,21 +3,21 @@
 import numpy as np
 import pytest
 
-from biomed.classes import EntityTagger
-from biomed.ner.network import LISTED, EntitySettings, WordTagger
+from biomed.ner.pieces import LISTED
+from biomed.ner.tagger import EntitySettings, EntityTagger
 from domainbert.errors import UserError
 
 
 @pytest.fixture(scope="module")
 def told(new_rules, tokenizer):
     settings = EntitySettings(abbreviations={"Disease": ["was", "HTN"]})
-    return WordTagger(new_rules(tokenizer), tokenizer, settings=settings)
+    return EntityTagger(new_rules(tokenizer), tokenizer, settings=settings)
 
 
 def test_log_odds_of_listed_words_are_raised_as_they_are_spelt(
     told, new_rules, tokenizer
 ):
-    plain = WordTagger(new_rules(tokenizer), tokenizer)
+    plain = EntityTagger(new_rules(tokenizer), tokenizer)
     words = ["HTN", "htn", "was", "patient"]
     odds = []
     for model in (plain, told):
@@ -33,12 +33,12 @@ def test_log_odds_of_listed_words_are_raised_as_they_are_spelt(
 def test_a_type_that_the_network_lacks_is_refused(new_rules, tokenizer):
     settings = EntitySettings(abbreviations={"Gene": ["BRCA1"]})
     with pytest.raises(UserError, match="abbreviations of 'Gene'; expected "):
-        WordTagger(new_rules(tokenizer), tokenizer, settings=settings)
+        EntityTagger(new_rules(tokenizer), tokenizer, settings=settings)
 
 
 def test_abbreviations_are_saved_with_the_model(told, tmp_path):
     told.save_pretrained(tmp_path / "model")
-    again = EntityTagger.from_pretrained(tmp_path / "model").network
+    again = EntityTagger.from_pretrained(tmp_path / "model")
     assert again.settings.abbreviations == {"Disease": ["was", "HTN"]}
-    plain = WordTagger.from_pretrained(tmp_path / "model", abbreviations={})
+    plain = EntityTagger.from_pretrained(tmp_path / "model", abbreviations={})
     assert plain.fingerprint() != again.fingerprint() == told.fingerprint()

@@ -6,7 +6,6 @@ import time
 import pytest
 
 import biomed
-from biomed.classes import EntityTagger
 from biomed.ner.medications import read_medications
 
 
@@ -179,7 +178,7 @@ def test_columns_of_a_table(both):
     import pandas as pd
 
     frame = pd.DataFrame({"text": ["insulin 10 units nightly for edema"]})
-    rows = EntityTagger(both).tag_frame(frame)
+    rows = both.score_frame(frame)
     drug, disease = rows.to_dict("records")
     assert drug["drug_dose"] == "10"
     assert drug["drug_unit"] == "units"

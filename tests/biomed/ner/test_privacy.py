@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 import biomed.ner.commands
-from biomed.classes import EntityTagger
 from biomed.corpora import CorpusError, Document, Gold, Span, TaggedText, read_gold
 from biomed.corpora.documents import tagged
 from biomed.ner.evaluation import check_types, evaluate_documents, evaluate_words
+from biomed.ner.tagger import EntityTagger
 from biomed.ner.task import TagTask
 from domainbert.scoring import score_file
 from domainbert.tables import write_table
@@ -53,10 +53,10 @@ def test_nothing_says_what_it_read(tagger, disease, tmp_path, caplog, capsys):
         for text in (TEXT, [TEXT], TEXT.encode(), {"text": TEXT}, None):
             attempt(tagger.tag, text)
             attempt(
-                tagger.tag_frame, pd.DataFrame({"text": [TEXT, text]}, dtype=object)
+                tagger.score_frame, pd.DataFrame({"text": [TEXT, text]}, dtype=object)
             )
         attempt(
-            tagger.tag_frame, pd.DataFrame({CANARY + " was here and there": [TEXT]})
+            tagger.score_frame, pd.DataFrame({CANARY + " was here and there": [TEXT]})
         )
         attempt(list, disease.entities(map(disease.reader.read, [[CANARY], TEXT])))
         attempt(EntityTagger.from_pretrained, "nowhere")

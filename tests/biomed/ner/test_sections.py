@@ -2,7 +2,6 @@ import pandas as pd
 import pytest
 
 import biomed
-from biomed.classes import EntityTagger
 from biomed.ner.sections import SECTIONS
 from domainbert.errors import UserError
 
@@ -127,18 +126,18 @@ NOTE = "heart pain\nAllergies: insulin\nFamily history: kidney disease\n"
     ],
 )
 def test_entities_of_chosen_sections(both, chosen, expected):
-    tagger = EntityTagger(both, sections=chosen)
+    tagger = both.with_options(sections=chosen)
     entities = tagger.tag(NOTE)
     assert [entity.text for entity in entities] == expected
 
 
 def test_a_wrong_section_is_refused(both):
     with pytest.raises(UserError, match="unknown section 'alergies'; did you mean"):
-        EntityTagger(both, sections=["-alergies"])
+        both.with_options(sections=["-alergies"])
 
 
 def test_tables_have_the_section_and_its_code(both):
-    table = EntityTagger(both).tag_frame(pd.DataFrame({"text": [NOTE]}))
+    table = both.score_frame(pd.DataFrame({"text": [NOTE]}))
     assert list(table["section"].fillna("")) == ["", "allergies", "family_history"]
     assert list(table["section_code"].fillna("")) == ["", "48765-2", "10157-6"]
     assert list(table["assertion"]) == ["present", "allergy", "other"]

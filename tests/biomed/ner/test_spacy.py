@@ -7,7 +7,6 @@ import pytest
 spacy = pytest.importorskip("spacy")
 
 from biomed.ner.spacy import BiomedComponent  # noqa: E402
-from biomed.ner.tagger import Tagger  # noqa: E402
 
 TEXT = "No heart failure today. On insulin."
 
@@ -53,7 +52,7 @@ def test_sentences_that_are_there_stay(both):
     doc = nlp("Heart failure. Stable.")
     for token in doc:
         token.is_sent_start = token.i == 0
-    assert len(list(BiomedComponent(Tagger(both))(doc).sents)) == 1
+    assert len(list(BiomedComponent(both)(doc).sents)) == 1
 
 
 def test_the_factory_is_announced():

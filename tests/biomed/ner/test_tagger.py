@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import biomed.ner.network
-from biomed.classes import EntityTagger
+import biomed.ner.pieces
 from biomed.corpora.words import split_words
 from biomed.ner.entities import Entity
-from biomed.ner.network import EntitySettings, WordTagger
+from biomed.ner.tagger import EntitySettings, EntityTagger
 from domainbert.encoders.loading import EncoderError
 from domainbert.errors import UserError
 
@@ -49,7 +48,7 @@ def test_entities_of_two_types_in_order(tagger):
         ("renal disease", "Disease"),
     ]
     assert all(text[e.start : e.end] == e.text and 0 < e.score <= 1 for e in entities)
-    assert tagger.labels == ("Disease", "Drug")
+    assert tagger.types == ("Disease", "Drug")
     assert tagger.score_kind == "span_probability"
     assert repr(tagger) == "EntityTagger(Disease, Drug)"
 
@@ -107,7 +106,7 @@ def test_spans_are_exact_and_whole_words(undecided, words, between):
 def undecided(tokenizer, new_random):
     """A random network in windows of 16 tokens."""
     settings = EntitySettings(window=16)
-    return EntityTagger(WordTagger(new_random(tokenizer), tokenizer, settings=settings))
+    return EntityTagger(new_random(tokenizer), tokenizer, settings=settings)
 
 
 def check(tagger, text):
@@ -126,10 +125,8 @@ def check(tagger, text):
 def test_an_entity_is_found_at_every_position_of_a_long_text(tokenizer, new_rules):
     """Windows of 24 tokens over 120 words: where a window ends does not show."""
     network = new_rules(tokenizer, positions=256)
-    cut = EntityTagger(
-        WordTagger(network, tokenizer, settings=EntitySettings(window=24))
-    )
-    whole = EntityTagger(WordTagger(network, tokenizer))
+    cut = EntityTagger(network, tokenizer, settings=EntitySettings(window=24))
+    whole = EntityTagger(network, tokenizer)
     texts = []
     for place in range(120):
         words = ["patient"] * 120
@@ -152,18 +149,17 @@ def test_a_text_that_fits_is_read_in_one_window(tokenizer, new_random):
     network, text = new_random(tokenizer), "heart kidney was not insulin " * 6
     small = EntitySettings(window=33)
     models = [
-        WordTagger(network, tokenizer, settings=s) for s in (small, EntitySettings())
+        EntityTagger(network, tokenizer, settings=s) for s in (small, EntitySettings())
     ]
     texts = [" ".join(text.split()[:count]) for count in (1, 5, 30)]
-    one, other = (list(EntityTagger(model).tag_many(texts)) for model in models)
+    one, other = (list(model.tag_many(texts)) for model in models)
     assert one == other
     assert any(one)
 
 
 @pytest.mark.numeric
 def test_many_texts_come_back_in_order_whatever_their_company(tokenizer, new_random):
-    model = WordTagger(new_random(tokenizer), tokenizer, batch_tokens=128)
-    tagger = EntityTagger(model)
+    tagger = EntityTagger(new_random(tokenizer), tokenizer, batch_tokens=128)
     texts = ["heart kidney " * (n % 7) + "x " * (n % 3) for n in range(80)]
     together = list(tagger.tag_many(iter(texts)))
     for text, entities in zip(texts, together, strict=True):
@@ -238,7 +234,7 @@ def test_a_table_for_many(tagger):
     for table in (pd.DataFrame({"text": ["heart"]}), {"text": "heart"}):
         with pytest.raises(
             UserError,
-            match=r"got (DataFrame|dict); use tag for one text, and tag_frame",
+            match=r"got (DataFrame|dict); use tag for one text, and score_frame",
         ):
             list(tagger.tag_many(table))
     column = pd.Series(["heart"])
@@ -268,7 +264,7 @@ def test_no_entity_continues_into_shorthand(tokenizer, new_rules):
         row.data[tokenizer.convert_tokens_to_ids(character)] = row.data[
             tokenizer.convert_tokens_to_ids("failure")
         ]
-    tagger = EntityTagger(WordTagger(network, tokenizer))
+    tagger = EntityTagger(network, tokenizer)
     assert found(tagger, "heart failure s/p edema")[0] == ("heart failure", "Disease")
 
 
@@ -305,43 +301,40 @@ def test_an_entity_has_a_letter(tokenizer, new_rules, disease):
         row.data[tokenizer.convert_tokens_to_ids(character)] = row.data[
             tokenizer.convert_tokens_to_ids("heart")
         ]
-    tagger = EntityTagger(WordTagger(network, tokenizer))
+    tagger = EntityTagger(network, tokenizer)
     assert list(disease.entities([disease.reader.read(["9"])])) == [[]]
-    network = tagger.network
-    assert [len(each) for each in network.entities([network.reader.read(["9"])])] == [1]
+    assert [len(each) for each in tagger.entities([tagger.reader.read(["9"])])] == [1]
     assert found(tagger, "9 was - heart was 1 - 9") == [("heart", "Disease")]
 
 
 def test_entities_below_the_least_score_are_left_out(tokenizer, new_random):
-    model = WordTagger(new_random(tokenizer), tokenizer)
+    model = EntityTagger(new_random(tokenizer), tokenizer)
     texts = ["heart kidney was not insulin " * 6, "was stable"]
-    everything = [
-        e for entities in EntityTagger(model).tag_many(texts) for e in entities
-    ]
+    everything = [e for entities in model.tag_many(texts) for e in entities]
     middle = float(np.median([e.score for e in everything]))
     kept = [
         e
-        for entities in EntityTagger(model, min_score=middle).tag_many(texts)
+        for entities in model.with_options(min_score=middle).tag_many(texts)
         for e in entities
     ]
     assert 0 < len(kept) < len(everything)
     assert kept == [e for e in everything if e.score >= middle]
     for bad in (-0.1, 1.5, float("nan")):
         with pytest.raises(UserError, match="min_score: expected a number from 0 to 1"):
-            EntityTagger(model, min_score=bad)
+            model.with_options(min_score=bad)
 
 
 def test_ten_threads_share_a_tagger(new_tokenizer, new_random, monkeypatch):
     """Also while the reader's cache is replaced, again and again."""
-    few = lru_cache(10)(biomed.ner.network._pieces.__wrapped__)
-    monkeypatch.setattr("biomed.ner.network._pieces", few)
+    few = lru_cache(10)(biomed.ner.pieces._pieces.__wrapped__)
+    monkeypatch.setattr("biomed.ner.pieces._pieces", few)
     draw = np.random.default_rng(0)
     words = ["".join(draw.choice(list("abcdefghij"), 4)) for _ in range(30)]
     texts = [" ".join(draw.choice(words, 12)) for _ in range(20)]
 
     def new():
         tokenizer = new_tokenizer()
-        return EntityTagger(WordTagger(new_random(tokenizer), tokenizer))
+        return EntityTagger(new_random(tokenizer), tokenizer)
 
     alone = [new().tag(text) for text in texts]
     assert any(alone)
@@ -376,7 +369,7 @@ def test_windows_that_the_encoder_cannot_read(tokenizer, new_rules):
     with pytest.raises(
         ValueError, match="window must be at most 64 for this encoder, got 65"
     ):
-        WordTagger(network, tokenizer, settings=EntitySettings(window=65))
+        EntityTagger(network, tokenizer, settings=EntitySettings(window=65))
 
 
 class TestWithHuggingFace:
@@ -400,12 +393,12 @@ class TestWithHuggingFace:
         assert len(ours) == 4
 
     def test_ours_loads_in_its_pipeline(self, tokenizer, new_rules, tmp_path):
-        model = WordTagger(
+        model = EntityTagger(
             new_rules(tokenizer), tokenizer, settings=EntitySettings(window=40)
         )
         model.save_pretrained(tmp_path / "ours")
         ours = EntityTagger.from_pretrained(tmp_path / "ours")
-        assert ours.network.window == 40
+        assert ours.window == 40
         found = [(e.start, e.end, e.label) for e in ours.tag(self.TEXT)]
         assert found == self.pipeline(tmp_path / "ours")
         document = json.loads((tmp_path / "ours" / "config.json").read_text())

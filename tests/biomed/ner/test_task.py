@@ -1,7 +1,6 @@
 import pandas as pd
 import pytest
 
-from biomed.classes import EntityTagger
 from biomed.ner.task import TagTask
 from domainbert.scoring import driver, score_file
 from domainbert.tables import ReadOptions, TableError, read_table, write_table
@@ -47,38 +46,38 @@ def check(table):
 
 
 def test_a_frame(tagger, frame):
-    check(tagger.tag_frame(frame))
-    check(tagger.tag_frame(frame.set_index("age")))
+    check(tagger.score_frame(frame))
+    check(tagger.score_frame(frame.set_index("age")))
 
 
 def test_a_frame_without_entities(tagger, frame):
-    found = tagger.tag_frame(frame[3:])
+    found = tagger.score_frame(frame[3:])
     assert list(found.columns) == COLUMNS
     assert list(found["status"]) == ["ok"]
-    assert list(tagger.tag_frame(frame[:0]).columns) == COLUMNS
+    assert list(tagger.score_frame(frame[:0]).columns) == COLUMNS
 
 
 def test_a_row_without_a_text_costs_that_row_alone(tagger, frame):
     texts = ["heart", None, 3.5, ["a"], "\ud800 edema", float("nan")]
-    found = tagger.tag_frame(pd.DataFrame({"text": pd.Series(texts, dtype=object)}))
+    found = tagger.score_frame(pd.DataFrame({"text": pd.Series(texts, dtype=object)}))
     assert list(found["row"]) == [0, 1, 2, 3, 4, 5]
     assert list(found["status"]) == ["ok", "empty", "ok", "error", "ok", "empty"]
     assert found["reason"][3] == "text is list, not text"
     assert list(found["entity"].fillna("")) == ["heart", "", "", "", "edema", ""]
     with pytest.raises(TableError, match="has no column 'text'; did you mean 'txt'"):
-        tagger.tag_frame(frame.rename(columns={"text": "txt"}))
+        tagger.score_frame(frame.rename(columns={"text": "txt"}))
 
 
 def test_a_text_beyond_the_limit_costs_its_row_alone(tagger, monkeypatch):
     monkeypatch.setattr("domainbert.text.windows.LONGEST_TEXT", 10)
-    found = tagger.tag_frame(pd.DataFrame({"text": ["heart", "heart " * 10]}))
+    found = tagger.score_frame(pd.DataFrame({"text": ["heart", "heart " * 10]}))
     assert list(found["status"]) == ["ok", "error"]
     assert found["reason"][1].startswith("text has 60 characters, expected at most 10")
 
 
 def test_columns_are_named_and_kept(tagger, frame):
     report = frame.rename(columns={"text": "report"})
-    found = tagger.tag_frame(report, text="report", keep=["age"])
+    found = tagger.score_frame(report, text="report", keep=["age"])
     assert list(found.columns) == ["note_id", "age", *COLUMNS[1:]]
     assert list(found["age"]) == ["1", "2", "3", "3", "4"]
 
@@ -138,11 +137,11 @@ def test_pieces_without_entities_fit_pieces_with_them(tagger, tmp_path, monkeypa
 
 
 def test_a_run_does_not_resume_with_another_model(tagger, disease, drug):
-    taggers = [tagger, EntityTagger(disease), EntityTagger(drug)]
-    taggers.append(EntityTagger(drug, min_score=0.9))
+    taggers = [tagger, disease, drug]
+    taggers.append(drug.with_options(min_score=0.9))
     facts = [TagTask(one).facts() for one in taggers]
     assert all(facts[i] != facts[j] for i in range(4) for j in range(i))
-    assert TagTask(EntityTagger(drug)).facts() == facts[2]
+    assert TagTask(drug).facts() == facts[2]
 
 
 def test_an_empty_table(tagger, tmp_path):
@@ -182,7 +181,7 @@ def test_several_columns_of_text_have_positions_of_their_own(tagger):
             "abstract": ["with heart failure", "insulin medication", " "],
         }
     )
-    rows = tagger.tag_frame(frame, text=["title", "abstract"])
+    rows = tagger.score_frame(frame, text=["title", "abstract"])
     assert rows["pmid"].tolist() == ["7", "7", "8", "9"]
     assert rows["field"].tolist()[:3] == ["title", "abstract", "abstract"]
     assert rows["status"].tolist() == ["ok", "ok", "ok", "empty"]
@@ -190,4 +189,4 @@ def test_several_columns_of_text_have_positions_of_their_own(tagger):
         cell = frame[row.field][row.row]
         assert cell[int(row.start) : int(row.end)] == row.entity
     with pytest.raises(TableError, match="join them with --text title --text abstract"):
-        tagger.tag_frame(frame)
+        tagger.score_frame(frame)

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import torch
 
-from biomed.classes import EntityTagger
 from biomed.corpora import (
     Corpus,
     CorpusError,
@@ -17,7 +16,7 @@ from biomed.corpora import (
 )
 from biomed.corpora.documents import spans_of
 from biomed.ner.evaluation import evaluate_documents
-from biomed.ner.network import EntitySettings, WordTagger
+from biomed.ner.tagger import EntitySettings, EntityTagger
 from biomed.ner.training import EntityRecipe, EntityTable, fit
 from domainbert.errors import UserError
 from domainbert.training.recipes import read_recipe
@@ -92,9 +91,7 @@ def diseases(tiny_encoder):
 def test_it_learns_and_says_how_well(trained):
     assert trained.manifest.scores.devel["made-up"]["all"]["f1"] > 0.95
     assert trained.types == ("Disease", "Drug")
-    found = EntityTagger(trained).tag(
-        "Patient with heart failure, was not with insulin"
-    )
+    found = trained.tag("Patient with heart failure, was not with insulin")
     assert [(e.text, e.label) for e in found] == [
         ("heart failure", "Disease"),
         ("insulin", "Drug"),
@@ -105,13 +102,13 @@ def test_what_is_saved_is_what_was_measured(trained, tmp_path):
     trained.save_pretrained(tmp_path / "model")
     assert (tmp_path / "model" / "adapter_model.safetensors").is_file()
     assert not (tmp_path / "model" / "model.safetensors").exists()
-    again = WordTagger.from_pretrained(tmp_path / "model")
+    again = EntityTagger.from_pretrained(tmp_path / "model")
     assert (again.window, again.settings, again.labels) == (
         *(32, EntitySettings(window=32)),
         ("O", "B-Disease", "I-Disease", "B-Drug", "I-Drug"),
     )
     texts = ["heart failure and insulin", "kidney disease " * 40]
-    found = [list(EntityTagger(model).tag_many(texts)) for model in (trained, again)]
+    found = [list(model.tag_many(texts)) for model in (trained, again)]
     assert found[0] == found[1]
     card = (tmp_path / "model" / "README.md").read_text()
     assert "Disease" in card
@@ -132,7 +129,7 @@ def test_merged_weights_load_in_hugging_face(trained, tmp_path):
         torch.testing.assert_close(
             theirs.eval()(ids).logits, trained.network(ids).logits
         )
-    assert WordTagger.from_pretrained(tmp_path / "whole").adapter is None
+    assert EntityTagger.from_pretrained(tmp_path / "whole").adapter is None
     assert trained.adapter is not None
 
 
@@ -151,7 +148,7 @@ def test_straight_from_spans_of_characters(tiny_encoder, tmp_path):
     tagger = EntityTagger.fit([made], recipe(tiny_encoder))
     assert evaluate_documents(tagger, made.devel).overall.f1 > 0.9
     tagger.save_pretrained(tmp_path / "model")
-    assert EntityTagger.from_pretrained(tmp_path / "model").labels == (
+    assert EntityTagger.from_pretrained(tmp_path / "model").types == (
         "Disease",
         "Drug",
     )
@@ -308,5 +305,5 @@ def test_the_manifest_quotes_nothing(trained):
 
 def test_the_recipe_for_small_corpora_starts_from_the_shipped_model():
     plan = read_recipe(EntityRecipe, "small")
-    model = WordTagger.from_pretrained(plan.model.start)
+    model = EntityTagger.from_pretrained(plan.model.start)
     assert plan.training.rank == model.adapter.rank

@@ -8,8 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from biomed.classes import QuestionAnswerer
-from biomed.qa.model import QuestionSettings
+from biomed.qa.model import QuestionAnswerer, QuestionSettings
 from domainbert.encoders.loading import EncoderError
 from domainbert.errors import UserError
 

@@ -1,7 +1,7 @@
 import pytest
 
-from biomed.classes import QuestionAnswerer
 from biomed.qa.evaluation import evaluate
+from biomed.qa.model import QuestionAnswerer
 from biomed.qa.questions import QuestionError, QuestionSet
 from domainbert.statistics.calibration import platt
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from biomed.classes import QuestionAnswerer
+from biomed.qa.model import QuestionAnswerer
 
 QUESTION = "What is the drug?"
 CONTEXT = "Patient with heart failure, DM2. On (insulin) — no fever. "

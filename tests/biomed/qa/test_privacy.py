@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import biomed.qa.commands
-from biomed.classes import QuestionAnswerer
 from biomed.qa.evaluation import evaluate
+from biomed.qa.model import QuestionAnswerer
 from biomed.qa.questions import Question, QuestionSet, read_questions, split_by_article
 from biomed.qa.task import AskTask
 from biomed.qa.training import QuestionModelTable, QuestionRecipe, QuestionTraining, fit

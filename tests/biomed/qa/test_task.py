@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biomed.classes import QuestionAnswerer
-from biomed.qa.model import QuestionSettings
+from biomed.qa.model import QuestionAnswerer, QuestionSettings
 from biomed.qa.task import AskTask
 from domainbert.errors import UserError
 from domainbert.scoring import score_file, score_frame

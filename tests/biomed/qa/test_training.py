@@ -4,9 +4,8 @@ import shutil
 import pytest
 import torch
 
-from biomed.classes import QuestionAnswerer
 from biomed.qa.evaluation import evaluate
-from biomed.qa.model import QuestionSettings
+from biomed.qa.model import QuestionAnswerer, QuestionSettings
 from biomed.qa.questions import Question, QuestionError, QuestionSet
 from biomed.qa.training import QuestionModelTable, QuestionRecipe, QuestionTraining, fit
 from domainbert.errors import UserError

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from biomed.terms.similarity import COLUMNS, TermIndex
-from biomed.terms.task import EmbedTask, NearestTask, embed_frame
+from biomed.terms.task import EmbedTask, NearestTask
 from domainbert.scoring import score_file, score_frame
 from domainbert.tables import ReadOptions, TableError, read_table, write_table
 
@@ -76,7 +76,7 @@ def test_one_string_is_no_vocabulary(embedder):
 def test_a_frame_keeps_its_rows_and_says_what_became_of_each(embedder):
     terms = ["insulin", None, "", ["x"], "chest pain " * 50, "中文", "MS"]
     frame = pd.DataFrame({"code_id": list("abcdefg"), "term": terms})
-    table = embed_frame(embedder, frame)
+    table = embedder.score_frame(frame)
     assert table.columns[:5].tolist() == [
         "code_id",
         "row",
@@ -108,15 +108,17 @@ def test_a_frame_keeps_its_rows_and_says_what_became_of_each(embedder):
 
 
 def test_a_frame_without_rows_has_the_columns(embedder):
-    table = embed_frame(embedder, pd.DataFrame({"term": []}))
+    table = embedder.score_frame(pd.DataFrame({"term": []}))
     assert len(table) == 0
     assert "v31" in table.columns
 
 
 def test_a_frame_needs_its_column(embedder):
     with pytest.raises(TableError, match="no column 'term'"):
-        embed_frame(embedder, pd.DataFrame({"words": ["edema"]}))
-    named = embed_frame(embedder, pd.DataFrame({"words": ["edema"]}), column="words")
+        embedder.score_frame(pd.DataFrame({"words": ["edema"]}))
+    named = embedder.score_frame(
+        pd.DataFrame({"words": ["edema"]}), named={"term": "words"}
+    )
     assert named["status"].tolist() == ["ok"]
 
 

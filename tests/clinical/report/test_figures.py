@@ -12,7 +12,7 @@ from clinical.report.figures import (
     plot_ranking,
     plot_windows,
 )
-from clinical.stays.stays import Coverage, StayRisk, WindowRisk
+from clinical.risk.reading import Coverage, StayRisk, WindowRisk
 from domainbert.errors import UserError
 from domainbert.statistics.figures import save_figure
 

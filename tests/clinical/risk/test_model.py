@@ -165,7 +165,7 @@ def test_a_bare_string_is_not_many_stays(model):
 @pytest.mark.parametrize("stays", [pd.DataFrame({"text": [NOTE]}), {"text": [NOTE]}])
 def test_a_table_is_not_read_by_its_names(model, stays):
     with pytest.raises(
-        UserError, match=r"expected a list of stays: .* predict_frame for a DataFrame"
+        UserError, match=r"expected a list of stays: .* score_frame for a DataFrame"
     ):
         model.predict_many(stays)
 
@@ -183,7 +183,7 @@ def test_a_table_of_arrays_of_notes_as_pandas_reads_them(model):
     frame = pd.DataFrame(
         {"stay_id": ["1"], "text": [np.array([NOTE, LONG], dtype=object)]}
     )
-    assert model.predict_frame(frame)["score"].tolist() == [
+    assert model.score_frame(frame)["score"].tolist() == [
         model.predict([NOTE, LONG]).score
     ]
 
@@ -348,9 +348,9 @@ def test_completion_shows_what_users_call(model):
     shown = dir(model)
     assert {
         "predict",
-        "predict_frame",
+        "score_frame",
         "explain",
-        "trajectory_frame",
+        "show",
         "save_pretrained",
     } <= set(shown)
     assert all(hasattr(model, name) for name in shown)

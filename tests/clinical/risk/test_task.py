@@ -26,7 +26,7 @@ def notes():
 
 
 def test_rows_of_one_stay_are_one_stay_in_time_order(model, notes):
-    scores = model.predict_frame(notes)
+    scores = model.score_frame(notes)
     assert list(scores["stay_id"]) == ["1", "2", "3", "4"]
     assert list(scores["patient_id"]) == ["01", "02", "03", "04"]
     assert list(scores["status"]) == ["ok", "ok", "empty", "ok"]
@@ -39,7 +39,7 @@ def test_rows_of_one_stay_are_one_stay_in_time_order(model, notes):
 def test_stays_with_lists_of_notes_are_told_apart_by_the_case_of_their_ids(model):
     stays = {"patient_id": ["P1", "p1"], "stay_id": ["aB", "ab"]}
     texts = [[NOTE, "Heart failure."], [NOTE * 3]]
-    scores = model.predict_frame(pd.DataFrame(stays | {"text": texts}))
+    scores = model.score_frame(pd.DataFrame(stays | {"text": texts}))
     assert list(scores["stay_id"]) == ["aB", "ab"]
     expected = [model.predict(notes).probability for notes in texts]
     assert list(scores["probability"]) == pytest.approx(expected, abs=1e-6)
@@ -50,14 +50,14 @@ def test_the_columns_are_those_of_the_design(model, notes):
         "patient_id stay_id probability score p_max p_mean n_windows n_tokens calibrated "
         "status reason"
     )
-    scores = model.predict_frame(notes)
+    scores = model.score_frame(notes)
     assert list(scores.columns) == expected.split()
     assert not scores["calibrated"].any()
     assert scores["probability"].equals(scores["score"])
 
 
 def test_a_calibrated_model_has_alerts_on_the_probability(network, tokenizer, notes):
-    raw = ReadmissionModel(network, tokenizer).predict_frame(notes)
+    raw = ReadmissionModel(network, tokenizer).score_frame(notes)
     threshold = float(calibrated(raw["score"].max(), 1.0, -2.0)) - 1e-6
     model = ReadmissionModel(
         network,
@@ -66,7 +66,7 @@ def test_a_calibrated_model_has_alerts_on_the_probability(network, tokenizer, no
             calibration=(1.0, -2.0), alert_threshold=threshold
         ),
     )
-    scores = model.predict_frame(notes)
+    scores = model.score_frame(notes)
     ok = scores["status"] == "ok"
     assert scores["calibrated"].all()
     assert scores["score"][ok].to_numpy() == pytest.approx(
@@ -84,7 +84,7 @@ def test_a_calibrated_model_has_alerts_on_the_probability(network, tokenizer, no
 
 
 def test_without_stay_id_each_row_is_its_own(model, notes):
-    scores = model.predict_frame(notes.drop(columns="stay_id"))
+    scores = model.score_frame(notes.drop(columns="stay_id"))
     assert list(scores["note_id"]) == ["a", "b", "c", "d", "e"]
 
 
@@ -92,14 +92,14 @@ def test_a_cohort_with_lists_of_notes(model):
     cohort = pd.DataFrame(
         {"stay_id": ["1", "2"], "text": [[NOTE, NOTE], []], "readmitted": [0, 1]}
     )
-    scores = model.predict_frame(cohort)
+    scores = model.score_frame(cohort)
     assert list(scores["n_windows"]) == [2, 0]
     assert list(scores["status"]) == ["ok", "empty"]
 
 
 def test_a_row_without_a_stay_id_is_an_error_row_where_there_are_stay_ids(model):
     frame = pd.DataFrame({"stay_id": ["1", None, " "], "text": [NOTE, NOTE, NOTE]})
-    found = model.predict_frame(frame)
+    found = model.score_frame(frame)
     assert found["status"].tolist() == ["ok", "error", "error"]
     assert found["probability"].isna().tolist() == [False, True, True]
     assert (
@@ -116,12 +116,12 @@ def test_duplicates_are_named(model):
             "text": [NOTE] * 5,
         }
     )
-    scores = model.predict_frame(frame)
+    scores = model.score_frame(frame)
     assert list(scores["status"]) == ["ok", "error"]
     assert scores["reason"][0] == "1 rows with a repeated note_id left out"
     assert scores["n_windows"][0] == 1
     assert "more than one patient_id" in scores["reason"][1]
-    twice = model.predict_frame(
+    twice = model.score_frame(
         pd.DataFrame({"stay_id": ["a", "a"], "text": [[NOTE], [NOTE]]})
     )
     assert list(twice["status"]) == ["error"]
@@ -143,7 +143,7 @@ def test_copies_without_a_note_id_and_unreadable_times_get_a_remark(model):
         }
     )
     frame.loc[5, "chart_time"] = "2020-03-29T03:30+02:00"  # the clocks went forward
-    scores = model.predict_frame(frame)
+    scores = model.score_frame(frame)
     assert list(scores["status"]) == ["ok"] * 4
     unreadable = (
         "2 notes have a chart_time that is not an ISO date between 1800 and 2300: notes in "
@@ -158,7 +158,7 @@ def test_copies_without_a_note_id_and_unreadable_times_get_a_remark(model):
 
 
 def test_mimic_and_omop_names_are_recognised_and_others_are_named(model, notes):
-    expected = model.predict_frame(notes)
+    expected = model.score_frame(notes)
     mimic = notes.rename(
         columns={
             "patient_id": "SUBJECT_ID",
@@ -168,26 +168,34 @@ def test_mimic_and_omop_names_are_recognised_and_others_are_named(model, notes):
             "text": "TEXT",
         }
     )
-    found = model.predict_frame(mimic)
+    found = model.score_frame(mimic)
     assert list(found.columns[:2]) == ["SUBJECT_ID", "HADM_ID"]
     assert found["probability"].equals(expected["probability"])
     own = mimic.rename(columns={"HADM_ID": "aufenthalt", "TEXT": "brief"})
     named = {"stay_id": "aufenthalt", "text": "brief"}
-    assert model.predict_frame(own, named=named)["probability"].equals(
+    assert model.score_frame(own, named=named)["probability"].equals(
         expected["probability"]
     )
 
 
 def test_other_columns_are_kept_on_request(model, notes):
-    scores = model.predict_frame(
+    scores = model.score_frame(
         notes.assign(ward=["a", "b", "a", "c", "d"]), keep=["ward"]
     )
     assert list(scores["ward"]) == ["a", "b", "c", "d"]
 
 
+def test_a_table_of_stays_is_explained(model, notes):
+    table = model.score_frame(notes, task="explain", top=1, text=True)
+    first = table[table["stay_id"] == "1"]
+    passages = model.explain(["Heart failure.", NOTE * 3], top=1).passages
+    assert first["text"].tolist() == [passage.text for passage in passages]
+    assert table["status"].iloc[-2:].tolist() == ["empty", "ok"]
+
+
 def test_a_misspelled_column_names_the_nearest(model, notes):
     with pytest.raises(TableError, match="no column 'text'; did you mean 'txt'"):
-        model.predict_frame(notes.rename(columns={"text": "txt"}))
+        model.score_frame(notes.rename(columns={"text": "txt"}))
 
 
 @pytest.mark.parametrize("source", ["in.csv", "in.csv.gz", "in.parquet", "in.jsonl"])
@@ -196,7 +204,7 @@ def test_files_in_and_out(model, notes, tmp_path, source, out):
     write_table(notes, tmp_path / source)
     counts = score_file(ReadmissionTask(model), tmp_path / source, tmp_path / out)
     written = read_table(tmp_path / out, schema=TYPES)
-    expected = model.predict_frame(notes)
+    expected = model.score_frame(notes)
     assert counts.made == len(written) == 4
     assert counts.rows == 5
     assert written["probability"].to_numpy() == pytest.approx(

@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from clinical import ReadmissionModel, ReadmissionSettings
 from clinical.cli import app
-from clinical.risk.model import RiskModel
 from clinical.risk.task import follow
 from domainbert.tables import TableError, read_table, write_table
 from domainbert.text.runner import WindowRunner
@@ -61,7 +60,7 @@ def test_each_point_is_the_risk_of_the_notes_so_far(request, kind, monkeypatch):
         return run(self, windows, **options)
 
     monkeypatch.setattr(WindowRunner, "run", counting)
-    found = model.trajectory_frame(of_one_stay(NOTES))
+    found = model.score_frame(of_one_stay(NOTES), task="trajectory")
     n_scored = len(scored)
     assert found["n_notes"].tolist() == [1, 2, 3, 4, 5]
     for n, point in enumerate(found.itertuples(), start=1):
@@ -88,15 +87,17 @@ def test_notes_are_sorted_by_their_times(calibrated):
         "2026-03-04T10:00+01:00",
         "2026-03-04 09:30",
     ]
-    found = calibrated.trajectory_frame(of_one_stay(NOTES, times))
+    found = calibrated.score_frame(of_one_stay(NOTES, times), task="trajectory")
     order = [1, 2, 3, 4, 0]
     assert found["chart_time"].tolist() == [times[i] for i in order]
-    expected = calibrated.trajectory_frame(of_one_stay([NOTES[i] for i in order]))
+    expected = calibrated.score_frame(
+        of_one_stay([NOTES[i] for i in order]), task="trajectory"
+    )
     assert found["probability"].tolist() == expected["probability"].tolist()
 
 
 def test_before_the_first_text_there_is_no_risk(calibrated):
-    found = calibrated.trajectory_frame(of_one_stay(["", "  ", "fever"]))
+    found = calibrated.score_frame(of_one_stay(["", "  ", "fever"]), task="trajectory")
     assert found["probability"].isna().tolist() == [True, True, False]
     assert found["n_windows"].tolist() == [0, 0, 1]
     assert found["alert"].isna().tolist() == [True, True, False]
@@ -104,11 +105,11 @@ def test_before_the_first_text_there_is_no_risk(calibrated):
 
 def test_a_table_without_stays_is_refused_in_a_line(calibrated):
     with pytest.raises(TableError, match="no column 'stay_id'"):
-        calibrated.trajectory_frame(pd.DataFrame({"text": ["a"]}))
+        calibrated.score_frame(pd.DataFrame({"text": ["a"]}), task="trajectory")
 
 
 def test_a_table_gets_a_row_for_each_note(calibrated):
-    found = calibrated.trajectory_frame(table())
+    found = calibrated.score_frame(table(), task="trajectory")
     assert found["HADM_ID"].tolist() == list("11111223")
     assert found["note_id"].fillna("").tolist() == [*"abcdefg", ""]
     assert found["n_notes"].tolist() == [1, 2, 3, 4, 5, 1, 2, pd.NA]
@@ -118,7 +119,7 @@ def test_a_table_gets_a_row_for_each_note(calibrated):
         "chart_time that is not an ISO date between 1800 and 2300"
         in found["reason"].iloc[5]
     )
-    last = calibrated.predict_frame(table())
+    last = calibrated.score_frame(table())
     ends = found.groupby("HADM_ID").last()["probability"]
     assert ends.to_numpy() == pytest.approx(
         last["probability"].to_numpy(), nan_ok=True, abs=1e-6
@@ -127,9 +128,11 @@ def test_a_table_gets_a_row_for_each_note(calibrated):
 
 def test_a_list_of_notes_in_one_row(calibrated):
     frame = pd.DataFrame({"stay_id": ["1", "2"], "text": [NOTES, ["fever"]]})
-    found = calibrated.trajectory_frame(frame)
+    found = calibrated.score_frame(frame, task="trajectory")
     assert found["stay_id"].tolist() == ["1"] * 5 + ["2"]
-    expected = calibrated.trajectory_frame(of_one_stay(NOTES))["probability"].tolist()
+    expected = calibrated.score_frame(of_one_stay(NOTES), task="trajectory")[
+        "probability"
+    ].tolist()
     assert found["probability"][:5].tolist() == pytest.approx(expected, abs=1e-6)
 
 
@@ -140,7 +143,7 @@ def test_the_command_writes_a_table(calibrated, tmp_path):
     run = CliRunner().invoke(app, place(words, tmp_path))
     assert run.exit_code == 0, run.output
     found = read_table(tmp_path / "risk.csv", schema={"probability": "float"})
-    expected = calibrated.trajectory_frame(table())
+    expected = calibrated.score_frame(table(), task="trajectory")
     known = found[found["HADM_ID"] == "1"]["probability"]
     assert known.to_numpy() == pytest.approx(
         expected["probability"][:5].to_numpy(), abs=1e-6
@@ -155,7 +158,7 @@ def place(words, folder):
 
 def test_stays_that_come_slowly_are_followed_in_order(network, tokenizer):
     """A thread reads ahead while stays are asked for: neither may enter the source twice."""
-    small = RiskModel(network, tokenizer, batch_tokens=4)
+    small = ReadmissionModel(network, tokenizer, batch_tokens=4)
     assert not small.settings.join_notes
 
     def slowly():

@@ -40,15 +40,13 @@ def test_raw_notes_have_the_tokens_of_the_cohort(hospital, network, tokenizer, e
         hospital, notes="early" if early else "discharge", hours=30
     ).to_frame()
     model = model_of(cohort, network, tokenizer)
-    trained = model.predict_frame(cohort[cohort["exclusion"].isna()]).set_index(
-        "stay_id"
-    )
+    trained = model.score_frame(cohort[cohort["exclusion"].isna()]).set_index("stay_id")
     assert not trained["reason"].str.contains("notes").any()
     raw = raw_notes(hospital)
     if early:
         admitted = read_table(hospital / "ADMISSIONS.csv")[["HADM_ID", "ADMITTIME"]]
         raw = raw.merge(admitted, on="HADM_ID")
-    found = model.predict_frame(raw.sample(frac=1, random_state=1)).set_index("HADM_ID")
+    found = model.score_frame(raw.sample(frac=1, random_state=1)).set_index("HADM_ID")
     # With the admissions unknown, the notes of an earlier stay of the episode are not there.
     one_stay = cohort[
         cohort["exclusion"].isna() & (cohort["episode_stay_id"] == cohort["stay_id"])
@@ -61,7 +59,7 @@ def test_raw_notes_have_the_tokens_of_the_cohort(hospital, network, tokenizer, e
     np.testing.assert_allclose(
         found.loc[alone, "probability"], trained.loc[alone, "probability"], atol=1e-6
     )
-    given = model.predict_frame(raw, notes="as-given").set_index("HADM_ID")
+    given = model.score_frame(raw, notes="as-given").set_index("HADM_ID")
     assert (given.loc[alone, "n_tokens"] > trained.loc[alone, "n_tokens"]).mean() > 0.5
     assert given["reason"].str.contains(AS_GIVEN).all()
 
@@ -81,8 +79,8 @@ def test_copies_and_words_for_empty_cells_are_left_out_as_in_the_cohort(
     repeated = build_cohort(tmp_path).to_frame()
     assert repeated["text"].tolist() == cohort["text"].tolist()
     model = model_of(cohort, network, tokenizer)
-    scores = model.predict_frame(raw)
-    found = model.predict_frame(notes)
+    scores = model.score_frame(raw)
+    found = model.score_frame(notes)
     assert found["n_tokens"].tolist() == scores["n_tokens"].tolist()
     is_scored = found["status"] == "ok"
     assert found.loc[is_scored, "reason"].str.contains("text and are left out").all()
@@ -93,8 +91,8 @@ def test_the_order_of_joined_notes_is_that_of_the_cohort(hospital, network, toke
     model = model_of(cohort, network, tokenizer, join_notes=True)
     raw = raw_notes(hospital)
     several = cohort[cohort["text"].map(len) > 1]
-    found = model.predict_frame(raw).set_index("HADM_ID")["probability"]
-    expected = model.predict_frame(several).set_index("stay_id")["probability"]
+    found = model.score_frame(raw).set_index("HADM_ID")["probability"]
+    expected = model.score_frame(several).set_index("stay_id")["probability"]
     same = [
         stay
         for stay in several["stay_id"]
@@ -109,12 +107,12 @@ def test_a_column_that_decides_is_asked_for(hospital, network, tokenizer, tmp_pa
     model = model_of(cohort, network, tokenizer)
     frame = raw_notes(hospital).drop(columns="CATEGORY")
     with pytest.raises(TableError, match=r"no column 'category' .* --notes as-given"):
-        model.predict_frame(frame)
+        model.score_frame(frame)
     early = model_of(
         build_cohort(hospital, notes="early").to_frame(), network, tokenizer
     )
     with pytest.raises(TableError, match="no column 'admit_time'"):
-        early.trajectory_frame(raw_notes(hospital))
+        early.score_frame(raw_notes(hospital), task="trajectory")
     model.save_pretrained(tmp_path / "model")
     frame.head(3).to_csv(tmp_path / "notes.csv", index=False)
     words = [str(tmp_path / "notes.csv"), "--model", str(tmp_path / "model"), "--out"]
@@ -154,7 +152,7 @@ def test_what_is_not_read_has_a_reason(hospital, network, tokenizer):
         in found["reason"].iloc[0]
     )
     assert "no stay_id" in found["reason"].iloc[2]
-    excluded = model.predict_frame(cohort[cohort["exclusion"].notna()])
+    excluded = model.score_frame(cohort[cohort["exclusion"].notna()])
     assert (excluded["status"] == "empty").all()
     assert excluded["reason"].str.startswith("excluded from the cohort: ").all()
     task = ReadmissionTask(model)
@@ -172,11 +170,11 @@ def test_a_cohort_with_other_notes_is_refused(hospital, network, tokenizer):
     with pytest.raises(
         UserError, match=r"this model reads discharge summaries .* the cohort has"
     ):
-        model.predict_frame(other)
+        model.score_frame(other)
     with pytest.raises(UserError, match="build it with the model's definition"):
         check_notes(model.settings.notes, other)
     assert (
-        model.predict_frame(other, notes="as-given")["reason"]
+        model.score_frame(other, notes="as-given")["reason"]
         .str.contains(AS_GIVEN)
         .all()
     )
@@ -188,7 +186,7 @@ def test_a_cohort_with_other_notes_is_refused(hospital, network, tokenizer):
     assert remark.startswith(
         "The cohort was built by mine 1, the model's by readmission-30d"
     )
-    unknown = model.predict_frame(other[["stay_id", "text"]])
+    unknown = model.score_frame(other[["stay_id", "text"]])
     assert unknown["reason"].str.contains(AS_GIVEN).all()
 
 

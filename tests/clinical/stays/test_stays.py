@@ -74,8 +74,10 @@ def test_notes_in_another_language_are_remarked_on_or_refused(model):
     assert (risk.status, risk.reason) == ("ok", OTHER_LANGUAGE)
     assert model.predict(ENGLISH[1]).reason == ""
     frame = pd.DataFrame({"stay_id": ["1", "2"], "text": [SPANISH, ENGLISH[1]]})
-    assert OTHER_LANGUAGE in model.predict_frame(frame)["reason"].iloc[0]
-    assert OTHER_LANGUAGE in model.trajectory_frame(frame)["reason"].iloc[0]
+    assert OTHER_LANGUAGE in model.score_frame(frame)["reason"].iloc[0]
+    assert (
+        OTHER_LANGUAGE in model.score_frame(frame, task="trajectory")["reason"].iloc[0]
+    )
     for setting, status in (("error", "error"), ("accept", "ok")):
         settings = ReadmissionSettings(other_languages=setting)
         other = ReadmissionModel(model.network, model.tokenizer, settings=settings)

@@ -150,7 +150,7 @@ def test_columns_are_read_from_tables_records_and_files(model, wide, tmp_path):
     rows = wide.head(20).assign(
         stay_id=[f"s{i}" for i in range(20)], text=wide["text"].str[0]
     )
-    found = loaded.predict_frame(rows)
+    found = loaded.score_frame(rows)
     records = rows.to_dict("records")
     expected = [risk.probability for risk in model.predict_many(records)]
     assert found["probability"].to_numpy() == pytest.approx(expected)
@@ -164,12 +164,12 @@ def test_columns_are_read_from_tables_records_and_files(model, wide, tmp_path):
     assert written["probability"].to_numpy() == pytest.approx(expected)
     # Of a table of notes, each row of a stay repeats the columns.
     notes = pd.concat([rows, rows.assign(text="Heart failure.")])
-    both = loaded.predict_frame(notes)
+    both = loaded.score_frame(notes)
     pair = {**records[3], "text": [records[3]["text"], "Heart failure."]}
     assert both["probability"][3] == pytest.approx(loaded.predict(pair).probability)
     passages = loaded.explain(pair)
     assert passages.risk.probability == pytest.approx(loaded.predict(pair).probability)
-    followed = loaded.trajectory_frame(notes)
+    followed = loaded.score_frame(notes, task="trajectory")
     assert followed["probability"][7] == pytest.approx(loaded.predict(pair).probability)
 
 
@@ -184,20 +184,20 @@ def test_a_missing_value_is_the_median_and_a_wrong_one_an_error(model, wide):
             "prior": ["1", "true", "1", "1"],
         }
     )
-    found = model.predict_frame(rows)
+    found = model.score_frame(rows)
     assert found["status"].tolist() == ["ok", "ok", "error", "error"]
     assert found["probability"][0] == pytest.approx(found["probability"][1], abs=1e-12)
     assert found["reason"][0] == ""
     assert found["reason"][1] == "no age: the median is read"
     assert found["reason"][2] == "no number as age; expected {'text': notes, 'age': 3}"
     with pytest.raises(TableError, match="has no column 'prior'"):
-        model.predict_frame(rows.drop(columns="prior"))
+        model.score_frame(rows.drop(columns="prior"))
     with pytest.raises(UserError, match="no number as age, prior; expected"):
         model.predict("heart failure")
     twice = pd.concat([rows.head(1), rows.head(1).assign(prior="2")])
     assert (
         "rows of this stay differ in age or prior"
-        in model.predict_frame(twice)["reason"][0]
+        in model.score_frame(twice)["reason"][0]
     )
 
 

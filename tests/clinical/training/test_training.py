@@ -9,7 +9,6 @@ import torch
 
 from clinical import ReadmissionModel
 from clinical.evaluation.comparison import compare
-from clinical.risk.model import RiskModel
 from clinical.stays.cohorts import read_cohort
 from clinical.stays.patients import overlap, patient_hashes
 from clinical.training.training import (
@@ -222,7 +221,7 @@ def test_the_test_side_is_not_tokenised(cohort, recipe, monkeypatch):
         asked.extend(stays)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(RiskModel, "token_ids", token_ids)
+    monkeypatch.setattr(ReadmissionModel, "token_ids", token_ids)
     with pytest.raises(KeyboardInterrupt):
         fit(cohort, recipe())
     assert len(asked) == (cohort["split"] != "test").sum() < len(cohort)
@@ -262,7 +261,7 @@ def test_training_starts_from_another_model_and_knows_its_patients(
 ):
     first = cohort.assign(patient_id="first " + cohort["patient_id"])
     fit(first, recipe()).save_pretrained(tmp_path / "first")
-    before = RiskModel.from_pretrained(tmp_path / "first")
+    before = ReadmissionModel.from_pretrained(tmp_path / "first")
     still = ONE.replaced(learning_rate=1e-9)
     model = fit(cohort, recipe(still, start=str(tmp_path / "first")))
     for name, tensor in before.adapter.tensors.items():

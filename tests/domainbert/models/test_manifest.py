@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from biomed.ner.manifest import EntityManifest
+from biomed.ner.tagger import EntityManifest
 from biomed.qa.model import QuestionManifest
 from clinical.risk.manifest import RiskManifest
 from domainbert.errors import EncoderError

@@ -3,12 +3,14 @@
 import inspect
 import pkgutil
 
+import pandas as pd
 import pytest
 import torch
 
 import biomed
 import clinical
-from biomed.ner.network import WordTagger
+from biomed.ner.tagger import EntityTagger
+from domainbert import scoring
 from domainbert.encoders.loading import EncoderError
 from domainbert.errors import UserError
 from domainbert.models.embedder import Embedder
@@ -92,22 +94,56 @@ def test_a_fingerprint_does_not_depend_on_earlier_calls_of_the_tokenizer(
     assert Task(network, tokenizer).fingerprint() == before
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        clinical.ReadmissionModel,
-        WordTagger,
-        biomed.QuestionAnswerer,
-        biomed.TermEmbedder,
-        biomed.SentenceEncoder,
-        biomed.CrossEncoder,
-    ],
-)
+MODELS = [
+    clinical.ReadmissionModel,
+    EntityTagger,
+    biomed.QuestionAnswerer,
+    biomed.TermEmbedder,
+    biomed.SentenceEncoder,
+    biomed.CrossEncoder,
+]
+
+
+@pytest.mark.parametrize("kind", MODELS)
 def test_every_model_is_trained_by_the_same_call(kind):
     parameters = inspect.signature(pkgutil.resolve_name(kind.trainer)).parameters
     assert list(parameters)[1] == "recipe"
     assert {"kind"} <= parameters.keys()
     assert {"checkpoints", "resume"} <= parameters.keys() or "resuming" in parameters
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_model_names_its_scoring_tasks(kind):
+    assert kind.tasks
+    for name, target in kind.tasks.items():
+        task = pkgutil.resolve_name(target)
+        assert issubclass(task, scoring.Task)
+        assert task.name == name
+        first, *options = inspect.signature(task).parameters.values()
+        assert first.default is inspect.Parameter.empty
+        # A table is scored without any option.
+        assert all(
+            option.default is not inspect.Parameter.empty
+            or option.kind is inspect.Parameter.VAR_KEYWORD
+            for option in options
+        )
+
+
+def test_unknown_tasks_and_options_are_refused(network, tokenizer):
+    model = clinical.ReadmissionModel(network, tokenizer)
+    frame = pd.DataFrame({"text": ["fever"]})
+    with pytest.raises(UserError, match="unknown task 'risk'; expected one of"):
+        model.score_frame(frame, task="risk")
+    with pytest.raises(UserError, match="did you mean 'trajectory'"):
+        model.score_frame(frame, task="trajectories")
+    with pytest.raises(
+        UserError, match="unexpected keyword argument 'note'; its options: notes"
+    ):
+        model.score_frame(frame, note="as-given")
+    with pytest.raises(UserError, match="unknown notes 'all'; expected one of"):
+        model.score_frame(frame, notes="all")
+    with pytest.raises(UserError, match="Task cannot score tables; use a class"):
+        Task(network, tokenizer).score_frame(frame)
 
 
 def test_a_model_without_a_trainer_has_no_fit():

@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biomed.ner import network
-from biomed.ner.network import WordReader, best_window
+from biomed.ner import pieces as pieces_module
+from biomed.ner.pieces import WordReader, best_window
 from domainbert.text.windows import plan_windows
 
 
@@ -57,7 +57,8 @@ def test_a_reader_is_sent_to_other_processes(tokenizer):
 
 def test_threads_share_a_reader(new_tokenizer, monkeypatch):
     """One thread tokenises while another replaces the full cache."""
-    monkeypatch.setattr(network, "_pieces", lru_cache(10)(network._pieces.__wrapped__))
+    few = lru_cache(10)(pieces_module._pieces.__wrapped__)
+    monkeypatch.setattr(pieces_module, "_pieces", few)
     words = [f"{a}{b}" for a in "abcdefgh" for b in "stuvwxyz"]
     alone = {
         word: WordReader(new_tokenizer()).read([word]).ids.tolist() for word in words
