@@ -80,10 +80,10 @@ OUTPUT += [*(f"drug_{kind}" for kind in KINDS), "drug_attributes"]
 
 # The columns that are no text.
 _NUMBERS = {
-    "start": pa.int64(),
-    "end": pa.int64(),
-    "score": pa.float64(),
-    "link_score": pa.float64(),
+    "start": "int64",
+    "end": "int64",
+    "score": "double",
+    "link_score": "double",
 }
 
 
@@ -134,7 +134,7 @@ class TagTask(Task["JoinedText", "list[Entity]"]):
         names = OUTPUT
         if self._is_joined:
             names = ["field", *OUTPUT]
-        return pa.schema([(name, _NUMBERS.get(name, pa.string())) for name in names])
+        return pa.schema({name: _NUMBERS.get(name, "string") for name in names})
 
     def read(self, rows: Sequence[Row]) -> JoinedText | Fault:
         """The text of a row, or its texts joined."""

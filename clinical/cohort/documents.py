@@ -38,8 +38,8 @@ def left_out(documents: Sequence[Row]) -> dict[int, str]:
         columns: dict[str, object] = {name: row.get(name) for name in _COLUMNS}
         status = "used" if row["text"] else None
         rows.append(columns | {"document": position, "stay": "", "status": status})
-    texts = [(name, pa.string()) for name in ("stay", "status", *_COLUMNS)]
-    schema = pa.schema([("document", pa.int64()), *texts])
+    texts = dict.fromkeys(("stay", "status", *_COLUMNS), "string")
+    schema = pa.schema({"document": "int64", **texts})
     with duckdb.connect(config={"threads": 1}) as con:
         con.register("documents", pa.Table.from_pylist(rows, schema))
         return dict(con.execute(step("documents")).fetchall())

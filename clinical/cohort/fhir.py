@@ -60,7 +60,7 @@ def batches(
     """
     import pyarrow as pa
 
-    schema = pa.schema([(name, pa.string()) for name in columns_of(fields)])
+    schema = pa.schema(dict.fromkeys(columns_of(fields), "string"))
 
     def read_rows() -> Iterator[Row]:
         for path, resource in _resources(paths, kind, flaws):

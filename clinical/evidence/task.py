@@ -51,23 +51,23 @@ class ExplainTask(StayTask[Explanation]):
         """The columns of the table of passages."""
         import pyarrow as pa
 
-        fields = [
-            ("probability", pa.float64()),
-            ("passage", pa.int64()),
-            ("note", pa.int64()),
-            ("start", pa.int64()),
-            ("end", pa.int64()),
-            ("direction", pa.string()),
-            ("value", pa.float64()),
-            ("score_contribution", pa.float64()),
-            ("probability_contribution", pa.float64()),
-            *((name, pa.float64()) for name in _OF_STAY),
-        ]
+        columns = {
+            "probability": "double",
+            "passage": "int64",
+            "note": "int64",
+            "start": "int64",
+            "end": "int64",
+            "direction": "string",
+            "value": "double",
+            "score_contribution": "double",
+            "probability_contribution": "double",
+            **dict.fromkeys(_OF_STAY, "double"),
+        }
         if self._text:
-            fields.append(("text", pa.string()))
+            columns["text"] = "string"
         if self._sources:
-            fields.append(("notes_read", pa.list_(pa.string())))
-        return pa.schema(fields)
+            columns["notes_read"] = pa.list_(pa.string())
+        return pa.schema(columns)
 
     def run(self, items: Iterable[ReadNotes]) -> Iterator[Explanation]:
         """The explanation of each stay."""

@@ -117,12 +117,11 @@ class StayTask(Task[ReadNotes, Result]):
         """Columns of the score table; `alert` if the model has a threshold."""
         import pyarrow as pa
 
-        fields = [(name, pa.float64()) for name in _NUMBERS]
-        fields += [("n_windows", pa.int64()), ("n_tokens", pa.int64())]
-        fields.append(("calibrated", pa.bool_()))
+        columns = dict.fromkeys(_NUMBERS, "double")
+        columns |= {"n_windows": "int64", "n_tokens": "int64", "calibrated": "bool"}
         if self._alerts:
-            fields.append(("alert", pa.bool_()))
-        return pa.schema(fields)
+            columns["alert"] = "bool"
+        return pa.schema(columns)
 
     def read(self, rows: Sequence[Row]) -> ReadNotes | Fault:
         """The notes of one stay that the model reads, with its columns."""
@@ -250,9 +249,9 @@ class TrajectoryTask(StayTask["Trajectory"]):
         import pyarrow as pa
 
         of_note = {
-            "note_id": pa.string(),
-            "chart_time": pa.string(),
-            "n_notes": pa.int64(),
+            "note_id": "string",
+            "chart_time": "string",
+            "n_notes": "int64",
         }
         of_stay = super().output
         return pa.schema(

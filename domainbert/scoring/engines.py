@@ -146,9 +146,7 @@ def score_spark(
 def _packed_schema() -> pa.Schema:
     import pyarrow as pa
 
-    return pa.schema(
-        [("key", pa.string()), ("number", pa.int64()), ("row", pa.string())]
-    )
+    return pa.schema({"key": "string", "number": "int64", "row": "string"})
 
 
 def _pack(batch: pa.Table, *, plan: Plan) -> pa.Table:

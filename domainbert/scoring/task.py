@@ -220,18 +220,18 @@ def make_plan(
     require_columns(available, keep, source=source)
     carried = _carried_columns(task, chosen, available, is_grouped=group is not None)
     carried = [name for name in available if name in carried or name in keep]
-    fields = [pa.field(name, pa.string()) for name in carried]
+    fields = [(name, "string") for name in carried]
     if group is None:
-        fields.append(pa.field("row", pa.int64()))
-    fields += task.output
-    fields += [pa.field("status", pa.string()), pa.field("reason", pa.string())]
-    counts = Counter(field.name for field in fields)
+        fields.append(("row", "int64"))
+    fields += [*task.output, ("status", "string"), ("reason", "string")]
+    schema = pa.schema(fields)
+    counts = Counter(schema.names)
     repeated = sorted(name for name, count in counts.items() if count > 1)
     if repeated:
         raise TableError(
             f"{source} has a column {repeated[0]!r}, a name that the result needs; rename it"
         )
-    return Plan(chosen, tuple(carried), group, pa.schema(fields))
+    return Plan(chosen, tuple(carried), group, schema)
 
 
 def _carried_columns(

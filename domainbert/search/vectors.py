@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 
 HEAD = "index.json"
 BLOCK_ROWS = 65_536
-_ROW = pa.schema(
-    {
-        "id": pa.string(),
-        "start": pa.int64(),
-        "end": pa.int64(),
-        "text": pa.string(),
-    }.items()
-)
+_ROW = pa.schema({"id": "string", "start": "int64", "end": "int64", "text": "string"})
 _REBUILD = "build the index again"
 
 

@@ -74,7 +74,7 @@ class Source(ABC):
                 self.errors[key] = error
                 raise
 
-        schema = pa.schema([(name, pa.string()) for name in columns])
+        schema = pa.schema(dict.fromkeys(columns, "string"))
         stream = pa.RecordBatchReader.from_batches(schema, batches())
         name = f"stream_{id(stream)}"
         self._con.register(name, stream)
