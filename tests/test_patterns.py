@@ -12,7 +12,7 @@ import clinical
 import domainbert
 from domainbert.text.sentences import split_sentences
 
-LENGTH = 40_000
+LENGTH = 20_000
 UNITS = """. ? ... .) ." [** ** [**a __ - -= ( ()( " ' a A a. A. 1 1. 0. | a| a|t| { {} : ; , ,a and
 de Key " """.split(" ")
 BLANKS = [
@@ -77,7 +77,7 @@ def slowest(read):
 
 
 @pytest.mark.parametrize("pattern", list(patterns()))
-def test_a_pattern_takes_less_than_a_second(pattern, request):
+def test_a_pattern_takes_less_than_half_a_second(pattern, request):
     def read(text):
         if isinstance(pattern.pattern, bytes):
             text = text.encode("utf-8", "replace")
@@ -86,8 +86,8 @@ def test_a_pattern_takes_less_than_a_second(pattern, request):
         if request.node.callspec.id not in ANCHORED:
             pattern.sub(text[:0], text)
 
-    assert slowest(read) < (1.0, "")
+    assert slowest(read) < (0.5, "")
 
 
-def test_sentences_are_found_in_less_than_a_second():
-    assert slowest(split_sentences) < (1.0, "")
+def test_sentences_are_found_in_less_than_half_a_second():
+    assert slowest(split_sentences) < (0.5, "")
