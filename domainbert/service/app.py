@@ -379,8 +379,7 @@ def application() -> FastAPI:
     level = settings.log_level.upper()
     logging.basicConfig(handlers=[handler], level=level, force=True)
     _limit_arenas()
-    # uvicorn has no option for it; the default is a minute.
-    asyncio.constants.SSL_HANDSHAKE_TIMEOUT = HEAD_SECONDS  # type: ignore[attr-defined]
+    _limit_handshakes()
     _stop_gently()
     return Service(settings, work=work).app
 
@@ -400,6 +399,11 @@ def _limit_arenas() -> None:
     """Let all threads share two memory arenas: with one for each thread, memory grows for hours."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
+
+
+def _limit_handshakes() -> None:
+    """Close connections that do not finish their TLS handshake; uvicorn has no option for it."""
+    asyncio.constants.SSL_HANDSHAKE_TIMEOUT = HEAD_SECONDS  # type: ignore[attr-defined]
 
 
 def _stop_gently() -> None:

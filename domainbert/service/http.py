@@ -256,17 +256,15 @@ def shell(app: ASGIApp, service: Any) -> ASGIApp:
                     headers["connection"] = "close"
             await send(message)
 
-        _CALLS.inc()
         try:
-            await app(scope, receive, send_with_headers)
+            with _CALLS.track_inprogress():
+                await app(scope, receive, send_with_headers)
         # The fault of a request must not end the worker.
         except Exception as error:  # noqa: BLE001
             refusal = _as_refusal(error, request_id)
             if status == 499:
                 response = service.refusal(scope["path"], refusal)
                 await response(scope, receive, send_with_headers)
-        finally:
-            _CALLS.dec()
         seconds = time.perf_counter() - started
         # The pattern of the route, not the path: a path may hold an id.
         route = getattr(scope.get("route"), "path", "none")

@@ -126,11 +126,11 @@ def patient_client(start):
 
 
 @contextmanager
-def listening(app):
+def listening(app, **options):
     """A server with this application in a thread; its `port`."""
-    config = uvicorn.Config(
-        app, port=0, http=BoundedConnection, ws="none", log_config=None, lifespan="off"
-    )
+    options |= {"http": BoundedConnection, "ws": "none", "lifespan": "off"}
+    options |= {"log_config": None, "timeout_keep_alive": 60}
+    config = uvicorn.Config(app, port=0, **options)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -16,9 +16,18 @@ import threading
 import time
 import uuid
 from contextlib import suppress
+from datetime import UTC, datetime
 
 import pytest
 import uvicorn
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
@@ -304,6 +313,25 @@ def test_silent_and_slow_connections_are_closed(client, monkeypatch):
         assert ask(server.port, connection=kept)[0] == 200  # the time between requests
 
 
+def test_a_tls_handshake_has_a_time(client, monkeypatch, tmp_path):
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = x509.CertificateBuilder(name, name, key.public_key(), 1)
+    certificate = certificate.not_valid_before(now).not_valid_after(
+        now.replace(year=9999)
+    )
+    pem = certificate.sign(key, SHA256()).public_bytes(Encoding.PEM)
+    pem += key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    file = tmp_path / "both.pem"
+    file.write_bytes(pem)
+    monkeypatch.setattr(asyncio.constants, "SSL_HANDSHAKE_TIMEOUT", 60.0)
+    monkeypatch.setattr(app_module, "HEAD_SECONDS", 0.3)
+    app_module._limit_handshakes()
+    with listening(client.app, ssl_certfile=file, ssl_keyfile=file) as server:
+        assert is_closed(socket.create_connection(("127.0.0.1", server.port)))
+
+
 def test_silent_connections_keep_nobody_out(client, monkeypatch):
     monkeypatch.setattr(http_module, "WAITING_PER_ADDRESS", 5)
     head = b"POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n"
@@ -338,8 +366,9 @@ def test_half_a_request_is_kept_rather_than_none(client, monkeypatch):
         one.close()
 
 
-def test_a_client_that_does_not_read_is_closed(client, monkeypatch):
+def test_a_client_that_does_not_read_is_closed(start, monkeypatch):
     monkeypatch.setattr(http_module, "WRITE_SECONDS", 0.3)
+    client = connect(start(max_characters=10_000_000))
     body = json.dumps({"records": [{"stay_id": "s" * 50_000, "text": "a"}] * 100})
     head = "POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\n"
     head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
