@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from biomed.qa.model import AskSettings
 from biomed.qa.questions import CONTEXT, QUESTION
 from domainbert.errors import UserError
@@ -13,8 +15,6 @@ from domainbert.scoring import Fault, Task
 from domainbert.tables import TEXT, is_missing
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from biomed.qa.model import Answer, QuestionAnswerer
     from biomed.qa.spans import QuestionPair
     from domainbert.tables import Column, Row
@@ -65,8 +65,6 @@ class AskTask(Task["QuestionPair", "list[Answer]"]):
     @property
     def output(self) -> pa.Schema:
         """Rank, answer, scores, position, document, and the sentence with the answer."""
-        import pyarrow as pa
-
         return pa.schema([(name, TYPES.get(name, "int64")) for name in COLUMNS])
 
     def read(self, rows: Sequence[Row]) -> QuestionPair | Fault:

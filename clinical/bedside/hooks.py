@@ -6,7 +6,7 @@ import asyncio
 import uuid  # noqa: TC003  (pydantic reads it)
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import quote, urljoin
 
 import httpx
@@ -32,11 +32,11 @@ from domainbert.service.http import (
 if TYPE_CHECKING:
     from domainbert.service.app import Service
 
-Origin: TypeAlias = tuple[str, str, int]
+Origin = tuple[str, str, int]
 """Scheme, host and port of a server."""
-Resource: TypeAlias = dict[str, Any]
-Row: TypeAlias = Mapping[str, str | None]
-Documents: TypeAlias = tuple[list[dict[str, Any]], Counter[str]]
+Resource = dict[str, Any]
+Row = Mapping[str, str | None]
+Documents = tuple[list[dict[str, Any]], Counter[str]]
 """Records of notes, and how many documents were not read or have a remark, by the reason."""
 
 PAGES = 20  # of a search that are followed

@@ -14,6 +14,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from clinical.cohort.attachments import (
     Reading,
     address_id,
@@ -27,8 +29,6 @@ from domainbert.tables.csv_files import NO_ROW
 from domainbert.tables.options import READ_ERRORS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from domainbert.tables.options import Flaws
 
     Fields = Mapping[str, str]  # name -> path
@@ -58,8 +58,6 @@ def batches(
 
     Raises `TableError` for resources of another release than R4, and for a damaged file.
     """
-    import pyarrow as pa
-
     schema = pa.schema(dict.fromkeys(columns_of(fields), "string"))
 
     def read_rows() -> Iterator[Row]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
+import pyarrow as pa
+
 from clinical.evidence.explain import TOP, explain
 from clinical.evidence.view import Explanation
 from clinical.risk.task import ReadNotes, StayTask
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from clinical.risk.model import ReadmissionModel
     from clinical.risk.task import Notes
 
@@ -49,8 +49,6 @@ class ExplainTask(StayTask[Explanation]):
     @property
     def output(self) -> pa.Schema:
         """The columns of the table of passages."""
-        import pyarrow as pa
-
         columns = {
             "probability": "double",
             "passage": "int64",

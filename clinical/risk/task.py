@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
+import pyarrow as pa
 
 from clinical.risk.aggregation import aggregate
 from clinical.stays.choice import (
@@ -36,15 +37,13 @@ from domainbert.tables import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from clinical.risk.model import ReadmissionModel
     from clinical.risk.reading import StayRisk
     from clinical.stays.choice import NoteChoice
     from domainbert.tables import Row
 
 Notes = Literal["chosen", "as-given"]
-Record: TypeAlias = dict[str, Any]
+Record = dict[str, Any]
 Result = TypeVar("Result")
 Trajectory: TypeAlias = "tuple[StayRisk, list[Record]]"
 """The risk of a stay, and `n_windows` and the numbers of the notes so far, after each note."""
@@ -115,8 +114,6 @@ class StayTask(Task[ReadNotes, Result]):
     @property
     def output(self) -> pa.Schema:
         """Columns of the score table; `alert` if the model has a threshold."""
-        import pyarrow as pa
-
         columns = dict.fromkeys(_NUMBERS, "double")
         columns |= {"n_windows": "int64", "n_tokens": "int64", "calibrated": "bool"}
         if self._alerts:
@@ -246,8 +243,6 @@ class TrajectoryTask(StayTask["Trajectory"]):
     @property
     def output(self) -> pa.Schema:
         """The note, and the risk of the notes so far; `alert` where there is a threshold."""
-        import pyarrow as pa
-
         of_note = {
             "note_id": "string",
             "chart_time": "string",

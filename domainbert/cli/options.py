@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from typer import Argument, BadParameter, Option
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from domainbert.tables import ReadOptions
 
 R = TypeVar("R")
-_MaybeText: TypeAlias = str | None
+_MaybeText = str | None
 
 ModelFolder = Annotated[Path, Option("--out", help="The model folder to write.")]
 RecipeFile = Annotated[

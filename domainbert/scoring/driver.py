@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from domainbert import __version__
 from domainbert.errors import UserError
@@ -46,9 +46,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 AnyTask = Task[Any, Any]
-_Scored: TypeAlias = tuple[
-    Sequence[Row], list[OutputRow]
-]  # rows of an item, and its output
+_Scored = tuple[Sequence[Row], list[OutputRow]]  # rows of an item, and its output
 
 # A part is written when it is complete: about a minute of work for MiniLM on two cores.
 PART_CHARACTERS = 500_000

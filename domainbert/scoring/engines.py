@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from domainbert.errors import UserError
 from domainbert.scoring.driver import score_chunks
 from domainbert.scoring.task import Plan, grouped, make_plan, packed, unpacked
@@ -21,7 +23,6 @@ from domainbert.tables import Row
 from domainbert.tables.parquet_files import arrow_cells
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
     from ray.data import Dataset
 
@@ -144,15 +145,11 @@ def score_spark(
 
 
 def _packed_schema() -> pa.Schema:
-    import pyarrow as pa
-
     return pa.schema({"key": "string", "number": "int64", "row": "string"})
 
 
 def _pack(batch: pa.Table, *, plan: Plan) -> pa.Table:
     """Rows with numbers as (key, number, row); a row without an id has a unique key."""
-    import pyarrow as pa
-
     names = {_NUMBER, *plan.chosen.values(), *plan.carried}
     rows = list(_numbered([batch.select(sorted(names))]))
     keys = list(map(plan.item_key, rows))

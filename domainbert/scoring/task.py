@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from domainbert.tables import Column
 
-OutputRow: TypeAlias = dict[str, object]
+OutputRow = dict[str, object]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from domainbert.errors import UserError
 
@@ -24,11 +24,11 @@ _ADVICE = {
 
 READ_ERRORS = (OSError, EOFError, zlib.error, csv.Error)  # of a damaged file
 # A cell: a text, a list or a structure, or None if it is empty.
-Cell: TypeAlias = Any
+Cell = Any
 # The cells of a row by column, its position, its fault and a remark on it.
-Cells: TypeAlias = tuple[Mapping[str, Cell], str, str, str]
-Flaws: TypeAlias = list[tuple[str, int, str]]  # file, line from 1, problem
-Wanted: TypeAlias = Sequence[str] | None  # columns to read; None for all
+Cells = tuple[Mapping[str, Cell], str, str, str]
+Flaws = list[tuple[str, int, str]]  # file, line from 1, problem
+Wanted = Sequence[str] | None  # columns to read; None for all
 
 
 class TableError(UserError):
