@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from biomed.ner.medications import KINDS
 from biomed.ner.sections import SECTIONS
-from domainbert.scoring import Fault, Task, text_of
+from domainbert.scoring import Fault, OutputRow, Task, text_of
 from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, Column
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class TagTask(Task["JoinedText", "list[Entity]"]):
         """The entities of each text."""
         return self._tagger.tag_many(item.text for item in items)
 
-    def rows(self, item: JoinedText, result: list[Entity]) -> list[dict[str, object]]:
+    def rows(self, item: JoinedText, result: list[Entity]) -> list[OutputRow]:
         """One row for each entity."""
         kind = self._tagger.score_kind
         rows = []

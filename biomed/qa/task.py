@@ -11,7 +11,7 @@ import pyarrow as pa
 from biomed.qa.model import AskSettings
 from biomed.qa.questions import CONTEXT, QUESTION
 from domainbert.errors import UserError
-from domainbert.scoring import Fault, Task
+from domainbert.scoring import Fault, OutputRow, Task
 from domainbert.tables import TEXT, is_missing
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class AskTask(Task["QuestionPair", "list[Answer]"]):
             else:
                 yield answers
 
-    def rows(self, item: QuestionPair, result: list[Answer]) -> list[dict[str, object]]:
+    def rows(self, item: QuestionPair, result: list[Answer]) -> list[OutputRow]:
         """One row per answer."""
         del item
         rows = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from domainbert.errors import UserError
-from domainbert.scoring import Fault, Task, TextTask, text_of
+from domainbert.scoring import Fault, OutputRow, Task, TextTask, text_of
 from domainbert.streams import chunked
 from domainbert.tables import (
     TEXT,
@@ -81,10 +81,10 @@ class EncodeTask(TextTask["EncodedText"]):
                 else:
                     yield tokens, windows, vector
 
-    def rows(self, item: str, result: EncodedText) -> list[dict[str, object]]:
+    def rows(self, item: str, result: EncodedText) -> list[OutputRow]:
         """One row."""
         tokens, windows, vector = result
-        row: dict[str, object] = {
+        row: OutputRow = {
             self._column: item,
             "n_tokens": tokens,
             "n_windows": windows,
@@ -139,7 +139,7 @@ class SearchTask(TextTask["list[PassageHit]"]):
                 else:
                     yield passages
 
-    def rows(self, item: str, result: list[PassageHit]) -> list[dict[str, object]]:
+    def rows(self, item: str, result: list[PassageHit]) -> list[OutputRow]:
         """A row per passage."""
         rows = []
         for passage in result:
@@ -190,9 +190,7 @@ class PairTask(Task["list[PairWindow]", "PairResult"]):
         """The score of each pair."""
         return self._model.predict_windows(items)
 
-    def rows(
-        self, item: list[PairWindow], result: PairResult
-    ) -> list[dict[str, object]]:
+    def rows(self, item: list[PairWindow], result: PairResult) -> list[OutputRow]:
         """One row."""
         row: dict[str, Any] = {"score": result.score}
         if len(item) > 1:

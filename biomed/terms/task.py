@@ -11,7 +11,7 @@ import pyarrow as pa
 from biomed.sentences.task import EncodedText, EncodeTask
 from biomed.terms.names import TERM, meanings
 from biomed.terms.similarity import COLUMNS
-from domainbert.scoring import Fault, TextTask
+from domainbert.scoring import Fault, OutputRow, TextTask
 
 if TYPE_CHECKING:
     from biomed.terms.similarity import Neighbours, TermIndex
@@ -27,7 +27,7 @@ class EmbedTask(EncodeTask):
     name = "term vectors"
     columns = (TERM,)
 
-    def rows(self, item: str, result: EncodedText) -> list[dict[str, object]]:
+    def rows(self, item: str, result: EncodedText) -> list[OutputRow]:
         """One row."""
         (row,) = super().rows(item, result)
         possible = " or ".join(meanings(item))
