@@ -126,7 +126,7 @@ def _is_at(mention: str, text: str, start: int, end: int) -> bool:
 
 
 def _fault(cells: list[str], document_id: str) -> str:
-    """What is wrong with a line that is no readable mention; "" for a relation."""
+    """What is wrong with a line that is not a readable mention; "" for a relation."""
     if len(cells) < 2:
         return "expected an abstract (id|a|…) or a mention, separated by tabs"
     if cells[0] != document_id:

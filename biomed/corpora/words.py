@@ -112,7 +112,7 @@ def _blocks(text: str) -> list[list[_Line]]:
 
 
 def _had_room(lines: Sequence[_Line], width: int) -> list[bool]:
-    """Of each line but the last, whether the next line's first word would have fitted."""
+    """For each line but the last, whether the next line's first word would have fitted."""
     return [
         len(line.text) + 1 + len(following.first_word) <= width
         for line, following in itertools.pairwise(lines)

@@ -83,7 +83,7 @@ class AssertionRules:
         """The rules of the package, and those of a user.
 
         Raises:
-            UserError: a file that is no TOML, or a row that is no cue.
+            UserError: a file that is not TOML, or a row that is not a cue.
         """
         if extra is None:
             return _package_rules()

@@ -138,7 +138,7 @@ def find_entities(
 ) -> Iterator[tuple[int, int, int, float]]:
     """The entities of the best path (see `best_path`), in word order.
 
-    Of each entity: the first word, one past the last, the number of its type, and the score (see
+    Each is given by its first word, one past its last, the number of its type, and its score (see
     `Entity`).
 
     Where no entity can continue, what the network takes for a continuation is a beginning: a

@@ -129,7 +129,7 @@ def _kinds(
 def _link_error(
     expected: str, entity: Entity, codes: dict[str, str]
 ) -> Iterator[tuple[str, str, str]]:
-    """The error of a link; of a gold standard with several concepts any one is right."""
+    """The error of a link; any concept of the gold standard is right."""
     ids = map(_code, expected.replace(",", "|").split("|"))
     concepts = {codes[id_] for id_ in ids if id_ in codes}
     if not concepts:

@@ -258,9 +258,11 @@ class _Reader:
         parts = [self._attribute(kind, *token.span(kind)) for kind in kinds]
         first = parts[0]
         last = parts[-1]
+        # A weak attribute belongs to the drug before it only if no word is between them.
         is_weak = last.kind == "dose"
         is_weak |= first.kind == "frequency" and bool(_WEAK.match(first.text))
         is_weak |= first.kind == "form" and len(first.text) == 2  # "XR"
+        # "2 tablets" is an amount, and says the form too.
         if last.kind == "unit" and _FORM.fullmatch(token["unit"]):
             parts.append(self._attribute("form", last.start, last.end))
         if not self._extends_chain(first.start):

@@ -203,7 +203,7 @@ class EntityTagger(Model[EntitySettings]):
 
         Raises:
             EncoderError: no such model, or an encoder without a trained head.
-            UserError: outputs whose names are no tags of entities, or no such section or rule.
+            UserError: outputs whose names are not tags of entities, or an unknown section or rule.
         """
         tagger = super().from_pretrained(
             name, device=device, batch_tokens=batch_tokens, **settings

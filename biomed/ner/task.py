@@ -78,7 +78,7 @@ OUTPUT += ["entity_id", "entity_name", "entity_codes", "link_score", "drug_statu
 OUTPUT += [*(f"drug_{kind}" for kind in KINDS), "drug_attributes"]
 
 
-# The columns that are no text.
+# The columns that are not text.
 _NUMBERS = {
     "start": "int64",
     "end": "int64",

@@ -194,6 +194,7 @@ def html_text(markup: str) -> Reading:
         return Reading(html.unescape(markup).strip())
     for mark in _DATA["html"]["unclosed"]:
         markup = _without_unclosed(markup, **mark)
+    # After the last tag, "<" is a sign of the text: "BP < 120".
     tags, _, tail = markup.rpartition(">")
     markup = f"{tags}>{tail.replace('<', '&lt;')}" if tags else markup
     target = _HtmlTarget()
@@ -291,7 +292,7 @@ _RTF_LOST = "letters that the code page of the RTF does not have are lost"
 def rtf_text(raw: bytes) -> Reading:
     """The words of RTF: control words give signs or nothing; hidden and deleted words are left out.
 
-    Bytes that are no ASCII are UTF-8 where they can be, and else in the code page of the text.
+    Bytes that are not ASCII are UTF-8 where they can be, and else in the text's code page.
     """
     with suppress(UnicodeDecodeError):
         return _RtfReader(is_unicode=not raw.isascii()).read(raw.decode("utf-8-sig"))

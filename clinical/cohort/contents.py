@@ -81,7 +81,7 @@ def _no_admission(
 def _note_types(
     con: duckdb.DuckDBPyConnection, source: ViewSource, schema: Schema, tables: Tables
 ) -> dict[str, int]:
-    """The types of the notes of a source, which is read again, with counts."""
+    """The types of the notes of a source, with counts; the source is read again."""
     types: Counter[str] = Counter()
     for table in tables.notes:
         rows = table.query(source, schema, numbered=False)
@@ -196,7 +196,7 @@ def _end_of_data(counts: Mapping[str, Any], request: Request) -> str:
 
 
 def _skipped_rows(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    """Rows of the table of admissions that are no admissions, by why, with counts."""
+    """Rows of the table of admissions that are not admissions, counted by reason."""
     return dict(con.execute("FROM others ORDER BY rows DESC, other").fetchall())
 
 

@@ -211,7 +211,7 @@ def read_resource(
 
 
 def _field(resource: Resource, name: str, paths: str) -> str | None:
-    """The first value at the first path that has one; of a list, all values at all paths."""
+    """The first value at the first path that has one; for `_LISTS`, all values at all paths."""
     if name in _LISTS:
         values = chain.from_iterable(_texts(resource, p) for p in _alternatives(paths))
         return " ".join(values)

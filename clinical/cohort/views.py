@@ -1,4 +1,4 @@
-"""Tables that a schema makes: of several files, or joined, decoded and renamed from others."""
+"""Views: tables that a schema reads from several files, or makes from other tables."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import glob
 import re
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ DECIMALS = "Whole numbers written as decimals, read as whole numbers"
 
 
 class ViewSource(Source):
-    """A source with the views of a schema, each in the place of the own table of that name.
+    """A source with the views of a schema; a view replaces the source's own table of its name.
 
     Cells of the source's own tables are read by the macro `cell` of `macros.sql`; texts of notes
     keep their decimals and spaces.
@@ -30,10 +31,13 @@ class ViewSource(Source):
 
     def __init__(self, source: Source, schema: Schema) -> None:
         super().__init__(source.name, source._con)
-        self.errors, self.flaws = source.errors, source.flaws
-        self._source, self._files = source, schema.files
+        self.errors = source.errors
+        self.flaws = source.flaws
+        self._source = source
+        self._files = schema.files
         self._views = {name.lower(): view for name, view in schema.views.items()}
-        self._found: dict[str, dict[Path, list[str]]] = {}
+        # table -> file -> columns, once the files of the table have been looked at
+        self._columns_by_file: dict[str, dict[Path, list[str]]] = {}
         words = "|".join(map(re.escape, schema.missing))
         self._words = quoted(rf"(?i)\s*({words})\s*")
         self._texts = {name.lower() for table in schema.notes for name in table.text}
@@ -52,13 +56,14 @@ class ViewSource(Source):
         view = self._views.get(table.lower())
         if view is None:
             return self._own_columns(table)
-        there = {name for name in view.reads if self._own_columns(name) is not None}
-        if next(iter(view.reads)) not in there:
+        present = {name for name in view.reads if self._own_columns(name) is not None}
+        # Without its first table there is no view; without another it lacks columns, see `needs`.
+        if next(iter(view.reads)) not in present:
             return None
         rows = self._con.execute(
             f"DESCRIBE {self._select(view, scans=False)}"
         ).fetchall()
-        return [row[0] for row in rows if view.needs.get(row[0]) in (None, *there)]
+        return [row[0] for row in rows if view.needs.get(row[0]) in (None, *present)]
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
         """The view over one scan of each of its tables."""
@@ -118,16 +123,18 @@ class ViewSource(Source):
         return changes
 
     def _own_columns(self, table: str) -> list[str] | None:
+        """Columns of a table of the source, from all of its files; None if it lacks the table."""
         if table not in self._files:
             return self._source.columns(table)
-        found = self._shards(table).values()
-        return list(dict.fromkeys(name for names in found for name in names)) or None
+        by_file = self._file_columns(table).values()
+        return list(dict.fromkeys(chain.from_iterable(by_file))) or None
 
     def _own_scan(self, table: str, columns: Sequence[str]) -> str:
         """A table of the source, or all files of one of several files, as text."""
         if table not in self._files:
             return self._source.scan(table, columns)
-        paths, fields = list(self._shards(table)), self._files[table].fields
+        paths = list(self._file_columns(table))
+        fields = self._files[table].fields
         if fields:
             read = partial(fhir.batches, paths, table, fields)
             return self.stream(table, fhir.columns_of(fields), read)
@@ -135,20 +142,20 @@ class ViewSource(Source):
         options = "union_by_name = true, hive_partitioning = false"
         return f"({select_text(columns, f'read_parquet([{names}], {options})')})"
 
-    def _shards(self, table: str) -> dict[Path, list[str]]:
-        """The files of a table with their columns; those that are not such are listed."""
-        if table in self._found:
-            return self._found[table]
-        shards, folder = self._files[table], Path(self.name)
-        found, flaws = (
-            self._found.setdefault(table, {}),
-            self.flaws.setdefault(table.lower(), []),
-        )
-        paths = {path for each in shards.glob for path in folder.glob(each)}
-        for path in sorted(paths) if folder.is_dir() else ():
+    def _file_columns(self, table: str) -> dict[Path, list[str]]:
+        """The files of a table with their columns; files that do not fit go to `flaws`."""
+        if table in self._columns_by_file:
+            return self._columns_by_file[table]
+        shards = self._files[table]
+        folder = Path(self.name)
+        by_file: dict[Path, list[str]] = {}
+        self._columns_by_file[table] = by_file
+        flaws = self.flaws.setdefault(table.lower(), [])
+        paths = {path for pattern in shards.glob for path in folder.glob(pattern)}
+        for path in sorted(paths):
             if shards.fields:
                 if fhir.has_resources(path, table):
-                    found[path] = fhir.columns_of(shards.fields)
+                    by_file[path] = fhir.columns_of(shards.fields)
                 continue
             try:
                 names = parquet_columns(path)
@@ -157,10 +164,10 @@ class ViewSource(Source):
                     (path.name, 1, "file that cannot be read as Parquet, left out")
                 )
                 continue
-            if lacks := ", ".join(sorted(set(shards.columns) - set(names))):
+            if missing := ", ".join(sorted(set(shards.columns) - set(names))):
                 flaws.append(
-                    (path.name, 1, f"file without the columns {lacks}, left out")
+                    (path.name, 1, f"file without the columns {missing}, left out")
                 )
             else:
-                found[path] = names
-        return found
+                by_file[path] = names
+        return by_file

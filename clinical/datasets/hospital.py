@@ -263,7 +263,7 @@ class _Writer:
                     yield [subject, hadm, *row]
 
     def _stay_notes(self, chart: Chart) -> Iterator[Cells]:
-        """Short notes and the discharge summary; of a newborn only a summary.
+        """Short notes and the discharge summary; a newborn has only a summary.
 
         Some summaries have an addendum, or follow one with wrong facts that is marked as an error.
         """

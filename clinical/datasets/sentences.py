@@ -175,7 +175,7 @@ def noun_sentences(
 def _draw_frame(
     remaining: Sequence[Statement], rng: random.Random
 ) -> tuple[Frame, list[Statement]]:
-    """A frame that the remaining statements can fill, and the statements in slot order."""
+    """A frame, drawn from those that the statements can fill, and a statement for each slot."""
     possible = []
     for frame in NOUN_FRAMES:
         chosen: list[Statement] = []

@@ -355,7 +355,11 @@ def _numbers(risk: StayRisk) -> dict[str, float]:
 
 
 def _exclusion(cells: Mapping[str, object]) -> str | None:
-    """Why a row of a cohort is not scored; None where it is."""
+    """Why a row of a cohort is not scored; None if it is.
+
+    `scorable` decides if the row has it, except that a stay whose outcome is unknown is not scored
+    if the patient died.
+    """
     exclusion = id_text(cells.get("exclusion"))
     scorable = cells.get("scorable")
     if not is_missing(scorable) and not is_true(scorable):

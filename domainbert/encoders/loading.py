@@ -311,9 +311,9 @@ def load_model(
     Args:
         encoder: see `find_encoder`.
         model_class: a model class of Hugging Face; it may be an `Auto` class.
-        train_command: to predict, the command that trains a head, for the error if there is none
-            (`{encoder}` in it is replaced by the name). None to train: then a missing head and
-            pooler are initialised at random.
+        train_command: the command that trains a head, for the error if the weights have none
+            (`{encoder}` in it is replaced by the name). None for training: a missing head and
+            pooler are then initialised at random.
         **config: entries that replace those of the configuration, such as `named_outputs(...)`.
 
     Raises:

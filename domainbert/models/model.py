@@ -64,11 +64,11 @@ class NewWeights(Protocol):
 
     @property
     def seed(self) -> int:
-        """Of the weights of a new head."""
+        """Seed of the weights of a new head."""
 
     @property
     def dropout(self) -> float:
-        """Of hidden states."""
+        """Dropout of hidden states."""
 
 
 class Model(ABC, Generic[AnySettings]):

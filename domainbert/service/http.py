@@ -336,7 +336,7 @@ async def _admitted(service: Any, scope: Scope, receive: Receive) -> Receive:
 
 
 def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> None:
-    """Of an object that has a key twice, JSON readers silently drop one value."""
+    """Refuse an object that has a key twice: JSON readers silently drop one of the values."""
     if len(dict(pairs)) < len(pairs):
         raise HTTPException(
             400, "an object in the body has a key twice; expected each key once"
