@@ -234,7 +234,7 @@ def long_note_rows(notes: Sequence[str]) -> list[dict[str, str]]:
     encode = encoder.encode
     encode_truncated = transformer.encode
     ways: dict[str, tuple[torch.nn.Module, Callable, Callable[[str], bool]]] = {
-        "`EntityTagger.tag`": (tagger.network.network, tagger.tag, tagged_by_ours),
+        "`EntityTagger.tag`": (tagger.network, tagger.tag, tagged_by_ours),
         PIPELINE: (pipe.model, pipe, tagged_by_pipe),
         "`SentenceEncoder.encode`": (encoder.network, encode, partial(changes, encode)),
         "`SentenceTransformer.encode`": (
