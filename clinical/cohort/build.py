@@ -110,7 +110,9 @@ def build_cohort(
             f"fractions must be three numbers above 0 that sum to 1, got {tuple(fractions)}"
         )
     shares = dict(zip(FRACTIONS, fractions, strict=True))
-    given = load_schema(schema, mapping=mapping) if schema or mapping else None
+    named_schema = None
+    if schema or mapping:
+        named_schema = load_schema(schema, mapping=mapping)
     rules = load_definition(definition)
     end = _moment(data_end)
     if rules.long_stay:
@@ -123,14 +125,14 @@ def build_cohort(
         _scratch(path.parent) as con,
     ):
         with open_source(source, con, ReadOptions(delimiter, encoding)) as tables:
-            known = given or detect_schema(tables)
-            deaths = (*known.died_locations, *map(str.upper, died_locations))
-            known = known.model_copy(update={"died_locations": deaths})
-            derives = data_end is None and not known.shifted_dates
+            source_schema = named_schema or detect_schema(tables)
+            deaths = (*source_schema.died_locations, *map(str.upper, died_locations))
+            source_schema = source_schema.model_copy(update={"died_locations": deaths})
+            derives = data_end is None and not source_schema.shifted_dates
             request = Request(
-                known, notes, hours, rules, seed, end, derives, split_by, shares
+                source_schema, notes, hours, rules, seed, end, derives, split_by, shares
             )
-            caveats = _read_source(con, ViewSource(tables, known), request)
+            caveats = _read_source(con, ViewSource(tables, source_schema), request)
         for name in ("texts", "issues"):
             con.execute(step(name))
         con.execute(
@@ -195,7 +197,7 @@ def _read_source(
     Returns what a reader of the cohort should know.
     """
     tables = find_tables(source, request.schema, notes=request.notes)
-    if request.definition.death and "death_date" not in tables.known:
+    if request.definition.death and "death_date" not in tables.columns:
         raise UserError(
             f"{request.definition.name} needs dates of death: patients.death_date"
         )
@@ -273,19 +275,18 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
             con.execute(f"SET VARIABLE {name} = $share", {"share": share})
         con.execute(step("split_by_time"))
         return
-    if con.execute("SELECT count(split) FROM patients").fetchall()[0][
-        0
-    ]:  # the source's own
+    has_sides = "SELECT 1 FROM patients WHERE split IS NOT NULL LIMIT 1"
+    if con.execute(has_sides).fetchone():
         con.execute(step("own_sides"))
         return
     # Patients are split by their ids as they are compared.
     query = "SELECT DISTINCT patient_id FROM stays WHERE exclusion IS NULL ORDER BY 1"
-    found = con.sql(query).to_arrow_table()
-    patients = found["patient_id"].to_pylist()
+    rows = con.sql(query).to_arrow_table()
+    patients = rows["patient_id"].to_pylist()
     if request.schema.exact_ids:
         patients = list(map(ExactId, patients))
     sides = assign_splits(patients, seed=request.seed, fractions=request.fractions)
-    con.register("sides", found.append_column("split", pa.array(sides, pa.string())))
+    con.register("sides", rows.append_column("split", pa.array(sides, pa.string())))
     con.execute("CREATE TABLE splits AS FROM sides")
 
 
@@ -309,7 +310,7 @@ def _set_rules(
         "has_patients": tables.patients is not None,
         "has_notes": bool(tables.notes),
         "has_types": "admission_type" in tables.admissions.chosen,
-        "deaths_known": "death_date" in tables.known,
+        "deaths_known": "death_date" in tables.columns,
     }
     for name in ("died_locations", "alive_locations"):
         values[name] += getattr(request.schema, name)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.definition import SHIPPED
 from clinical.cohort.result import rows_of, unmatched_values
-from clinical.cohort.source import counted, step
+from clinical.cohort.source import counts_text, step
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
     import duckdb
 
     from clinical.cohort.definition import Request, Schema
-    from clinical.cohort.source import Found, Tables
+    from clinical.cohort.source import MatchedTable, Tables
     from clinical.cohort.views import ViewSource
 
 _CAVEATS: dict[str, str] = tomllib.loads((SHIPPED / "caveats.toml").read_text("utf-8"))
@@ -43,26 +43,29 @@ def require_contents(
     if has_summary == {False}:
         raise UserError(
             f"{source.name} has no discharge summary ({' or '.join(summaries)}), but notes of the "
-            f"types {counted(types)}. If one of these is a discharge summary, write "
+            f"types {counts_text(types)}. If one of these is a discharge summary, write "
             f'discharge_categories = ["its name"] into {_mapping(schema)}; or predict from the '
             "notes of the first hours: --notes early"
         )
     if has_summary == {True}:
         raise UserError(
-            f"{source.name} has only discharge summaries, {counted(types)}, which an early "
+            f"{source.name} has only discharge summaries, {counts_text(types)}, which an early "
             "prediction must never see: predict at discharge (--notes discharge)"
         )
 
 
 def _no_admission(
-    con: duckdb.DuckDBPyConnection, source: ViewSource, schema: Schema, table: Found
+    con: duckdb.DuckDBPyConnection,
+    source: ViewSource,
+    schema: Schema,
+    table: MatchedTable,
 ) -> str:
     """What the table of admissions has instead, and how to read it."""
     reason = f"{source.name} has no admission: {table.name} has no row"
     if skipped := _skipped_rows(con):
         rules = [f"{name} is {' or '.join(v)}" for name, v in table.where.items()]
         return (
-            f"{reason} whose {' and '.join(rules)}, but {counted(skipped)}. To read others, "
+            f"{reason} whose {' and '.join(rules)}, but {counts_text(skipped)}. To read others, "
             f"change where of [admissions] in {_mapping(schema)}"
         )
     if lost := len(source.flaws.get(table.name.lower(), [])):
@@ -73,8 +76,8 @@ def _no_admission(
     query = f"SELECT type, rows::BIGINT FROM {types}"  # noqa: S608
     counts = dict(con.execute(query).fetchall())
     return (
-        f"{reason}, and the source has {counted(counts)}. If one of these begins a stay, change "
-        f"the values of [views.{table.name}] in {_mapping(schema)}"
+        f"{reason}, and the source has {counts_text(counts)}. If one of these begins a stay, "
+        f"change the values of [views.{table.name}] in {_mapping(schema)}"
     )
 
 
@@ -114,10 +117,10 @@ def find_caveats(
         "absent": absent,
         "admissions_table": schema.admissions.table,
         "patients_table": schema.patients and schema.patients.table,
-        "others": counted(skipped),
+        "others": counts_text(skipped),
         "days": f"{definition.horizon_days:g}",
-        "locations": counted(unmatched["discharge_location"]),
-        "types": counted(unmatched["admission_type"]),
+        "locations": counts_text(unmatched["discharge_location"]),
+        "types": counts_text(unmatched["admission_type"]),
         "died_locations": died_locations,
         "same_day_death": definition.index.same_day_death,
     }
@@ -126,7 +129,7 @@ def find_caveats(
         **_holds_for_tables(counts, request, tables),
         "others": skipped,
         **_holds_for_stays(counts, request),
-        **_holds_for_columns(counts, request, tables.known, unmatched),
+        **_holds_for_columns(counts, request, tables.columns, unmatched),
         _end_of_data(counts, request): True,
         "untimed": counts["untimed"],
         "unreadable": counts["unreadable"],
@@ -203,7 +206,7 @@ def _skipped_rows(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
 def reading_remarks(con: duckdb.DuckDBPyConnection, source: ViewSource) -> list[str]:
     """What reading changed or left out, and the patients of no split or of an unusual one."""
     changes = source.changed().items()
-    lines = [f"{kind} (cells): {counted(columns)}." for kind, columns in changes]
+    lines = [f"{kind} (cells): {counts_text(columns)}." for kind, columns in changes]
     encodings = "SELECT file, damaged, rows FROM encodings ORDER BY file"
     # A file without a count of its rows is named with its damaged ones only.
     lines += [
@@ -212,11 +215,11 @@ def reading_remarks(con: duckdb.DuckDBPyConnection, source: ViewSource) -> list[
         for file, damaged, rows in con.execute(encodings).fetchall()
     ]
     if unread := dict(con.execute(step("unread")).fetchall()):
-        lines.append(f"Documents that are not read: {counted(unread)}.")
+        lines.append(f"Documents that are not read: {counts_text(unread)}.")
     sides = dict(con.execute(step("other_sides")).fetchall())
     if sides:
         lines.append(
-            f"Patients on sides that are neither trained nor tested on: {counted(sides)}; none "
+            f"Patients on sides that are neither trained nor tested on: {counts_text(sides)}; none "
             f"means no side. To measure one: clinical evaluate --split {next(iter(sides))}"
         )
     return lines

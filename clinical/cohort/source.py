@@ -38,7 +38,7 @@ def step(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Found:
+class MatchedTable:
     """A table of the source; `chosen` maps our columns that it has to its names for them.
 
     `where` is that of the table, with the names as the source spells them.
@@ -66,12 +66,13 @@ class Found:
             self.name, list(dict.fromkeys([*self.chosen.values(), *self.where]))
         )
         row = "row_number() OVER ()" if numbered else "NULL::BIGINT"
-        others = []
+        conditions = []
         for name, values in self.where.items():
-            known = ", ".join(map(quoted, values))
+            allowed = ", ".join(map(quoted, values))
             value = f"CAST({identifier(name)} AS VARCHAR)"
-            others.append(f"unlike({quoted(name)}, {value}, [{known}])")
-        other = f"nullif(concat_ws(', ', {', '.join(others) or 'NULL'}), '') AS other"
+            conditions.append(f"unlike({quoted(name)}, {value}, [{allowed}])")
+        reasons = ", ".join(conditions) or "NULL"
+        other = f"nullif(concat_ws(', ', {reasons}), '') AS other"
         return f"SELECT {row} AS row, {', '.join(columns)}, {other} FROM {scan}"  # noqa: S608
 
     def _column(self, ours: str, schema: Schema) -> str:
@@ -93,14 +94,14 @@ class Found:
 class Tables:
     """The tables that a source has, and the names of tables of notes that it lacks."""
 
-    admissions: Found
-    patients: Found | None
-    follow_up: Found | None
-    notes: list[Found]
+    admissions: MatchedTable
+    patients: MatchedTable | None
+    follow_up: MatchedTable | None
+    notes: list[MatchedTable]
     absent: list[str]
 
     @property
-    def known(self) -> set[str]:
+    def columns(self) -> set[str]:
         """Our columns of admissions and patients that the source has."""
         return set(self.admissions.chosen) | set(
             self.patients.chosen if self.patients else ()
@@ -134,7 +135,7 @@ def detect_schema(source: Source) -> Schema:
     Raises:
         TableError: the source has the table of admissions of none of them.
     """
-    known: dict[str, int] = {}
+    n_columns: dict[str, int] = {}
     for name in SCHEMAS[:-1]:
         schema = load_schema(name)
         views = ViewSource(source, schema)
@@ -146,17 +147,17 @@ def detect_schema(source: Source) -> Schema:
                     column.lower() for column in views.columns(table.table) or ()
                 }
                 theirs = {column.lower() for column in chain(*table.columns.values())}
-                known[name] = known.get(name, 0) + len(spelled & theirs)
-    if not known:
-        there = ", ".join(source.tables()) or "nothing"
+                n_columns[name] = n_columns.get(name, 0) + len(spelled & theirs)
+    if not n_columns:
+        table_names = ", ".join(source.tables()) or "nothing"
         raise TableError(
             f"{source.name} has the tables of none of {', '.join(SCHEMAS[:-1])}. Found there: "
-            f"{there}. Describe your own tables: clinical cohort ... --mapping columns.toml"
+            f"{table_names}. Describe your own tables: clinical cohort ... --mapping columns.toml"
         )
-    return load_schema(max(known, key=lambda name: known[name]))
+    return load_schema(max(n_columns, key=lambda name: n_columns[name]))
 
 
-def counted(counts: Mapping[str, int], *, most: int = 10) -> str:
+def counts_text(counts: Mapping[str, int], *, most: int = 10) -> str:
     """Values with their counts, such as "AMB (12), EMER (3)"; no more than `most` of them."""
     shown = [f"{value} ({count:,})" for value, count in counts.items()][:most]
     ending = ["and more"] if len(counts) > most else []
@@ -169,19 +170,19 @@ def _is_absent(source: Source, table: TableMap) -> bool:
 
 def _find_optional(
     source: Source, table: TableMap | None, schema: Schema
-) -> Found | None:
+) -> MatchedTable | None:
     if table is None or _is_absent(source, table):
         return None
     return _find(source, table, schema)
 
 
-def _find(source: Source, table: TableMap, schema: Schema) -> Found:
-    """Match one table."""
+def _find(source: Source, table: TableMap, schema: Schema) -> MatchedTable:
+    """Match our columns with those of one table of the source."""
     available = source.columns(table.table)
     if available is None:
-        there = ", ".join(source.tables()) or "nothing"
+        table_names = ", ".join(source.tables()) or "nothing"
         raise TableError(
-            f"{source.name} has no table {table.table}. Found there: {there}"
+            f"{source.name} has no table {table.table}. Found there: {table_names}"
         )
     named = f"{table.table} in {source.name}"
     spelled = {name.lower(): name for name in reversed(available)}
@@ -197,29 +198,29 @@ def _find(source: Source, table: TableMap, schema: Schema) -> Found:
                 f"{ours} =" if schema.name == "generic" else ""
             )  # of the user's mapping
             require_columns(available, theirs[:1], source=named, option=option)
-    wanted = [name.lower() for name in table.where]
-    require_columns(spelled, wanted, source=named)
-    return Found(
+    where_columns = [name.lower() for name in table.where]
+    require_columns(spelled, where_columns, source=named)
+    return MatchedTable(
         table, chosen, {spelled[name.lower()]: v for name, v in table.where.items()}
     )
 
 
-def _check_early(found: Found, schema: Schema) -> None:
+def _check_early(table: MatchedTable, schema: Schema) -> None:
     """Raise if a discharge summary or a late note could get into an early prediction."""
-    rule, name = "early prediction must never see a discharge summary", found.name
+    rule = "early prediction must never see a discharge summary"
     has_value = (
-        isinstance(found.table, Notes) and found.table.category_value is not None
+        isinstance(table.table, Notes) and table.table.category_value is not None
     )
-    if "category" not in found.chosen and not has_value:
-        why = f"{rule}, and {name} does not say what kind of note each row is"
+    if "category" not in table.chosen and not has_value:
+        why = f"{rule}, and {table.name} does not say what kind of note each row is"
         raise UserError(f'{why}; add to [notes]: category = "its column"')
     if not schema.discharge_categories:
         fix = 'discharge_categories = ["Discharge summary"]'
         raise UserError(
             f"{rule}; say at the top of the mapping what your notes call one: {fix}"
         )
-    if not {"chart_time", "chart_date"} & set(found.chosen):
-        fix = f'add to [notes] for {name}: chart_time = "its column"'
+    if not {"chart_time", "chart_date"} & set(table.chosen):
+        fix = f'add to [notes] for {table.name}: chart_time = "its column"'
         raise UserError(f"early prediction needs the time of each note; {fix}")
 
 
@@ -284,12 +285,12 @@ class CohortReader:
             return
         options = [f"--died-locations {shlex.quote(place)}" for place in places]
         raise UserError(
-            f"{table} has stays whose place of discharge may mean death: {counted(places)}. If so, "
-            f"add {' '.join(options)}, or died_locations to the mapping; if not, add "
+            f"{table} has stays whose place of discharge may mean death: {counts_text(places)}. "
+            f"If so, add {' '.join(options)}, or died_locations to the mapping; if not, add "
             "alive_locations to the mapping"
         )
 
-    def _read_notes(self, table: Found) -> None:
+    def _read_notes(self, table: MatchedTable) -> None:
         """Read a table of notes into `notes`, in memory that does not grow with their number."""
         run = self.con.execute
         run("SET VARIABLE note_table = $name", {"name": table.name})
@@ -303,7 +304,7 @@ class CohortReader:
         run("RESET disabled_optimizers")
 
     def _scan(
-        self, create: str, table: Found, *, numbered: bool, then: str = ""
+        self, create: str, table: MatchedTable, *, numbered: bool, then: str = ""
     ) -> None:
         """Scan a table; its malformed lines are listed and left out."""
         import duckdb

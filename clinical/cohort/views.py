@@ -81,12 +81,12 @@ class ViewSource(Source):
             spelled = {
                 name.lower(): name for name in self._own_columns(table) or () if scans
             }
-            own = [spelled[name] for name in names if name in spelled]
-            cells = {name.lower(): self._cell(table, name) for name in own}
+            present = [spelled[name] for name in names if name in spelled]
+            cells = {name.lower(): self._cell(table, name) for name in present}
             columns = [
                 f"{cells.get(name, 'NULL::VARCHAR')} AS {name}" for name in names
             ]
-            scan = self._own_scan(table, own) if own else "(SELECT 1 LIMIT 0)"
+            scan = self._own_scan(table, present) if present else "(SELECT 1 LIMIT 0)"
             relations[table] = f"(SELECT {', '.join(columns)} FROM {scan})"  # noqa: S608
         return view.sql.format(**relations, **view.values)
 

@@ -141,7 +141,7 @@ class ReadmissionModel(Model[ReadmissionSettings]):
             settings.join_notes,
             settings.other_languages,
         )
-        self._said_uncalibrated = False
+        self._has_warned = False
         self.cache: WindowCache | None = None
 
     @property
@@ -208,8 +208,8 @@ class ReadmissionModel(Model[ReadmissionSettings]):
 
     def _predict_many(self, stays: Iterable[Any]) -> Iterator[StayRisk]:
         """The risk of each stay, in order; the windows of a chunk of stays are scored together."""
-        if self.settings.calibration is None and not self._said_uncalibrated:
-            self._said_uncalibrated = True
+        if self.settings.calibration is None and not self._has_warned:
+            self._has_warned = True
             log.warning(UNCALIBRATED)
         chunks = chunked(
             map(self.read, stays),
