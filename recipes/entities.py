@@ -26,7 +26,7 @@ from domainbert.training.recipes import read_recipe
 from recipes.corpora import overlaid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 def joined(corpora: Sequence[Corpus]) -> list[Corpus]:
@@ -50,12 +50,13 @@ def fit_seeds(
     *,
     seeds: Sequence[int],
     average: float | None = None,
+    trainer: Callable[..., EntityTagger] = fit,
     **options: Any,
 ) -> Iterator[EntityTagger]:
     """Train once for each seed; after each, yield the model that is the best on devel so far.
 
     Its manifest has the scores of all seeds, with mean and standard deviation. With `average`,
-    the last model is the average of all, see `averaged`.
+    the last model is the average of all, see `averaged`. `trainer` is called as `fit` is.
     """
     best, highest = None, -1.0
     models: list[EntityTagger] = []
@@ -64,7 +65,7 @@ def fit_seeds(
     for seed in seeds:
         seeded = recipe.replaced(training=recipe.training.replaced(seed=seed))
         folder = checkpoints / f"seed-{seed}" if checkpoints else None
-        model = fit(corpora, seeded, checkpoints=folder, **options)
+        model = trainer(corpora, seeded, checkpoints=folder, **options)
         models.append(model)
         scores = model.manifest.scores
         run = SeedRun(seed=seed, devel=_f1(scores.devel), test=_f1(scores.test))
@@ -93,6 +94,11 @@ def fit_seeds(
         soup.manifest.seeds = runs
         soup.manifest.average = average
         yield soup
+
+
+def devel_f1(model: EntityTagger) -> dict[str, float]:
+    """The F1 of all entities on each devel side."""
+    return _f1(model.manifest.scores.devel)
 
 
 def _f1(scores: CorpusScores) -> dict[str, float]:
@@ -172,7 +178,7 @@ def main(
             joined(read), plan, checkpoints=run.checkpoints, **options
         ):
             run.save(model)
-            say(f"F1 on devel {_f1(model.manifest.scores.devel)}")
+            say(f"F1 on devel {devel_f1(model)}")
 
 
 if __name__ == "__main__":

@@ -176,9 +176,13 @@ class ExampleMaker:
     def _encoded(self, text: TaggedText, codes: dict[str, int]) -> Example:
         pieces = self.reader.read(text.words)
         piece_codes = np.full(len(pieces.ids), IGNORED, dtype=np.int64)
-        word_codes = np.array([codes[tag] for tag in text.tags], dtype=np.int64)
+        word_codes = self.word_codes(text, codes)
         piece_codes[pieces.first[pieces.is_read]] = word_codes[pieces.is_read]
         return Example(pieces.ids, piece_codes)
+
+    def word_codes(self, text: TaggedText, codes: dict[str, int]) -> np.ndarray:
+        """The code of each word of a text, shape (words,)."""
+        return np.array([codes[tag] for tag in text.tags], dtype=np.int64)
 
 
 def _target_length(generator: np.random.Generator, capacity: int) -> int:

@@ -87,14 +87,23 @@ class TagObjective(Objective):
         tensors["codes"], _ = pad(codes, pad_token_id=IGNORED)
         return tensors
 
-    def loss(self, network: PreTrainedModel, batch: Batch) -> torch.Tensor:
-        """Mean over the words of −log of the probability of the allowed tags."""
+    def logits(self, network: PreTrainedModel, batch: Batch) -> torch.Tensor:
+        """The network's outputs for a batch, shape (windows, longest, tags)."""
         outputs = network(
             input_ids=batch["input_ids"], attention_mask=batch.get("attention_mask")
         )
-        is_word = batch["codes"] != IGNORED
-        scores = outputs.logits[is_word].float().log_softmax(dim=-1)
-        forbidden = self._forbidden.to(scores.device)[batch["codes"][is_word]]
+        logits: torch.Tensor = outputs.logits
+        return logits
+
+    def loss(self, network: PreTrainedModel, batch: Batch) -> torch.Tensor:
+        """Mean over the words of −log of the probability of the allowed tags."""
+        return self.cross_entropy(self.logits(network, batch), batch["codes"])
+
+    def cross_entropy(self, logits: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
+        """The loss of logits of shape (windows, longest, tags) for codes of the words."""
+        is_word = codes != IGNORED
+        scores = logits[is_word].float().log_softmax(dim=-1)
+        forbidden = self._forbidden.to(scores.device)[codes[is_word]]
         return -scores.masked_fill(forbidden, float("-inf")).logsumexp(dim=-1).mean()
 
     def score(self, network: PreTrainedModel) -> dict[str, float]:
@@ -148,13 +157,23 @@ def fit(
         checkpoints=checkpoints,
         resume=resume,
     )
+    record(model, objective, corpora, recipe)
+    return model
+
+
+def record(
+    model: EntityTagger,
+    objective: TagObjective,
+    corpora: Sequence[Corpus],
+    recipe: EntityRecipe,
+) -> None:
+    """Put the card, the numbers of texts and the scores into the manifest."""
     model.manifest.card = recipe.card
     model.manifest.data.counts = {
         f"{name}, texts for training": len(source.texts)
         for name, source in objective.sources.items()
     }
     measure(model, corpora)
-    return model
 
 
 def measure(model: EntityTagger, corpora: Sequence[Corpus]) -> None:

@@ -62,14 +62,11 @@ _SENTENCE = re.compile(r"[^\n]+?(?:[.!?](?=\s)|$)", re.MULTILINE)
 
 def abstracts(data: Path, name: str) -> Iterator[Document]:
     """Abstracts with diseases and chemicals, without those of the sides in `MEASURED`."""
-    measured = ""
-    for side in MEASURED:
-        lines = (data / "ner" / side).read_text("utf-8").splitlines()
-        measured += _letters(" ".join(line.split("\t")[0] for line in lines))
+    measured = measured_letters(data)
     sides, types = CORPORA[name]
     for side in sides:
         for document in read_pubtator(data / "ner" / name / f"{side}.pubtator"):
-            if _letters(document.text)[:TITLE] not in measured:
+            if only_letters(document.text)[:TITLE] not in measured:
                 spans = (
                     Span(s.start, s.end, types.get(s.label, "")) for s in document.spans
                 )
@@ -78,7 +75,17 @@ def abstracts(data: Path, name: str) -> Iterator[Document]:
                 )
 
 
-def _letters(text: str) -> str:
+def measured_letters(data: Path) -> str:
+    """The letters and digits of all texts of the sides in `MEASURED`, in one string."""
+    letters = ""
+    for side in MEASURED:
+        lines = (data / "ner" / side).read_text("utf-8").splitlines()
+        letters += only_letters(" ".join(line.split("\t")[0] for line in lines))
+    return letters
+
+
+def only_letters(text: str) -> str:
+    """The letters and digits of a text in lower case, by which texts are compared."""
     return re.sub(r"[^a-z0-9]", "", text.casefold())
 
 
