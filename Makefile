@@ -4,7 +4,8 @@
 # make dist       the wheel and the source archive, in dist
 # make docs       the documentation site, in build/site
 # make notebooks  run the notebooks and keep their outputs
-# make models     rebuild every shipped model from recipes/ (hours on a CPU)
+# make models     rebuild every shipped model from recipes/ (a day on a CPU); needs the folder
+#                 runs/all-mpnet-base-v2, see recipes/disease-drug-teacher.toml
 
 PYTHON ?= python3
 DATA ?= ../shared/data
@@ -83,8 +84,13 @@ models: $(INSTALLED)
 	$(BIN)/python -m recipes.notes.real runs --data $(DATA) --model runs/disease-drug-start
 	$(BIN)/python -m recipes.entities $(CORPORA) runs/silver --recipe recipes/disease-drug-silver.toml \
 		--out runs/disease-drug-silver
-	$(BIN)/python -m recipes.entities $(CORPORA) runs/tagged --recipe recipes/disease-drug.toml \
-		--average 0.3 --out biomed/models/disease-drug
+	$(BIN)/python -m recipes.entities $(CORPORA) runs/tagged --recipe recipes/disease-drug-tagged.toml \
+		--average 0.3 --out runs/disease-drug-tagged
+	for seed in 0 1 2; do $(BIN)/python -m recipes.entities $(CORPORA) runs/tagged --seed $$seed \
+		--recipe recipes/disease-drug-teacher.toml --out runs/teacher-$$seed || exit 1; done
+	$(BIN)/python -m recipes.distillation $(CORPORA) runs/tagged --data $(DATA) \
+		$(foreach seed,0 1 2,--teacher runs/teacher-$(seed)) \
+		--recipe recipes/disease-drug.toml --out biomed/models/disease-drug
 	$(BIN)/python -m recipes.notes.lists biomed/models/disease-drug $(DEVEL) --data $(DATA) \
 		--out biomed/models/disease-drug
 	$(BIN)/python -m recipes.calibration biomed/models/disease-drug $(DEVEL) $(TESTS) --data $(DATA) \

@@ -288,7 +288,7 @@ def test_the_recipe(tmp_path):
         ("small", 60, 64),
         ("disease-drug-start", 4, 64),
         ("disease-drug-silver", 1, 64),
-        ("disease-drug", 2, 64),
+        ("disease-drug-tagged", 2, 64),
     ],
 )
 def test_shipped_recipes_go_by_name(name, epochs, rank):
