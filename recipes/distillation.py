@@ -13,6 +13,7 @@ import json
 import re
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,6 +31,7 @@ from domainbert.cli.console import one_line_errors, say
 from domainbert.cli.training import training_run
 from domainbert.settings import Positive, Share  # noqa: TC001 (pydantic reads them)
 from domainbert.streams import chunked
+from domainbert.text.sentences import split_sentences
 from domainbert.training.objective import Batch, FreshBatches, fingerprint
 from domainbert.training.recipes import read_recipe
 from domainbert.training.settings import TrainingSettings
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
     from biomed.corpora import Corpus
 
+CRAFT = "ner/craft/articles.jsonl.gz"
 PUBMED = "text/pubmed_sentences.txt.gz"
 MEDQUAD = "text/medquad.jsonl.gz"
 PARAGRAPH_BREAK = re.compile(r"\n[ \t]*\n")
@@ -246,15 +249,24 @@ def fit_student(
 def untagged_texts(data: Path) -> Iterator[TaggedText]:
     """PubMed's sentences, MedQuAD's answers and notes, without what models are measured on."""
     measured = measured_letters(data)
+    craft = _craft_sentences(data)
     with gzip.open(data / PUBMED, "rt", encoding="utf-8") as lines:
         for line in lines:
             letters = only_letters(line)
-            if letters and letters not in measured:
+            if letters and letters not in craft and letters not in measured:
                 words = tuple(line.split())
                 yield TaggedText(words, (OUTSIDE,) * len(words))
     paragraphs = dict.fromkeys([*_answers(data), *_note_paragraphs(data)])
     for paragraph in paragraphs:
         yield tagged(Document("", paragraph, ()))[0]
+
+
+def _craft_sentences(data: Path) -> set[str]:
+    """The letters of each sentence of CRAFT's articles, on which linking is measured."""
+    with gzip.open(data / CRAFT, "rt", encoding="utf-8") as lines:
+        articles = [json.loads(line)["text"] for line in lines]
+    sentences = chain.from_iterable(map(split_sentences, articles))
+    return set(map(only_letters, sentences))
 
 
 def _answers(data: Path) -> Iterator[str]:

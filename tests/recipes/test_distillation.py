@@ -1,5 +1,8 @@
 """Students learn from the tags that teachers find likely."""
 
+import gzip
+from itertools import islice
+
 import numpy as np
 import pytest
 import torch
@@ -17,6 +20,7 @@ from recipes.distillation import (
     StudentRecipe,
     fit_student,
 )
+from recipes.notes.real import only_letters
 from tests.recipes.test_entities import QUICK, corpus, recipe
 
 WORDS = ("heart", "failure", "was", "insulin", "fever")
@@ -148,8 +152,6 @@ def test_the_command_writes_a_student(tiny_encoder, teacher, tmp_path, monkeypat
 
 
 def test_no_text_without_tags_is_measured_on(data_folder):
-    from itertools import islice
-
     from biomed.corpora.corpus import read_gold
 
     sides = ("ncbi-disease/devel", "ncbi-disease/test", "bc5cdr-disease/devel")
@@ -161,6 +163,16 @@ def test_no_text_without_tags_is_measured_on(data_folder):
     texts = list(islice(distillation.untagged_texts(data_folder), 300))
     assert measured.isdisjoint(text.words for text in texts)
     assert len(texts) == 300
+
+
+@pytest.mark.data
+def test_sentences_of_craft_are_not_learned_from(data_folder):
+    craft = distillation._craft_sentences(data_folder)
+    with gzip.open(data_folder / distillation.PUBMED, "rt", encoding="utf-8") as lines:
+        raw = sum(only_letters(line) in craft for line in lines)
+    assert raw > 5000
+    texts = islice(distillation.untagged_texts(data_folder), 60_000)
+    assert not any(only_letters(" ".join(text.words)) in craft for text in texts)
 
 
 def test_paragraphs_are_cut_at_empty_lines():
