@@ -9,7 +9,8 @@ from biomed.terms import commands as terms
 from domainbert.cli.console import command_line, one_line_errors, print_table
 
 app = command_line(
-    "biomed", "BioBERT: entities, answers and embeddings from biomedical text."
+    "biomed",
+    "BioBERT: entities, answers and embeddings from biomedical text.",
 )
 app.add_typer(ner.app, name="ner")
 app.add_typer(qa.app, name="qa")

@@ -18,7 +18,10 @@ BOOTSTRAP = 500  # resamples; the demo should be quick
 
 
 def run_demo(
-    out: str | Path, *, stays: int = 1500, seed: int = 2026
+    out: str | Path,
+    *,
+    stays: int = 1500,
+    seed: int = 2026,
 ) -> tuple[Comparison, float, float]:
     """Make up a hospital, build its cohort, score its test side, and write everything to `out`.
 
@@ -80,7 +83,8 @@ def run_demo(
 
 
 def expected_ranking(
-    stays: pd.DataFrame, true_risk: pd.DataFrame
+    stays: pd.DataFrame,
+    true_risk: pd.DataFrame,
 ) -> tuple[float, float]:
     """The AUROC expected over the hospital's TRUE_RISK: the best possible, and the model's.
 

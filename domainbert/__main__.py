@@ -41,7 +41,8 @@ EXTRAS = {
 }
 
 app = command_line(
-    "domainbert", "The foundation of clinical and biomed: offline BERT encoders."
+    "domainbert",
+    "The foundation of clinical and biomed: offline BERT encoders.",
 )
 app.command()(serve)
 

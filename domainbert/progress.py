@@ -28,7 +28,8 @@ class Terminal(Console):
             char if char.isprintable() or char in "\n\t" else " " for char in text
         )
         return super().render_str(
-            printable, **options | {"markup": False, "emoji": False}
+            printable,
+            **options | {"markup": False, "emoji": False},
         )
 
 
@@ -38,7 +39,9 @@ stderr = Terminal(stderr=True, highlight=False)
 
 @contextmanager
 def progress(
-    description: str, *, total: int | None = None
+    description: str,
+    *,
+    total: int | None = None,
 ) -> Iterator[Callable[..., None]]:
     """A progress bar on stderr, moved by `advance(n, total)`; hidden without a terminal."""
     from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn

@@ -94,7 +94,8 @@ def _sentences(path: Path) -> tuple[list[_Sentence], list[str]]:
 
 
 def _without_index(
-    sentences: list[_Sentence], name: str
+    sentences: list[_Sentence],
+    name: str,
 ) -> tuple[list[_Sentence], list[str]]:
     """The sentences without leading columns that count lines or repeat an id."""
     remarks = []
@@ -148,7 +149,9 @@ def _fault(sentence: _Sentence, tags: dict[str, Tag]) -> str:
 
 
 def _conversion_remarks(
-    rewritten: dict[str, str], tags: dict[str, Tag], name: str
+    rewritten: dict[str, str],
+    tags: dict[str, Tag],
+    name: str,
 ) -> list[str]:
     """What to say about tags that were rewritten as IOB2."""
     remarks = []

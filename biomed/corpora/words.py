@@ -149,7 +149,9 @@ def _list_items(lines: Sequence[_Line]) -> list[int]:
     is_list = len(lines) > 2 and all(had_room)
     starts = []
     for room, (line, following) in zip(
-        had_room, itertools.pairwise(lines), strict=True
+        had_room,
+        itertools.pairwise(lines),
+        strict=True,
     ):
         is_item = room and (is_list or not following.starts_lower)
         if is_item and not _BROKEN_WORD.search(line.text):
@@ -168,7 +170,9 @@ def _after_blanks(lines: Sequence[_Line]) -> list[int]:
     is_running_text = full_count >= _LEAST_FULL and 3 * full_count >= len(had_room)
     starts = []
     for room, (line, following) in zip(
-        had_room, itertools.pairwise(lines), strict=True
+        had_room,
+        itertools.pairwise(lines),
+        strict=True,
     ):
         is_wrapped = not (room or _SENTENCE_END.search(line.text))
         can_follow = is_running_text or following.starts_lower

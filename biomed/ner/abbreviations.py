@@ -101,7 +101,9 @@ def expanded(name: str, known: Mapping[str, Abbreviation]) -> str:
 
 
 def with_short_forms(
-    text: str, entities: list[Entity], abbreviations: Mapping[str, Abbreviation]
+    text: str,
+    entities: list[Entity],
+    abbreviations: Mapping[str, Abbreviation],
 ) -> list[Entity]:
     """An abbreviation that the text defines is what its long form is, wherever it stands."""
     added: list[Entity] = []

@@ -146,7 +146,11 @@ class _Reader:
     """Decides the assertions of the entities of one kind in a text."""
 
     def __init__(
-        self, masked: str, edges: list[int], ends: list[int], cues: Sequence[Cue]
+        self,
+        masked: str,
+        edges: list[int],
+        ends: list[int],
+        cues: Sequence[Cue],
     ) -> None:
         self._text = masked
         self._edges = edges

@@ -36,7 +36,8 @@ app = Typer(
 Labels = Annotated[
     list[str] | None,
     Option(
-        "--label", help="Rename an entity type: OLD=NEW; OLD= drops it. Repeatable."
+        "--label",
+        help="Rename an entity type: OLD=NEW; OLD= drops it. Repeatable.",
     ),
 ]
 
@@ -48,7 +49,8 @@ def train(
     corpora: Annotated[
         list[Path],
         Argument(
-            metavar="CORPUS...", help="Folders with train, devel and optionally test."
+            metavar="CORPUS...",
+            help="Folders with train, devel and optionally test.",
         ),
     ],
     out: options.ModelFolder,
@@ -195,7 +197,10 @@ def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
     named = without_texts.named()
     available = table_columns(source, reading)
     chosen = match_columns(
-        available, columns_of(fields), named=named, source=Path(source).name
+        available,
+        columns_of(fields),
+        named=named,
+        source=Path(source).name,
     )
     paper_ids = [name for name in available if name.casefold() in _PAPER_IDS]
     id_columns = [*filter(None, [chosen.get("note_id")]), *paper_ids]
@@ -315,7 +320,9 @@ def evaluate(
 
 
 def _write_errors(
-    errors: list[EntityError], facts: dict[str, object], json: Path
+    errors: list[EntityError],
+    facts: dict[str, object],
+    json: Path,
 ) -> None:
     """Write facts with the counts of errors, and their most frequent texts beside them."""
     from biomed.ner.errors import error_counts, frequent_texts

@@ -134,7 +134,9 @@ def _block_path(value: np.ndarray, rows: np.ndarray) -> list[int]:
 
 
 def find_entities(
-    log_probabilities: np.ndarray, *, starts: np.ndarray
+    log_probabilities: np.ndarray,
+    *,
+    starts: np.ndarray,
 ) -> Iterator[tuple[int, int, int, float]]:
     """The entities of the best path (see `best_path`), in word order.
 

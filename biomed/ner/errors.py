@@ -75,7 +75,8 @@ def errors_of(
 
 
 def _partners(
-    gold: Iterable[Span], entities: Sequence[Entity]
+    gold: Iterable[Span],
+    entities: Sequence[Entity],
 ) -> Iterator[Entity | None]:
     """The entity that overlaps each gold span most, a different one for each if possible."""
     remaining = list(entities)
@@ -105,7 +106,9 @@ def _overlap(span: Span, entity: Entity) -> float:
 
 
 def _kinds(
-    mention: Span | Entity, entity: Entity | None, codes: dict[str, str] | None
+    mention: Span | Entity,
+    entity: Entity | None,
+    codes: dict[str, str] | None,
 ) -> Iterator[tuple[str, str, str]]:
     """Kind, expected and predicted value of each error of a gold span and its entity.
 
@@ -127,7 +130,9 @@ def _kinds(
 
 
 def _link_error(
-    expected: str, entity: Entity, codes: dict[str, str]
+    expected: str,
+    entity: Entity,
+    codes: dict[str, str],
 ) -> Iterator[tuple[str, str, str]]:
     """The error of a link; any concept of the gold standard is right."""
     ids = map(_code, expected.replace(",", "|").split("|"))
@@ -168,6 +173,8 @@ def frequent_texts(errors: Iterable[EntityError]) -> pd.DataFrame:
     rows = pd.DataFrame(ranked, columns=columns)
     order = list(KINDS)
     rows = rows.sort_values(
-        "kind", key=lambda kinds: kinds.map(order.index), kind="stable"
+        "kind",
+        key=lambda kinds: kinds.map(order.index),
+        kind="stable",
     )
     return rows.groupby("kind").head(LISTED).reset_index(drop=True)

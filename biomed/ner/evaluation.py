@@ -205,7 +205,8 @@ def predicted_words(
 
 
 def predictions_of_words(
-    texts: Iterable[TaggedText], predicted: Iterable[Iterable[Span]]
+    texts: Iterable[TaggedText],
+    predicted: Iterable[Iterable[Span]],
 ) -> list[Prediction]:
     """Texts of words joined by spaces, for `biomed.ner.errors`."""
     predictions = []
@@ -279,7 +280,9 @@ def predict_documents(tagger: EntityTagger, gold: Gold) -> list[Prediction]:
 
 
 def score_predictions(
-    predictions: Sequence[Prediction], *, types: Collection[str]
+    predictions: Sequence[Prediction],
+    *,
+    types: Collection[str],
 ) -> Scores:
     """Scores of entities by exact character spans."""
     gold = [_positions(prediction.gold) for prediction in predictions]

@@ -60,7 +60,8 @@ def entity_types(corpora: Sequence[Corpus]) -> list[str]:
 
 
 def make_sources(
-    corpora: Sequence[Corpus], types: Sequence[str]
+    corpora: Sequence[Corpus],
+    types: Sequence[str],
 ) -> tuple[dict[str, Source], np.ndarray]:
     """The training texts of corpora that may annotate different types.
 

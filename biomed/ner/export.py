@@ -143,7 +143,10 @@ def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
 
 
 def export_entities(
-    table: Path, form: str, *, named: Mapping[str, str]
+    table: Path,
+    form: str,
+    *,
+    named: Mapping[str, str],
 ) -> dict[Path, int]:
     """Write a table from `biomed ner tag` in another form, beside it.
 

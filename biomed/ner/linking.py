@@ -73,7 +73,10 @@ class EntityLinker:
 
     @classmethod
     def from_table(
-        cls, path: str | Path, *, model: str | Path | None = "terms"
+        cls,
+        path: str | Path,
+        *,
+        model: str | Path | None = "terms",
     ) -> EntityLinker:
         """A linker with the dictionary of a table (see `Dictionary.read`).
 

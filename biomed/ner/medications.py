@@ -168,7 +168,12 @@ class _Drug:
         parts = tuple(sorted(self.attributes, key=lambda part: part.start))
         name = text[self.start : self.end]
         return Medication(
-            self.start, self.end, name, self.status, parts, self.assertion
+            self.start,
+            self.end,
+            name,
+            self.status,
+            parts,
+            self.assertion,
         )
 
 
@@ -423,7 +428,12 @@ class _Reader:
             drug.attributes.append(reaction)
 
     def _take_verb(
-        self, status: str, start: int, end: int, *, is_passive: bool
+        self,
+        status: str,
+        start: int,
+        end: int,
+        *,
+        is_passive: bool,
     ) -> None:
         """Take a verb such as "stopped": for the group before it, or for the drugs after it."""
         is_negated = self._words(self.negated, start) <= 3

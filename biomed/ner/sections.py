@@ -225,7 +225,9 @@ def _is_known_heading(match: re.Match[str], words: str) -> bool:
 
 
 def _ends_section(
-    match: re.Match[str], words: str, open_heading: _Heading | None
+    match: re.Match[str],
+    words: str,
+    open_heading: _Heading | None,
 ) -> bool:
     """Whether words that are not in the table are a heading of the same form as the one before."""
     if open_heading is None or heading_key(words) in _PARTS:

@@ -90,7 +90,8 @@ class TagObjective(Objective):
     def logits(self, network: PreTrainedModel, batch: Batch) -> torch.Tensor:
         """The network's outputs for a batch, shape (windows, longest, tags)."""
         outputs = network(
-            input_ids=batch["input_ids"], attention_mask=batch.get("attention_mask")
+            input_ids=batch["input_ids"],
+            attention_mask=batch.get("attention_mask"),
         )
         logits: torch.Tensor = outputs.logits
         return logits

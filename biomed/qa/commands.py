@@ -124,7 +124,10 @@ def ask(
     )
     texts = [_text(Path(source), scoring.reading()) for source in sources]
     for answer in answerer().answer(
-        str(question), texts, top_k=top_k, threshold=threshold
+        str(question),
+        texts,
+        top_k=top_k,
+        threshold=threshold,
     ):
         _show(answer, Path(sources[answer.document]).name)
 

@@ -94,7 +94,9 @@ def evaluate(
     articles = [question.article for question in questions]
     _, article_ids = np.unique(articles, return_inverse=True)
     interval = resample(
-        lambda weights: weights @ f1 / weights.sum(), article_ids, fewest=MIN_ARTICLES
+        lambda weights: weights @ f1 / weights.sum(),
+        article_ids,
+        fewest=MIN_ARTICLES,
     ).interval()
     return {
         "questions": len(questions),

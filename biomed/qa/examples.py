@@ -128,7 +128,9 @@ class WindowMaker:
         return windows
 
     def _windows(
-        self, asked: _TrainingQuestion, generator: np.random.Generator
+        self,
+        asked: _TrainingQuestion,
+        generator: np.random.Generator,
     ) -> Iterator[AnswerExample]:
         """The windows of one question in one epoch."""
         context = asked.question.context
@@ -151,7 +153,9 @@ class WindowMaker:
                 yield negative
 
     def _negative(
-        self, asked: _TrainingQuestion, generator: np.random.Generator
+        self,
+        asked: _TrainingQuestion,
+        generator: np.random.Generator,
     ) -> AnswerExample | None:
         """A random window of the article without the answer; None if none was drawn."""
         contexts = list(self._contexts[asked.question.article])
@@ -182,7 +186,10 @@ class WindowMaker:
         return any(answer.casefold() in window for answer in question.answers)
 
     def _random_start(
-        self, asked: _TrainingQuestion, context: str, generator: np.random.Generator
+        self,
+        asked: _TrainingQuestion,
+        context: str,
+        generator: np.random.Generator,
     ) -> int:
         latest = max(0, len(self._tokenized[context]) - asked.capacity)
         return int(generator.integers(latest + 1))
@@ -197,7 +204,9 @@ class WindowMaker:
         """The window that starts at a token of a context, with the answer if it has it."""
         tokens = (start, start + asked.capacity)
         window = self._reader.window_of(
-            asked.tokenized, self._tokenized[context], tokens
+            asked.tokenized,
+            self._tokenized[context],
+            tokens,
         )
         if answer is None:
             return AnswerExample(window.ids, window.segments, 0, 0)

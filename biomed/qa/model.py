@@ -229,7 +229,9 @@ class QuestionAnswerer(Model[QuestionSettings]):
         return answer_view(self.answer(question, context, **options))
 
     def _logits(
-        self, runner: WindowRunner, windows: list[QuestionWindow]
+        self,
+        runner: WindowRunner,
+        windows: list[QuestionWindow],
     ) -> Iterator[np.ndarray]:
         """Start and end logits of each window, shape (tokens, 2)."""
         import torch
@@ -275,7 +277,11 @@ class QuestionAnswerer(Model[QuestionSettings]):
         spans: list[Candidate] = []
         for window, window_logits in zip(windows, logits, strict=True):
             spans += window_spans(
-                pair, window, window_logits, longest=self.max_answer, top_k=ask.top_k
+                pair,
+                window,
+                window_logits,
+                longest=self.max_answer,
+                top_k=ask.top_k,
             )
         accepted = [span for span in spans if span.score + span.bonus > threshold]
         best = best_candidates(accepted, top_k=ask.top_k)
@@ -305,7 +311,10 @@ def answer_view(answers: Iterable[Answer]) -> TaggedView:
 
 
 def _answer(
-    pair: QuestionPair, candidate: Candidate, *, probability: float | None
+    pair: QuestionPair,
+    candidate: Candidate,
+    *,
+    probability: float | None,
 ) -> Answer:
     """A candidate as an answer, with the sentence that it is in."""
     document = pair.documents[candidate.document]

@@ -129,7 +129,9 @@ def read_questions(path: str | Path) -> QuestionSet:
         raise QuestionError(f"{path.name} has {fault}; training and scoring need them")
     if left_out:
         log.warning(
-            "%s: %d questions without a known answer are left out", path.name, left_out
+            "%s: %d questions without a known answer are left out",
+            path.name,
+            left_out,
         )
     return QuestionSet(path.name, tuple(questions))
 
@@ -224,7 +226,9 @@ def _checked_answers(row: Row) -> list[GoldAnswer]:
 
 
 def _question(
-    id_: str, cells: Mapping[str, Any], gold: Sequence[GoldAnswer]
+    id_: str,
+    cells: Mapping[str, Any],
+    gold: Sequence[GoldAnswer],
 ) -> Question:
     """A question with its different answers and their spans."""
     context = cells["context"]
@@ -260,7 +264,9 @@ def locate(context: str, answer: str, start: int | None) -> tuple[int, int] | No
 
 
 def split_by_article(
-    questions: QuestionSet, *, share: float
+    questions: QuestionSet,
+    *,
+    share: float,
 ) -> tuple[QuestionSet, QuestionSet]:
     """Split questions into those to train on and those of held-out articles.
 

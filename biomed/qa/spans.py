@@ -127,7 +127,11 @@ class PairReader:
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, *, window: int, overlap: int
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        window: int,
+        overlap: int,
     ) -> None:
         self._tokenizer = own_tokenizer(tokenizer)
         self.window = window
@@ -213,7 +217,9 @@ class PairReader:
         ]
 
     def _ranges(
-        self, question: TokenizedText, document: TokenizedText
+        self,
+        question: TokenizedText,
+        document: TokenizedText,
     ) -> list[tuple[int, int]]:
         capacity = self.capacity(question)
         return plan_windows(len(document), capacity=capacity, overlap=self.overlap)

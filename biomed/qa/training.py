@@ -140,7 +140,9 @@ class AnswerObjective(Objective):
                 left_out,
             )
         self.batches = FreshBatches(
-            self.windows, batch_tokens=training.batch_tokens, seed=training.seed
+            self.windows,
+            batch_tokens=training.batch_tokens,
+            seed=training.seed,
         )
 
     def collate(self, batch: Sequence[AnswerExample], *, epoch: int) -> Batch:
@@ -261,7 +263,8 @@ def fit(
 
 
 def _counts(
-    objectives: Sequence[AnswerObjective], validation: QuestionSet
+    objectives: Sequence[AnswerObjective],
+    validation: QuestionSet,
 ) -> dict[str, int]:
     """The numbers of questions and articles for the card."""
     counts = {
@@ -276,7 +279,9 @@ def _counts(
 
 
 def _card_scores(
-    scores: Mapping[str, float | int | None], validation: QuestionSet, note: str
+    scores: Mapping[str, float | int | None],
+    validation: QuestionSet,
+    note: str,
 ) -> Scores:
     """The scores for the card."""
     row = f"{len(validation)} questions of {validation.name}"

@@ -116,7 +116,10 @@ def augment(
     if not silver_only:
         training_pairs = pd.concat([rated, silver], ignore_index=True)
     encoder = fit(
-        training_pairs, recipe, validation=validation, **resuming("bi-encoder")
+        training_pairs,
+        recipe,
+        validation=validation,
+        **resuming("bi-encoder"),
     )
     manifest = encoder.manifest
     manifest.data.counts |= {
@@ -142,7 +145,10 @@ def _train_cross(
 
 
 def candidates(
-    texts: Sequence[str], recipe: AugmentRecipe, *, without: Sequence[pd.DataFrame] = ()
+    texts: Sequence[str],
+    recipe: AugmentRecipe,
+    *,
+    without: Sequence[pd.DataFrame] = (),
 ) -> list[Pair]:
     """New pairs: each text with its nearest texts, and with random texts.
 

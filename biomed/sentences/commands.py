@@ -45,7 +45,10 @@ def encode(
     from biomed.sentences.task import EncodeTask
 
     options.score_source(
-        lambda: EncodeTask(_encoder(model, scoring.device)), source, out, scoring
+        lambda: EncodeTask(_encoder(model, scoring.device)),
+        source,
+        out,
+        scoring,
     )
 
 
@@ -315,13 +318,16 @@ def distill(
 
     shipped = "distill-language" if language else "distill-small"
     plan = training.plan(
-        distilled.DistillRecipe, {"model.layers": layers}, default=shipped
+        distilled.DistillRecipe,
+        {"model.layers": layers},
+        default=shipped,
     )
     with training.run(out) as run:
         translations: tuple[str, ...] | None = None
         if language:
             texts, translations = zip(
-                *read_translations(sentences, language), strict=True
+                *read_translations(sentences, language),
+                strict=True,
             )
         else:
             texts = tuple(dict.fromkeys(filter(None, read_sentences(sentences))))

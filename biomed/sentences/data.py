@@ -152,7 +152,8 @@ def read_sentences(source: str | Path) -> list[str]:
 
 
 def read_translations(
-    source: str | Path, translation: str | Path
+    source: str | Path,
+    translation: str | Path,
 ) -> list[tuple[str, str]]:
     """Read sentences and their translations, without repeated and empty pairs.
 

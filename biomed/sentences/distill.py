@@ -106,7 +106,9 @@ def _untrained(recipe: DistillRecipe, start: str | Path) -> SentenceEncoder:
     """The student before training, with the pooling of the model that it starts from."""
     settings = SentenceEncoder.from_pretrained(start).settings
     student = SentenceEncoder.untrained(
-        start, training=recipe.training, settings=settings
+        start,
+        training=recipe.training,
+        settings=settings,
     )
     if recipe.model.layers:
         with_layers(student, recipe.model.layers)
@@ -169,7 +171,9 @@ class TeacherObjective(Objective):
         self._targets = torch.from_numpy(targets)
         rows = [(text,) for text in self.texts]
         self.batches = LengthBatches.of_texts(
-            rows, batch_size=training.batch_size, seed=training.seed
+            rows,
+            batch_size=training.batch_size,
+            seed=training.seed,
         )
 
     def _texts(self, rows: np.ndarray) -> list[str]:

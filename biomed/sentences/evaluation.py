@@ -41,7 +41,10 @@ class TextEvaluation:
 
 
 def mean_scores(
-    table: pd.DataFrame, columns: Sequence[str], *, bootstrap: int = RESAMPLES
+    table: pd.DataFrame,
+    columns: Sequence[str],
+    *,
+    bootstrap: int = RESAMPLES,
 ) -> dict[str, Interval]:
     """The mean of each column, with its interval from resampling rows."""
     values = table[list(columns)].to_numpy(dtype=float)
@@ -55,7 +58,10 @@ def mean_scores(
 
 
 def evaluate_pairs(
-    model: Embedder | PairModel, pairs: pd.DataFrame, *, bootstrap: int = RESAMPLES
+    model: Embedder | PairModel,
+    pairs: pd.DataFrame,
+    *,
+    bootstrap: int = RESAMPLES,
 ) -> TextEvaluation:
     """Correlate the similarities of pairs with human ratings.
 
@@ -102,7 +108,8 @@ def evaluate_pairs(
     )
     worst = table.sort_values("disagreement", key=abs, ascending=False, kind="stable")
     return TextEvaluation(
-        {"Spearman": resampled.interval()}, worst.reset_index(drop=True)
+        {"Spearman": resampled.interval()},
+        worst.reset_index(drop=True),
     )
 
 
@@ -159,13 +166,19 @@ def evaluate_retrieval(
     results = {"meaning": index.search(queries, k=k)}
     if rerank is not None:
         results["meaning, reranked"] = index.search(
-            queries, k=k, rerank=rerank, candidates=candidates
+            queries,
+            k=k,
+            rerank=rerank,
+            candidates=candidates,
         )
     if with_words:
         words = index.words()
         results["words"] = index.passages(words.search(queries, k=k))
         results["meaning and words"] = index.search(
-            queries, k=k, words=words, candidates=candidates
+            queries,
+            k=k,
+            words=words,
+            candidates=candidates,
         )
     return {
         method: measure_rankings(list(map(_text_ids, hits)), relevant)
@@ -178,7 +191,8 @@ def _text_ids(hits: list[PassageHit]) -> list[str]:
 
 
 def measure_rankings(
-    rankings: Sequence[Sequence[str]], relevant: pd.Series[Any]
+    rankings: Sequence[Sequence[str]],
+    relevant: pd.Series[Any],
 ) -> TextEvaluation:
     """Score rankings with sentence-transformers' `InformationRetrievalEvaluator`.
 
@@ -251,7 +265,10 @@ def evaluate_models(
     if retrieval is not None:
         for name, encoder in encoders.items():
             evaluations = evaluate_retrieval(
-                encoder, retrieval, rerank=cross, with_words=with_words
+                encoder,
+                retrieval,
+                rerank=cross,
+                with_words=with_words,
             )
             scores[name] |= evaluations.pop("meaning").scores
             for method, evaluation in evaluations.items():

@@ -140,7 +140,10 @@ class TextVectorsObjective(Objective):
         return DifferentBatches(rows, batch_size=batch_size, seed=seed)
 
     def _read(
-        self, pairs: pd.DataFrame, *, name: str
+        self,
+        pairs: pd.DataFrame,
+        *,
+        name: str,
     ) -> tuple[list[tuple[str, ...]], list[float]]:
         """The texts that are compared, and the label of each row."""
         if self._kind == "triplet" and "negative" not in pairs.columns:
@@ -258,7 +261,9 @@ class PairsObjective(Objective):
             "split": fingerprint([validation_pairs, self._expected.tolist()]),
         }
         self.batches = LengthBatches.of_texts(
-            self._pairs, batch_size=training.batch_size, seed=training.seed
+            self._pairs,
+            batch_size=training.batch_size,
+            seed=training.seed,
         )
 
     def collate(self, batch: Sequence[int], *, epoch: int) -> Batch:
@@ -267,7 +272,9 @@ class PairsObjective(Objective):
         pair_windows = [
             self._sample(windows, [self._training.seed, epoch, number])
             for number, windows in zip(
-                batch, self._model.windower.split_many(pairs), strict=True
+                batch,
+                self._model.windower.split_many(pairs),
+                strict=True,
             )
         ]
         windows = list(chain.from_iterable(pair_windows))
@@ -359,7 +366,9 @@ def windows_of(embedder: Embedder, texts: Sequence[str]) -> Batch:
 
 
 def vectors_of(
-    embedder: Embedder, network: PreTrainedModel, windows: Mapping[str, torch.Tensor]
+    embedder: Embedder,
+    network: PreTrainedModel,
+    windows: Mapping[str, torch.Tensor],
 ) -> torch.Tensor:
     """The unscaled vectors of texts, with gradients, shape (texts, dimension).
 
@@ -384,7 +393,11 @@ def vectors_of(
 
 
 def _joined(
-    vectors: torch.Tensor, lengths: torch.Tensor, counts: torch.Tensor, *, pooling: str
+    vectors: torch.Tensor,
+    lengths: torch.Tensor,
+    counts: torch.Tensor,
+    *,
+    pooling: str,
 ) -> torch.Tensor:
     """The vectors of texts from those of their windows, as `join_windows` does in prediction."""
     if pooling == "max":
@@ -418,7 +431,11 @@ class DifferentBatches:
     """Batches in which no text and no key occurs twice, so that all negatives are true ones."""
 
     def __init__(
-        self, rows: Sequence[tuple[str, ...]], *, batch_size: int, seed: int
+        self,
+        rows: Sequence[tuple[str, ...]],
+        *,
+        batch_size: int,
+        seed: int,
     ) -> None:
         dataset = _Rows(dict(enumerate(row)) for row in rows)
         self._sampler = NoDuplicatesBatchSampler(

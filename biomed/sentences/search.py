@@ -141,7 +141,10 @@ class SentenceIndex:
         self.faults |= faults
 
     def _pieces(
-        self, texts: Iterable[Any], ids: Iterable[str] | None, faults: dict[str, str]
+        self,
+        texts: Iterable[Any],
+        ids: Iterable[str] | None,
+        faults: dict[str, str],
     ) -> Iterator[tuple[np.ndarray, pd.DataFrame]]:
         """The vectors and rows of passages; texts without one are added to `faults`."""
         texts, texts_to_embed = tee(texts)
@@ -236,7 +239,9 @@ class SentenceIndex:
         return results
 
     def _embed_queries(
-        self, queries: Sequence[str], rerank: PairModel | None
+        self,
+        queries: Sequence[str],
+        rerank: PairModel | None,
     ) -> tuple[np.ndarray, dict[int, str]]:
         """The vectors of queries, and by number why a query cannot be searched."""
         vectors, vector_faults = self.encoder.embed_all(queries)
@@ -269,7 +274,10 @@ class SentenceIndex:
 
 
 def _all_new(
-    chunks: Iterable[tuple[np.ndarray, pd.DataFrame]], indexed: set[int], *, column: str
+    chunks: Iterable[tuple[np.ndarray, pd.DataFrame]],
+    indexed: set[int],
+    *,
+    column: str,
 ) -> Iterator[tuple[np.ndarray, pd.DataFrame]]:
     """The chunks of passages as they come; raises `UserError` if the index has them already.
 
@@ -289,7 +297,9 @@ def _all_new(
 
 
 def _reranked(
-    model: PairModel, query: str, passages: list[PassageHit]
+    model: PairModel,
+    query: str,
+    passages: list[PassageHit],
 ) -> list[PassageHit]:
     """The passages in the order of a cross-encoder's scores."""
     results = model.predict_many((query, passage.text) for passage in passages)

@@ -203,7 +203,10 @@ class PairTask(Task["list[PairWindow]", "PairResult"]):
 
 
 def read_texts(
-    source: str | Path, *, text: str | None = None, identifier: str | None = None
+    source: str | Path,
+    *,
+    text: str | None = None,
+    identifier: str | None = None,
 ) -> tuple[Iterator[Any], Iterator[str] | None]:
     """The texts of a table, streamed, and their ids where it has some.
 
@@ -218,7 +221,10 @@ def read_texts(
     named = {"text": text or "", "id": identifier or ""}
     columns = (SENTENCE, Column("id", "value", ("note_id", "doc_id", "row_id")))
     names = match_columns(
-        table_columns(source), columns, named=named, source=Path(source).name
+        table_columns(source),
+        columns,
+        named=named,
+        source=Path(source).name,
     )
 
     def cells(name: str) -> Iterator[object]:

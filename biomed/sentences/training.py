@@ -124,7 +124,9 @@ def fit_encoder(
     names = set(EmbeddingSettings.model_fields)
     settings = EmbeddingSettings(**table.model_dump(include=names))
     embedder = model_class.untrained(
-        table.encoder, training=training, settings=settings
+        table.encoder,
+        training=training,
+        settings=settings,
     )
     objective = TextVectorsObjective(
         embedder,
@@ -135,7 +137,12 @@ def fit_encoder(
         scale=table.scale,
     )
     trained = _trained(
-        embedder, objective, recipe, validation, share=table.share, **resuming
+        embedder,
+        objective,
+        recipe,
+        validation,
+        share=table.share,
+        **resuming,
     )
     trained.name = str(table.encoder)
     trained.manifest.training.objective = table.objective
@@ -163,7 +170,11 @@ def _fit_cross(
         labels=("score",),
     )
     objective = PairsObjective(
-        model, pairs, validation, training=training, scale=table.scale
+        model,
+        pairs,
+        validation,
+        training=training,
+        scale=table.scale,
     )
     trained = _trained(model, objective, recipe, validation, **resuming)
     trained.manifest.data.counts = {
@@ -191,7 +202,8 @@ def _trained(
     manifest = trained.manifest
     manifest.card = recipe.card
     manifest.scores = validation_scores(
-        manifest, f"On {len(validation)} validation examples, which chose the weights."
+        manifest,
+        f"On {len(validation)} validation examples, which chose the weights.",
     )
     return trained
 

@@ -190,7 +190,9 @@ def train(
     from biomed.terms.training import fit, read_names
 
     plan = training.plan(
-        SentenceRecipe, {"model.objective": "contrastive"}, default="synonyms"
+        SentenceRecipe,
+        {"model.objective": "contrastive"},
+        default="synonyms",
     )
     with training.run(out) as run:
         table = read_names(names)

@@ -27,7 +27,8 @@ NEIGHBOURS = 5
 MIN_TERMS = 4  # t-SNE of fewer points is meaningless
 # Positions of a label: right, left, above, below, then the corners.
 _DIRECTIONS = np.array(
-    [(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1)], dtype=float
+    [(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1)],
+    dtype=float,
 )
 # Six colours and five markers tell thirty categories apart.
 _MARKERS = ("o", "s", "^", "D", "v")
@@ -127,7 +128,9 @@ def layout_terms(
 
 
 def _checked_perplexity(
-    vectors: np.ndarray, categories: Sequence[str] | None, perplexity: float | None
+    vectors: np.ndarray,
+    categories: Sequence[str] | None,
+    perplexity: float | None,
 ) -> float:
     """The perplexity to use, after the arguments of `layout_terms` have been checked."""
     n_terms = len(vectors)
@@ -151,7 +154,12 @@ def _checked_perplexity(
 
 
 def place_labels(
-    points: np.ndarray, sizes: np.ndarray, *, page: np.ndarray, gap: float, rings: int
+    points: np.ndarray,
+    sizes: np.ndarray,
+    *,
+    page: np.ndarray,
+    gap: float,
+    rings: int,
 ) -> np.ndarray:
     """Choose a position next to each point for its label, or none.
 
@@ -237,7 +245,11 @@ def plot_layout(layout: TermLayout) -> Figure:
 
 
 def _draw_labels(
-    axes: Axes, table: pd.DataFrame, *, gap: float, to_points: float
+    axes: Axes,
+    table: pd.DataFrame,
+    *,
+    gap: float,
+    to_points: float,
 ) -> None:
     """Write the labels that fit, with a leader line where a label is off its point."""
     positions = table[["x", "y"]].to_numpy(dtype=float)
@@ -257,7 +269,12 @@ def _draw_labels(
         "shrinkB": 2,
     }
     for position, point, label, corner, size in zip(
-        positions, points, labels, corners, sizes, strict=True
+        positions,
+        points,
+        labels,
+        corners,
+        sizes,
+        strict=True,
     ):
         if np.isnan(corner).any():
             label.remove()
@@ -275,7 +292,9 @@ def _draw_labels(
 
 
 def _write_labels(
-    axes: Axes, terms: Iterable[str], positions: np.ndarray
+    axes: Axes,
+    terms: Iterable[str],
+    positions: np.ndarray,
 ) -> list[Annotation]:
     """A label at the position of each term, with a white outline."""
     from matplotlib.patheffects import withStroke

@@ -51,7 +51,9 @@ class TermEmbedder(Embedder):
     _index: tuple[bytes, TermIndex] | None = None
 
     def similarity_matrix(
-        self, terms: Sequence[str], others: Sequence[str] | None = None
+        self,
+        terms: Sequence[str],
+        others: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Cosines of all terms with all others (or with each other), named on both sides."""
         column_terms = terms if others is None else others
@@ -133,7 +135,9 @@ class TermIndex:
     """
 
     def __init__(
-        self, embedder: Embedder, vocabulary: Iterable[str] | pd.DataFrame | None = None
+        self,
+        embedder: Embedder,
+        vocabulary: Iterable[str] | pd.DataFrame | None = None,
     ) -> None:
 
         check_many(vocabulary)
@@ -227,7 +231,11 @@ class TermIndex:
             first = end
 
     def _ranked(
-        self, term: str, text: str, vector: np.ndarray, matches: Mapping[int, str]
+        self,
+        term: str,
+        text: str,
+        vector: np.ndarray,
+        matches: Mapping[int, str],
     ) -> list[Neighbour]:
         """The neighbours of one meaning of a term, by kind of match and then by cosine.
 

@@ -40,7 +40,9 @@ def read_names(path: str | Path) -> pd.DataFrame:
 
 
 def name_pairs(
-    names: pd.DataFrame, *, seed: int = 0
+    names: pd.DataFrame,
+    *,
+    seed: int = 0,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Pairs of names of one concept, for training and validation (a tenth of the concepts).
 

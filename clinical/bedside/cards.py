@@ -64,21 +64,24 @@ class ReadmissionService(HookService):
             return []
         if not stay:
             raise HTTPException(
-                400, "context.encounterId: required for encounter-discharge"
+                400,
+                "context.encounterId: required for encounter-discharge",
             )
         records, receipt = self.documents(request, stay)
         if not records:
             counts = [f"{reason}: {n}" for reason, n in receipt.items() if n]
             reasons = "; ".join(counts) or "none was sent"
             raise HTTPException(
-                412, f"prefetch.notes: no note of this stay can be read ({reasons})"
+                412,
+                f"prefetch.notes: no note of this stay can be read ({reasons})",
             )
         name = str(uuid.uuid4())
         passages = self._service.score("passages", records)
         (risk,) = self._service.score(self.id, records, card=name)
         if risk["status"] != "ok":
             raise HTTPException(
-                412, f"prefetch.notes: no risk, because {risk['reason']}"
+                412,
+                f"prefetch.notes: no risk, because {risk['reason']}",
             )
         by_id = {record["note_id"]: record for record in records}
         notes = [by_id[note] for note in passages[0]["notes_read"]]
@@ -167,7 +170,8 @@ class ReadmissionService(HookService):
             evidence = Fernet(key).decrypt(file.read_bytes(), ttl=KEPT_SECONDS)
         except (OSError, ValueError, InvalidToken):
             raise HTTPException(
-                404, f"evidence is kept {KEPT_SECONDS / 60:g} minutes"
+                404,
+                f"evidence is kept {KEPT_SECONDS / 60:g} minutes",
             ) from None
         return AsciiResponse(json.loads(evidence))
 
@@ -205,7 +209,10 @@ def passage_list(passages: Sequence[Row], notes: Sequence[Row]) -> str:
 
 
 def receipt_text(
-    risk: Row, documents: Mapping[str, int], *, n_notes: int | None = None
+    risk: Row,
+    documents: Mapping[str, int],
+    *,
+    n_notes: int | None = None,
 ) -> str:
     """What was read of a stay, and the numbers of `documents` by what became of them."""
     amount = f"{risk['n_tokens']:,} tokens"

@@ -190,12 +190,18 @@ class HookService:
         return read_documents([*encounters, *resources], patient, stay)
 
     def _fetch(
-        self, request: HookRequest, stay: str, fault: str, *, start: str
+        self,
+        request: HookRequest,
+        stay: str,
+        fault: str,
+        *,
+        start: str,
     ) -> list[Resource]:
         """The documents of a stay from the client's FHIR server, because of a fault."""
         if not (request.fhirServer and request.fhirAuthorization):
             raise HTTPException(
-                412, f"prefetch.notes {fault}, and no FHIR server was named"
+                412,
+                f"prefetch.notes {fault}, and no FHIR server was named",
             )
         resources = fetch_documents(
             request.fhirServer,
@@ -389,7 +395,8 @@ async def _read_pages(
             # The address as the client reads it. A name in it would replace the token.
             if httpx.URL(url).userinfo or origin(url) not in servers:
                 raise HTTPException(
-                    412, "notes are missing, and this FHIR server may not be asked"
+                    412,
+                    "notes are missing, and this FHIR server may not be asked",
                 )
             bundle = await fetch_json(
                 client,

@@ -19,7 +19,9 @@ def load(name: str, *, cache: Path) -> Served:
     model.cache = WindowCache(cache, model=model.fingerprint())
     passages = ExplainTask(model, top=3, text=True, sources=True)
     return Served(
-        model, {"readmission": ReadmissionTask(model), "passages": passages}, _routes
+        model,
+        {"readmission": ReadmissionTask(model), "passages": passages},
+        _routes,
     )
 
 
@@ -34,7 +36,8 @@ def _routes(service: Any, served: Served) -> None:
     add_services(service, [cards])
     service.forms["readmission", "fhir"] = cards.assessments
     service.app.mount(
-        "/", StaticFiles(packages=[("clinical.bedside", "page")], html=True)
+        "/",
+        StaticFiles(packages=[("clinical.bedside", "page")], html=True),
     )
 
 

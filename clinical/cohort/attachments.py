@@ -40,7 +40,8 @@ class Reading:
 
 
 def read_attachments(
-    attachments: Iterable[Any], binaries: Mapping[str, Any] | None = None
+    attachments: Iterable[Any],
+    binaries: Mapping[str, Any] | None = None,
 ) -> Reading:
     """The text of the attachments of a document, which are one text in several formats.
 
@@ -150,7 +151,8 @@ def decode(raw: bytes, charset: str | None) -> Reading:
         with suppress(UnicodeError):
             text = raw.decode(encoding).replace("\ufeff", "")
             return Reading(
-                text, () if encoding == named else (_guessed(charset, encoding),)
+                text,
+                () if encoding == named else (_guessed(charset, encoding),),
             )
     return Reading(None)
 

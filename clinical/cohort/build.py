@@ -130,13 +130,22 @@ def build_cohort(
             source_schema = source_schema.model_copy(update={"died_locations": deaths})
             derives = data_end is None and not source_schema.shifted_dates
             request = Request(
-                source_schema, notes, hours, rules, seed, end, derives, split_by, shares
+                source_schema,
+                notes,
+                hours,
+                rules,
+                seed,
+                end,
+                derives,
+                split_by,
+                shares,
             )
             caveats = _read_source(con, ViewSource(tables, source_schema), request)
         for name in ("texts", "issues"):
             con.execute(step(name))
         con.execute(
-            "COPY listed_issues TO $path (FORMAT csv, HEADER)", {"path": str(listing)}
+            "COPY listed_issues TO $path (FORMAT csv, HEADER)",
+            {"path": str(listing)},
         )
         _export_cohort(con, table, request=request, caveats=caveats)
     return Cohort.open(path, keep=keep)
@@ -173,7 +182,11 @@ def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         with suppress(duckdb.InvalidInputException):
             con.execute("SET enable_progress_bar = false")
         con.create_function(
-            "python_id_key", id_key, ["VARCHAR"], "VARCHAR", null_handling="special"
+            "python_id_key",
+            id_key,
+            ["VARCHAR"],
+            "VARCHAR",
+            null_handling="special",
         )
         con.execute(step("macros"))
         try:
@@ -190,7 +203,9 @@ def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _read_source(
-    con: duckdb.DuckDBPyConnection, source: ViewSource, request: Request
+    con: duckdb.DuckDBPyConnection,
+    source: ViewSource,
+    request: Request,
 ) -> list[str]:
     """Read every table of the source once, and decide about every row except for the texts.
 
@@ -210,7 +225,11 @@ def _read_source(
 
 
 def _export_cohort(
-    con: duckdb.DuckDBPyConnection, path: Path, *, request: Request, caveats: list[str]
+    con: duckdb.DuckDBPyConnection,
+    path: Path,
+    *,
+    request: Request,
+    caveats: list[str],
 ) -> None:
     """Write the cohort piece by piece, with the definition and the flow in its metadata."""
     import pyarrow as pa
@@ -291,7 +310,9 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
 
 
 def _set_rules(
-    con: duckdb.DuckDBPyConnection, request: Request, tables: Tables
+    con: duckdb.DuckDBPyConnection,
+    request: Request,
+    tables: Tables,
 ) -> None:
     """Create `rules`: the definition and the request as a table of one row for all SQL steps."""
     definition = request.definition

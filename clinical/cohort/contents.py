@@ -24,7 +24,10 @@ _USUAL_PERCENT = (2, 35)  # of stays that are followed by a readmission
 
 
 def require_contents(
-    con: duckdb.DuckDBPyConnection, source: ViewSource, schema: Schema, tables: Tables
+    con: duckdb.DuckDBPyConnection,
+    source: ViewSource,
+    schema: Schema,
+    tables: Tables,
 ) -> None:
     """Check that the tables that were read hold an admission, and notes of a type that is read.
 
@@ -82,7 +85,10 @@ def _no_admission(
 
 
 def _note_types(
-    con: duckdb.DuckDBPyConnection, source: ViewSource, schema: Schema, tables: Tables
+    con: duckdb.DuckDBPyConnection,
+    source: ViewSource,
+    schema: Schema,
+    tables: Tables,
 ) -> dict[str, int]:
     """The types of the notes of a source, with counts; the source is read again."""
     types: Counter[str] = Counter()
@@ -102,7 +108,9 @@ def _mapping(schema: Schema) -> str:
 
 
 def find_caveats(
-    con: duckdb.DuckDBPyConnection, request: Request, tables: Tables
+    con: duckdb.DuckDBPyConnection,
+    request: Request,
+    tables: Tables,
 ) -> list[str]:
     """The caveats of a cohort as sentences, most general first; `caveats.toml` has their words."""
     (counts,) = rows_of(con, step("caveats"))
@@ -141,7 +149,9 @@ def find_caveats(
 
 
 def _holds_for_tables(
-    counts: Mapping[str, Any], request: Request, tables: Tables
+    counts: Mapping[str, Any],
+    request: Request,
+    tables: Tables,
 ) -> dict[str, object]:
     """The caveats on missing tables, and whether each holds."""
     has_notes = tables.notes and counts["n_notes"]

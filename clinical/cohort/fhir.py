@@ -53,7 +53,10 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def batches(
-    paths: Sequence[Path], kind: str, fields: Fields, flaws: Flaws
+    paths: Sequence[Path],
+    kind: str,
+    fields: Fields,
+    flaws: Flaws,
 ) -> Iterator[pa.RecordBatch]:
     """The resources of a kind as rows, for one pass; lines that are not whole go to `flaws`.
 
@@ -79,7 +82,9 @@ def batches(
 
 
 def _resources(
-    paths: Sequence[Path], kind: str, flaws: Flaws
+    paths: Sequence[Path],
+    kind: str,
+    flaws: Flaws,
 ) -> Iterator[tuple[Path, Resource]]:
     """The resources of a kind with their files; another kind is listed once for each file."""
     for path in paths:
@@ -190,7 +195,9 @@ def columns_of(fields: Fields) -> list[str]:
 
 
 def read_resource(
-    resource: Resource, fields: Fields, binaries: Mapping[str, object] | None = None
+    resource: Resource,
+    fields: Fields,
+    binaries: Mapping[str, object] | None = None,
 ) -> Row:
     """The row of a resource, with a cell for each field and those of `columns_of`.
 
@@ -302,7 +309,9 @@ def _replaced_names(resource: Resource) -> str | None:
 
 
 def _identifiers(
-    parent: Resource, resource: Resource, paths: Sequence[str]
+    parent: Resource,
+    resource: Resource,
+    paths: Sequence[str],
 ) -> list[str]:
     """Business identifiers, each as one word; without a system it holds for one patient."""
     words = []

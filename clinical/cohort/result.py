@@ -77,7 +77,8 @@ class Cohort:
             path=Path(path),
             flow=pd.DataFrame(summary["steps"]).drop(columns="box"),
             issues=pd.DataFrame(
-                summary["issues"], columns=["source", "problem", "count", "examples"]
+                summary["issues"],
+                columns=["source", "problem", "count", "examples"],
             ),
             n_admissions=summary["steps"][0]["left"],
             n_stays=summary["kept"]["stays"],
@@ -150,7 +151,9 @@ def issues_path(path: str | Path) -> Path:
 
 
 def summarise(
-    con: duckdb.DuckDBPyConnection, request: Request, caveats: list[str]
+    con: duckdb.DuckDBPyConnection,
+    request: Request,
+    caveats: list[str],
 ) -> dict[str, Any]:
     """The request, the flow, the counts and the caveats of a finished build, as one dictionary."""
     definition = request.definition

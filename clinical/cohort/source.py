@@ -63,7 +63,8 @@ class MatchedTable:
             f"{self._column(ours, schema)} AS {ours}" for ours in self.table.columns
         ]
         scan = source.scan(
-            self.name, list(dict.fromkeys([*self.chosen.values(), *self.where]))
+            self.name,
+            list(dict.fromkeys([*self.chosen.values(), *self.where])),
         )
         row = "row_number() OVER ()" if numbered else "NULL::BIGINT"
         conditions = []
@@ -141,7 +142,8 @@ def detect_schema(source: Source) -> Schema:
         views = ViewSource(source, schema)
         if views.columns(schema.admissions.table) is not None:
             for table in filter(
-                None, (schema.admissions, schema.patients, *schema.notes)
+                None,
+                (schema.admissions, schema.patients, *schema.notes),
             ):
                 spelled = {
                     column.lower() for column in views.columns(table.table) or ()
@@ -169,7 +171,9 @@ def _is_absent(source: Source, table: TableMap) -> bool:
 
 
 def _find_optional(
-    source: Source, table: TableMap | None, schema: Schema
+    source: Source,
+    table: TableMap | None,
+    schema: Schema,
 ) -> MatchedTable | None:
     if table is None or _is_absent(source, table):
         return None
@@ -189,7 +193,8 @@ def _find(source: Source, table: TableMap, schema: Schema) -> MatchedTable:
     chosen = {}
     for ours, theirs in table.columns.items():
         match = next(
-            (spelled[name.lower()] for name in theirs if name.lower() in spelled), None
+            (spelled[name.lower()] for name in theirs if name.lower() in spelled),
+            None,
         )
         if match is not None:
             chosen[ours] = match
@@ -201,7 +206,9 @@ def _find(source: Source, table: TableMap, schema: Schema) -> MatchedTable:
     where_columns = [name.lower() for name in table.where]
     require_columns(spelled, where_columns, source=named)
     return MatchedTable(
-        table, chosen, {spelled[name.lower()]: v for name, v in table.where.items()}
+        table,
+        chosen,
+        {spelled[name.lower()]: v for name, v in table.where.items()},
     )
 
 
@@ -268,7 +275,8 @@ class CohortReader:
         # A file that several tables are looked for in is listed once.
         flaws = list(dict.fromkeys(chain(*self.source.flaws.values())))
         self.con.register(
-            "found", pd.DataFrame(flaws, columns=["source", "line", "problem"])
+            "found",
+            pd.DataFrame(flaws, columns=["source", "line", "problem"]),
         )
         run("INSERT INTO flaws FROM found")
         run("SET VARIABLE undecodable = $problem", {"problem": UNDECODABLE})
@@ -304,7 +312,12 @@ class CohortReader:
         run("RESET disabled_optimizers")
 
     def _scan(
-        self, create: str, table: MatchedTable, *, numbered: bool, then: str = ""
+        self,
+        create: str,
+        table: MatchedTable,
+        *,
+        numbered: bool,
+        then: str = "",
     ) -> None:
         """Scan a table; its malformed lines are listed and left out."""
         import duckdb

@@ -307,7 +307,11 @@ class _Writer:
             ]
 
     def _summary(
-        self, chart: Chart, description: str, text: str, error: str = ""
+        self,
+        chart: Chart,
+        description: str,
+        text: str,
+        error: str = "",
     ) -> Cells:
         """As in MIMIC-III, a discharge summary has a date without a time and no caregiver."""
         delays = _TABLES["days_late"][description]

@@ -55,7 +55,10 @@ _ENVIRONMENT = Environment(autoescape=False)  # noqa: S701 - plain text
 _ENVIRONMENT.filters["date"] = _date
 _ENVIRONMENT.filters["numbered"] = _numbered
 _ENVIRONMENT.filters["wrap"] = partial(
-    textwrap.fill, width=75, break_long_words=False, break_on_hyphens=False
+    textwrap.fill,
+    width=75,
+    break_long_words=False,
+    break_on_hyphens=False,
 )
 _LAYOUT = _ENVIRONMENT.from_string(data_text(__file__, "notes.j2"))
 
@@ -73,7 +76,11 @@ class Chart:
     """
 
     def __init__(
-        self, patient: Patient, stay: Stay, facts: frozenset[str], rng: random.Random
+        self,
+        patient: Patient,
+        stay: Stay,
+        facts: frozenset[str],
+        rng: random.Random,
     ) -> None:
         self.patient = patient
         self.stay = stay
@@ -186,7 +193,11 @@ class Chart:
         return list(map(self.fill, self.rng.sample(FILLER[kind], count)))
 
     def tell(
-        self, *, clause_share: float, told: float = 1.0, refuted: float = REFUTED
+        self,
+        *,
+        clause_share: float,
+        told: float = 1.0,
+        refuted: float = REFUTED,
     ) -> list[str]:
         """Sentences for the facts."""
         parts = statements(self.true, self.rng, told=told, refuted=refuted)

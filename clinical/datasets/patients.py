@@ -63,7 +63,10 @@ def draw_facts(rng: random.Random) -> frozenset[str]:
 
 
 def draw_patients(
-    stays: int, rng: random.Random, *, dates: str = "shifted"
+    stays: int,
+    rng: random.Random,
+    *,
+    dates: str = "shifted",
 ) -> list[Patient]:
     """Patients with exactly `stays` index stays in total, and a few other stays.
 
@@ -129,7 +132,11 @@ def _draw_chain(n_left: int, rng: random.Random, dates: str) -> list[Stay]:
 
 
 def _draw_stay(
-    admitted: datetime, rng: random.Random, *, planned: bool, dies: bool
+    admitted: datetime,
+    rng: random.Random,
+    *,
+    planned: bool,
+    dies: bool,
 ) -> Stay:
     """A stay with a length, facts and, unless the patient dies, a readmission by its risk."""
     days = min(max(rng.lognormvariate(1.5, 0.55), 2.1), 40)

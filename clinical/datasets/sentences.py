@@ -158,7 +158,9 @@ def clause_sentence(statement: Statement, names: Names, rng: random.Random) -> s
 
 
 def noun_sentences(
-    parts: Sequence[Statement], names: Names, rng: random.Random
+    parts: Sequence[Statement],
+    names: Names,
+    rng: random.Random,
 ) -> list[Told]:
     """Sentences around one to three noun phrases each; every statement is told once."""
     remaining = list(parts)
@@ -173,7 +175,8 @@ def noun_sentences(
 
 
 def _draw_frame(
-    remaining: Sequence[Statement], rng: random.Random
+    remaining: Sequence[Statement],
+    rng: random.Random,
 ) -> tuple[Frame, list[Statement]]:
     """A frame, drawn from those that the statements can fill, and a statement for each slot."""
     possible = []
@@ -188,7 +191,11 @@ def _draw_frame(
 
 
 def tell(
-    parts: Sequence[Statement], names: Names, rng: random.Random, *, clause_share: float
+    parts: Sequence[Statement],
+    names: Names,
+    rng: random.Random,
+    *,
+    clause_share: float,
 ) -> list[Told]:
     """Shuffled sentences for all statements; a share of `clause_share`, 0 to 1, as clauses."""
     clauses: list[Statement] = []

@@ -39,7 +39,9 @@ class BaselineScores:
 
 
 def baselines(
-    train: pd.DataFrame, val: pd.DataFrame, test: pd.DataFrame
+    train: pd.DataFrame,
+    val: pd.DataFrame,
+    test: pd.DataFrame,
 ) -> dict[str, BaselineScores]:
     """TF-IDF with logistic regression, of three penalties the best by AUROC on validation.
 
@@ -87,7 +89,10 @@ def baselines(
     models = []
     for penalty in _GRID:
         model = LogisticRegression(
-            C=penalty, solver="liblinear", max_iter=1000, random_state=0
+            C=penalty,
+            solver="liblinear",
+            max_iter=1000,
+            random_state=0,
         )
         models.append(model.fit(features, train["readmitted"]))
 
@@ -106,7 +111,9 @@ def baselines(
 
 
 def point_scores(
-    train: pd.DataFrame, val: pd.DataFrame, test: pd.DataFrame
+    train: pd.DataFrame,
+    val: pd.DataFrame,
+    test: pd.DataFrame,
 ) -> tuple[dict[str, BaselineScores], list[str]]:
     """The scores that the columns allow, as risks by name, and what is missing, in sentences.
 
@@ -160,7 +167,8 @@ def _fitted(
     )
     slope, intercept = fit_platt(train_points, train["readmitted"])
     return BaselineScores(
-        platt(val_points, slope, intercept), platt(test_points, slope, intercept)
+        platt(val_points, slope, intercept),
+        platt(test_points, slope, intercept),
     )
 
 

@@ -150,7 +150,10 @@ def compare(
     # Baselines see train and val when they are fitted, so they are not measured there.
     if split not in ("train", "val"):
         fitted, baseline_caveats = _baselines(
-            train, val, stays, with_words=scores is None
+            train,
+            val,
+            stays,
+            with_words=scores is None,
         )
         caveats += baseline_caveats
     if scores is not None:
@@ -173,7 +176,11 @@ def compare(
 
 
 def _baselines(
-    train: pd.DataFrame, val: pd.DataFrame, test: pd.DataFrame, *, with_words: bool
+    train: pd.DataFrame,
+    val: pd.DataFrame,
+    test: pd.DataFrame,
+    *,
+    with_words: bool,
 ) -> tuple[dict[str, BaselineScores], list[str]]:
     """The baselines that these sides allow, and which are missing and why."""
     if train.empty or val.empty:
@@ -248,7 +255,8 @@ def measure(
 
 
 def _without_columns(
-    model: ReadmissionModel, stays: pd.DataFrame
+    model: ReadmissionModel,
+    stays: pd.DataFrame,
 ) -> dict[str, NDArray[np.float64]]:
     """The risks of stays from the notes alone, and without each of the columns beside them."""
     risks = {}
@@ -261,7 +269,9 @@ def _without_columns(
 
 
 def _measurable(
-    model: ReadmissionModel | None, side: pd.DataFrame, scores: pd.DataFrame | None
+    model: ReadmissionModel | None,
+    side: pd.DataFrame,
+    scores: pd.DataFrame | None,
 ) -> tuple[pd.DataFrame, list[str]]:
     """The stays that have a risk, with `probability`, and what to say about it."""
     caveats = []
@@ -299,7 +309,9 @@ def with_risks(model: ReadmissionModel, rows: pd.DataFrame) -> pd.DataFrame:
     """
     risks = list(
         counted(
-            model.predict_many(rows.to_dict("records")), what="scoring", total=len(rows)
+            model.predict_many(rows.to_dict("records")),
+            what="scoring",
+            total=len(rows),
         )
     )
     scored = [risk.status == "ok" for risk in risks]
@@ -324,7 +336,9 @@ def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
         UserError: the score table has several rows for a stay.
     """
     require_columns(
-        scores.columns, ("stay_id", "probability"), source="the score table"
+        scores.columns,
+        ("stay_id", "probability"),
+        source="the score table",
     )
     require_columns(stays.columns, ("stay_id",), source="the cohort")
     key = id_key
@@ -344,7 +358,9 @@ def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
 
 
 def _val_percentiles(
-    model: ReadmissionModel | None, val: pd.DataFrame, scores: pd.DataFrame | None
+    model: ReadmissionModel | None,
+    val: pd.DataFrame,
+    scores: pd.DataFrame | None,
 ) -> tuple[list[float], str]:
     """Percentiles 1 to 99 of validation risks, and whose they are; none without such risks."""
     if model is not None:

@@ -60,13 +60,19 @@ def decision_curve(y: ArrayLike, scores: Mapping[str, ArrayLike]) -> pd.DataFram
     for name, probability in {**scores, ALL: np.ones(len(np.asarray(y)))}.items():
         outcome, risk = checked_risks(y, probability)
         columns[name] = _benefit(
-            outcome, risk[:, None] >= levels, levels, np.ones_like(outcome)
+            outcome,
+            risk[:, None] >= levels,
+            levels,
+            np.ones_like(outcome),
         )
     return pd.DataFrame({**columns, NONE: np.zeros(len(levels))})
 
 
 def _benefit(
-    y: Floats, alerts: NDArray[np.bool_], levels: Floats, weights: Floats
+    y: Floats,
+    alerts: NDArray[np.bool_],
+    levels: Floats,
+    weights: Floats,
 ) -> Floats:
     true = (weights * y) @ alerts
     false = (weights * (1 - y)) @ alerts
@@ -105,7 +111,10 @@ def benefit_table(stays: pd.DataFrame, *, bootstrap: int = 1000) -> pd.DataFrame
 
 
 def alert_burden(
-    stays: pd.DataFrame, points: Mapping[str, Point], *, bootstrap: int = 1000
+    stays: pd.DataFrame,
+    points: Mapping[str, Point],
+    *,
+    bootstrap: int = 1000,
 ) -> pd.DataFrame:
     """What alerting at thresholds that were chosen beforehand costs and finds, one row a threshold.
 
@@ -132,7 +141,8 @@ def alert_burden(
         bootstrap=bootstrap,
     )
     table = pd.DataFrame(
-        [vars(point) for point in points.values()], columns=["threshold", "source"]
+        [vars(point) for point in points.values()],
+        columns=["threshold", "source"],
     )
     table.insert(0, "point", list(points))
     for number, name in enumerate(("alerts_per_100", "recall", "precision")):
@@ -144,7 +154,10 @@ def alert_burden(
 
 
 def alert_points(
-    own: float | None, percentiles: Sequence[float], *, source: str
+    own: float | None,
+    percentiles: Sequence[float],
+    *,
+    source: str,
 ) -> dict[str, Point]:
     """Alert thresholds from validation: the model's own, if any, and one for each of `CAPACITIES`.
 

@@ -65,7 +65,8 @@ def describe_notes(model: ReadmissionModel, stays: pd.Series) -> dict[str, Float
 
 
 def _token_counts(
-    encodings: Sequence[Encoding], unknown: int
+    encodings: Sequence[Encoding],
+    unknown: int,
 ) -> tuple[int, float, float]:
     """Tokens of a stay, the share of words that are split, and that of unknown tokens."""
     n_tokens = 0
@@ -118,7 +119,8 @@ def _shares(values: Floats, edges: Floats) -> Floats:
 
 
 def drift(
-    kept: Mapping[str, QuantityProfile], quantities: Mapping[str, ArrayLike]
+    kept: Mapping[str, QuantityProfile],
+    quantities: Mapping[str, ArrayLike],
 ) -> pd.DataFrame:
     """Then and now, one row a quantity that both have.
 
@@ -166,7 +168,8 @@ def _smoothed(shares: Floats, n: int) -> Floats:
 
 
 def compare_inputs(
-    model: ReadmissionModel | None, rows: pd.DataFrame
+    model: ReadmissionModel | None,
+    rows: pd.DataFrame,
 ) -> tuple[pd.DataFrame, list[str]]:
     """`drift` since validation, and what it says, a sentence for each change.
 

@@ -112,14 +112,19 @@ def group_labels(values: pd.Series) -> pd.Series:
         ]
         ages = values.astype("Float64").astype(float)
         bands = pd.cut(
-            ages, bins=edges, right=False, labels=[*names, f"{_AGE_BANDS[-1]}+"]
+            ages,
+            bins=edges,
+            right=False,
+            labels=[*names, f"{_AGE_BANDS[-1]}+"],
         )
         labels = bands.cat.add_categories(_UNKNOWN).fillna(_UNKNOWN)
     else:
         text = values.map(str, na_action="ignore").astype(object).fillna(_UNKNOWN)
         order = [*sorted(set(text) - {_UNKNOWN}), _UNKNOWN]
         labels = pd.Series(
-            pd.Categorical(text, order), index=values.index, name=values.name
+            pd.Categorical(text, order),
+            index=values.index,
+            name=values.name,
         )
     return labels.cat.remove_unused_categories()
 
@@ -191,7 +196,10 @@ def holm(difference: Resampled) -> Floats:
 
 
 def by_period(
-    frame: pd.DataFrame, *, threshold: float | None = None, bootstrap: int = 1000
+    frame: pd.DataFrame,
+    *,
+    threshold: float | None = None,
+    bootstrap: int = 1000,
 ) -> tuple[pd.DataFrame | None, str]:
     """The measures of `by_group` in periods of discharge, one row a period, in time order.
 
@@ -227,6 +235,9 @@ def by_period(
             periods = finer
     frame = frame.assign(period=periods.astype(str))
     table = by_group(
-        frame, columns=["period"], threshold=threshold, bootstrap=bootstrap
+        frame,
+        columns=["period"],
+        threshold=threshold,
+        bootstrap=bootstrap,
     )
     return table.rename(columns={"group": "period"}).drop(columns="column"), remark

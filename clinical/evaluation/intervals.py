@@ -144,7 +144,10 @@ def _by_measure(measured: Resampled) -> dict[str, Interval]:
 
 
 def _why_missing(
-    n_readmitted: int, n_stays: int, n_patients: int, bootstrap: int
+    n_readmitted: int,
+    n_stays: int,
+    n_patients: int,
+    bootstrap: int,
 ) -> str | None:
     """Why numbers or intervals are missing."""
     reasons = []
@@ -163,7 +166,9 @@ def _mirrored(ece: Interval) -> Interval:
         return ece
     value = ece.value
     return Interval(
-        value, max(0.0, 2 * value - ece.high), max(value, 2 * value - ece.low)
+        value,
+        max(0.0, 2 * value - ece.high),
+        max(value, 2 * value - ece.low),
     )
 
 

@@ -76,7 +76,9 @@ class WeightedStays:
         from sklearn.metrics import confusion_matrix_at_thresholds
 
         _, false, _, true, thresholds = confusion_matrix_at_thresholds(
-            self.y, self.risk, sample_weight=self.weights
+            self.y,
+            self.risk,
+            sample_weight=self.weights,
         )
         return true, false, thresholds
 
@@ -116,7 +118,10 @@ MEASURES: list[Measure] = []
 
 
 def measure(
-    name: str, *, both: bool = True, by_group: bool = False
+    name: str,
+    *,
+    both: bool = True,
+    by_group: bool = False,
 ) -> Callable[[Function], Function]:
     """Add a function to `MEASURES`; its docstring tells readers of a report how to read it."""
 
@@ -255,7 +260,10 @@ def ece(stays: WeightedStays) -> float:
     Chance alone keeps it above 0, more so with few stays.
     """
     return calibration_error(
-        stays.y, stays.risk, stays.weights, cells=stays.stays.cells
+        stays.y,
+        stays.risk,
+        stays.weights,
+        cells=stays.stays.cells,
     )
 
 
@@ -263,7 +271,9 @@ GROUP_MEASURES = [measure for measure in MEASURES if measure.by_group]
 
 
 def measured_values(
-    stays: Stays, weights: Floats | None = None, measures: Sequence[Measure] = MEASURES
+    stays: Stays,
+    weights: Floats | None = None,
+    measures: Sequence[Measure] = MEASURES,
 ) -> list[float]:
     """Measures of weighted stays, NaN where there is none.
 

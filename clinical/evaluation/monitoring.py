@@ -41,7 +41,10 @@ class Monitoring:
 
 
 def monitor(
-    model: ReadmissionModel, stays: pd.DataFrame, *, bootstrap: int = 1000
+    model: ReadmissionModel,
+    stays: pd.DataFrame,
+    *,
+    bootstrap: int = 1000,
 ) -> Monitoring:
     """Compare new stays with those the model was validated on.
 

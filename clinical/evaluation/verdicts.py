@@ -79,7 +79,8 @@ def level(own: Evaluation) -> Verdict | None:
     )
     if _within(ratio, LEVEL):
         return Verdict(
-            "shown", f"The risks are right on average, to within 10%: {numbers}"
+            "shown",
+            f"The risks are right on average, to within 10%: {numbers}",
         )
     if _above(shift, 0):
         return Verdict("against", f"The risks are too low on average: {numbers}")
@@ -96,13 +97,15 @@ def slope(interval: Interval) -> Verdict | None:
     number = f"(calibration slope {interval})."
     if _below(interval, 1):
         return Verdict(
-            "against", f"High risks are too high and low risks too low {number}"
+            "against",
+            f"High risks are too high and low risks too low {number}",
         )
     if _above(interval, 1):
         return Verdict("against", f"The risks are not extreme enough {number}")
     if _within(interval, SLOPE):
         return Verdict(
-            "shown", f"The risks spread about as far as they should {number}"
+            "shown",
+            f"The risks spread about as far as they should {number}",
         )
     doubt = "It is not shown that the risks spread as far as they should"
     return Verdict("not shown", f"{doubt} {number}")
@@ -119,7 +122,8 @@ def ranking(auroc: Interval) -> Verdict:
     if _above(auroc, 0.5):
         return Verdict("shown", f"The model ranks stays better than chance {number}")
     return Verdict(
-        "not shown", f"It is not shown to rank stays better than chance {number}"
+        "not shown",
+        f"It is not shown to rank stays better than chance {number}",
     )
 
 
@@ -158,7 +162,8 @@ def sample_size(own: Evaluation) -> Verdict | None:
 
 
 def monitoring_verdicts(
-    now: Evaluation | None, validated: RiskMeasures | None
+    now: Evaluation | None,
+    validated: RiskMeasures | None,
 ) -> list[Verdict]:
     """A model in use, against the scores of its test side; None without outcomes.
 

@@ -85,7 +85,9 @@ def riskiest_windows(case: Case, pieces: Sequence[Piece]) -> list[int]:
 
 
 def occlusion(
-    case: Case, pieces: Sequence[Piece], windows: Sequence[int]
+    case: Case,
+    pieces: Sequence[Piece],
+    windows: Sequence[int],
 ) -> np.ndarray:
     """What each piece adds to the log-odds of its window, times the window's probability.
 
@@ -118,7 +120,11 @@ def occlusion(
 
 
 def _measured(
-    case: Case, pieces: Sequence[Piece], values: np.ndarray, *, top: int
+    case: Case,
+    pieces: Sequence[Piece],
+    values: np.ndarray,
+    *,
+    top: int,
 ) -> list[tuple[Piece, Passage]]:
     """The strongest pieces and their passages, the largest absolute value first.
 
@@ -134,7 +140,10 @@ def _measured(
     measured = []
     n_by_direction = {True: 0, False: 0}  # raising, lowering
     for row, score_change, probability_change in zip(
-        strongest, score_changes, probability_changes, strict=True
+        strongest,
+        score_changes,
+        probability_changes,
+        strict=True,
     ):
         raises = bool(score_change > 0)
         if not score_change or n_by_direction[raises] == top:

@@ -31,7 +31,10 @@ Measured = TypeVar("Measured")
 
 
 def evaluate_faithfulness(
-    model: ReadmissionModel, stays: pd.DataFrame, *, bootstrap: int = 1000
+    model: ReadmissionModel,
+    stays: pd.DataFrame,
+    *,
+    bootstrap: int = 1000,
 ) -> dict[str, object]:
     """Measure how far the probability falls without `SHARE` of a stay's tokens.
 
@@ -57,7 +60,9 @@ def evaluate_faithfulness(
     codes = patient_codes(patients, n=len(rows))
     falls = np.array(rows)
     means = resample(
-        lambda weights: weights @ falls / weights.sum(), codes, bootstrap=bootstrap
+        lambda weights: weights @ falls / weights.sum(),
+        codes,
+        bootstrap=bootstrap,
     )
     occluded = means[0].interval()
     random = means[1].interval()
@@ -89,7 +94,9 @@ def evaluate_faithfulness(
 
 
 def measure_stays(
-    model: ReadmissionModel, stays: pd.DataFrame, measure: Callable[[Case], Measured]
+    model: ReadmissionModel,
+    stays: pd.DataFrame,
+    measure: Callable[[Case], Measured],
 ) -> tuple[list[Measured], list[str]]:
     """The result of `measure` for each stay that can be scored, and the stays' patients.
 
@@ -99,7 +106,9 @@ def measure_stays(
     results = []
     patients = []
     notes = zip(
-        stays.to_dict("records"), patient_keys(stays["patient_id"]), strict=True
+        stays.to_dict("records"),
+        patient_keys(stays["patient_id"]),
+        strict=True,
     )
     for stay, patient in counted(notes, what="explaining", total=len(stays)):
         case = Case(model, stay)
@@ -128,7 +137,10 @@ def _falls(case: Case, generator: np.random.Generator) -> tuple[float, float]:
 
 
 def chosen_tokens(
-    stay: ReadStay, pieces: Sequence[Piece], *, share: float
+    stay: ReadStay,
+    pieces: Sequence[Piece],
+    *,
+    share: float,
 ) -> list[np.ndarray]:
     """The first tokens of the pieces, up to a share of the stay's, as a mask for each window.
 

@@ -103,13 +103,16 @@ class StayView:
         notes = [(number, list(self._parts(number))) for number in explanation.texts]
         values = [abs(passage.value) for passage in explanation.passages]
         return _template("stay_view.html.j2").render(
-            explanation=explanation, notes=notes, largest=max(values, default=1.0)
+            explanation=explanation,
+            notes=notes,
+            largest=max(values, default=1.0),
         )
 
     def save_html(self, path: str | Path, *, title: str = "A stay") -> Path:
         """Write a self-contained HTML page, escaped and without scripts."""
         page = _template("stay_page.html.j2").render(
-            title=title, body=self._repr_html_()
+            title=title,
+            body=self._repr_html_(),
         )
         write_text(page, path)
         return Path(path)

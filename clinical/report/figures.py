@@ -46,7 +46,9 @@ def plot_ranking(
         UserError: bad input, or one outcome only.
     """
     figure, (left, right) = new_axes(
-        (9.6, 5.4), (0.07, 0.1, 0.4, 0.71), (0.57, 0.1, 0.4, 0.71)
+        (9.6, 5.4),
+        (0.07, 0.1, 0.4, 0.71),
+        (0.57, 0.1, 0.4, 0.71),
     )
     left.plot([0, 1], [0, 1], **_DOTTED)
     measured = evaluations or {}
@@ -94,7 +96,9 @@ def plot_calibration(y: ArrayLike, probability: ArrayLike) -> Figure:
     top = min(1.0, 1.05 * float(max(ends)))
     # Placed by hand: the upper panel is square, and the lower one has exactly its width.
     figure, (upper, lower) = new_axes(
-        (4.8, 5.6), (0.15, 0.28, 0.8, 0.64), (0.15, 0.1, 0.8, 0.14)
+        (4.8, 5.6),
+        (0.15, 0.28, 0.8, 0.64),
+        (0.15, 0.1, 0.8, 0.14),
     )
     upper.plot([0, top], [0, top], **_DOTTED)
     observed = curve["observed"]
@@ -106,7 +110,9 @@ def plot_calibration(y: ArrayLike, probability: ArrayLike) -> Figure:
     upper.set(xlim=(0, top), ylim=(0, top), ylabel="Observed share")
     upper.tick_params(labelbottom=False)
     lower.hist(
-        np.minimum(risks, top), bins=np.linspace(0, top, 41).tolist(), color=COLOURS[0]
+        np.minimum(risks, top),
+        bins=np.linspace(0, top, 41).tolist(),
+        color=COLOURS[0],
     )
     lower.set(xlim=(0, top), xlabel="Predicted risk", ylabel="Stays")
     return figure
@@ -173,7 +179,10 @@ def plot_windows(risk: StayRisk) -> Figure:
         axes.axvline(start, color=GREY, linewidth=0.8, ymax=1.06, clip_on=False)
     lines = (("score", risk.score), ("P_max", risk.p_max), ("P_mean", risk.p_mean))
     for (name, level), colour, dash in zip(
-        lines, ("#222222", COLOURS[1], COLOURS[2]), DASHES, strict=False
+        lines,
+        ("#222222", COLOURS[1], COLOURS[2]),
+        DASHES,
+        strict=False,
     ):
         label = f"{name} {level:.2f}"
         axes.axhline(level, color=colour, linestyle=dash, linewidth=1.3, label=label)

@@ -87,7 +87,8 @@ def write_report(
     }
     if about is not None:
         write_text(
-            hospital_template(hospital or Hospital()), folder / "hospital-template.toml"
+            hospital_template(hospital or Hospital()),
+            folder / "hospital-template.toml",
         )
     page = folder / "report.html"
     write_text(environment().get_template("page.html.j2").render(content), page)
@@ -104,10 +105,13 @@ def _draw(comparison: Comparison) -> dict[str, Figure]:
     if outcome.nunique() == 2:
         levels = [point.threshold for point in comparison.points.values()]
         drawn["decision_curve"] = figures.plot_decision_curve(
-            comparison.curve, points=levels
+            comparison.curve,
+            points=levels,
         )
         drawn["ranking"] = figures.plot_ranking(
-            outcome, scores, evaluations=comparison.evaluations
+            outcome,
+            scores,
+            evaluations=comparison.evaluations,
         )
     return drawn
 
@@ -117,12 +121,18 @@ def hospital_template(hospital: Settings) -> str:
     return (
         environment()
         .get_template("hospital.toml.j2")
-        .render(hospital=hospital, asked=ASKED)
+        .render(
+            hospital=hospital,
+            asked=ASKED,
+        )
     )
 
 
 def write_metrics(
-    folder: Path, comparison: Comparison, *, facts: Mapping[str, object] | None = None
+    folder: Path,
+    comparison: Comparison,
+    *,
+    facts: Mapping[str, object] | None = None,
 ) -> None:
     """Write `metrics.json`, always with the same keys, in full precision; gaps are null."""
     (_, model), *baselines = comparison.evaluations.items()

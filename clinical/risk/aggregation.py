@@ -50,7 +50,10 @@ def aggregate(probabilities: ArrayLike, c: float = DEFAULT_C) -> float:
 
 
 def aggregate_stays(
-    probabilities: np.ndarray, counts: np.ndarray, *, c: float = DEFAULT_C
+    probabilities: np.ndarray,
+    counts: np.ndarray,
+    *,
+    c: float = DEFAULT_C,
 ) -> np.ndarray:
     """The risks of many stays, shape (stays,); errors as for `aggregate`.
 
@@ -78,7 +81,11 @@ def aggregate_stays(
 
 
 def aggregate_tensor(
-    probabilities: torch.Tensor, stay: torch.Tensor, *, stays: int, c: float = DEFAULT_C
+    probabilities: torch.Tensor,
+    stay: torch.Tensor,
+    *,
+    stays: int,
+    c: float = DEFAULT_C,
 ) -> torch.Tensor:
     """The rule on tensors, with gradients (shared at a tie for the maximum), shape (stays,).
 
@@ -93,6 +100,10 @@ def aggregate_tensor(
     n = empty.scatter_add(0, stay, probabilities.new_ones(len(stay)))
     mean = empty.scatter_add(0, stay, probabilities) / n
     largest = empty.scatter_reduce(
-        0, stay, probabilities, reduce="amax", include_self=False
+        0,
+        stay,
+        probabilities,
+        reduce="amax",
+        include_self=False,
     )
     return (largest + mean * n / c) / (1 + n / c)

@@ -127,7 +127,11 @@ def _score_discharges(
     loaded = _load(model, cache, scoring.device)
     choice = loaded.settings.notes
     with new_discharges(
-        source, choice, out=out, since=start, options=tables
+        source,
+        choice,
+        out=out,
+        since=start,
+        options=tables,
     ) as discharges:
         if since:
             say(

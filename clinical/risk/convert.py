@@ -17,7 +17,9 @@ VOCABULARY = "vocab.txt"
 
 
 def convert_release(
-    release: str | Path, *, out: str | Path | None = None
+    release: str | Path,
+    *,
+    out: str | Path | None = None,
 ) -> ReadmissionModel:
     """Read a folder of the 2019 release and, if asked, write it as a model folder.
 

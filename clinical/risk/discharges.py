@@ -136,7 +136,10 @@ def new_discharges(
 
 
 def _build(
-    source: str | Path, choice: NoteChoice | None, path: Path, options: SourceOptions
+    source: str | Path,
+    choice: NoteChoice | None,
+    path: Path,
+    options: SourceOptions,
 ) -> Cohort:
     """The cohort of a source with the notes that the model reads."""
     notes = "discharge"

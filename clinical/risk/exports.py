@@ -81,7 +81,10 @@ def _write_assessments(rows: pd.DataFrame, path: Path) -> None:
         for row in rows.itertuples():
             time = f"{row.prediction_time:%Y-%m-%dT%H:%M:%SZ}"
             assessment = risk_assessment(
-                row._asdict(), row.method, row.event, time=time
+                row._asdict(),
+                row.method,
+                row.event,
+                time=time,
             )
             file.write(json.dumps(assessment) + "\n")
 

@@ -146,7 +146,9 @@ class ReadStay:
         return [window.input_ids for _, window in self.windows]
 
     def with_columns(
-        self, effects: Sequence[ColumnEffect], stay: StayInput
+        self,
+        effects: Sequence[ColumnEffect],
+        stay: StayInput,
     ) -> ReadStay:
         """The stay with its shift: a missing value is a remark, a non-numeric one an error."""
         if not effects or self.risk.status != "ok":
@@ -220,7 +222,11 @@ class StayReader:
         return ReadStay(windows, risk, dict(notes))
 
     def _status(
-        self, texts: Sequence[str], fault: str, *, has_windows: bool
+        self,
+        texts: Sequence[str],
+        fault: str,
+        *,
+        has_windows: bool,
     ) -> tuple[Status, str]:
         """The status of a stay and its reason, or a remark."""
         if fault:

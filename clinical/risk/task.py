@@ -152,7 +152,9 @@ class StayTask(Task[ReadNotes, Result]):
         return self._chosen_notes(scorable, self._choice)
 
     def _chosen_notes(
-        self, rows: Sequence[Row], choice: NoteChoice
+        self,
+        rows: Sequence[Row],
+        choice: NoteChoice,
     ) -> ReadNotes | Fault:
         """The notes that training chose, unless a cohort has chosen them already."""
         cells = rows[0].cells
@@ -274,7 +276,10 @@ class TrajectoryTask(StayTask["Trajectory"]):
             labels = [(None, None)] * len(notes)
         rows: list[Record] = []
         for note, (note_id, chart_time), point in zip(
-            notes, labels, points, strict=True
+            notes,
+            labels,
+            points,
+            strict=True,
         ):
             row = {**shared, **point, "note_id": note_id, "chart_time": chart_time}
             row["n_notes"] = len(rows) + 1

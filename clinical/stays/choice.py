@@ -113,7 +113,10 @@ class NoteChoice(Settings):
         return min(admitted) + timedelta(hours=self.hours)
 
     def _is_read(
-        self, row: Row, charted: datetime | None, deadline: datetime | None
+        self,
+        row: Row,
+        charted: datetime | None,
+        deadline: datetime | None,
     ) -> bool:
         """Whether a note is one that the model reads, by its category and time."""
         category = _upper(row.cells.get("category"))

@@ -28,7 +28,10 @@ log = logging.getLogger(__name__)
 
 
 def read_stays(
-    path: Path, *, needed: Sequence[str] = ("text",), notes: bool = True
+    path: Path,
+    *,
+    needed: Sequence[str] = ("text",),
+    notes: bool = True,
 ) -> pd.DataFrame:
     """Read a table with one row a stay, such as a cohort: outcomes as integers, notes as lists.
 
@@ -65,7 +68,10 @@ def _has_exact_ids(path: Path) -> bool:
 
 
 def read_cohort(
-    path: Path, *, also: Sequence[Path] = (), notes: bool = True
+    path: Path,
+    *,
+    also: Sequence[Path] = (),
+    notes: bool = True,
 ) -> pd.DataFrame:
     """Read a cohort (see `usable_stays`), with the train sides of others, or without its notes.
 

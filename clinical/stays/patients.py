@@ -30,7 +30,8 @@ def patient_keys(patient_ids: Iterable[object]) -> np.ndarray:
     n_missing = keys.count(None)
     if n_missing:
         log.warning(
-            "%d rows have no patient id: each counts as a patient of its own", n_missing
+            "%d rows have no patient id: each counts as a patient of its own",
+            n_missing,
         )
     for row, key in enumerate(keys):
         if key is None:
@@ -124,7 +125,8 @@ _BYTES = 5
 
 
 def patient_hashes(
-    rows: pd.DataFrame, earlier: PatientHashes | None = None
+    rows: pd.DataFrame,
+    earlier: PatientHashes | None = None,
 ) -> PatientHashes:
     """Hashes of the patients a model is trained and chosen on, by side, for `overlap`.
 
@@ -144,7 +146,10 @@ def patient_hashes(
 
 
 def with_patients(
-    stored: PatientHashes, patient_ids: Iterable[object], *, side: str
+    stored: PatientHashes,
+    patient_ids: Iterable[object],
+    *,
+    side: str,
 ) -> PatientHashes:
     """What `patient_hashes` recorded, with more patients on one side."""
     hashes = _hashes(patient_ids, stored) | _unpacked(stored.get(side, ""))
@@ -178,7 +183,10 @@ def _unpacked(hashes: str) -> set[bytes]:
 
 
 def check_unseen(
-    patient_ids: Iterable[object], stored: PatientHashes | None, *, side: str
+    patient_ids: Iterable[object],
+    stored: PatientHashes | None,
+    *,
+    side: str,
 ) -> list[str]:
     """Check that a model was not trained on the patients of one side of a cohort.
 

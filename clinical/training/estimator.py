@@ -147,7 +147,9 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
             )
         n_folds = min(max(2, round(1 / self.validation_fraction)), n_patients)
         splitter = StratifiedGroupKFold(
-            n_folds, shuffle=True, random_state=self.random_state
+            n_folds,
+            shuffle=True,
+            random_state=self.random_state,
         )
         sides = np.full(len(labels), "train", dtype=object)
         _, held_out = next(splitter.split(labels, labels, keys))  # X is not read

@@ -95,7 +95,9 @@ def choose(
             continue
         probability = np.clip(calibrated(score, *platt), EPSILON, 1 - EPSILON)
         log_likelihoods = np.where(
-            outcome == 1, np.log(probability), np.log1p(-probability)
+            outcome == 1,
+            np.log(probability),
+            np.log1p(-probability),
         )
         fits.append((log_likelihoods.mean(), c, platt, probability))
     if not fits:
@@ -117,7 +119,9 @@ def _update(
 
 
 def fit_columns(
-    columns: pd.DataFrame, score: np.ndarray, outcome: np.ndarray
+    columns: pd.DataFrame,
+    score: np.ndarray,
+    outcome: np.ndarray,
 ) -> tuple[dict[str, Any], np.ndarray]:
     """Fit a calibrator on the score and further columns.
 
@@ -244,7 +248,10 @@ def recalibrate(
 
 
 def _without_columns(
-    model: ReadmissionModel, table: pd.DataFrame, score: np.ndarray, outcome: np.ndarray
+    model: ReadmissionModel,
+    table: pd.DataFrame,
+    score: np.ndarray,
+    outcome: np.ndarray,
 ) -> dict[str, Any]:
     """The calibrators of the notes alone, and without each column, for comparison."""
     calibrators = {"the notes alone": {"calibration": model.settings.calibration}}

@@ -106,7 +106,12 @@ def fit(
         for remark in check_unseen(held_out, start_hashes, side="val"):
             log.warning("%s: %s", table.start, remark)
     model, objective = _trained(
-        rows, recipe, choice, kind=kind, checkpoints=checkpoints, resume=resume
+        rows,
+        recipe,
+        choice,
+        kind=kind,
+        checkpoints=checkpoints,
+        resume=resume,
     )
     test_rows = usable[usable["split"] == "test"]
     _describe(model, recipe, objective.rows, test_rows)
@@ -190,7 +195,9 @@ def _trained(
 
 
 def _out_of_fold(
-    rows: pd.DataFrame, recipe: ReadmissionRecipe, choice: NoteChoice | None
+    rows: pd.DataFrame,
+    recipe: ReadmissionRecipe,
+    choice: NoteChoice | None,
 ) -> tuple[np.ndarray, ...]:
     """Probabilities of windows, counts and outcomes of all stays, for `choose`.
 
@@ -204,7 +211,9 @@ def _out_of_fold(
     n_patients = [len(set(patients[outcome == label])) for label in (0, 1)]
     n_folds = min(FOLDS, *n_patients)
     splitter = StratifiedGroupKFold(
-        n_folds, shuffle=True, random_state=recipe.training.seed
+        n_folds,
+        shuffle=True,
+        random_state=recipe.training.seed,
     )
     parts = []
     folds = splitter.split(rows, outcome, patients)
@@ -321,7 +330,8 @@ class ReadmissionObjective(Objective):
         from torch.nn.functional import binary_cross_entropy_with_logits
 
         output = network(
-            input_ids=batch["input_ids"], attention_mask=batch.get("attention_mask")
+            input_ids=batch["input_ids"],
+            attention_mask=batch.get("attention_mask"),
         )
         logits = output.logits.squeeze(-1).float()
         group = batch["group"]
@@ -329,10 +339,15 @@ class ReadmissionObjective(Objective):
         if self._table.objective == "window":
             weight = torch.as_tensor(self._weight, device=logits.device)
             return binary_cross_entropy_with_logits(
-                logits, targets[group], pos_weight=weight
+                logits,
+                targets[group],
+                pos_weight=weight,
             )
         risk = aggregate_tensor(
-            torch.sigmoid(logits), group, stays=len(targets), c=self._model.c
+            torch.sigmoid(logits),
+            group,
+            stays=len(targets),
+            c=self._model.c,
         )
         risk = risk.clamp(EPSILON, 1 - EPSILON)
         positive = self._weight * targets * torch.log(risk)
@@ -344,7 +359,8 @@ class ReadmissionObjective(Objective):
         from sklearn.metrics import roc_auc_score
 
         values, counts = self._model.window_probabilities(
-            self.val_windows, network=network
+            self.val_windows,
+            network=network,
         )
         risk = aggregate_stays(values, counts, c=self._model.c)
         return {"auroc": float(roc_auc_score(self.outcome, risk))}

@@ -32,7 +32,9 @@ stdout = Terminal(highlight=False)
 def command_line(name: str, about: str) -> typer.Typer:
     """A typer application called `name` with --version and `about` as its help."""
     app = typer.Typer(
-        no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
     )
 
     @app.callback(help=about, invoke_without_command=True)
@@ -55,7 +57,10 @@ def say(message: str) -> None:
 
 
 def print_table(
-    rows: Iterable[Sequence[object]], head: Sequence[str], *, title: str = ""
+    rows: Iterable[Sequence[object]],
+    head: Sequence[str],
+    *,
+    title: str = "",
 ) -> None:
     """Print a table to stdout."""
     columns = [Column(name, overflow="fold") for name in head]

@@ -107,7 +107,8 @@ Restart = Annotated[bool, Option("--restart", help="Start over instead of resumi
 Raw = Annotated[
     bool,
     Option(
-        "--raw", help="Do not put an apostrophe before text that looks like a formula."
+        "--raw",
+        help="Do not put an apostrophe before text that looks like a formula.",
     ),
 ]
 Device = Annotated[

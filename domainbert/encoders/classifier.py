@@ -43,7 +43,8 @@ class CLSClassifier(BertForSequenceClassification):
                 'model.set_attn_implementation("sdpa")'
             )
         hidden = self.bert.embeddings(
-            input_ids=input_ids, token_type_ids=token_type_ids
+            input_ids=input_ids,
+            token_type_ids=token_type_ids,
         )
         mask = None
         if attention_mask is not None:

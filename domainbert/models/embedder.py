@@ -121,7 +121,8 @@ class Embedder(Model[EmbeddingSettings]):
         published = read_modules(find_encoder(resolve_model(name, cls.package)))
         if published is None:
             log.warning(
-                "%s was not trained for similarity: cosines rank texts poorly", name
+                "%s was not trained for similarity: cosines rank texts poorly",
+                name,
             )
         return published or EmbeddingSettings()
 
@@ -183,7 +184,10 @@ class Embedder(Model[EmbeddingSettings]):
             )
 
     def embed_passages(
-        self, texts: Iterable[object], *, window: int | None = None
+        self,
+        texts: Iterable[object],
+        *,
+        window: int | None = None,
     ) -> Iterator[PassageVectors]:
         """One vector per passage of each text, with its position in the text.
 
@@ -203,7 +207,8 @@ class Embedder(Model[EmbeddingSettings]):
             numbers = []
             faults_by_number = {}
             for number, (text, fault) in enumerate(
-                zip(windowed, faults, strict=True), start=first
+                zip(windowed, faults, strict=True),
+                start=first,
             ):
                 if fault:
                     faults_by_number[number] = fault
@@ -215,7 +220,8 @@ class Embedder(Model[EmbeddingSettings]):
                 vectors=self.scaled(pooled),
                 texts=np.array(numbers, dtype=np.int64),
                 starts=np.array(
-                    [passage.start for passage in passages], dtype=np.int64
+                    [passage.start for passage in passages],
+                    dtype=np.int64,
                 ),
                 ends=np.array([passage.end for passage in passages], dtype=np.int64),
                 faults=faults_by_number,
@@ -229,7 +235,10 @@ class Embedder(Model[EmbeddingSettings]):
         return float(first @ second)
 
     def vectors_of(
-        self, texts: Sequence[str], *, network: PreTrainedModel | None = None
+        self,
+        texts: Sequence[str],
+        *,
+        network: PreTrainedModel | None = None,
     ) -> np.ndarray:
         """The vectors of texts that all have tokens, for scoring while a network trains.
 
@@ -240,7 +249,10 @@ class Embedder(Model[EmbeddingSettings]):
         return self._text_vectors(windowed, network=network)
 
     def pooled(
-        self, windows: Sequence[np.ndarray], *, network: PreTrainedModel | None = None
+        self,
+        windows: Sequence[np.ndarray],
+        *,
+        network: PreTrainedModel | None = None,
     ) -> np.ndarray:
         """Pooled hidden states, not scaled, shape (windows, dimension), float32.
 
@@ -262,7 +274,10 @@ class Embedder(Model[EmbeddingSettings]):
         return vectors
 
     def _text_vectors(
-        self, texts: Sequence[WindowedText], *, network: PreTrainedModel | None = None
+        self,
+        texts: Sequence[WindowedText],
+        *,
+        network: PreTrainedModel | None = None,
     ) -> np.ndarray:
         """The vector of each text, joined from those of its windows, shape (texts, dimension)."""
         windows = [window.input_ids for text in texts for window in text.windows]
@@ -290,7 +305,9 @@ class Embedder(Model[EmbeddingSettings]):
         )
 
     def _tokenised(
-        self, texts: Iterable[object], windower: Windower
+        self,
+        texts: Iterable[object],
+        windower: Windower,
     ) -> Iterator[tuple[list[WindowedText], list[str]]]:
         """Chunks of texts in windows, and for each text why it has no vector, or ""."""
         check_many(texts)
@@ -316,7 +333,8 @@ def check_faults(faults: Iterable[str], *, first: int = 0) -> None:
 
 
 def _split(
-    chunk: list[object], windower: Windower
+    chunk: list[object],
+    windower: Windower,
 ) -> tuple[list[WindowedText], list[str]]:
     """The windows of each text of a chunk, and its fault or ""."""
     type_faults = [_type_fault(text) for text in chunk]

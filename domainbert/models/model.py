@@ -245,7 +245,12 @@ class Model(ABC, Generic[AnySettings]):
         # Named, not imported: a model does not depend on its trainer.
         trainer = pkgutil.resolve_name(cls.trainer)
         return trainer(
-            data, recipe, checkpoints=checkpoints, resume=resume, kind=cls, **options
+            data,
+            recipe,
+            checkpoints=checkpoints,
+            resume=resume,
+            kind=cls,
+            **options,
         )
 
     def score_frame(
@@ -314,7 +319,9 @@ class Model(ABC, Generic[AnySettings]):
         torch.manual_seed(training.seed)
         if origin.is_adapter:
             stored = load_task_model(
-                resolve_model(encoder, cls.package), cls, dropout=training.dropout
+                resolve_model(encoder, cls.package),
+                cls,
+                dropout=training.dropout,
             )
             network = stored.network.requires_grad_()
             return cls(network, stored.tokenizer, settings=settings)

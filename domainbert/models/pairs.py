@@ -87,7 +87,10 @@ class PairWindower:
         return self.split_many([(first, second)], start=number)[0]
 
     def split_many(
-        self, pairs: Sequence[tuple[object, object]], *, start: int = 0
+        self,
+        pairs: Sequence[tuple[object, object]],
+        *,
+        start: int = 0,
     ) -> list[list[PairWindow]]:
         """The windows of each pair.
 

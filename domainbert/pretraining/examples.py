@@ -170,16 +170,23 @@ class Masker:
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, *, masked: float = 0.15
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        masked: float = 0.15,
     ) -> None:
         self._collator = DataCollatorForLanguageModeling(
-            tokenizer, mlm_probability=masked
+            tokenizer,
+            mlm_probability=masked,
         )
         self._special = np.isin(np.arange(len(tokenizer)), tokenizer.all_special_ids)
         self._pad = tokenizer.pad_token_id
 
     def batch(
-        self, rows: Mapping[str, Sequence[Any]], *, seed: Sequence[int]
+        self,
+        rows: Mapping[str, Sequence[Any]],
+        *,
+        seed: Sequence[int],
     ) -> dict[str, torch.Tensor]:
         """A batch for `PretrainingNetwork`: rows of a dataset; the seed alone decides the masks."""
         ids, mask = pad(rows["tokens"], pad_token_id=self._pad)
@@ -187,7 +194,8 @@ class Masker:
         self._collator.generator = torch.Generator().manual_seed(state)
         special = torch.from_numpy(self._special[ids])
         shown, labels = self._collator.torch_mask_tokens(
-            ids, special_tokens_mask=special
+            ids,
+            special_tokens_mask=special,
         )
         seconds = torch.tensor(np.asarray(rows["second"]))
         batch = {

@@ -243,7 +243,9 @@ class MaskedWords(Objective):
         totals = np.zeros(5)
         network.eval()
         autocast = torch.autocast(
-            device.type, torch.bfloat16, enabled=device.type == "cuda"
+            device.type,
+            torch.bfloat16,
+            enabled=device.type == "cuda",
         )
         with torch.inference_mode(), autocast:
             for batch in self._held_out:

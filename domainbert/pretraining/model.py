@@ -79,7 +79,9 @@ class PretrainingNetwork(BertForPreTraining):
         token_logits = self.cls.predictions(outputs.last_hidden_state[masked])
         # A batch of short rows may mask nothing, and its mean would be NaN.
         token_losses = cross_entropy(
-            token_logits.float(), labels[masked], reduction="sum"
+            token_logits.float(),
+            labels[masked],
+            reduction="sum",
         )
         token_loss = token_losses / masked.sum().clamp(min=1)
         return BertForPreTrainingOutput(

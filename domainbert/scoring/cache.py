@@ -46,7 +46,11 @@ class WindowCache:
     """
 
     def __init__(
-        self, path: str | Path, *, model: str, max_bytes: int = 1 << 30
+        self,
+        path: str | Path,
+        *,
+        model: str,
+        max_bytes: int = 1 << 30,
     ) -> None:
         self._path = Path(path)
         self._model = model
@@ -120,7 +124,8 @@ class WindowCache:
     def _add(self, logits: dict[bytes, float]) -> None:
         with closing(self._connect()) as con, con:
             con.executemany(
-                "INSERT OR IGNORE INTO windows VALUES (?, ?)", [*logits.items()]
+                "INSERT OR IGNORE INTO windows VALUES (?, ?)",
+                [*logits.items()],
             )
             (size,) = con.execute(_USED_BYTES).fetchone()
             if size > self._max_bytes:
@@ -128,7 +133,10 @@ class WindowCache:
 
 
 def open_hashed(
-    con: sqlite3.Connection, path: Path, application: int, tables: str
+    con: sqlite3.Connection,
+    path: Path,
+    application: int,
+    tables: str,
 ) -> bytes:
     """Make the tables of a file that holds keyed hashes; return its key, made on first use."""
     about = "CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB);"
@@ -139,7 +147,10 @@ def open_hashed(
 
 
 def make_tables(
-    con: sqlite3.Connection, path: Path, application: int, tables: str
+    con: sqlite3.Connection,
+    path: Path,
+    application: int,
+    tables: str,
 ) -> None:
     """Make the tables of a file of ours.
 

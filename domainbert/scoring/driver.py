@@ -128,7 +128,9 @@ def score_frame(
 
 
 def score_chunks(
-    task: AnyTask, plan: Plan, items: Iterable[list[Row]]
+    task: AnyTask,
+    plan: Plan,
+    items: Iterable[list[Row]],
 ) -> Iterator[pa.Table]:
     """Score items into tables of about a part each."""
     for chunk in chunked(items, size=_size, limit=PART_CHARACTERS):
@@ -184,7 +186,12 @@ def score_file(
         if not isinstance(task, Task):
             task = task()
         plan, surveyed = _survey(
-            task, local, options, named=named, keep=keep, salt=store.salt
+            task,
+            local,
+            options,
+            named=named,
+            keep=keep,
+            salt=store.salt,
         )
         facts = {
             "task": {"name": task.name, **task.facts()},
@@ -199,7 +206,13 @@ def score_file(
                 stream = stack.enter_context(gathered(stream, plan, folder=work))
             counts = Counts(rows=surveyed.rows)
             total = _score(
-                task, plan, stream, store, counts, n_stored=n_stored, progress=progress
+                task,
+                plan,
+                stream,
+                store,
+                counts,
+                n_stored=n_stored,
+                progress=progress,
             )
         counts.items, counts.written = store.totals()
         if counts.items.total() != total:
@@ -299,7 +312,11 @@ def _survey(
     while True:
         try:
             plan = make_plan(
-                task, columns, named=named, keep=keep, source=Path(source).name
+                task,
+                columns,
+                named=named,
+                keep=keep,
+                source=Path(source).name,
             )
         except TableError:
             # Later lines of JSON may have further columns.
@@ -315,7 +332,9 @@ def _survey(
 
 
 def score_items(
-    task: AnyTask, plan: Plan, items: Sequence[Sequence[Row]]
+    task: AnyTask,
+    plan: Plan,
+    items: Sequence[Sequence[Row]],
 ) -> Iterator[list[OutputRow]]:
     """The output rows of each item."""
     read_items = [_read(task, plan, rows) for rows in items]

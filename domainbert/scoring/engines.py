@@ -74,7 +74,11 @@ def score_ray(
     if not isinstance(dataset, Dataset):
         raise UserError(f"expected a Ray dataset, got {type(dataset).__name__}")
     plan = make_plan(
-        task, dataset.columns() or [], named=named, keep=keep, source="the table"
+        task,
+        dataset.columns() or [],
+        named=named,
+        keep=keep,
+        source="the table",
     )
     rows = dataset.with_column(_NUMBER, monotonically_increasing_id())
     if plan.group is not None:
@@ -158,7 +162,9 @@ def _pack(batch: pa.Table, *, plan: Plan) -> pa.Table:
 
 
 def _pack_all(
-    batches: Iterable[pa.RecordBatch], *, plan: Plan
+    batches: Iterable[pa.RecordBatch],
+    *,
+    plan: Plan,
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield from _pack(batch, plan=plan).to_batches()
@@ -185,7 +191,9 @@ def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
 
 
 def _scored(
-    batches: Iterable[pa.RecordBatch], task: AnyTask, plan: Plan
+    batches: Iterable[pa.RecordBatch],
+    task: AnyTask,
+    plan: Plan,
 ) -> Iterator[pa.Table]:
     rows = _unpacked(batches)
     if plan.group is None:
@@ -218,7 +226,12 @@ class _RayWorker:
 
 
 def _score_partition(
-    batches: Iterator[pa.RecordBatch], *, run: str, task: Any, plan: Plan, threads: int
+    batches: Iterator[pa.RecordBatch],
+    *,
+    run: str,
+    task: Any,
+    plan: Plan,
+    threads: int,
 ) -> Iterator[pa.RecordBatch]:
     if run not in _tasks:
         _tasks.clear()

@@ -162,7 +162,9 @@ class RunStore:
         path = self.folder / f"part-{self._next:06d}.parquet"
         with disk_errors(self.folder), atomic_path(path) as temporary:
             pq.write_table(
-                table.replace_schema_metadata(metadata), temporary, compression="zstd"
+                table.replace_schema_metadata(metadata),
+                temporary,
+                compression="zstd",
             )
         self._next += 1
 

@@ -309,7 +309,11 @@ def survey(rows: Iterable[Row], plan: Plan, *, salt: bytes) -> Survey:
 
 
 def same_rows(
-    rows: Iterable[Row], plan: Plan, *, salt: bytes, digest: str
+    rows: Iterable[Row],
+    plan: Plan,
+    *,
+    salt: bytes,
+    digest: str,
 ) -> Iterator[Row]:
     """The rows as they come; raises `UserError` at their end if they are not those surveyed."""
     new_digest = blake2b(key=salt)
@@ -324,7 +328,10 @@ def same_rows(
 
 @contextmanager
 def gathered(
-    rows: Iterable[Row], plan: Plan, *, folder: Path
+    rows: Iterable[Row],
+    plan: Plan,
+    *,
+    folder: Path,
 ) -> Iterator[Iterator[Row]]:
     """The rows with each group's rows together, and groups in order of first appearance.
 

@@ -28,7 +28,11 @@ class Hits:
 
 
 def top_k(
-    queries: np.ndarray, blocks: Iterable[np.ndarray], *, k: int, first: int = 0
+    queries: np.ndarray,
+    blocks: Iterable[np.ndarray],
+    *,
+    k: int,
+    first: int = 0,
 ) -> Hits:
     """The k rows with the largest dot product with each query; of equal ones the first rows.
 
@@ -52,7 +56,10 @@ def top_k(
             batch = slice(start, start + QUERIES)
             products = queries[batch] @ block.T
             best_scores, best_rows = _merge_best(
-                scores[batch], rows[batch], products, first_row=first
+                scores[batch],
+                rows[batch],
+                products,
+                first_row=first,
             )
             scores[batch] = best_scores
             rows[batch] = best_rows
@@ -62,7 +69,11 @@ def top_k(
 
 
 def _merge_best(
-    scores: np.ndarray, rows: np.ndarray, products: np.ndarray, *, first_row: int
+    scores: np.ndarray,
+    rows: np.ndarray,
+    products: np.ndarray,
+    *,
+    first_row: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k best of each query among its best so far and its products with a block.
 

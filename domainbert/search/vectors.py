@@ -104,7 +104,10 @@ class VectorIndex:
 
     @classmethod
     def open(
-        cls, folder: str | Path, *, embedder: Embedder | None = None
+        cls,
+        folder: str | Path,
+        *,
+        embedder: Embedder | None = None,
     ) -> VectorIndex:
         """Open an index and check its files.
 

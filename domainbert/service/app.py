@@ -183,7 +183,11 @@ class Service:
         self._fault = self._fault or model.self_test(test)
 
     def score(
-        self, task: str, records: Sequence[Mapping[str, object]], *, card: str = ""
+        self,
+        task: str,
+        records: Sequence[Mapping[str, object]],
+        *,
+        card: str = "",
     ) -> list[dict[str, Any]]:
         """The output rows of records; risks are kept in the ledger.
 
@@ -195,7 +199,8 @@ class Service:
         count = max(len(records), sum(_count_listed(record) for record in records))
         if count > MAX_RECORDS:
             raise HTTPException(
-                413, f"{count:,} records; expected at most {MAX_RECORDS:,}"
+                413,
+                f"{count:,} records; expected at most {MAX_RECORDS:,}",
             )
         size = sum(count_characters(record) for record in records)
         limit = self.settings.max_characters
@@ -233,7 +238,12 @@ class Service:
             stay = chosen.get(STAY.name, STAY.name)
             fingerprint = model.model.fingerprint()
             self.ledger.served(
-                task, fingerprint, risks, stay=stay, card=call.card, call=call.name
+                task,
+                fingerprint,
+                risks,
+                stay=stay,
+                card=call.card,
+                call=call.name,
             )
             _LAST_RISK.labels(task).set_to_current_time()
         return rows

@@ -136,7 +136,8 @@ def _check(certificate: Path | None, key: Path | None) -> None:
     if certificate:
         try:
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
-                certificate, key
+                certificate,
+                key,
             )
         except OSError as error:  # of ssl, too
             raise UserError(f"{certificate}, {key}: {error}") from None

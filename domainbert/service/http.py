@@ -49,7 +49,9 @@ WAITING = 512  # and of all
 MAX_RECORDS = 1000  # of a request; each note of a stay counts
 MAX_CALLS = 500  # that are answered at a time
 _SECONDS = Histogram(
-    "domainbert_request_seconds", "Time to answer", ["route", "status"]
+    "domainbert_request_seconds",
+    "Time to answer",
+    ["route", "status"],
 )
 _CALLS = Gauge("domainbert_calls", "Calls in progress", multiprocess_mode="livesum")
 _request: ContextVar[str] = ContextVar("request", default="")
@@ -222,11 +224,13 @@ async def read_body(receive: Receive, *, most: int, seconds: float) -> bytes:
                     parts.append(part)
     except TimeoutError:
         raise HTTPException(
-            408, f"the body did not arrive within {seconds:g} s"
+            408,
+            f"the body did not arrive within {seconds:g} s",
         ) from None
     if size > most:
         raise HTTPException(
-            413, f"the body has {size:,} bytes; expected at most {most:,}"
+            413,
+            f"the body has {size:,} bytes; expected at most {most:,}",
         )
     return b"".join(parts)
 
@@ -323,7 +327,9 @@ async def _admitted(service: Any, scope: Scope, receive: Receive) -> Receive:
             await read_body(receive, most=0, seconds=REFUSED_SECONDS)
         raise
     body = await read_body(
-        receive, most=service.most_bytes, seconds=service.settings.seconds
+        receive,
+        most=service.most_bytes,
+        seconds=service.settings.seconds,
     )
     # Malformed JSON is refused later, by FastAPI, with its position.
     with suppress(ValueError, RecursionError):
@@ -339,7 +345,8 @@ def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> None:
     """Refuse an object that has a key twice: JSON readers silently drop one of the values."""
     if len(dict(pairs)) < len(pairs):
         raise HTTPException(
-            400, "an object in the body has a key twice; expected each key once"
+            400,
+            "an object in the body has a key twice; expected each key once",
         )
 
 

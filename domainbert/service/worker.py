@@ -68,7 +68,9 @@ class Worker:
         self._threads = ThreadPoolExecutor(max_workers=SLOTS)
 
     def score(
-        self, records: Sequence[Mapping[str, object]], seconds: float
+        self,
+        records: Sequence[Mapping[str, object]],
+        seconds: float,
     ) -> list[dict[str, object]]:
         """The output rows of records, as from `score_frame`, with None for NaN and infinity.
 

@@ -97,14 +97,20 @@ def match_columns(
         elif column.required:
             _suggest_joining(column, spelled, source=source)
             require_columns(
-                available, [column.name], source=source, option=column.option
+                available,
+                [column.name],
+                source=source,
+                option=column.option,
             )
     _check_unused_ids(available, columns, matches, source=source)
     return matches
 
 
 def _suggest_joining(
-    column: Column, spelled: Mapping[str, str], *, source: str
+    column: Column,
+    spelled: Mapping[str, str],
+    *,
+    source: str,
 ) -> None:
     """Raise a `TableError` if the table has the parts that the column's option can join."""
     parts = [spelled[name] for name in column.joined if name in spelled]
@@ -152,7 +158,11 @@ def _plain(name: str) -> str:
 
 
 def require_columns(
-    available: Iterable[str], needed: Iterable[str], *, source: str, option: str = ""
+    available: Iterable[str],
+    needed: Iterable[str],
+    *,
+    source: str,
+    option: str = "",
 ) -> None:
     """Check that a table has all needed columns.
 

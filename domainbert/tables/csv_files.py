@@ -149,7 +149,10 @@ def csv_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cel
 
 
 def csv_batches(
-    path: Path, columns: Sequence[str], options: ReadOptions, flaws: Flaws
+    path: Path,
+    columns: Sequence[str],
+    options: ReadOptions,
+    flaws: Flaws,
 ) -> Iterator[pa.RecordBatch]:
     """Columns as text, for one pass.
 
@@ -168,7 +171,11 @@ def csv_batches(
 
 
 def _sound_pieces(
-    path: Path, width: int, separator: str, options: ReadOptions, flaws: Flaws
+    path: Path,
+    width: int,
+    separator: str,
+    options: ReadOptions,
+    flaws: Flaws,
 ) -> Iterator[bytes]:
     """The rows of a file in pieces of some megabytes; its flaws are listed."""
     piece = bytearray()
@@ -188,7 +195,10 @@ def _sound_pieces(
 
 
 def _parse(
-    piece: bytes, columns: Sequence[str], names: list[str], separator: str
+    piece: bytes,
+    columns: Sequence[str],
+    names: list[str],
+    separator: str,
 ) -> list[pa.RecordBatch]:
     """Whole rows as columns of text."""
     import pyarrow as pa
@@ -197,7 +207,9 @@ def _parse(
     table = arrow_csv.read_csv(
         pa.BufferReader(pa.py_buffer(piece)),
         arrow_csv.ReadOptions(
-            use_threads=False, block_size=len(piece) + 1, column_names=names
+            use_threads=False,
+            block_size=len(piece) + 1,
+            column_names=names,
         ),
         arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True),
         arrow_csv.ConvertOptions(
@@ -210,7 +222,12 @@ def _parse(
 
 
 def _data_rows(
-    path: Path, width: int, separator: str, options: ReadOptions, *, at_once: int = 1
+    path: Path,
+    width: int,
+    separator: str,
+    options: ReadOptions,
+    *,
+    at_once: int = 1,
 ) -> Iterator[tuple[int, str, bytes]]:
     """The rows and flaws of `_sound_rows` after the header, in UTF-8, without empty lines.
 
@@ -252,7 +269,11 @@ def _row_pattern(width: int, separator: str) -> bytes:
 
 
 def _sound_rows(
-    read: _Read, width: int, separator: str, *, at_once: int
+    read: _Read,
+    width: int,
+    separator: str,
+    *,
+    at_once: int,
 ) -> Iterator[tuple[int, str, bytes]]:
     """Every row as (its line, "", its bytes), and every flaw as (its line, problem, what is left).
 
@@ -323,7 +344,10 @@ def open_bytes(path: Path) -> Iterator[gzip.GzipFile | io.BufferedReader]:
 
 @contextmanager
 def open_text(
-    path: Path, encoding: str | None, *, newline: str | None
+    path: Path,
+    encoding: str | None,
+    *,
+    newline: str | None,
 ) -> Iterator[io.TextIOBase]:
     """The text of a file, by default in UTF-8; undecodable bytes become U+FFFD.
 

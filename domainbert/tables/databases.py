@@ -41,7 +41,9 @@ _SQLITE_TABLES = (
 
 @contextmanager
 def open_source(
-    source: str | Path, con: duckdb.DuckDBPyConnection, options: ReadOptions
+    source: str | Path,
+    con: duckdb.DuckDBPyConnection,
+    options: ReadOptions,
 ) -> Iterator[Source]:
     """Open a folder, a DuckDB file, `postgresql://…` or `sqlite:///…` for scans by `con`.
 
@@ -209,7 +211,10 @@ class _AdbcSource(_DatabaseSource):
     """The tables of PostgreSQL or SQLite; each scan is one stream."""
 
     def __init__(
-        self, uri: str, con: duckdb.DuckDBPyConnection, connection: Connection
+        self,
+        uri: str,
+        con: duckdb.DuckDBPyConnection,
+        connection: Connection,
     ) -> None:
         super().__init__(_public_name(uri), con)
         self._connection = connection

@@ -77,7 +77,9 @@ def _parquet_frame(path: Path, columns: Sequence[str] | None) -> pd.DataFrame:
 
 
 def _text_frame(
-    source: str | Path, columns: Sequence[str] | None, options: ReadOptions
+    source: str | Path,
+    columns: Sequence[str] | None,
+    options: ReadOptions,
 ) -> pd.DataFrame:
     """A table of text (CSV, JSON lines) as a DataFrame; a row that cannot be read is an error."""
     import pandas as pd
@@ -145,7 +147,10 @@ def read_metadata(path: str | Path) -> dict[str, str]:
 
 
 def write_table(
-    table: pd.DataFrame | Iterable[pa.Table], path: str | Path, *, raw: bool = False
+    table: pd.DataFrame | Iterable[pa.Table],
+    path: str | Path,
+    *,
+    raw: bool = False,
 ) -> None:
     """Write a table, whole or piece by piece; the file appears when it is complete.
 
@@ -221,7 +226,10 @@ def _write_text(
 
 
 def _csv_cells(
-    frame: pd.DataFrame, source: str, *, raw: bool
+    frame: pd.DataFrame,
+    source: str,
+    *,
+    raw: bool,
 ) -> tuple[pd.DataFrame, Literal[0, 2]]:
     """The frame as it is written to CSV, and the quoting of its cells."""
     quoting: Literal[0, 2] = csv.QUOTE_MINIMAL

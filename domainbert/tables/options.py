@@ -37,7 +37,9 @@ class TableError(UserError):
 
 @contextmanager
 def read_errors(
-    path: Path, how: str = "to its end", kinds: type[Exception] = OSError
+    path: Path,
+    how: str = "to its end",
+    kinds: type[Exception] = OSError,
 ) -> Iterator[None]:
     """Turn an error of a damaged file, or of these kinds, into a `TableError`.
 

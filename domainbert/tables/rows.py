@@ -132,7 +132,10 @@ def _matching_files(pattern: str, endings: tuple[str, ...]) -> list[Path]:
 
 
 def iter_rows(
-    source: str | Path, options: ReadOptions = DEFAULTS, *, columns: Wanted = None
+    source: str | Path,
+    options: ReadOptions = DEFAULTS,
+    *,
+    columns: Wanted = None,
 ) -> Iterator[Row]:
     """Stream the rows of a file, a folder or a pattern.
 
@@ -180,7 +183,10 @@ def spooled(source: str | Path, options: ReadOptions, *, folder: Path) -> str | 
 
 
 def table_columns(
-    source: str | Path, options: ReadOptions = DEFAULTS, *, lines: int | None = None
+    source: str | Path,
+    options: ReadOptions = DEFAULTS,
+    *,
+    lines: int | None = None,
 ) -> list[str]:
     """The column names of a source, in order; see `iter_rows` for errors.
 

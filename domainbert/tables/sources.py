@@ -88,7 +88,10 @@ class FolderSource(Source):
     """A folder with one file per table; the least nested of the files of a name is used."""
 
     def __init__(
-        self, folder: Path, con: duckdb.DuckDBPyConnection, options: ReadOptions
+        self,
+        folder: Path,
+        con: duckdb.DuckDBPyConnection,
+        options: ReadOptions,
     ) -> None:
         super().__init__(str(folder), con)
         self._folder = folder
@@ -170,7 +173,9 @@ def identifier(name: str) -> str:
 
 
 def select_text(
-    columns: Iterable[str], relation: str, cast: str = "CAST({} AS VARCHAR)"
+    columns: Iterable[str],
+    relation: str,
+    cast: str = "CAST({} AS VARCHAR)",
 ) -> str:
     """A SELECT of these columns, cast to text under their own names."""
     names = [identifier(column) for column in columns]

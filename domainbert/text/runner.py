@@ -24,7 +24,9 @@ BUFFER_BATCHES = 16
 
 
 def plan_batches(
-    lengths: Sequence[int] | np.ndarray, *, batch_tokens: int
+    lengths: Sequence[int] | np.ndarray,
+    *,
+    batch_tokens: int,
 ) -> list[np.ndarray]:
     """Group windows of similar length, so that rows x longest row <= `batch_tokens`.
 
@@ -148,7 +150,9 @@ class WindowRunner:
                 if token_types is not None:
                     segments = [token_types[i] for i in batch]
                 tensors = padded_inputs(
-                    [windows[i] for i in batch], segments, pad_token_id=self._pad
+                    [windows[i] for i in batch],
+                    segments,
+                    pad_token_id=self._pad,
                 )
                 inputs = {name: t.to(self.device) for name, t in tensors.items()}
                 output = self._model(**inputs)
@@ -160,7 +164,9 @@ class WindowRunner:
 
 
 def pad(
-    windows: Sequence[np.ndarray], *, pad_token_id: int
+    windows: Sequence[np.ndarray],
+    *,
+    pad_token_id: int,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Rows of one length: ids of shape (windows, longest), int64, and their mask (1 = token).
 

@@ -174,7 +174,8 @@ class Windower:
         self._unknown = tokenizer.unk_token_id
         end_ids = tokenizer.convert_tokens_to_ids([".", "!", "?"])
         self._sentence_ends = np.setdiff1d(
-            [token for token in end_ids if token is not None], [self._unknown]
+            [token for token in end_ids if token is not None],
+            [self._unknown],
         )
 
     def split(self, text: str) -> WindowedText:

@@ -44,7 +44,8 @@ def resume_point(
             _check_facts(folder, current)
         elif resume:
             log.warning(
-                "no checkpoint in %s: training starts from the beginning", folder
+                "no checkpoint in %s: training starts from the beginning",
+                folder,
             )
         write_json(current, folder / FACTS)
         yield checkpoint

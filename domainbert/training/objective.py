@@ -89,7 +89,9 @@ class LengthBatches:
         windows = 0
         longest = 0
         for index, (count, length) in zip(
-            order.tolist(), sizes[order].tolist(), strict=True
+            order.tolist(),
+            sizes[order].tolist(),
+            strict=True,
         ):
             windows += count
             longest = max(longest, length)

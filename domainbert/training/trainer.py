@@ -122,7 +122,9 @@ class ObjectiveTrainer(Trainer):
         if objective.head is not None:
             network.add_module(HEAD, objective.head)
         self._data = _EpochData(
-            objective, self, passes=args.gradient_accumulation_steps
+            objective,
+            self,
+            passes=args.gradient_accumulation_steps,
         )
         super().__init__(
             model=network,
