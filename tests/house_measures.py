@@ -43,6 +43,13 @@ def code_lines(text, tree):
     return lines
 
 
+def count_nodes(tree):
+    """Nodes of the syntax tree without docstrings: they stay the same when a line is broken."""
+    nodes = [node for node in ast.walk(tree) if not isinstance(node, ast.expr_context)]
+    docstrings = [node for node in nodes if is_docstring(node)]
+    return len(nodes) - 2 * len(docstrings)
+
+
 def is_tuple_assignment(node):
     return (
         isinstance(node, ast.Assign)
@@ -75,6 +82,7 @@ def measure(folders):
     """The figures of all Python files and templates below some folders."""
     paths = [path for folder in folders for path in Path(folder).rglob("*.py")]
     n_lines = 0
+    n_nodes = 0
     counts = dict.fromkeys(("ternaries", "tuples", "nested", "Any", "vague"), 0)
     bodies = []
     file_lengths = []
@@ -82,6 +90,7 @@ def measure(folders):
         text = path.read_text(encoding="utf8")
         tree = ast.parse(text)
         n_lines += len(code_lines(text, tree))
+        n_nodes += count_nodes(tree)
         file_lengths.append(text.count("\n"))
         for node in ast.walk(tree):
             counts["ternaries"] += isinstance(node, ast.IfExp)
@@ -92,6 +101,8 @@ def measure(folders):
                 counts["vague"] += has_vague_local(node)
                 bodies.append(body_lines(node))
     return {
+        "nodes": n_nodes,
+        "nodes in a line": n_nodes / n_lines,
         "files": len(paths),
         "longest file": max(file_lengths),
         "longest function": max(bodies),
