@@ -83,6 +83,7 @@ def assert_spans(
     *,
     rules: AssertionRules | None = None,
     heading: str = "",
+    sections: Sequence[Section | None] | None = None,
 ) -> list[str]:
     """The assertion of each entity of a text, one of `ASSERTIONS`, in linear time.
 
@@ -92,6 +93,7 @@ def assert_spans(
             "Chemical" or "Drug" is a drug; any other is read by the rules for diseases.
         rules: `AssertionRules.read()` by default.
         heading: the heading of the section that the text starts in, if the text does not have it.
+        sections: the section of each entity, from `sections_of`, if they are known.
     """
     if not spans:
         return []
@@ -102,7 +104,8 @@ def assert_spans(
         "drug": mask_entities(text, drug_spans(spans)),
     }
     edges = _clause_edges(text, masked["disease"])
-    sections = sections_of(text, spans, heading=heading)
+    if sections is None:
+        sections = sections_of(text, spans, heading=heading)
     ends = sorted({end for _, end, _ in spans})
     readers: dict[Kind, _Reader] = {}
     results = []

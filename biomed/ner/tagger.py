@@ -305,13 +305,19 @@ class EntityTagger(Model[EntitySettings]):
     def _with_context(self, text: str, entities: list[Entity]) -> list[Entity]:
         """The entities of the chosen sections with assertions, sections and medications."""
         sections = sections_of(text, _spans(entities))
-        placed = [
-            replace(entity, section=getattr(section, "name", None))
-            for entity, section in zip(entities, sections, strict=True)
-            if self._sections.holds(section)
-            and not is_allergy_cue(text, entity.start, entity.end, section)
-        ]
-        assertions = assert_spans(text, _spans(placed), rules=self._rules)
+        placed = []
+        kept_sections = []
+        for entity, section in zip(entities, sections, strict=True):
+            is_cue = is_allergy_cue(text, entity.start, entity.end, section)
+            if self._sections.holds(section) and not is_cue:
+                placed.append(replace(entity, section=getattr(section, "name", None)))
+                kept_sections.append(section)
+        assertions = assert_spans(
+            text,
+            _spans(placed),
+            rules=self._rules,
+            sections=kept_sections,
+        )
         medications = read_medications(text, _spans(placed), assertions)
         by_start = {drug.start: drug for drug in medications}
         return [
