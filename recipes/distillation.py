@@ -21,14 +21,13 @@ import numpy as np
 import torch
 import typer
 
-from biomed.corpora import Document, TaggedText, read_corpus
+from biomed.corpora import Document, TaggedText
 from biomed.corpora.documents import OUTSIDE, tagged
 from biomed.ner.decoding import tags_for
 from biomed.ner.examples import IGNORED, ExampleMaker, Source, entity_types
 from biomed.ner.tagger import EntitySettings, EntityTagger
 from biomed.ner.training import EntityRecipe, TagObjective, record
-from domainbert.cli.console import one_line_errors, say
-from domainbert.cli.training import training_run
+from domainbert.cli.console import one_line_errors
 from domainbert.settings import Positive, Share  # noqa: TC001 (pydantic reads them)
 from domainbert.streams import chunked
 from domainbert.text.sentences import split_sentences
@@ -36,7 +35,16 @@ from domainbert.training.objective import Batch, FreshBatches, fingerprint
 from domainbert.training.recipes import read_recipe
 from domainbert.training.settings import TrainingSettings
 from domainbert.training.train import train
-from recipes.entities import devel_f1, fit_seeds, joined
+from recipes.entities import (
+    Average,
+    Checkpoints,
+    Corpora,
+    ModelFolder,
+    RecipeFile,
+    Resume,
+    Seeds,
+    save_best,
+)
 from recipes.notes.real import measured_letters, only_letters
 from recipes.notes.sections import real_notes
 
@@ -290,46 +298,31 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 @one_line_errors
 def main(
-    corpora: Annotated[
-        list[Path], typer.Argument(help="Folders with train, devel and test.")
-    ],
+    corpora: Corpora,
     data: Annotated[Path, typer.Option(help="The public data, with texts to read.")],
     teacher: Annotated[list[str], typer.Option(help="A model; may be repeated.")],
-    recipe: Annotated[str, typer.Option(help="A TOML file.")],
-    out: Annotated[Path, typer.Option(help="The model folder to write.")],
-    seed: Annotated[
-        list[int] | None, typer.Option(help="May be repeated; see recipes.entities.")
-    ] = None,
-    average: Annotated[
-        float | None,
-        typer.Option(
-            min=0, max=1, help="Average all seeds, with this share of the start."
-        ),
-    ] = None,
-    checkpoints: Annotated[
-        Path | None, typer.Option(help="Folder of the checkpoints.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume")] = False,  # noqa: FBT002
+    recipe: RecipeFile,
+    out: ModelFolder,
+    seed: Seeds = None,
+    average: Average = None,
+    checkpoints: Checkpoints = None,
+    resume: Resume = False,  # noqa: FBT002
 ) -> None:
     """Train a student with each seed, and keep the best or the average."""
-    plan = read_recipe(StudentRecipe, recipe)
-    trainer = partial(
-        fit_student,
-        texts=list(untagged_texts(data)),
-        teachers=list(map(EntityTagger.from_pretrained, teacher)),
+    save_best(
+        corpora,
+        read_recipe(StudentRecipe, recipe),
+        out,
+        seeds=seed,
+        average=average,
+        checkpoints=checkpoints,
+        resume=resume,
+        trainer=partial(
+            fit_student,
+            texts=list(untagged_texts(data)),
+            teachers=list(map(EntityTagger.from_pretrained, teacher)),
+        ),
     )
-    with training_run(out, checkpoints, resume=resume) as run:
-        for model in fit_seeds(
-            joined(list(map(read_corpus, corpora))),
-            plan,
-            trainer=trainer,
-            seeds=seed or [plan.training.seed],
-            average=average,
-            checkpoints=run.checkpoints,
-            resume=resume,
-        ):
-            run.save(model)
-            say(f"F1 on devel {devel_f1(model)}")
 
 
 if __name__ == "__main__":

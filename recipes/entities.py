@@ -146,39 +146,69 @@ def _over_seeds(runs: Sequence[SeedRun]) -> dict[str, dict[str, float]]:
     }
 
 
-@one_line_errors
-def main(
-    corpora: Annotated[
-        list[Path], typer.Argument(help="Folders with train, devel and test.")
-    ],
-    recipe: Annotated[str, typer.Option(help="A TOML file.")],
-    out: Annotated[Path, typer.Option(help="The model folder to write.")],
-    seed: Annotated[
-        list[int] | None,
-        typer.Option(help="May be repeated: the best run on devel is kept."),
-    ] = None,
-    average: Annotated[
-        float | None,
-        typer.Option(
-            min=0, max=1, help="Average all seeds, with this share of the start."
-        ),
-    ] = None,
-    checkpoints: Annotated[
-        Path | None, typer.Option(help="Folder of the checkpoints.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume")] = False,  # noqa: FBT002
+Corpora = Annotated[
+    list[Path], typer.Argument(help="Folders with train, devel and test.")
+]
+RecipeFile = Annotated[str, typer.Option(help="A TOML file.")]
+ModelFolder = Annotated[Path, typer.Option(help="The model folder to write.")]
+Seeds = Annotated[
+    list[int] | None,
+    typer.Option(help="May be repeated: the best run on devel is kept."),
+]
+Average = Annotated[
+    float | None,
+    typer.Option(min=0, max=1, help="Average all seeds, with this share of the start."),
+]
+Checkpoints = Annotated[Path | None, typer.Option(help="Folder of the checkpoints.")]
+Resume = Annotated[bool, typer.Option("--resume")]
+
+
+def save_best(
+    corpora: Sequence[Path],
+    recipe: EntityRecipe,
+    out: Path,
+    *,
+    seeds: Sequence[int] | None,
+    average: float | None,
+    checkpoints: Path | None,
+    resume: bool,
+    trainer: Callable[..., EntityTagger] = fit,
 ) -> None:
-    """Train with each seed, and keep the best model or the average."""
-    plan = read_recipe(EntityRecipe, recipe)
-    read = list(map(read_corpus, corpora))
-    options: dict[str, Any] = {"seeds": seed or [plan.training.seed], "resume": resume}
-    options["average"] = average
+    """Train with each seed, and save each model that `fit_seeds` yields."""
     with training_run(out, checkpoints, resume=resume) as run:
         for model in fit_seeds(
-            joined(read), plan, checkpoints=run.checkpoints, **options
+            joined(list(map(read_corpus, corpora))),
+            recipe,
+            seeds=seeds or [recipe.training.seed],
+            average=average,
+            trainer=trainer,
+            checkpoints=run.checkpoints,
+            resume=resume,
         ):
             run.save(model)
             say(f"F1 on devel {devel_f1(model)}")
+
+
+@one_line_errors
+def main(
+    corpora: Corpora,
+    recipe: RecipeFile,
+    out: ModelFolder,
+    seed: Seeds = None,
+    average: Average = None,
+    checkpoints: Checkpoints = None,
+    resume: Resume = False,  # noqa: FBT002
+) -> None:
+    """Train with each seed, and keep the best model or the average."""
+    save_best(
+        corpora,
+        read_recipe(EntityRecipe, recipe),
+        out,
+        seeds=seed,
+        average=average,
+        checkpoints=checkpoints,
+        resume=resume,
+    )
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def with_short_forms(
     entities: list[Entity],
     abbreviations: Mapping[str, Abbreviation],
 ) -> list[Entity]:
-    """An abbreviation that the text defines is what its long form is, wherever it stands."""
+    """Add each defined abbreviation wherever it occurs, with the label of its long form."""
     added: list[Entity] = []
     for short, definition in abbreviations.items():
         long = next((e for e in entities if e.end == definition.end), None)

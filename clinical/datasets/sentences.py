@@ -178,7 +178,7 @@ def _draw_frame(
     remaining: Sequence[Statement],
     rng: random.Random,
 ) -> tuple[Frame, list[Statement]]:
-    """A frame, drawn from those that the statements can fill, and a statement for each slot."""
+    """Draw a frame that the statements can fill, and a statement for each of its slots."""
     possible = []
     for frame in NOUN_FRAMES:
         chosen: list[Statement] = []
