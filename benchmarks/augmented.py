@@ -33,7 +33,12 @@ CAPTIONS = "main-captions"
 
 
 def few_rated(
-    train: pd.DataFrame, test: pd.DataFrame, *, seed: int, upper: bool, pooling: str
+    train: pd.DataFrame,
+    test: pd.DataFrame,
+    *,
+    seed: int,
+    upper: bool,
+    pooling: str,
 ) -> Any:
     """Spearman on test of each way of training."""
     recipe = _recipe(seed, pooling)
@@ -45,8 +50,12 @@ def few_rated(
     )
     found = augment(recipe, gold, validation)
     # As many steps on gold alone as on gold and silver, so that only the pairs differ.
-    longer = recipe.training.epochs * (len(gold) + len(found.silver)) / len(gold)
-    long = recipe.replaced(training=recipe.training.replaced(epochs=round(longer)))
+    longer = (
+        recipe.training.epochs * (len(gold) + len(found.silver)) / len(gold)
+    )
+    long = recipe.replaced(
+        training=recipe.training.replaced(epochs=round(longer))
+    )
     models: dict[str, Any] = {
         "gold only": fit(gold, long, validation=validation),
         "gold and silver": found.encoder,
@@ -66,7 +75,9 @@ def none_rated(
     pooling: str,
 ) -> Any:
     """The same for a domain without rated pairs: captions."""
-    is_caption, is_test_caption = (np.array(part) == CAPTIONS for part in genres)
+    is_caption, is_test_caption = (
+        np.array(part) == CAPTIONS for part in genres
+    )
     captions, domain = test[is_test_caption], train[is_caption]
     general = without(train[~is_caption], test)
     recipe = _recipe(seed, pooling)
@@ -87,13 +98,19 @@ def none_rated(
 
 
 def _recipe(seed: int, pooling: str) -> AugmentRecipe:
-    changes = {"training.seed": seed, "cross.seed": seed, "model.pooling": pooling}
+    changes = {
+        "training.seed": seed,
+        "cross.seed": seed,
+        "model.pooling": pooling,
+    }
     return read_recipe(AugmentRecipe, "augmented", changes)
 
 
 def _genres(path: Path) -> list[str]:
     return [
-        line.split("\t")[0] for line in path.read_text("utf-8").splitlines() if line
+        line.split("\t")[0]
+        for line in path.read_text("utf-8").splitlines()
+        if line
     ]
 
 
@@ -107,7 +124,10 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument(
-        "--upper", type=int, default=1, help="that many seeds have all pairs too"
+        "--upper",
+        type=int,
+        default=1,
+        help="that many seeds have all pairs too",
     )
     parser.add_argument(
         "--general", action="store_true", help="the case without rated pairs"
@@ -115,7 +135,8 @@ def main() -> int:
     parser.add_argument("--pooling", default="mean")
     asked = parser.parse_args()
     paths = [
-        asked.data / "sentences" / f"stsb_en_{side}.tsv" for side in ("train", "dev")
+        asked.data / "sentences" / f"stsb_en_{side}.tsv"
+        for side in ("train", "dev")
     ]
     train, test = map(read_pairs, paths)
     genres = [_genres(path) for path in paths]
@@ -123,19 +144,30 @@ def main() -> int:
     for number, seed in enumerate(asked.seeds):
         if asked.general:
             runs.append(
-                none_rated(train, test, genres, seed=seed, pooling=asked.pooling)
+                none_rated(
+                    train, test, genres, seed=seed, pooling=asked.pooling
+                )
             )
         else:
             upper = number < asked.upper
             runs.append(
-                few_rated(train, test, seed=seed, upper=upper, pooling=asked.pooling)
+                few_rated(
+                    train, test, seed=seed, upper=upper, pooling=asked.pooling
+                )
             )
         say(f"seed {seed}: {runs[-1]}")
     plain = _spearman(
-        SentenceEncoder.from_pretrained(DEFAULT_ENCODER, pooling=asked.pooling), test
+        SentenceEncoder.from_pretrained(
+            DEFAULT_ENCODER, pooling=asked.pooling
+        ),
+        test,
     )
     rows = [
-        {"trained on": "nothing (plain)", "Spearman": f"{plain:.4f}", "by seed": ""}
+        {
+            "trained on": "nothing (plain)",
+            "Spearman": f"{plain:.4f}",
+            "by seed": "",
+        }
     ]
     for name in runs[0]:
         values = [run[name] for run in runs if name in run]
@@ -154,7 +186,10 @@ def main() -> int:
     }
     setting |= {"recipe": "augmented", "pooling": asked.pooling}
     report(
-        rows, setting=setting, measured={"runs": runs, "plain": plain}, out=asked.out
+        rows,
+        setting=setting,
+        measured={"runs": runs, "plain": plain},
+        out=asked.out,
     )
     return 0
 

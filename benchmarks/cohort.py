@@ -102,7 +102,9 @@ class Measured:
             "CSV, GB": f"{self.bytes / 1e9:.2f}",
             "seconds": spread(self.seconds, ".1f"),
             "MB/s": spread(rate, ".0f"),
-            "peak memory, GB": spread([peak / 1e9 for peak in self.peaks], ".2f"),
+            "peak memory, GB": spread(
+                [peak / 1e9 for peak in self.peaks], ".2f"
+            ),
             "cohort": f"{self.kept:,} stays, {self.readmitted:,} readmitted",
         }
 
@@ -119,12 +121,16 @@ def write_hospital(folder: Path, *, notes: int, seed: int = 0) -> Hospital:
     away = (60 + rng.exponential(90 * 24 * 60, stays)).astype(int)
     elapsed = np.cumsum(length + away)
     start = (
-        elapsed - length - np.maximum.accumulate(np.where(first, elapsed - length, 0))
+        elapsed
+        - length
+        - np.maximum.accumulate(np.where(first, elapsed - length, 0))
     )
     admit = np.datetime64("2100-01-01T00:00") + start.astype("timedelta64[m]")
     leave = admit + length.astype("timedelta64[m]")
     kind = rng.choice(
-        ["EMERGENCY", "URGENT", "ELECTIVE", "NEWBORN"], stays, p=[0.7, 0.1, 0.15, 0.05]
+        ["EMERGENCY", "URGENT", "ELECTIVE", "NEWBORN"],
+        stays,
+        p=[0.7, 0.1, 0.15, 0.05],
     )
     died = rng.random(stays) < 0.05
     with (folder / "ADMISSIONS.csv").open("w") as file:
@@ -133,18 +139,23 @@ def write_hospital(folder: Path, *, notes: int, seed: int = 0) -> Hospital:
         )
         for n in range(stays):
             times = f"{_clock(admit[n])},{_clock(leave[n])}"
-            file.write(f"{patient[n]},{100000 + n},{times},{kind[n]},{int(died[n])}\n")
+            file.write(
+                f"{patient[n]},{100000 + n},{times},{kind[n]},{int(died[n])}\n"
+            )
     with (folder / "PATIENTS.csv").open("w") as file:
         file.write("SUBJECT_ID,GENDER,DOB\n")
         file.writelines(
-            f"{p},{'FM'[p % 2]},2040-01-01 00:00:00\n" for p in np.unique(patient)
+            f"{p},{'FM'[p % 2]},2040-01-01 00:00:00\n"
+            for p in np.unique(patient)
         )
     with (folder / "NOTEEVENTS.csv").open("wb", buffering=2**20) as raw:
         raw.write(
             b"ROW_ID,SUBJECT_ID,HADM_ID,CHARTDATE,CHARTTIME,STORETIME,CATEGORY,DESCRIPTION,"
         )
         raw.write(b"CGID,ISERROR,TEXT\n")
-        raw.writelines(_note_lines(rng, stays * NOTES_A_STAY, patient, admit, leave))
+        raw.writelines(
+            _note_lines(rng, stays * NOTES_A_STAY, patient, admit, leave)
+        )
     size = sum(path.stat().st_size for path in folder.iterdir())
     return Hospital(folder, stays, stays * NOTES_A_STAY, size)
 
@@ -163,26 +174,42 @@ def _note_lines(
         " ".join(words[i] for i in picked[n : n + 11])
         for n in range(0, len(picked), 11)
     ).encode()
-    starts = np.flatnonzero(np.frombuffer(breaks, dtype=np.uint8) == ord("\n")) + 1
+    starts = (
+        np.flatnonzero(np.frombuffer(breaks, dtype=np.uint8) == ord("\n")) + 1
+    )
     order = rng.permutation(notes)
     for number, place in enumerate(order, start=1):
         stay, is_summary = place // NOTES_A_STAY, place % NOTES_A_STAY == 0
         wanted = int(
-            (SUMMARY_BYTES if is_summary else NOTE_BYTES) * (0.5 + rng.random())
+            (SUMMARY_BYTES if is_summary else NOTE_BYTES)
+            * (0.5 + rng.random())
         )
         begin = int(
-            starts[rng.integers(0, np.searchsorted(starts, len(breaks) - 2 * wanted))]
+            starts[
+                rng.integers(
+                    0, np.searchsorted(starts, len(breaks) - 2 * wanted)
+                )
+            ]
         )
         text = breaks[begin : breaks.index(b"\n", begin + wanted)]
         charted = admit[stay] + (leave[stay] - admit[stay]) * rng.random()
         category = (
-            "Discharge summary" if is_summary else CATEGORIES[place % len(CATEGORIES)]
+            "Discharge summary"
+            if is_summary
+            else CATEGORIES[place % len(CATEGORIES)]
         )
         day = str(leave[stay] if is_summary else charted)[:10]
         clock = "" if is_summary else _clock(charted)
         head = f'{number},{patient[stay]},{100000 + stay},"{day}",{clock},,"{category}",Report,,,"'
         yield b"".join(
-            (head.encode(), b"[**Note ", str(place).encode(), b"**]\n", text, b'"\n')
+            (
+                head.encode(),
+                b"[**Note ",
+                str(place).encode(),
+                b"**]\n",
+                text,
+                b'"\n',
+            )
         )
 
 
@@ -207,20 +234,28 @@ def run_pandas(folder: Path, out: Path, *, lean: bool) -> None:
 
     stays = label_with_pandas(folder)
     needed = ["SUBJECT_ID", "HADM_ID", "CHARTDATE", "CATEGORY", "TEXT"]
-    notes = pd.read_csv(folder / "NOTEEVENTS.csv", usecols=needed if lean else None)
+    notes = pd.read_csv(
+        folder / "NOTEEVENTS.csv", usecols=needed if lean else None
+    )
     if lean:
         notes = notes[notes["CATEGORY"] == "Discharge summary"]
     notes = notes.sort_values(["SUBJECT_ID", "HADM_ID", "CHARTDATE"])
-    merged = stays.merge(notes[needed], on=["SUBJECT_ID", "HADM_ID"], how="left")
+    merged = stays.merge(
+        notes[needed], on=["SUBJECT_ID", "HADM_ID"], how="left"
+    )
     if not lean:
         day = merged["ADMITTIME"].apply(lambda time: str(time).split(" ")[0])
-        merged["ADMITTIME_C"] = pd.to_datetime(day, format="%Y-%m-%d", errors="coerce")
+        merged["ADMITTIME_C"] = pd.to_datetime(
+            day, format="%Y-%m-%d", errors="coerce"
+        )
     merged["CHARTDATE"] = pd.to_datetime(
         merged["CHARTDATE"], format="%Y-%m-%d", errors="coerce"
     )
     summaries = merged[merged["CATEGORY"] == "Discharge summary"]
     texts = summaries.groupby("HADM_ID")["TEXT"].agg(list)
-    cohort = stays.merge(texts.rename("text"), left_on="HADM_ID", right_index=True)
+    cohort = stays.merge(
+        texts.rename("text"), left_on="HADM_ID", right_index=True
+    )
     names = {"SUBJECT_ID": "patient_id", "HADM_ID": "stay_id"}
     cohort.rename(columns=names).to_parquet(out, index=False)
 
@@ -241,7 +276,8 @@ def label_with_pandas(folder: Path) -> Any:
     days = (stays["NEXT"] - stays["DISCHTIME"]).dt.total_seconds() / 86400
     stays["readmitted"] = ((days > 0) & (days < 30)).astype(int)
     return stays[
-        (stays["ADMISSION_TYPE"] != "NEWBORN") & (stays["HOSPITAL_EXPIRE_FLAG"] == 0)
+        (stays["ADMISSION_TYPE"] != "NEWBORN")
+        & (stays["HOSPITAL_EXPIRE_FLAG"] == 0)
     ]
 
 
@@ -261,7 +297,14 @@ def measure_once(
     way: str, hospital: Hospital, out: Path, *, limit: float
 ) -> dict[str, Any] | None:
     """Seconds and peak bytes of one run; None if it needed more memory than `limit` bytes."""
-    command = [sys.executable, __file__, "--run", way, str(hospital.folder), str(out)]
+    command = [
+        sys.executable,
+        __file__,
+        "--run",
+        way,
+        str(hospital.folder),
+        str(out),
+    ]
     child = subprocess.Popen(command, stdout=subprocess.PIPE)  # noqa: S603
     status = Path(f"/proc/{child.pid}/statm")
     while child.poll() is None:
@@ -270,7 +313,9 @@ def measure_once(
             child.kill()
         time.sleep(0.05)
     said = child.communicate()[0]
-    if child.returncode < 0:  # killed, by us or by the system, for want of memory
+    if (
+        child.returncode < 0
+    ):  # killed, by us or by the system, for want of memory
         return None
     if child.returncode:
         sys.exit(f"{way} failed on {hospital.notes:,} notes")
@@ -287,13 +332,17 @@ def describe(path: Path) -> tuple[int, int, str]:
         columns = {"stay_id", "readmitted", "text", "exclusion"} & set(
             file.schema_arrow.names
         )
-        for batch in file.iter_batches(batch_size=1024, columns=sorted(columns)):
+        for batch in file.iter_batches(
+            batch_size=1024, columns=sorted(columns)
+        ):
             for row in batch.to_pylist():
                 if row.get("exclusion") is not None:
                     continue
                 kept += 1
                 readmitted += row["readmitted"]
-                line = json.dumps([str(row["stay_id"]), row["readmitted"], row["text"]])
+                line = json.dumps(
+                    [str(row["stay_id"]), row["readmitted"], row["text"]]
+                )
                 total ^= int.from_bytes(hashlib.sha256(line.encode()).digest())
     return kept, readmitted, f"{total:064x}"
 
@@ -328,7 +377,9 @@ def compare(
                 )
                 runs[way].append(run)
         return {
-            way: summarise(way, hospital, measured, Path(work) / f"{way}.parquet")
+            way: summarise(
+                way, hospital, measured, Path(work) / f"{way}.parquet"
+            )
             for way, measured in runs.items()
         }
 
@@ -354,7 +405,9 @@ def summarise(
 def conclusions(measured: Sequence[Measured]) -> list[str]:
     """The ratios, in sentences; ends the program where ours and pandas disagree."""
     lines = []
-    ours = sorted((m for m in measured if m.way == "ours"), key=lambda m: m.notes)
+    ours = sorted(
+        (m for m in measured if m.way == "ours"), key=lambda m: m.notes
+    )
     for other in (m for m in measured if m.way in PANDAS):
         same = next(m for m in ours if m.notes == other.notes)
         if same.sha256 != other.sha256:
@@ -369,7 +422,9 @@ def conclusions(measured: Sequence[Measured]) -> list[str]:
             f"1/{memory:.1f} of its memory; labels and texts are the same."
         )
     small, large = ours[0], ours[-1]
-    growth = statistics.median(large.seconds) / statistics.median(small.seconds)
+    growth = statistics.median(large.seconds) / statistics.median(
+        small.seconds
+    )
     if small is not large:
         lines.append(
             f"From {small.notes:,} to {large.notes:,} notes ({large.bytes / small.bytes:.2f} times "
@@ -405,16 +460,25 @@ def main() -> None:
     measured: list[Measured] = []
     for notes in sorted(asked.notes, reverse=True):
         known = {m.way for m in measured}
-        ways = ["ours", *(way for way in ("early", *PANDAS) if way not in known)]
+        ways = [
+            "ours",
+            *(way for way in ("early", *PANDAS) if way not in known),
+        ]
         found = compare(
-            notes, ways=ways, rounds=asked.rounds, limit=asked.pandas_memory * 1e9
+            notes,
+            ways=ways,
+            rounds=asked.rounds,
+            limit=asked.pandas_memory * 1e9,
         )
         measured += found.values()
     lines = conclusions(measured)
     report(
         [m.row() for m in measured],
         setting={"cores": os.cpu_count(), **versions_of("duckdb", "pandas")},
-        measured={"measured": [asdict(m) for m in measured], "conclusions": lines},
+        measured={
+            "measured": [asdict(m) for m in measured],
+            "conclusions": lines,
+        },
         out=asked.out,
     )
     print("", *lines, sep="\n")

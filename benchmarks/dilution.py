@@ -37,24 +37,38 @@ def main() -> None:
     model = ReadmissionModel.from_pretrained("readmission-demo")
     risks = model.predict_many([[note[:CHARACTERS]] for note in notes[:NOTES]])
     ranked = sorted(
-        (risk for risk in risks if risk.status == "ok"), key=lambda risk: risk.p_max
+        (risk for risk in risks if risk.status == "ok"),
+        key=lambda risk: risk.p_max,
     )
     stay = [window.probability for window in ranked[-1].windows]
     neutral = [
-        w.probability for risk in ranked[: len(ranked) // 2] for w in risk.windows
+        w.probability
+        for risk in ranked[: len(ranked) // 2]
+        for w in risk.windows
     ]
     calibration = model.settings.calibration
     rows = []
     for c in GRID:
-        scores = [aggregate([*stay, *islice(cycle(neutral), n)], c) for n in ADDED]
-        cells = [f"{s:.2f} ({float(calibrated(s, *calibration)):.3f})" for s in scores]
+        scores = [
+            aggregate([*stay, *islice(cycle(neutral), n)], c) for n in ADDED
+        ]
+        cells = [
+            f"{s:.2f} ({float(calibrated(s, *calibration)):.3f})"
+            for s in scores
+        ]
         rows.append([f"c = {c}", *cells])
-    print(table(["", *(f"{n} neutral window{'s' * (n != 1)}" for n in ADDED)], rows))
+    print(
+        table(
+            ["", *(f"{n} neutral window{'s' * (n != 1)}" for n in ADDED)], rows
+        )
+    )
 
 
 def by_c(cohort: str, stays: int) -> None:
     """Print how well each c ranks a sample of a cohort's stays, and the likelihood it reaches."""
-    rows = usable_stays(read_cohort(Path(cohort))).sample(stays, random_state=0)
+    rows = usable_stays(read_cohort(Path(cohort))).sample(
+        stays, random_state=0
+    )
     model = ReadmissionModel.from_pretrained("readmission-demo")
     values, counts = model.window_probabilities(model.token_ids(rows["text"]))
     outcome, lines = rows["readmitted"].to_numpy(), []

@@ -35,14 +35,20 @@ def make_tables(folder: Path, sizes: tuple[int, int]) -> list[Path]:
     synthesize(folder / "hospital", stays=max(sizes), seed=0, brief=True)
     notes = pd.read_csv(folder / "hospital" / "NOTEEVENTS.csv", dtype=str)
     notes = notes.rename(
-        columns={"HADM_ID": "stay_id", "TEXT": "text", "CHARTDATE": "chart_time"}
+        columns={
+            "HADM_ID": "stay_id",
+            "TEXT": "text",
+            "CHARTDATE": "chart_time",
+        }
     )
     stays = notes["stay_id"].drop_duplicates()
     paths = []
     for size in sizes:
         part = notes[notes["stay_id"].isin(stays.iloc[:size])]
         paths.append(folder / f"stays-{size}.parquet")
-        part[["stay_id", "chart_time", "text"]].to_parquet(paths[-1], index=False)
+        part[["stay_id", "chart_time", "text"]].to_parquet(
+            paths[-1], index=False
+        )
     return paths
 
 
@@ -71,7 +77,11 @@ def score_with_spark(path: Path, task: Any) -> pd.DataFrame:
     from domainbert.scoring.engines import score_spark
 
     session = SparkSession.builder.getOrCreate()
-    return score_spark(session.read.parquet(str(path)), task).toArrow().to_pandas()
+    return (
+        score_spark(session.read.parquet(str(path)), task)
+        .toArrow()
+        .to_pandas()
+    )
 
 
 def start(way: str) -> Any:
@@ -81,7 +91,11 @@ def start(way: str) -> Any:
 
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         # One more than the workers reserve, for the tasks that read and shuffle (docs/scale.md).
-        ray.init(num_cpus=WORKERS + 1, include_dashboard=False, logging_level="ERROR")
+        ray.init(
+            num_cpus=WORKERS + 1,
+            include_dashboard=False,
+            logging_level="ERROR",
+        )
         ray.data.DataContext.get_current().enable_progress_bars = False
         return score_with_ray
     if way == "spark":
@@ -107,7 +121,9 @@ def measure(way: str, paths: list[Path], out: Path) -> None:
     model = ReadmissionModel.from_pretrained("readmission-demo", device="cpu")
     task = ReadmissionTask(model, notes="as-given")
     score = start(way)
-    score(paths[0], task)  # the first time, Spark compiles and Ray starts its workers
+    score(
+        paths[0], task
+    )  # the first time, Spark compiles and Ray starts its workers
     found: dict[str, Any] = {"seconds": []}
     for path in paths:
         clock = time.perf_counter()
@@ -121,9 +137,15 @@ def main() -> None:
     """Measure, print the table, write the JSON; exit 1 where the numbers disagree."""
     parser = options("Time Ray and Spark against one process.")
     parser.add_argument(
-        "--stays", type=int, nargs=2, default=(100, 2100), metavar=("FEW", "MANY")
+        "--stays",
+        type=int,
+        nargs=2,
+        default=(100, 2100),
+        metavar=("FEW", "MANY"),
     )
-    parser.add_argument("--measure", nargs=4, help="(used by the script itself)")
+    parser.add_argument(
+        "--measure", nargs=4, help="(used by the script itself)"
+    )
     asked = parser.parse_args()
     if asked.measure:
         way, few, many, out = asked.measure

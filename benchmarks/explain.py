@@ -70,7 +70,10 @@ def made_up(folder: str, *, stays: int, seed: int) -> set[str]:
         result = tell(*args, **options)
         for told in result:
             parts = told.statements
-            if any(p.truth and not p.elsewhere and p.fact.weight > 0 for p in parts):
+            if any(
+                p.truth and not p.elsewhere and p.fact.weight > 0
+                for p in parts
+            ):
                 planted.add(told.sentence)
         return result
 
@@ -86,20 +89,32 @@ def speed_rows(model: ReadmissionModel, rows: pd.DataFrame) -> list[list[str]]:
     )
     longest = model.network.config.max_position_embeddings
     whole = ReadmissionModel(
-        model.network, model.tokenizer, settings=model.settings.replaced(window=longest)
+        model.network,
+        model.tokenizer,
+        settings=model.settings.replaced(window=longest),
     )
     result = []
-    for size, reader in [*((size, model) for size in SIZES), (SIZES[1], whole)]:
+    for size, reader in [
+        *((size, model) for size in SIZES),
+        (SIZES[1], whole),
+    ]:
         chosen = int(np.abs(tokens - size).argmin())
         stay = rows["text"][chosen]
         pairs = [
             (clock(reader.predict, stay), clock(reader.explain, stay))
             for _ in range(ROUNDS)
         ]
-        times = [f"{median(values):.2f}" for values in zip(*pairs, strict=True)]
+        times = [
+            f"{median(values):.2f}" for values in zip(*pairs, strict=True)
+        ]
         ratio = median(slow / fast for fast, slow in pairs)
         result.append(
-            [f"{tokens[chosen]:,}", str(reader.window_tokens()), *times, f"{ratio:.1f}"]
+            [
+                f"{tokens[chosen]:,}",
+                str(reader.window_tokens()),
+                *times,
+                f"{ratio:.1f}",
+            ]
         )
     return result
 
@@ -117,23 +132,31 @@ def fact_rows(
     """How often the top passages of true positives contain a planted fact, by method."""
     readmitted = rows[rows["readmitted"] == 1].reset_index(drop=True)
     risks = counted(
-        model.predict_many(readmitted["text"]), what="scoring", total=len(readmitted)
+        model.predict_many(readmitted["text"]),
+        what="scoring",
+        total=len(readmitted),
     )
     positives = readmitted[[bool(risk.alert) for risk in risks]][:POSITIVES]
     generator, result = np.random.default_rng(0), []
     for method in METHODS:
         hits = []
-        for stay in counted(positives.itertuples(), what=method, total=len(positives)):
+        for stay in counted(
+            positives.itertuples(), what=method, total=len(positives)
+        ):
             facts = places(stay.text, planted)
             if method == "random":
                 pieces = sentence_pieces(model.read(stay.text))
                 found = [
-                    pieces[i] for i in generator.choice(len(pieces), TOP, replace=False)
+                    pieces[i]
+                    for i in generator.choice(len(pieces), TOP, replace=False)
                 ]
             else:
                 found = model.explain(stay.text, top=TOP).raising
             hits.append(
-                [any(meets(passage, place) for place in facts) for passage in found]
+                [
+                    any(meets(passage, place) for place in facts)
+                    for passage in found
+                ]
             )
         right = np.mean([any(one) for one in hits])
         share = np.mean([hit for one in hits for hit in one])
@@ -145,7 +168,9 @@ def places(notes: list[str], planted: set[str]) -> list[tuple[int, int, int]]:
     """Where sentences are in notes, whatever the line breaks: note, start, end."""
     flat = " ".join(" ".join(notes).split())
     there = [sentence for sentence in planted if sentence in flat]
-    patterns = [r"\s+".join(map(re.escape, sentence.split())) for sentence in there]
+    patterns = [
+        r"\s+".join(map(re.escape, sentence.split())) for sentence in there
+    ]
     return [
         (number, *match.span())
         for number, note in enumerate(notes)

@@ -23,7 +23,11 @@ import torch
 from clinical import ReadmissionModel
 from clinical.evidence.case import Case, Piece, sentence_pieces, word_starts
 from clinical.evidence.explain import occlusion, riskiest_windows
-from clinical.evidence.faithfulness import RANDOM_ORDERS, chosen_tokens, measure_stays
+from clinical.evidence.faithfulness import (
+    RANDOM_ORDERS,
+    chosen_tokens,
+    measure_stays,
+)
 from clinical.stays.cohorts import read_cohort, usable_stays
 from clinical.stays.patients import patient_codes
 from domainbert.errors import UserError
@@ -90,8 +94,12 @@ class Faithfulness:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a method and measure: method, measure, value, low, high."""
-        rows = [[*key, i.value, i.low, i.high] for key, i in self.intervals.items()]
-        return pd.DataFrame(rows, columns=["method", "measure", "value", "low", "high"])
+        rows = [
+            [*key, i.value, i.low, i.high] for key, i in self.intervals.items()
+        ]
+        return pd.DataFrame(
+            rows, columns=["method", "measure", "value", "low", "high"]
+        )
 
     def to_rows(self) -> list[list[str]]:
         """Table of measures by methods as text, a head row first; without the shuffled words."""
@@ -116,14 +124,20 @@ class Faithfulness:
         said = []
         for name in (*(m for m in METHODS if m != DEFAULT), *CONTROLS):
             leads = [self.intervals[name, lead(area)] for area in AREAS]
-            shown = all(each.low is not None and each.low > 0 for each in leads)
+            shown = all(
+                each.low is not None and each.low > 0 for each in leads
+            )
             ahead = "beats" if shown else "is not shown to beat"
             said.append(
                 f"{DEFAULT} {ahead} {name}: AOPC higher by {leads[0]}, normalised by {leads[1]}."
             )
         before, after, change = (
             self.intervals[SHUFFLED, m]
-            for m in ("probability before", "probability after", "absolute change")
+            for m in (
+                "probability before",
+                "probability after",
+                "absolute change",
+            )
         )
         said.append(
             f"With the words of each window shuffled, the mean probability changes from {before} "
@@ -151,8 +165,12 @@ def evaluate_methods(
         UserError: no stay can be scored.
     """
     generator = np.random.default_rng(seed)
-    rows, patients = measure_stays(model, stays, lambda case: _measure(case, generator))
-    intervals = _intervals(resampled(rows, patients, bootstrap=bootstrap, seed=seed))
+    rows, patients = measure_stays(
+        model, stays, lambda case: _measure(case, generator)
+    )
+    intervals = _intervals(
+        resampled(rows, patients, bootstrap=bootstrap, seed=seed)
+    )
     return Faithfulness(len(rows), len(set(patients)), intervals)
 
 
@@ -160,8 +178,12 @@ def _measure(case: Case, generator: np.random.Generator) -> Numbers:
     """All measures of one stay, by method and name."""
     pieces = sentence_pieces(case.stay)
     windows = riskiest_windows(case, pieces)
-    values = {name: method(case, pieces, windows) for name, method in METHODS.items()}
-    orders = {name: [np.argsort(-one, kind="stable")] for name, one in values.items()}
+    values = {
+        name: method(case, pieces, windows) for name, method in METHODS.items()
+    }
+    orders = {
+        name: [np.argsort(-one, kind="stable")] for name, one in values.items()
+    }
     risks = np.array([case.probabilities[piece.window] for piece in pieces])
     orders["windows"] = [np.argsort(-risks, kind="stable")]
     orders["random"] = [
@@ -174,7 +196,9 @@ def _measure(case: Case, generator: np.random.Generator) -> Numbers:
 
 
 def _curves(
-    case: Case, pieces: Sequence[Piece], orders: Mapping[str, Sequence[np.ndarray]]
+    case: Case,
+    pieces: Sequence[Piece],
+    orders: Mapping[str, Sequence[np.ndarray]],
 ) -> dict[str, np.ndarray]:
     """Comprehensiveness and sufficiency at every share, shape (2, shares), means over orders."""
     chosen = [
@@ -183,8 +207,12 @@ def _curves(
         for order in some
         for share in SHARES
     ]
-    choices = [kept for one in chosen for kept in ([~mask for mask in one], one)]
-    drops = (case.risk.probability - case.risks(choices)[1]).reshape(-1, len(SHARES), 2)
+    choices = [
+        kept for one in chosen for kept in ([~mask for mask in one], one)
+    ]
+    drops = (case.risk.probability - case.risks(choices)[1]).reshape(
+        -1, len(SHARES), 2
+    )
     ends = np.cumsum([len(some) for some in orders.values()])[:-1]
     return {
         name: part.mean(axis=0).T
@@ -195,18 +223,23 @@ def _curves(
 def _numbers(curves: Mapping[str, np.ndarray]) -> Numbers:
     """The measures of the curves; AOPC is also placed between the worst and the best order."""
     areas = {
-        name: float(comprehensive.mean()) for name, (comprehensive, _) in curves.items()
+        name: float(comprehensive.mean())
+        for name, (comprehensive, _) in curves.items()
     }
     low, high = min(areas.values()), max(areas.values())
     numbers: Numbers = {}
     for name, (comprehensive, sufficient) in curves.items():
         if name in LIMITS:
             continue
-        for share, one, other in zip(SHARES, comprehensive, sufficient, strict=True):
+        for share, one, other in zip(
+            SHARES, comprehensive, sufficient, strict=True
+        ):
             numbers[name, f"comprehensiveness {share:.0%}"] = float(one)
             numbers[name, f"sufficiency {share:.0%}"] = float(other)
         numbers[name, "AOPC"] = areas[name]
-        numbers[name, "normalised AOPC"] = (areas[name] - low) / max(high - low, TINY)
+        numbers[name, "normalised AOPC"] = (areas[name] - low) / max(
+            high - low, TINY
+        )
     return numbers
 
 
@@ -217,7 +250,9 @@ def _shuffled(case: Case, generator: np.random.Generator) -> Numbers:
         words = np.split(window.input_ids[1:-1], word_starts(window)[1:])
         mixed = [words[i] for i in generator.permutation(len(words))]
         windows.append(
-            np.concatenate((window.input_ids[:1], *mixed, window.input_ids[-1:]))
+            np.concatenate(
+                (window.input_ids[:1], *mixed, window.input_ids[-1:])
+            )
         )
     before = case.risk.probability
     after = case.model.risk_of(case.stay, case.score(windows)).probability
@@ -237,16 +272,23 @@ def _intervals(
         own = columns[name, "AOPC"]
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = Resampled(
-                own.value / by_chance.value, own.replicates / by_chance.replicates
+                own.value / by_chance.value,
+                own.replicates / by_chance.replicates,
             )
         columns[name, "AOPC over random"] = ratio
         for area in AREAS if name != DEFAULT else ():
-            columns[name, lead(area)] = columns[DEFAULT, area] - columns[name, area]
+            columns[name, lead(area)] = (
+                columns[DEFAULT, area] - columns[name, area]
+            )
     return {name: column.interval() for name, column in columns.items()}
 
 
 def resampled(
-    rows: Sequence[Numbers], patients: Sequence[str], *, bootstrap: int, seed: int
+    rows: Sequence[Numbers],
+    patients: Sequence[str],
+    *,
+    bootstrap: int,
+    seed: int,
 ) -> dict[tuple[str, str], Resampled]:
     """The mean of each measure over all stays, and in resamples of patients."""
     names = list(rows[0])
@@ -270,19 +312,23 @@ def greedy_order(
     riskiest window to the least risky. Reversed, it is an estimate of the worst order.
     """
     left = {
-        w: [i for i, piece in enumerate(pieces) if piece.window == w] for w in windows
+        w: [i for i, piece in enumerate(pieces) if piece.window == w]
+        for w in windows
     }
     paths: dict[int, list[int]] = {w: [] for w in windows}
     risks = {w: [float(case.probabilities[w])] for w in windows}
     while any(left.values()):
         tried = [(w, i) for w in windows for i in left[w]]
         shorter = [
-            case.shortened(w, [pieces[j] for j in (*paths[w], i)]) for w, i in tried
+            case.shortened(w, [pieces[j] for j in (*paths[w], i)])
+            for w, i in tried
         ]
         found = case.score(shorter)
         for w in windows:
             options = [
-                (float(p), i) for p, (v, i) in zip(found, tried, strict=True) if v == w
+                (float(p), i)
+                for p, (v, i) in zip(found, tried, strict=True)
+                if v == w
             ]
             if options:
                 lowest, i = min(options)
@@ -297,7 +343,10 @@ def greedy_order(
         done[riskiest] += 1
     rest = [i for i, piece in enumerate(pieces) if piece.window not in paths]
     return np.array(
-        [*order, *sorted(rest, key=lambda i: -case.probabilities[pieces[i].window])]
+        [
+            *order,
+            *sorted(rest, key=lambda i: -case.probabilities[pieces[i].window]),
+        ]
     )
 
 
@@ -340,7 +389,9 @@ def integrated_gradients(
         values = method.attribute(
             ids.to(device),
             baselines=baseline.to(device),
-            additional_forward_args=(None if mask is None else mask.to(device),),
+            additional_forward_args=(
+                None if mask is None else mask.to(device),
+            ),
             n_steps=steps,
             internal_batch_size=len(batch),
         )
@@ -391,7 +442,9 @@ def gradients(
     case: Case, pieces: Sequence[Piece], windows: Sequence[int]
 ) -> np.ndarray:
     """Integrated gradients of the logit, summed over a piece, times the window's probability."""
-    tokens = dict(zip(windows, integrated_gradients(case, windows), strict=True))
+    tokens = dict(
+        zip(windows, integrated_gradients(case, windows), strict=True)
+    )
     return _summed(case, pieces, tokens)
 
 
@@ -403,9 +456,9 @@ def attention(
     It has no sign: attention does not say whether a passage raises or lowers the risk.
     """
     tokens = {
-        number: attention_weights(case.model, case.window(number).input_ids).mean(0)[
-            0, 1:-1
-        ]
+        number: attention_weights(
+            case.model, case.window(number).input_ids
+        ).mean(0)[0, 1:-1]
         for number in windows
     }
     return _summed(case, pieces, tokens)
@@ -417,7 +470,8 @@ def _summed(
     """Sums of token values over pieces, times the window's probability; 0 in other windows."""
     return np.array(
         [
-            case.probabilities[p.window] * tokens[p.window][p.first : p.last].sum()
+            case.probabilities[p.window]
+            * tokens[p.window][p.first : p.last].sum()
             if p.window in tokens
             else 0.0
             for p in pieces

@@ -54,7 +54,9 @@ def translate(mimic: Path, folder: Path, form: str) -> Path:
     return folder
 
 
-def write_forms(work: Path, forms: Sequence[str], *, notes: int) -> dict[str, Path]:
+def write_forms(
+    work: Path, forms: Sequence[str], *, notes: int
+) -> dict[str, Path]:
     """Write the hospital as MIMIC-III and in other forms; the folder of each."""
     folders = {"mimic3": write_hospital(work / "mimic3", notes=notes).folder}
     for form in forms:
@@ -81,9 +83,17 @@ def measure(
     found = {}
     for number in range(1, rounds + 1):
         for form, folder in folders.items():
-            command = [sys.executable, __file__, "--run", str(folder), str(out)]
-            said = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout  # noqa: S603
-            runs[form].append(run := json.loads(said))
+            command = [
+                sys.executable,
+                __file__,
+                "--run",
+                str(folder),
+                str(out),
+            ]
+            child = subprocess.run(  # noqa: S603
+                command, stdout=subprocess.PIPE, check=True
+            )
+            runs[form].append(run := json.loads(child.stdout))
             say(
                 f"  {form}, round {number}: {run['seconds']:.1f} s, {run['peak'] / 1e9:.2f} GB"
             )
@@ -97,7 +107,10 @@ def main() -> None:
     """Measure, print the table, write the JSON."""
     parser = options("Time build_cohort on OMOP and FHIR against MIMIC-III.")
     parser.add_argument(
-        "--notes", type=int, default=1_000_000, help="of the hospital (1000000)"
+        "--notes",
+        type=int,
+        default=1_000_000,
+        help="of the hospital (1000000)",
     )
     parser.add_argument(
         "--forms", nargs="+", default=["omop"], choices=FORMS, help="(omop)"

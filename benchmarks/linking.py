@@ -32,9 +32,13 @@ from domainbert.tables import read_table
 LEAST = (0.0, 0.3, 0.4, 0.5, MIN_SCORE, 0.7, 0.8)
 
 
-def mentions(path: Path, dictionary: Dictionary) -> Iterator[tuple[str, str, str]]:
+def mentions(
+    path: Path, dictionary: Dictionary
+) -> Iterator[tuple[str, str, str]]:
     """Name, id, and name without abbreviations of its text, of each mention of a corpus."""
-    ids = {code: id_ for id_, codes in dictionary.codes.items() for code in codes}
+    ids = {
+        code: id_ for id_, codes in dictionary.codes.items() for code in codes
+    }
     ids |= {id_: id_ for id_ in dictionary.preferred}
     for document in read_pubtator(path):
         known = find_abbreviations(document.text)
@@ -52,9 +56,13 @@ def with_names(dictionary: Dictionary, table: Path) -> Dictionary:
         names = [row.name, *split_names(row.synonyms)]
         ids = known.find(row.name)[0]
         if len(ids) != 1:
-            counts = Counter(id_ for name in names for id_ in known.find(name)[0])
+            counts = Counter(
+                id_ for name in names for id_ in known.find(name)[0]
+            )
             ids = [
-                id_ for id_, count in counts.items() if count == max(counts.values())
+                id_
+                for id_, count in counts.items()
+                if count == max(counts.values())
             ]
         if len(ids) == 1:
             joined += [(name, ids[0]) for name in names]
@@ -69,10 +77,13 @@ def as_in(dictionary: Dictionary, corpora: list[Path]) -> Dictionary:
             if form := normalised(name):
                 counts[form][name, id_] += 1
     seen = {
-        form: max(each, key=lambda pair: each[pair]) for form, each in counts.items()
+        form: max(each, key=lambda pair: each[pair])
+        for form, each in counts.items()
     }
     pairs = [
-        (n, i) for n, i in dictionary.pairs if seen.get(normalised(n), (n, i))[1] == i
+        (n, i)
+        for n, i in dictionary.pairs
+        if seen.get(normalised(n), (n, i))[1] == i
     ]
     return Dictionary([*pairs, *seen.values()], codes=dictionary.codes)
 
@@ -85,7 +96,12 @@ def row(way: str, links: list[Link | None], right: list[str]) -> list[str]:
         for link, id_ in zip(links, right, strict=True)
     )
     shares = (correct / len(right), correct / max(linked, 1))
-    return [way, f"{len(right)}", f"{linked}", *(f"{share:.3f}" for share in shares)]
+    return [
+        way,
+        f"{len(right)}",
+        f"{linked}",
+        *(f"{share:.3f}" for share in shares),
+    ]
 
 
 def main() -> None:
@@ -106,13 +122,19 @@ def main() -> None:
         found.setdefault((name, id_), plain)
     names, right = list(found.values()), [id_ for _, id_ in found]
     by_name = EntityLinker(dictionary)
-    rows = [row("names alone", by_name.link([name for name, _ in found]), right)]
+    rows = [
+        row("names alone", by_name.link([name for name, _ in found]), right)
+    ]
     rows.append(row("abbreviations, names", by_name.link(names), right))
     embedder = TermEmbedder.from_pretrained(asked.model)
     links = EntityLinker(dictionary, embedder, min_score=0.0).link(names)
     for least in LEAST:
-        kept = [link if link and link.score >= least else None for link in links]
-        rows.append(row(f"and vectors, score of at least {least}", kept, right))
+        kept = [
+            link if link and link.score >= least else None for link in links
+        ]
+        rows.append(
+            row(f"and vectors, score of at least {least}", kept, right)
+        )
     print(table(["by", "names", "linked", "right", "precision"], rows))
 
 

@@ -92,13 +92,19 @@ class Comparison:
 
     def row(self) -> dict[str, str]:
         """A row of the table."""
-        seconds = {way: np.array(values) for way, values in self.seconds.items()}
+        seconds = {
+            way: np.array(values) for way, values in self.seconds.items()
+        }
         return {
             "texts": f"{self.texts} {self.workload} of {self.words / self.texts:.0f} words",
             "texts/s": spread(self.texts / seconds["ours"], ".3g"),
             "words/s": spread(self.words / seconds["ours"], ".0f"),
-            "× as called": spread(seconds["as called"] / seconds["ours"], ".2f"),
-            "× at its best": spread(seconds["at its best"] / seconds["ours"], ".2f"),
+            "× as called": spread(
+                seconds["as called"] / seconds["ours"], ".2f"
+            ),
+            "× at its best": spread(
+                seconds["at its best"] / seconds["ours"], ".2f"
+            ),
             "its batch": str(self.batch),
             "identical": f"{self.identical} of {self.whole} seen whole",
             "invalid tags": str(self.broken),
@@ -112,15 +118,23 @@ def workloads(data: Path, *, quick: bool) -> list[Workload]:
     questions = json.loads(
         (data / "qa" / "pubmedqa_labeled.json").read_text(encoding="utf-8")
     )
-    abstracts = ["\n".join(question["CONTEXTS"]) for question in questions.values()]
+    abstracts = [
+        "\n".join(question["CONTEXTS"]) for question in questions.values()
+    ]
     covid = json.loads(
         (data / "qa" / "covid_qa_train.json").read_text(encoding="utf-8")
     )
     articles = [
-        p["context"] for article in covid["data"] for p in article["paragraphs"]
+        p["context"]
+        for article in covid["data"]
+        for p in article["paragraphs"]
     ]
     sizes = (20, 5, 1) if quick else (940, 300, 15)
-    kinds = {"sentences": sentences, "abstracts": abstracts, "articles": articles}
+    kinds = {
+        "sentences": sentences,
+        "abstracts": abstracts,
+        "articles": articles,
+    }
     return [
         Workload(name, texts[:size])
         for (name, texts), size in zip(kinds.items(), sizes, strict=True)
@@ -130,7 +144,9 @@ def workloads(data: Path, *, quick: bool) -> list[Workload]:
 def make_pipeline(tagger: EntityTagger) -> Any:
     """Hugging Face's pipeline with the same weights and its own tokenizer."""
     network = tagger.network
-    model = AutoModelForTokenClassification.from_config(copy.deepcopy(network.config))
+    model = AutoModelForTokenClassification.from_config(
+        copy.deepcopy(network.config)
+    )
     model.load_state_dict(network.state_dict())
     return transformers.pipeline(
         "token-classification",
@@ -155,7 +171,11 @@ def piped(
         for entities in found
     ]
     return [
-        [span for span in each if any(map(str.isalpha, text[slice(*span[:2])]))]
+        [
+            span
+            for span in each
+            if any(map(str.isalpha, text[slice(*span[:2])]))
+        ]
         for text, each in zip(texts, spans, strict=True)
     ]
 
@@ -163,11 +183,14 @@ def piped(
 def ours(texts: list[str], *, tagger: EntityTagger) -> list[Spans]:
     """Our entities of each text."""
     return [
-        [(e.start, e.end, e.label) for e in found] for found in tagger.tag_many(texts)
+        [(e.start, e.end, e.label) for e in found]
+        for found in tagger.tag_many(texts)
     ]
 
 
-def compare(workload: Workload, tagger: EntityTagger, *, rounds: int) -> Comparison:
+def compare(
+    workload: Workload, tagger: EntityTagger, *, rounds: int
+) -> Comparison:
     """Tag one workload in all three ways, after a warm-up."""
     say(f"{workload.name}: warming up, and the pipeline's best batch size")
     texts, sample = workload.texts, workload.texts[: SAMPLE[workload.name]]
@@ -175,7 +198,9 @@ def compare(workload: Workload, tagger: EntityTagger, *, rounds: int) -> Compari
     pipe = partial(piped, pipe=make_pipeline(tagger), stride=stride)
     pipe(sample[:2], batch_size=ONE_BY_ONE)
     ours(sample, tagger=tagger)
-    trials = [seconds_of(partial(pipe, sample, batch_size=size)) for size in BATCHES]
+    trials = [
+        seconds_of(partial(pipe, sample, batch_size=size)) for size in BATCHES
+    ]
     batch = BATCHES[int(np.argmin(trials))]
     ways: dict[str, Callable[[], list[Spans]]] = {
         "ours": partial(ours, texts, tagger=tagger),
@@ -190,9 +215,15 @@ def compare(workload: Workload, tagger: EntityTagger, *, rounds: int) -> Compari
             start = time.perf_counter()
             results[name] = way()
             seconds[name].append(time.perf_counter() - start)
-    whole = [number for number, text in enumerate(texts) if is_seen_whole(text, tagger)]
+    whole = [
+        number
+        for number, text in enumerate(texts)
+        if is_seen_whole(text, tagger)
+    ]
     same = [n for n in whole if results["ours"][n] == results["as called"][n]]
-    broken = [n for n in whole if n not in same and breaks_iob2(texts[n], tagger)]
+    broken = [
+        n for n in whole if n not in same and breaks_iob2(texts[n], tagger)
+    ]
     return Comparison(
         workload=workload.name,
         texts=len(texts),
@@ -207,7 +238,9 @@ def compare(workload: Workload, tagger: EntityTagger, *, rounds: int) -> Compari
 
 def is_seen_whole(text: str, tagger: EntityTagger) -> bool:
     """Whether the pipeline reads the text in one window, with the same word pieces."""
-    pieces = tagger.reader.read([text[start:end] for start, end in split_words(text)])
+    pieces = tagger.reader.read(
+        [text[start:end] for start, end in split_words(text)]
+    )
     theirs = tagger.tokenizer(text, add_special_tokens=False, verbose=False)[
         "input_ids"
     ]
@@ -230,7 +263,9 @@ def main() -> None:
     parser = options("Time EntityTagger against the pipeline.")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument(
-        "--model", default="disease-drug", help="shipped name or folder (disease-drug)"
+        "--model",
+        default="disease-drug",
+        help="shipped name or folder (disease-drug)",
     )
     asked = parser.parse_args()
     tagger = EntityTagger.from_pretrained(asked.model, device="cpu")
@@ -247,7 +282,9 @@ def main() -> None:
         measured={"comparisons": [asdict(c) | c.row() for c in comparisons]},
         out=asked.out,
     )
-    if unexplained := sum(comparison.unexplained for comparison in comparisons):
+    if unexplained := sum(
+        comparison.unexplained for comparison in comparisons
+    ):
         sys.exit(
             f"{unexplained} texts have other entities than the pipeline's for no known reason"
         )

@@ -39,7 +39,11 @@ from spacy.util import filter_spans
 from biomed import EntityTagger, SentenceEncoder
 from biomed.ner.assertion import assert_spans
 from clinical.datasets.hospital import synthesize
-from domainbert.encoders.loading import DEFAULT_ENCODER, find_encoder, load_tokenizer
+from domainbert.encoders.loading import (
+    DEFAULT_ENCODER,
+    find_encoder,
+    load_tokenizer,
+)
 from domainbert.statistics.bootstrap import resample
 from recipes.notes.corpus import notes_gold, sections_gold
 
@@ -53,7 +57,9 @@ SUMMARIES = 20
 REAL = "sections of real notes"
 PIPELINE = "`pipeline('token-classification')`"
 LAST_LINE = "\n\nMedication at discharge: metformin."
-LAST_SPECIAL_ID = 999  # [PAD], [CLS], [SEP], [MASK] and unused ids come before words
+LAST_SPECIAL_ID = (
+    999  # [PAD], [CLS], [SEP], [MASK] and unused ids come before words
+)
 # Qualifiers of ConText in the order in which one decides, and what they are called here.
 CONTEXT = {
     "is_family": "other",
@@ -87,7 +93,9 @@ def hand_made(half: str) -> Iterator[Mentions]:
             start = case["text"].index(words, end)
             end = start + len(words)
             spans.append((start, end, label))
-        yield Mentions(case["text"], spans, [entry[2] for entry in case["gold"]])
+        yield Mentions(
+            case["text"], spans, [entry[2] for entry in case["gold"]]
+        )
 
 
 def tagged(data: Path) -> dict[str, list[Mentions]]:
@@ -100,7 +108,10 @@ def tagged(data: Path) -> dict[str, list[Mentions]]:
         corpora[name] = [
             Mentions(
                 document.text,
-                [(span.start, span.end, span.label) for span in document.spans],
+                [
+                    (span.start, span.end, span.label)
+                    for span in document.spans
+                ],
                 [span.assertion for span in document.spans],
             )
             for document in gold.documents
@@ -136,7 +147,8 @@ def by_context(doc: Doc, number: int) -> str:
     """What ConText says of an entity."""
     marks = doc.ents[number]._
     return next(
-        (name for mark, name in CONTEXT.items() if getattr(marks, mark)), "present"
+        (name for mark, name in CONTEXT.items() if getattr(marks, mark)),
+        "present",
     )
 
 
@@ -148,7 +160,9 @@ def by_negex(doc: Doc, number: int) -> str:
 def assertion_methods() -> dict[str, Callable[[Mentions], list[str]]]:
     """The methods by name, each set up as in its documentation, without models."""
     logger.remove()  # medspaCy's sentence splitter logs each word of a text
-    context = medspacy.load(medspacy_enable=["medspacy_pyrush", "medspacy_context"])
+    context = medspacy.load(
+        medspacy_enable=["medspacy_pyrush", "medspacy_context"]
+    )
     negex = spacy.blank("en")
     negex.add_pipe("sentencizer")
     negex.add_pipe("negex")
@@ -168,7 +182,9 @@ def assertion_rows(corpora: dict[str, list[Mentions]]) -> list[dict[str, str]]:
     methods = assertion_methods()
     rows = []
     for corpus, documents in corpora.items():
-        gold = np.array([name for document in documents for name in document.gold])
+        gold = np.array(
+            [name for document in documents for name in document.gold]
+        )
         sizes = [len(document.gold) for document in documents]
         texts = np.repeat(np.arange(len(documents)), sizes)
         counted = ~np.isin(gold, ["", "other"])
@@ -177,7 +193,11 @@ def assertion_rows(corpora: dict[str, list[Mentions]]) -> list[dict[str, str]]:
         accuracies = {}
         for method, assert_all in methods.items():
             names = np.array(
-                [name for document in documents for name in assert_all(document)]
+                [
+                    name
+                    for document in documents
+                    for name in assert_all(document)
+                ]
             )
             row[f"negation: {method}"] = f1_text(
                 gold[counted] == "negated",
@@ -185,7 +205,9 @@ def assertion_rows(corpora: dict[str, list[Mentions]]) -> list[dict[str, str]]:
                 texts[counted],
             )
             is_right = gold[named] == names[named]
-            accuracies[f"all: {method}"] = accuracy_text(is_right, texts[named])
+            accuracies[f"all: {method}"] = accuracy_text(
+                is_right, texts[named]
+            )
         del accuracies["all: negspaCy"]  # which knows negation only
         rows.append(row | accuracies)
     return rows
@@ -203,10 +225,14 @@ def f1_text(gold: np.ndarray, predicted: np.ndarray, texts: np.ndarray) -> str:
 
 def accuracy_text(correct: np.ndarray, texts: np.ndarray) -> str:
     """The share of correct mentions with its interval from resampling texts."""
-    return interval_text(lambda weights: weights @ correct / weights.sum(), texts)
+    return interval_text(
+        lambda weights: weights @ correct / weights.sum(), texts
+    )
 
 
-def interval_text(measure: Callable[[np.ndarray], float], texts: np.ndarray) -> str:
+def interval_text(
+    measure: Callable[[np.ndarray], float], texts: np.ndarray
+) -> str:
     """A measure of weighted mentions with its interval from resampling texts."""
     _, codes = np.unique(texts, return_inverse=True)
     resampled = resample(measure, codes)
@@ -222,10 +248,15 @@ def long_note_rows(notes: Sequence[str]) -> list[dict[str, str]]:
     transformer = SentenceTransformer(find_encoder().location, device="cpu")
 
     def tagged_by_ours(note: str) -> bool:
-        return any(entity.start >= len(note) for entity in tagger.tag(note + LAST_LINE))
+        return any(
+            entity.start >= len(note)
+            for entity in tagger.tag(note + LAST_LINE)
+        )
 
     def tagged_by_pipe(note: str) -> bool:
-        return any(entity["start"] >= len(note) for entity in pipe(note + LAST_LINE))
+        return any(
+            entity["start"] >= len(note) for entity in pipe(note + LAST_LINE)
+        )
 
     def changes(encode: Callable[[list[str]], np.ndarray], note: str) -> bool:
         before, after = encode([note, note + LAST_LINE])
@@ -233,10 +264,16 @@ def long_note_rows(notes: Sequence[str]) -> list[dict[str, str]]:
 
     encode = encoder.encode
     encode_truncated = transformer.encode
-    ways: dict[str, tuple[torch.nn.Module, Callable, Callable[[str], bool]]] = {
+    ways: dict[
+        str, tuple[torch.nn.Module, Callable, Callable[[str], bool]]
+    ] = {
         "`EntityTagger.tag`": (tagger.network, tagger.tag, tagged_by_ours),
         PIPELINE: (pipe.model, pipe, tagged_by_pipe),
-        "`SentenceEncoder.encode`": (encoder.network, encode, partial(changes, encode)),
+        "`SentenceEncoder.encode`": (
+            encoder.network,
+            encode,
+            partial(changes, encode),
+        ),
         "`SentenceTransformer.encode`": (
             transformer,
             encode_truncated,
@@ -246,7 +283,8 @@ def long_note_rows(notes: Sequence[str]) -> list[dict[str, str]]:
     tokenizer = load_tokenizer(find_encoder())
     texts = [note + LAST_LINE for note in notes]
     totals = [
-        len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]
+        len(ids)
+        for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]
     ]
     rows = []
     for name, (network, read, reads_last) in ways.items():
@@ -290,7 +328,8 @@ def summaries(count: int) -> list[str]:
 
 
 def first_lines(
-    assertions: Sequence[Mapping[str, str]], long_notes: Sequence[Mapping[str, str]]
+    assertions: Sequence[Mapping[str, str]],
+    long_notes: Sequence[Mapping[str, str]],
 ) -> str:
     """The README's lines about long notes and negation, from the rows of both tables."""
     (scores,) = (row for row in assertions if row["texts"] == REAL)
@@ -311,16 +350,28 @@ def first_lines(
 def main() -> None:
     """Measure, print both tables, and write them into the page and the README."""
     parser = options("Compare with other tools on the same texts.")
-    parser.add_argument("--page", type=Path, help="whose section `peers` is replaced")
-    parser.add_argument("--readme", type=Path, help="whose section `six` is replaced")
+    parser.add_argument(
+        "--page", type=Path, help="whose section `peers` is replaced"
+    )
+    parser.add_argument(
+        "--readme", type=Path, help="whose section `six` is replaced"
+    )
     asked = parser.parse_args()
     data = Path(os.environ.get("DOMAINBERT_DATA", "../shared/data"))
     notes = summaries(2 if asked.quick else SUMMARIES)
     assertions = assertion_rows(tagged(data))
     long_notes = long_note_rows(notes)
-    names = ("medspacy", "negspacy", "spacy", "transformers", "sentence-transformers")
+    names = (
+        "medspacy",
+        "negspacy",
+        "spacy",
+        "transformers",
+        "sentence-transformers",
+    )
     versions = versions_of(*names)
-    setting = ", ".join(f"{name} {version}" for name, version in versions.items())
+    setting = ", ".join(
+        f"{name} {version}" for name, version in versions.items()
+    )
     parts = [
         f"Written by `python benchmarks/peers.py --page docs/explanation/compared.md`; {setting}.",
         markdown(assertions),

@@ -23,7 +23,12 @@ from biomed.sentences.data import read_pairs, scores, without
 from biomed.sentences.evaluation import evaluate_pairs
 from biomed.sentences.training import SentenceRecipe, fit
 from domainbert.encoders.loading import DEFAULT_ENCODER
-from domainbert.statistics.figures import COLOURS, drawing, new_axes, save_figure
+from domainbert.statistics.figures import (
+    COLOURS,
+    drawing,
+    new_axes,
+    save_figure,
+)
 from domainbert.training.recipes import read_recipe
 
 if TYPE_CHECKING:
@@ -43,7 +48,10 @@ SCALE = 5.0
 
 
 def cell(
-    pooling: str, change: dict[str, Any], train: pd.DataFrame, validation: pd.DataFrame
+    pooling: str,
+    change: dict[str, Any],
+    train: pd.DataFrame,
+    validation: pd.DataFrame,
 ) -> Any:
     """The encoder of one cell."""
     changes: dict[str, Any] = {
@@ -70,7 +78,9 @@ def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
     """Spearman's correlation of each cell with its interval; trained and plain."""
     figure, (axes,) = new_axes((7.0, 3.4))
     for number, (name, cells) in enumerate(found.items()):
-        place = np.arange(len(POOLINGS)) + (number - (len(found) - 1) / 2) * 0.2
+        place = (
+            np.arange(len(POOLINGS)) + (number - (len(found) - 1) / 2) * 0.2
+        )
         value = np.array([cells[pooling].value for pooling in POOLINGS])
         low, high = (
             np.array([getattr(cells[p], side) for p in POOLINGS])
@@ -90,7 +100,9 @@ def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
     axes.set_ylabel("Spearman, STS-B dev")
     axes.grid(axis="y", color="#E5E5E5", linewidth=0.8)
     axes.set_axisbelow(True)
-    figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=9)
+    figure.legend(
+        loc="outside upper center", ncols=2, frameon=False, fontsize=9
+    )
     save_figure(figure, path)
 
 
@@ -109,15 +121,22 @@ def main() -> int:
     train = without(rest.iloc[order[VALIDATION:]], validation).head(number)
     found: dict[str, dict[str, Any]] = {"plain": {}}
     for pooling in POOLINGS:
-        plain = SentenceEncoder.from_pretrained(DEFAULT_ENCODER, pooling=pooling)
-        found["plain"][pooling] = evaluate_pairs(plain, test).scores["Spearman"]
+        plain = SentenceEncoder.from_pretrained(
+            DEFAULT_ENCODER, pooling=pooling
+        )
+        found["plain"][pooling] = evaluate_pairs(plain, test).scores[
+            "Spearman"
+        ]
         for name, change in OBJECTIVES.items():
             encoder = cell(pooling, change, train, validation)
             figures = evaluate_pairs(encoder, test).scores["Spearman"]
             found.setdefault(name, {})[pooling] = figures
             say(f"{pooling}, {name}: {figures}")
     rows = [
-        {"objective": name, **{pooling: str(cells[pooling]) for pooling in POOLINGS}}
+        {
+            "objective": name,
+            **{pooling: str(cells[pooling]) for pooling in POOLINGS},
+        }
         for name, cells in found.items()
     ]
     setting = {
@@ -125,7 +144,9 @@ def main() -> int:
         "test pairs": len(test),
         **versions_of("torch", "transformers"),
     }
-    measured = {n: {p: vars(i) for p, i in cells.items()} for n, cells in found.items()}
+    measured = {
+        n: {p: vars(i) for p, i in cells.items()} for n, cells in found.items()
+    }
     report(rows, setting=setting, measured=measured, out=asked.out)
     if asked.figure:
         draw(found, asked.figure)

@@ -36,7 +36,11 @@ from biomed import QuestionAnswerer
 from biomed.qa.model import QuestionSettings
 from biomed.qa.questions import read_questions, split_by_article
 from biomed.qa.spans import asks_number
-from domainbert.encoders.loading import find_encoder, load_model, load_tokenizer
+from domainbert.encoders.loading import (
+    find_encoder,
+    load_model,
+    load_tokenizer,
+)
 
 WINDOW, OVERLAP = 384, 96
 TOLERANCE = 1e-4
@@ -81,7 +85,9 @@ class Comparison:
 
     def row(self) -> dict[str, str]:
         """A line of the table."""
-        seconds = {way: np.array(values) for way, values in self.seconds.items()}
+        seconds = {
+            way: np.array(values) for way, values in self.seconds.items()
+        }
         return {
             "texts": f"{self.questions} {self.workload}, {self.windows} windows",
             "texts/s": spread(self.questions / seconds["ours"], ".3g"),
@@ -101,7 +107,9 @@ def workloads(data: Path, *, quick: bool) -> list[Workload]:
     plain = [q for q in covid.questions if not asks_number(q.text)]
     articles = {q.article: (q.text, q.context) for q in plain}
     squad = read_questions(data / "qa" / "squad_v1.1_dev.json").questions[::50]
-    paragraphs = [(q.text, q.context) for q in squad if not asks_number(q.text)]
+    paragraphs = [
+        (q.text, q.context) for q in squad if not asks_number(q.text)
+    ]
     sizes = (1, 8) if quick else (len(articles), len(paragraphs))
     return [
         Workload("articles", list(articles.values())[: sizes[0]]),
@@ -113,13 +121,17 @@ def make_answerer(name: str | None) -> QuestionAnswerer:
     """A model in windows of 384; without a name an untrained head on the shipped encoder."""
     if name is None:
         torch.manual_seed(0)
-        network = load_model(find_encoder(), transformers.BertForQuestionAnswering)
+        network = load_model(
+            find_encoder(), transformers.BertForQuestionAnswering
+        )
         tokenizer = load_tokenizer(find_encoder())
     else:
         loaded = QuestionAnswerer.from_pretrained(name, device="cpu")
         network, tokenizer = loaded.network, loaded.tokenizer
     settings = QuestionSettings(window=WINDOW, overlap=OVERLAP)
-    return QuestionAnswerer(network, tokenizer, settings=settings, device="cpu")
+    return QuestionAnswerer(
+        network, tokenizer, settings=settings, device="cpu"
+    )
 
 
 def ours(pairs: list[tuple[str, str]], *, answerer: QuestionAnswerer) -> Found:
@@ -151,11 +163,19 @@ def looped(
             names = ("input_ids", "attention_mask", "token_type_ids")
             with torch.inference_mode():
                 output = model(
-                    **{name: encoded[name][number : number + 1] for name in names}
+                    **{
+                        name: encoded[name][number : number + 1]
+                        for name in names
+                    }
                 )
-            logits = (output.start_logits[0].numpy(), output.end_logits[0].numpy())
+            logits = (
+                output.start_logits[0].numpy(),
+                output.end_logits[0].numpy(),
+            )
             offsets = encoded["offset_mapping"][number].tolist()
-            worded = np.array([any(map(str.isalnum, context[a:b])) for a, b in offsets])
+            worded = np.array(
+                [any(map(str.isalnum, context[a:b])) for a, b in offsets]
+            )
             limits = {"edges": edges, "worded": worded, "longest": longest}
             found.append(best_of_window(encoded, number, *logits, **limits))
         # The first of equals.
@@ -166,11 +186,19 @@ def looped(
 def word_edges(tokenizer: Any, text: str) -> tuple[np.ndarray, np.ndarray]:
     """Characters where words begin, and where they end."""
     encoded = tokenizer(
-        text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        text,
+        add_special_tokens=False,
+        return_offsets_mapping=True,
+        verbose=False,
     )
-    words, offsets = np.array(encoded.word_ids(0)), np.array(encoded["offset_mapping"])
+    words, offsets = (
+        np.array(encoded.word_ids(0)),
+        np.array(encoded["offset_mapping"]),
+    )
     changes = words[1:] != words[:-1]
-    return offsets[np.append(True, changes), 0], offsets[np.append(changes, True), 1]
+    return offsets[np.append(True, changes), 0], offsets[
+        np.append(changes, True), 1
+    ]
 
 
 def best_of_window(
@@ -189,7 +217,8 @@ def best_of_window(
     begins = is_context & np.isin(offsets[:, 0], edges[0])
     ends = is_context & np.isin(offsets[:, 1], edges[1])
     scores = (
-        np.where(begins, start, -np.inf)[:, None] + np.where(ends, end, -np.inf)[None]
+        np.where(begins, start, -np.inf)[:, None]
+        + np.where(ends, end, -np.inf)[None]
     )
     legal = np.tri(*scores.shape, k=longest - 1, dtype=bool) & ~np.tri(
         *scores.shape, k=-1, dtype=bool
@@ -198,7 +227,9 @@ def best_of_window(
     following = np.where(worded, np.arange(len(worded)), len(worded))
     following = np.minimum.accumulate(following[::-1])[::-1]
     legal &= np.arange(len(worded)) >= following[:, None]
-    i, j = np.unravel_index(np.where(legal, scores, -np.inf).argmax(), scores.shape)
+    i, j = np.unravel_index(
+        np.where(legal, scores, -np.inf).argmax(), scores.shape
+    )
     return (
         int(offsets[i, 0]),
         int(offsets[j, 1]),
@@ -288,7 +319,9 @@ def main() -> None:
         measured={"comparisons": [asdict(c) | c.row() for c in comparisons]},
         out=asked.out,
     )
-    if unexplained := sum(comparison.unexplained for comparison in comparisons):
+    if unexplained := sum(
+        comparison.unexplained for comparison in comparisons
+    ):
         sys.exit(
             f"{unexplained} questions have another answer than the loop's, for no known reason"
         )

@@ -40,7 +40,9 @@ def made_up(work: Path) -> tuple[Comparison, tuple[float, float]]:
     parts = []
     for name, stays, seed, brief in TRAINING:
         synthesize(work / name, stays=stays, seed=seed, brief=brief)
-        rows = build_cohort(work / name, out=work / f"{name}.parquet").to_frame()
+        rows = build_cohort(
+            work / name, out=work / f"{name}.parquet"
+        ).to_frame()
         sides = ["train"] if brief else ["train", "val"]
         parts.append(rows[rows["split"].isin(sides)])
     synthesize(work / "fresh", stays=FRESH_STAYS, seed=FRESH_SEED)
@@ -49,14 +51,18 @@ def made_up(work: Path) -> tuple[Comparison, tuple[float, float]]:
     comparison = compare(
         ReadmissionModel.from_pretrained("readmission-demo"), pd.concat(parts)
     )
-    truth = read_table(work / "fresh" / "TRUE_RISK.csv", schema={"TRUE_RISK": "float"})
+    truth = read_table(
+        work / "fresh" / "TRUE_RISK.csv", schema={"TRUE_RISK": "float"}
+    )
     return comparison, expected_ranking(comparison.stays, truth)
 
 
 def metrics_table(comparison: Comparison) -> str:
     """Markdown: measures down, model and baselines across."""
     head, *rows = measure_rows(comparison.evaluations)
-    return table([f"**{name}**" if name == MODEL else name for name in head], rows)
+    return table(
+        [f"**{name}**" if name == MODEL else name for name in head], rows
+    )
 
 
 def trained_tables() -> str:
@@ -69,12 +75,16 @@ def trained_tables() -> str:
     return "\n\n".join(parts)
 
 
-def headline(comparisons: dict[str, Comparison], best: float, expected: float) -> str:
+def headline(
+    comparisons: dict[str, Comparison], best: float, expected: float
+) -> str:
     """Markdown: the main scores of the shipped models, each beside the usual alternative."""
     rows = []
     for name, comparison in comparisons.items():
         found = comparison.evaluations.items()
-        scores = {key: score_text(evaluation.auroc) for key, evaluation in found}
+        scores = {
+            key: score_text(evaluation.auroc) for key, evaluation in found
+        }
         is_demo = name == "readmission-demo"
         where = (
             "a made-up hospital"
@@ -82,7 +92,11 @@ def headline(comparisons: dict[str, Comparison], best: float, expected: float) -
             else "US hospitals, of patients kept for testing"
         )
         data = f"30-day readmission, {len(comparison.stays)} stays of {where}"
-        note = f"; by the true risks {expected:.3f}, best {best:.3f}" if is_demo else ""
+        note = (
+            f"; by the true risks {expected:.3f}, best {best:.3f}"
+            if is_demo
+            else ""
+        )
         rows.append(
             [
                 f"`{name}`",
@@ -102,16 +116,20 @@ def headline(comparisons: dict[str, Comparison], best: float, expected: float) -
         (NOTES, "200 sections of real notes (test)", ""),
     ):
         found = score_text(models["disease-drug"]["f1"][side])
-        rows.append(["`disease-drug`", data or side, "entity F1", found, other])
+        rows.append(
+            ["`disease-drug`", data or side, "entity F1", found, other]
+        )
     for data, found in models["qa"]["F1"].items():
         rows.append(["`qa`", data, "F1", score_text(found), ""])
     for data, found in models["terms"]["this model"].items():
         if "Spearman" in data:
-            plain = (
-                f"plain encoder {score_text(models['terms']['plain encoder'][data])}"
+            plain = f"plain encoder {score_text(models['terms']['plain encoder'][data])}"
+            rows.append(
+                ["`terms`", data, "Spearman", score_text(found), plain]
             )
-            rows.append(["`terms`", data, "Spearman", score_text(found), plain])
-    return table(["model", "measured on", "measure", "score", "for comparison"], rows)
+    return table(
+        ["model", "measured on", "measure", "score", "for comparison"], rows
+    )
 
 
 def scores_of(folder: Path) -> Scores:
@@ -176,7 +194,9 @@ def main() -> None:
     if options.page:
         write_section(options.page, "quality", text)
     if options.readme:
-        write_section(options.readme, "headline", headline(comparisons, best, expected))
+        write_section(
+            options.readme, "headline", headline(comparisons, best, expected)
+        )
 
 
 if __name__ == "__main__":

@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def options(description: str, *, quick: bool = True) -> argparse.ArgumentParser:
+def options(
+    description: str, *, quick: bool = True
+) -> argparse.ArgumentParser:
     """A command line with what every benchmark takes."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each way (3)")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="turns of each way (3)"
+    )
     if quick:
         parser.add_argument(
             "--quick", action="store_true", help="does it run? no fair numbers"
@@ -46,7 +50,9 @@ def seconds_of(action: Callable[[], object]) -> float:
 
 def spread(values: Sequence[float] | np.ndarray, digits: str) -> str:
     """The median, with the least and the largest where there are several."""
-    low, middle, high = (f"{f(values):{digits}}" for f in (min, statistics.median, max))
+    low, middle, high = (
+        f"{f(values):{digits}}" for f in (min, statistics.median, max)
+    )
     return f"{middle} ({low}–{high})" if len(values) > 1 else middle
 
 
@@ -63,7 +69,10 @@ def report(
     out: Path | None,
 ) -> None:
     """Print the table under what it was measured with; write everything, if wanted."""
-    print(", ".join(f"{key} {value}" for key, value in setting.items()), end="\n\n")
+    print(
+        ", ".join(f"{key} {value}" for key, value in setting.items()),
+        end="\n\n",
+    )
     print(markdown(rows))
     if out:
         write_json({**setting, **measured}, out)

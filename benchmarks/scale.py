@@ -72,7 +72,9 @@ def stub_model() -> Any:
                 logits=input_ids[:, :3].sum(1, keepdim=True) % 7 - 3.0
             )
 
-    return ReadmissionModel(Stub(), load_tokenizer(find_encoder()), device="cpu")
+    return ReadmissionModel(
+        Stub(), load_tokenizer(find_encoder()), device="cpu"
+    )
 
 
 def growth_of(stays: int) -> dict[str, float]:
@@ -86,7 +88,9 @@ def growth_of(stays: int) -> dict[str, float]:
         with source.open("w") as file:
             file.write("stay_id,text\n")
             for number in range(stays):
-                file.write(f'{number},"{NOTE.format(number=number, day=number % 9)}"\n')
+                file.write(
+                    f'{number},"{NOTE.format(number=number, day=number % 9)}"\n'
+                )
         model = stub_model()
         model.cache = WindowCache(
             Path(work) / "cache", model="stub", max_bytes=20_000_000
@@ -118,8 +122,10 @@ def growth(numbers: list[int]) -> list[dict[str, str]]:
     for stays in numbers:
         say(f"{stays:,} stays through a stub encoder")
         command = [sys.executable, __file__, "--one", str(stays)]
-        output = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout  # noqa: S603
-        found = json.loads(output)
+        child = subprocess.run(  # noqa: S603
+            command, check=True, stdout=subprocess.PIPE
+        )
+        found = json.loads(child.stdout)
         rows.append(
             {
                 "stays": f"{stays:,}",
@@ -167,7 +173,9 @@ def daily() -> list[dict[str, str]]:
             model.runner.logits = counting
             for day in range(DAYS):
                 if cached:  # opened anew, as by a nightly job
-                    model.cache = WindowCache(Path(work) / "cache", model="stub")
+                    model.cache = WindowCache(
+                        Path(work) / "cache", model="stub"
+                    )
                 so_far = notes[notes["chart_time"] <= f"2030-01-{day + 1:02d}"]
                 result = score_frame(ReadmissionTask(model), so_far)
             once = int(result["n_windows"].sum())
@@ -188,7 +196,9 @@ def hospital(work: Path, *, stays: int) -> pd.DataFrame:
     from clinical.datasets.hospital import synthesize
 
     synthesize(work / "hospital", stays=stays, seed=SEED, brief=True)
-    found = build_cohort(work / "hospital", out=work / "hospital.parquet").to_frame()
+    found = build_cohort(
+        work / "hospital", out=work / "hospital.parquet"
+    ).to_frame()
     return found[found["exclusion"].isna()].reset_index(drop=True)
 
 
@@ -206,7 +216,9 @@ def overhead(stays: list[list[str]]) -> list[dict[str, str]]:
     added: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        table = pd.DataFrame({"stay_id": map(str, range(len(stays))), "text": stays})
+        table = pd.DataFrame(
+            {"stay_id": map(str, range(len(stays))), "text": stays}
+        )
         table.to_parquet(work / "stays.parquet")
 
         def plain(model: Any) -> None:
@@ -236,13 +248,17 @@ def overhead(stays: list[list[str]]) -> list[dict[str, str]]:
             _, slow = timed(lambda number=number: ours(stub, number))
             _, fast = timed(lambda: plain(stub))
             added.append((slow - fast) / len(stays))
-        model = ReadmissionModel.from_pretrained("readmission-demo", device="cpu")
+        model = ReadmissionModel.from_pretrained(
+            "readmission-demo", device="cpu"
+        )
         _, alone = timed(lambda: plain(model))
     share = [100 * seconds * len(stays) / alone for seconds in added]
     return [
         {
             "stays": str(len(stays)),
-            "added, µs a stay": spread([1e6 * seconds for seconds in added], ".0f"),
+            "added, µs a stay": spread(
+                [1e6 * seconds for seconds in added], ".0f"
+            ),
             "readmission-demo, µs a stay": f"{1e6 * alone / len(stays):.0f}",
             "overhead": spread(share, ".1f") + " %",
         }

@@ -36,7 +36,11 @@ from clinical import ReadmissionModel
 from clinical.datasets.hospital import synthesize
 from clinical.stays.stays import clean
 from domainbert.encoders.classifier import CLSClassifier
-from domainbert.encoders.loading import find_encoder, load_model, load_tokenizer
+from domainbert.encoders.loading import (
+    find_encoder,
+    load_model,
+    load_tokenizer,
+)
 from domainbert.text.windows import Windower
 
 # Word-pieces of a note, about, and how many notes are scored for each stay asked for.
@@ -92,7 +96,9 @@ class Comparison:
 
     def row(self) -> dict[str, str]:
         """A line of the table."""
-        seconds = {way: np.array(values) for way, values in self.seconds.items()}
+        seconds = {
+            way: np.array(values) for way, values in self.seconds.items()
+        }
         achieved, left_out = (
             self.flop / seconds["model"],
             f" ({self.retokenised} left out)",
@@ -129,7 +135,10 @@ def multiply_adds(config: BertConfig, tokens: int) -> int:
         query_and_output = 2 * rows * hidden * hidden
         attention = 2 * rows * tokens * hidden
         return (
-            keys_and_values + query_and_output + attention + 2 * rows * hidden * inner
+            keys_and_values
+            + query_and_output
+            + attention
+            + 2 * rows * hidden * inner
         )
 
     head = hidden * hidden + hidden * config.num_labels
@@ -142,7 +151,9 @@ def matrix_rate(*, repeats: int = 7) -> float:
     return (
         2
         * MATRIX**3
-        / min(seconds_of(lambda: torch.mm(left, right)) for _ in range(repeats))
+        / min(
+            seconds_of(lambda: torch.mm(left, right)) for _ in range(repeats)
+        )
     )
 
 
@@ -152,7 +163,9 @@ def load_network(shape: str) -> CLSClassifier:
     if shape == "minilm":
         model = load_model(find_encoder(), CLSClassifier, num_labels=1)
     else:
-        model = CLSClassifier(BertConfig(num_labels=1, attn_implementation="sdpa"))
+        model = CLSClassifier(
+            BertConfig(num_labels=1, attn_implementation="sdpa")
+        )
     # With probabilities all alike, that they agree would mean nothing.
     torch.nn.init.normal_(model.classifier.weight, std=0.2)
     return model.eval()
@@ -171,7 +184,9 @@ def twin(network: CLSClassifier, *, attention: str) -> tuple[Any, Any]:
     return model.eval(), load_tokenizer(find_encoder())
 
 
-def score_padded(texts: list[str], *, model: Any, tokenizer: Any) -> np.ndarray:
+def score_padded(
+    texts: list[str], *, model: Any, tokenizer: Any
+) -> np.ndarray:
     """Probabilities of windows, each padded to the limit, in batches of two."""
     logits = []
     with torch.no_grad():
@@ -189,16 +204,25 @@ def score_padded(texts: list[str], *, model: Any, tokenizer: Any) -> np.ndarray:
 
 def score_piped(texts: list[str], *, pipe: Any, batch_size: int) -> np.ndarray:
     """Probabilities of windows from Hugging Face's pipeline."""
-    options = {"truncation": True, "max_length": LIMIT, "function_to_apply": "sigmoid"}
+    options = {
+        "truncation": True,
+        "max_length": LIMIT,
+        "function_to_apply": "sigmoid",
+    }
     return np.array(
-        [output["score"] for output in pipe(texts, batch_size=batch_size, **options)]
+        [
+            output["score"]
+            for output in pipe(texts, batch_size=batch_size, **options)
+        ]
     )
 
 
 def score_ours(notes: list[str], *, model: ReadmissionModel) -> np.ndarray:
     """Probabilities of the notes' windows, as they stand in their risks."""
     risks = model.predict_many(notes)
-    return np.array([window.probability for risk in risks for window in risk.windows])
+    return np.array(
+        [window.probability for risk in risks for window in risk.windows]
+    )
 
 
 def make_workload(name: str, *, stays: int) -> Workload:
@@ -216,11 +240,15 @@ def make_workload(name: str, *, stays: int) -> Workload:
     parts = Windower(load_tokenizer(find_encoder())).split_many(
         [clean(note) for note in notes]
     )
-    nearest = sorted(range(len(notes)), key=lambda i: abs(parts[i].tokens - length))
+    nearest = sorted(
+        range(len(notes)), key=lambda i: abs(parts[i].tokens - length)
+    )
     kept = sorted(
         nearest[: per_stay * stays]
     )  # as they came: in order of length none would pad
-    windows = [(clean(notes[i]), window) for i in kept for window in parts[i].windows]
+    windows = [
+        (clean(notes[i]), window) for i in kept for window in parts[i].windows
+    ]
     return Workload(
         name,
         notes=[notes[i] for i in kept],
@@ -229,11 +257,17 @@ def make_workload(name: str, *, stays: int) -> Workload:
     )
 
 
-def compare(shape: str, workload: Workload, *, rounds: int, sample: int) -> Comparison:
+def compare(
+    shape: str, workload: Workload, *, rounds: int, sample: int
+) -> Comparison:
     """Score one workload in all three ways, in turn, after a warm-up on `sample` windows."""
-    say(f"{shape}, {workload.name}: warming up, and the pipeline's best batch size")
+    say(
+        f"{shape}, {workload.name}: warming up, and the pipeline's best batch size"
+    )
     network, texts = load_network(shape), workload.windows
-    ours = ReadmissionModel(network, load_tokenizer(find_encoder()), device="cpu")
+    ours = ReadmissionModel(
+        network, load_tokenizer(find_encoder()), device="cpu"
+    )
     ours.score_token_ids(workload.token_ids[:sample])
     model, tokenizer = twin(network, attention="eager")
     padded = partial(score_padded, model=model, tokenizer=tokenizer)
@@ -265,7 +299,8 @@ def compare(shape: str, workload: Workload, *, rounds: int, sample: int) -> Comp
         stays=len(workload.notes),
         windows=len(texts),
         tokens=sum(lengths),
-        flop=2 * sum(multiply_adds(network.config, tokens) for tokens in lengths),
+        flop=2
+        * sum(multiply_adds(network.config, tokens) for tokens in lengths),
         pipeline_batch=batch,
         worst_difference=worst,
         retokenised=retokenised,
@@ -305,7 +340,9 @@ def worst_difference(
     pairs = zip(again, workload.token_ids, strict=True)
     same = np.array([np.array_equal(new, old) for new, old in pairs])
     others = np.stack([results["padded"], results["pipeline"]])
-    return float(np.abs(others - results["ours"])[:, same].max()), int((~same).sum())
+    return float(np.abs(others - results["ours"])[:, same].max()), int(
+        (~same).sum()
+    )
 
 
 def main() -> None:
@@ -323,7 +360,9 @@ def main() -> None:
     comparisons = [
         compare(
             shape,
-            make_workload(name, stays=1 if asked.quick else more * asked.stays),
+            make_workload(
+                name, stays=1 if asked.quick else more * asked.stays
+            ),
             rounds=rounds,
             sample=sample,
         )
@@ -342,7 +381,9 @@ def main() -> None:
     )
     worst = max(c.worst_difference for c in comparisons)
     if worst > TOLERANCE:
-        sys.exit(f"the three ways differ by {worst:.1e}, more than {TOLERANCE:.0e}")
+        sys.exit(
+            f"the three ways differ by {worst:.1e}, more than {TOLERANCE:.0e}"
+        )
 
 
 if __name__ == "__main__":

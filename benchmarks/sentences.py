@@ -22,19 +22,35 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from reporting import markdown, options, report, say, seconds_of, spread, versions_of
+from reporting import (
+    markdown,
+    options,
+    report,
+    say,
+    seconds_of,
+    spread,
+    versions_of,
+)
 from sentence_transformers import SentenceTransformer
 
 from biomed import SentenceEncoder
 from biomed.sentences.data import read_pairs, scores
 from biomed.sentences.evaluation import spearman
-from domainbert.encoders.loading import DEFAULT_ENCODER, EncoderError, find_encoder
+from domainbert.encoders.loading import (
+    DEFAULT_ENCODER,
+    EncoderError,
+    find_encoder,
+)
 from domainbert.models.pooling import unit
 from domainbert.search.vectors import VectorIndex
 
 BATCHES = (32, 64, 128, 256, 512)
 SAMPLE = 1000
-DIMENSION, QUERIES, PIECE = 384, 100, 250  # rows that an encoder gives at a time
+DIMENSION, QUERIES, PIECE = (
+    384,
+    100,
+    250,
+)  # rows that an encoder gives at a time
 TOLERANCE = 1e-5
 
 
@@ -48,13 +64,16 @@ def encoding(texts: list[str], *, rounds: int) -> dict[str, Any]:
     some = texts[:SAMPLE]
     ours.encode(some)
     trials = [
-        seconds_of(partial(theirs.encode, some, batch_size=size)) for size in BATCHES
+        seconds_of(partial(theirs.encode, some, batch_size=size))
+        for size in BATCHES
     ]
     batch = BATCHES[int(np.argmin(trials))]
     found: dict[str, Any] = {}
     ways: dict[str, Callable[[], Any]] = {
         "ours": lambda: found.update(ours=ours.encode(texts)),
-        "theirs": lambda: found.update(theirs=theirs.encode(texts, batch_size=batch)),
+        "theirs": lambda: found.update(
+            theirs=theirs.encode(texts, batch_size=batch)
+        ),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds):
@@ -73,7 +92,9 @@ def encoding(texts: list[str], *, rounds: int) -> dict[str, Any]:
 def searching(number: int, *, rounds: int) -> dict[str, Any]:
     """Seconds of the index and of one matrix product."""
     generator = np.random.default_rng(0)
-    queries = unit(generator.standard_normal((QUERIES, DIMENSION), dtype=np.float32))
+    queries = unit(
+        generator.standard_normal((QUERIES, DIMENSION), dtype=np.float32)
+    )
     matrix = generator.standard_normal((number, DIMENSION), dtype=np.float32)
     with tempfile.TemporaryDirectory() as folder:
         index = VectorIndex.create(
@@ -109,7 +130,9 @@ def students(
     encoders: dict[str, Any] = {}
     for name in models:
         try:
-            encoders[name] = SentenceEncoder.from_pretrained(name, device="cpu")
+            encoders[name] = SentenceEncoder.from_pretrained(
+                name, device="cpu"
+            )
         except EncoderError:
             encoders[name] = SentenceTransformer(
                 name, device="cpu", local_files_only=True
@@ -125,7 +148,9 @@ def students(
     for number in range(rounds):
         say(f"students, round {number + 1} of {rounds}")
         for name, encoder in encoders.items():
-            found[name]["seconds"].append(seconds_of(partial(encoder.encode, texts)))
+            found[name]["seconds"].append(
+                seconds_of(partial(encoder.encode, texts))
+            )
     return found
 
 
@@ -186,7 +211,9 @@ def main() -> None:
         "--students", nargs="+", default=[], help="compare these model folders"
     )
     asked = parser.parse_args()
-    with gzip.open(asked.data / "text" / "pubmed_sentences.txt.gz", "rt") as lines:
+    with gzip.open(
+        asked.data / "text" / "pubmed_sentences.txt.gz", "rt"
+    ) as lines:
         sentences = [line.strip() for line in lines if line.strip()]
     if asked.quick:
         asked.sentences, asked.vectors, asked.rounds = 500, 20_000, 1
@@ -202,7 +229,9 @@ def main() -> None:
         some = sentences[: asked.sentences]
         compared = students(asked.data, some, names, rounds=asked.rounds)
         print(
-            markdown([_student_row(name, found) for name, found in compared.items()]),
+            markdown(
+                [_student_row(name, found) for name, found in compared.items()]
+            ),
             "\n",
         )
     threads = {"threads": torch.get_num_threads()}

@@ -79,7 +79,9 @@ class Client:
     """One connection that stays open."""
 
     def __init__(self, port: int) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
+        self.connection = http.client.HTTPConnection(
+            "127.0.0.1", port, timeout=TIMEOUT
+        )
 
     def call(self, method: str, path: str, body: bytes | None = None) -> int:
         """Send one request and read its answer."""
@@ -100,13 +102,18 @@ class Client:
 
 def marked(notes: list[str], mark: str) -> list[str]:
     """Notes with a mark of their own in every sentence: none of their windows is in a cache."""
-    return [note.replace(".", f" {mark}{number}.") for number, note in enumerate(notes)]
+    return [
+        note.replace(".", f" {mark}{number}.")
+        for number, note in enumerate(notes)
+    ]
 
 
 def bodies(notes: list[str], mark: str) -> list[bytes]:
     """A request for each note."""
     texts = marked(notes, mark)
-    return [json.dumps({"records": [{"text": [text]}]}).encode() for text in texts]
+    return [
+        json.dumps({"records": [{"text": [text]}]}).encode() for text in texts
+    ]
 
 
 def together(
@@ -144,7 +151,9 @@ def made_up(brief: bool, count: int) -> list[str]:  # noqa: FBT001
         table = pd.read_csv(
             Path(folder) / "NOTEEVENTS.csv", usecols=["CATEGORY", "TEXT"]
         )
-    return table.loc[table["CATEGORY"] == "Discharge summary", "TEXT"].tolist()[:count]
+    return table.loc[
+        table["CATEGORY"] == "Discharge summary", "TEXT"
+    ].tolist()[:count]
 
 
 def main() -> None:
@@ -155,19 +164,23 @@ def main() -> None:
     )
     asked = parser.parse_args()
     count, longer = (32, 4) if asked.quick else (1000, 50)
-    short, long = made_up(brief=True, count=count), made_up(brief=False, count=longer)
+    short, long = (
+        made_up(brief=True, count=count),
+        made_up(brief=False, count=longer),
+    )
     model, service = ReadmissionModel.from_pretrained(MODEL), Service()
     client, rounds = Client(service.port), 1 if asked.quick else asked.rounds
     ours, library, waits = [], [], []
     for turn in range(rounds):
         say(f"throughput, round {turn + 1} of {rounds}")
         texts = [[text] for text in marked(short, f"l{turn}x")]
-        library.append(len(short) / seconds_of(lambda: list(model.predict_many(texts))))  # noqa: B023
+        seconds = seconds_of(lambda: list(model.predict_many(texts)))  # noqa: B023
+        library.append(len(short) / seconds)
         requests = bodies(short, f"s{turn}x")
-        ours.append(
-            len(short)
-            / seconds_of(lambda: waits.extend(together(service.port, requests)))  # noqa: B023
+        seconds = seconds_of(
+            lambda: waits.extend(together(service.port, requests))  # noqa: B023
         )
+        ours.append(len(short) / seconds)
     shares = [a / b for a, b in zip(ours, library, strict=True)]
     say(
         f"{spread(ours, '.1f')} a second, {spread(shares, '.2f')} of predict_many; waiting"
@@ -175,10 +188,14 @@ def main() -> None:
     alone = [client.score(body) for body in bodies(long, "alone")]
     rate = float((LOAD - np.mean(alone) / EVERY) * np.median(ours))
     if rate <= 0:
-        raise SystemExit("the summaries alone are more than the load; raise EVERY")
+        raise SystemExit(
+            "the summaries alone are more than the load; raise EVERY"
+        )
     needed = int(rate * EVERY * (len(long) + 1))
     background = bodies((short * (1 + needed // len(short)))[:needed], "b")
-    busy = threading.Thread(target=together, args=(service.port, background, rate))
+    busy = threading.Thread(
+        target=together, args=(service.port, background, rate)
+    )
     busy.start()
     loaded = []
     for body in bodies(long, "loaded"):
@@ -187,7 +204,10 @@ def main() -> None:
     busy.join()
     both = [float(np.percentile(times, 95)) for times in (alone, loaded)]
     say(f"95th percentiles {both[0]:.3f} and {both[1]:.3f} s; memory")
-    count, memory = 64 if asked.quick else asked.requests, [service.megabytes()]
+    count, memory = (
+        64 if asked.quick else asked.requests,
+        [service.megabytes()],
+    )
     for part in range(4):  # flat, or does it grow?
         quarter = (short * (1 + count // len(short)))[: count // 4]
         together(service.port, bodies(quarter, f"m{part}x"))
@@ -212,7 +232,10 @@ def main() -> None:
             "what": "discharge summary alone, 95th percentile",
             "measured": f"{p95[0]:.3f} s",
         },
-        {"what": f"the same at {LOAD:.0%} load", "measured": f"{p95[1]:.3f} s"},
+        {
+            "what": f"the same at {LOAD:.0%} load",
+            "measured": f"{p95[1]:.3f} s",
+        },
         {
             "what": f"memory before, at each quarter and after {count:,} scored requests",
             "measured": f"{', '.join(f'{each:.0f}' for each in memory)} MB",
@@ -223,9 +246,19 @@ def main() -> None:
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
     }
-    measured = {"library": library, "service": ours, "alone": alone, "loaded": loaded}
+    measured = {
+        "library": library,
+        "service": ours,
+        "alone": alone,
+        "loaded": loaded,
+    }
     measured["waits"] = waits
-    report(rows, setting=setting, measured=measured | {"memory": memory}, out=asked.out)
+    report(
+        rows,
+        setting=setting,
+        measured=measured | {"memory": memory},
+        out=asked.out,
+    )
 
 
 if __name__ == "__main__":

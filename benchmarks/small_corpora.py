@@ -41,7 +41,9 @@ LABELS = {
 def gold(path: Path) -> Gold:
     """The abstracts' sentences, with the genes tagged."""
     texts = read_gold(path, labels=LABELS).texts
-    return Gold(path.stem, tuple(part for text in texts for part in sentences(text)))
+    return Gold(
+        path.stem, tuple(part for text in texts for part in sentences(text))
+    )
 
 
 def sentences(text: TaggedText) -> list[TaggedText]:

@@ -91,7 +91,9 @@ class Comparison:
 
     def row(self) -> dict[str, str]:
         """The line of the table."""
-        ours, theirs = (np.array(self.seconds[way]) for way in ("ours", "theirs"))
+        ours, theirs = (
+            np.array(self.seconds[way]) for way in ("ours", "theirs")
+        )
         few, many = (self.peaks.get(number) for number in (FEW, MANY))
         return {
             "terms": f"{self.terms:,} of {self.tokens / self.terms:.1f} tokens",
@@ -109,7 +111,10 @@ class Comparison:
 def make_terms(number: int) -> list[str]:
     """Different terms: those of the vocabulary, and with words around them; in no order."""
     known = medical_terms()["term"].tolist()
-    made = [f"{b}{term}{a}" for b, a, term in itertools.product(BEFORE, AFTER, known)]
+    made = [
+        f"{b}{term}{a}"
+        for b, a, term in itertools.product(BEFORE, AFTER, known)
+    ]
     order = np.random.default_rng(0).permutation(len(made))[:number]
     if len(order) < number:
         sys.exit(f"at most {len(made)} terms, got {number}")
@@ -118,7 +123,9 @@ def make_terms(number: int) -> list[str]:
 
 def load_ours() -> TermEmbedder:
     """The plain encoder, as sentence-transformers pools it."""
-    return TermEmbedder.from_pretrained(DEFAULT_ENCODER, unit_norm=True, device="cpu")
+    return TermEmbedder.from_pretrained(
+        DEFAULT_ENCODER, unit_norm=True, device="cpu"
+    )
 
 
 def compare(terms: list[str], *, rounds: int) -> Comparison:
@@ -144,7 +151,9 @@ def compare(terms: list[str], *, rounds: int) -> Comparison:
         terms=len(terms),
         tokens=round(tokens * len(terms)),
         batch=batch,
-        worst_difference=float(np.abs(results["ours"] - results["theirs"]).max()),
+        worst_difference=float(
+            np.abs(results["ours"] - results["theirs"]).max()
+        ),
         seconds=seconds,
         peaks={number: peak_of(number) for number in (FEW, MANY)}
         if len(terms) >= MANY
@@ -178,7 +187,9 @@ def peak_of(number: int) -> float:
 def stream(number: int) -> None:
     """Embed so many terms piece by piece, keep none, and print the peak memory."""
     terms = make_terms(number)
-    embedded = sum(len(part.vectors) for part in load_ours().embed_many(iter(terms)))
+    embedded = sum(
+        len(part.vectors) for part in load_ours().embed_many(iter(terms))
+    )
     if embedded != number:
         sys.exit(f"{embedded} of {number} terms were embedded")
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
@@ -187,7 +198,9 @@ def stream(number: int) -> None:
 def main() -> None:
     """Measure, print the table, write the JSON; exit 1 where the vectors disagree."""
     parser = options("Time TermEmbedder against sentence-transformers.")
-    parser.add_argument("--terms", type=int, default=MANY, help=f"how many ({MANY})")
+    parser.add_argument(
+        "--terms", type=int, default=MANY, help=f"how many ({MANY})"
+    )
     parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.stream:

@@ -2,8 +2,8 @@
 
 from biomed.ner.dictionaries import Dictionary as Dictionary
 from biomed.ner.entities import Entity as Entity
+from biomed.ner.entities import Medication as Medication
 from biomed.ner.linking import EntityLinker as EntityLinker
-from biomed.ner.medications import Medication as Medication
 from biomed.ner.sections import Section as Section
 from biomed.ner.sections import sections as sections
 from biomed.ner.tagger import EntityTagger as EntityTagger

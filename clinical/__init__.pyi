@@ -18,7 +18,9 @@ from clinical.risk.reading import UnreadSpan as UnreadSpan
 from clinical.risk.reading import WindowRisk as WindowRisk
 from clinical.stays.patients import assign_splits as assign_splits
 from clinical.stays.patients import check_disjoint as check_disjoint
-from clinical.training.estimator import ReadmissionClassifier as ReadmissionClassifier
+from clinical.training.estimator import (
+    ReadmissionClassifier as ReadmissionClassifier,
+)
 from clinical.training.training import ReadmissionRecipe as ReadmissionRecipe
 
 __version__: str

@@ -23,11 +23,15 @@ app = command_line(
 @app.command()
 @one_line_errors
 def demo(
-    out: Annotated[Path, Option(help="Folder for everything the demo makes.")] = Path(
-        "demo"
-    ),
-    stays: Annotated[int, Option(help="Stays of the made-up hospital.")] = 1500,
-    seed: Annotated[int, Option(help="Another seed is another hospital.")] = 2026,
+    out: Annotated[
+        Path, Option(help="Folder for everything the demo makes.")
+    ] = Path("demo"),
+    stays: Annotated[
+        int, Option(help="Stays of the made-up hospital.")
+    ] = 1500,
+    seed: Annotated[
+        int, Option(help="Another seed is another hospital.")
+    ] = 2026,
 ) -> None:
     """Run every step on a made-up hospital: notes, cohort, risks, report."""
     from clinical.demo import run_demo
@@ -51,10 +55,14 @@ def synthesize(
     notes_per_stay: Annotated[
         str, Option(help="Short notes per stay: few or many.")
     ] = "few",
-    dates: Annotated[str, Option(help="shifted, as in MIMIC, or real.")] = "shifted",
+    dates: Annotated[
+        str, Option(help="shifted, as in MIMIC, or real.")
+    ] = "shifted",
     form: Annotated[
         str | None,
-        Option("--as", help="mimic3, mimic4, omop, meds or fhir, with rare cases."),
+        Option(
+            "--as", help="mimic3, mimic4, omop, meds or fhir, with rare cases."
+        ),
     ] = None,
 ) -> None:
     """Write a made-up hospital as tables like those of MIMIC, with the true risk of each stay."""

@@ -57,7 +57,9 @@ def run_demo(
     model = ReadmissionModel.from_pretrained(MODEL_NAME)
     comparison = compare(model, table, bootstrap=BOOTSTRAP)
     scored = comparison.stays
-    say(f"3/4  {len(scored)} stays of the test side scored, every token of their notes")
+    say(
+        f"3/4  {len(scored)} stays of the test side scored, every token of their notes"
+    )
     truth = read_table(folder / "TRUE_RISK.csv", schema={"TRUE_RISK": "float"})
     best, expected = expected_ranking(scored, truth)
     report = write_report(
@@ -70,7 +72,9 @@ def run_demo(
             "expected AUROC on these stays": f"{expected:.3f}; the best possible is {best:.3f}",
         },
         flow=cohort.flow,
-        about=gather(model, comparison, name=MODEL_NAME, summary=cohort.summary),
+        about=gather(
+            model, comparison, name=MODEL_NAME, summary=cohort.summary
+        ),
     )
     columns = ["patient_id", "stay_id", "probability", "score", "readmitted"]
     write_table(scored[columns], out / "risks.csv")
@@ -78,7 +82,9 @@ def run_demo(
     risk = model.predict(list(riskiest["text"]))
     save_figure(plot_windows(risk), out / "riskiest_stay.png")
     say(f"4/4  report in {report} ({time.perf_counter() - started:.0f} s)")
-    say(f"try it on a page: domainbert serve --model {MODEL_NAME} (extra: service)")
+    say(
+        f"try it on a page: domainbert serve --model {MODEL_NAME} (extra: service)"
+    )
     return comparison, best, expected
 
 
@@ -103,7 +109,9 @@ def expected_ranking(
     n_self_pairs = risks @ (1 - risks)
 
     def expected(scores: np.ndarray) -> float:
-        area = roc_auc_score(outcomes, np.r_[scores, scores], sample_weight=weights)
+        area = roc_auc_score(
+            outcomes, np.r_[scores, scores], sample_weight=weights
+        )
         # A stay compared with itself counts as half a win; leave these pairs out.
         wins = area * n_pairs - n_self_pairs / 2
         return float(wins / (n_pairs - n_self_pairs))

@@ -21,7 +21,9 @@ extensions = [
     "sphinx.ext.napoleon",  # Google's style of docstrings
 ]
 exclude_patterns = ["_build"]
-nb_execution_mode = "off"  # the notebooks keep their outputs; the test suite runs them
+nb_execution_mode = (
+    "off"  # the notebooks keep their outputs; the test suite runs them
+)
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 autodoc_typehints = "signature"

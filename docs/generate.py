@@ -31,19 +31,27 @@ def write_pages(docs: Path) -> None:
     for name in TUTORIALS:
         text = (ROOT / "notebooks" / f"{name}.ipynb").read_text("utf-8")
         _write(
-            docs / "tutorials" / f"{name}.ipynb", text.replace("](../docs/", "](../")
+            docs / "tutorials" / f"{name}.ipynb",
+            text.replace("](../docs/", "](../"),
         )
     for program, module in PROGRAMS.items():
         app = importlib.import_module(module).app
         page = "\n".join(_command(typer.main.get_command(app), program))
         _write(docs / "reference" / "commands" / f"{program}.md", page)
     for package in ("clinical", "biomed"):
-        _write(docs / "reference" / "python" / f"{package}.md", _names(package))
+        _write(
+            docs / "reference" / "python" / f"{package}.md", _names(package)
+        )
         for card in sorted((ROOT / package / "models").glob("*/README.md")):
             text = re.sub(
-                r"\A---\n.*?\n---\n", "", card.read_text("utf-8"), flags=re.DOTALL
+                r"\A---\n.*?\n---\n",
+                "",
+                card.read_text("utf-8"),
+                flags=re.DOTALL,
             )
-            _write(docs / "reference" / "models" / f"{card.parent.name}.md", text)
+            _write(
+                docs / "reference" / "models" / f"{card.parent.name}.md", text
+            )
 
 
 def _write(path: Path, text: str) -> None:
@@ -66,7 +74,9 @@ def _command(command: Any, name: str, level: int = 1) -> list[str]:
     lines += [f"    {usage}", "", "| | | default |", "|---|---|---|"]
     for parameter in command.params:
         default = (
-            "" if parameter.default in (None, False, ()) else f"`{parameter.default}`"
+            ""
+            if parameter.default in (None, False, ())
+            else f"`{parameter.default}`"
         )
         if parameter.required:
             default = "required"

@@ -45,21 +45,30 @@ def read_imports() -> tuple[dict[str, int], dict[str, set[str]]]:
                     imports.setdefault(here, set()).add(
                         room(tuple(node.module.split(".")))
                     )
-    return lines, {here: there & set(lines) - {here} for here, there in imports.items()}
+    return lines, {
+        here: there & set(lines) - {here} for here, there in imports.items()
+    }
 
 
-def levels(rooms: dict[str, int], imports: dict[str, set[str]]) -> dict[str, int]:
+def levels(
+    rooms: dict[str, int], imports: dict[str, set[str]]
+) -> dict[str, int]:
     """How far each room is above those it imports; there must be no circle."""
     level: dict[str, int] = {}
     while len(level) < len(rooms):
         ready = [
-            r for r in rooms if r not in level and imports.get(r, set()) <= set(level)
+            r
+            for r in rooms
+            if r not in level and imports.get(r, set()) <= set(level)
         ]
         if not ready:
-            raise SystemExit(f"rooms in a circle: {sorted(set(rooms) - set(level))}")
+            raise SystemExit(
+                f"rooms in a circle: {sorted(set(rooms) - set(level))}"
+            )
         for name in ready:
             level[name] = 1 + max(
-                (level[below] for below in imports.get(name, set())), default=-1
+                (level[below] for below in imports.get(name, set())),
+                default=-1,
             )
     return level
 
@@ -69,8 +78,12 @@ def draw(path: Path) -> None:
     rooms, imports = read_imports()
     # Flat files of a package (command line, demo, the classes users hold) may use all its rooms.
     below = {name: there for name, there in imports.items() if "/" in name}
-    below = {name: {t for t in there if "/" in t} for name, there in below.items()}
-    level = levels({name: n for name, n in rooms.items() if "/" in name}, below)
+    below = {
+        name: {t for t in there if "/" in t} for name, there in below.items()
+    }
+    level = levels(
+        {name: n for name, n in rooms.items() if "/" in name}, below
+    )
     figure, axes = plt.subplots(figsize=(11, 8))
     place: dict[str, tuple[float, float]] = {}
     for height in sorted(set(level.values())):
@@ -86,15 +99,31 @@ def draw(path: Path) -> None:
     for name, (x, y) in place.items():
         package, label = name.split("/")
         text = f"{label}\n{rooms[name]:,}"
-        box = {"boxstyle": "round,pad=0.4", "fc": COLOURS[package], "ec": "none"}
+        box = {
+            "boxstyle": "round,pad=0.4",
+            "fc": COLOURS[package],
+            "ec": "none",
+        }
         axes.text(
-            x, y, text, ha="center", va="center", color="white", fontsize=8, bbox=box
+            x,
+            y,
+            text,
+            ha="center",
+            va="center",
+            color="white",
+            fontsize=8,
+            bbox=box,
         )
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in COLOURS.values()]
+    handles = [
+        plt.Rectangle((0, 0), 1, 1, color=colour)
+        for colour in COLOURS.values()
+    ]
     axes.legend(handles, COLOURS, loc="upper right", frameon=False, ncols=3)
     axes.set(xlim=(0, 1), ylim=(-0.6, max(level.values()) + 0.8))
     axes.set_axis_off()
-    axes.set_title("Rooms, their lines of code, and what they import", loc="left")
+    axes.set_title(
+        "Rooms, their lines of code, and what they import", loc="left"
+    )
     figure.savefig(path, dpi=110, bbox_inches="tight")
 
 

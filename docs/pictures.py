@@ -82,7 +82,10 @@ def entities_page() -> str:
         biomed.Dictionary(MESH), biomed.TermEmbedder.from_pretrained()
     )
     tagger = biomed.EntityTagger.from_pretrained(linker=linker)
-    rows = ["<th>" + "<th>".join(["text", "position", "meaning", "code", "medication"])]
+    rows = [
+        "<th>"
+        + "<th>".join(["text", "position", "meaning", "code", "medication"])
+    ]
     for entity in tagger.tag(NOTE):
         drug = entity.medication
         line = [drug[kind] for kind in ATTRIBUTES] if drug else []
@@ -102,8 +105,16 @@ def entities_page() -> str:
 
 def photograph(page: Path, picture: Path, *, width: int, height: int) -> None:
     """Write a page as a PNG, at twice the pixels."""
-    options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--disable-gpu"]
-    options += ["--force-device-scale-factor=2", f"--window-size={width},{height}"]
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--hide-scrollbars",
+        "--disable-gpu",
+    ]
+    options += [
+        "--force-device-scale-factor=2",
+        f"--window-size={width},{height}",
+    ]
     command = ["chromium", *options, f"--screenshot={picture}", page.as_uri()]
     subprocess.run(command, check=True, capture_output=True)  # noqa: S603
 
@@ -111,7 +122,9 @@ def photograph(page: Path, picture: Path, *, width: int, height: int) -> None:
 def main() -> None:
     """Write both pictures, light and dark."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pages", type=Path, help="a folder to keep the pages in")
+    parser.add_argument(
+        "--pages", type=Path, help="a folder to keep the pages in"
+    )
     asked = parser.parse_args()
     bodies = {"risk": risk_page(), "entities": entities_page()}
     with tempfile.TemporaryDirectory() as work:

@@ -28,7 +28,9 @@ def imported_on_use(
 
     def load(name: str) -> object:
         if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            raise AttributeError(
+                f"module {package!r} has no attribute {name!r}"
+            )
         module = importlib.import_module(modules[name])
         value = getattr(module, name)
         # A submodule of the same name would hide the function when it is imported.

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from domainbert.cli import options
-from domainbert.cli.console import command_line, one_line_errors, print_table, say
+from domainbert.cli.console import (
+    command_line,
+    one_line_errors,
+    print_table,
+    say,
+)
 from domainbert.errors import UserError
 from domainbert.files import remove_abandoned
 from domainbert.service.commands import serve
@@ -127,7 +132,9 @@ def _self_test(kind: Announced, name: str) -> tuple[str, str, str]:
 
     from domainbert.scoring import score_frame
 
-    def score(records: list[dict[str, object]]) -> list[dict[Hashable, object]]:
+    def score(
+        records: list[dict[str, object]],
+    ) -> list[dict[Hashable, object]]:
         task = next(iter(served.tasks.values()))
         return score_frame(task, pd.DataFrame(records)).to_dict("records")
 
@@ -195,12 +202,16 @@ def pretrain(
     }
     plan = read_recipe(PretrainingRecipe, recipe, overrides)
     with progress_on_stderr():
-        manifest = fit(corpus, out=out, recipe=plan, exclude=exclude or (), work=work)
+        manifest = fit(
+            corpus, out=out, recipe=plan, exclude=exclude or (), work=work
+        )
     head, *rows = score_table(manifest)
     print_table(rows, head)
     for kind, count in sorted(manifest["corpus"]["counts"].items()):
         say(f"{count:,} {kind}")
-    say(f"Encoder in {out}; its card says how it was made. Use it with --encoder {out}")
+    say(
+        f"Encoder in {out}; its card says how it was made. Use it with --encoder {out}"
+    )
     say(
         f"{work or out.with_name(f'{out.name}-work')} keeps the text as numbers for the "
         "next run; remove it when you are done"

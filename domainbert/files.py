@@ -24,7 +24,9 @@ from domainbert.errors import UserError
 LOCK = ".lock"
 _LONGEST = 100  # characters of the original name in a temporary one
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
-_PARTIAL = re.compile(r"\A\.(.+)\.partial-(\w+)-(\d+)-(\w+)-[0-9a-f]+(-old)?(?:\..*)?")
+_PARTIAL = re.compile(
+    r"\A\.(.+)\.partial-(\w+)-(\d+)-(\w+)-[0-9a-f]+(-old)?(?:\..*)?"
+)
 # Seconds without a change, for temporary files of processes on another machine.
 _ABANDONED = 24 * 3600
 
@@ -202,7 +204,9 @@ def _temporary_name(path: Path, *, ending: str = "") -> Path:
     remove_abandoned(path.parent)
     stem = path.name.removesuffix(ending)[:_LONGEST]
     owner = f"{_host()}-{os.getpid()}-{_started(os.getpid())}"
-    return path.with_name(f".{stem}.partial-{owner}-{secrets.token_hex(4)}{ending}")
+    return path.with_name(
+        f".{stem}.partial-{owner}-{secrets.token_hex(4)}{ending}"
+    )
 
 
 def remove_abandoned(folder: Path, *, deep: bool = False) -> list[Path]:
@@ -221,7 +225,9 @@ def remove_abandoned(folder: Path, *, deep: bool = False) -> list[Path]:
                 continue
             original = path.with_name(match[1])
             if match[5] and not original.exists():
-                if len(match[1]) < _LONGEST:  # a longer name was cut and is unknown
+                if (
+                    len(match[1]) < _LONGEST
+                ):  # a longer name was cut and is unknown
                     path.replace(original)
             elif path.is_dir():
                 shutil.rmtree(path)

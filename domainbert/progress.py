@@ -25,7 +25,8 @@ class Terminal(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """A text without what is not printable."""
         printable = "".join(
-            char if char.isprintable() or char in "\n\t" else " " for char in text
+            char if char.isprintable() or char in "\n\t" else " "
+            for char in text
         )
         return super().render_str(
             printable,

@@ -28,7 +28,9 @@ Seed = Annotated[
         description=f"a whole number from 0 to {2**32 - 1}",
     ),
 ]
-Names = Annotated[tuple[str, ...], Field(strict=False)]  # lists in TOML and JSON
+Names = Annotated[
+    tuple[str, ...], Field(strict=False)
+]  # lists in TOML and JSON
 _EXPECTED = {
     "bool_type": "true or false",
     "int_type": "a whole number",
@@ -64,7 +66,9 @@ class Settings(BaseModel):
 
     def __init__(self, **values: object) -> None:
         try:
-            super().__init__(**{name: _scalar(value) for name, value in values.items()})
+            super().__init__(
+                **{name: _scalar(value) for name, value in values.items()}
+            )
         except ValidationError as error:
             raise UserError(_one_line(error, type(self))) from None
 
@@ -103,7 +107,9 @@ def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
     received = repr(problem["input"])
     if kind.startswith(("model_type", "model_attributes")):
         return f"{label}: expected a table, written [{name}], got {received}"
-    template = _EXPECTED.get(kind, problem["msg"].removeprefix("Input should be "))
+    template = _EXPECTED.get(
+        kind, problem["msg"].removeprefix("Input should be ")
+    )
     expected = template.format(**problem.get("ctx", {}))
     if not tables and name in settings.model_fields:
         expected = settings.model_fields[name].description or expected
@@ -128,7 +134,9 @@ def _fields_at(settings: type[BaseModel], tables: list[str]) -> list[str]:
     for table in tables:
         field = settings.model_fields.get(table)
         annotation = field.annotation if field else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        if not (
+            isinstance(annotation, type) and issubclass(annotation, BaseModel)
+        ):
             return []
         settings = annotation
     return list(settings.model_fields)
@@ -145,4 +153,6 @@ def check_choice(
     guess = ""
     if near := difflib.get_close_matches(value.lower(), choices, n=1):
         guess = f"; did you mean {near[0]!r}?"
-    raise UserError(f"unknown {name} {value!r}{guess}; expected one of {choices}")
+    raise UserError(
+        f"unknown {name} {value!r}{guess}; expected one of {choices}"
+    )

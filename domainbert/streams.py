@@ -13,7 +13,9 @@ def read_ahead(items: Iterable[Item]) -> Iterator[Item]:
     """The same items in the same order; a thread prepares the next one meanwhile."""
     iterator = iter(items)
     end: Any = object()
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-ahead") as pool:
+    with ThreadPoolExecutor(
+        max_workers=1, thread_name_prefix="read-ahead"
+    ) as pool:
         upcoming = pool.submit(next, iterator, end)
         while (item := upcoming.result()) is not end:
             upcoming = pool.submit(next, iterator, end)

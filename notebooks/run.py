@@ -19,7 +19,9 @@ def run(path: Path, folder: str | Path) -> nbformat.NotebookNode:
     NotebookClient(notebook, timeout=1800, resources=resources).execute()
     for cell in notebook.cells:
         # Logs and progress differ on every machine.
-        kept = [o for o in cell.get("outputs", []) if o.get("name") != "stderr"]
+        kept = [
+            o for o in cell.get("outputs", []) if o.get("name") != "stderr"
+        ]
         if cell.cell_type == "code":
             cell.outputs = kept
             cell.metadata.pop("execution", None)
@@ -28,7 +30,9 @@ def run(path: Path, folder: str | Path) -> nbformat.NotebookNode:
 
 def main() -> None:
     """Run all notebooks, or those that are named."""
-    for name in sys.argv[1:] or sorted(path.stem for path in HERE.glob("*.ipynb")):
+    for name in sys.argv[1:] or sorted(
+        path.stem for path in HERE.glob("*.ipynb")
+    ):
         path = HERE / f"{name}.ipynb"
         with tempfile.TemporaryDirectory() as folder:
             nbformat.write(run(path, folder), path)

@@ -17,7 +17,12 @@ import numpy as np
 import typer
 
 from biomed.qa.model import NoAnswer, QuestionAnswerer
-from biomed.qa.questions import QuestionSet, evenly, read_questions, split_by_article
+from biomed.qa.questions import (
+    QuestionSet,
+    evenly,
+    read_questions,
+    split_by_article,
+)
 from domainbert.cli.console import one_line_errors, say
 from domainbert.errors import UserError
 from domainbert.models.manifest import Calibration
@@ -59,14 +64,20 @@ def calibrate(
         "answered from the right article": {row: none["answered"]},
         "no answer from a wrong one": {row: none["abstained"]},
     }
-    note = manifest.scores.note.removesuffix(".").split(" The last two columns:")[0]
+    note = manifest.scores.note.removesuffix(".").split(
+        " The last two columns:"
+    )[0]
     manifest.scores.note = note.rstrip(".") + "." + SCORES_NOTE.format(**none)
     manifest.calibration = Calibration()
     if fitted := find_calibration(own, elsewhere):
         slope, intercept = fitted["map"]
-        model.settings = model.settings.replaced(calibration=(slope, intercept))
+        model.settings = model.settings.replaced(
+            calibration=(slope, intercept)
+        )
         numbers = {"questions": len(own), "error": fitted["error"]}
-        note = CALIBRATION_NOTE.format(slope=slope, intercept=intercept, **numbers)
+        note = CALIBRATION_NOTE.format(
+            slope=slope, intercept=intercept, **numbers
+        )
         manifest.calibration = Calibration(
             note=note, errors={questions.name: numbers}, bins=fitted["bins"]
         )
@@ -79,13 +90,20 @@ def ask_elsewhere(
 
     Both results have shape (questions,), and are empty if all questions are on one article.
     """
-    asked = evenly(questions.subset(q for q in questions if q.answers), count).questions
+    asked = evenly(
+        questions.subset(q for q in questions if q.answers), count
+    ).questions
     pairs: list[tuple[str, str]] = []
     for number, question in enumerate(asked):
         following = (*asked[number + 1 :], *asked[:number])
-        other = next((o for o in following if o.article != question.article), None)
+        other = next(
+            (o for o in following if o.article != question.article), None
+        )
         if other:
-            pairs += [(question.text, question.context), (question.text, other.context)]
+            pairs += [
+                (question.text, question.context),
+                (question.text, other.context),
+            ]
     # No answer has the score of the best candidate, whichever would be preferred.
     scores = np.array(
         [a[0].score for a in answerer.answer_many(pairs, threshold=math.inf)]
@@ -123,12 +141,19 @@ def best_threshold(answerable: np.ndarray, unanswerable: np.ndarray) -> float:
     scores = scores[np.isfinite(scores)]
     thresholds = np.append(0.0, (scores[1:] + scores[:-1]) / 2)
     thresholds = thresholds[np.argsort(np.abs(thresholds), kind="stable")]
-    correct = [(answerable > t).mean() + (unanswerable <= t).mean() for t in thresholds]
+    correct = [
+        (answerable > t).mean() + (unanswerable <= t).mean()
+        for t in thresholds
+    ]
     # Always or never answering gives a sum of 1.
-    return float(thresholds[int(np.argmax(correct))]) if max(correct) > 1 else 0.0
+    return (
+        float(thresholds[int(np.argmax(correct))]) if max(correct) > 1 else 0.0
+    )
 
 
-def find_calibration(own: np.ndarray, elsewhere: np.ndarray) -> dict[str, Any] | None:
+def find_calibration(
+    own: np.ndarray, elsewhere: np.ndarray
+) -> dict[str, Any] | None:
     """A map from the scores of `ask_elsewhere` to the probability that there is an answer.
 
     Returns:
@@ -141,17 +166,24 @@ def find_calibration(own: np.ndarray, elsewhere: np.ndarray) -> dict[str, Any] |
     own, elsewhere = own[finite], elsewhere[finite]
     if len(own) < FEWEST_QUESTIONS:
         return None
-    scores, right = np.concatenate((own, elsewhere)), np.arange(2 * len(own)) < len(own)
+    scores, right = (
+        np.concatenate((own, elsewhere)),
+        np.arange(2 * len(own)) < len(own),
+    )
     half = np.tile(np.arange(len(own)) % 2 == 0, 2)
     crossed = np.empty(len(scores))
     try:
         for side in (half, ~half):
-            crossed[side] = platt(scores[side], *fit_platt(scores[~side], right[~side]))
+            crossed[side] = platt(
+                scores[side], *fit_platt(scores[~side], right[~side])
+            )
         fitted = fit_platt(scores, right)
     except UserError as error:
         log.warning("no calibration: %s", error)
         return None
-    bins = reliability_curve(right, crossed, bins=5)[["predicted", "observed", "count"]]
+    bins = reliability_curve(right, crossed, bins=5)[
+        ["predicted", "observed", "count"]
+    ]
     return {
         "map": fitted,
         "error": calibration_error(right, crossed),
@@ -161,19 +193,31 @@ def find_calibration(own: np.ndarray, elsewhere: np.ndarray) -> dict[str, Any] |
 
 @one_line_errors
 def main(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
-    questions: Annotated[
-        Path, typer.Argument(metavar="QUESTIONS", help="SQuAD JSON or a table.")
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A model folder.")
     ],
-    out: Annotated[Path, typer.Option(help="The model folder to write; may be MODEL.")],
+    questions: Annotated[
+        Path,
+        typer.Argument(metavar="QUESTIONS", help="SQuAD JSON or a table."),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="The model folder to write; may be MODEL.")
+    ],
     held_out: Annotated[
         float | None,
-        typer.Option(help="Only the articles that training held out at this share."),
+        typer.Option(
+            help="Only the articles that training held out at this share."
+        ),
     ] = None,
 ) -> None:
     """Fit threshold and probability on questions that the model was not trained on."""
-    loaded, gold = QuestionAnswerer.from_pretrained(model), read_questions(questions)
-    calibrate(loaded, split_by_article(gold, share=held_out)[1] if held_out else gold)
+    loaded, gold = (
+        QuestionAnswerer.from_pretrained(model),
+        read_questions(questions),
+    )
+    calibrate(
+        loaded, split_by_article(gold, share=held_out)[1] if held_out else gold
+    )
     loaded.save_pretrained(out)
     say(f"model in {out}: threshold {loaded.settings.threshold:.2f}")
 

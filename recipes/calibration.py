@@ -74,12 +74,19 @@ def plot_reliability(
             linestyle=DASHES[number % len(DASHES)],
             label=f"{name} (error {calibration_error(right, scores):.3f})",
         )
-    axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="score", ylabel="share that is right")
+    axes.set(
+        xlim=(0, 1),
+        ylim=(0, 1.02),
+        xlabel="score",
+        ylabel="share that is right",
+    )
     axes.legend(loc="upper left", frameon=False)
     save_figure(figure, path)
 
 
-def scored_entities(model: EntityTagger, golds: Iterable[Gold]) -> pd.DataFrame:
+def scored_entities(
+    model: EntityTagger, golds: Iterable[Gold]
+) -> pd.DataFrame:
     """The entities that a network finds in corpora, of the types that each corpus annotates.
 
     Returns:
@@ -90,7 +97,9 @@ def scored_entities(model: EntityTagger, golds: Iterable[Gold]) -> pd.DataFrame:
     model = copy(model)
     model.settings = model.settings.replaced(calibration={})
     for gold in golds:
-        entities = model.entities(model.reader.read(text.words) for text in gold.texts)
+        entities = model.entities(
+            model.reader.read(text.words) for text in gold.texts
+        )
         for text, spans in zip(gold.texts, entities, strict=True):
             right = set(spans_of(text.tags))
             rows += [
@@ -114,7 +123,9 @@ def fit_maps(entities: pd.DataFrame) -> dict[str, list[float]]:
             msg = f"{kind}: {len(part)} entities found; expected {_FEWEST}, right and wrong"
             raise UserError(msg)
         try:
-            maps[str(kind)] = list(fit_platt(logit(part["score"]), part["right"]))
+            maps[str(kind)] = list(
+                fit_platt(logit(part["score"]), part["right"])
+            )
         except UserError as error:
             raise UserError(f"{kind}: {error}") from None
     if not maps:
@@ -124,7 +135,9 @@ def fit_maps(entities: pd.DataFrame) -> dict[str, list[float]]:
     return maps
 
 
-def apply(maps: Mapping[str, Sequence[float]], entities: pd.DataFrame) -> np.ndarray:
+def apply(
+    maps: Mapping[str, Sequence[float]], entities: pd.DataFrame
+) -> np.ndarray:
     """The calibrated scores, shape (entities,); those of types without a map stay."""
     result = entities["score"].to_numpy(copy=True)
     for kind, (slope, intercept) in maps.items():
@@ -191,7 +204,8 @@ def calibrate(
     table = pd.concat([parts[name] for name in shown])
     curve = reliability_curve(table["right"], table["after"])
     errors = (
-        f"{e['before']:.3f} and {e['after']:.3f} on {name}" for name, e in sides.items()
+        f"{e['before']:.3f} and {e['after']:.3f} on {name}"
+        for name, e in sides.items()
     )
     note = _NOTE.format(
         entities=f"{len(entities):,}",
@@ -200,7 +214,9 @@ def calibrate(
         table=", ".join(shown),
     )
     bins = curve[["predicted", "observed", "count"]].itertuples(index=False)
-    calibration = Calibration(note=note, errors=sides, bins=list(map(tuple, bins)))
+    calibration = Calibration(
+        note=note, errors=sides, bins=list(map(tuple, bins))
+    )
     model.manifest.calibration = calibration
     return calibration, table
 
@@ -216,15 +232,20 @@ def thinned(gold: Gold, most: int | None) -> Gold:
 @one_line_errors
 def main(
     name: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Shipped name or model folder.")
+        str,
+        typer.Argument(metavar="MODEL", help="Shipped name or model folder."),
     ],
     golds: Annotated[
         list[Path],
-        typer.Argument(metavar="GOLD...", help="Devel sides, never a test side."),
+        typer.Argument(
+            metavar="GOLD...", help="Devel sides, never a test side."
+        ),
     ],
     test: Annotated[
         list[Path] | None,
-        typer.Option(help="A test side, whose scores go to the card; may be repeated."),
+        typer.Option(
+            help="A test side, whose scores go to the card; may be repeated."
+        ),
     ] = None,
     data: Annotated[
         Path,
@@ -239,7 +260,8 @@ def main(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the calibrated model to this folder.")
+        Path | None,
+        typer.Option(help="Write the calibrated model to this folder."),
     ] = None,
     figure: Annotated[
         Path | None,
@@ -257,14 +279,18 @@ def main(
     numbers, scored = calibrate(
         model, devel, [_side(path, data) for path in test or []]
     )
-    table = Table("expected calibration error", "entities", "right", "before", "after")
+    table = Table(
+        "expected calibration error", "entities", "right", "before", "after"
+    )
     for side, each in numbers.errors.items():
         table.add_row(side, *map(score_text, each.values()))
     stdout.print(table)
     if figure:
         curves = {"before": scored["score"], "calibrated": scored["after"]}
         right = scored["right"].to_numpy()
-        plot_reliability({k: (v.to_numpy(), right) for k, v in curves.items()}, figure)
+        plot_reliability(
+            {k: (v.to_numpy(), right) for k, v in curves.items()}, figure
+        )
     if json:
         document = {
             "maps": model.settings.calibration,

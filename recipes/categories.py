@@ -30,8 +30,14 @@ def vocabulary_terms() -> pd.DataFrame:
         trained on: a fifth of all terms, by a hash of their letters.
     """
     terms = medical_terms()
-    group = terms["category"] + "/" + read_table(DATA / "medical_terms.csv")["group"]
-    held_out = terms["term"].map(lambda term: percent(term.casefold()) < HELD_OUT)
+    group = (
+        terms["category"]
+        + "/"
+        + read_table(DATA / "medical_terms.csv")["group"]
+    )
+    held_out = terms["term"].map(
+        lambda term: percent(term.casefold()) < HELD_OUT
+    )
     return terms.assign(group=group, held_out=held_out)
 
 
@@ -77,14 +83,17 @@ def evaluate_categories(
     cosines = vectors[measured] @ vectors.T
     cosines[np.arange(len(cosines)), np.flatnonzero(measured)] = -np.inf
     nearest = category[np.argsort(-cosines, axis=1, kind="stable")[:, :k]]
-    table = vocabulary.loc[measured, ["term", "category"]].reset_index(drop=True)
+    table = vocabulary.loc[measured, ["term", "category"]].reset_index(
+        drop=True
+    )
     table["found"] = [max(row, key=row.tolist().count) for row in nearest]
     table["right"] = (table["found"] == table["category"]).astype(float)
     table["purity"] = (nearest == category[measured][:, None]).mean(axis=1)
     means = mean_scores(table, ["right", "purity"], bootstrap=bootstrap)
     names = {"right": "accuracy", "purity": "purity"}
     scores = {
-        f"category {names[n]} of {k} neighbours": score for n, score in means.items()
+        f"category {names[n]} of {k} neighbours": score
+        for n, score in means.items()
     }
     return TextEvaluation(scores, table)
 

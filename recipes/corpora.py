@@ -58,7 +58,8 @@ def overlaid(corpora: Sequence[Corpus]) -> list[Corpus]:
     for corpus in corpora:
         groups.setdefault(_words(corpus.train), []).append(corpus)
     return [
-        group[0] if len(group) == 1 else _joined(group) for group in groups.values()
+        group[0] if len(group) == 1 else _joined(group)
+        for group in groups.values()
     ]
 
 
@@ -69,10 +70,17 @@ def _words(gold: Gold) -> tuple[tuple[str, ...], ...]:
 def _joined(group: Sequence[Corpus]) -> Corpus:
     golds: dict[str, Gold | None] = dict.fromkeys(SIDES)
     for side in SIDES:
-        parts = [corpus.sides[side] for corpus in group if side in corpus.sides]
-        if len(parts) == len(group) and len({_words(gold) for gold in parts}) == 1:
+        parts = [
+            corpus.sides[side] for corpus in group if side in corpus.sides
+        ]
+        if (
+            len(parts) == len(group)
+            and len({_words(gold) for gold in parts}) == 1
+        ):
             rows = zip(*(gold.texts for gold in parts), strict=True)
-            golds[side] = Gold(parts[0].name, tuple(_with_all(texts) for texts in rows))
+            golds[side] = Gold(
+                parts[0].name, tuple(_with_all(texts) for texts in rows)
+            )
     return Corpus("+".join(corpus.name for corpus in group), **golds)
 
 

@@ -25,7 +25,8 @@ from biomed.corpora import Document, TaggedText
 from biomed.corpora.documents import OUTSIDE, tagged
 from biomed.ner.decoding import tags_for
 from biomed.ner.examples import IGNORED, ExampleMaker, Source, entity_types
-from biomed.ner.tagger import EntitySettings, EntityTagger
+from biomed.ner.manifest import EntitySettings
+from biomed.ner.tagger import EntityTagger
 from biomed.ner.training import EntityRecipe, TagObjective, record
 from domainbert.cli.console import one_line_errors
 from domainbert.settings import Positive, Share  # noqa: TC001 (pydantic reads them)
@@ -94,7 +95,9 @@ class NumberedMaker(ExampleMaker):
 
     first_rows: dict[TextKey, int]
 
-    def word_codes(self, text: TaggedText, codes: dict[str, int]) -> np.ndarray:
+    def word_codes(
+        self, text: TaggedText, codes: dict[str, int]
+    ) -> np.ndarray:
         """The rows of a text's words, shape (words,)."""
         first_row = self.first_rows[text_key(text, codes)]
         return np.arange(first_row, first_row + len(text.words))
@@ -144,9 +147,13 @@ class SoftTagObjective(TagObjective):
                 if key not in first_rows:
                     first_rows[key] = row_count
                     row_count += len(text.words)
-                    codes += [source.codes.get(tag, IGNORED) for tag in text.tags]
+                    codes += [
+                        source.codes.get(tag, IGNORED) for tag in text.tags
+                    ]
         self._codes = torch.tensor(codes)
-        self._soft = soft_labels([text.words for text, _ in first_rows], teachers)
+        self._soft = soft_labels(
+            [text.words for text, _ in first_rows], teachers
+        )
         training = recipe.training
         maker = NumberedMaker(
             sources,
@@ -200,7 +207,9 @@ def soft_labels(
     for teacher in teachers:
         pieces = map(teacher.reader.read, texts)
         scores = []
-        for chunk in chunked(pieces, size=len, limit=teacher.runner.buffer_tokens):
+        for chunk in chunked(
+            pieces, size=len, limit=teacher.runner.buffer_tokens
+        ):
             scores += teacher.log_probabilities(chunk)
         probabilities.append(np.exp(np.concatenate(scores)))
     mean = np.maximum(np.mean(probabilities, axis=0), SMALLEST)
@@ -217,7 +226,9 @@ def fit_student(
     resume: bool = False,
 ) -> EntityTagger:
     """Train on all texts and then on the corpora; for the arguments see `SoftTagObjective`."""
-    settings = EntitySettings(**recipe.model.model_dump(exclude={"encoder", "start"}))
+    settings = EntitySettings(
+        **recipe.model.model_dump(exclude={"encoder", "start"})
+    )
     model = EntityTagger.untrained(
         recipe.model.encoder,
         training=recipe.training,
@@ -250,7 +261,9 @@ def fit_student(
         resume=resume,
     )
     record(trained, last, corpora, recipe)
-    trained.manifest.data.counts["texts with the teachers' tags alone"] = len(texts)
+    trained.manifest.data.counts["texts with the teachers' tags alone"] = len(
+        texts
+    )
     return trained
 
 
@@ -299,8 +312,12 @@ def _paragraphs(text: str) -> Iterator[str]:
 @one_line_errors
 def main(
     corpora: Corpora,
-    data: Annotated[Path, typer.Option(help="The public data, with texts to read.")],
-    teacher: Annotated[list[str], typer.Option(help="A model; may be repeated.")],
+    data: Annotated[
+        Path, typer.Option(help="The public data, with texts to read.")
+    ],
+    teacher: Annotated[
+        list[str], typer.Option(help="A model; may be repeated.")
+    ],
     recipe: RecipeFile,
     out: ModelFolder,
     seed: Seeds = None,

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from biomed.corpora import Corpus, read_corpus
-from biomed.ner.tagger import CorpusScores, EntityTagger, SeedRun
+from biomed.ner.manifest import CorpusScores, SeedRun
+from biomed.ner.tagger import EntityTagger
 from biomed.ner.training import EntityRecipe, fit, measure
 from domainbert.cli.console import one_line_errors, say
 from domainbert.cli.training import training_run
@@ -68,7 +69,9 @@ def fit_seeds(
         model = trainer(corpora, seeded, checkpoints=folder, **options)
         models.append(model)
         scores = model.manifest.scores
-        run = SeedRun(seed=seed, devel=_f1(scores.devel), test=_f1(scores.test))
+        run = SeedRun(
+            seed=seed, devel=_f1(scores.devel), test=_f1(scores.test)
+        )
         runs.append(run)
         devel = statistics.fmean(run.devel.values())
         if best is None or devel > highest:
@@ -88,7 +91,9 @@ def fit_seeds(
         yield best
     if average is not None:
         soup = averaged(
-            models, EntityTagger.from_pretrained(recipe.model.start), share=average
+            models,
+            EntityTagger.from_pretrained(recipe.model.start),
+            share=average,
         )
         measure(soup, corpora)
         soup.manifest.seeds = runs
@@ -132,7 +137,8 @@ def averaged(
 def _over_seeds(runs: Sequence[SeedRun]) -> dict[str, dict[str, float]]:
     """Two columns of the card's table: mean and standard deviation of F1 over the seeds."""
     f1 = {
-        f"{corpus} test": [run.test[corpus] for run in runs] for corpus in runs[0].test
+        f"{corpus} test": [run.test[corpus] for run in runs]
+        for corpus in runs[0].test
     }
     f1 |= {
         f"{corpus} devel": [run.devel[corpus] for run in runs]
@@ -142,7 +148,9 @@ def _over_seeds(runs: Sequence[SeedRun]) -> dict[str, dict[str, float]]:
         f"f1, mean of {len(runs)} seeds": {
             row: statistics.fmean(of) for row, of in f1.items()
         },
-        "its standard deviation": {row: statistics.stdev(of) for row, of in f1.items()},
+        "its standard deviation": {
+            row: statistics.stdev(of) for row, of in f1.items()
+        },
     }
 
 
@@ -157,9 +165,13 @@ Seeds = Annotated[
 ]
 Average = Annotated[
     float | None,
-    typer.Option(min=0, max=1, help="Average all seeds, with this share of the start."),
+    typer.Option(
+        min=0, max=1, help="Average all seeds, with this share of the start."
+    ),
 ]
-Checkpoints = Annotated[Path | None, typer.Option(help="Folder of the checkpoints.")]
+Checkpoints = Annotated[
+    Path | None, typer.Option(help="Folder of the checkpoints.")
+]
 Resume = Annotated[bool, typer.Option("--resume")]
 
 

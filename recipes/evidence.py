@@ -21,11 +21,18 @@ from domainbert.cli.console import one_line_errors, say
 @one_line_errors
 def main(
     cohort: Annotated[
-        Path, typer.Argument(metavar="COHORT.parquet", help="Stays not trained on.")
+        Path,
+        typer.Argument(metavar="COHORT.parquet", help="Stays not trained on."),
     ],
-    folder: Annotated[Path, typer.Argument(metavar="MODEL", help="A model folder.")],
-    split: Annotated[str, typer.Option(help="The side to measure on.")] = "val",
-    stays: Annotated[int, typer.Option(min=1, help="At most, drawn at random.")] = 80,
+    folder: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A model folder.")
+    ],
+    split: Annotated[
+        str, typer.Option(help="The side to measure on.")
+    ] = "val",
+    stays: Annotated[
+        int, typer.Option(min=1, help="At most, drawn at random.")
+    ] = 80,
 ) -> None:
     """Measure faithfulness on a random part of one side."""
     model, rows = (

@@ -21,7 +21,10 @@ TEXT = "Lives alone. Stopped his furosemide two weeks ago. Admitted with heart f
 EXAMPLES = {
     "readmission": ({"text": [TEXT]}, "probability"),
     "entities": ({"text": TEXT}, "score"),
-    "answers": ({"question": "What did he stop?", "context": TEXT}, "probability"),
+    "answers": (
+        {"question": "What did he stop?", "context": TEXT},
+        "probability",
+    ),
     "similar": ({"term": "heart attack"}, "similarity"),
 }
 
@@ -40,7 +43,9 @@ def add_example(
             worker = Worker(served.tasks[task], lambda _: None)
             row = worker.score([record], 60.0)[0]
             model = served.model
-            model.manifest.example = Example(record=record, row={column: row[column]})
+            model.manifest.example = Example(
+                record=record, row={column: row[column]}
+            )
             manifest = manifest_text(model.manifest)
             (folder / MANIFEST_FILE).write_text(manifest, "utf-8")
             card = model.card(model.config, model.adapter)

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any
 from domainbert.tables import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from pathlib import Path
 
     import pandas as pd
@@ -64,7 +70,9 @@ class Concept:
     sentences: tuple[str, ...] = field(repr=False)
 
 
-def find_mentions(terms: Sequence[str], sentences: Iterable[str]) -> Iterator[Mention]:
+def find_mentions(
+    terms: Sequence[str], sentences: Iterable[str]
+) -> Iterator[Mention]:
     """Occurrences of terms in sentences, as whole words in any case; spacing does not matter.
 
     A sentence counts once for a term. Time grows with the length of the sentences, not with the
@@ -76,7 +84,8 @@ def find_mentions(terms: Sequence[str], sentences: Iterable[str]) -> Iterator[Me
             by_first[words[0]].append((number, words))
     for sentence in sentences:
         found = [
-            (m.group().lower(), m.start(), m.end()) for m in _WORD.finditer(sentence)
+            (m.group().lower(), m.start(), m.end())
+            for m in _WORD.finditer(sentence)
         ]
         seen: set[int] = set()
         for i, (word, start, _) in enumerate(found):
@@ -87,7 +96,9 @@ def find_mentions(terms: Sequence[str], sentences: Iterable[str]) -> Iterator[Me
                     yield Mention(number, sentence, start, here[-1][2])
 
 
-def vocabulary_relations(vocabulary: pd.DataFrame, *, level: str) -> list[Relation]:
+def vocabulary_relations(
+    vocabulary: pd.DataFrame, *, level: str
+) -> list[Relation]:
     """Names that belong together, of the terms that are not held out.
 
     Args:
@@ -102,9 +113,13 @@ def vocabulary_relations(vocabulary: pd.DataFrame, *, level: str) -> list[Relati
     relations = []
     for key, part in kept.groupby(level, sort=False):
         names = tuple(
-            name for row in part.itertuples() for name in (row.term, *row.synonyms)
+            name
+            for row in part.itertuples()
+            for name in (row.term, *row.synonyms)
         )
-        relations += [Relation(str(key), names)] * (len(part) if len(part) > 1 else 0)
+        relations += [Relation(str(key), names)] * (
+            len(part) if len(part) > 1 else 0
+        )
     return relations
 
 
@@ -127,7 +142,9 @@ def without_names(
     """
     relations = list(relations)
     texts = list(
-        dict.fromkeys(text for relation in relations for text in relation.texts)
+        dict.fromkeys(
+            text for relation in relations for text in relation.texts
+        )
     )
     listed = list(names)
     found = {
@@ -137,7 +154,9 @@ def without_names(
     }
     capitals = sorted(name for name in listed if name.isupper())
     if capitals:
-        pattern = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, capitals))})(?!\w)")
+        pattern = re.compile(
+            rf"(?<!\w)({'|'.join(map(re.escape, capitals))})(?!\w)"
+        )
         found |= {text for text in texts if pattern.search(text)}
     left = (
         Relation(r.key, tuple(text for text in r.texts if text not in found))
@@ -175,7 +194,9 @@ def medquad_documents(path: Path) -> Iterator[dict[str, Any]]:
 def concept_key(document: dict[str, Any]) -> str:
     """The key of a MedQuAD document's concept: its UMLS number if it has one, else its name."""
     numbers = document["cuis"]
-    key: str = numbers[0] if len(numbers) == 1 else document["focus"].casefold()
+    key: str = (
+        numbers[0] if len(numbers) == 1 else document["focus"].casefold()
+    )
     return key
 
 
@@ -184,7 +205,9 @@ def _concept(document: dict[str, Any]) -> Concept:
     first = spaced(document["focus"])
     if document["source"] == "MPlusDrugs":
         first = _FORM.sub("", first)
-    spelled = {spaced(name) for name in (document["focus"], *document["synonyms"])}
+    spelled = {
+        spaced(name) for name in (document["focus"], *document["synonyms"])
+    }
     names = [first, *sorted(spelled - {first})]
     different = {
         name.casefold(): name for name in reversed(names) if 2 < len(name) < 80
@@ -200,7 +223,9 @@ def _concept(document: dict[str, Any]) -> Concept:
 
 def _first_sentences(answer: str, *, number: int = 3) -> list[str]:
     text = _HEADING.sub("", spaced(answer))
-    said = [part for part in SENTENCE_END.split(text) if not part.endswith("?")]
+    said = [
+        part for part in SENTENCE_END.split(text) if not part.endswith("?")
+    ]
     return [part for part in said[:number] if SHORTEST < len(part) < LONGEST]
 
 
@@ -218,7 +243,9 @@ def name_relations(
         concepts: from `read_concepts`.
         without: folded names that no relation may have.
     """
-    kept = ((concept.key, _kept_names(concept, without)) for concept in concepts)
+    kept = (
+        (concept.key, _kept_names(concept, without)) for concept in concepts
+    )
     return [Relation(key, names) for key, names in kept if len(names) > 1]
 
 
@@ -242,25 +269,37 @@ def definition_relations(
 
 
 def _kept_names(concept: Concept, without: Collection[str]) -> tuple[str, ...]:
-    return tuple(name for name in concept.names if name.casefold() not in without)
+    return tuple(
+        name for name in concept.names if name.casefold() not in without
+    )
 
 
-def name_keys(concepts: Iterable[Concept], vocabulary: pd.DataFrame) -> dict[str, str]:
+def name_keys(
+    concepts: Iterable[Concept], vocabulary: pd.DataFrame
+) -> dict[str, str]:
     """Folded name -> key of its concept or group, for `context_relations`.
 
     Held-out names and very short ones are left out.
     """
     without = {name.casefold() for name in held_out_names(vocabulary)}
     rows = vocabulary[~vocabulary["held_out"]].itertuples()
-    own = {name: str(row.group) for row in rows for name in (row.term, *row.synonyms)}
+    own = {
+        name: str(row.group)
+        for row in rows
+        for name in (row.term, *row.synonyms)
+    }
     read = {name: c.key for c in concepts for name in _kept_names(c, without)}
     both = {name.casefold(): key for name, key in (read | own).items()}
-    return {name: key for name, key in both.items() if len(name) >= SHORTEST_NAME}
+    return {
+        name: key for name, key in both.items() if len(name) >= SHORTEST_NAME
+    }
 
 
 def _unnamed(sentence: str, names: Iterable[str]) -> str:
     for name in sorted(names, key=len, reverse=True):
-        sentence = re.sub(rf"(?i)(?<!\w){re.escape(name)}s?(?!\w)", "it", sentence)
+        sentence = re.sub(
+            rf"(?i)(?<!\w){re.escape(name)}s?(?!\w)", "it", sentence
+        )
     return sentence
 
 
@@ -284,7 +323,9 @@ def context_relations(
             relations.append(Relation(names[name], (name, said)))
     # A sentence that several names share is a template and says nothing about any of them.
     times = Counter(relation.texts[1] for relation in relations)
-    return [relation for relation in relations if times[relation.texts[1]] == 1]
+    return [
+        relation for relation in relations if times[relation.texts[1]] == 1
+    ]
 
 
 def read_sentences(medquad: Path, pubmed: Path) -> Iterator[str]:
@@ -299,7 +340,11 @@ def read_sentences(medquad: Path, pubmed: Path) -> Iterator[str]:
         for document in medquad_documents(medquad)
         for question in document["questions"]
     )
-    spoken = (part for answer in answers for part in SENTENCE_END.split(spaced(answer)))
+    spoken = (
+        part
+        for answer in answers
+        for part in SENTENCE_END.split(spaced(answer))
+    )
     for sentence in chain(spoken, _lines(pubmed)):
         if SHORTEST < len(sentence) < LONGEST and hash(sentence) not in seen:
             seen.add(hash(sentence))

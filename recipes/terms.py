@@ -17,7 +17,11 @@ import typer
 from pydantic import Field
 
 from biomed.sentences.data import read_pairs
-from biomed.sentences.evaluation import TextEvaluation, evaluate_pairs, mean_scores
+from biomed.sentences.evaluation import (
+    TextEvaluation,
+    evaluate_pairs,
+    mean_scores,
+)
 from biomed.sentences.training import SentenceRecipe, fit_encoder
 from biomed.terms.similarity import TermEmbedder
 from domainbert.cli import options
@@ -29,7 +33,11 @@ from domainbert.models.pooling import unit
 from domainbert.settings import Settings
 from domainbert.statistics.bootstrap import RESAMPLES
 from domainbert.training.recipes import read_recipe, recipe_file
-from recipes.categories import evaluate_categories, measured_terms, vocabulary_terms
+from recipes.categories import (
+    evaluate_categories,
+    measured_terms,
+    vocabulary_terms,
+)
 from recipes.relations import (
     context_relations,
     definition_relations,
@@ -76,7 +84,9 @@ SCORES_NOTE = (
 )
 Times = Annotated[float, Field(ge=0)]
 AnyRow = TypeVar("AnyRow")
-Row = tuple[str, str, str]  # first text, second text, key of what both are about
+Row = tuple[
+    str, str, str
+]  # first text, second text, key of what both are about
 
 
 class Relations(Settings):
@@ -140,7 +150,11 @@ def train_medical_terms(
     trained = fit_encoder(
         training_sets(recipe, terms, entries, data, embedder=plain),
         frame(
-            [(name, e.names[0], e.names[0]) for e in choosing for name in e.names[1:3]]
+            [
+                (name, e.names[0], e.names[0])
+                for e in choosing
+                for name in e.names[1:3]
+            ]
         ),
         recipe,
         model_class=TermEmbedder,
@@ -184,11 +198,23 @@ def training_sets(
     names = {name_key(name) for entry in apart for name in entry.names}
     chooser = random.Random(seed)  # noqa: S311  (no secret)
     rows: dict[str, list[Row]] = {}
-    for name, part in all_relations(terms, read_concepts(data / MEDQUAD), data).items():
-        kept = [each for each in part if names.isdisjoint(map(name_key, each.texts))]
-        rows[name] = drawn(repeated(kept, getattr(times, name), seed=seed), chooser)
-    used = without(entries, names | {name_key(name) for name in held_out_names(terms)})
-    rows["families"] = repeated(family_rows(used, seed=seed), times.families, seed=seed)
+    for name, part in all_relations(
+        terms, read_concepts(data / MEDQUAD), data
+    ).items():
+        kept = [
+            each
+            for each in part
+            if names.isdisjoint(map(name_key, each.texts))
+        ]
+        rows[name] = drawn(
+            repeated(kept, getattr(times, name), seed=seed), chooser
+        )
+    used = without(
+        entries, names | {name_key(name) for name in held_out_names(terms)}
+    )
+    rows["families"] = repeated(
+        family_rows(used, seed=seed), times.families, seed=seed
+    )
     synonyms = synonym_rows(used, most=MOST_SYNONYMS, seed=seed)
     synonyms = repeated(synonyms, times.vocabularies, seed=seed)
     near = look_alikes(synonyms, used, embedder, seed=seed)
@@ -237,14 +263,20 @@ def all_relations(
         "icd9": icd9_relations(data / ICD9, without=without),
         "contexts": context_relations(names, sentences, limit=CONTEXTS),
     }
-    return {name: without_names(part, held_out) for name, part in sources.items()}
+    return {
+        name: without_names(part, held_out) for name, part in sources.items()
+    }
 
 
-def repeated(relations: Sequence[AnyRow], times: float, *, seed: int) -> list[AnyRow]:
+def repeated(
+    relations: Sequence[AnyRow], times: float, *, seed: int
+) -> list[AnyRow]:
     """The rows repeated `times` times; 1.5 is all rows and a random half of them again."""
     whole = int(times)
     chooser = random.Random(seed)  # noqa: S311  (no secret)
-    part = chooser.sample(list(relations), round((times - whole) * len(relations)))
+    part = chooser.sample(
+        list(relations), round((times - whole) * len(relations))
+    )
     return [*relations] * whole + part
 
 
@@ -260,15 +292,23 @@ def measure(
         rated = evaluate_pairs(embedder, read_pairs(pairs))
         measured["pairs rated by physicians"] = rated
     measured["held-out terms"] = evaluate_categories(embedder, vocabulary)
-    measured["synonyms of held-out terms"] = evaluate_synonyms(embedder, vocabulary)
+    measured["synonyms of held-out terms"] = evaluate_synonyms(
+        embedder, vocabulary
+    )
     mesh = pd.DataFrame(
-        {"term": e.names[0], "synonyms": list(e.names[1:]), "held_out": e in wanted}
+        {
+            "term": e.names[0],
+            "synonyms": list(e.names[1:]),
+            "held_out": e in wanted,
+        }
         for wanted in [held_out(entries, MEASURED)]
         for e in entries
         if e.source == MESH
     )
     first = mesh.assign(synonyms=mesh["synonyms"].str[:1])
-    measured["synonyms of held-out MeSH diseases"] = evaluate_synonyms(embedder, mesh)
+    measured["synonyms of held-out MeSH diseases"] = evaluate_synonyms(
+        embedder, mesh
+    )
     measured["first synonyms of held-out MeSH diseases"] = evaluate_synonyms(
         embedder, first
     )
@@ -280,7 +320,10 @@ def measure(
 
 
 def evaluate_synonyms(
-    embedder: TermEmbedder, vocabulary: pd.DataFrame, *, bootstrap: int = RESAMPLES
+    embedder: TermEmbedder,
+    vocabulary: pd.DataFrame,
+    *,
+    bootstrap: int = RESAMPLES,
 ) -> TextEvaluation:
     """Search each synonym among all terms by its vector.
 
@@ -306,7 +349,8 @@ def evaluate_synonyms(
         )
     terms = rows["term"].to_numpy(dtype=object)
     cosines = (
-        unit(embedder.embed(pairs.tolist())) @ unit(embedder.embed(terms.tolist())).T
+        unit(embedder.embed(pairs.tolist()))
+        @ unit(embedder.embed(terms.tolist())).T
     )
     each, own = np.arange(len(pairs)), pairs.index.to_numpy()
     ranks = 1 + (cosines > cosines[each, own][:, None]).sum(axis=1)
@@ -315,7 +359,9 @@ def evaluate_synonyms(
         {**columns, "found": terms[cosines.argmax(axis=1)], "own_rank": ranks}
     )
     name = "own term first for a synonym"
-    scores = mean_scores(pd.DataFrame({name: ranks == 1}), [name], bootstrap=bootstrap)
+    scores = mean_scores(
+        pd.DataFrame({name: ranks == 1}), [name], bootstrap=bootstrap
+    )
     table = table.sort_values(
         "own_rank", ascending=False, kind="stable", ignore_index=True
     )
@@ -324,7 +370,9 @@ def evaluate_synonyms(
 
 @one_line_errors
 def main(
-    data: Annotated[Path, typer.Argument(help="Folder of the public data sets.")],
+    data: Annotated[
+        Path, typer.Argument(help="Folder of the public data sets.")
+    ],
     *,
     out: options.ModelFolder,
     recipe: options.RecipeFile = None,
@@ -335,7 +383,9 @@ def main(
     plan = read_recipe(MedicalTermRecipe, recipe or recipe_file("terms"))
     with training_run(out, checkpoints, resume=resume) as run:
         run.save(
-            train_medical_terms(plan, data, checkpoints=run.checkpoints, resume=resume)
+            train_medical_terms(
+                plan, data, checkpoints=run.checkpoints, resume=resume
+            )
         )
     say(f"model in {out}; its card says how it was made and how good it is")
 

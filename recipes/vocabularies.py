@@ -57,7 +57,9 @@ def read_vocabularies(data: Path) -> list[Entry]:
     for source in (MESH, MONDO):
         for row in read_rows(data / "names" / f"{source}.csv.gz"):
             codes = tuple(filter(None, (row.get("tree") or "").split("|")))
-            parents = tuple(code.rpartition(".")[0] for code in codes if "." in code)
+            parents = tuple(
+                code.rpartition(".")[0] for code in codes if "." in code
+            )
             names = _names([row["name"], *row["synonyms"].split("|")])
             entries.append(Entry(source, names, codes, parents))
     entries += _phenotypes(data / "names" / "hp_2013-11-30.obo.gz")
@@ -68,7 +70,9 @@ def _phenotypes(path: Path) -> Iterator[Entry]:
     with gzip.open(path, "rt", encoding="utf-8") as handle:
         for term in handle.read().split("\n[Term]\n")[1:]:
             found = {
-                field: re.findall(rf"^{field}: (.+)$", term, flags=re.MULTILINE)
+                field: re.findall(
+                    rf"^{field}: (.+)$", term, flags=re.MULTILINE
+                )
                 for field in ("name", "synonym", "is_a")
             }
             others = [
@@ -76,7 +80,9 @@ def _phenotypes(path: Path) -> Iterator[Entry]:
                 for text in found["synonym"]
                 if "EXACT" in text
             ]
-            parents = tuple(f"HPO {text.partition('! ')[2]}" for text in found["is_a"])
+            parents = tuple(
+                f"HPO {text.partition('! ')[2]}" for text in found["is_a"]
+            )
             codes = tuple(f"HPO {name}" for name in found["name"])
             yield Entry(HPO, _names([*found["name"], *others]), codes, parents)
 
@@ -84,7 +90,9 @@ def _phenotypes(path: Path) -> Iterator[Entry]:
 def _names(names: Iterable[str]) -> tuple[str, ...]:
     """Different names; of several spellings of one the first."""
     return tuple(
-        {name_key(name): name for name in [*names][::-1] if len(name) > 2}.values()
+        {
+            name_key(name): name for name in [*names][::-1] if len(name) > 2
+        }.values()
     )[::-1]
 
 
@@ -122,7 +130,9 @@ def concept_keys(entries: Sequence[Entry]) -> list[str]:
     first: dict[str, int] = {}
     for number, entry in enumerate(entries):
         for name in entry.names:
-            leaders[leader(number)] = leader(first.setdefault(name_key(name), number))
+            leaders[leader(number)] = leader(
+                first.setdefault(name_key(name), number)
+            )
     return [f"concept {leader(number)}" for number in range(len(entries))]
 
 
@@ -138,12 +148,16 @@ def synonym_rows(
             if len(name) <= LONGEST or name == entry.names[0]
         )
         chosen = chooser.sample(others, min(len(others), most[entry.source]))
-        rows += [(name, first, key) for name in chosen if len(first) <= LONGEST]
+        rows += [
+            (name, first, key) for name in chosen if len(first) <= LONGEST
+        ]
     chooser.shuffle(rows)
     return rows
 
 
-def family_rows(entries: Iterable[Entry], *, seed: int) -> list[tuple[str, str, str]]:
+def family_rows(
+    entries: Iterable[Entry], *, seed: int
+) -> list[tuple[str, str, str]]:
     """Preferred names of a concept and its parent, and of two children of one parent; its code."""
     own: dict[str, str] = {}
     children: dict[str, list[str]] = defaultdict(list)
@@ -185,6 +199,8 @@ def look_alikes(
                 if keys[place] != key
             ]
             found.append(
-                listed[chooser.choice(others[:3] or np.flatnonzero(keys != key))]
+                listed[
+                    chooser.choice(others[:3] or np.flatnonzero(keys != key))
+                ]
             )
     return found

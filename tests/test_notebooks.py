@@ -16,20 +16,32 @@ from run import run  # noqa: E402
 def shape(notebook):
     """What each cell shows: the kinds of its outputs, and whether it printed anything."""
     return [
-        sorted({kind for output in cell.get("outputs", []) for kind in kinds(output)})
+        sorted(
+            {
+                kind
+                for output in cell.get("outputs", [])
+                for kind in kinds(output)
+            }
+        )
         for cell in notebook.cells
     ]
 
 
 def kinds(output):
-    return [output["name"]] if output.output_type == "stream" else list(output.data)
+    return (
+        [output["name"]]
+        if output.output_type == "stream"
+        else list(output.data)
+    )
 
 
 @pytest.mark.encoder
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_runs_and_its_outputs_are_current(path, tmp_path):
-    assert shape(run(path, tmp_path)) == shape(nbformat.read(path, as_version=4))
+    assert shape(run(path, tmp_path)) == shape(
+        nbformat.read(path, as_version=4)
+    )
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

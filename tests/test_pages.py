@@ -19,7 +19,9 @@ PAGES += sorted((ROOT / "docs" / "explanation").glob("*.md"))
 GUIDES = sorted((ROOT / "docs" / "howto").glob("*.md"))
 ADDRESS = "http://127.0.0.1:8000"
 CARD = "UUID OF THE CARD"  # what a reader replaces
-BLOCK = re.compile(r"^```(\S+)[^\n]*\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^```(\S+)[^\n]*\n(.*?)^```", flags=re.DOTALL | re.MULTILINE
+)
 
 
 def commands_of(text: str) -> list[str]:
@@ -28,7 +30,9 @@ def commands_of(text: str) -> list[str]:
     spans = re.findall(r"`((?:clinical|biomed|domainbert) [^`\n]+)`", text)
     lines = [line.split(" #")[0].strip() for line in blocks.splitlines()]
     return spans + [
-        line for line in lines if re.match(r"(clinical|biomed|domainbert) [a-z]", line)
+        line
+        for line in lines
+        if re.match(r"(clinical|biomed|domainbert) [a-z]", line)
     ]
 
 
@@ -38,14 +42,22 @@ def test_the_commands_and_options_on_a_page_exist(page):
 
     for line in commands_of(page.read_text("utf-8")):
         program, *words = line.split()
-        command = typer.main.get_command(importlib.import_module(HOMES[program]).app)
-        while hasattr(command, "commands") and words and words[0] in command.commands:
+        command = typer.main.get_command(
+            importlib.import_module(HOMES[program]).app
+        )
+        while (
+            hasattr(command, "commands")
+            and words
+            and words[0] in command.commands
+        ):
             command = command.commands[words.pop(0)]
         known = {
             option for parameter in command.params for option in parameter.opts
         } | {"--help"}
         named = {
-            word.strip("[]().,") for word in words if word.strip("[(").startswith("--")
+            word.strip("[]().,")
+            for word in words
+            if word.strip("[(").startswith("--")
         }
         assert not hasattr(command, "commands") or not named, line
         assert named <= known, line
@@ -78,20 +90,26 @@ class Machine:
         self.output = done.output
 
     def serve(self, options):
-        pytest.importorskip("fastapi", reason="the service needs the extra: service")
+        pytest.importorskip(
+            "fastapi", reason="the service needs the extra: service"
+        )
         from starlette.testclient import TestClient
 
         from clinical.bedside.served import READMISSION
         from domainbert.service.app import Service, ServiceSettings
 
         settings = ServiceSettings(
-            model=[options["--model"]], ledger=options["--ledger"], address=ADDRESS
+            model=[options["--model"]],
+            ledger=options["--ledger"],
+            address=ADDRESS,
         )
         service = Service(settings, work=Path(), kinds=[READMISSION])
         self.client = TestClient(service.app, base_url="http://localhost")
 
     def call(self, words):
-        body = Path(words[words.index("-d") + 1].removeprefix("@")).read_text("utf-8")
+        body = Path(words[words.index("-d") + 1].removeprefix("@")).read_text(
+            "utf-8"
+        )
         if CARD in body:
             (card,) = json.loads(Path("card.json").read_text())["cards"]
             body = body.replace(CARD, card["uuid"])

@@ -31,7 +31,17 @@ BLANKS = [
     " and ",
     "\n\n",
 ]
-INNER = ["\u0301", "a\u0301", "\xad", "a\u200d", "\ud83d", "\x00", "\ue000", "é", "漢"]
+INNER = [
+    "\u0301",
+    "a\u0301",
+    "\xad",
+    "a\u200d",
+    "\ud83d",
+    "\x00",
+    "\ue000",
+    "é",
+    "漢",
+]
 TEXTS = [
     (unit * (LENGTH // len(unit) + 1))[:LENGTH] + end
     for unit in dict.fromkeys([*UNITS, *BLANKS, *INNER])
@@ -55,12 +65,16 @@ OURS = "clinical.datasets."  # reads texts that we wrote, and titles of codes
 def patterns():
     """Every compiled pattern at the top of a module that may see a user's text."""
     for package in (domainbert, clinical, biomed):
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        for found in pkgutil.walk_packages(
+            package.__path__, f"{package.__name__}."
+        ):
             if found.name.endswith("__main__"):
                 continue
             module = importlib.import_module(found.name)
             for name, value in vars(module).items():
-                if isinstance(value, re.Pattern) and not found.name.startswith(OURS):
+                if isinstance(value, re.Pattern) and not found.name.startswith(
+                    OURS
+                ):
                     yield pytest.param(value, id=f"{found.name}.{name}")
 
 
@@ -71,7 +85,8 @@ def slowest(read):
         start = time.process_time()
         read(text)
         worst = max(
-            worst, (time.process_time() - start, f"{text[:8]!r} ... {text[-1]!r}")
+            worst,
+            (time.process_time() - start, f"{text[:8]!r} ... {text[-1]!r}"),
         )
     return worst
 

@@ -10,7 +10,9 @@ README = Path(__file__).parents[1] / "README.md"
 
 @pytest.mark.encoder
 def test_its_python_runs(capsys):
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+    blocks = re.findall(
+        r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL
+    )
     assert blocks
     session: dict[str, object] = {}
     for block in blocks:

@@ -12,7 +12,15 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.slow
 def test_it_builds_without_warnings_and_its_pages_fetch_nothing(tmp_path):
-    options = ["-b", "html", "-W", "--keep-going", "--quiet", "-d", tmp_path / "trees"]
+    options = [
+        "-b",
+        "html",
+        "-W",
+        "--keep-going",
+        "--quiet",
+        "-d",
+        tmp_path / "trees",
+    ]
     command = [
         sys.executable,
         "-m",
@@ -33,6 +41,7 @@ def test_it_builds_without_warnings_and_its_pages_fetch_nothing(tmp_path):
             r"<(?:script|img|iframe)[^>]*\ssrc=\"(?:https?:)?//[^\"]*", text
         )
         styles = re.findall(
-            r"<link[^>]*rel=\"stylesheet\"[^>]*href=\"(?:https?:)?//[^\"]*", text
+            r"<link[^>]*rel=\"stylesheet\"[^>]*href=\"(?:https?:)?//[^\"]*",
+            text,
         )
         assert not fetched + styles, page.name

@@ -18,9 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.encoder]
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dist")
-    build = (
-        "from hatchling.build import build_wheel; import sys; build_wheel(sys.argv[1])"
-    )
+    build = "from hatchling.build import build_wheel; import sys; build_wheel(sys.argv[1])"
     run([sys.executable, "-c", build, folder], cwd=ROOT)
     (wheel,) = folder.glob("*.whl")
     return wheel
@@ -33,17 +31,33 @@ def installed(wheel, tmp_path_factory):
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
     run(
-        [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel],
+        [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-index",
+            wheel,
+        ],
         cwd=folder,
     )
     # The dependencies are those of this environment; they come after the wheel's own packages.
     site = Path(
-        run([python, "-c", "import site; print(site.getsitepackages()[0])"], cwd=folder)
+        run(
+            [python, "-c", "import site; print(site.getsitepackages()[0])"],
+            cwd=folder,
+        )
     )
-    (site / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    (site / "dependencies.pth").write_text(
+        sysconfig.get_paths()["purelib"] + "\n"
+    )
     work = folder / "work"
     work.mkdir()
-    return lambda program, *words: run([folder / "bin" / program, *words], cwd=work)
+    return lambda program, *words: run(
+        [folder / "bin" / program, *words], cwd=work
+    )
 
 
 def run(command, *, cwd):
@@ -64,21 +78,27 @@ def test_it_is_small_and_holds_the_product_only(wheel):
         "clinical",
         "biomed",
     }
-    recipes = [name for name in names if name.startswith("domainbert/recipes/")]
+    recipes = [
+        name for name in names if name.startswith("domainbert/recipes/")
+    ]
     assert recipes
     assert not [name for name in recipes if not name.endswith(".toml")]
 
 
 def test_the_readme_runs(installed):
     blocks = re.findall(
-        r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL
+        r"```python\n(.*?)```",
+        (ROOT / "README.md").read_text(),
+        flags=re.DOTALL,
     )
     assert "tokens" in installed("python", "-c", "\n".join(blocks))
 
 
 def test_each_command_runs(installed):
     place = installed(
-        "python", "-c", "import clinical, sys; print(clinical.__file__, sys.prefix)"
+        "python",
+        "-c",
+        "import clinical, sys; print(clinical.__file__, sys.prefix)",
     )
     file, prefix = place.split()
     assert file.startswith(prefix)
@@ -86,10 +106,19 @@ def test_each_command_runs(installed):
     installed("clinical", "score", "demo/hospital/NOTEEVENTS.csv", "--model", "readmission-demo",
               "--out", "risks.csv")  # fmt: skip
     installed(
-        "python", "-c", "open('t.txt', 'w').write('Metformin for type 2 diabetes.')"
+        "python",
+        "-c",
+        "open('t.txt', 'w').write('Metformin for type 2 diabetes.')",
     )
     installed(
-        "biomed", "ner", "tag", "t.txt", "--model", "disease-drug", "--out", "found.csv"
+        "biomed",
+        "ner",
+        "tag",
+        "t.txt",
+        "--model",
+        "disease-drug",
+        "--out",
+        "found.csv",
     )
     assert "readmission-demo" in installed("clinical", "models")
     assert "disease-drug" in installed("biomed", "models")

@@ -44,7 +44,9 @@ def _read_document(file: Path) -> Document:
     """The text and the entities of one .ann file."""
     source = file.with_suffix(".txt")
     if not source.is_file():
-        raise CorpusError(f"{file.name} has no text: expected {source.name} beside it")
+        raise CorpusError(
+            f"{file.name} has no text: expected {source.name} beside it"
+        )
     text = decoded(source, "utf-8")  # offsets count "\r\n" as two characters
     spans = {}
     faults = []
@@ -62,7 +64,11 @@ def _read_document(file: Path) -> Document:
         if reference and (span := spans.get(reference[1])) and not span.id:
             spans[reference[1]] = replace(span, id=reference[2])
         attribute = _ASSERTION.match(line)
-        if attribute and attribute[1] in spans and attribute[2] in ASSERTION_VALUES:
+        if (
+            attribute
+            and attribute[1] in spans
+            and attribute[2] in ASSERTION_VALUES
+        ):
             span = spans[attribute[1]]
             spans[attribute[1]] = replace(span, assertion=attribute[2])
     return Document(file.stem, text, tuple(spans.values()), tuple(faults))
@@ -72,7 +78,9 @@ def _entity(columns: list[str], text: str) -> Span | str:
     """The span of a T line, or what is wrong with it."""
     try:
         label, offsets = columns[1].split(" ", maxsplit=1)
-        fragments = [tuple(map(int, part.split())) for part in offsets.split(";")]
+        fragments = [
+            tuple(map(int, part.split())) for part in offsets.split(";")
+        ]
         pieces = [text[start:end] for start, end in fragments]
     except (IndexError, ValueError):
         return "expected an entity as T-number, tab, type start end, tab, text"

@@ -21,7 +21,9 @@ _SPACES = re.compile("[ \t]+")  # a no-break space belongs to a word
 _COUNT = re.compile(r"\d[\d.:-]*")  # 3, 3-4, 3.1, 0:5
 _COUNTED = 0.95  # share of numbers above which a column counts lines
 _LEAST_COUNTED = 3  # lines
-_HEADERS = frozenset({"label", "labels", "ner", "ner_tag", "ner_tags", "tag", "tags"})
+_HEADERS = frozenset(
+    {"label", "labels", "ner", "ner_tag", "ner_tags", "tag", "tags"}
+)
 
 
 class _Line(NamedTuple):
@@ -53,7 +55,9 @@ def read_conll(path: Path) -> tuple[list[TaggedText], list[str]]:
     tags = read_tags(line.cells[-1] for line in lines if len(line.cells) > 1)
     texts = []
     faults = []
-    rewritten: dict[str, str] = {}  # tags that are not IOB2, and what they became
+    rewritten: dict[
+        str, str
+    ] = {}  # tags that are not IOB2, and what they became
     for sentence in sentences:
         if fault := _fault(sentence, tags):
             faults.append(f"{path.name}, {fault}")
@@ -138,7 +142,9 @@ def _fault(sentence: _Sentence, tags: dict[str, Tag]) -> str:
     """What is wrong with the first invalid line of a sentence; "" if all are valid."""
     for number, cells in sentence:
         if len(cells) < 2 or not cells[0]:
-            return f"line {number}: expected a word and a tag, separated by a tab"
+            return (
+                f"line {number}: expected a word and a tag, separated by a tab"
+            )
         mark, _ = tags[cells[-1]]
         if not mark:
             return (

@@ -9,7 +9,13 @@ from pathlib import Path
 
 from biomed.corpora.brat import is_brat, read_brat
 from biomed.corpora.conll import read_conll
-from biomed.corpora.documents import OUTSIDE, CorpusError, Document, TaggedText, tagged
+from biomed.corpora.documents import (
+    OUTSIDE,
+    CorpusError,
+    Document,
+    TaggedText,
+    tagged,
+)
 from biomed.corpora.pubtator import is_pubtator, read_pubtator
 from domainbert.training.objective import fingerprint
 
@@ -40,7 +46,9 @@ class Gold:
     @property
     def types(self) -> tuple[str, ...]:
         """The entity types, sorted."""
-        tags = set(itertools.chain.from_iterable(text.tags for text in self.texts))
+        tags = set(
+            itertools.chain.from_iterable(text.tags for text in self.texts)
+        )
         return tuple(sorted({tag[2:] for tag in tags - {OUTSIDE}}))
 
     @property
@@ -65,7 +73,9 @@ class Corpus:
         return {side: gold for side, gold in golds.items() if gold is not None}
 
 
-def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold:
+def read_gold(
+    path: str | Path, *, labels: dict[str, str] | None = None
+) -> Gold:
     """Read a CoNLL or PubTator file or a BRAT folder; the format is detected.
 
     `labels` are new names for entity types; a type mapped to "" is dropped.
@@ -78,7 +88,9 @@ def read_gold(path: str | Path, *, labels: dict[str, str] | None = None) -> Gold
     if is_brat(path):
         return gold_of(read_brat(path), name=path.name, labels=labels)
     if not path.is_file():
-        raise CorpusError(f"{path}: no such file, and no folder with BRAT .ann files")
+        raise CorpusError(
+            f"{path}: no such file, and no folder with BRAT .ann files"
+        )
     if is_pubtator(path):
         return gold_of(read_pubtator(path), name=path.name, labels=labels)
     sentences, remarks = read_conll(path)
@@ -130,7 +142,9 @@ def _renamed(text: TaggedText, labels: dict[str, str]) -> TaggedText:
     return TaggedText(text.words, tuple(tags))
 
 
-def read_corpus(folder: str | Path, *, labels: dict[str, str] | None = None) -> Corpus:
+def read_corpus(
+    folder: str | Path, *, labels: dict[str, str] | None = None
+) -> Corpus:
     """Read a folder with files (or BRAT folders) named train, devel (or dev) and test.
 
     Raises:
@@ -144,7 +158,9 @@ def read_corpus(folder: str | Path, *, labels: dict[str, str] | None = None) -> 
     golds = dict.fromkeys(SIDES)
     files = sorted(folder.iterdir())
     for side, names in SIDES.items():
-        paths = [path for path in files if path.name.split(".")[0].lower() in names]
+        paths = [
+            path for path in files if path.name.split(".")[0].lower() in names
+        ]
         if len(paths) > 1:
             listed = ", ".join(path.name for path in paths)
             raise CorpusError(

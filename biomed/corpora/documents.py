@@ -36,7 +36,9 @@ class CorpusError(UserError):
 class TaggedText:
     """The words of a sentence or document, with one IOB2 tag each."""
 
-    words: tuple[str, ...] = field(repr=False)  # they may come from a patient's note
+    words: tuple[str, ...] = field(
+        repr=False
+    )  # they may come from a patient's note
     tags: tuple[str, ...] = field(repr=False)
 
 
@@ -106,7 +108,9 @@ class Document:
 def flat_spans(document: Document) -> list[Span]:
     """The longest of overlapping spans, in text order."""
     kept: list[Span] = []
-    for span in sorted(document.spans, key=lambda s: (s.start - s.end, s.start)):
+    for span in sorted(
+        document.spans, key=lambda s: (s.start - s.end, s.start)
+    ):
         overlaps = (span.start < k.end and k.start < span.end for k in kept)
         if not any(overlaps):
             kept.append(span)

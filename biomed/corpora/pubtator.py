@@ -18,7 +18,9 @@ from biomed.corpora.documents import (
 
 _TEXT_LINE = re.compile(r"([^|\t]+)\|([a-z])\|(.*)")
 _MENTION_ID = re.compile(r"[A-Za-z]{0,2}\d+")  # T1
-_WORDS = re.compile(r"\w+")  # of a mention; some files lost its quotation marks
+_WORDS = re.compile(
+    r"\w+"
+)  # of a mention; some files lost its quotation marks
 _NO_CONCEPT = frozenset({"", "-", "-1"})
 
 
@@ -97,7 +99,9 @@ def _drafts(path: Path) -> list[_Draft]:
 def _mention(cells: list[str], text: str) -> Span | None:
     """The mention of a line: two offsets, and the text that is there."""
     for position in range(1, len(cells) - 2):
-        if not (cells[position].isdecimal() and cells[position + 1].isdecimal()):
+        if not (
+            cells[position].isdecimal() and cells[position + 1].isdecimal()
+        ):
             continue
         start = int(cells[position])
         end = int(cells[position + 1])
@@ -113,7 +117,9 @@ def _mention(cells: list[str], text: str) -> Span | None:
         if concept in _NO_CONCEPT:
             concept = ""
         assertions = (cell for cell in after[1:] if cell in ASSERTION_VALUES)
-        return Span(start, end, label, id=concept, assertion=next(assertions, ""))
+        return Span(
+            start, end, label, id=concept, assertion=next(assertions, "")
+        )
     return None
 
 

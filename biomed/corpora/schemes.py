@@ -46,7 +46,9 @@ def _read_spelled(names: Collection[str]) -> dict[str, Tag]:
     for spelling, fits in zip(_SPELLINGS, (any, all, all), strict=True):
         matches = {name: spelling.fullmatch(name) for name in names}
         if names and fits(matches.values()):
-            return {name: _as_tag(name, match) for name, match in matches.items()}
+            return {
+                name: _as_tag(name, match) for name, match in matches.items()
+            }
     return {name: ("", name) for name in names}
 
 

@@ -19,7 +19,9 @@ JOINER = "\u2060"
 # Combining accents belong to the letter before them.
 _ACCENTS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 _JOINERS = f"\u00ad\u200c\u200d{JOINER}"  # soft hyphen, zero-width joiners
-_WORD = re.compile(rf"[^\W_]+(?:[{_ACCENTS}{_JOINERS}]+[^\W_]+)*[{_ACCENTS}]*|\S")
+_WORD = re.compile(
+    rf"[^\W_]+(?:[{_ACCENTS}{_JOINERS}]+[^\W_]+)*[{_ACCENTS}]*|\S"
+)
 
 _NARROWEST = 40  # characters: lines are seldom wrapped at fewer
 # Lines wrapped at fewer look like a list, unless they have so many characters and words.
@@ -167,7 +169,9 @@ def _after_blanks(lines: Sequence[_Line]) -> list[int]:
     """
     had_room = _had_room(lines, _wrapped_width(lines))
     full_count = len(had_room) - sum(had_room)
-    is_running_text = full_count >= _LEAST_FULL and 3 * full_count >= len(had_room)
+    is_running_text = full_count >= _LEAST_FULL and 3 * full_count >= len(
+        had_room
+    )
     starts = []
     for room, (line, following) in zip(
         had_room,

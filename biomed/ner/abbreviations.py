@@ -13,7 +13,9 @@ from typing import NamedTuple
 from biomed.ner.entities import Entity
 
 _BRACKETS = re.compile(r"\(([^()\n]{2,120})\)")
-_SHORT = re.compile(r"\A(?=.{0,9}[^\W\d_])\w[^\s,;:()]{1,9}(?: [^\s,;:()]{1,8})?")
+_SHORT = re.compile(
+    r"\A(?=.{0,9}[^\W\d_])\w[^\s,;:()]{1,9}(?: [^\s,;:()]{1,8})?"
+)
 _LAST = re.compile(r"(?<!\S)\S+$")
 _STOP = re.compile(r"[.;:!?()]\s|\n\s*\n")  # no long form reaches over these
 _FARTHEST = 200  # characters of the longest long form
@@ -113,6 +115,8 @@ def with_short_forms(
             continue
         for match in re.finditer(rf"(?<!\w){re.escape(short)}(?!\w)", text):
             start, end = match.span()
-            if not any(e.start < end and start < e.end for e in (*entities, *added)):
+            if not any(
+                e.start < end and start < e.end for e in (*entities, *added)
+            ):
                 added.append(Entity(start, end, short, long.label, long.score))
     return sorted([*entities, *added], key=lambda e: e.start)

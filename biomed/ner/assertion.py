@@ -114,7 +114,9 @@ def assert_spans(
         if label.casefold() in DRUGS:
             kind = "drug"
         if kind not in readers:
-            readers[kind] = _Reader(masked[kind], edges, ends, rules.cues[kind])
+            readers[kind] = _Reader(
+                masked[kind], edges, ends, rules.cues[kind]
+            )
         default = ""
         if section is not None:
             default = getattr(SECTIONS[section.name], kind)
@@ -130,11 +132,15 @@ def drug_spans(spans: Spans) -> Spans:
     return [span for span in spans if span[2].casefold() in DRUGS]
 
 
-def is_allergy_cue(text: str, start: int, end: int, section: Section | None) -> bool:
+def is_allergy_cue(
+    text: str, start: int, end: int, section: Section | None
+) -> bool:
     """Whether an entity is words that only say that a drug is an allergy: "Allergy to"."""
     match = _ALLERGY_CUE.fullmatch(text, start, end)
     is_heading = section is not None and start < section.body
-    return match is not None and (is_heading or _GOVERNS.match(text, end) is not None)
+    return match is not None and (
+        is_heading or _GOVERNS.match(text, end) is not None
+    )
 
 
 def _clause_edges(text: str, masked: str) -> list[int]:
@@ -193,14 +199,18 @@ class _Reader:
         first_start = max(mention.clause_start, mention.start - _FARTHEST)
         nearer: list[_Hit] = []
         seen = set()
-        for number in range(bisect_left(self._starts, mention.start) - 1, -1, -1):
+        for number in range(
+            bisect_left(self._starts, mention.start) - 1, -1, -1
+        ):
             hit = self._hits[number]
             if hit.start < first_start:
                 break
             if hit.cue.row.after or hit.end > mention.start:
                 continue
             is_nearest = hit.cue not in seen
-            is_open = not any(self._ends_scope(hit, near_hit) for near_hit in nearer)
+            is_open = not any(
+                self._ends_scope(hit, near_hit) for near_hit in nearer
+            )
             seen.add(hit.cue)
             nearer.append(hit)
             if is_nearest and is_open and self._reaches_forward(hit, mention):
@@ -244,7 +254,9 @@ class _Reader:
     def _is_item(self, mention: _Mention, *, is_strict: bool) -> bool:
         """Whether what follows an entity may follow an item of a list."""
         if is_strict:
-            tail = _LIST_TAIL.match(self._text, mention.end, mention.clause_end)
+            tail = _LIST_TAIL.match(
+                self._text, mention.end, mention.clause_end
+            )
             return tail is not None
         last = mention.end + _TAIL
         return _OWN_STATEMENT.match(self._text, mention.end, last) is None

@@ -98,7 +98,8 @@ def tag(
         ),
     ] = None,
     min_score: Annotated[
-        float, Option(min=0, max=1, help="Leave out entities with a lower score.")
+        float,
+        Option(min=0, max=1, help="Leave out entities with a lower score."),
     ] = MIN_SCORE,
     dictionary: Annotated[
         Path | None,
@@ -145,7 +146,9 @@ def tag(
         )
 
     if form and out is None:
-        raise BadParameter("--format writes a file or a folder: name it with --out")
+        raise BadParameter(
+            "--format writes a file or a folder: name it with --out"
+        )
     if out and (form is None or form in NEEDED):
         needed = NEEDED.get(form or "")
         fields, columns = _fields(scoring)
@@ -172,7 +175,10 @@ def tag(
     pairs, copies = itertools.tee(texts)
     results = tagger.tag_many(text for _, text in copies)
     # Entities first: a thread reads ahead, and only what it has read is asked for here.
-    tagged = ((*pair, entities) for entities, pair in zip(results, pairs, strict=True))
+    tagged = (
+        (*pair, entities)
+        for entities, pair in zip(results, pairs, strict=True)
+    )
     if form and out:
         number = write_tagged(counted(tagged, what="texts"), out, kind=form)
         say(f"{number:,} texts; written to {out}")
@@ -188,7 +194,9 @@ def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
     from domainbert.tables import iter_rows, match_columns, table_columns
 
     if source == "-":
-        scoring.refuse("text", "note", "delimiter", because="on a text from stdin")
+        scoring.refuse(
+            "text", "note", "delimiter", because="on a text from stdin"
+        )
         data = sys.stdin.buffer.read()
         yield "stdin", data.decode(scoring.encoding or "utf-8-sig", "replace")
         return
@@ -205,11 +213,16 @@ def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
     paper_ids = [name for name in available if name.casefold() in _PAPER_IDS]
     id_columns = [*filter(None, [chosen.get("note_id")]), *paper_ids]
     for row in iter_rows(source, reading):
-        texts = {ours: row.cells.get(theirs) for ours, theirs in chosen.items()}
+        texts = {
+            ours: row.cells.get(theirs) for ours, theirs in chosen.items()
+        }
         item = row.fault or joined_text(replace(row, cells=texts), fields)
         if isinstance(item, JoinedText):
             ids = [row.cells.get(column) for column in id_columns]
-            yield next((str(id_) for id_ in ids if id_), str(row.number)), item.text
+            yield (
+                next((str(id_) for id_ in ids if id_), str(row.number)),
+                item.text,
+            )
         else:
             say(f"{row.place}: {getattr(item, 'reason', item)}")
 
@@ -242,7 +255,9 @@ def dictionary(
     ] = None,
     system: Annotated[
         str | None,
-        Option(help="Link to this system: MESH, UMLS, SNOMED, ICD10CM or OMIM."),
+        Option(
+            help="Link to this system: MESH, UMLS, SNOMED, ICD10CM or OMIM."
+        ),
     ] = None,
 ) -> None:
     """Build a dictionary for `tag --dictionary` from MONDO, DrugBank, RxNorm or your own names."""
@@ -252,7 +267,9 @@ def dictionary(
     check_output(out, [*tables, *filter(None, [mappings])])
     frame = build_dictionary(tables, mappings=mappings, system=system)
     write_table(frame, out)
-    say(f"{len(frame):,} names of {frame['id'].nunique():,} concepts; written to {out}")
+    say(
+        f"{len(frame):,} names of {frame['id'].nunique():,} concepts; written to {out}"
+    )
 
 
 @app.command()
@@ -260,7 +277,9 @@ def dictionary(
 def evaluate(
     gold: Annotated[
         Path,
-        Argument(metavar="GOLD", help="A CoNLL or PubTator file, or a BRAT folder."),
+        Argument(
+            metavar="GOLD", help="A CoNLL or PubTator file, or a BRAT folder."
+        ),
     ],
     model: options.ModelName,
     label: Labels = None,
@@ -314,7 +333,11 @@ def evaluate(
     print_scores(f"by {unit}", scores)
     print_table(error_counts(errors).items(), ["errors", "count"])
     if json:
-        facts = {"gold": standard.name, "texts": len(standard.texts), "unit": unit}
+        facts = {
+            "gold": standard.name,
+            "texts": len(standard.texts),
+            "unit": unit,
+        }
         facts["scores"] = scores.table.to_dict("index")
         _write_errors(errors, facts, json)
 
@@ -332,7 +355,9 @@ def _write_errors(
     for error in errors:
         by_section.setdefault(error.section or "none", []).append(error)
     counts = {"errors": error_counts(errors)}
-    sections = {name: error_counts(group) for name, group in by_section.items()}
+    sections = {
+        name: error_counts(group) for name, group in by_section.items()
+    }
     write_json({**facts, **counts, "errors_by_section": sections}, json)
     texts = json.with_suffix(".errors.csv")
     write_table(frequent_texts(errors), texts)
@@ -342,7 +367,9 @@ def _write_errors(
 def print_scores(title: str, scores: Scores) -> None:
     """A table of the scores over all types and of each type."""
     head = [title, "precision", "recall", "F1", "correct", "found", "gold"]
-    print_table((list(map(score_text, row)) for row in scores.table.itertuples()), head)
+    print_table(
+        (list(map(score_text, row)) for row in scores.table.itertuples()), head
+    )
 
 
 def renaming(pairs: list[str] | None) -> dict[str, str]:

@@ -15,7 +15,9 @@ from pydantic import Field
 from domainbert.errors import UserError
 from domainbert.settings import Settings
 
-Assertion = Literal["other", "allergy", "negated", "possible", "historical", "present"]
+Assertion = Literal[
+    "other", "allergy", "negated", "possible", "historical", "present"
+]
 # In this order: of several that apply, the first counts.
 ASSERTIONS: tuple[str, ...] = get_args(Assertion)
 Kind = Literal["disease", "drug"]
@@ -61,7 +63,9 @@ class Cue:
     stops: re.Pattern[str]
     is_attached: bool
 
-    def matches(self, text: str, ends: Iterable[int]) -> Iterator[re.Match[str]]:
+    def matches(
+        self, text: str, ends: Iterable[int]
+    ) -> Iterator[re.Match[str]]:
         """Where the cue is in a text whose entities have these ends."""
         if not self.is_attached:
             yield from self.pattern.finditer(text)
@@ -103,7 +107,9 @@ def _built(user_rows: Sequence[CueRow]) -> AssertionRules:
     cues = {}
     for kind in get_args(Kind):
         kinds = ("any", kind)
-        cues[kind] = [_cue(row, kind, data) for row in rows if row.kind in kinds]
+        cues[kind] = [
+            _cue(row, kind, data) for row in rows if row.kind in kinds
+        ]
     source = tuple(row.model_dump() for row in user_rows)
     return AssertionRules(cues, source)
 
@@ -121,13 +127,17 @@ def _user_rows(extra: RuleSource) -> list[CueRow]:
     if not isinstance(rows, list | tuple) or not rows:
         raise UserError(f"{name}: expected [[cue]] tables, got none")
     numbered = enumerate(rows, start=1)
-    return [_user_row(row, f"{name}, cue {number}") for number, row in numbered]
+    return [
+        _user_row(row, f"{name}, cue {number}") for number, row in numbered
+    ]
 
 
 def _user_row(values: object, name: str) -> CueRow:
     """A user's cue, checked; the characters of its words stand for themselves."""
     if not isinstance(values, Mapping):
-        raise UserError(f"{name}: expected a table, got {type(values).__name__}")
+        raise UserError(
+            f"{name}: expected a table, got {type(values).__name__}"
+        )
     try:
         row = CueRow(**values)
         re.compile(row.regex)
@@ -160,7 +170,9 @@ def _cue(row: CueRow, kind: Kind, data: Mapping[str, dict[str, str]]) -> Cue:
 def _filled(pattern: str, lists: Mapping[str, str]) -> str:
     """A pattern in which {name} is the alternatives of a list."""
     for name, lines in lists.items():
-        alternatives = "|".join(lines.strip().splitlines()).replace(" ", r"\s+")
+        alternatives = "|".join(lines.strip().splitlines()).replace(
+            " ", r"\s+"
+        )
         pattern = pattern.replace(f"{{{name}}}", f"(?:{alternatives})")
     return pattern
 

@@ -20,7 +20,9 @@ from domainbert.files import read_toml
 _DATA = read_toml(__file__, "decoding.toml")
 _SPECIAL = frozenset(_DATA["special"].split())
 _UNNAMED = re.compile(r"LABEL_\d+")
-_JUST_BELOW = 1e-4  # in IOB1, continuing an entity is preferred to starting another one
+_JUST_BELOW = (
+    1e-4  # in IOB1, continuing an entity is preferred to starting another one
+)
 # The columns of the B and of the I tags among those of `tags_for`.
 _BEGIN = slice(1, None, 2)
 _INSIDE = slice(2, None, 2)
@@ -52,7 +54,9 @@ class Outputs:
                 'B-type and I-type: name them in its config.json, "id2label": {"0": "O", …}'
             )
         self.types = tuple(sorted(types))
-        self.starts_inside = any(f"B-{kind}" not in columns for kind in self.types)
+        self.starts_inside = any(
+            f"B-{kind}" not in columns for kind in self.types
+        )
         self._columns = [columns.get(tag, []) for tag in tags_for(self.types)]
 
     def tags(self, outputs: np.ndarray) -> np.ndarray:
@@ -103,7 +107,9 @@ def best_path(scores: np.ndarray, *, starts: np.ndarray) -> np.ndarray:
     Returns:
         The number of each word's tag, shape (words,).
     """
-    begins_block = np.asarray((scores[:, _INSIDE] <= scores[:, _BEGIN]).all(axis=1))
+    begins_block = np.asarray(
+        (scores[:, _INSIDE] <= scores[:, _BEGIN]).all(axis=1)
+    )
     begins_block[starts] = True
     firsts = np.flatnonzero(begins_block)
     stops = np.append(firsts[1:], len(scores))
@@ -163,7 +169,9 @@ def find_entities(
         0.0  # words that the network does not read
     )
     continues = np.pad(continues, ((0, 1), (0, 0)))
-    probabilities = np.exp(sums[ends] - sums[firsts]) * (1 - continues[ends, kinds])
+    probabilities = np.exp(sums[ends] - sums[firsts]) * (
+        1 - continues[ends, kinds]
+    )
     columns = (firsts, ends, kinds, probabilities)
     return zip(*map(np.ndarray.tolist, columns), strict=True)
 
@@ -228,7 +236,9 @@ def _with_hyphens(
 def _is_loose(text: str, word: np.ndarray) -> bool:
     """Whether a word is a mark or a function word; in capitals it may be a name ("AS")."""
     string = text[word[0] : word[1]]
-    return string in _LOOSE or (not string.isupper() and string.casefold() in _LOOSE)
+    return string in _LOOSE or (
+        not string.isupper() and string.casefold() in _LOOSE
+    )
 
 
 def _unmatched(

@@ -93,7 +93,10 @@ class Dictionary:
         require_cells(table, ["name", "id"], source=path.name)
         pairs = zip(table["name"].str.strip(), table["id"], strict=True)
         listed = table.reindex(columns=["id", "codes"]).dropna()
-        codes = {id_: cell.split("|") for id_, cell in listed.itertuples(index=False)}
+        codes = {
+            id_: cell.split("|")
+            for id_, cell in listed.itertuples(index=False)
+        }
         return cls(pairs, codes=codes, path=path)
 
     @cached_property
@@ -156,10 +159,14 @@ def build_dictionary(
             if ":" not in concept:
                 concept = f"{path.name.split('.')[0]}:{concept}"
             concept_codes = [concept, *codes[concept]]
-            id_ = next((c for c in concept_codes if c.startswith(prefix)), None)
+            id_ = next(
+                (c for c in concept_codes if c.startswith(prefix)), None
+            )
             if id_:
                 codes_of[id_] |= dict.fromkeys(concept_codes)
-                pairs += [(form, id_) for form in (name, *split_names(synonyms))]
+                pairs += [
+                    (form, id_) for form in (name, *split_names(synonyms))
+                ]
     if not pairs:
         raise UserError(
             f"no concept with a code in {system or 'these tables'}; name --mappings with its codes"

@@ -6,9 +6,12 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from biomed.ner.medications import DATA, Attribute, any_of
+from biomed.ner.medications import DATA, any_of
+
+if TYPE_CHECKING:
+    from biomed.ner.entities import Attribute
 
 UCUM = "http://unitsofmeasure.org"
 _SNOMED = "http://snomed.info/sct"
@@ -37,7 +40,9 @@ _WORDS = {
 
 @cache
 def _patterns(kind: str) -> list[tuple[str, re.Pattern[str]]]:
-    return [(value, re.compile(any_of(words))) for value, words in _WORDS[kind]]
+    return [
+        (value, re.compile(any_of(words))) for value, words in _WORDS[kind]
+    ]
 
 
 @cache
@@ -96,7 +101,9 @@ def _dosage(parts: list[Attribute]) -> Json:
     if timing:
         dosage["timing"] = timing
     if "as_needed" in texts and "reason" in texts:
-        dosage["asNeededCodeableConcept"] = {"text": ", ".join(texts["reason"])}
+        dosage["asNeededCodeableConcept"] = {
+            "text": ", ".join(texts["reason"])
+        }
     elif "as_needed" in texts:
         dosage["asNeededBoolean"] = True
     if "route" in texts:

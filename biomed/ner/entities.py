@@ -1,4 +1,4 @@
-"""`Entity`, the result of tagging, and `TaggedView`, a text with its entities marked."""
+"""`Entity` and `Medication`, the results of tagging, and `TaggedView`, a text that shows them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from biomed.ner.medications import Medication
-
 MIN_SCORE = 0.4
 """Entities with a lower score are left out; chosen on the notes corpus' dev side."""
 # Pale, so that black text is readable; the label is printed too, for colour-blind readers.
@@ -21,11 +19,51 @@ _COLOURS = ("#ffd8a8", "#a5d8ff", "#b2f2bb", "#eebefa", "#ffec99", "#ffc9c9")
 _STYLES = {
     "present": ("", ""),
     "negated": (";text-decoration:line-through", " strike"),
-    "allergy": (";outline:2px solid #000;outline-offset:-2px;padding:0 3px", " bold"),
+    "allergy": (
+        ";outline:2px solid #000;outline-offset:-2px;padding:0 3px",
+        " bold",
+    ),
     "possible": (";border-bottom:2px dotted #000", " underline"),
     "historical": (";font-style:italic", " italic"),
     "other": (";opacity:.6", " dim"),
 }
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A part of a text that says something about a drug; `text[start:end]` is its text.
+
+    Attributes:
+        kind: one of `biomed.ner.medications.KINDS`.
+    """
+
+    kind: str
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Medication:
+    """A drug of a text with its attributes in the order of the text.
+
+    Attributes:
+        status: "started", "stopped", "changed", "continued" or "held"; "no allergy" if the text
+            says that the patient has no allergy to it; None if it says nothing.
+        assertion: the drug's assertion; see `Entity`.
+    """
+
+    start: int
+    end: int
+    text: str
+    status: str | None = None
+    attributes: tuple[Attribute, ...] = ()
+    assertion: str = "present"
+
+    def __getitem__(self, kind: str) -> str | None:
+        """The attribute of a kind as the text writes it; several are joined by " | "."""
+        texts = [part.text for part in self.attributes if part.kind == kind]
+        return " | ".join(texts) or None
 
 
 @dataclass(frozen=True)
@@ -88,10 +126,10 @@ class TaggedView:
             if entities:
                 tip = "; ".join(f"{e.title} {e.score:.2f}" for e in entities)
                 css, _ = _STYLES[entities[0].assertion]
-                style = f"background:{self._colour(entities[0])};color:#000{css}"
-                piece = (
-                    f'<mark title="{html.escape(tip)}" style="{style}">{piece}</mark>'
+                style = (
+                    f"background:{self._colour(entities[0])};color:#000{css}"
                 )
+                piece = f'<mark title="{html.escape(tip)}" style="{style}">{piece}</mark>'
             parts.append(piece)
             for entity in entities:
                 if entity.end == end:
@@ -99,9 +137,7 @@ class TaggedView:
                     parts.append(
                         f'<sub style="opacity:.65;margin:0 .2em">{label}</sub>'
                     )
-        return (
-            f'<div style="white-space:pre-wrap;line-height:1.7">{"".join(parts)}</div>'
-        )
+        return f'<div style="white-space:pre-wrap;line-height:1.7">{"".join(parts)}</div>'
 
     def __rich__(self) -> Text:
         """Coloured text for a rich console."""
@@ -141,7 +177,11 @@ class TaggedView:
         for entity in self.entities:
             edges |= {entity.start, entity.end}
         for start, end in itertools.pairwise(sorted(edges)):
-            yield start, end, [e for e in self.entities if e.start <= start < e.end]
+            yield (
+                start,
+                end,
+                [e for e in self.entities if e.start <= start < e.end],
+            )
 
     def _colour(self, entity: Entity) -> str:
         return _COLOURS[self.labels.index(entity.label) % len(_COLOURS)]
@@ -150,5 +190,6 @@ class TaggedView:
 def _printable(text: str) -> str:
     """The text without control characters, which could control the terminal."""
     return "".join(
-        char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text
+        char if char.isprintable() or char in "\n\t" else "\ufffd"
+        for char in text
     )

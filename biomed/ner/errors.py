@@ -64,9 +64,13 @@ def errors_of(
         invented = [e for e in entities if not _is_part(e, gold)]
         mentions: list[Span | Entity] = [*gold, *invented]
         partners = [*_partners(gold, entities), *invented]
-        extents = [(mention.start, mention.end, mention.label) for mention in mentions]
+        extents = [
+            (mention.start, mention.end, mention.label) for mention in mentions
+        ]
         sections = sections_of(prediction.text, extents)
-        for mention, entity, section in zip(mentions, partners, sections, strict=True):
+        for mention, entity, section in zip(
+            mentions, partners, sections, strict=True
+        ):
             words = prediction.text[mention.start : mention.end].split()
             text = " ".join(words)
             name = getattr(section, "name", "")

@@ -83,7 +83,9 @@ def score_spans(
     Of a corpus, these are the types that it annotates and the model finds.
     """
     if len(gold) != len(predicted):
-        raise UserError(f"{len(gold)} gold texts but {len(predicted)} predicted ones")
+        raise UserError(
+            f"{len(gold)} gold texts but {len(predicted)} predicted ones"
+        )
     gold_sets = [_of_types(spans, types) for spans in gold]
     predicted_sets = [_of_types(spans, types) for spans in predicted]
     sides = {
@@ -237,7 +239,8 @@ def look_up_names(texts: Iterable[TaggedText], gold: Gold) -> Scores:
                 names[_folded(text.words[start:end])] = kind
     longest = max(map(len, names), default=0)
     predicted = [
-        _looked_up(_folded(text.words), names, longest=longest) for text in gold.texts
+        _looked_up(_folded(text.words), names, longest=longest)
+        for text in gold.texts
     ]
     return score_words(gold.texts, predicted, types=gold.types)
 
@@ -299,7 +302,9 @@ def check_types(known: Iterable[str], gold: Gold) -> None:
     types = sorted(known)
     unknown = [kind for kind in gold.types if kind not in types]
     if unknown:
-        options = [f"--label {kind}={_similar_type(kind, types)}" for kind in unknown]
+        options = [
+            f"--label {kind}={_similar_type(kind, types)}" for kind in unknown
+        ]
         raise UserError(
             f"{gold.name} has entities of type {', '.join(unknown)}; the model finds "
             f"{', '.join(types)}. Rename them, or drop them with an empty name: "

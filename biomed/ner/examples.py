@@ -52,7 +52,9 @@ def entity_types(corpora: Sequence[Corpus]) -> list[str]:
     if not train:
         raise CorpusError("no corpus has a train side, to learn from")
     if not devel:
-        raise CorpusError("no corpus has a devel side, which chooses the weights")
+        raise CorpusError(
+            "no corpus has a devel side, which chooses the weights"
+        )
     types = sorted(set().union(*(gold.types for gold in train)))
     for gold in devel:
         check_types(types, gold)
@@ -83,7 +85,9 @@ def make_sources(
         if missing_types:
             codes[OUTSIDE] = len(allowed)
             allowed.append(np.isin(tags, tags_for(missing_types)))
-        sources[corpus.name] = Source(_kept(corpus, corpus.train, corpora), codes)
+        sources[corpus.name] = Source(
+            _kept(corpus, corpus.train, corpora), codes
+        )
     return sources, np.stack(allowed)
 
 
@@ -101,7 +105,9 @@ def _kept(
     excluded_texts = {
         _folded(text) for gold in filter(None, excluded) for text in gold.texts
     }
-    texts = tuple(text for text in train.texts if _folded(text) not in excluded_texts)
+    texts = tuple(
+        text for text in train.texts if _folded(text) not in excluded_texts
+    )
     if not texts:
         raise CorpusError(
             f"{corpus.name}: every training text is also in a devel or test side, or in another "
@@ -145,9 +151,13 @@ class ExampleMaker:
         windows = []
         for source in self.sources:
             for run in self._packed(source, generator, capacity):
-                for start, end in plan_windows(len(run.ids), capacity=capacity):
+                for start, end in plan_windows(
+                    len(run.ids), capacity=capacity
+                ):
                     ids = self.reader.window(run.ids[start:end])
-                    codes = np.pad(run.codes[start:end], 1, constant_values=IGNORED)
+                    codes = np.pad(
+                        run.codes[start:end], 1, constant_values=IGNORED
+                    )
                     windows.append(Example(ids, codes))
         return windows
 
@@ -181,7 +191,9 @@ class ExampleMaker:
         piece_codes[pieces.first[pieces.is_read]] = word_codes[pieces.is_read]
         return Example(pieces.ids, piece_codes)
 
-    def word_codes(self, text: TaggedText, codes: dict[str, int]) -> np.ndarray:
+    def word_codes(
+        self, text: TaggedText, codes: dict[str, int]
+    ) -> np.ndarray:
         """The code of each word of a text, shape (words,)."""
         return np.array([codes[tag] for tag in text.tags], dtype=np.int64)
 

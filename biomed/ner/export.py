@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from biomed.ner.assertion import DRUGS
 from biomed.ner.dosages import days_of, dosages, route_concept
-from biomed.ner.medications import Attribute
+from biomed.ner.entities import Attribute
 from biomed.ner.task import OUTPUT
 from domainbert.errors import UserError
 from domainbert.files import atomic_path, folder_beside, replace_folder
@@ -39,7 +39,9 @@ _FORMS = Path(__file__).with_name("forms")
 # Columns made of `drug_attributes`, as text; the first four are JSON.
 _MADE = ["dosage", "reasons", "reactions", "reaction_starts"]
 _MADE += ["sig", "days", "route_concept"]
-Tagged = tuple[str, str, "Sequence[Entity]"]  # id, text and entities of a document
+Tagged = tuple[
+    str, str, "Sequence[Entity]"
+]  # id, text and entities of a document
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
 _LONGEST_NAME = 60  # letters of a file name, of up to four bytes
 _PART = re.compile(r"\S(?:[^\r\n]*\S)?")  # of an entity, on one line
@@ -57,7 +59,9 @@ def to_brat(text: str, entities: Iterable[Entity]) -> str:
         offsets = ";".join(f"{part.start()} {part.end()}" for part in parts)
         shown = " ".join(part[0] for part in parts)
         lines.append(f"T{number}\t{_plain(entity.label)} {offsets}\t{shown}")
-        lines.append(f"A{2 * number - 1}\tAssertion T{number} {entity.assertion}")
+        lines.append(
+            f"A{2 * number - 1}\tAssertion T{number} {entity.assertion}"
+        )
         lines.append(f"A{2 * number}\tScore T{number} {entity.score:.2f}")
         if entity.id is not None:
             reference = entity.id
@@ -82,16 +86,25 @@ def to_pubtator(name: str, text: str, entities: Iterable[Entity]) -> str:
     name = re.sub(r"[|\t\r\n]", "_", name)
     flat = re.sub(r"[\t\r\n]", " ", text)
     title_end = len(text.partition("\n")[0])
-    lines = [f"{name}|t|{flat[:title_end]}", f"{name}|a|{flat[title_end + 1 :]}"]
+    lines = [
+        f"{name}|t|{flat[:title_end]}",
+        f"{name}|a|{flat[title_end + 1 :]}",
+    ]
     for entity in entities:
         cells = [name, str(entity.start), str(entity.end)]
-        cells += [flat[entity.start : entity.end], entity.label, entity.id or "-"]
+        cells += [
+            flat[entity.start : entity.end],
+            entity.label,
+            entity.id or "-",
+        ]
         cells += [f"{entity.score:.4f}", entity.assertion]
         lines.append("\t".join(cells))
     return "\n".join(lines) + "\n\n"
 
 
-def write_tagged(documents: Iterable[Tagged], out: Path, *, kind: Format) -> int:
+def write_tagged(
+    documents: Iterable[Tagged], out: Path, *, kind: Format
+) -> int:
     """Write documents to a file, or for BRAT to a new folder; returns their number.
 
     Raises:
@@ -122,7 +135,9 @@ def _unused(name: str, names: set[str]) -> str:
 def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
     """A pair of files for each document, named after its id; a second one of a name is NAME_2."""
     if out.exists():
-        raise UserError(f"{out} is there already; name a new folder for the BRAT files")
+        raise UserError(
+            f"{out} is there already; name a new folder for the BRAT files"
+        )
     names: set[str] = set()
     labels: set[str] = set()
     with folder_beside(out) as folder:
@@ -169,7 +184,9 @@ def export_entities(
     summary = json.loads(summary_file.read_text("utf-8"))
     entities = _read_entities(table, named)
     _check_ids(entities, form, table)
-    model = f"{summary['model_name']} {summary['model'][:12]} {summary['version']}"
+    model = (
+        f"{summary['model_name']} {summary['model'][:12]} {summary['version']}"
+    )
     entities = entities.assign(
         system=f"biomed {model}",
         read_at=pd.Timestamp(int(summary["finished"]), unit="s"),
@@ -197,7 +214,9 @@ def _read_entities(table: Path, named: Mapping[str, str]) -> pd.DataFrame:
     carried = list(rows.columns[: rows.columns.get_loc("row")])
     names = match_columns(carried, ids, named=named, source=table.name)
     entities = rows[rows["entity"].notna()]
-    entities = entities.rename(columns={theirs: ours for ours, theirs in names.items()})
+    entities = entities.rename(
+        columns={theirs: ours for ours, theirs in names.items()}
+    )
     expected = [*(column.name for column in ids), *OUTPUT]
     columns = list(dict.fromkeys([*entities.columns, *expected]))
     # A column without any value would be read as one of numbers.
@@ -220,7 +239,9 @@ def _with_dosages(entities: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     rows = [_dosage_columns(cell) for cell in entities["drug_attributes"]]
-    columns = pd.DataFrame(rows, columns=_MADE, index=entities.index, dtype="string")
+    columns = pd.DataFrame(
+        rows, columns=_MADE, index=entities.index, dtype="string"
+    )
     return entities.join(columns)
 
 

@@ -103,8 +103,14 @@ class EntityLinker:
         """The concept of each name; None where no concept is sure enough."""
         if len(self._links) > _REMEMBERED:
             self._links = {}
-        remembered = self._links  # it only grows; another thread may start a new one
-        links = {name: self._by_name(name) for name in names if name not in remembered}
+        remembered = (
+            self._links
+        )  # it only grows; another thread may start a new one
+        links = {
+            name: self._by_name(name)
+            for name in names
+            if name not in remembered
+        }
         unlinked = [
             name
             for name, link in links.items()
@@ -156,8 +162,12 @@ class EntityLinker:
         if not matches:
             return None
         nearest, first = matches[0]
-        second = next((cosine for id_, cosine in matches[1:] if id_ == nearest), _FAR)
-        rival = next((cosine for id_, cosine in matches if id_ != nearest), _FAR)
+        second = next(
+            (cosine for id_, cosine in matches[1:] if id_ == nearest), _FAR
+        )
+        rival = next(
+            (cosine for id_, cosine in matches if id_ != nearest), _FAR
+        )
         evidence = np.dot(_WEIGHTS, [first, first - rival, second, 1.0])
         return self.dictionary.link(nearest, float(expit(evidence)))
 
@@ -188,7 +198,10 @@ class EntityLinker:
         )
         vectors = self._embedded(forms).astype(np.float16)
         if file and os.access(file.parent, os.W_OK):
-            with atomic_path(file) as temporary, temporary.open("wb") as output:
+            with (
+                atomic_path(file) as temporary,
+                temporary.open("wb") as output,
+            ):
                 np.savez(
                     output,
                     key=np.array(key),
@@ -198,7 +211,9 @@ class EntityLinker:
 
     def _embedded(self, names: Iterable[str]) -> np.ndarray:
         """Unit vectors, shape (names, dimension); zeros for a name without a vector."""
-        embedder = cast("Embedder", self.embedder)  # nothing is embedded without one
+        embedder = cast(
+            "Embedder", self.embedder
+        )  # nothing is embedded without one
         batches = [batch.vectors for batch in embedder.embed_many(names)]
         return np.nan_to_num(unit(np.concatenate(batches)))
 
@@ -212,7 +227,9 @@ def differ(name: str, other: str) -> bool:
     """
     name = name.casefold()
     other = other.casefold()
-    if _types(name) != _types(other) or _is_negated(name) != _is_negated(other):
+    if _types(name) != _types(other) or _is_negated(name) != _is_negated(
+        other
+    ):
         return True
     words = _words(name)
     other_words = _words(other)

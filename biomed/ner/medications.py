@@ -11,11 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from biomed.ner.assertion import DRUGS, drug_spans
+from biomed.ner.entities import Attribute, Medication
 from biomed.ner.sections import Spans, mask_entities
 from domainbert.files import read_toml
 
-KINDS: tuple[str, ...] = ("dose", "unit", "route", "frequency", "duration", "form")
-KINDS += ("as_needed", "reason", "reaction")
+KINDS = (
+    "dose",
+    "unit",
+    "route",
+    "frequency",
+    "duration",
+    "form",
+    "as_needed",
+    "reason",
+    "reaction",
+)
 # At most so many words between an attribute and the drug, or the attribute before it.
 _REACH = {"dose": 8, "form": 2}
 _USUAL_REACH = 4
@@ -45,7 +55,9 @@ def _parts() -> dict[str, str]:
     for table in ("form", "route", "frequency"):
         words = "\n".join(row["words"].strip() for row in DATA[table])
         # The longer ones first.
-        parts[table] = "\n".join(sorted(words.splitlines(), key=len, reverse=True))
+        parts[table] = "\n".join(
+            sorted(words.splitlines(), key=len, reverse=True)
+        )
     for table in ("units", "per"):
         parts[table] = "|".join(DATA[table].values())
     parts["counted"] = DATA["units"][""]
@@ -60,18 +72,26 @@ _PART = re.compile(r"\{([a-z_]+)\}")
 _PARTS = _parts()
 _TOKEN = re.compile(any_of(DATA["tokens"]))
 _FORM = re.compile(any_of("{form}"))
-_WEAK = re.compile(r"(?:an?|per|each)\b|/|(?:once|stat)$")  # only directly after a dose
+_WEAK = re.compile(
+    r"(?:an?|per|each)\b|/|(?:once|stat)$"
+)  # only directly after a dose
 _JOINED = re.compile(r"[\s,&+]{0,4}(?:and|or|plus|with|/|-)?\s{0,3}")
 _LEADS = re.compile(
     r"[\s-]{0,3}(?:(?:doses?|course|total|supply|applications?|use)\s)?"
 )
 _OF = re.compile(_LEADS.pattern + r"of\s{1,3}")
-_TREATED = re.compile(r"[\s,]{1,3}(?:with|using|on|takes?|taking)\s(?:\w+\s){0,2}")
-_RESUMES = re.compile(rf"[\s.]{{1,6}}(?:{any_of(DATA['resumes'])}\b[:\s]{{1,3}})?")
+_TREATED = re.compile(
+    r"[\s,]{1,3}(?:with|using|on|takes?|taking)\s(?:\w+\s){0,2}"
+)
+_RESUMES = re.compile(
+    rf"[\s.]{{1,6}}(?:{any_of(DATA['resumes'])}\b[:\s]{{1,3}})?"
+)
 _THIS = re.compile(
     r"\s(?:taking\s)?(?:(?:this|that)\s(?:medication|drug|medicine)|it)\b"
 )
-_ATTRIBUTES = [name for name in _TOKEN.groupindex if _NAMES.get(name, name) in KINDS]
+_ATTRIBUTES = [
+    name for name in _TOKEN.groupindex if _NAMES.get(name, name) in KINDS
+]
 # Between a drug and what an allergy to it causes: "Bactrim which causes a rash", "PCN (hives)".
 _CAUSES = re.compile(
     r"[ \t,:(|/=\u2013-]{0,5}(?:(?:and|which|that|with|it|the)\s){0,3}"
@@ -79,48 +99,13 @@ _CAUSES = re.compile(
     r"[:\s]{0,2}(?:(?:is|was|of|an?|her|him|severe|mild)\s){0,3}"
 )
 _VAGUE = re.compile(r"(?:reactions?|allergy|allergies|intolerance)$")
-_FROM = re.compile(r"\s(?:to|from|with|after|on|due\sto|secondary\sto)\s(?:\w+\s)?")
+_FROM = re.compile(
+    r"\s(?:to|from|with|after|on|due\sto|secondary\sto)\s(?:\w+\s)?"
+)
 _NO_ALLERGY = re.compile(
     r"\b(?:allerg|intoleran|reaction)[a-z]{0,4}\s(?:to|of)\s[^.;\n]{0,60}$"
 )
 _NEXT_SMALL = re.compile(r"[ \t\r]{0,20}[a-z]")
-
-
-@dataclass(frozen=True)
-class Attribute:
-    """A part of a text that says something about a drug; `text[start:end]` is its text.
-
-    Attributes:
-        kind: one of `KINDS`.
-    """
-
-    kind: str
-    start: int
-    end: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Medication:
-    """A drug of a text with its attributes in the order of the text.
-
-    Attributes:
-        status: "started", "stopped", "changed", "continued" or "held"; "no allergy" if the text
-            says that the patient has no allergy to it; None if it says nothing.
-        assertion: the drug's assertion; see `Entity`.
-    """
-
-    start: int
-    end: int
-    text: str
-    status: str | None = None
-    attributes: tuple[Attribute, ...] = ()
-    assertion: str = "present"
-
-    def __getitem__(self, kind: str) -> str | None:
-        """The attribute of a kind as the text writes it; several are joined by " | "."""
-        texts = [part.text for part in self.attributes if part.kind == kind]
-        return " | ".join(texts) or None
 
 
 def read_medications(
@@ -139,7 +124,9 @@ def read_medications(
     assertions = assertions or ["present"] * len(spans)
     drugs = [
         _Drug(start, end, assertion)
-        for (start, end, label), assertion in zip(spans, assertions, strict=True)
+        for (start, end, label), assertion in zip(
+            spans, assertions, strict=True
+        )
         if label.casefold() in DRUGS
     ]
     if not drugs:
@@ -191,7 +178,9 @@ class _Reader:
         self.is_barred = False
         self.status: str | None = None  # of the last verb
         self.verb = _FAR  # where it ends
-        self.heading: str | None = None  # status of a heading such as "STOP taking:"
+        self.heading: str | None = (
+            None  # status of a heading such as "STOP taking:"
+        )
         self.line = 0  # where the line starts
         self.negated = _FAR  # where the last negation ends
         self.is_conditional = False
@@ -213,7 +202,9 @@ class _Reader:
             case "end":
                 self._take_end(start, end)
             case _ if kind in DATA["status"]:
-                self._take_verb(kind, start, end, is_passive=bool(token["passive"]))
+                self._take_verb(
+                    kind, start, end, is_passive=bool(token["passive"])
+                )
             case _ if kind in _ATTRIBUTES:
                 self._take_attributes(token)
             case _:
@@ -240,7 +231,9 @@ class _Reader:
                     self.anchor = end
 
     def _attribute(self, kind: str, start: int, end: int) -> Attribute:
-        return Attribute(_NAMES.get(kind, kind), start, end, self.text[start:end])
+        return Attribute(
+            _NAMES.get(kind, kind), start, end, self.text[start:end]
+        )
 
     def _words(self, start: int, end: int) -> int:
         """Words between two positions that are near each other."""
@@ -323,7 +316,9 @@ class _Reader:
         """Give a drug what stands before it, and start a group or add the drug to it."""
         gap = self.masked[self.anchor : drug.start]
         is_joined = bool(self.group) and self.anchor == self.group[-1].end
-        is_joined = is_joined and not self.closed and bool(_JOINED.fullmatch(gap))
+        is_joined = (
+            is_joined and not self.closed and bool(_JOINED.fullmatch(gap))
+        )
         drug.attributes += self._take_reasons(drug.start)
         drug.attributes += self._take_chain(drug.start)
         drug.status = self._status_at(drug.start)
@@ -335,7 +330,9 @@ class _Reader:
             self._react(drug, *self.disease)
         if is_joined:
             shared = self.group[0].attributes
-            drug.attributes += [part for part in shared if part.kind == "duration"]
+            drug.attributes += [
+                part for part in shared if part.kind == "duration"
+            ]
             self.has_slash |= gap.strip() == "/"
             self.group = [*self.group[-_LONGEST:], drug]
         else:
@@ -374,7 +371,9 @@ class _Reader:
         if not self.chain:
             return []
         gap = self.masked[self.chain[-1].end : start]
-        owners = [drug for drug in self.group if self.chain[-1] in drug.attributes]
+        owners = [
+            drug for drug in self.group if self.chain[-1] in drug.attributes
+        ]
         is_leading = _OF.fullmatch(gap) is not None
         if owners:
             is_leading |= self._is_for_next(gap)
@@ -383,7 +382,9 @@ class _Reader:
         if not is_leading:
             return []
         for owner in owners:
-            owner.attributes = [p for p in owner.attributes if p not in self.chain]
+            owner.attributes = [
+                p for p in owner.attributes if p not in self.chain
+            ]
         return self.chain
 
     def _is_for_next(self, gap: str) -> bool:

@@ -56,7 +56,9 @@ class Pieces:
         log_odds = self.log_odds[listed]
         scores[listed, begins] += log_odds
         scores[listed, begins + 1] += log_odds
-        scores[listed] -= np.logaddexp.reduce(scores[listed], axis=1, keepdims=True)
+        scores[listed] -= np.logaddexp.reduce(
+            scores[listed], axis=1, keepdims=True
+        )
 
 
 class WordReader:
@@ -112,7 +114,9 @@ class WordReader:
         pieces = [_pieces(self._tokenizer, word) for word in words]
         lengths = np.array(list(map(len, pieces)), dtype=np.int64)
         ids = list(chain.from_iterable(pieces))
-        starts = np.append(np.zeros(min(len(words), 1)), breaks).astype(np.int64)
+        starts = np.append(np.zeros(min(len(words), 1)), breaks).astype(
+            np.int64
+        )
         return Pieces(
             ids=np.array(ids, dtype=np.int64),
             first=np.cumsum(lengths) - lengths,
@@ -134,10 +138,14 @@ class WordReader:
 
 @lru_cache(200_000)  # the vocabulary of a large corpus, some 50 MB
 def _pieces(tokenizer: Tokenizer, word: str) -> tuple[int, ...]:
-    return tuple(tokenizer.encode(whole_text(word), add_special_tokens=False).ids)
+    return tuple(
+        tokenizer.encode(whole_text(word), add_special_tokens=False).ids
+    )
 
 
-def best_window(first: np.ndarray, ranges: Sequence[tuple[int, int]]) -> np.ndarray:
+def best_window(
+    first: np.ndarray, ranges: Sequence[tuple[int, int]]
+) -> np.ndarray:
     """The window in which each word has the most context on its shorter side; the first if equal.
 
     The beginning and the end of the text count as unlimited context, so consecutive windows meet

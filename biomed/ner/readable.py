@@ -20,7 +20,9 @@ _TAG = re.compile(
     r"|t[dhr]|thead|u|ul)(?:\s[^<>]{0,200})?/?>(?P<end>[ \t]*\r?\n)?",
     re.IGNORECASE,
 )
-_INLINE = frozenset({"a", "b", "em", "font", "i", "span", "strong", "sub", "sup", "u"})
+_INLINE = frozenset(
+    {"a", "b", "em", "font", "i", "span", "strong", "sub", "sup", "u"}
+)
 _ESCAPED = re.compile(r"\\[rt]")
 _INVISIBLE = re.compile(
     r"(?<![^\W_])(?P<left>[^\W_]++)(?P<gap>[\u200b\u2060\ufeff]+)(?=(?P<right>[^\W_]+))"
@@ -29,7 +31,9 @@ _BROKEN = re.compile(
     r"(?<![^\W\d_])(?P<left>[^\W\d_]{2,}+)(?P<gap>[-\u2010][ \t]*+\r*+\n[ \t]*|[-\u2010] )"
     r"(?=(?P<right>[^\W\d_]{2,}))"
 )
-_SOFTLY_BROKEN = re.compile(r"(?<=[^\W\d_])\u00ad[ \t]*\r*\n[ \t]*(?=[^\W\d_])")
+_SOFTLY_BROKEN = re.compile(
+    r"(?<=[^\W\d_])\u00ad[ \t]*\r*\n[ \t]*(?=[^\W\d_])"
+)
 # Letters in other forms: of full width, mathematical, and ligatures.
 _FORM = re.compile("[\uff01-\uff5e\U0001d400-\U0001d7ff]")
 _LIGATURE = re.compile("[\ufb00-\ufb06]")
@@ -45,7 +49,9 @@ _FOREIGN = re.compile(
     "[\u0400-\u1aaf\u2d00-\u2ddf\u2e80-\u2fdf\u3040-\ud7ff\uf900-\ufaff\ufb1d-\ufdff"
     "\ufe70-\ufefc\U00020000-\U0003ffff]+"
 )
-_MULTILINGUAL = 0.1  # share of a vocabulary in other scripts; English ones have 0.04
+_MULTILINGUAL = (
+    0.1  # share of a vocabulary in other scripts; English ones have 0.04
+)
 
 Joins = Callable[[str, str], int]
 """How many pieces fewer a tokenizer needs for two parts of a word than for each alone."""
@@ -60,7 +66,9 @@ def clean(text: str) -> str:
     if "\\" in text and "\n" not in text:
         text = _ESCAPED.sub("  ", text.replace("\\n", " \n"))
     if not text.isascii():
-        text = _FORM.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
+        text = _FORM.sub(
+            lambda match: unicodedata.normalize("NFKC", match[0]), text
+        )
     return text
 
 
@@ -115,12 +123,16 @@ def name_of(word: str) -> str:
     if word.isascii():
         return word
     name = word.replace(JOINER, "")
-    return _LIGATURE.sub(lambda match: unicodedata.normalize("NFKC", match[0]), name)
+    return _LIGATURE.sub(
+        lambda match: unicodedata.normalize("NFKC", match[0]), name
+    )
 
 
 def is_multilingual(vocabulary: dict[str, int]) -> bool:
     """Whether a vocabulary has many tokens in scripts other than Latin and Greek."""
-    foreign_count = sum(_FOREIGN.search(token) is not None for token in vocabulary)
+    foreign_count = sum(
+        _FOREIGN.search(token) is not None for token in vocabulary
+    )
     return foreign_count > _MULTILINGUAL * len(vocabulary)
 
 

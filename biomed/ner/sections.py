@@ -30,7 +30,9 @@ _HEADING = re.compile(
     """,
     re.MULTILINE | re.VERBOSE,
 )
-_NEXT_NUMBER = re.compile(r"[ \t]{0,20}\n\s{0,20}\(?(?:\d{1,2}|[ivxIVX]{1,4})[.)]\s")
+_NEXT_NUMBER = re.compile(
+    r"[ \t]{0,20}\n\s{0,20}\(?(?:\d{1,2}|[ivxIVX]{1,4})[.)]\s"
+)
 _SAME_LETTERS = str.maketrans("’‘" + MASK, "'' ")
 _BRACKETS = re.compile(r"\([^()]{0,60}\)")
 _WORD = re.compile(r"[a-z]+(?:['’-][a-z]+)*")
@@ -151,7 +153,9 @@ class SectionChoice:
         return not self.kept or section.name in self.kept
 
 
-def sections_of(text: str, spans: Spans, *, heading: str = "") -> list[Section | None]:
+def sections_of(
+    text: str, spans: Spans, *, heading: str = ""
+) -> list[Section | None]:
     """The section that holds each entity of a text, or None before the first heading.
 
     Args:
@@ -188,12 +192,16 @@ def _headings(text: str, masked: str) -> Iterator[_Heading]:
         words = match["name"].strip()
         name = _table_name(words)
         is_capital = words.isupper()
-        heading = _Heading(match.start("name"), match.end(), name or OTHER, is_capital)
+        heading = _Heading(
+            match.start("name"), match.end(), name or OTHER, is_capital
+        )
         if name:
             is_heading = _is_known_heading(match, words)
         else:
             has_entity = MASK in masked[match.start() : match.end()]
-            is_heading = not has_entity and _ends_section(match, words, open_heading)
+            is_heading = not has_entity and _ends_section(
+                match, words, open_heading
+            )
         if is_heading:
             open_heading = heading
             yield heading

@@ -41,7 +41,9 @@ def framed_words(text: str, words: np.ndarray) -> np.ndarray:
     Returns:
         Numbers of `words` (from `split_words`) in order, int64.
     """
-    starts = [match.start(match.lastgroup or 0) for match in _FRAMES.finditer(text)]
+    starts = [
+        match.start(match.lastgroup or 0) for match in _FRAMES.finditer(text)
+    ]
     return np.searchsorted(words[:, 0], np.array(starts, dtype=np.int64))
 
 
@@ -56,4 +58,6 @@ def is_never_entity(text: str, label: str) -> bool:
 
 def _is_common_word(part: str) -> bool:
     is_short_form = part.isupper() and len(part) <= _LONGEST_SHORT_FORM
-    return part in _ANSWERS or (not is_short_form and part.casefold() in _NEVER)
+    return part in _ANSWERS or (
+        not is_short_form and part.casefold() in _NEVER
+    )

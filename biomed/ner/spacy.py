@@ -69,7 +69,9 @@ class BiomedComponent:
         """Annotate one document."""
         return next(self.pipe([doc]))
 
-    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 0) -> Iterator[Doc]:
+    def pipe(
+        self, stream: Iterable[Doc], *, batch_size: int = 0
+    ) -> Iterator[Doc]:
         """Annotate documents in order, in constant memory; batches are counted in tokens."""
         del batch_size
         docs, copies = tee(stream)

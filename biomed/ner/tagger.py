@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from pydantic import Field
 
 from biomed.corpora.words import split_words, starts_after_breaks
 from biomed.ner.abbreviations import (
@@ -22,14 +21,14 @@ from biomed.ner.assertion import assert_spans, is_allergy_cue
 from biomed.ner.cues import AssertionRules
 from biomed.ner.decoding import Outputs, find_entities, tidy_span
 from biomed.ner.entities import MIN_SCORE, Entity, TaggedView
+from biomed.ner.manifest import EntityManifest, EntitySettings
 from biomed.ner.medications import read_medications
 from biomed.ner.pieces import WordReader, best_window
 from biomed.ner.readable import clean, is_multilingual, joined, masked, name_of
 from biomed.ner.sections import SectionChoice, sections_of
 from biomed.ner.slips import framed_words, is_never_entity
 from domainbert.errors import UserError
-from domainbert.models.manifest import Manifest, Record, Scores
-from domainbert.models.model import Model, WindowSettings
+from domainbert.models.model import Model
 from domainbert.statistics.calibration import calibrated
 from domainbert.streams import chunked, read_ahead
 from domainbert.text.windows import SPECIAL_TOKENS, plan_windows
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
     from biomed.ner.abbreviations import Abbreviation
     from biomed.ner.cues import RuleSource
     from biomed.ner.dictionaries import Link
+    from biomed.ner.entities import Medication
     from biomed.ner.linking import EntityLinker
-    from biomed.ner.medications import Medication
     from biomed.ner.pieces import Pieces
     from domainbert.text.runner import Device
 
@@ -49,56 +48,6 @@ WordSpan = tuple[int, int, str, float]
 """First word, one past the last, type and score of an entity."""
 
 _FRAMED_TYPE = "Disease"
-
-
-class EntitySettings(WindowSettings):
-    """The windows of an entity model.
-
-    Attributes:
-        calibration: slope and intercept that make the scores of an entity type probabilities;
-            see `recipes/calibration.py`. Types without one keep the network's score.
-        abbreviations: the words that nearly always are of an entity type, as they are spelt.
-            Their log-odds are raised by `LISTED` when tags are decoded.
-    """
-
-    calibration: dict[str, list[float]] = Field(default_factory=dict)
-    abbreviations: dict[str, list[str]] = Field(default_factory=dict)
-
-
-# Corpus, then entity type or "all", then measure.
-CorpusScores = dict[str, dict[str, dict[str, float]]]
-
-
-class EntityScores(Scores):
-    """How an entity model scored on the sides of its corpora."""
-
-    devel: CorpusScores = Field(default_factory=dict)
-    test: CorpusScores = Field(default_factory=dict)
-
-    def of_side(self, side: str) -> CorpusScores:
-        """The scores of the side "devel" or "test"."""
-        return {"devel": self.devel, "test": self.test}[side]
-
-
-class SeedRun(Record):
-    """The F1 of a run with one seed, by corpus."""
-
-    seed: int
-    devel: dict[str, float]
-    test: dict[str, float]
-
-
-class EntityManifest(Manifest):
-    """All that is known of an entity model beyond what loading needs.
-
-    Attributes:
-        seeds: the runs with different seeds, if there were several.
-        average: share of the start in the average of the runs; None without averaging.
-    """
-
-    scores: EntityScores = Field(default_factory=EntityScores)
-    seeds: list[SeedRun] = Field(default_factory=list)
-    average: float | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -287,16 +236,22 @@ class EntityTagger(Model[EntitySettings]):
         ):  # items are names
             kind = type(texts).__name__
             fix = "use tag for one text, and score_frame for a DataFrame"
-            raise UserError(f"tag_many: expected a list of texts, got {kind}; {fix}")
+            raise UserError(
+                f"tag_many: expected a list of texts, got {kind}; {fix}"
+            )
         read = (self._read(text, number) for number, text in enumerate(texts))
         limit = self.runner.buffer_tokens
         for chunk in read_ahead(
             chunked(read, size=lambda text: len(text.pieces), limit=limit)
         ):
             spans = self.entities(text.pieces for text in chunk)
-            yield from self._linked(chunk, list(map(self._finished, chunk, spans)))
+            yield from self._linked(
+                chunk, list(map(self._finished, chunk, spans))
+            )
 
-    def _finished(self, read: _ReadText, spans: Iterable[WordSpan]) -> list[Entity]:
+    def _finished(
+        self, read: _ReadText, spans: Iterable[WordSpan]
+    ) -> list[Entity]:
         """The entities with a sufficient score, with their assertions."""
         entities = [e for e in _kept(read, spans) if e.score >= self.min_score]
         entities = with_short_forms(read.text, entities, read.abbreviations)
@@ -310,7 +265,9 @@ class EntityTagger(Model[EntitySettings]):
         for entity, section in zip(entities, sections, strict=True):
             is_cue = is_allergy_cue(text, entity.start, entity.end, section)
             if self._sections.holds(section) and not is_cue:
-                placed.append(replace(entity, section=getattr(section, "name", None)))
+                placed.append(
+                    replace(entity, section=getattr(section, "name", None))
+                )
                 kept_sections.append(section)
         assertions = assert_spans(
             text,
@@ -321,7 +278,11 @@ class EntityTagger(Model[EntitySettings]):
         medications = read_medications(text, _spans(placed), assertions)
         by_start = {drug.start: drug for drug in medications}
         return [
-            replace(entity, assertion=assertion, medication=by_start.get(entity.start))
+            replace(
+                entity,
+                assertion=assertion,
+                medication=by_start.get(entity.start),
+            )
             for entity, assertion in zip(placed, assertions, strict=True)
         ]
 
@@ -332,7 +293,10 @@ class EntityTagger(Model[EntitySettings]):
         if self.linker is None:
             return tagged
         names = [
-            expanded(name_of(read.shown[entity.start : entity.end]), read.abbreviations)
+            expanded(
+                name_of(read.shown[entity.start : entity.end]),
+                read.abbreviations,
+            )
             for read, entities in zip(texts, tagged, strict=True)
             for entity in entities
         ]
@@ -355,12 +319,20 @@ class EntityTagger(Model[EntitySettings]):
         spaced = [start > 0 and shown[start - 1].isspace() for start in starts]
         breaks = starts_after_breaks(plain, words)
         pieces = self.reader.read(
-            strings, spaced=spaced, breaks=breaks, framed=framed_words(shown, words)
+            strings,
+            spaced=spaced,
+            breaks=breaks,
+            framed=framed_words(shown, words),
         )
-        return _ReadText(text, plain, shown, words, pieces, find_abbreviations(plain))
+        return _ReadText(
+            text, plain, shown, words, pieces, find_abbreviations(plain)
+        )
 
     def log_probabilities(
-        self, texts: Sequence[Pieces], *, network: PreTrainedModel | None = None
+        self,
+        texts: Sequence[Pieces],
+        *,
+        network: PreTrainedModel | None = None,
     ) -> list[np.ndarray]:
         """Log-probability of each tag for each word of each text, shape (words, tags), float32.
 
@@ -379,10 +351,12 @@ class EntityTagger(Model[EntitySettings]):
             )
             plans.append(ranges)
             windows += [
-                self.reader.window(text.ids[start:end]) for start, end in ranges
+                self.reader.window(text.ids[start:end])
+                for start, end in ranges
             ]
         rows = runner.run(
-            windows, read=lambda output, _: output.logits.float().log_softmax(dim=-1)
+            windows,
+            read=lambda output, _: output.logits.float().log_softmax(dim=-1),
         )
         outputs = iter(rows)
         return [
@@ -399,10 +373,14 @@ class EntityTagger(Model[EntitySettings]):
         """The log-probabilities of a text's words, from the outputs of its windows."""
         first = text.first[text.is_read]
         window_numbers = best_window(first, ranges)
-        word_outputs = np.zeros((len(first), len(self.labels)), dtype=np.float32)
+        word_outputs = np.zeros(
+            (len(first), len(self.labels)), dtype=np.float32
+        )
         for number, (start, _) in enumerate(ranges):
             is_inside = window_numbers == number
-            word_outputs[is_inside] = next(outputs)[1 + first[is_inside] - start]
+            word_outputs[is_inside] = next(outputs)[
+                1 + first[is_inside] - start
+            ]
         tag_count = 1 + 2 * len(self.types)
         scores = np.zeros((len(text.first), tag_count), dtype=np.float32)
         scores[~text.is_read, 1::2] = -np.inf  # O or, within an entity, I
@@ -411,7 +389,10 @@ class EntityTagger(Model[EntitySettings]):
         return scores
 
     def entities(
-        self, texts: Iterable[Pieces], *, network: PreTrainedModel | None = None
+        self,
+        texts: Iterable[Pieces],
+        *,
+        network: PreTrainedModel | None = None,
     ) -> Iterator[list[WordSpan]]:
         """The entities of each text, in constant memory.
 
@@ -473,7 +454,11 @@ def _linked_to(entity: Entity, link: Link | None) -> Entity:
     if link is None:
         return entity
     return replace(
-        entity, id=link.id, name=link.name, link_score=link.score, codes=link.codes
+        entity,
+        id=link.id,
+        name=link.name,
+        link_score=link.score,
+        codes=link.codes,
     )
 
 
@@ -482,7 +467,9 @@ def _shipped_tagger() -> EntityTagger:
     return EntityTagger.from_pretrained()
 
 
-def medications(text: str, *, tagger: EntityTagger | None = None) -> list[Medication]:
+def medications(
+    text: str, *, tagger: EntityTagger | None = None
+) -> list[Medication]:
     """The drugs of a text with their dose, route, frequency and so on, in order.
 
     Args:

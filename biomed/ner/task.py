@@ -72,9 +72,23 @@ def joined_text(row: Row, fields: Sequence[str] = ()) -> JoinedText | Fault:
     return JoinedText.of(texts)
 
 
-OUTPUT = ["start", "end", "entity", "label", "score", "score_kind", "assertion"]
+OUTPUT = [
+    "start",
+    "end",
+    "entity",
+    "label",
+    "score",
+    "score_kind",
+    "assertion",
+]
 OUTPUT += ["section", "section_code"]
-OUTPUT += ["entity_id", "entity_name", "entity_codes", "link_score", "drug_status"]
+OUTPUT += [
+    "entity_id",
+    "entity_name",
+    "entity_codes",
+    "link_score",
+    "drug_status",
+]
 OUTPUT += [*(f"drug_{kind}" for kind in KINDS), "drug_attributes"]
 
 
@@ -134,7 +148,9 @@ class TagTask(Task["JoinedText", "list[Entity]"]):
         names = OUTPUT
         if self._is_joined:
             names = ["field", *OUTPUT]
-        return pa.schema({name: _NUMBERS.get(name, "string") for name in names})
+        return pa.schema(
+            {name: _NUMBERS.get(name, "string") for name in names}
+        )
 
     def read(self, rows: Sequence[Row]) -> JoinedText | Fault:
         """The text of a row, or its texts joined."""

@@ -11,8 +11,14 @@ import torch
 
 from biomed.ner.decoding import tags_for
 from biomed.ner.evaluation import evaluate_words, look_up_names
-from biomed.ner.examples import IGNORED, ExampleMaker, entity_types, make_sources
-from biomed.ner.tagger import EntitySettings, EntityTagger
+from biomed.ner.examples import (
+    IGNORED,
+    ExampleMaker,
+    entity_types,
+    make_sources,
+)
+from biomed.ner.manifest import EntitySettings
+from biomed.ner.tagger import EntityTagger
 from domainbert.text.runner import pad, padded_inputs
 from domainbert.training.objective import Batch, FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
@@ -100,17 +106,27 @@ class TagObjective(Objective):
         """Mean over the words of −log of the probability of the allowed tags."""
         return self.cross_entropy(self.logits(network, batch), batch["codes"])
 
-    def cross_entropy(self, logits: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
+    def cross_entropy(
+        self, logits: torch.Tensor, codes: torch.Tensor
+    ) -> torch.Tensor:
         """The loss of logits of shape (windows, longest, tags) for codes of the words."""
         is_word = codes != IGNORED
         scores = logits[is_word].float().log_softmax(dim=-1)
         forbidden = self._forbidden.to(scores.device)[codes[is_word]]
-        return -scores.masked_fill(forbidden, float("-inf")).logsumexp(dim=-1).mean()
+        return (
+            -scores.masked_fill(forbidden, float("-inf"))
+            .logsumexp(dim=-1)
+            .mean()
+        )
 
     def score(self, network: PreTrainedModel) -> dict[str, float]:
         """Entity F1 on each devel side, and their mean as "f1"."""
-        scores = side_scores(self._model, self._corpora, "devel", network=network)
-        values = {f"f1_{name}": side.overall.f1 for name, side in scores.items()}
+        scores = side_scores(
+            self._model, self._corpora, "devel", network=network
+        )
+        values = {
+            f"f1_{name}": side.overall.f1 for name, side in scores.items()
+        }
         return {"f1": float(np.mean(list(values.values()))), **values}
 
     def facts(self) -> dict[str, object]:
@@ -142,7 +158,9 @@ def fit(
         resume: continue from the last checkpoint there; see `domainbert.training.train.train`.
     """
     recipe = recipe or EntityRecipe()
-    settings = EntitySettings(**recipe.model.model_dump(exclude={"encoder", "start"}))
+    settings = EntitySettings(
+        **recipe.model.model_dump(exclude={"encoder", "start"})
+    )
     model = kind.untrained(
         recipe.model.encoder,
         training=recipe.training,

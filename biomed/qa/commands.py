@@ -59,7 +59,9 @@ def train(
     # An option of the command line applies to every stage.
     options_set = training.given()
     stages = {
-        name: values for name, values in plan.stages.items() if name not in options_set
+        name: values
+        for name, values in plan.stages.items()
+        if name not in options_set
     }
     plan = plan.replaced(stages=stages)
     with training.run(out) as run:
@@ -67,7 +69,9 @@ def train(
         model = fit(sets, plan, checkpoints=run.checkpoints, resume=run.resume)
         run.save(model)
     scores = model.manifest.training.validation
-    say(f"held-out articles: F1 {scores['f1']:.3f}, exact match {scores['exact']:.3f}")
+    say(
+        f"held-out articles: F1 {scores['f1']:.3f}, exact match {scores['exact']:.3f}"
+    )
     say(f"model in {out}; its card says how it was made and how good it is")
 
 
@@ -83,7 +87,9 @@ def ask(
         ),
     ],
     scoring: options.ScoringOptions,
-    question: Annotated[str | None, Option(help="Ask this of every text.")] = None,
+    question: Annotated[
+        str | None, Option(help="Ask this of every text.")
+    ] = None,
     model: options.ModelName = "qa",
     out: Annotated[
         Path | None,
@@ -91,7 +97,9 @@ def ask(
             help="Answers: .csv, .parquet, .jsonl, or a folder; otherwise shown here."
         ),
     ] = None,
-    top_k: Annotated[int, Option(min=1, help="Maximum answers per question.")] = 1,
+    top_k: Annotated[
+        int, Option(min=1, help="Maximum answers per question.")
+    ] = 1,
     threshold: Annotated[
         float | None,
         Option(
@@ -103,7 +111,9 @@ def ask(
     from biomed.qa.model import QuestionAnswerer
     from biomed.qa.task import AskTask
 
-    if (question is None and out is None) or (out is not None and len(sources) != 1):
+    if (question is None and out is None) or (
+        out is not None and len(sources) != 1
+    ):
         raise BadParameter(
             "give --question to ask it of texts, or --out for the answers to one file of questions"
         )
@@ -112,7 +122,9 @@ def ask(
         return QuestionAnswerer.from_pretrained(model, device=scoring.device)
 
     def make_task() -> AskTask:
-        return AskTask(answerer(), question=question, top_k=top_k, threshold=threshold)
+        return AskTask(
+            answerer(), question=question, top_k=top_k, threshold=threshold
+        )
 
     if out is not None:
         column = "context" if question is None else "text"
@@ -168,7 +180,9 @@ def _text(path: Path, reading: ReadOptions) -> str:
 def evaluate(
     questions: Annotated[
         Path,
-        Argument(metavar="QUESTIONS", help="SQuAD JSON, or a table, with answers."),
+        Argument(
+            metavar="QUESTIONS", help="SQuAD JSON, or a table, with answers."
+        ),
     ],
     model: options.ModelName = "qa",
     held_out: Annotated[
@@ -177,7 +191,9 @@ def evaluate(
             help="Only the articles that training holds out at this share, such as 0.2."
         ),
     ] = None,
-    json: Annotated[Path | None, Option(help="Write the scores here too.")] = None,
+    json: Annotated[
+        Path | None, Option(help="Write the scores here too.")
+    ] = None,
 ) -> None:
     """Score a model by SQuAD's exact match and F1."""
     from biomed.qa import evaluation

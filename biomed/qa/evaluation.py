@@ -78,7 +78,9 @@ def evaluate(
     """
     if not questions:
         raise QuestionError(f"{questions.name} has no questions to score")
-    is_answerable = np.array([bool(question.answers) for question in questions])
+    is_answerable = np.array(
+        [bool(question.answers) for question in questions]
+    )
     if is_answerable.all():
         options.setdefault("threshold", -math.inf)
     pairs = ((question.text, question.context) for question in questions)

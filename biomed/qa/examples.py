@@ -79,7 +79,9 @@ class WindowMaker:
         self._negatives = negatives
         self._seed = seed
         contexts = dict.fromkeys(question.context for question in questions)
-        self._tokenized = {context: reader.read(context) for context in contexts}
+        self._tokenized = {
+            context: reader.read(context) for context in contexts
+        }
         # The contexts of each article, in the order of the file.
         self._contexts: dict[str, dict[str, None]] = defaultdict(dict)
         for question in questions:
@@ -160,7 +162,9 @@ class WindowMaker:
         """A random window of the article without the answer; None if none was drawn."""
         contexts = list(self._contexts[asked.question.article])
         # A long context has more windows than a short one.
-        lengths = np.array([len(self._tokenized[text]) for text in contexts], float)
+        lengths = np.array(
+            [len(self._tokenized[text]) for text in contexts], float
+        )
         for _ in range(MAX_TRIES):
             number = generator.choice(len(contexts), p=lengths / lengths.sum())
             context = contexts[number]
@@ -169,13 +173,17 @@ class WindowMaker:
                 return self._example(asked, context, start)
         return None
 
-    def _has_answer(self, asked: _TrainingQuestion, context: str, start: int) -> bool:
+    def _has_answer(
+        self, asked: _TrainingQuestion, context: str, start: int
+    ) -> bool:
         """Whether a window touches an answer's position or contains an answer's text.
 
         The text alone counts too, because such a window may answer the question as well.
         """
         question = asked.question
-        offsets = self._tokenized[context].offsets[start : start + asked.capacity]
+        offsets = self._tokenized[context].offsets[
+            start : start + asked.capacity
+        ]
         window_start = offsets[0, 0]
         window_end = offsets[-1, 1]
         if context == question.context:
@@ -213,4 +221,6 @@ class WindowMaker:
         # The context follows [CLS], the question and [SEP].
         shift = len(asked.tokenized) + 2 - start
         first, last = answer
-        return AnswerExample(window.ids, window.segments, first + shift, last + shift)
+        return AnswerExample(
+            window.ids, window.segments, first + shift, last + shift
+        )

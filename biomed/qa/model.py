@@ -86,7 +86,9 @@ class QuestionSettings(WindowSettings):
     overlap: int | None = None
     max_answer: int | None = None
     threshold: float = 0.0
-    calibration: Annotated[tuple[float, float] | None, Field(strict=False)] = None
+    calibration: Annotated[tuple[float, float] | None, Field(strict=False)] = (
+        None
+    )
 
 
 class NoAnswer(Record):
@@ -156,8 +158,12 @@ class QuestionAnswerer(Model[QuestionSettings]):
         overlap = self.settings.overlap
         if overlap is None:
             overlap = window // 4
-        plan_windows(0, capacity=window // 2, overlap=overlap)  # checks the overlap
-        self.reader = PairReader(self.tokenizer, window=window, overlap=overlap)
+        plan_windows(
+            0, capacity=window // 2, overlap=overlap
+        )  # checks the overlap
+        self.reader = PairReader(
+            self.tokenizer, window=window, overlap=overlap
+        )
         self.max_answer = self.settings.max_answer or overlap
         if not 1 <= self.max_answer <= overlap:
             raise UserError(
@@ -215,11 +221,17 @@ class QuestionAnswerer(Model[QuestionSettings]):
         """
         ask = AskSettings(**options)
         runner = self.runner.with_model(network)
-        checked = (self._read(pair, number) for number, pair in enumerate(pairs))
-        chunks = chunked(checked, size=self.reader.size, limit=runner.buffer_tokens)
+        checked = (
+            self._read(pair, number) for number, pair in enumerate(pairs)
+        )
+        chunks = chunked(
+            checked, size=self.reader.size, limit=runner.buffer_tokens
+        )
         for chunk in read_ahead(chunks):
             windows = [self.reader.windows(pair) for pair in chunk]
-            logits = iter(self._logits(runner, list(chain.from_iterable(windows))))
+            logits = iter(
+                self._logits(runner, list(chain.from_iterable(windows)))
+            )
             for pair, pair_windows in zip(chunk, windows, strict=True):
                 pair_logits = list(islice(logits, len(pair_windows)))
                 yield self._best(pair, pair_windows, pair_logits, ask)
@@ -242,7 +254,9 @@ class QuestionAnswerer(Model[QuestionSettings]):
         outputs = runner.run(
             [window.ids for window in windows],
             token_types=segments,
-            read=lambda out, _: torch.stack((out.start_logits, out.end_logits), dim=-1),
+            read=lambda out, _: torch.stack(
+                (out.start_logits, out.end_logits), dim=-1
+            ),
         )
         for window, logits in zip(windows, outputs, strict=True):
             yield logits[: len(window.ids)]
@@ -253,7 +267,9 @@ class QuestionAnswerer(Model[QuestionSettings]):
             return pair
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             kind = type(pair).__name__
-            raise UserError(f"pair {number}: expected (question, context), got {kind}")
+            raise UserError(
+                f"pair {number}: expected (question, context), got {kind}"
+            )
         try:
             return self.reader.pair(*pair)
         except UserError as error:
@@ -269,7 +285,9 @@ class QuestionAnswerer(Model[QuestionSettings]):
         ask: AskSettings,
     ) -> list[Answer]:
         """The best answers of a pair, from the logits of its windows."""
-        if not all(np.isfinite(window_logits).all() for window_logits in logits):
+        if not all(
+            np.isfinite(window_logits).all() for window_logits in logits
+        ):
             return [Answer("", 0, 0, float("nan"))]
         threshold = ask.threshold
         if threshold is None:
@@ -283,7 +301,9 @@ class QuestionAnswerer(Model[QuestionSettings]):
                 longest=self.max_answer,
                 top_k=ask.top_k,
             )
-        accepted = [span for span in spans if span.score + span.bonus > threshold]
+        accepted = [
+            span for span in spans if span.score + span.bonus > threshold
+        ]
         best = best_candidates(accepted, top_k=ask.top_k)
         score = max((span.score for span in spans), default=float("-inf"))
         probability = None
@@ -291,7 +311,10 @@ class QuestionAnswerer(Model[QuestionSettings]):
             probability = float(platt(score, *self.settings.calibration))
         if not best:
             return [Answer("", 0, 0, score, probability=probability)]
-        return [_answer(pair, candidate, probability=probability) for candidate in best]
+        return [
+            _answer(pair, candidate, probability=probability)
+            for candidate in best
+        ]
 
 
 def answer_view(answers: Iterable[Answer]) -> TaggedView:

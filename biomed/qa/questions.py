@@ -32,9 +32,7 @@ QUESTION = Column("question", "text", ("query",), required=True)
 CONTEXT = Column("context", "text", ("passage", "document"), required=True)
 COLUMNS = (ID, QUESTION, CONTEXT, Column("answer"), Column("answer_start"))
 _NAMES = ("document_id", "title")  # of an article or paragraph, in SQuAD JSON
-_SHAPE = (
-    "data[].paragraphs[] with context and qas[], each with id, question and answers"
-)
+_SHAPE = "data[].paragraphs[] with context and qas[], each with id, question and answers"
 NEAR = 16  # characters that an answer may be away from its stated position
 GoldAnswer = tuple[str, int | None]  # its text, and its stated start
 
@@ -82,7 +80,9 @@ class QuestionSet:
 
     def fingerprint(self) -> str:
         """A hash of all questions, contexts and answers, for the manifest."""
-        rows = [(q.id, q.text, q.context, q.answers, q.answer_spans) for q in self]
+        rows = [
+            (q.id, q.text, q.context, q.answers, q.answer_spans) for q in self
+        ]
         return text_hash(repr(rows))
 
 
@@ -110,7 +110,9 @@ def read_questions(path: str | Path) -> QuestionSet:
         row_answers = _checked_answers(row)
         id_ = id_text(row.cells.get("id")) or str(row.number)
         first = first_rows.setdefault(id_, row).cells
-        if any(first[name] != row.cells[name] for name in ("question", "context")):
+        if any(
+            first[name] != row.cells[name] for name in ("question", "context")
+        ):
             raise QuestionError(
                 f"{row.place}: the id {id_!r} belongs to another question too; "
                 "give each question an id of its own"
@@ -126,7 +128,9 @@ def read_questions(path: str | Path) -> QuestionSet:
         fault = "no questions"
         if left_out:
             fault = f"{left_out} questions without answers"
-        raise QuestionError(f"{path.name} has {fault}; training and scoring need them")
+        raise QuestionError(
+            f"{path.name} has {fault}; training and scoring need them"
+        )
     if left_out:
         log.warning(
             "%s: %d questions without a known answer are left out",
@@ -152,7 +156,9 @@ def _squad_rows(path: Path) -> Iterator[Row]:
                     question = {"id": qa["id"], "question": qa["question"]}
                     for answer in _squad_answers(qa):
                         cells = context | question | answer
-                        yield Row(number, cells, f"{path.name} question {number}")
+                        yield Row(
+                            number, cells, f"{path.name} question {number}"
+                        )
         return
     except json.JSONDecodeError as error:
         line = f" line {error.lineno}"
@@ -191,7 +197,9 @@ def _squad_answers(qa: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _table_rows(path: Path) -> Iterator[Row]:
     columns = match_columns(table_columns(path), COLUMNS, source=path.name)
     for row in iter_rows(path):
-        cells = {name: row.cells.get(column) for name, column in columns.items()}
+        cells = {
+            name: row.cells.get(column) for name, column in columns.items()
+        }
         yield replace(row, cells=cells)
 
 
@@ -244,7 +252,9 @@ def _question(
     )
 
 
-def locate(context: str, answer: str, start: int | None) -> tuple[int, int] | None:
+def locate(
+    context: str, answer: str, start: int | None
+) -> tuple[int, int] | None:
     """The span of an answer without the white space around it; None if it is ambiguous.
 
     If the text is not at the stated start, its only occurrence is used, or the nearest one if it
@@ -283,7 +293,9 @@ def split_by_article(
     return training, held_out
 
 
-def without_articles(questions: QuestionSet, other: QuestionSet) -> QuestionSet:
+def without_articles(
+    questions: QuestionSet, other: QuestionSet
+) -> QuestionSet:
     """The questions that share neither an article nor a context with another set.
 
     Case and white space of contexts are ignored.
@@ -295,7 +307,9 @@ def without_articles(questions: QuestionSet, other: QuestionSet) -> QuestionSet:
     articles = {question.article for question in other}
     contexts = {plain(question) for question in other}
     return questions.subset(
-        q for q in questions if q.article not in articles and plain(q) not in contexts
+        q
+        for q in questions
+        if q.article not in articles and plain(q) not in contexts
     )
 
 
@@ -303,7 +317,9 @@ def evenly(questions: QuestionSet, count: int) -> QuestionSet:
     """At most `count` questions, as evenly as possible from the articles, in their order."""
     import pandas as pd
 
-    articles = pd.Series([question.article for question in questions], dtype=object)
+    articles = pd.Series(
+        [question.article for question in questions], dtype=object
+    )
     ranks = articles.groupby(articles).cumcount().sort_values(kind="stable")
     chosen = sorted(ranks.index[:count])
     return questions.subset(questions.questions[number] for number in chosen)

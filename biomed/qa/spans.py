@@ -18,9 +18,7 @@ from domainbert.text.windows import checked_text, own_tokenizer, plan_windows
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_UNITS = (
-    r"(?:years?|months?|weeks?|days?|hours?|minutes?|min|fold|percent|mg|ml|kg|g)\b"
-)
+_UNITS = r"(?:years?|months?|weeks?|days?|hours?|minutes?|min|fold|percent|mg|ml|kg|g)\b"
 _PART = (
     r"(?:\d++(?:[.,·]\d++|:\d\d)*(?!(?:st|nd|rd|th)\b)|\b(?:zero|none|one|two|three|four|five|six|seven|"
     r"eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|(?:twen|thir|for|fif|"
@@ -138,7 +136,9 @@ class PairReader:
         self.overlap = overlap
         self._special = max(3, tokenizer.num_special_tokens_to_add(pair=True))
         # A longer question would leave no room for windows to advance over the context.
-        self.longest_question = window - self._special - overlap - max(1, overlap // 4)
+        self.longest_question = (
+            window - self._special - overlap - max(1, overlap // 4)
+        )
         self._cls = tokenizer.cls_token_id
         self._sep = tokenizer.sep_token_id
 
@@ -174,18 +174,26 @@ class PairReader:
     def _checked(self, text: object, name: str) -> TokenizedText:
         tokenized = self.read(checked_text(text, name))
         if not len(tokenized):
-            raise UserError(f"{name} has no character that the tokenizer reads")
+            raise UserError(
+                f"{name} has no character that the tokenizer reads"
+            )
         return tokenized
 
     def read(self, text: str) -> TokenizedText:
         """The tokens of a text."""
-        encoded = self._tokenizer.encode(whole_text(text), add_special_tokens=False)
+        encoded = self._tokenizer.encode(
+            whole_text(text), add_special_tokens=False
+        )
         words = np.array(encoded.word_ids, dtype=np.int64)
         changes = words[1:] != words[:-1]
         edge = np.ones(min(1, len(words)), dtype=bool)
         offsets = np.array(encoded.offsets, dtype=np.int64).reshape(-1, 2)
-        has_letter = [any(map(str.isalnum, text[i:j])) for i, j in encoded.offsets]
-        sentences = np.array(sentence_spans(text), dtype=np.int64).reshape(-1, 2)
+        has_letter = [
+            any(map(str.isalnum, text[i:j])) for i, j in encoded.offsets
+        ]
+        sentences = np.array(sentence_spans(text), dtype=np.int64).reshape(
+            -1, 2
+        )
         return TokenizedText(
             text=text,
             ids=np.array(encoded.ids, dtype=np.int64),
@@ -194,7 +202,9 @@ class PairReader:
             ends_word=np.concatenate((changes, edge)),
             has_letter=np.array(has_letter, dtype=bool),
             number_weights=_number_weights(text, offsets),
-            sentence_ids=np.searchsorted(sentences[1:, 0], offsets[:, 1], side="left"),
+            sentence_ids=np.searchsorted(
+                sentences[1:, 0], offsets[:, 1], side="left"
+            ),
             sentence_spans=sentences,
         )
 
@@ -222,7 +232,9 @@ class PairReader:
         document: TokenizedText,
     ) -> list[tuple[int, int]]:
         capacity = self.capacity(question)
-        return plan_windows(len(document), capacity=capacity, overlap=self.overlap)
+        return plan_windows(
+            len(document), capacity=capacity, overlap=self.overlap
+        )
 
     def window_of(
         self,
@@ -304,7 +316,12 @@ def window_spans(
         longest_number = min(NUMBER_LONGEST, longest)
         one_number = (2.0, 2.0)  # its start and its end
         kinds.append(
-            (document.number_weights, one_number, longest_number, NUMBER_MARGIN)
+            (
+                document.number_weights,
+                one_number,
+                longest_number,
+                NUMBER_MARGIN,
+            )
         )
     for weights, limits, longest_span, bonus in kinds:
         spans = best_spans(
@@ -388,7 +405,9 @@ def _exclude_overlapping(scores: np.ndarray, first: int, last: int) -> None:
         scores[row, first - row :] = -np.inf
 
 
-def best_candidates(candidates: Iterable[Candidate], *, top_k: int) -> list[Candidate]:
+def best_candidates(
+    candidates: Iterable[Candidate], *, top_k: int
+) -> list[Candidate]:
     """The best candidates of all windows, best first, of which no two overlap.
 
     A span that occurs in several windows is kept once, with its best score. Of candidates with

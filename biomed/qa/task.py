@@ -49,7 +49,11 @@ class AskTask(Task["QuestionPair", "list[Answer]"]):
     columns: tuple[Column, ...]
 
     def __init__(
-        self, answerer: QuestionAnswerer, *, question: str | None = None, **options: Any
+        self,
+        answerer: QuestionAnswerer,
+        *,
+        question: str | None = None,
+        **options: Any,
     ) -> None:
         if question is not None and not question.strip():
             raise UserError(
@@ -65,7 +69,9 @@ class AskTask(Task["QuestionPair", "list[Answer]"]):
     @property
     def output(self) -> pa.Schema:
         """Rank, answer, scores, position, document, and the sentence with the answer."""
-        return pa.schema([(name, TYPES.get(name, "int64")) for name in COLUMNS])
+        return pa.schema(
+            [(name, TYPES.get(name, "int64")) for name in COLUMNS]
+        )
 
     def read(self, rows: Sequence[Row]) -> QuestionPair | Fault:
         """The tokenized question and context."""
@@ -84,7 +90,9 @@ class AskTask(Task["QuestionPair", "list[Answer]"]):
         except UserError as error:
             return Fault(str(error))
 
-    def run(self, items: Iterable[QuestionPair]) -> Iterator[list[Answer] | Fault]:
+    def run(
+        self, items: Iterable[QuestionPair]
+    ) -> Iterator[list[Answer] | Fault]:
         """The answers of each pair."""
         for answers in self._answerer.answer_many(items, **self._options):
             if math.isnan(answers[0].score):
@@ -92,7 +100,9 @@ class AskTask(Task["QuestionPair", "list[Answer]"]):
             else:
                 yield answers
 
-    def rows(self, item: QuestionPair, result: list[Answer]) -> list[OutputRow]:
+    def rows(
+        self, item: QuestionPair, result: list[Answer]
+    ) -> list[OutputRow]:
         """One row per answer."""
         del item
         rows = []

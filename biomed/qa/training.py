@@ -13,7 +13,12 @@ from torch.nn.functional import cross_entropy
 from biomed.qa.evaluation import evaluate
 from biomed.qa.examples import WindowMaker
 from biomed.qa.model import QuestionAnswerer, QuestionSettings
-from biomed.qa.questions import QuestionSet, evenly, split_by_article, without_articles
+from biomed.qa.questions import (
+    QuestionSet,
+    evenly,
+    split_by_article,
+    without_articles,
+)
 from domainbert.errors import UserError
 from domainbert.models.manifest import Scores
 from domainbert.settings import Count, Settings
@@ -170,7 +175,9 @@ class AnswerObjective(Objective):
         is_excluded = segments * segments.roll(-1, dims=1) == 0
         is_excluded[:, 0] = False
 
-        def loss_of(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        def loss_of(
+            logits: torch.Tensor, target: torch.Tensor
+        ) -> torch.Tensor:
             allowed = logits.float().masked_fill(is_excluded, float("-inf"))
             return cross_entropy(allowed, target)
 
@@ -232,7 +239,9 @@ def fit(
             f"{validation.name} has no articles to hold out at a share of {share}"
         )
     stages = recipe.each_stage(len(sets))
-    settings = QuestionSettings(**recipe.model.model_dump(exclude={"encoder", "start"}))
+    settings = QuestionSettings(
+        **recipe.model.model_dump(exclude={"encoder", "start"})
+    )
     encoder = recipe.model.encoder
     untrained = kind.untrained(encoder, training=stages[0], settings=settings)
     objectives = [

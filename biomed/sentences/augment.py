@@ -127,7 +127,9 @@ def augment(
         "silver pairs": len(silver),
         "candidates for silver pairs": len(new),
     }
-    manifest.scores.table["cross-encoder"] = cross.manifest.scores.table["validation"]
+    manifest.scores.table["cross-encoder"] = cross.manifest.scores.table[
+        "validation"
+    ]
     return Augmented(cast("SentenceEncoder", encoder), cross, silver)
 
 
@@ -139,7 +141,9 @@ def _train_cross(
 ) -> CrossEncoder:
     """The cross-encoder that rates the new pairs, trained on the rated ones."""
     table = recipe.model.replaced(kind="cross-encoder")
-    cross_recipe = recipe.replaced(model=table, training=recipe.cross, card=Card())
+    cross_recipe = recipe.replaced(
+        model=table, training=recipe.cross, card=Card()
+    )
     cross = fit(rated, cross_recipe, validation=validation, **resuming)
     return cast("CrossEncoder", cross)
 
@@ -163,7 +167,9 @@ def candidates(
     texts = list(dict.fromkeys(texts))
     n_texts = len(texts)
     if n_texts < 2:
-        raise UserError(f"new pairs need at least two different texts, got {n_texts}")
+        raise UserError(
+            f"new pairs need at least two different texts, got {n_texts}"
+        )
     table = recipe.silver
     generator = np.random.default_rng(recipe.training.seed)
     partners = generator.integers(0, n_texts, (n_texts, table.random))

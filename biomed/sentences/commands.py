@@ -23,7 +23,9 @@ app = Typer(
 
 DEFAULT = "all-MiniLM-L6-v2"
 PAIRS_HELP = "A table (first, second, score or label), or an STS or XNLI .tsv."
-Cross = Annotated[str | None, Option("--rerank", help="A cross-encoder that reorders.")]
+Cross = Annotated[
+    str | None, Option("--rerank", help="A cross-encoder that reorders.")
+]
 Pairs = Annotated[Path, Argument(metavar="PAIRS", help=PAIRS_HELP)]
 Validation = Annotated[
     Path, Option(help="Pairs that choose the weights, in the same formats.")
@@ -64,7 +66,9 @@ def index(
     identifier: Annotated[
         str | None, Option("--id", help="The column with the texts' ids.")
     ] = None,
-    window: Annotated[int | None, Option(help="Maximum tokens of a passage.")] = None,
+    window: Annotated[
+        int | None, Option(help="Maximum tokens of a passage.")
+    ] = None,
 ) -> None:
     """Cut texts into passages and index their vectors in a folder."""
     from biomed.sentences.search import SentenceIndex
@@ -73,10 +77,14 @@ def index(
     texts, ids = read_texts(source, text=text, identifier=identifier)
     is_new = not (out / "index.json").is_file()
     if window and not is_new:
-        raise BadParameter(f"{out} is there and has its window; leave --window out")
+        raise BadParameter(
+            f"{out} is there and has its window; leave --window out"
+        )
     encoder = _encoder(model)
     if is_new:
-        built = SentenceIndex.build(texts, encoder, ids=ids, folder=out, window=window)
+        built = SentenceIndex.build(
+            texts, encoder, ids=ids, folder=out, window=window
+        )
     else:
         built = SentenceIndex.open(out, encoder)
         built.add(texts, ids=ids)
@@ -114,7 +122,9 @@ def search(
     from biomed.sentences.task import SearchTask
 
     def load() -> SearchTask:
-        built = SentenceIndex.open(index_folder, _encoder(model, scoring.device))
+        built = SentenceIndex.open(
+            index_folder, _encoder(model, scoring.device)
+        )
         task = SearchTask(built, k=k)
         if rerank:
             task.options["rerank"] = _cross(rerank, scoring.device)
@@ -165,7 +175,9 @@ def evaluate(
         list[str] | None,
         Option(help="May be repeated; by default the shipped encoder."),
     ] = None,
-    sts: Annotated[Path | None, Option(help=f"Rated pairs. {PAIRS_HELP}")] = None,
+    sts: Annotated[
+        Path | None, Option(help=f"Rated pairs. {PAIRS_HELP}")
+    ] = None,
     retrieval: Annotated[
         Path | None, Option(help="Queries and their texts; or translations.")
     ] = None,
@@ -188,7 +200,9 @@ def evaluate(
     write_comparison(scores, out)
 
 
-def write_comparison(scores: Mapping[str, Mapping[str, Interval]], out: Path) -> None:
+def write_comparison(
+    scores: Mapping[str, Mapping[str, Interval]], out: Path
+) -> None:
     """Write the scores of models to `comparison.csv` in a folder, and print them by measure."""
     import pandas as pd
 
@@ -218,7 +232,9 @@ def train(
     out: options.ModelFolder,
     training: TrainingOptions,
     validation: Validation,
-    kind: Annotated[str | None, Option(help="bi-encoder or cross-encoder.")] = None,
+    kind: Annotated[
+        str | None, Option(help="bi-encoder or cross-encoder.")
+    ] = None,
     objective: Annotated[
         str | None,
         Option(help="contrastive, regression, classification or triplet."),
@@ -230,7 +246,11 @@ def train(
     from biomed.sentences.data import read_pairs
     from biomed.sentences.training import SentenceRecipe, fit
 
-    changes = {"model.kind": kind, "model.objective": objective, "model.scale": scale}
+    changes = {
+        "model.kind": kind,
+        "model.objective": objective,
+        "model.scale": scale,
+    }
     plan = training.plan(SentenceRecipe, changes)
     with training.run(out) as run:
         trained = fit(
@@ -258,9 +278,13 @@ def augment(
     ] = None,
     silver_only: Annotated[
         bool,
-        Option("--silver-only", help="PAIRS are of another domain than --texts."),
+        Option(
+            "--silver-only", help="PAIRS are of another domain than --texts."
+        ),
     ] = False,
-    silver: Annotated[Path | None, Option(help="Write the silver pairs here.")] = None,
+    silver: Annotated[
+        Path | None, Option(help="Write the silver pairs here.")
+    ] = None,
     scale: Scale = None,
 ) -> None:
     """Train a bi-encoder on few rated pairs and on pairs that a cross-encoder rates."""
@@ -306,10 +330,14 @@ def distill(
         Path | None,
         Option(help="The translation of each sentence, in the same order."),
     ] = None,
-    layers: Annotated[int | None, Option(help="Layers that the student keeps.")] = None,
+    layers: Annotated[
+        int | None, Option(help="Layers that the student keeps.")
+    ] = None,
     student: Annotated[
         str | None,
-        Option(help="Encoder to start from; by default the teacher, --encoder."),
+        Option(
+            help="Encoder to start from; by default the teacher, --encoder."
+        ),
     ] = None,
 ) -> None:
     """Train a student for another language, or a smaller one, to give a teacher's vectors."""
@@ -330,7 +358,9 @@ def distill(
                 strict=True,
             )
         else:
-            texts = tuple(dict.fromkeys(filter(None, read_sentences(sentences))))
+            texts = tuple(
+                dict.fromkeys(filter(None, read_sentences(sentences)))
+            )
         trained = distilled.distill(
             plan,
             texts,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
+from domainbert.errors import UserError
 from domainbert.tables import (
     Column,
     ReadOptions,
@@ -17,6 +20,9 @@ from domainbert.tables import (
     match_columns,
     read_table,
 )
+
+if TYPE_CHECKING:
+    from domainbert.models.embedder import Embedder
 
 _FIRST = ("sentence1", "query", "question", "anchor", "text1", "term1")
 _SECOND = ("sentence2", "passage", "answer", "positive", "text2", "term2")
@@ -57,7 +63,9 @@ def read_pairs(source: str | Path) -> pd.DataFrame:
     if pairs is None:
         table = read_table(source)
         names = match_columns(list(table.columns), COLUMNS, source=path.name)
-        pairs = table[list(names.values())].set_axis(list(names), axis="columns")
+        pairs = table[list(names.values())].set_axis(
+            list(names), axis="columns"
+        )
     if pairs.empty:
         raise TableError(f"{path.name}: no rows")
     for name in list(pairs):
@@ -78,15 +86,21 @@ def _read_unquoted(path: Path) -> pd.DataFrame | None:
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:
-        raise TableError(f"{path.name} is not in UTF-8: save it as UTF-8") from None
+        raise TableError(
+            f"{path.name} is not in UTF-8: save it as UTF-8"
+        ) from None
     cells = [line.split("\t") for line in lines if line]
     if cells[:1] == [_XNLI] and all(len(row) == len(_XNLI) for row in cells):
         return pd.DataFrame(cells[1:], columns=_NAMES)
     if cells and cells[0][4:_STS_CELLS] == ["score", "sentence1", "sentence2"]:
         cells = cells[1:]
-    if not all(len(row) >= _STS_CELLS and _NUMBER.fullmatch(row[4]) for row in cells):
+    if not all(
+        len(row) >= _STS_CELLS and _NUMBER.fullmatch(row[4]) for row in cells
+    ):
         return None
-    return pd.DataFrame([(row[5], row[6], row[4]) for row in cells], columns=_NAMES)
+    return pd.DataFrame(
+        [(row[5], row[6], row[4]) for row in cells], columns=_NAMES
+    )
 
 
 def scores(pairs: pd.DataFrame, scale: float = 1.0) -> np.ndarray:
@@ -101,7 +115,9 @@ def scores(pairs: pd.DataFrame, scale: float = 1.0) -> np.ndarray:
     """
     if "label" not in pairs.columns:
         raise TableError("the pairs have no scores; expected a column `score`")
-    labels = pd.to_numeric(pairs["label"], errors="coerce").to_numpy(dtype=float)
+    labels = pd.to_numeric(pairs["label"], errors="coerce").to_numpy(
+        dtype=float
+    )
     values = labels / scale
     is_score = (values >= 0) & (values <= 1)  # false for NaN too
     faults = np.flatnonzero(~is_score)
@@ -177,3 +193,43 @@ def read_translations(
     if not any(sentences):
         raise TableError(f"{Path(source).name} has no sentence")
     return [pair for pair in dict.fromkeys(pairs) if all(pair)]
+
+
+def check_ratings(expected: np.ndarray) -> None:
+    """Refuse ratings without a rank correlation, which chooses the weights."""
+    if len(np.unique(expected)) < 2:
+        raise UserError(
+            f"validation: all {len(expected)} ratings are the same, so their rank correlation "
+            "is undefined and cannot choose the weights; expected different ratings"
+        )
+
+
+def class_names(
+    sets: Collection[pd.DataFrame], validation: pd.DataFrame
+) -> list[str]:
+    """The class names, sorted."""
+    names = sorted(
+        {label for pairs in sets for label in pairs.get("label", ())}
+    )
+    if len(names) < 2 or "label" not in validation:
+        raise UserError(
+            f"classification needs a column `label`, in validation too; got {len(names)} classes"
+        )
+    new = sorted(set(validation["label"]).difference(names))
+    if new:
+        raise UserError(
+            f"validation has the class {new[0]!r}, which the training pairs do not have"
+        )
+    return names
+
+
+def check_texts(
+    embedder: Embedder, texts: Sequence[str], *, what: str
+) -> None:
+    """Raise a `UserError` that begins with `what` if a text has no token."""
+    unread = list(embedder.windower.without_tokens(texts))
+    if unread:
+        raise UserError(
+            f"{what}: {len(unread)} texts have no character that the model reads, the first is "
+            f"number {unread[0]}; leave them out"
+        )

@@ -10,13 +10,19 @@ import numpy as np
 import torch
 from torch.nn.functional import mse_loss, normalize
 
+from biomed.sentences.data import check_texts
 from biomed.sentences.encoder import SentenceEncoder
-from biomed.sentences.objectives import check_texts, vectors_of, windows_of
+from biomed.sentences.objectives import vectors_of, windows_of
 from biomed.sentences.training import validation_scores
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
 from domainbert.settings import Count  # noqa: TC001  (pydantic reads it)
-from domainbert.training.objective import Batch, LengthBatches, Objective, fingerprint
+from domainbert.training.objective import (
+    Batch,
+    LengthBatches,
+    Objective,
+    fingerprint,
+)
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.train import train
 
@@ -82,7 +88,9 @@ def distill(
     if translations is not None:
         sides["translations"] = translations
     check_sides(learner, sides)
-    objective = TeacherObjective(learner, sides, teacher.embed(sentences), training)
+    objective = TeacherObjective(
+        learner, sides, teacher.embed(sentences), training
+    )
     trained = train(
         learner,
         (objective, training.replaced(full=True)),
@@ -115,11 +123,15 @@ def _untrained(recipe: DistillRecipe, start: str | Path) -> SentenceEncoder:
     return student
 
 
-def check_sides(student: SentenceEncoder, sides: Mapping[str, Sequence[str]]) -> None:
+def check_sides(
+    student: SentenceEncoder, sides: Mapping[str, Sequence[str]]
+) -> None:
     """Raise a `UserError` for fewer than two sentences, or a side of another length."""
     count = len(sides["sentences"])
     if count < 2:
-        raise UserError(f"distillation needs at least two sentences, got {count}")
+        raise UserError(
+            f"distillation needs at least two sentences, got {count}"
+        )
     for name, texts in sides.items():
         if len(texts) != count:
             raise UserError(
@@ -183,7 +195,9 @@ class TeacherObjective(Objective):
     def collate(self, batch: Sequence[int], *, epoch: int) -> Batch:
         """The windows of the texts, and their target vectors."""
         del epoch
-        windows = windows_of(self._student, [self.texts[number] for number in batch])
+        windows = windows_of(
+            self._student, [self.texts[number] for number in batch]
+        )
         return {"targets": self._targets[batch], **windows}
 
     def loss(self, network: PreTrainedModel, batch: Batch) -> torch.Tensor:

@@ -37,7 +37,9 @@ class TextEvaluation:
 
     def __str__(self) -> str:
         """For example `MRR@10 0.979 [0.971, 0.986], recall@1 …`."""
-        return ", ".join(f"{name} {interval}" for name, interval in self.scores.items())
+        return ", ".join(
+            f"{name} {interval}" for name, interval in self.scores.items()
+        )
 
 
 def mean_scores(
@@ -54,7 +56,9 @@ def mean_scores(
         bootstrap=bootstrap,
         fewest=1,
     )
-    return {name: means[number].interval() for number, name in enumerate(columns)}
+    return {
+        name: means[number].interval() for number, name in enumerate(columns)
+    }
 
 
 def evaluate_pairs(
@@ -85,7 +89,9 @@ def evaluate_pairs(
         raise UserError(
             "the pairs have no ratings; expected a column `rating` or `score`"
         )
-    rating = pd.to_numeric(pairs["label"], errors="coerce").to_numpy(dtype=float)
+    rating = pd.to_numeric(pairs["label"], errors="coerce").to_numpy(
+        dtype=float
+    )
     if np.isnan(rating).any():
         row = int(np.isnan(rating).argmax())
         raise UserError(f"row number {row} has a rating that is not a number")
@@ -99,14 +105,18 @@ def evaluate_pairs(
         rows = np.repeat(np.arange(len(pairs)), weights.astype(int))
         return spearman(similarity[rows], rating[rows])
 
-    resampled = resample(measure, np.arange(len(pairs)), bootstrap=bootstrap, fewest=1)
+    resampled = resample(
+        measure, np.arange(len(pairs)), bootstrap=bootstrap, fewest=1
+    )
     rank_difference = rankdata(similarity) - rankdata(rating)
     table = pairs[["first", "second"]].assign(
         rating=rating,
         similarity=similarity,
         disagreement=rank_difference / max(len(pairs) - 1, 1),
     )
-    worst = table.sort_values("disagreement", key=abs, ascending=False, kind="stable")
+    worst = table.sort_values(
+        "disagreement", key=abs, ascending=False, kind="stable"
+    )
     return TextEvaluation(
         {"Spearman": resampled.interval()},
         worst.reset_index(drop=True),
@@ -122,12 +132,16 @@ def spearman(values: np.ndarray, expected: np.ndarray) -> float:
     return float(np.corrcoef(rankdata(values), rankdata(expected))[0, 1])
 
 
-def _similarities(model: Embedder | PairModel, pairs: pd.DataFrame) -> np.ndarray:
+def _similarities(
+    model: Embedder | PairModel, pairs: pd.DataFrame
+) -> np.ndarray:
     """Cosines, or scores of a cross-encoder, shape (pairs,)."""
     if not isinstance(model, Embedder):
         rows = zip(pairs["first"], pairs["second"], strict=True)
         return np.array([result.score for result in model.predict_many(rows)])
-    vectors = unit(model.embed([*pairs["first"], *pairs["second"]])).astype(float)
+    vectors = unit(model.embed([*pairs["first"], *pairs["second"]])).astype(
+        float
+    )
     return (vectors[: len(pairs)] * vectors[len(pairs) :]).sum(axis=1)
 
 
@@ -160,7 +174,9 @@ def evaluate_retrieval(
     queries = relevant.index.tolist()
     index = SentenceIndex.build(texts, encoder, ids=texts)
     # Enough passages for as many different texts as the longest recall counts.
-    passage_counts = index.vectors.rows(np.arange(len(index)))["id"].value_counts()
+    passage_counts = index.vectors.rows(np.arange(len(index)))[
+        "id"
+    ].value_counts()
     enough = int(passage_counts.head(max(RECALLS) - 1).sum()) + 1
     k = min(max(enough, candidates), len(index))
     results = {"meaning": index.search(queries, k=k)}
@@ -210,7 +226,9 @@ def measure_rankings(
     )
 
     rows = []
-    for ids, (query, relevant_ids) in zip(rankings, relevant.items(), strict=True):
+    for ids, (query, relevant_ids) in zip(
+        rankings, relevant.items(), strict=True
+    ):
         evaluator = InformationRetrievalEvaluator(
             {"": query},
             {},
@@ -261,7 +279,9 @@ def evaluate_models(
         for name, encoder in encoders.items():
             scores[name] = evaluate_pairs(encoder, sts).scores
         if cross is not None:
-            scores[cross.name or "cross-encoder"] = evaluate_pairs(cross, sts).scores
+            scores[cross.name or "cross-encoder"] = evaluate_pairs(
+                cross, sts
+            ).scores
     if retrieval is not None:
         for name, encoder in encoders.items():
             evaluations = evaluate_retrieval(

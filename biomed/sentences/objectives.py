@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,12 +15,23 @@ from sentence_transformers.sentence_transformer import losses
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.utils.checkpoint import checkpoint
 
-from biomed.sentences.data import labelled, scores
+from biomed.sentences.data import (
+    check_ratings,
+    check_texts,
+    class_names,
+    labelled,
+    scores,
+)
 from biomed.sentences.evaluation import spearman
 from domainbert.errors import UserError
 from domainbert.models.pooling import pool, unit
 from domainbert.text.runner import pad, padded_inputs
-from domainbert.training.objective import Batch, LengthBatches, Objective, fingerprint
+from domainbert.training.objective import (
+    Batch,
+    LengthBatches,
+    Objective,
+    fingerprint,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -97,11 +108,17 @@ class TextVectorsObjective(Objective):
         torch.manual_seed(training.seed)  # of the head and of new adapters
         self._classes = []
         if kind == "classification":
-            self._classes = _classes(sets.values(), validation)
-            self.head = torch.nn.Linear(3 * embedder.dimension, len(self._classes))
+            self._classes = class_names(sets.values(), validation)
+            self.head = torch.nn.Linear(
+                3 * embedder.dimension, len(self._classes)
+            )
         data = {name: pairs.to_dict("list") for name, pairs in sets.items()}
         self._facts = {
-            "objective": {"name": kind, "classes": self._classes, "scale": scale},
+            "objective": {
+                "name": kind,
+                "classes": self._classes,
+                "scale": scale,
+            },
             "data": fingerprint(data),
             "split": fingerprint(validation.to_dict("list")),
         }
@@ -122,7 +139,7 @@ class TextVectorsObjective(Objective):
         self._validation = numbers.reshape(len(rows), -1).T
         self._expected = np.array(labels)
         if kind == "regression":
-            _check_ratings(self._expected)
+            check_ratings(self._expected)
 
     def _batch_plan(
         self,
@@ -134,9 +151,13 @@ class TextVectorsObjective(Objective):
         batch_size = training.batch_size
         seed = training.seed
         if self._kind != "contrastive":
-            return LengthBatches.of_texts(texts, batch_size=batch_size, seed=seed)
+            return LengthBatches.of_texts(
+                texts, batch_size=batch_size, seed=seed
+            )
         keys = pairs.get("key", range(len(pairs)))
-        rows = [(*row, f"key {key}") for row, key in zip(texts, keys, strict=True)]
+        rows = [
+            (*row, f"key {key}") for row, key in zip(texts, keys, strict=True)
+        ]
         return DifferentBatches(rows, batch_size=batch_size, seed=seed)
 
     def _read(
@@ -147,9 +168,14 @@ class TextVectorsObjective(Objective):
     ) -> tuple[list[tuple[str, ...]], list[float]]:
         """The texts that are compared, and the label of each row."""
         if self._kind == "triplet" and "negative" not in pairs.columns:
-            raise UserError("triplets need a column `negative`, in validation too")
+            raise UserError(
+                "triplets need a column `negative`, in validation too"
+            )
         names = ["first", "second"]
-        if self._kind in ("contrastive", "triplet") and "negative" in pairs.columns:
+        if (
+            self._kind in ("contrastive", "triplet")
+            and "negative" in pairs.columns
+        ):
             names.append("negative")
         for column in names:
             texts = pairs[column].tolist()
@@ -178,7 +204,9 @@ class TextVectorsObjective(Objective):
             u, v = vectors
             features = torch.cat([u, v, (u - v).abs()], dim=1)
             return cross_entropy(self.head(features), labels)
-        return _LOSSES[self._kind].compute_loss_from_embeddings(vectors, labels)
+        return _LOSSES[self._kind].compute_loss_from_embeddings(
+            vectors, labels
+        )
 
     def score(self, network: PreTrainedModel) -> dict[str, float]:
         """The metric on validation."""
@@ -203,21 +231,14 @@ class TextVectorsObjective(Objective):
             return float(np.nan_to_num(spearman(cosine, self._expected)))
         if not np.ptp(cosine):
             return 0.0
-        class_means = pd.Series(cosine).groupby(self._expected).transform("mean")
+        class_means = (
+            pd.Series(cosine).groupby(self._expected).transform("mean")
+        )
         return float(class_means.var() / cosine.var(ddof=1))
 
     def facts(self) -> Mapping[str, object]:
         """The kind, and hashes of the training sets and of validation."""
         return self._facts
-
-
-def _check_ratings(expected: np.ndarray) -> None:
-    """Refuse ratings without a rank correlation, which chooses the weights."""
-    if len(np.unique(expected)) < 2:
-        raise UserError(
-            f"validation: all {len(expected)} ratings are the same, so their rank correlation "
-            "is undefined and cannot choose the weights; expected different ratings"
-        )
 
 
 class PairsObjective(Objective):
@@ -251,11 +272,13 @@ class PairsObjective(Objective):
         validation = labelled(validation)
         self._targets = scores(train, scale)
         self._expected = scores(validation, scale)
-        _check_ratings(self._expected)
+        check_ratings(self._expected)
         self._pairs = _text_pairs(train)
         validation_pairs = _text_pairs(validation)
         self._validation = model.windower.split_many(validation_pairs)
-        model.windower.split_many(self._pairs)  # raises for a text that cannot be read
+        model.windower.split_many(
+            self._pairs
+        )  # raises for a text that cannot be read
         self._facts = {
             "data": fingerprint([self._pairs, self._targets.tolist()]),
             "split": fingerprint([validation_pairs, self._expected.tolist()]),
@@ -284,10 +307,14 @@ class PairsObjective(Objective):
             pad_token_id=self._model.tokenizer.pad_token_id,
         )
         tensors["counts"] = torch.tensor(list(map(len, pair_windows)))
-        tensors["targets"] = torch.from_numpy(self._targets[list(batch)]).float()
+        tensors["targets"] = torch.from_numpy(
+            self._targets[list(batch)]
+        ).float()
         return tensors
 
-    def _sample(self, windows: list[PairWindow], seed: list[int]) -> list[PairWindow]:
+    def _sample(
+        self, windows: list[PairWindow], seed: list[int]
+    ) -> list[PairWindow]:
         """At most `max_windows` windows, in their order."""
         limit = self._training.max_windows
         if len(windows) <= limit:
@@ -302,14 +329,20 @@ class PairsObjective(Objective):
         counts = inputs.pop("counts")
         targets = inputs.pop("targets")
         window_logits = network(**inputs).logits.float()
-        logits = torch.segment_reduce(window_logits, "max", lengths=counts, axis=0)
+        logits = torch.segment_reduce(
+            window_logits, "max", lengths=counts, axis=0
+        )
         return binary_cross_entropy_with_logits(logits[:, 0], targets)
 
     def score(self, network: PreTrainedModel) -> dict[str, float]:
         """The metric on validation."""
-        results = self._model.predict_windows(self._validation, network=network)
+        results = self._model.predict_windows(
+            self._validation, network=network
+        )
         logits = np.array([result.logit for result in results])
-        return {"spearman": float(np.nan_to_num(spearman(logits, self._expected)))}
+        return {
+            "spearman": float(np.nan_to_num(spearman(logits, self._expected)))
+        }
 
     def facts(self) -> Mapping[str, object]:
         """Hashes of the training and validation pairs."""
@@ -318,31 +351,6 @@ class PairsObjective(Objective):
 
 def _text_pairs(pairs: pd.DataFrame) -> list[tuple[str, str]]:
     return list(zip(pairs["first"], pairs["second"], strict=True))
-
-
-def check_texts(embedder: Embedder, texts: Sequence[str], *, what: str) -> None:
-    """Raise a `UserError` that begins with `what` if a text has no token."""
-    unread = list(embedder.windower.without_tokens(texts))
-    if unread:
-        raise UserError(
-            f"{what}: {len(unread)} texts have no character that the model reads, the first is "
-            f"number {unread[0]}; leave them out"
-        )
-
-
-def _classes(sets: Collection[pd.DataFrame], validation: pd.DataFrame) -> list[str]:
-    """The class names, sorted."""
-    names = sorted({label for pairs in sets for label in pairs.get("label", ())})
-    if len(names) < 2 or "label" not in validation:
-        raise UserError(
-            f"classification needs a column `label`, in validation too; got {len(names)} classes"
-        )
-    new = sorted(set(validation["label"]).difference(names))
-    if new:
-        raise UserError(
-            f"validation has the class {new[0]!r}, which the training pairs do not have"
-        )
-    return names
 
 
 # --- vectors with gradients
@@ -403,7 +411,9 @@ def _joined(
     if pooling == "max":
         return torch.segment_reduce(vectors, "max", lengths=counts, axis=0)
     weights = lengths.to(vectors.dtype)[:, None]
-    sums = torch.segment_reduce(vectors * weights, "sum", lengths=counts, axis=0)
+    sums = torch.segment_reduce(
+        vectors * weights, "sum", lengths=counts, axis=0
+    )
     return sums / torch.segment_reduce(weights, "sum", lengths=counts, axis=0)
 
 
@@ -465,7 +475,9 @@ class _Rows(list):
 class _MixedBatches:
     """The batches of several sets in random order, from plans with their first row's number."""
 
-    def __init__(self, plans: Sequence[tuple[BatchPlan, int]], *, seed: int) -> None:
+    def __init__(
+        self, plans: Sequence[tuple[BatchPlan, int]], *, seed: int
+    ) -> None:
         self._plans = plans
         self._seed = seed
 
@@ -476,7 +488,8 @@ class _MixedBatches:
         batches = []
         for plan, first_row in self._plans:
             batches += [
-                np.add(batch, first_row).tolist() for batch in plan.epoch(number)
+                np.add(batch, first_row).tolist()
+                for batch in plan.epoch(number)
             ]
         np.random.default_rng((self._seed, number)).shuffle(batches)
         return batches

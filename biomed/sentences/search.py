@@ -125,7 +125,9 @@ class SentenceIndex:
         """Number of passages, and the encoder."""
         return f"SentenceIndex({len(self)} passages, {self.encoder.name!r})"
 
-    def add(self, texts: Iterable[Any], *, ids: Iterable[str] | None = None) -> None:
+    def add(
+        self, texts: Iterable[Any], *, ids: Iterable[str] | None = None
+    ) -> None:
         """Append texts, piece by piece, in flat memory: all of them, or none if one fails.
 
         Raises:
@@ -154,7 +156,9 @@ class SentenceIndex:
         if ids is not None:
             names = iter(ids)
         first = 0
-        for part in self.encoder.embed_passages(texts_to_embed, window=about["window"]):
+        for part in self.encoder.embed_passages(
+            texts_to_embed, window=about["window"]
+        ):
             part_texts = list(islice(texts, part.count))
             part_ids = [str(name) for name in islice(names, part.count)]
             if len(part_ids) < len(part_texts):
@@ -170,7 +174,10 @@ class SentenceIndex:
                 "id": [part_ids[number] for number in text_numbers],
                 "start": part.starts,
                 "end": part.ends,
-                "text": [part_texts[number][start:end] for number, start, end in spans],
+                "text": [
+                    part_texts[number][start:end]
+                    for number, start, end in spans
+                ],
             }
             yield part.vectors, pd.DataFrame(columns)
             first += part.count
@@ -218,7 +225,9 @@ class SentenceIndex:
             faults.update(query_faults)
         elif query_faults:
             number, reason = next(iter(query_faults.items()))
-            raise UserError(f"query number {number} cannot be searched: {reason}")
+            raise UserError(
+                f"query number {number} cannot be searched: {reason}"
+            )
         results: list[list[PassageHit]] = [[] for _ in queries]
         numbers = [n for n in range(len(queries)) if n not in query_faults]
         if not numbers:
@@ -228,11 +237,15 @@ class SentenceIndex:
             depth = max(k, candidates)
         hits = self.vectors.search(vectors[numbers], k=depth)
         if words is not None:
-            word_hits = words.search([queries[number] for number in numbers], k=depth)
+            word_hits = words.search(
+                [queries[number] for number in numbers], k=depth
+            )
             hits = fuse([hits, word_hits], k=depth)
         for number, passages in zip(numbers, self.passages(hits), strict=True):
             if rerank is not None:
-                first = _reranked(rerank, queries[number], passages[:candidates])
+                first = _reranked(
+                    rerank, queries[number], passages[:candidates]
+                )
                 passages = first + passages[candidates:]
             ranked = enumerate(passages[:k], start=1)
             results[number] = [replace(row, rank=rank) for rank, row in ranked]

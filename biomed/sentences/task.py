@@ -33,8 +33,12 @@ if TYPE_CHECKING:
 
 SENTENCE = replace(TEXT, also=("sentence", "sentences", "passage"))
 QUERY = Column("query", "text", ("question", "text"), required=True)
-FIRST = Column("first", "text", ("query", "question", "sentence1"), required=True)
-SECOND = Column("second", "text", ("text", "passage", "sentence2"), required=True)
+FIRST = Column(
+    "first", "text", ("query", "question", "sentence1"), required=True
+)
+SECOND = Column(
+    "second", "text", ("text", "passage", "sentence2"), required=True
+)
 SEARCH_COLUMNS = {
     "query": "string",
     "rank": "int64",
@@ -66,14 +70,20 @@ class EncodeTask(TextTask["EncodedText"]):
     @property
     def output(self) -> pa.Schema:
         """The output columns."""
-        columns = {self._column: "string", "n_tokens": "int64", "n_windows": "int64"}
+        columns = {
+            self._column: "string",
+            "n_tokens": "int64",
+            "n_windows": "int64",
+        }
         numbers = (f"v{number}" for number in range(self.encoder.dimension))
         return pa.schema(columns | dict.fromkeys(numbers, "float"))
 
     def run(self, items: Iterable[str]) -> Iterator[EncodedText | Fault]:
         """Tokens, windows and vector of each text."""
         for part in self.encoder.embed_many(items):
-            counts = zip(part.tokens.tolist(), part.windows.tolist(), strict=True)
+            counts = zip(
+                part.tokens.tolist(), part.windows.tolist(), strict=True
+            )
             texts = zip(counts, part.vectors, part.faults, strict=True)
             for (tokens, windows), vector, fault in texts:
                 if fault:
@@ -91,7 +101,9 @@ class EncodeTask(TextTask["EncodedText"]):
         }
         row |= {f"v{i}": value for i, value in enumerate(vector.tolist())}
         if windows > 1:
-            row["reason"] = f"read in {windows} windows; the vector pools them all"
+            row["reason"] = (
+                f"read in {windows} windows; the vector pools them all"
+            )
         return [row]
 
     def facts(self) -> dict[str, object]:
@@ -121,7 +133,11 @@ class SearchTask(TextTask["list[PassageHit]"]):
         words: WordIndex | None = None,
     ) -> None:
         self.index = index
-        self.options: dict[str, Any] = {"k": k, "rerank": rerank, "words": words}
+        self.options: dict[str, Any] = {
+            "k": k,
+            "rerank": rerank,
+            "words": words,
+        }
 
     @property
     def output(self) -> pa.Schema:
@@ -154,7 +170,11 @@ class SearchTask(TextTask["list[PassageHit]"]):
         index = self.index.vectors
         rerank = self.options["rerank"]
         return {
-            "index": [index.head.fingerprint, len(index), str(index.folder.resolve())],
+            "index": [
+                index.head.fingerprint,
+                len(index),
+                str(index.folder.resolve()),
+            ],
             "k": self.options["k"],
             "rerank": rerank and rerank.fingerprint(),
             "words": self.options["words"] is not None,
@@ -190,7 +210,9 @@ class PairTask(Task["list[PairWindow]", "PairResult"]):
         """The score of each pair."""
         return self._model.predict_windows(items)
 
-    def rows(self, item: list[PairWindow], result: PairResult) -> list[OutputRow]:
+    def rows(
+        self, item: list[PairWindow], result: PairResult
+    ) -> list[OutputRow]:
         """One row."""
         row: dict[str, Any] = {"score": result.score}
         if len(item) > 1:
@@ -219,7 +241,10 @@ def read_texts(
         TableError: no such source or column, or a line that is not a row.
     """
     named = {"text": text or "", "id": identifier or ""}
-    columns = (SENTENCE, Column("id", "value", ("note_id", "doc_id", "row_id")))
+    columns = (
+        SENTENCE,
+        Column("id", "value", ("note_id", "doc_id", "row_id")),
+    )
     names = match_columns(
         table_columns(source),
         columns,

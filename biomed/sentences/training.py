@@ -10,7 +10,11 @@ from pydantic import Field
 
 from biomed.sentences.data import without
 from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
-from biomed.sentences.objectives import Kind, PairsObjective, TextVectorsObjective
+from biomed.sentences.objectives import (
+    Kind,
+    PairsObjective,
+    TextVectorsObjective,
+)
 from domainbert.errors import UserError
 from domainbert.models.manifest import Manifest, Scores, Value
 from domainbert.models.pairs import PairSettings
@@ -95,7 +99,9 @@ def fit(
         )
     if is_cross:
         return _fit_cross(training_pairs, validation, recipe, **resuming)
-    return fit_encoder({"pairs": training_pairs}, validation, recipe, **resuming)
+    return fit_encoder(
+        {"pairs": training_pairs}, validation, recipe, **resuming
+    )
 
 
 def fit_encoder(

@@ -22,9 +22,13 @@ app = Typer(
 
 VocabularyFile = Annotated[
     Path | None,
-    Option("--vocabulary", help="Your own terms; by default the shipped ones."),
+    Option(
+        "--vocabulary", help="Your own terms; by default the shipped ones."
+    ),
 ]
-SOURCE_HELP = "Terms: a table with a column `term`, or .txt with one on each line."
+SOURCE_HELP = (
+    "Terms: a table with a column `term`, or .txt with one on each line."
+)
 
 
 @app.command()
@@ -54,7 +58,9 @@ def embed(
 @one_line_errors
 @options.takes_options
 def similar(
-    term: Annotated[str | None, Argument(help="A term; or none, with --terms.")] = None,
+    term: Annotated[
+        str | None, Argument(help="A term; or none, with --terms.")
+    ] = None,
     *,
     scoring: options.ScoringOptions,
     terms: Annotated[str | None, Option(help=SOURCE_HELP)] = None,
@@ -77,7 +83,9 @@ def similar(
     from domainbert.models.embedder import check_faults
 
     if (term is None) == (terms is None) or (terms is None) != (out is None):
-        raise BadParameter("name a term, or a file with --terms FILE --out FILE")
+        raise BadParameter(
+            "name a term, or a file with --terms FILE --out FILE"
+        )
 
     def load_index() -> TermIndex:
         table = None
@@ -116,8 +124,12 @@ def plot(
         Argument(help=f"{SOURCE_HELP} By default the shipped vocabulary."),
     ] = None,
     model: options.EncoderModel = "terms",
-    perplexity: Annotated[float | None, Option(help="Perplexity of t-SNE.")] = None,
-    seed: Annotated[int, Option(help="Another seed gives another picture.")] = 0,
+    perplexity: Annotated[
+        float | None, Option(help="Perplexity of t-SNE.")
+    ] = None,
+    seed: Annotated[
+        int, Option(help="Another seed gives another picture.")
+    ] = 0,
 ) -> None:
     """Draw terms by t-SNE; NAME.coordinates.csv gets their coordinates."""
     from biomed.terms.names import medical_terms, vocabulary_rows
@@ -169,7 +181,9 @@ def evaluate(
     from domainbert.encoders.loading import DEFAULT_ENCODER
 
     rated = read_pairs(pairs)
-    embedders = {name: _load(name) for name in model or ("terms", DEFAULT_ENCODER)}
+    embedders = {
+        name: _load(name) for name in model or ("terms", DEFAULT_ENCODER)
+    }
     write_comparison(evaluate_models(embedders, sts=rated), out)
 
 
@@ -177,7 +191,9 @@ def evaluate(
 @one_line_errors
 @options.takes_options
 def train(
-    names: Annotated[Path, Argument(help="A table: term, and synonyms or id.")],
+    names: Annotated[
+        Path, Argument(help="A table: term, and synonyms or id.")
+    ],
     out: options.ModelFolder,
     training: TrainingOptions,
 ) -> None:
@@ -196,7 +212,9 @@ def train(
     )
     with training.run(out) as run:
         table = read_names(names)
-        run.save(fit(table, plan, checkpoints=run.checkpoints, resume=run.resume))
+        run.save(
+            fit(table, plan, checkpoints=run.checkpoints, resume=run.resume)
+        )
     say(f"model in {out}; its card says how it was made and how good it is")
 
 

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from domainbert.tables import Column, ReadOptions, TableError, match_columns, read_table
+from domainbert.tables import (
+    Column,
+    ReadOptions,
+    TableError,
+    match_columns,
+    read_table,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +43,9 @@ _LONGEST_ABBREVIATION = 6
 COMMON_WORDS = frozenset(
     ["as", "he", "all", "ed", "mom", "dig", "ten", "ua", "mr", "tr"]
 )
-TERM = Column("term", "text", ("text", "terms", "concept", "name"), required=True)
+TERM = Column(
+    "term", "text", ("text", "terms", "concept", "name"), required=True
+)
 _COLUMNS = (
     TERM,
     Column("category"),
@@ -83,16 +91,22 @@ def vocabulary_rows(path: str | Path) -> pd.DataFrame:
     table = read_table(path, options=ReadOptions(lines=True))
     names = match_columns(list(table.columns), _COLUMNS, source=path.name)
     table = table[list(names.values())].set_axis(list(names), axis=1)
-    has_term = [isinstance(term, str) and term.strip() != "" for term in table["term"]]
+    has_term = [
+        isinstance(term, str) and term.strip() != "" for term in table["term"]
+    ]
     table = table[has_term]
     for name in {"category", "id"} & set(names):
         missing = int(table[name].isna().sum())
         if missing == len(table):
             table = table.drop(columns=name)
         elif missing:
-            raise TableError(f"{path.name}: {missing} rows with a term have no {name}")
+            raise TableError(
+                f"{path.name}: {missing} rows with a term have no {name}"
+            )
     if "synonyms" in names:
-        table = table.assign(synonyms=[split_names(cell) for cell in table["synonyms"]])
+        table = table.assign(
+            synonyms=[split_names(cell) for cell in table["synonyms"]]
+        )
     return table
 
 

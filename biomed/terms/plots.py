@@ -35,7 +35,9 @@ _MARKERS = ("o", "s", "^", "D", "v")
 INK = "#222222"
 _WIDTH = 6.6  # inches
 _LEGEND_COLUMNS = 4
-_LEADER_LINE_TERMS = 60  # with more terms, each label is right next to its point
+_LEADER_LINE_TERMS = (
+    60  # with more terms, each label is right next to its point
+)
 _RINGS = 4  # distances that are tried for labels with leader lines
 _LABEL_LENGTH = 40  # a longer label is cut
 
@@ -135,7 +137,9 @@ def _checked_perplexity(
     """The perplexity to use, after the arguments of `layout_terms` have been checked."""
     n_terms = len(vectors)
     if n_terms < MIN_TERMS:
-        raise UserError(f"a picture needs at least {MIN_TERMS} terms, got {n_terms}")
+        raise UserError(
+            f"a picture needs at least {MIN_TERMS} terms, got {n_terms}"
+        )
     if categories is not None and len(categories) != n_terms:
         raise UserError(
             f"{n_terms} terms but {len(categories)} categories; give one for each term"
@@ -217,7 +221,9 @@ def plot_layout(layout: TermLayout) -> Figure:
     axes.set(xticks=[], yticks=[], aspect="equal", adjustable="datalim")
     axes.spines[:].set(visible=True, color="#CCCCCC", linewidth=0.6)
     axes.set_xlabel(layout.caption, loc="left", size=7, color=GREY)
-    marker_size = float(np.clip(80 / len(table) ** 0.5, 2, 6))  # typographic points
+    marker_size = float(
+        np.clip(80 / len(table) ** 0.5, 2, 6)
+    )  # typographic points
     for number, (category, members) in enumerate(groups):
         axes.scatter(
             members["x"],
@@ -240,7 +246,9 @@ def plot_layout(layout: TermLayout) -> Figure:
     # Labels need the final size of the axes, so the layout is computed and then kept.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    _draw_labels(axes, table, gap=marker_size / 2 + 2, to_points=72 / figure.dpi)
+    _draw_labels(
+        axes, table, gap=marker_size / 2 + 2, to_points=72 / figure.dpi
+    )
     return figure
 
 

@@ -62,7 +62,9 @@ class TermEmbedder(Embedder):
         rows = unit(self.embed(list(terms)))
         columns = unit(self.embed(list(column_terms)))
         cosines = np.clip(rows @ columns.T, -1, 1)
-        return pd.DataFrame(cosines, index=list(terms), columns=list(column_terms))
+        return pd.DataFrame(
+            cosines, index=list(terms), columns=list(column_terms)
+        )
 
     def nearest(
         self,
@@ -153,7 +155,9 @@ class TermIndex:
             terms = vocabulary
         self.terms = list(dict.fromkeys(terms))
         if not self.terms:
-            raise UserError("the vocabulary is empty; expected at least one term")
+            raise UserError(
+                "the vocabulary is empty; expected at least one term"
+            )
         self.embedder = embedder
         self._spellings = Counter(term.casefold() for term in self.terms)
         self._concepts = _concepts(synonym_table)
@@ -205,10 +209,16 @@ class TermIndex:
         for part in chunked(terms, size=lambda _: 1, limit=_BLOCK):
             yield from self._look_up_batch(part, k)
 
-    def _look_up_batch(self, terms: Sequence[str], k: int) -> Iterator[Neighbours]:
+    def _look_up_batch(
+        self, terms: Sequence[str], k: int
+    ) -> Iterator[Neighbours]:
         """The neighbours of each term of a batch."""
         readings = [self.read(term) for term in terms]
-        texts = [text for meanings_of_term, _ in readings for text in meanings_of_term]
+        texts = [
+            text
+            for meanings_of_term, _ in readings
+            for text in meanings_of_term
+        ]
         vectors, faults = self.embedder.embed_all(texts)
         vectors = np.nan_to_num(unit(vectors))
         name_matches = [self._match_by_name(text) for text in texts]
@@ -222,9 +232,13 @@ class TermIndex:
         for term, (texts_of_term, reason) in zip(terms, readings, strict=True):
             neighbours = []
             for number, text in enumerate(texts_of_term, start=first):
-                matches = dict.fromkeys((r for r in rows[number] if r >= 0), VECTOR)
+                matches = dict.fromkeys(
+                    (r for r in rows[number] if r >= 0), VECTOR
+                )
                 matches |= name_matches[number]
-                neighbours += self._ranked(term, text, vectors[number], matches)[:k]
+                neighbours += self._ranked(
+                    term, text, vectors[number], matches
+                )[:k]
             end = first + len(texts_of_term)
             fault = "".join(dict.fromkeys(faults[first:end]))
             yield Neighbours(tuple(neighbours), reason, fault)
@@ -246,7 +260,9 @@ class TermIndex:
             matches: row of the vocabulary -> kind of match.
         """
         spelling = term.casefold()
-        rows = [row for row in matches if self.terms[row].casefold() != spelling]
+        rows = [
+            row for row in matches if self.terms[row].casefold() != spelling
+        ]
         cosines = np.clip(self._vectors[rows] @ vector, -1, 1).tolist()
         kinds = [_RANKS.index(matches[row]) for row in rows]
         ordered = sorted(
@@ -259,7 +275,9 @@ class TermIndex:
             kind = matches[row]
             if meaning and kind != VECTOR:
                 kind = ABBREVIATION
-            neighbours.append(Neighbour(rank, self.terms[row], cosine, kind, meaning))
+            neighbours.append(
+                Neighbour(rank, self.terms[row], cosine, kind, meaning)
+            )
         return neighbours
 
     def read(self, term: str) -> tuple[tuple[str, ...], str]:
@@ -275,7 +293,9 @@ class TermIndex:
         if is_abbreviation(term) and (self._has_synonyms or len(shipped) < 2):
             concepts, is_exact = self._concepts_by_name.find(term)
             if is_exact:
-                texts = tuple(self._concepts[concept][0] for concept in concepts)
+                texts = tuple(
+                    self._concepts[concept][0] for concept in concepts
+                )
         if texts in ((), (term,)):
             return (term,), ""
         if len(texts) == 1:

@@ -57,7 +57,9 @@ class NearestTask(TextTask["Neighbours"]):
     def output(self) -> pa.Schema:
         """The output columns."""
         types = ("int64", "string", "double", "string", "string")
-        return pa.schema([("term", "string"), *zip(COLUMNS, types, strict=True)])
+        return pa.schema(
+            [("term", "string"), *zip(COLUMNS, types, strict=True)]
+        )
 
     def run(self, items: Iterable[str]) -> Iterator[Neighbours | Fault]:
         """The neighbours of each term."""
@@ -67,11 +69,15 @@ class NearestTask(TextTask["Neighbours"]):
             else:
                 yield neighbours
 
-    def rows(self, item: str, result: Neighbours) -> Sequence[Mapping[str, object]]:
+    def rows(
+        self, item: str, result: Neighbours
+    ) -> Sequence[Mapping[str, object]]:
         """A row per neighbour."""
         shared = {"term": item, "reason": result.reason}
         rows = [shared | asdict(neighbour) for neighbour in result.nearest]
-        return rows or [{"term": item, "reason": "the vocabulary has no other term"}]
+        return rows or [
+            {"term": item, "reason": "the vocabulary has no other term"}
+        ]
 
     def facts(self) -> dict[str, Any]:
         """The model, the vocabulary and k."""

@@ -33,7 +33,9 @@ def read_names(path: str | Path) -> pd.DataFrame:
         table["id"] = table["term"]
     names = [
         [term, *synonyms]
-        for term, synonyms in zip(table["term"], table["synonyms"], strict=True)
+        for term, synonyms in zip(
+            table["term"], table["synonyms"], strict=True
+        )
     ]
     rows = table.assign(name=names).explode("name")
     return rows[["name", "id"]].drop_duplicates(ignore_index=True)

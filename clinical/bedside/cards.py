@@ -55,7 +55,9 @@ class ReadmissionService(HookService):
         self.about = _TEXTS["about"] | {"title": f"Risk: {self._outcome}"}
         self._folder = service.work / "evidence"
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        service.app.get("/evidence", summary="Evidence of a card")(self._evidence)
+        service.app.get("/evidence", summary="Evidence of a card")(
+            self._evidence
+        )
 
     def cards(self, request: HookRequest) -> list[dict[str, object]]:
         """One card; none where a record is opened outside of a stay."""
@@ -85,8 +87,12 @@ class ReadmissionService(HookService):
             )
         by_id = {record["note_id"]: record for record in records}
         notes = [by_id[note] for note in passages[0]["notes_read"]]
-        receipt["that the model does not choose, not read"] = len(by_id) - len(notes)
-        key = self._keep({"records": notes, "risk": risk, "passages": passages})
+        receipt["that the model does not choose, not read"] = len(by_id) - len(
+            notes
+        )
+        key = self._keep(
+            {"records": notes, "risk": risk, "passages": passages}
+        )
         settings = self._service.settings
         report = ""
         if settings.report:
@@ -122,23 +128,38 @@ class ReadmissionService(HookService):
             (content,) = assessments
         else:
             entries = [{"resource": assessment} for assessment in assessments]
-            content = {"resourceType": "Bundle", "type": "collection", "entry": entries}
+            content = {
+                "resourceType": "Bundle",
+                "type": "collection",
+                "entry": entries,
+            }
         status = 422 if content["resourceType"] == "OperationOutcome" else 200
-        return AsciiResponse(content, status, media_type="application/fhir+json")
+        return AsciiResponse(
+            content, status, media_type="application/fhir+json"
+        )
 
-    def _assessment(self, risk: Row, passages: Sequence[Row]) -> dict[str, Any]:
+    def _assessment(
+        self, risk: Row, passages: Sequence[Row]
+    ) -> dict[str, Any]:
         """The risk of a stay as a FHIR RiskAssessment, or why there is none."""
         stay = risk.get("stay_id")
         if risk["status"] != "ok" or not stay or not risk.get("patient_id"):
-            reason = risk["reason"] or "a RiskAssessment needs patient_id and stay_id"
+            reason = (
+                risk["reason"]
+                or "a RiskAssessment needs patient_id and stay_id"
+            )
             return operation_outcome(422, f"no risk: {reason}")
-        of_stay = [passage for passage in passages if passage["stay_id"] == stay]
+        of_stay = [
+            passage for passage in passages if passage["stay_id"] == stay
+        ]
         return risk_assessment(
             risk,
             self._method,
             self._outcome.capitalize(),
             time=now(),
-            passages=[passage["text"] for passage in of_stay if _raises(passage)],
+            passages=[
+                passage["text"] for passage in of_stay if _raises(passage)
+            ],
             documents=[note for note in of_stay[0]["notes_read"] if note],
             remark=receipt_text(risk, {}),
         )
@@ -155,7 +176,9 @@ class ReadmissionService(HookService):
         key = Fernet.generate_key()
         file = self._folder / hashlib.sha256(key).hexdigest()
         try:
-            file.write_bytes(Fernet(key).encrypt(json.dumps(evidence).encode()))
+            file.write_bytes(
+                Fernet(key).encrypt(json.dumps(evidence).encode())
+            )
         except OSError as error:  # a full disk must not cost the card
             log.error("evidence", extra={"facts": where(error)})
             return ""
@@ -223,7 +246,9 @@ def receipt_text(
     sentences = [f"All {amount} were read."]
     if risk["reason"]:
         sentences = [f"{amount} were read; {risk['reason']}."]
-    sentences += [f"Documents {reason}: {n}." for reason, n in documents.items() if n]
+    sentences += [
+        f"Documents {reason}: {n}." for reason, n in documents.items() if n
+    ]
     if not risk["calibrated"]:
         sentences.append(_TEXTS["uncalibrated"])
     return " ".join(sentences)
@@ -239,7 +264,10 @@ def escaped(text: str) -> str:
 
 
 # Markdown for the EHR's own renderer: `escaped` is used in place of HTML escapes.
-_TEMPLATES = Environment(loader=PackageLoader(__package__, "texts"), autoescape=False)  # noqa: S701
+_TEMPLATES = Environment(
+    loader=PackageLoader(__package__, "texts"),
+    autoescape=False,  # noqa: S701
+)
 _TEMPLATES.filters["escaped"] = escaped
 _CARD = _TEMPLATES.get_template("card.md.j2")
 _PASSAGE = _TEMPLATES.get_template("passage.md.j2")

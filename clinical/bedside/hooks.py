@@ -77,7 +77,9 @@ class HookRequest(BaseModel):
     @model_validator(mode="after")
     def _invariants(self) -> HookRequest:
         if self.fhirAuthorization and not self.fhirServer:  # cds-r-1
-            raise ValueError("fhirServer: required where there is fhirAuthorization")
+            raise ValueError(
+                "fhirServer: required where there is fhirAuthorization"
+            )
         return self
 
 
@@ -91,12 +93,18 @@ class _Feedback(BaseModel):
     @model_validator(mode="after")
     def _invariants(self) -> _Feedback:
         """Check what CDS Hooks requires of several fields together."""
-        if self.outcome == "accepted" and not self.acceptedSuggestions:  # cds-fb-2
+        if (
+            self.outcome == "accepted" and not self.acceptedSuggestions
+        ):  # cds-fb-2
             raise ValueError(
                 "acceptedSuggestions: required where the outcome is accepted"
             )
         override = self.overrideReason
-        if override is None or override.get("reason") or override.get("userComment"):
+        if (
+            override is None
+            or override.get("reason")
+            or override.get("userComment")
+        ):
             return self
         raise ValueError(  # cds-fb-3
             "overrideReason: expected a reason, a userComment, or both"
@@ -109,7 +117,9 @@ class HookService:
     id: ClassVar[str]  # last part of its address
     hooks: ClassVar[tuple[str, ...]]  # each is one entry of the discovery
     about: dict[str, Any]  # title, description, usageRequirements, prefetch
-    reasons: ClassVar[list[dict[str, str]]] = []  # Codings, for overriding a card
+    reasons: ClassVar[
+        list[dict[str, str]]
+    ] = []  # Codings, for overriding a card
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -134,7 +144,9 @@ class HookService:
     def answer(self, request: HookRequest) -> AsciiResponse:
         """The response to a call."""
         if request.hook not in self.hooks:
-            raise HTTPException(400, f"hook: expected {' or '.join(self.hooks)}")
+            raise HTTPException(
+                400, f"hook: expected {' or '.join(self.hooks)}"
+            )
         return AsciiResponse({"cards": self.cards(request)})
 
     def keep(
@@ -148,7 +160,9 @@ class HookService:
         """Keep feedback without its texts: a comment, or a code that is not ours, is "other"."""
         entries_kept = []
         for entry in feedback:
-            code = self._reason_code((entry.overrideReason or {}).get("reason"))
+            code = self._reason_code(
+                (entry.overrideReason or {}).get("reason")
+            )
             entries_kept.append((str(entry.card), entry.outcome, code))
         self._service.ledger.feedback(self.id, entries_kept)
         return AsciiResponse({})
@@ -231,7 +245,9 @@ def add_services(service: Service, offered: Sequence[HookService]) -> None:
         path = f"/cds-services/{offer.id}"
         summary = f"CDS Hooks: {offer.about['title']}"
         service.app.post(path, summary=summary)(offer.answer)
-        service.app.post(f"{path}/feedback", summary=f"{summary}: feedback")(offer.keep)
+        service.app.post(f"{path}/feedback", summary=f"{summary}: feedback")(
+            offer.keep
+        )
 
 
 def operation_outcome(status: int, why: str) -> dict[str, Any]:
@@ -252,7 +268,9 @@ def has_failed(resources: Iterable[Resource]) -> bool:
     return False
 
 
-def read_documents(resources: Sequence[Resource], patient: str, stay: str) -> Documents:
+def read_documents(
+    resources: Sequence[Resource], patient: str, stay: str
+) -> Documents:
     """The notes of a stay as records, and the numbers of documents that were not read.
 
     Encounters among the resources tell which wards are part of the stay, and Binary resources
@@ -261,23 +279,32 @@ def read_documents(resources: Sequence[Resource], patient: str, stay: str) -> Do
     """
     by_type: dict[str, list[Resource]] = {}
     for resource in resources:
-        by_type.setdefault(str(resource.get("resourceType")), []).append(resource)
+        by_type.setdefault(str(resource.get("resourceType")), []).append(
+            resource
+        )
     encounters = [
         resource_row(encounter, "Encounter", patient)
         for encounter in by_type.get("Encounter", [])
     ]
     admissions = [row["admit_time"] for row in encounters if row["admit_time"]]
-    binaries = {str(binary.get("id")): binary for binary in by_type.get("Binary", [])}
+    binaries = {
+        str(binary.get("id")): binary for binary in by_type.get("Binary", [])
+    }
     rows = [
-        resource_row(note, table.table, patient, binaries) | {"source": table.table}
+        resource_row(note, table.table, patient, binaries)
+        | {"source": table.table}
         for table in _SCHEMA.notes
         for note in by_type.get(table.table, [])
     ]
     parents = {str(row["id"]): row["part_of"] for row in encounters}
     of_stay = [
-        row for row in rows if _is_part(row["encounters"] or stay, stay, parents)
+        row
+        for row in rows
+        if _is_part(row["encounters"] or stay, stay, parents)
     ]
-    receipt = Counter({"of another encounter, not read": len(rows) - len(of_stay)})
+    receipt = Counter(
+        {"of another encounter, not read": len(rows) - len(of_stay)}
+    )
     reasons = left_out(of_stay)
     records = []
     for position, row in enumerate(of_stay):
@@ -316,7 +343,9 @@ def _top(encounter: str, parents: Row) -> str:
 
 
 def _category(row: Row) -> str:
-    summaries = set(_SCHEMA.views["DocumentReference"].values["summary"].split())
+    summaries = set(
+        _SCHEMA.views["DocumentReference"].values["summary"].split()
+    )
     if not summaries.isdisjoint((row["codes"] or "").split()):
         return "Discharge summary"
     return row["category"] or "Note"
@@ -336,7 +365,9 @@ def resource_row(
     fields = _SCHEMA.files[kind].fields
     row = read_resource(resource | {"resourceType": kind}, fields, binaries)
     if row["patient_id"] not in (None, patient):
-        raise HTTPException(400, f"a {kind} is not of the patient in context.patientId")
+        raise HTTPException(
+            400, f"a {kind} is not of the patient in context.patientId"
+        )
     return row
 
 
@@ -368,7 +399,10 @@ def fetch_documents(
         HTTPException: 412, the server may not be asked, did not answer, or has too many pages.
         TimeoutError: the time of the call is over.
     """
-    url = start or f"DocumentReference?encounter={quote(stay, safe='')}&_count=100"
+    url = (
+        start
+        or f"DocumentReference?encounter={quote(stay, safe='')}&_count=100"
+    )
     seconds = seconds_left()
 
     async def read() -> list[Resource]:
@@ -377,11 +411,18 @@ def fetch_documents(
 
     try:
         return from_thread.run(read)
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
+    except (
+        httpx.HTTPError,
+        httpx.InvalidURL,
+        ValueError,
+        RecursionError,
+    ) as error:
         kind = type(error).__name__
         if str(error).isdecimal():
             kind = str(error)  # the status
-        raise HTTPException(412, f"the FHIR server gave no notes ({kind})") from None
+        raise HTTPException(
+            412, f"the FHIR server gave no notes ({kind})"
+        ) from None
 
 
 async def _read_pages(
@@ -409,7 +450,9 @@ async def _read_pages(
             url = next_page(bundle)
             if not url:
                 return resources
-    raise HTTPException(412, f"the notes of this stay fill more than {PAGES} pages")
+    raise HTTPException(
+        412, f"the notes of this stay fill more than {PAGES} pages"
+    )
 
 
 def origin(name: str) -> Origin:

@@ -25,10 +25,14 @@ UNREAD = "a part of the document is not read: a link, not text or not base64"
 _DATA = read_toml(__file__, "attachments.toml")
 _UNNAMED = 3  # another type, read only where its bytes are HTML or RTF
 _IS_RTF = re.compile(rb"\s*\{\\rtf")
-_IS_HTML = re.compile(rb"\s*(<\?xml[^>]{0,200}>\s*)?<(!doctype html|html)\b", re.I)
+_IS_HTML = re.compile(
+    rb"\s*(<\?xml[^>]{0,200}>\s*)?<(!doctype html|html)\b", re.I
+)
 _IS_BINARY = re.compile(rb"%PDF|PK\x03\x04|\xd0\xcf\x11\xe0")
 _CHARSET = re.compile(r'charset\s*=\s*["\']?([\w.:-]{1,40})', re.IGNORECASE)
-_INNER_CHARSET = re.compile(r'(?:charset|encoding)\s*=\s*["\']?([\w.:-]{1,40})', re.I)
+_INNER_CHARSET = re.compile(
+    r'(?:charset|encoding)\s*=\s*["\']?([\w.:-]{1,40})', re.I
+)
 
 
 @dataclass(frozen=True)
@@ -57,11 +61,15 @@ def read_attachments(
             by_rank.setdefault(_rank(source), []).append(source)
     for rank in sorted(by_rank):
         readings = [_read(source) for source in by_rank[rank]]
-        texts = dict.fromkeys(one.text for one in readings if one.text is not None)
+        texts = dict.fromkeys(
+            one.text for one in readings if one.text is not None
+        )
         if texts:
             remarks = [remark for one in readings for remark in one.remarks]
             remarks += [JOINED] if len(texts) > 1 else []
-            remarks += [UNREAD] if any(one.text is None for one in readings) else []
+            remarks += (
+                [UNREAD] if any(one.text is None for one in readings) else []
+            )
             return Reading("\n\n".join(texts), tuple(dict.fromkeys(remarks)))
     return Reading(None)
 
@@ -69,10 +77,14 @@ def read_attachments(
 def link_of(attachments: Iterable[Any]) -> str | None:
     """The id of the Binary that the preferred attachment is a link to, if it is one."""
     links = [
-        one for one in attachments if isinstance(one, dict) and not one.get("data")
+        one
+        for one in attachments
+        if isinstance(one, dict) and not one.get("data")
     ]
     addresses = [str(one.get("url") or "") for one in sorted(links, key=_rank)]
-    return next((address_id(url) for url in addresses if "Binary/" in url), None)
+    return next(
+        (address_id(url) for url in addresses if "Binary/" in url), None
+    )
 
 
 def address_id(address: str) -> str:
@@ -84,7 +96,9 @@ def address_id(address: str) -> str:
 
 def _rank(attachment: Mapping[str, Any]) -> int:
     content_type = str(attachment.get("contentType", ""))
-    return _DATA["ranks"].get(content_type.partition(";")[0].strip().lower(), _UNNAMED)
+    return _DATA["ranks"].get(
+        content_type.partition(";")[0].strip().lower(), _UNNAMED
+    )
 
 
 def _read(attachment: Mapping[str, Any]) -> Reading:
@@ -175,7 +189,9 @@ def _guessed(charset: str | None, encoding: str) -> str:
     name = {"cp1252": "windows-1252"}.get(encoding, encoding.upper())
     if charset is None:
         return f"text that names no character set and is not UTF-8, read as {name}"
-    return f"text whose character set is unknown or wrongly named, read as {name}"
+    return (
+        f"text whose character set is unknown or wrongly named, read as {name}"
+    )
 
 
 # -- HTML ---------------------------------------------------------------------------------------
@@ -192,7 +208,9 @@ def html_text(markup: str) -> Reading:
     from lxml import etree
 
     markup = whole_text(markup.replace("\0", ""))
-    if not _TAG.search(markup):  # plain text by another name: its lines are all it has
+    if not _TAG.search(
+        markup
+    ):  # plain text by another name: its lines are all it has
         return Reading(html.unescape(markup).strip())
     for mark in _DATA["html"]["unclosed"]:
         markup = _without_unclosed(markup, **mark)
@@ -206,7 +224,9 @@ def html_text(markup: str) -> Reading:
     return Reading(text, (LEFT_OUT,) if target.left_out else ())
 
 
-def _without_unclosed(markup: str, *, start: str, end: str, instead: str) -> str:
+def _without_unclosed(
+    markup: str, *, start: str, end: str, instead: str
+) -> str:
     """HTML without start marks that nothing closes: they would hide the rest of the note."""
     closed = markup.lower().rfind(end)
     head = markup[: closed + 1]
@@ -220,8 +240,12 @@ class _HtmlTarget:
     def __init__(self) -> None:
         self.left_out = False
         self._parts: list[str] = []
-        self._open = [(False, False)]  # of each open element: hidden, and verbatim
-        self._at_break = True  # nothing is before the next word in its line or cell
+        self._open = [
+            (False, False)
+        ]  # of each open element: hidden, and verbatim
+        self._at_break = (
+            True  # nothing is before the next word in its line or cell
+        )
         self._space = False  # there is space before the next word
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
@@ -235,7 +259,11 @@ class _HtmlTarget:
         )
         self.left_out |= is_left_out
         hidden = hidden or is_left_out or tag in _NO_TEXT
-        verbatim = verbatim or tag in ("pre", "textarea") or "white-space:pre" in style
+        verbatim = (
+            verbatim
+            or tag in ("pre", "textarea")
+            or "white-space:pre" in style
+        )
         self._open.append((hidden, verbatim))
         self._break(tag)
 
@@ -297,7 +325,9 @@ def rtf_text(raw: bytes) -> Reading:
     Bytes that are not ASCII are UTF-8 where they can be, and else in the text's code page.
     """
     with suppress(UnicodeDecodeError):
-        return _RtfReader(is_unicode=not raw.isascii()).read(raw.decode("utf-8-sig"))
+        return _RtfReader(is_unicode=not raw.isascii()).read(
+            raw.decode("utf-8-sig")
+        )
     return _RtfReader(is_unicode=False).read(raw.decode("latin-1"))
 
 
@@ -320,7 +350,9 @@ class _RtfReader:
         self._pages: dict[int | None, str] = {
             None: "cp1252"
         }  # of fonts and the document
-        self._font: int | None = None  # that the table of fonts describes, inside of it
+        self._font: int | None = (
+            None  # that the table of fonts describes, inside of it
+        )
         self._skip = 0  # letters that stand for the Unicode letter before them
         self._bytes = bytearray()
         self._parts: list[str] = []

@@ -11,7 +11,11 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clinical.cohort.contents import find_caveats, reading_remarks, require_contents
+from clinical.cohort.contents import (
+    find_caveats,
+    reading_remarks,
+    require_contents,
+)
 from clinical.cohort.definition import Request, load_definition, load_schema
 from clinical.cohort.result import (
     SUMMARY_KEY,
@@ -117,17 +121,26 @@ def build_cohort(
     end = _moment(data_end)
     if rules.long_stay:
         notes, hours = "early", rules.long_stay.hours
-    keep = tempfile.TemporaryDirectory(prefix="cohort-") if out is None else None
+    keep = (
+        tempfile.TemporaryDirectory(prefix="cohort-") if out is None else None
+    )
     path = Path(keep.name) / "cohort.parquet" if keep else Path(str(out))
     with (
         atomic_path(path) as table,
         atomic_path(issues_path(path)) as listing,
         _scratch(path.parent) as con,
     ):
-        with open_source(source, con, ReadOptions(delimiter, encoding)) as tables:
+        with open_source(
+            source, con, ReadOptions(delimiter, encoding)
+        ) as tables:
             source_schema = named_schema or detect_schema(tables)
-            deaths = (*source_schema.died_locations, *map(str.upper, died_locations))
-            source_schema = source_schema.model_copy(update={"died_locations": deaths})
+            deaths = (
+                *source_schema.died_locations,
+                *map(str.upper, died_locations),
+            )
+            source_schema = source_schema.model_copy(
+                update={"died_locations": deaths}
+            )
             derives = data_end is None and not source_schema.shifted_dates
             request = Request(
                 source_schema,
@@ -140,7 +153,9 @@ def build_cohort(
                 split_by,
                 shares,
             )
-            caveats = _read_source(con, ViewSource(tables, source_schema), request)
+            caveats = _read_source(
+                con, ViewSource(tables, source_schema), request
+            )
         for name in ("texts", "issues"):
             con.execute(step(name))
         con.execute(
@@ -172,10 +187,15 @@ def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     import duckdb
 
     # Nothing may be downloaded at run time.
-    settings = {"memory_limit": MEMORY_LIMIT, "autoinstall_known_extensions": "false"}
+    settings = {
+        "memory_limit": MEMORY_LIMIT,
+        "autoinstall_known_extensions": "false",
+    }
     with (
         folder_beside(folder / "cohort", private=True) as private,
-        duckdb.connect(config={**settings, "temp_directory": str(private)}) as con,
+        duckdb.connect(
+            config={**settings, "temp_directory": str(private)}
+        ) as con,
     ):
         con.execute("SET TimeZone = 'UTC'")
         # In a notebook without widgets there is no progress bar, and switching it off fails.
@@ -238,7 +258,9 @@ def _export_cohort(
     _split(con, request)
     con.execute(step("cohort"))
     metadata = {
-        SUMMARY_KEY: json.dumps(summarise(con, request, caveats), ensure_ascii=False),
+        SUMMARY_KEY: json.dumps(
+            summarise(con, request, caveats), ensure_ascii=False
+        ),
         "clinical.definition": request.definition.text,
         "clinical.definition_sha256": request.definition.sha256,
     }
@@ -268,7 +290,9 @@ def _export_cohort(
         return table.append_column(CHOICE, pa.repeat(choice, len(table)))
 
     # The cohort of an empty source has columns too.
-    with pq.ParquetWriter(path, read(0, 0).schema, compression="zstd") as writer:
+    with pq.ParquetWriter(
+        path, read(0, 0).schema, compression="zstd"
+    ) as writer:
         for first, last in pieces or [(0, 0)]:
             writer.write_table(read(first, last))
 
@@ -278,7 +302,9 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
     import pyarrow as pa
 
     if request.split_by == "time":
-        latest = con.execute("SELECT max(discharge_time) FROM stays").fetchall()[0][0]
+        latest = con.execute(
+            "SELECT max(discharge_time) FROM stays"
+        ).fetchall()[0][0]
         if latest and latest.year > datetime.now(UTC).year:
             raise UserError(
                 f"the stays end in {latest.year}: their dates are shifted, by another amount for "
@@ -304,8 +330,12 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
     patients = rows["patient_id"].to_pylist()
     if request.schema.exact_ids:
         patients = list(map(ExactId, patients))
-    sides = assign_splits(patients, seed=request.seed, fractions=request.fractions)
-    con.register("sides", rows.append_column("split", pa.array(sides, pa.string())))
+    sides = assign_splits(
+        patients, seed=request.seed, fractions=request.fractions
+    )
+    con.register(
+        "sides", rows.append_column("split", pa.array(sides, pa.string()))
+    )
     con.execute("CREATE TABLE splits AS FROM sides")
 
 
@@ -317,7 +347,10 @@ def _set_rules(
     """Create `rules`: the definition and the request as a table of one row for all SQL steps."""
     definition = request.definition
     # Every step reads the same row, so rules that another outcome lacks have defaults.
-    values: dict[str, Any] = {"planned_types": (), "death_after_discharge": "keep"}
+    values: dict[str, Any] = {
+        "planned_types": (),
+        "death_after_discharge": "keep",
+    }
     for table in ("episode", "index", definition.outcome):
         values |= getattr(definition, table).model_dump()
     values |= {
@@ -337,6 +370,8 @@ def _set_rules(
         values[name] += getattr(request.schema, name)
     # DuckDB takes lists as parameters, and no tuples.
     lists = {
-        name: list(value) for name, value in values.items() if isinstance(value, tuple)
+        name: list(value)
+        for name, value in values.items()
+        if isinstance(value, tuple)
     }
     con.execute(step("rules"), values | lists)

@@ -10,8 +10,12 @@ from typer import Argument, Option
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, print_table, say
 
-CohortFile = Annotated[Path, Argument(metavar="COHORT.parquet", help="The cohort.")]
-MappingFile = Annotated[Path | None, Option(help="Your own tables and columns, TOML.")]
+CohortFile = Annotated[
+    Path, Argument(metavar="COHORT.parquet", help="The cohort.")
+]
+MappingFile = Annotated[
+    Path | None, Option(help="Your own tables and columns, TOML.")
+]
 DiedLocations = Annotated[
     list[str] | None,
     Option(help="A place of discharge that means death; may be repeated."),
@@ -26,13 +30,19 @@ def cohort(
     out: Annotated[Path, Option(help="The cohort to write, .parquet.")],
     schema: Annotated[
         str | None,
-        Option(help="mimic3, mimic4, omop, meds, fhir, generic; else detected."),
+        Option(
+            help="mimic3, mimic4, omop, meds, fhir, generic; else detected."
+        ),
     ] = None,
     notes: Annotated[str, Option(help="discharge or early.")] = "discharge",
-    hours: Annotated[int, Option(help="With early: hours since admission.")] = 48,
+    hours: Annotated[
+        int, Option(help="With early: hours since admission.")
+    ] = 48,
     definition: Annotated[
         str | None,
-        Option(help="Your own definition, TOML, or death-30d or long-stay-7d."),
+        Option(
+            help="Your own definition, TOML, or death-30d or long-stay-7d."
+        ),
     ] = None,
     mapping: MappingFile = None,
     data_end: Annotated[
@@ -45,14 +55,20 @@ def cohort(
     seed: Annotated[int, Option(help="Seed of the split by patient.")] = 0,
     split_by: Annotated[
         str,
-        Option(help="patient, or time: the latest discharges are the test side."),
+        Option(
+            help="patient, or time: the latest discharges are the test side."
+        ),
     ] = "patient",
     fractions: Annotated[
-        tuple[float, float, float], Option(help="Shares of train, val and test.")
+        tuple[float, float, float],
+        Option(help="Shares of train, val and test."),
     ] = (0.8, 0.1, 0.1),
     form: Annotated[
         Literal["table", "meds-labels"],
-        Option("--format", help="meds-labels: write the outcomes as MEDS labels too."),
+        Option(
+            "--format",
+            help="meds-labels: write the outcomes as MEDS labels too.",
+        ),
     ] = "table",
 ) -> None:
     """Build a labelled cohort from admissions and notes, with every exclusion counted."""

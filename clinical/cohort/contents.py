@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from clinical.cohort.source import MatchedTable, Tables
     from clinical.cohort.views import ViewSource
 
-_CAVEATS: dict[str, str] = tomllib.loads((SHIPPED / "caveats.toml").read_text("utf-8"))
+_CAVEATS: dict[str, str] = tomllib.loads(
+    (SHIPPED / "caveats.toml").read_text("utf-8")
+)
 _USUAL_PERCENT = (2, 35)  # of stays that are followed by a readmission
 
 
@@ -66,7 +68,9 @@ def _no_admission(
     """What the table of admissions has instead, and how to read it."""
     reason = f"{source.name} has no admission: {table.name} has no row"
     if skipped := _skipped_rows(con):
-        rules = [f"{name} is {' or '.join(v)}" for name, v in table.where.items()]
+        rules = [
+            f"{name} is {' or '.join(v)}" for name, v in table.where.items()
+        ]
         return (
             f"{reason} whose {' and '.join(rules)}, but {counts_text(skipped)}. To read others, "
             f"change where of [admissions] in {_mapping(schema)}"
@@ -141,7 +145,8 @@ def find_caveats(
         _end_of_data(counts, request): True,
         "untimed": counts["untimed"],
         "unreadable": counts["unreadable"],
-        "same_day": counts["same_day_in_hospital"] + counts["same_day_after_discharge"],
+        "same_day": counts["same_day_in_hospital"]
+        + counts["same_day_after_discharge"],
     }
     names = [name for name, is_so in holds.items() if is_so and name]
     first, *sentences = [_CAVEATS[name].format(**values) for name in names]
@@ -163,13 +168,17 @@ def _holds_for_tables(
     }
 
 
-def _holds_for_stays(counts: Mapping[str, Any], request: Request) -> dict[str, object]:
+def _holds_for_stays(
+    counts: Mapping[str, Any], request: Request
+) -> dict[str, object]:
     """The caveats on the stays that were kept, and whether each holds."""
     low, high = _USUAL_PERCENT
     is_usual = low <= counts["percent"] <= high
     is_readmission = request.definition.outcome == "readmission"
     return {
-        "unusual_rate": is_readmission and counts["kept"] >= 100 and not is_usual,
+        "unusual_rate": is_readmission
+        and counts["kept"] >= 100
+        and not is_usual,
         "short": counts["short"],
         "observed": counts["observed"],
     }
@@ -187,7 +196,8 @@ def _holds_for_columns(
     locations = unmatched["discharge_location"]
     return {
         "no_death_date": "death_date" not in columns,
-        "no_hospital_deaths": not marks_death and "discharge_location" not in columns,
+        "no_hospital_deaths": not marks_death
+        and "discharge_location" not in columns,
         "no_admission_type": "admission_type" not in columns,
         "unmatched_location": locations,
         "no_death_location": (
@@ -210,13 +220,19 @@ def _end_of_data(counts: Mapping[str, Any], request: Request) -> str:
 
 def _skipped_rows(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
     """Rows of the table of admissions that are not admissions, counted by reason."""
-    return dict(con.execute("FROM others ORDER BY rows DESC, other").fetchall())
+    return dict(
+        con.execute("FROM others ORDER BY rows DESC, other").fetchall()
+    )
 
 
-def reading_remarks(con: duckdb.DuckDBPyConnection, source: ViewSource) -> list[str]:
+def reading_remarks(
+    con: duckdb.DuckDBPyConnection, source: ViewSource
+) -> list[str]:
     """What reading changed or left out, and the patients of no split or of an unusual one."""
     changes = source.changed().items()
-    lines = [f"{kind} (cells): {counts_text(columns)}." for kind, columns in changes]
+    lines = [
+        f"{kind} (cells): {counts_text(columns)}." for kind, columns in changes
+    ]
     encodings = "SELECT file, damaged, rows FROM encodings ORDER BY file"
     # A file without a count of its rows is named with its damaged ones only.
     lines += [

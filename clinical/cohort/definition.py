@@ -48,9 +48,13 @@ def _formats(formats: tuple[str, ...]) -> tuple[str, ...]:
 
     try:
         for time_format in formats:
-            duckdb.execute("SELECT try_strptime('', $format)", {"format": time_format})
+            duckdb.execute(
+                "SELECT try_strptime('', $format)", {"format": time_format}
+            )
     except duckdb.Error:
-        raise PydanticCustomError("format", 'codes such as "%d.%m.%Y %H:%M"') from None
+        raise PydanticCustomError(
+            "format", 'codes such as "%d.%m.%Y %H:%M"'
+        ) from None
     return formats
 
 
@@ -61,10 +65,14 @@ NotNegative = Annotated[float, Field(ge=0)]
 UpperTexts = Annotated[tuple[Upper, ...], Field(strict=False)]
 # One or several: a text may stand for a list of it.
 Names = Annotated[
-    tuple[Text, ...], Field(strict=False, min_length=1), BeforeValidator(_listed)
+    tuple[Text, ...],
+    Field(strict=False, min_length=1),
+    BeforeValidator(_listed),
 ]
 UpperNames = Annotated[UpperTexts, BeforeValidator(_listed)]
-Values = Annotated[tuple[Value, ...], Field(strict=False), BeforeValidator(_listed)]
+Values = Annotated[
+    tuple[Value, ...], Field(strict=False), BeforeValidator(_listed)
+]
 
 
 class Episode(Settings):
@@ -82,7 +90,9 @@ class Index(Settings):
     alive_locations: UpperTexts = Field(
         default_factory=lambda: load_definition().index.alive_locations
     )
-    same_day_death: Literal["by_place", "in_hospital", "after_discharge"] = "by_place"
+    same_day_death: Literal["by_place", "in_hospital", "after_discharge"] = (
+        "by_place"
+    )
     death_tolerance_minutes: NotNegative = 0
     minimum_age: NotNegative | None = None
     maximum_age: NotNegative | None = None
@@ -156,14 +166,20 @@ class Definition(Settings):
         rules = self._rules()
         usual = shipped._rules()
         names = dict.fromkeys([*rules, *usual])
-        changed = [name for name in names if rules.get(name) != usual.get(name)]
+        changed = [
+            name for name in names if rules.get(name) != usual.get(name)
+        ]
         return f"{title}, changed: {', '.join(changed)}" if changed else title
 
     def _rules(self) -> dict[str, object]:
         """The outcome and every rule, by name."""
         outcome = getattr(self, self.outcome)
-        tables = [table.model_dump() for table in (self.episode, self.index, outcome)]
-        return dict(chain(*(table.items() for table in tables)), outcome=self.outcome)
+        tables = [
+            table.model_dump() for table in (self.episode, self.index, outcome)
+        ]
+        return dict(
+            chain(*(table.items() for table in tables)), outcome=self.outcome
+        )
 
     @property
     def sha256(self) -> str:
@@ -350,7 +366,8 @@ class Schema(Settings):
             table
             for table in self.notes
             if not table.category_value
-            or (table.category_value in self.summary_categories) == at_discharge
+            or (table.category_value in self.summary_categories)
+            == at_discharge
         ]
 
 
@@ -380,7 +397,9 @@ def load_definition(path: str | Path | None = None) -> Definition:
     return read_recipe(Definition, path, {"text": _read_text(path)})
 
 
-def load_schema(schema: str | None, *, mapping: str | Path | None = None) -> Schema:
+def load_schema(
+    schema: str | None, *, mapping: str | Path | None = None
+) -> Schema:
     """The shipped schema of that name, or the user's mapping for "generic" or None.
 
     Raises:
@@ -395,8 +414,14 @@ def load_schema(schema: str | None, *, mapping: str | Path | None = None) -> Sch
             "build_cohort(source, schema='generic', mapping='columns.toml')"
         )
     if schema != "generic" and mapping is not None:
-        raise UserError(f"mapping belongs to schema='generic', not to {schema!r}")
-    path = SHIPPED / f"schemas/{schema}.toml" if mapping is None else Path(mapping)
+        raise UserError(
+            f"mapping belongs to schema='generic', not to {schema!r}"
+        )
+    path = (
+        SHIPPED / f"schemas/{schema}.toml"
+        if mapping is None
+        else Path(mapping)
+    )
     _read_text(path)
     return read_recipe(Schema, path, {"name": schema})
 
@@ -406,4 +431,6 @@ def _read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         kind = type(error).__name__
-        raise UserError(f"{path} cannot be read as a TOML file ({kind})") from None
+        raise UserError(
+            f"{path} cannot be read as a TOML file ({kind})"
+        ) from None

@@ -37,7 +37,9 @@ def left_out(documents: Sequence[Row]) -> dict[int, str]:
     for position, row in enumerate(documents):
         columns: dict[str, object] = {name: row.get(name) for name in _COLUMNS}
         status = "used" if row["text"] else None
-        rows.append(columns | {"document": position, "stay": "", "status": status})
+        rows.append(
+            columns | {"document": position, "stay": "", "status": status}
+        )
     texts = dict.fromkeys(("stay", "status", *_COLUMNS), "string")
     schema = pa.schema({"document": "int64", **texts})
     with duckdb.connect(config={"threads": 1}) as con:

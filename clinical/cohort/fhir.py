@@ -76,7 +76,8 @@ def batches(
     while batch := list(islice(rows, _BATCH_ROWS)):
         # Column by column takes a fifth of the time of `from_pylist`.
         columns = [
-            pa.array([row[name] for row in batch], pa.string()) for name in schema.names
+            pa.array([row[name] for row in batch], pa.string())
+            for name in schema.names
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -100,10 +101,16 @@ def _resources(
                 other = resource.get("resourceType")
                 if other == kind:
                     yield path, resource
-                elif isinstance(other, str) and other in KINDS and other not in unread:
+                elif (
+                    isinstance(other, str)
+                    and other in KINDS
+                    and other not in unread
+                ):
                     unread.add(other)
                     if not has_resources(path, other):
-                        problem = f"{other} in a file of other resources, not read"
+                        problem = (
+                            f"{other} in a file of other resources, not read"
+                        )
                         flaws.append((path.name, number, problem))
 
 
@@ -114,7 +121,9 @@ def _lines(path: Path, flaws: Flaws) -> Iterator[tuple[int, str]]:
             is_utf16 = raw.read(2) in _UTF16_MARKS
             raw.seek(0)
             encoding = "utf-16" if is_utf16 else "utf-8"
-            with io.TextIOWrapper(raw, encoding, errors="surrogateescape") as file:
+            with io.TextIOWrapper(
+                raw, encoding, errors="surrogateescape"
+            ) as file:
                 first = file.readline()
                 lines = chain([first], file)
                 if ".json" in path.suffixes and not _is_json(first):
@@ -124,7 +133,9 @@ def _lines(path: Path, flaws: Flaws) -> Iterator[tuple[int, str]]:
                     text = _utf8(line)
                     if text != line and not is_flawed:
                         is_flawed = True
-                        problem = "bytes that are not UTF-8, read as windows-1252"
+                        problem = (
+                            "bytes that are not UTF-8, read as windows-1252"
+                        )
                         flaws.append((path.name, number, problem))
                     # A mark stands before each of several files that were put together.
                     if text := text.lstrip("\ufeff \t\r\n"):
@@ -206,7 +217,9 @@ def read_resource(
     counts. Fields with "encounters" are those of a note, and fields with "content_type" those of
     another text. `binaries` has the Binary resources, by id, that attachments may link to.
     """
-    row = {name: _field(resource, name, paths) for name, paths in fields.items()}
+    row = {
+        name: _field(resource, name, paths) for name, paths in fields.items()
+    }
     if "encounters" in fields:
         row |= _note(resource, binaries or {})
     elif "content_type" in fields:
@@ -221,7 +234,9 @@ def read_resource(
 def _field(resource: Resource, name: str, paths: str) -> str | None:
     """The first value at the first path that has one; for `_LISTS`, all values at all paths."""
     if name in _LISTS:
-        values = chain.from_iterable(_texts(resource, p) for p in _alternatives(paths))
+        values = chain.from_iterable(
+            _texts(resource, p) for p in _alternatives(paths)
+        )
         return " ".join(values)
     for path in _alternatives(paths):
         for text in _texts(resource, path):
@@ -244,7 +259,10 @@ def _note(resource: Resource, binaries: Mapping[str, object]) -> Row:
         # The narrative of a document is about it; that of other resources may be all there is.
         reading = _narrative(resource, reading, reads_text=not is_document)
     row = _text_columns(reading)
-    is_error = "entered-in-error" in (resource.get("status"), resource.get("docStatus"))
+    is_error = "entered-in-error" in (
+        resource.get("status"),
+        resource.get("docStatus"),
+    )
     row |= {
         "error": str(int(is_error)),
         "fault": None,
@@ -270,17 +288,25 @@ def _text_columns(reading: Reading) -> Row:
         if "\ufffd" in text:
             remarks.append(LOST)
     digest = hashlib.blake2b(_without_spaces(text), digest_size=16).hexdigest()
-    return {"text": text, "remark": "; ".join(remarks) or None, "words": digest}
+    return {
+        "text": text,
+        "remark": "; ".join(remarks) or None,
+        "words": digest,
+    }
 
 
 def _without_spaces(text: str) -> bytes:
     """The characters of a text but for white space, in which copies may differ."""
     if text.isascii():
-        return text.encode().translate(None, _SPACES)  # much faster than to split
+        return text.encode().translate(
+            None, _SPACES
+        )  # much faster than to split
     return "".join(text.split()).encode()
 
 
-def _narrative(resource: Resource, unread: Reading, *, reads_text: bool) -> Reading:
+def _narrative(
+    resource: Resource, unread: Reading, *, reads_text: bool
+) -> Reading:
     """The sections, conclusion or narrative of a resource whose attachments are not read."""
     for text in (section_text(resource), *_texts(resource, "conclusion")):
         if text:
@@ -293,7 +319,9 @@ def _narrative(resource: Resource, unread: Reading, *, reads_text: bool) -> Read
 
 def _names(resource: Resource) -> str:
     """What other resources may call this one: its id, and its business identifiers."""
-    identifiers = _identifiers(resource, resource, ("masterIdentifier", "identifier"))
+    identifiers = _identifiers(
+        resource, resource, ("masterIdentifier", "identifier")
+    )
     return " ".join([str(resource.get("id")), *identifiers])
 
 
@@ -392,5 +420,7 @@ def section_text(composition: object) -> str | None:
 def _section_parts(parent: object) -> Iterator[str]:
     for section in values_at(parent, "section"):
         yield from _texts(section, "title")
-        yield from (html_text(div).text or "" for div in _texts(section, "text.div"))
+        yield from (
+            html_text(div).text or "" for div in _texts(section, "text.div")
+        )
         yield from _section_parts(section)

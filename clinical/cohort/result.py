@@ -103,7 +103,10 @@ class Cohort:
         """
         import duckdb
 
-        values = {"path": glob.escape(str(self.path)), "hours": self.summary["hours"]}
+        values = {
+            "path": glob.escape(str(self.path)),
+            "hours": self.summary["hours"],
+        }
         with duckdb.connect() as con:
             return con.execute(step("labels"), values).df()
 
@@ -116,7 +119,9 @@ class Cohort:
         from jinja2 import Template
 
         text = (SHIPPED / "flow.svg.j2").read_text("utf-8")
-        template = Template(text, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+        template = Template(
+            text, autoescape=True, trim_blocks=True, lstrip_blocks=True
+        )
         return template.render(self.summary)
 
     _repr_svg_ = flow_svg  # in a notebook
@@ -125,9 +130,9 @@ class Cohort:
 def meds_labels(stays: pd.DataFrame) -> pd.DataFrame:
     """`Cohort.labels` as MEDS labels: `subject_id`, `prediction_time`, `boolean_value`."""
     labels = stays.assign(subject_id=whole_ids(stays["patient_id"]))
-    return labels[["subject_id", "prediction_time", "boolean_value"]].reset_index(
-        drop=True
-    )
+    return labels[
+        ["subject_id", "prediction_time", "boolean_value"]
+    ].reset_index(drop=True)
 
 
 def whole_ids(ids: pd.Series) -> pd.Series:
@@ -183,7 +188,9 @@ def summarise(
         "seed": request.seed,
         "split_by": request.split_by,
         "data_end": data_end and data_end.isoformat(),
-        "definition": {name: getattr(definition, name) for name in _DEFINITION},
+        "definition": {
+            name: getattr(definition, name) for name in _DEFINITION
+        },
         "steps": steps,
         "kept": total,
         "deaths": _deaths(con, definition.horizon_days),
@@ -210,14 +217,21 @@ def _deaths(con: duckdb.DuckDBPyConnection, horizon: float) -> str:
     )
 
 
-def unmatched_values(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, int]]:
+def unmatched_values(
+    con: duckdb.DuckDBPyConnection,
+) -> dict[str, dict[str, int]]:
     """By column, the most frequent values that no list of the definition has, with counts."""
-    counts: dict[str, dict[str, int]] = {"discharge_location": {}, "admission_type": {}}
+    counts: dict[str, dict[str, int]] = {
+        "discharge_location": {},
+        "admission_type": {},
+    }
     for name, value, count in con.execute(step("unmatched")).fetchall():
         counts[name][value] = count
     return counts
 
 
-def rows_of(con: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
+def rows_of(
+    con: duckdb.DuckDBPyConnection, query: str
+) -> list[dict[str, Any]]:
     """The rows of a query as dictionaries."""
     return con.sql(query).to_arrow_table().to_pylist()

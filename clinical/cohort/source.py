@@ -60,7 +60,8 @@ class MatchedTable:
         `other` is what the `where` of the table has against a row, NULL for a row to be read.
         """
         columns = [
-            f"{self._column(ours, schema)} AS {ours}" for ours in self.table.columns
+            f"{self._column(ours, schema)} AS {ours}"
+            for ours in self.table.columns
         ]
         scan = source.scan(
             self.name,
@@ -74,19 +75,24 @@ class MatchedTable:
             conditions.append(f"unlike({quoted(name)}, {value}, [{allowed}])")
         reasons = ", ".join(conditions) or "NULL"
         other = f"nullif(concat_ws(', ', {reasons}), '') AS other"
-        return f"SELECT {row} AS row, {', '.join(columns)}, {other} FROM {scan}"  # noqa: S608
+        return (
+            f"SELECT {row} AS row, {', '.join(columns)}, {other} FROM {scan}"  # noqa: S608
+        )
 
     def _column(self, ours: str, schema: Schema) -> str:
         """The SQL expression for one of our columns, as text; NULL if the table lacks it."""
         if ours not in self.chosen:
             if ours == "category" and isinstance(self.table, Notes):
                 # A table of notes that does not name its categories holds discharge summaries.
-                return quoted(self.table.category_value or schema.summary_categories[0])
+                return quoted(
+                    self.table.category_value or schema.summary_categories[0]
+                )
             return "NULL::VARCHAR"
         column = f"CAST({identifier(self.chosen[ours])} AS VARCHAR)"
         formats = self.table.time_format if ours in _TIMES else ()
         as_iso = [
-            f"iso_text({column}, {quoted(time_format)})" for time_format in formats
+            f"iso_text({column}, {quoted(time_format)})"
+            for time_format in formats
         ]
         return f"coalesce({', '.join([*as_iso, column])})"
 
@@ -122,7 +128,9 @@ def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
     mapped = schema.notes_for(notes)
     absent = [table.table for table in mapped if _is_absent(source, table)]
     note_tables = [
-        _find(source, table, schema) for table in mapped if table.table not in absent
+        _find(source, table, schema)
+        for table in mapped
+        if table.table not in absent
     ]
     if notes == "early":
         for note_table in note_tables:
@@ -146,10 +154,15 @@ def detect_schema(source: Source) -> Schema:
                 (schema.admissions, schema.patients, *schema.notes),
             ):
                 spelled = {
-                    column.lower() for column in views.columns(table.table) or ()
+                    column.lower()
+                    for column in views.columns(table.table) or ()
                 }
-                theirs = {column.lower() for column in chain(*table.columns.values())}
-                n_columns[name] = n_columns.get(name, 0) + len(spelled & theirs)
+                theirs = {
+                    column.lower() for column in chain(*table.columns.values())
+                }
+                n_columns[name] = n_columns.get(name, 0) + len(
+                    spelled & theirs
+                )
     if not n_columns:
         table_names = ", ".join(source.tables()) or "nothing"
         raise TableError(
@@ -193,7 +206,11 @@ def _find(source: Source, table: TableMap, schema: Schema) -> MatchedTable:
     chosen = {}
     for ours, theirs in table.columns.items():
         match = next(
-            (spelled[name.lower()] for name in theirs if name.lower() in spelled),
+            (
+                spelled[name.lower()]
+                for name in theirs
+                if name.lower() in spelled
+            ),
             None,
         )
         if match is not None:
@@ -216,7 +233,8 @@ def _check_early(table: MatchedTable, schema: Schema) -> None:
     """Raise if a discharge summary or a late note could get into an early prediction."""
     rule = "early prediction must never see a discharge summary"
     has_value = (
-        isinstance(table.table, Notes) and table.table.category_value is not None
+        isinstance(table.table, Notes)
+        and table.table.category_value is not None
     )
     if "category" not in table.chosen and not has_value:
         why = f"{rule}, and {table.name} does not say what kind of note each row is"
@@ -244,14 +262,19 @@ class CohortReader:
         import pandas as pd
 
         run = self.con.execute
-        self._scan("CREATE TABLE raw_admissions AS", tables.admissions, numbered=True)
+        self._scan(
+            "CREATE TABLE raw_admissions AS", tables.admissions, numbered=True
+        )
         optional = {"patients": tables.patients, "follow_up": tables.follow_up}
         for role, table in optional.items():
             if table:
                 self._scan(f"CREATE TABLE raw_{role} AS", table, numbered=True)
             else:
                 run(step(f"no_{role}"))
-        for role, table in {"admissions": tables.admissions, **optional}.items():
+        for role, table in {
+            "admissions": tables.admissions,
+            **optional,
+        }.items():
             name = table.name if table else ""
             run(f"SET VARIABLE {role}_table = $name", {"name": name})
         run(step("places"))
@@ -271,7 +294,9 @@ class CohortReader:
             self._read_notes(table)
         if any("names" in table.chosen for table in tables.notes):
             run(step("current").replace("{documents}", step("documents")))
-        run("CREATE TABLE flaws (source VARCHAR, line BIGINT, problem VARCHAR)")
+        run(
+            "CREATE TABLE flaws (source VARCHAR, line BIGINT, problem VARCHAR)"
+        )
         # A file that several tables are looked for in is listed once.
         flaws = list(dict.fromkeys(chain(*self.source.flaws.values())))
         self.con.register(
@@ -285,13 +310,13 @@ class CohortReader:
 
     def _check_places(self, table: str) -> None:
         """Stop where stays that may have ended in death would count as discharged alive."""
-        query = (
-            "FROM places SELECT place, not_marked WHERE looks_dead AND not_marked > 0"
-        )
+        query = "FROM places SELECT place, not_marked WHERE looks_dead AND not_marked > 0"
         places = dict(self.con.execute(f"{query} ORDER BY place").fetchall())
         if not places:
             return
-        options = [f"--died-locations {shlex.quote(place)}" for place in places]
+        options = [
+            f"--died-locations {shlex.quote(place)}" for place in places
+        ]
         raise UserError(
             f"{table} has stays whose place of discharge may mean death: {counts_text(places)}. "
             f"If so, add {' '.join(options)}, or died_locations to the mapping; if not, add "

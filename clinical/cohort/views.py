@@ -35,12 +35,16 @@ class ViewSource(Source):
         self.flaws = source.flaws
         self._source = source
         self._files = schema.files
-        self._views = {name.lower(): view for name, view in schema.views.items()}
+        self._views = {
+            name.lower(): view for name, view in schema.views.items()
+        }
         # table -> file -> columns, once the files of the table have been looked at
         self._columns_by_file: dict[str, dict[Path, list[str]]] = {}
         words = "|".join(map(re.escape, schema.missing))
         self._words = quoted(rf"(?i)\s*({words})\s*")
-        self._texts = {name.lower() for table in schema.notes for name in table.text}
+        self._texts = {
+            name.lower() for table in schema.notes for name in table.text
+        }
         self._counters: dict[tuple[str, str, str], str] = {}
 
     def tables(self) -> list[str]:
@@ -56,37 +60,54 @@ class ViewSource(Source):
         view = self._views.get(table.lower())
         if view is None:
             return self._own_columns(table)
-        present = {name for name in view.reads if self._own_columns(name) is not None}
+        present = {
+            name for name in view.reads if self._own_columns(name) is not None
+        }
         # Without its first table there is no view; without another it lacks columns, see `needs`.
         if next(iter(view.reads)) not in present:
             return None
         rows = self._con.execute(
             f"DESCRIBE {self._select(view, scans=False)}"
         ).fetchall()
-        return [row[0] for row in rows if view.needs.get(row[0]) in (None, *present)]
+        return [
+            row[0]
+            for row in rows
+            if view.needs.get(row[0]) in (None, *present)
+        ]
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
         """The view over one scan of each of its tables."""
         view = self._views.get(table.lower())
         if view is None:
-            cells = [f"{self._cell(table, c)} AS {identifier(c)}" for c in columns]
+            cells = [
+                f"{self._cell(table, c)} AS {identifier(c)}" for c in columns
+            ]
             scan = self._own_scan(table, columns)
             return f"(SELECT {', '.join(cells)} FROM {scan})"  # noqa: S608
-        return f"({select_text(columns, f'({self._select(view, scans=True)})')})"
+        return (
+            f"({select_text(columns, f'({self._select(view, scans=True)})')})"
+        )
 
     def _select(self, view: View, *, scans: bool) -> str:
         """The SELECT of a view; without `scans` it reads no rows."""
         relations = {}
         for table, names in view.reads.items():
             spelled = {
-                name.lower(): name for name in self._own_columns(table) or () if scans
+                name.lower(): name
+                for name in self._own_columns(table) or ()
+                if scans
             }
             present = [spelled[name] for name in names if name in spelled]
             cells = {name.lower(): self._cell(table, name) for name in present}
             columns = [
-                f"{cells.get(name, 'NULL::VARCHAR')} AS {name}" for name in names
+                f"{cells.get(name, 'NULL::VARCHAR')} AS {name}"
+                for name in names
             ]
-            scan = self._own_scan(table, present) if present else "(SELECT 1 LIMIT 0)"
+            scan = (
+                self._own_scan(table, present)
+                if present
+                else "(SELECT 1 LIMIT 0)"
+            )
             relations[table] = f"(SELECT {', '.join(columns)} FROM {scan})"  # noqa: S608
         return view.sql.format(**relations, **view.values)
 
@@ -119,7 +140,9 @@ class ViewSource(Source):
         changes: dict[str, dict[str, int]] = {}
         for (table, column, kind), name in self._counters.items():
             if counts[name]:
-                changes.setdefault(kind, {})[f"{table}.{column}"] = counts[name]
+                changes.setdefault(kind, {})[f"{table}.{column}"] = counts[
+                    name
+                ]
         return changes
 
     def _own_columns(self, table: str) -> list[str] | None:
@@ -138,9 +161,13 @@ class ViewSource(Source):
         if fields:
             read = partial(fhir.batches, paths, table, fields)
             return self.stream(table, fhir.columns_of(fields), read)
-        names = ", ".join(quoted(glob.escape(str(path.absolute()))) for path in paths)
+        names = ", ".join(
+            quoted(glob.escape(str(path.absolute()))) for path in paths
+        )
         options = "union_by_name = true, hive_partitioning = false"
-        return f"({select_text(columns, f'read_parquet([{names}], {options})')})"
+        return (
+            f"({select_text(columns, f'read_parquet([{names}], {options})')})"
+        )
 
     def _file_columns(self, table: str) -> dict[Path, list[str]]:
         """The files of a table with their columns; files that do not fit go to `flaws`."""
@@ -151,7 +178,9 @@ class ViewSource(Source):
         by_file: dict[Path, list[str]] = {}
         self._columns_by_file[table] = by_file
         flaws = self.flaws.setdefault(table.lower(), [])
-        paths = {path for pattern in shards.glob for path in folder.glob(pattern)}
+        paths = {
+            path for pattern in shards.glob for path in folder.glob(pattern)
+        }
         for path in sorted(paths):
             if shards.fields:
                 if fhir.has_resources(path, table):
@@ -161,12 +190,20 @@ class ViewSource(Source):
                 names = parquet_columns(path)
             except TableError:
                 flaws.append(
-                    (path.name, 1, "file that cannot be read as Parquet, left out")
+                    (
+                        path.name,
+                        1,
+                        "file that cannot be read as Parquet, left out",
+                    )
                 )
                 continue
             if missing := ", ".join(sorted(set(shards.columns) - set(names))):
                 flaws.append(
-                    (path.name, 1, f"file without the columns {missing}, left out")
+                    (
+                        path.name,
+                        1,
+                        f"file without the columns {missing}, left out",
+                    )
                 )
             else:
                 by_file[path] = names

@@ -106,7 +106,9 @@ def synthesize(
     }
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         work = Path(temporary)
-        counts = {name: _write(work, name, rows) for name, rows in tables.items()}
+        counts = {
+            name: _write(work, name, rows) for name, rows in tables.items()
+        }
         copied = list(tables)
         if form:
             counts["ADMISSIONS"] = _translate(work, folder, form)
@@ -130,7 +132,9 @@ def _translate(mimic3: Path, folder: Path, form: str) -> int:
             )
         con.execute(data_text(__file__, "forms/rare.sql"))
         splits = con.sql("SELECT SUBJECT_ID AS subject_id FROM PATIENTS").df()
-        con.register("SPLITS", splits.assign(split=assign_splits(splits["subject_id"])))
+        con.register(
+            "SPLITS", splits.assign(split=assign_splits(splits["subject_id"]))
+        )
         target = str(folder).replace("'", "''")
         query = data_text(__file__, f"forms/{form}.sql")
         con.execute(query.replace("{folder}", target))
@@ -155,7 +159,9 @@ def _write(folder: Path, name: str, rows: Iterable[Cells]) -> int:
     """Write rows, with a ROW_ID if the table has one; return their number."""
     columns = COLUMNS[name]
     count = 0
-    with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as handle:
+    with (folder / f"{name}.csv").open(
+        "w", encoding="utf-8", newline=""
+    ) as handle:
         writer = csv.writer(handle, lineterminator="\n")
         writer.writerow(columns)
         for row in rows:
@@ -184,11 +190,15 @@ class _Writer:
         subjects = rng.sample(range(2, 2 + 3 * n_patients), n_patients)
         # Another hospital has other patients: their numbers must not meet those of this one.
         hospital = zlib.crc32(repr(subjects).encode()) % 2000
-        stay_ids = iter(rng.sample(range(100_000, 100_000 + 3 * n_stays), n_stays))
+        stay_ids = iter(
+            rng.sample(range(100_000, 100_000 + 3 * n_stays), n_stays)
+        )
         self.numbered = []
         for subject, patient in zip(subjects, patients, strict=True):
             stays = [(next(stay_ids), stay) for stay in patient.stays]
-            self.numbered.append((subject + 1_000_000 * hospital, patient, stays))
+            self.numbered.append(
+                (subject + 1_000_000 * hospital, patient, stays)
+            )
 
     def patients(self) -> Iterator[Cells]:
         for subject, patient, _ in self.numbered:
@@ -217,7 +227,9 @@ class _Writer:
                 ]
                 was_moved = stay.kind == "transfer"
 
-    def _admission(self, stay: Stay, person: list[str], *, was_moved: bool) -> Cells:
+    def _admission(
+        self, stay: Stay, person: list[str], *, was_moved: bool
+    ) -> Cells:
         """One row from ADMITTIME on; `was_moved`: the stay before it ended in a transfer."""
         rng = self.rng
         locations = _TABLES["discharge_location"]
@@ -229,7 +241,10 @@ class _Writer:
         if was_moved:
             source = "TRANSFER FROM HOSP/EXTRAM"
         usual = rng.choice(locations["usual"])
-        emergency = ["", ""]  # when the patient came to the emergency room and left it
+        emergency = [
+            "",
+            "",
+        ]  # when the patient came to the emergency room and left it
         if source == "EMERGENCY ROOM ADMIT":
             came = stay.admitted - timedelta(minutes=rng.randint(120, 600))
             went = stay.admitted + timedelta(minutes=rng.randint(5, 60))
@@ -315,9 +330,20 @@ class _Writer:
     ) -> Cells:
         """As in MIMIC-III, a discharge summary has a date without a time and no caregiver."""
         delays = _TABLES["days_late"][description]
-        written = chart.stay.discharged + timedelta(days=self.rng.choice(delays))
+        written = chart.stay.discharged + timedelta(
+            days=self.rng.choice(delays)
+        )
         dated = f"{written:%Y-%m-%d}"
-        return [dated, "", "", "Discharge summary", description, "", error, text]
+        return [
+            dated,
+            "",
+            "",
+            "Discharge summary",
+            description,
+            "",
+            error,
+            text,
+        ]
 
 
 def _time(moment: datetime) -> str:

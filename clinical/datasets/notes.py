@@ -85,9 +85,12 @@ class Chart:
         self.patient = patient
         self.stay = stay
         self.rng = rng
-        self.true = facts | {f.name for f in sentences.NEUTRAL if rng.random() < f.rate}
+        self.true = facts | {
+            f.name for f in sentences.NEUTRAL if rng.random() < f.rate
+        }
         self.details = {
-            slot: rng.choice(words) for slot, words in sentences.FILLINGS.items()
+            slot: rng.choice(words)
+            for slot, words in sentences.FILLINGS.items()
         }
         self.complaint = rng.choice(FILLER["complaints"])
         self.names: sentences.Names = {}
@@ -109,7 +112,10 @@ class Chart:
         n_pieces = sum(map(count_pieces, texts))
         header, history, course, medications, instructions, *middle = texts
         writers = [partial(self._report, text) for text in FILLER["reports"]]
-        numbers = [partial(self._write, "laboratory"), partial(self._write, "progress")]
+        numbers = [
+            partial(self._write, "laboratory"),
+            partial(self._write, "progress"),
+        ]
         writers += numbers * 12
         for section in rng.sample(writers, len(writers)):
             if n_pieces >= target:
@@ -127,7 +133,9 @@ class Chart:
         """
         self._draw_names()
         # Absent facts are denied less often in notes that tell less.
-        sentences_told = self.tell(clause_share=0.6, told=told, refuted=0.4 * told)
+        sentences_told = self.tell(
+            clause_share=0.6, told=told, refuted=0.4 * told
+        )
         story = ""
         for sentence in sentences_told:
             if count_pieces(story + sentence) <= _MOST_SHORT_PIECES:
@@ -173,7 +181,9 @@ class Chart:
 
     def _write(self, section: str, **values: object) -> str:
         """A section of `notes.j2`."""
-        context = _LAYOUT.new_context({"chart": self, "filler": FILLER, **values})
+        context = _LAYOUT.new_context(
+            {"chart": self, "filler": FILLER, **values}
+        )
         return "".join(_LAYOUT.blocks[section](context))
 
     def _report(self, template: str) -> str:
@@ -185,7 +195,9 @@ class Chart:
         """A template with the names and details of the note."""
         return sentences.fill(template, self.names, self.rng)
 
-    def draw(self, kind: str, least: int, most: int | None = None) -> list[str]:
+    def draw(
+        self, kind: str, least: int, most: int | None = None
+    ) -> list[str]:
         """Different lines of one kind of filler: `least` of them, or up to `most`."""
         count = least
         if most is not None:
@@ -201,7 +213,9 @@ class Chart:
     ) -> list[str]:
         """Sentences for the facts."""
         parts = statements(self.true, self.rng, told=told, refuted=refuted)
-        texts = sentences.tell(parts, self.names, self.rng, clause_share=clause_share)
+        texts = sentences.tell(
+            parts, self.names, self.rng, clause_share=clause_share
+        )
         return [text.sentence for text in texts]
 
 

@@ -14,12 +14,17 @@ if TYPE_CHECKING:
     import random
 
 # First day and years of admissions; charts tell local time.
-CALENDARS = {"shifted": (datetime(2100, 1, 1), 90), "real": (datetime(2018, 1, 1), 2)}  # noqa: DTZ001
+CALENDARS = {
+    "shifted": (datetime(2100, 1, 1), 90),  # noqa: DTZ001
+    "real": (datetime(2018, 1, 1), 2),  # noqa: DTZ001
+}
 # Shares of stays without a readmission that a much later stay follows, or a planned return within
 # 30 days.
 _RETURNS_LATER = 0.35
 _PLANNED = 0.05
-_TRANSFERRED = 0.02  # share of stays that begin with a transfer between two services
+_TRANSFERRED = (
+    0.02  # share of stays that begin with a transfer between two services
+)
 _DIES = 0.03  # share of later stays that end in death
 _NEWBORN = 0.03  # newborns per patient
 
@@ -52,7 +57,9 @@ class Patient:
 
 def true_risk(facts: Collection[str]) -> float:
     """Probability of an unplanned readmission within 30 days given the facts of a stay."""
-    logit = INTERCEPT + sum(fact.weight for fact in FACTS if fact.name in facts)
+    logit = INTERCEPT + sum(
+        fact.weight for fact in FACTS if fact.name in facts
+    )
     # Rounded as it is written, so that equal facts have equal risks.
     return round(1.0 / (1.0 + math.exp(-logit)), 6)
 
@@ -86,7 +93,9 @@ def draw_patients(
             born = _random_start(rng, dates)
             leaves = born + timedelta(days=rng.uniform(1.5, 4))
             baby = Stay("newborn", born, leaves, "NEWBORN")
-            patients.append(Patient(rng.choice("MF"), _midnight(born), (baby,)))
+            patients.append(
+                Patient(rng.choice("MF"), _midnight(born), (baby,))
+            )
     return patients
 
 
@@ -127,7 +136,9 @@ def _draw_chain(n_left: int, rng: random.Random, dates: str) -> list[Stay]:
         planned = rng.random() < _PLANNED
         if n_left == 0 or not (planned or rng.random() < _RETURNS_LATER):
             return chain
-        days = rng.uniform(20, 28) if planned else 46 + rng.expovariate(1 / 200)
+        days = (
+            rng.uniform(20, 28) if planned else 46 + rng.expovariate(1 / 200)
+        )
         admitted = stay.discharged + timedelta(days=days)
 
 

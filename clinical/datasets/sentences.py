@@ -121,7 +121,9 @@ def statements(
     true = [fact for fact in FACTS if fact.name in true_names]
     absent = [fact for fact in FACTS if fact.name not in true_names]
     chosen = [Statement(f, truth=True) for f in true if rng.random() < told]
-    denied = [Statement(f, truth=False) for f in absent if rng.random() < refuted]
+    denied = [
+        Statement(f, truth=False) for f in absent if rng.random() < refuted
+    ]
     distractors = [f for f in FACTS if rng.random() < ELSEWHERE]
     result = chosen + denied
     result += [Statement(f, truth=False, elsewhere=True) for f in distractors]
@@ -135,7 +137,9 @@ def statements(
     return result
 
 
-def clause_sentence(statement: Statement, names: Names, rng: random.Random) -> str:
+def clause_sentence(
+    statement: Statement, names: Names, rng: random.Random
+) -> str:
     """One statement as a sentence around a clause."""
     fitting = [frame for frame in CLAUSE_FRAMES if frame.fits(0, statement)]
     frame = rng.choices(fitting, [frame.share for frame in fitting])[0]
@@ -169,7 +173,9 @@ def noun_sentences(
         frame, chosen = _draw_frame(remaining, rng)
         nouns = [fill(rng.choice(s.fact.nouns), names, rng) for s in chosen]
         phrases = dict(zip("abd", nouns, strict=False))
-        sentences.append(Told(fill(frame.text, {**names, **phrases}, rng), chosen))
+        sentences.append(
+            Told(fill(frame.text, {**names, **phrases}, rng), chosen)
+        )
         remaining = [s for s in remaining if s not in chosen]
     return sentences
 
@@ -183,7 +189,9 @@ def _draw_frame(
     for frame in NOUN_FRAMES:
         chosen: list[Statement] = []
         for slot in range(len(frame.truths)):
-            fitting = (s for s in remaining if frame.fits(slot, s) and s not in chosen)
+            fitting = (
+                s for s in remaining if frame.fits(slot, s) and s not in chosen
+            )
             chosen.extend(itertools.islice(fitting, 1))
         if len(chosen) == len(frame.truths):
             possible.append((frame, chosen))
@@ -204,7 +212,9 @@ def tell(
         has_frame = any(frame.fits(0, part) for frame in NOUN_FRAMES)
         is_clause = rng.random() < clause_share or not has_frame
         (clauses if is_clause else nouns).append(part)
-    sentences = [Told(clause_sentence(part, names, rng), (part,)) for part in clauses]
+    sentences = [
+        Told(clause_sentence(part, names, rng), (part,)) for part in clauses
+    ]
     sentences += noun_sentences(nouns, names, rng)
     rng.shuffle(sentences)
     return sentences

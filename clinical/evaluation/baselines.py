@@ -16,13 +16,20 @@ import pandas as pd
 from clinical.stays.choice import CHOICE, choice_of
 from domainbert.errors import UserError
 from domainbert.files import read_toml
-from domainbert.statistics.calibration import calibrated, fit_platt, logit, platt
+from domainbert.statistics.calibration import (
+    calibrated,
+    fit_platt,
+    logit,
+    platt,
+)
 from domainbert.tables import id_key
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_MANY_PHRASES = 200_000  # bounds the memory of the phrase table on large hospitals
+_MANY_PHRASES = (
+    200_000  # bounds the memory of the phrase table on large hospitals
+)
 _RARE = 5  # a phrase needs this many stays
 _SMALL = 1000  # below this number of stays, phrases of two stays are kept too
 _GRID = (0.3, 1.0, 10.0)
@@ -103,7 +110,9 @@ def baselines(
     best = max(models, key=auroc)
     val_risks = best.predict_proba(val_features)[:, 1]
     test_risks = best.predict_proba(words.transform(test_texts))[:, 1]
-    with contextlib.suppress(UserError):  # too few validation stays: as they are
+    with contextlib.suppress(
+        UserError
+    ):  # too few validation stays: as they are
         slope, intercept = fit_platt(logit(val_risks), val["readmitted"])
         val_risks = calibrated(val_risks, slope, intercept)
         test_risks = calibrated(test_risks, slope, intercept)
@@ -163,7 +172,8 @@ def _fitted(
 ) -> BaselineScores:
     """Points as risks, by a logistic regression on the training side."""
     train_points, val_points, test_points = (
-        sum(_points(item, side) for item in items) for side in (train, val, test)
+        sum(_points(item, side) for item in items)
+        for side in (train, val, test)
     )
     slope, intercept = fit_platt(train_points, train["readmitted"])
     return BaselineScores(
@@ -191,7 +201,9 @@ def _points(item: dict[str, Any], stays: pd.DataFrame) -> np.ndarray:
     if "below" in item:
         return np.asarray(item["points"] * (numbers < item["below"]))
     starts, points = np.array(item["steps"], dtype=np.float64).T
-    steps = np.searchsorted(starts, np.nan_to_num(numbers, nan=-np.inf), side="right")
+    steps = np.searchsorted(
+        starts, np.nan_to_num(numbers, nan=-np.inf), side="right"
+    )
     return np.r_[0.0, points][steps]
 
 
@@ -201,7 +213,9 @@ def with_history(cohort: pd.DataFrame) -> pd.DataFrame:
     The latter are the patient's earlier episodes that began in the 365 days before this one;
     excluded stays count.
     """
-    if not {"patient_id", "admit_time", "discharge_time"} <= set(cohort.columns):
+    if not {"patient_id", "admit_time", "discharge_time"} <= set(
+        cohort.columns
+    ):
         return cohort
     start_name = "admit_time"
     if "episode_start" in cohort.columns:
@@ -212,13 +226,16 @@ def with_history(cohort: pd.DataFrame) -> pd.DataFrame:
     episodes = pd.DataFrame({"patient": patient, "start": start})
     episodes = episodes.dropna().drop_duplicates()
     starts_of = {
-        key: starts.to_numpy() for key, starts in episodes.groupby("patient")["start"]
+        key: starts.to_numpy()
+        for key, starts in episodes.groupby("patient")["start"]
     }
     unknown = np.array([], dtype="datetime64[us]")
     year = np.timedelta64(365, "D")
     n_earlier = []
     for key, time in zip(patient, start.to_numpy(), strict=True):
         starts = starts_of.get(key, unknown)
-        n_earlier.append(int(((starts < time) & (starts >= time - year)).sum()))
+        n_earlier.append(
+            int(((starts < time) & (starts >= time - year)).sum())
+        )
     days = (end - start) / np.timedelta64(1, "D")
     return cohort.assign(length_of_stay=days, admissions_12_months=n_earlier)

@@ -162,7 +162,9 @@ def compare(
         )
     for name, baseline in fitted.items():
         risks[name] = baseline.test
-        thresholds[name] = precise_threshold(val["readmitted"], baseline.validation)
+        thresholds[name] = precise_threshold(
+            val["readmitted"], baseline.validation
+        )
     percentiles, source = _val_percentiles(model, val, scores)
     return measure(
         stays,
@@ -184,7 +186,9 @@ def _baselines(
 ) -> tuple[dict[str, BaselineScores], list[str]]:
     """The baselines that these sides allow, and which are missing and why."""
     if train.empty or val.empty:
-        return {}, ["No baseline was fitted: the cohort has no train or no val side."]
+        return {}, [
+            "No baseline was fitted: the cohort has no train or no val side."
+        ]
     fitted, missing = point_scores(train, val, test)
     if with_words:
         try:
@@ -285,12 +289,18 @@ def _measurable(
             subset="probability"
         )
         if stays.empty:
-            why = "their stay_id is not in the score table, or has no risk there"
-            raise UserError(f"none of the {len(side)} stays can be scored: {why}")
+            why = (
+                "their stay_id is not in the score table, or has no risk there"
+            )
+            raise UserError(
+                f"none of the {len(side)} stays can be scored: {why}"
+            )
     elif model is not None:
         stays = with_risks(model, side)
     else:
-        raise UserError("neither a model nor scores were given; pass one of them")
+        raise UserError(
+            "neither a model nor scores were given; pass one of them"
+        )
     n_unscored = len(side) - len(stays)
     if n_unscored:
         caveats.append(
@@ -392,5 +402,7 @@ def record(comparison: Comparison, model: ReadmissionModel) -> None:
         summary=measure_rows(evaluations),
         verdicts=[verdict.text for verdict in verdicts(evaluations)],
         caveats=comparison.caveats,
-        disparities=[verdict.text for verdict in group_verdicts(comparison.groups)],
+        disparities=[
+            verdict.text for verdict in group_verdicts(comparison.groups)
+        ],
     )

@@ -44,7 +44,9 @@ class Point:
     source: str
 
 
-def decision_curve(y: ArrayLike, scores: Mapping[str, ArrayLike]) -> pd.DataFrame:
+def decision_curve(
+    y: ArrayLike, scores: Mapping[str, ArrayLike]
+) -> pd.DataFrame:
     """The net benefit of alerts at each threshold t of `GRID`, for several sets of risks.
 
     It is (true positives - false positives × t / (1 - t)) / n: whoever alerts at t accepts
@@ -57,7 +59,10 @@ def decision_curve(y: ArrayLike, scores: Mapping[str, ArrayLike]) -> pd.DataFram
     """
     levels = np.array(GRID)
     columns = {"threshold": levels}
-    for name, probability in {**scores, ALL: np.ones(len(np.asarray(y)))}.items():
+    for name, probability in {
+        **scores,
+        ALL: np.ones(len(np.asarray(y))),
+    }.items():
         outcome, risk = checked_risks(y, probability)
         columns[name] = _benefit(
             outcome,
@@ -79,7 +84,9 @@ def _benefit(
     return np.asarray((true - false * levels / (1 - levels)) / weights.sum())
 
 
-def benefit_table(stays: pd.DataFrame, *, bootstrap: int = 1000) -> pd.DataFrame:
+def benefit_table(
+    stays: pd.DataFrame, *, bootstrap: int = 1000
+) -> pd.DataFrame:
     """Net benefit at the thresholds `SHOWN`, with intervals, one row a threshold.
 
     `net_benefit` (see `decision_curve`) is the model's, `alert_all` that of alerting everybody,
@@ -127,7 +134,9 @@ def alert_burden(
         UserError: bad input, see `checked_risks`.
     """
     outcome, risk = checked_risks(stays["readmitted"], stays["probability"])
-    parts = [Stays(outcome, risk, point.threshold) for point in points.values()]
+    parts = [
+        Stays(outcome, risk, point.threshold) for point in points.values()
+    ]
     by_name = {measure.field: measure for measure in MEASURES}
     measures = [by_name[name] for name in _BURDEN]
 
@@ -165,7 +174,9 @@ def alert_points(
     """
     points = {}
     if own is not None:
-        points[OWN] = Point(own, "80% of alerts right on the model's validation side")
+        points[OWN] = Point(
+            own, "80% of alerts right on the model's validation side"
+        )
     if percentiles:
         for capacity in CAPACITIES:
             threshold = percentiles[99 - capacity]

@@ -44,7 +44,9 @@ ACT = 0.25
 _BINS = 10
 
 
-def describe_notes(model: ReadmissionModel, stays: pd.Series) -> dict[str, Floats]:
+def describe_notes(
+    model: ReadmissionModel, stays: pd.Series
+) -> dict[str, Floats]:
     """What the model's tokenizer finds in a sample of stays: the first five of `QUANTITIES`.
 
     A word is split when the encoder's vocabulary lacks it and it is read in pieces: names,
@@ -150,7 +152,9 @@ def drift(
         index = float(((now - then) * np.log(now / then)).sum())
         chance = 0.0
         if n_bins > 1:
-            chance = float(chi2.ppf(0.95, n_bins - 1) * (1 / n_then + 1 / n_now))
+            chance = float(
+                chi2.ppf(0.95, n_bins - 1) * (1 / n_then + 1 / n_now)
+            )
         finding = "stable"
         if index > max(chance, WATCH):
             finding = "watch"
@@ -158,7 +162,16 @@ def drift(
             finding = "act"
         medians = old.median, float(np.median(values))
         rows.append((name, *medians, n_then, n_now, index, chance, finding))
-    columns = ["quantity", "then", "now", "n_then", "n_now", "psi", "chance", "finding"]
+    columns = [
+        "quantity",
+        "then",
+        "now",
+        "n_then",
+        "n_now",
+        "psi",
+        "chance",
+        "finding",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -79,12 +79,16 @@ def by_group(
         labels = group_labels(frame[column])
         counts = labels.value_counts(sort=False)
         large = counts.index[counts >= SMALLEST_GROUP]
-        rows += [{"column": column, "group": group, "reason": ""} for group in large]
+        rows += [
+            {"column": column, "group": group, "reason": ""} for group in large
+        ]
         masks += [(labels == group).to_numpy() for group in large]
         small = [str(group) for group in counts.index if group not in large]
         if small:
             rows.append({"column": column} | _small_groups(small, counts))
-    measured = iter(_measured(frame, masks, threshold=threshold, bootstrap=bootstrap))
+    measured = iter(
+        _measured(frame, masks, threshold=threshold, bootstrap=bootstrap)
+    )
     for row in rows:
         if not row["reason"]:
             row |= next(measured)
@@ -119,7 +123,9 @@ def group_labels(values: pd.Series) -> pd.Series:
         )
         labels = bands.cat.add_categories(_UNKNOWN).fillna(_UNKNOWN)
     else:
-        text = values.map(str, na_action="ignore").astype(object).fillna(_UNKNOWN)
+        text = (
+            values.map(str, na_action="ignore").astype(object).fillna(_UNKNOWN)
+        )
         order = [*sorted(set(text) - {_UNKNOWN}), _UNKNOWN]
         labels = pd.Series(
             pd.Categorical(text, order),
@@ -152,7 +158,8 @@ def _measured(
 
     def measure(weights: Floats) -> Floats:
         rows = [
-            measured_values(part, weights[mask], GROUP_MEASURES) for mask, part in sides
+            measured_values(part, weights[mask], GROUP_MEASURES)
+            for mask, part in sides
         ]
         return np.reshape(rows, (len(masks), 2, len(GROUP_MEASURES)))
 
@@ -188,7 +195,9 @@ def holm(difference: Resampled) -> Floats:
     from scipy.stats import norm
 
     error = difference.spread[2]
-    p = 2 * norm.sf(np.abs(difference.value) / np.where(error > 0, error, np.nan))
+    p = 2 * norm.sf(
+        np.abs(difference.value) / np.where(error > 0, error, np.nan)
+    )
     order = np.argsort(p, axis=None)[: np.count_nonzero(~np.isnan(p))]
     steps = p.flat[order] * np.arange(len(order), 0, -1)
     p.flat[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
@@ -240,4 +249,6 @@ def by_period(
         threshold=threshold,
         bootstrap=bootstrap,
     )
-    return table.rename(columns={"group": "period"}).drop(columns="column"), remark
+    return table.rename(columns={"group": "period"}).drop(
+        columns="column"
+    ), remark

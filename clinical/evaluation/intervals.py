@@ -12,7 +12,12 @@ import pandas as pd
 from clinical.evaluation.measures import MEASURES, Stays, measured_values
 from clinical.stays.patients import patient_codes
 from domainbert.errors import UserError
-from domainbert.statistics.bootstrap import MIN_GROUPS, Interval, Resampled, resample
+from domainbert.statistics.bootstrap import (
+    MIN_GROUPS,
+    Interval,
+    Resampled,
+    resample,
+)
 from domainbert.statistics.calibration import checked_risks
 
 if TYPE_CHECKING:
@@ -61,7 +66,11 @@ class Evaluation:
         content = vars(self) | {
             name: vars(value) for name, value in self.intervals.items()
         }
-        return {k: v for k, v in content.items() if k not in ("intervals", "resampled")}
+        return {
+            k: v
+            for k, v in content.items()
+            if k not in ("intervals", "resampled")
+        }
 
     def to_frame(self) -> pd.DataFrame:
         """One row a measure: metric, value, low, high (NaN where there is none)."""
@@ -71,7 +80,9 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         """The measures as a table, for a notebook."""
-        return self.to_frame().to_html(index=False, float_format="{:.3f}".format)
+        return self.to_frame().to_html(
+            index=False, float_format="{:.3f}".format
+        )
 
 
 def evaluate(
@@ -105,7 +116,9 @@ def evaluate(
     outcome, risk = checked_risks(y, probability)
     codes = patient_codes(patients, n=len(outcome))
     if threshold is not None and not 0 <= threshold <= 1:
-        raise UserError(f"threshold is {threshold}; it must be in [0, 1], or None")
+        raise UserError(
+            f"threshold is {threshold}; it must be in [0, 1], or None"
+        )
     if bootstrap < 0:
         raise UserError(
             f"bootstrap is {bootstrap}; it must be 0 (no intervals) or more"
@@ -140,7 +153,9 @@ def evaluate(
 
 def _by_measure(measured: Resampled) -> dict[str, Interval]:
     """The intervals of `MEASURES`, which were measured in their order."""
-    return {m.field: measured[index].interval() for index, m in enumerate(MEASURES)}
+    return {
+        m.field: measured[index].interval() for index, m in enumerate(MEASURES)
+    }
 
 
 def _why_missing(

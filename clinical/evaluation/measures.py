@@ -150,7 +150,9 @@ def auroc(stays: WeightedStays) -> float:
 def auprc(stays: WeightedStays) -> float:
     """Precision averaged over recall. Chance gives the prevalence."""
     true, false, _ = stays.curve
-    return float(np.diff(true, prepend=0.0) @ precisions(true, false) / true[-1])
+    return float(
+        np.diff(true, prepend=0.0) @ precisions(true, false) / true[-1]
+    )
 
 
 @measure("Prevalence", both=False)
@@ -301,7 +303,9 @@ def precise_threshold(y: ArrayLike, probability: ArrayLike) -> float | None:
     Raises:
         UserError: bad input, see `checked_risks`.
     """
-    true, false, thresholds = WeightedStays(Stays(*checked_risks(y, probability))).curve
+    true, false, thresholds = WeightedStays(
+        Stays(*checked_risks(y, probability))
+    ).curve
     right = np.where(precisions(true, false) >= PRECISION, true, 0.0)
     if not right.any():
         return None

@@ -82,11 +82,18 @@ def monitor(
             threshold=threshold,
             bootstrap=bootstrap,
         )
-        periods, _ = by_period(labelled, threshold=threshold, bootstrap=bootstrap)
+        periods, _ = by_period(
+            labelled, threshold=threshold, bootstrap=bootstrap
+        )
     findings = [
         *check_notes(model.settings.notes, rows),
         *_trained_on(model, stays),
-        *(v.text for v in monitoring_verdicts(evaluation, model.manifest.scores.model)),
+        *(
+            v.text
+            for v in monitoring_verdicts(
+                evaluation, model.manifest.scores.model
+            )
+        ),
         *drifted,
     ]
     return Monitoring(

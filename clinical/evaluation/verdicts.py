@@ -52,7 +52,11 @@ def verdicts(evaluations: Mapping[str, Evaluation]) -> list[Verdict]:
     """
     (name, evaluation), *baselines = evaluations.items()
     if evaluation.auroc.value is None:
-        return [Verdict("not shown", f"{name} was not measured: {evaluation.reason}.")]
+        return [
+            Verdict(
+                "not shown", f"{name} was not measured: {evaluation.reason}."
+            )
+        ]
     judged = [
         level(evaluation),
         slope(evaluation.calibration_slope),
@@ -83,10 +87,16 @@ def level(own: Evaluation) -> Verdict | None:
             f"The risks are right on average, to within 10%: {numbers}",
         )
     if _above(shift, 0):
-        return Verdict("against", f"The risks are too low on average: {numbers}")
+        return Verdict(
+            "against", f"The risks are too low on average: {numbers}"
+        )
     if _below(shift, 0):
-        return Verdict("against", f"The risks are too high on average: {numbers}")
-    doubt = "It is not shown that the risks are right on average, to within 10%"
+        return Verdict(
+            "against", f"The risks are too high on average: {numbers}"
+        )
+    doubt = (
+        "It is not shown that the risks are right on average, to within 10%"
+    )
     return Verdict("not shown", f"{doubt}: {numbers}")
 
 
@@ -115,12 +125,16 @@ def ranking(auroc: Interval) -> Verdict:
     """Whether stays are ranked better than by chance."""
     number = f"(AUROC {auroc})."
     if auroc.value is not None and auroc.value < 0.5:
-        return Verdict("against", f"The model ranks stays worse than chance {number}")
+        return Verdict(
+            "against", f"The model ranks stays worse than chance {number}"
+        )
     if _below(auroc, NEAR_CHANCE):
         concern = "The model ranks stays at best slightly better than chance"
         return Verdict("against", f"{concern} {number}")
     if _above(auroc, 0.5):
-        return Verdict("shown", f"The model ranks stays better than chance {number}")
+        return Verdict(
+            "shown", f"The model ranks stays better than chance {number}"
+        )
     return Verdict(
         "not shown",
         f"It is not shown to rank stays better than chance {number}",
@@ -134,7 +148,9 @@ def against_baseline(name: str, difference: Interval) -> Verdict:
         return Verdict("shown", f"It ranks stays better than {number}")
     if _below(difference, 0):
         return Verdict("against", f"It ranks stays worse than {number}")
-    return Verdict("not shown", f"It is not shown to rank stays better than {number}")
+    return Verdict(
+        "not shown", f"It is not shown to rank stays better than {number}"
+    )
 
 
 def sample_size(own: Evaluation) -> Verdict | None:
@@ -202,9 +218,7 @@ def benefit_verdicts(table: pd.DataFrame) -> list[Verdict]:
     worse = table[table["gain_high"] < 0]
     judged = []
     if better.empty:
-        text = (
-            "Its alerts are not shown to be better than alerting everybody or nobody."
-        )
+        text = "Its alerts are not shown to be better than alerting everybody or nobody."
         judged.append(Verdict("not shown", text))
     else:
         best = better.sort_values("gain", kind="stable").iloc[-1]
@@ -232,7 +246,11 @@ def group_verdicts(groups: pd.DataFrame) -> list[Verdict]:
     n_tested = int((low == low).sum())  # NaN where a difference was not tested
     n_chance = int(((low > 0) | (high < 0)).sum())
     rows = groups.to_dict("records")
-    judged = [Verdict("not shown", "No difference between subgroups could be tested.")]
+    judged = [
+        Verdict(
+            "not shown", "No difference between subgroups could be tested."
+        )
+    ]
     if n_tested:
         remaining = _differences(rows)
         judged = [_tested(n_tested, n_chance, len(remaining)), *remaining]
@@ -242,7 +260,9 @@ def group_verdicts(groups: pd.DataFrame) -> list[Verdict]:
         if row["reason"]
     ]
     if untested:
-        judged.append(Verdict("not shown", f"Not tested: {'; '.join(untested)}."))
+        judged.append(
+            Verdict("not shown", f"Not tested: {'; '.join(untested)}.")
+        )
     return judged
 
 
@@ -253,7 +273,9 @@ def _differences(rows: Sequence[Row]) -> list[Verdict]:
         name = f"{measure.field}_difference"
         for row in rows:
             if row[f"{measure.field}_p_adjusted"] < 0.05:
-                interval = f"[{row[f'{name}_low']:+.3f}, {row[f'{name}_high']:+.3f}]"
+                interval = (
+                    f"[{row[f'{name}_low']:+.3f}, {row[f'{name}_high']:+.3f}]"
+                )
                 text = (
                     f"{measure.name} differs for {row['column']} {_label(row)}: "
                     f"{row[measure.field]:.3f}, that is {row[name]:+.3f} {interval} against all "

@@ -145,7 +145,8 @@ class Case:
     def kept(self, pieces: Iterable[Piece]) -> list[np.ndarray]:
         """A mask of the tokens of each window, without [CLS] and [SEP], that are in no piece."""
         masks = [
-            np.ones(len(window.offsets), dtype=bool) for _, window in self.stay.windows
+            np.ones(len(window.offsets), dtype=bool)
+            for _, window in self.stay.windows
         ]
         for piece in pieces:
             masks[piece.window][piece.first : piece.last] = False
@@ -171,7 +172,9 @@ class Case:
         scores = aggregate_stays(self.score(windows), counts, c=self.model.c)
         return scores, self.model.calibrated(scores, self.risk.shift)
 
-    def _shortened_windows(self, masks: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def _shortened_windows(
+        self, masks: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
         windows = [
             _only(window, mask)
             for (_, window), mask in zip(self.stay.windows, masks, strict=True)

@@ -23,7 +23,9 @@ EFFORT = 3.0
 """Occlusion reads at most this many times the tokens of the stay."""
 
 
-def explain(model: ReadmissionModel, stay: StayInput, *, top: int = TOP) -> Explanation:
+def explain(
+    model: ReadmissionModel, stay: StayInput, *, top: int = TOP
+) -> Explanation:
     """Find the sentences that raise and lower the risk of one stay.
 
     Each sentence of the riskiest windows is left out in turn, see `occlusion`. The strongest ones
@@ -75,7 +77,9 @@ def riskiest_windows(case: Case, pieces: Sequence[Piece]) -> list[int]:
     window_of_piece = [piece.window for piece in pieces]
     # Every window has a piece, so both have the shape (windows,).
     n_pieces = np.bincount(window_of_piece)
-    n_tokens = np.bincount(window_of_piece, weights=[len(piece) for piece in pieces])
+    n_tokens = np.bincount(
+        window_of_piece, weights=[len(piece) for piece in pieces]
+    )
     # Occlusion scores a window once without each of its n pieces. Each token is missing from one
     # of these n versions, so together they have n - 1 times the tokens of the window.
     costs = (n_pieces - 1) * n_tokens
@@ -134,7 +138,9 @@ def _measured(
     strongest = [row for row in order[:top] if values[row] > 0]
     strongest += [row for row in order[-top:] if values[row] < 0]
     strongest.sort(key=lambda row: -abs(values[row]))
-    scores, probabilities = case.risks([case.kept([pieces[i]]) for i in strongest])
+    scores, probabilities = case.risks(
+        [case.kept([pieces[i]]) for i in strongest]
+    )
     score_changes = case.risk.score - scores
     probability_changes = case.risk.probability - probabilities
     measured = []

@@ -56,7 +56,9 @@ def evaluate_faithfulness(
         UserError: no stay can be scored.
     """
     generator = np.random.default_rng(0)
-    rows, patients = measure_stays(model, stays, lambda case: _falls(case, generator))
+    rows, patients = measure_stays(
+        model, stays, lambda case: _falls(case, generator)
+    )
     codes = patient_codes(patients, n=len(rows))
     falls = np.array(rows)
     means = resample(
@@ -125,7 +127,9 @@ def _falls(case: Case, generator: np.random.Generator) -> tuple[float, float]:
     pieces = sentence_pieces(case.stay)
     values = occlusion(case, pieces, riskiest_windows(case, pieces))
     orders = [np.argsort(-values, kind="stable")]
-    orders += [generator.permutation(len(pieces)) for _ in range(RANDOM_ORDERS)]
+    orders += [
+        generator.permutation(len(pieces)) for _ in range(RANDOM_ORDERS)
+    ]
     choices = []
     for order in orders:
         ordered = [pieces[row] for row in order]
@@ -146,7 +150,9 @@ def chosen_tokens(
 
     Their number is the same for any order of all pieces, because the last piece is cut.
     """
-    masks = [np.zeros(len(window.offsets), dtype=bool) for _, window in stay.windows]
+    masks = [
+        np.zeros(len(window.offsets), dtype=bool) for _, window in stay.windows
+    ]
     remaining = int(np.ceil(share * sum(map(len, masks))))
     for piece in pieces:
         end = min(piece.last, piece.first + remaining)

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from clinical.risk.model import ReadmissionModel
     from clinical.risk.task import Notes
 
-_OF_STAY = ("without_raising", "raising_alone")  # columns with one value per stay
+_OF_STAY = (
+    "without_raising",
+    "raising_alone",
+)  # columns with one value per stay
 
 
 class ExplainTask(StayTask[Explanation]):
@@ -69,9 +72,13 @@ class ExplainTask(StayTask[Explanation]):
 
     def run(self, items: Iterable[ReadNotes]) -> Iterator[Explanation]:
         """The explanation of each stay."""
-        return (explain(self._model, item.notes, top=self._top) for item in items)
+        return (
+            explain(self._model, item.notes, top=self._top) for item in items
+        )
 
-    def rows(self, item: ReadNotes, result: Explanation) -> list[dict[str, object]]:
+    def rows(
+        self, item: ReadNotes, result: Explanation
+    ) -> list[dict[str, object]]:
         """A row for each passage."""
         risk_row = self.risk_row(item, result.risk)
         shared = {
@@ -87,9 +94,13 @@ class ExplainTask(StayTask[Explanation]):
         columns = set(self.output.names)
         rows = []
         for number, passage in enumerate(result.passages, start=1):
-            cells = {name: v for name, v in vars(passage).items() if name in columns}
+            cells = {
+                name: v for name, v in vars(passage).items() if name in columns
+            }
             direction = "raises" if passage.raises else "lowers"
-            rows.append({**shared, **cells, "passage": number, "direction": direction})
+            rows.append(
+                {**shared, **cells, "passage": number, "direction": direction}
+            )
         return rows or [shared]
 
     def facts(self) -> dict[str, object]:

@@ -100,7 +100,9 @@ class StayView:
     def _repr_html_(self) -> str:
         """Escaped HTML without scripts or files."""
         explanation = self.explanation
-        notes = [(number, list(self._parts(number))) for number in explanation.texts]
+        notes = [
+            (number, list(self._parts(number))) for number in explanation.texts
+        ]
         values = [abs(passage.value) for passage in explanation.passages]
         return _template("stay_view.html.j2").render(
             explanation=explanation,
@@ -142,5 +144,7 @@ class StayView:
 def _template(name: str) -> Any:
     from jinja2 import Environment, PackageLoader
 
-    templates = Environment(loader=PackageLoader("clinical.evidence"), autoescape=True)
+    templates = Environment(
+        loader=PackageLoader("clinical.evidence"), autoescape=True
+    )
     return templates.get_template(name)

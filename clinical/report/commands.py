@@ -23,10 +23,14 @@ Resamples = Annotated[int, Option(min=0, help="Resamples for intervals.")]
 @one_line_errors
 def evaluate(
     cohort_file: CohortFile,
-    out: Annotated[Path, Option(help="Folder for metrics, figures and report.")],
+    out: Annotated[
+        Path, Option(help="Folder for metrics, figures and report.")
+    ],
     model: Annotated[
         str | None,
-        Option(help="A shipped model, a folder or a Hub id; not needed with --scores."),
+        Option(
+            help="A shipped model, a folder or a Hub id; not needed with --scores."
+        ),
     ] = None,
     scores: Annotated[
         Path | None,
@@ -38,7 +42,9 @@ def evaluate(
     split: Annotated[str, Option(help="The side to evaluate on.")] = "test",
     hospital: Annotated[
         Path | None,
-        Option(help="The hospital's answers, a filled-in hospital-template.toml."),
+        Option(
+            help="The hospital's answers, a filled-in hospital-template.toml."
+        ),
     ] = None,
     bootstrap: Resamples = 1000,
 ) -> None:
@@ -65,7 +71,9 @@ def evaluate(
     if model:
         loaded = ReadmissionModel.from_pretrained(model)
         facts["c"] = f"{loaded.c:g}"
-    comparison = compare(loaded, table, scores=risks, split=split, bootstrap=bootstrap)
+    comparison = compare(
+        loaded, table, scores=risks, split=split, bootstrap=bootstrap
+    )
     flow = None
     summary = None
     with suppress(TableError):  # a table that clinical cohort did not write
@@ -82,7 +90,9 @@ def evaluate(
         title=f"{name} on {cohort_file.name}",
         facts=facts,
         flow=flow,
-        about=gather(loaded, comparison, name=name, summary=summary, hospital=answers),
+        about=gather(
+            loaded, comparison, name=name, summary=summary, hospital=answers
+        ),
         hospital=answers,
     )
     print_comparison(comparison)
@@ -104,7 +114,9 @@ def monitor(
     out: Annotated[Path, Option(help="Folder for the tables.")],
     served: Annotated[
         Path | None,
-        Option(help="What `domainbert serve --ledger` kept: alerts, overrides."),
+        Option(
+            help="What `domainbert serve --ledger` kept: alerts, overrides."
+        ),
     ] = None,
     bootstrap: Resamples = 1000,
 ) -> None:
@@ -119,7 +131,12 @@ def monitor(
     loaded = ReadmissionModel.from_pretrained(model)
     watched = watch(loaded, table, bootstrap=bootstrap)
     rows = [
-        [row.quantity.replace("_", " "), size(row.then), size(row.now), row.finding]
+        [
+            row.quantity.replace("_", " "),
+            size(row.then),
+            size(row.now),
+            row.finding,
+        ]
         for row in watched.inputs.itertuples()
     ]
     print_table(rows, ["quantity", "then", "now", "finding"])
@@ -137,13 +154,17 @@ def in_service(ledger: Path, model: ReadmissionModel) -> list[str]:
     from domainbert.service.ledger import compare_models, read_ledger
 
     served, feedback = read_ledger(ledger)
-    served = served[(served["status"] == "ok") & (served["task"] == model.task)]
+    served = served[
+        (served["status"] == "ok") & (served["task"] == model.task)
+    ]
     risks = served[served["model"] == model.fingerprint()]
     if risks.empty:
         return ["No risk of this model was served."]
     alerts = 100 * risks["alert"].dropna().astype(float)
     share = (
-        f"{alerts.mean():.1f} of 100 alerts" if len(alerts) else "no alert threshold"
+        f"{alerts.mean():.1f} of 100 alerts"
+        if len(alerts)
+        else "no alert threshold"
     )
     lines = [f"Served: {len(risks):,} risks, {share}."]
     lines += compare_inputs(model, risks)[1]
@@ -154,8 +175,13 @@ def in_service(ledger: Path, model: ReadmissionModel) -> list[str]:
     lines.append(
         f"Feedback on {cards['card'].nunique():,} cards; overridden: {len(overridden):,}."
     )
-    reasons = overridden["reason"].replace("", "no reason given").value_counts()
-    return [*lines, *(f"  {reason}: {count:,}" for reason, count in reasons.items())]
+    reasons = (
+        overridden["reason"].replace("", "no reason given").value_counts()
+    )
+    return [
+        *lines,
+        *(f"  {reason}: {count:,}" for reason, count in reasons.items()),
+    ]
 
 
 def print_comparison(comparison: Comparison) -> None:

@@ -116,12 +116,14 @@ def gather(
         sentences |= cohort_sentences(summary, model)
     event = sentences["event"] or "had the outcome"
     sentences |= evaluation_sentences(comparison, event)
-    outcome = sentences["outcome"] or "the outcome that the evaluated table labels"
-    heading = (
-        f"Evaluation of a prediction model: {outcome}, from the notes of hospital stays"
+    outcome = (
+        sentences["outcome"] or "the outcome that the evaluated table labels"
     )
+    heading = f"Evaluation of a prediction model: {outcome}, from the notes of hospital stays"
     sentences |= {"outcome": outcome, "heading": heading}
-    facts = {key: " ".join(text.split()) or None for key, text in sentences.items()}
+    facts = {
+        key: " ".join(text.split()) or None for key, text in sentences.items()
+    }
     return answered(facts, hospital or Hospital())
 
 
@@ -155,7 +157,9 @@ def fill(parts: Sequence[str], facts: Facts) -> dict[str, Any]:
     answer = []
     missing = []
     for part in parts:
-        names = [name for _, name, _, _ in string.Formatter().parse(part) if name]
+        names = [
+            name for _, name, _, _ in string.Formatter().parse(part) if name
+        ]
         unknown = [name for name in names if not facts.get(name)]
         missing += unknown
         if not unknown:
@@ -165,7 +169,11 @@ def fill(parts: Sequence[str], facts: Facts) -> dict[str, Any]:
         status = "open"
         if answer:
             status = "in part"
-    return {"answer": answer, "missing": list(dict.fromkeys(missing)), "status": status}
+    return {
+        "answer": answer,
+        "missing": list(dict.fromkeys(missing)),
+        "status": status,
+    }
 
 
 def checklist(name: str, facts: Facts) -> list[dict[str, Any]]:
@@ -175,4 +183,7 @@ def checklist(name: str, facts: Facts) -> list[dict[str, Any]]:
     IT, "tripod.toml" the 52 items of TRIPOD+AI.
     """
     items = read_toml(__file__, name).items()
-    return [{"key": key, **item} | fill(item["answer"], facts) for key, item in items]
+    return [
+        {"key": key, **item} | fill(item["answer"], facts)
+        for key, item in items
+    ]

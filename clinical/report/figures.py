@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clinical.evaluation.decision import ALL, NONE
-from clinical.evaluation.measures import PRECISION, Stays, WeightedStays, precisions
+from clinical.evaluation.measures import (
+    PRECISION,
+    Stays,
+    WeightedStays,
+    precisions,
+)
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import checked_risks, reliability_curve
-from domainbert.statistics.figures import COLOURS, DASHES, GREY, drawing, new_axes
+from domainbert.statistics.figures import (
+    COLOURS,
+    DASHES,
+    GREY,
+    drawing,
+    new_axes,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +33,11 @@ if TYPE_CHECKING:
     from clinical.evaluation.intervals import Evaluation
     from clinical.risk.reading import StayRisk
 
-_DOTTED: dict[str, Any] = {"color": GREY, "linewidth": 0.8, "linestyle": (0, (1, 2))}
+_DOTTED: dict[str, Any] = {
+    "color": GREY,
+    "linewidth": 0.8,
+    "linestyle": (0, (1, 2)),
+}
 
 
 @drawing()
@@ -52,7 +67,9 @@ def plot_ranking(
     )
     left.plot([0, 1], [0, 1], **_DOTTED)
     measured = evaluations or {}
-    for (name, probability), look in zip(scores.items(), _looks(scores), strict=True):
+    for (name, probability), look in zip(
+        scores.items(), _looks(scores), strict=True
+    ):
         outcome, risk = checked_risks(y, probability)
         if not 0 < outcome.sum() < len(outcome):
             raise UserError(
@@ -92,7 +109,10 @@ def plot_calibration(y: ArrayLike, probability: ArrayLike) -> Figure:
     """
     curve = reliability_curve(y, probability)
     risks = np.asarray(probability, dtype=float)
-    ends = (np.quantile(risks, 0.995), curve[["predicted", "high"]].max(axis=None))
+    ends = (
+        np.quantile(risks, 0.995),
+        curve[["predicted", "high"]].max(axis=None),
+    )
     top = min(1.0, 1.05 * float(max(ends)))
     # Placed by hand: the upper panel is square, and the lower one has exactly its width.
     figure, (upper, lower) = new_axes(
@@ -102,7 +122,9 @@ def plot_calibration(y: ArrayLike, probability: ArrayLike) -> Figure:
     )
     upper.plot([0, top], [0, top], **_DOTTED)
     observed = curve["observed"]
-    error = np.abs(np.stack([observed - curve["low"], curve["high"] - observed]))
+    error = np.abs(
+        np.stack([observed - curve["low"], curve["high"] - observed])
+    )
     upper.errorbar(
         curve["predicted"], observed, error, marker="o", markersize=4, elinewidth=0.8,
         color=COLOURS[0], linewidth=2.2,
@@ -119,23 +141,33 @@ def plot_calibration(y: ArrayLike, probability: ArrayLike) -> Figure:
 
 
 @drawing()
-def plot_decision_curve(curve: pd.DataFrame, *, points: Sequence[float] = ()) -> Figure:
+def plot_decision_curve(
+    curve: pd.DataFrame, *, points: Sequence[float] = ()
+) -> Figure:
     """Net benefit against the threshold probability; see `decision.decision_curve`.
 
     `points` are alert thresholds to mark. The axis ends a little after the last threshold at which
     any curve is above 0.
     """
     figure, (axes,) = new_axes((6.4, 4.4))
-    names = [name for name in curve.columns if name not in ("threshold", ALL, NONE)]
+    names = [
+        name for name in curve.columns if name not in ("threshold", ALL, NONE)
+    ]
     useful = curve.loc[(curve[[*names, ALL]] > 0).any(axis=1), "threshold"]
     right = min(0.99, max([*useful.tail(1), *points, 0.1]) + 0.05)
     shown = curve[curve["threshold"] <= right]
-    axes.plot(shown["threshold"], shown[ALL], color=GREY, linewidth=1.3, label=ALL)
-    axes.axhline(0, color="#222222", linewidth=1.3, linestyle=(0, (5, 3)), label=NONE)
+    axes.plot(
+        shown["threshold"], shown[ALL], color=GREY, linewidth=1.3, label=ALL
+    )
+    axes.axhline(
+        0, color="#222222", linewidth=1.3, linestyle=(0, (5, 3)), label=NONE
+    )
     for name, look in zip(names, _looks(names), strict=True):
         axes.plot(shown["threshold"], shown[name], label=name, **look)
     for point in points:
-        axes.axvline(point, color=COLOURS[4], linewidth=1, linestyle=(0, (1, 2)))
+        axes.axvline(
+            point, color=COLOURS[4], linewidth=1, linestyle=(0, (1, 2))
+        )
     top = float(max(shown[[*names, ALL]].max()))
     axes.set(xlim=(0, right), ylim=(-0.25 * top, 1.08 * top))
     axes.set(xlabel="Threshold probability", ylabel="Net benefit per stay")
@@ -176,8 +208,14 @@ def plot_windows(risk: StayRisk) -> Figure:
         linewidth=edge_width,
     )
     for start in starts[1:]:
-        axes.axvline(start, color=GREY, linewidth=0.8, ymax=1.06, clip_on=False)
-    lines = (("score", risk.score), ("P_max", risk.p_max), ("P_mean", risk.p_mean))
+        axes.axvline(
+            start, color=GREY, linewidth=0.8, ymax=1.06, clip_on=False
+        )
+    lines = (
+        ("score", risk.score),
+        ("P_max", risk.p_max),
+        ("P_mean", risk.p_mean),
+    )
     for (name, level), colour, dash in zip(
         lines,
         ("#222222", COLOURS[1], COLOURS[2]),
@@ -185,15 +223,21 @@ def plot_windows(risk: StayRisk) -> Figure:
         strict=False,
     ):
         label = f"{name} {level:.2f}"
-        axes.axhline(level, color=colour, linestyle=dash, linewidth=1.3, label=label)
+        axes.axhline(
+            level, color=colour, linestyle=dash, linewidth=1.3, label=label
+        )
     axes.set(xlim=(0, lengths.sum()), ylim=(0, 1), ylabel="Window probability")
-    axes.set_xlabel("Characters of the stay's notes; grey lines part the notes")
+    axes.set_xlabel(
+        "Characters of the stay's notes; grey lines part the notes"
+    )
     axes.xaxis.set_major_formatter("{x:,.0f}")
     _legend(axes, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 
-def _looks(names: Sequence[str] | Mapping[str, ArrayLike]) -> list[dict[str, Any]]:
+def _looks(
+    names: Sequence[str] | Mapping[str, ArrayLike],
+) -> list[dict[str, Any]]:
     """Colour, dashes and weight of each set of risks; the first is emphasised."""
     looks = [
         {
@@ -209,4 +253,6 @@ def _looks(names: Sequence[str] | Mapping[str, ArrayLike]) -> list[dict[str, Any
 
 
 def _legend(axes: Axes, **where: Any) -> None:
-    axes.legend(handlelength=2.2, fontsize=9, framealpha=1, edgecolor="none", **where)
+    axes.legend(
+        handlelength=2.2, fontsize=9, framealpha=1, edgecolor="none", **where
+    )

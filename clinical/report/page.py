@@ -11,7 +11,13 @@ from clinical.evaluation.drift import QUANTITIES, size
 from clinical.evaluation.groups import SMALLEST_GROUP
 from clinical.evaluation.measures import GROUP_MEASURES, MEASURES
 from clinical.report import figures
-from clinical.report.facts import ASKED, QUESTIONS, Hospital, checklist, environment
+from clinical.report.facts import (
+    ASKED,
+    QUESTIONS,
+    Hospital,
+    checklist,
+    environment,
+)
 from domainbert.files import write_json, write_text
 from domainbert.statistics.figures import save_figure
 from domainbert.tables import write_table
@@ -56,7 +62,9 @@ def write_report(
     images = {}
     for name, figure in _draw(comparison).items():
         png = save_figure(figure, folder / f"{name}.png").read_bytes()
-        images[name] = f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
+        images[name] = (
+            f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
+        )
     write_metrics(folder, comparison, facts=facts)
     names = about or {}
     attributes = []
@@ -91,7 +99,9 @@ def write_report(
             folder / "hospital-template.toml",
         )
     page = folder / "report.html"
-    write_text(environment().get_template("page.html.j2").render(content), page)
+    write_text(
+        environment().get_template("page.html.j2").render(content), page
+    )
     return page
 
 
@@ -100,7 +110,9 @@ def _draw(comparison: Comparison) -> dict[str, Figure]:
     outcome = comparison.stays["readmitted"]
     scores = comparison.scores
     drawn = {
-        "calibration": figures.plot_calibration(outcome, next(iter(scores.values())))
+        "calibration": figures.plot_calibration(
+            outcome, next(iter(scores.values()))
+        )
     }
     if outcome.nunique() == 2:
         levels = [point.threshold for point in comparison.points.values()]
@@ -139,9 +151,12 @@ def write_metrics(
     content = {
         "version": 5,
         "model": model.to_dict(),
-        "baselines": {name: baseline.to_dict() for name, baseline in baselines},
+        "baselines": {
+            name: baseline.to_dict() for name, baseline in baselines
+        },
         "differences": {
-            name: _as_json(model.minus(baseline)) for name, baseline in baselines
+            name: _as_json(model.minus(baseline))
+            for name, baseline in baselines
         },
         "groups": records(comparison.groups),
         "decision_curve": records(comparison.curve),
@@ -156,7 +171,9 @@ def write_metrics(
     write_json(content, folder / "metrics.json")
 
 
-def _as_json(intervals: Mapping[str, Interval]) -> dict[str, dict[str, float | None]]:
+def _as_json(
+    intervals: Mapping[str, Interval],
+) -> dict[str, dict[str, float | None]]:
     return {measure: vars(interval) for measure, interval in intervals.items()}
 
 

@@ -16,7 +16,12 @@ from domainbert.statistics.bootstrap import Interval
 
 if TYPE_CHECKING:
     from clinical.evaluation.comparison import Comparison
-    from clinical.risk.manifest import CohortData, Evidence, RiskManifest, RiskMeasures
+    from clinical.risk.manifest import (
+        CohortData,
+        Evidence,
+        RiskManifest,
+        RiskMeasures,
+    )
     from clinical.risk.model import ReadmissionModel
 
 Sentences = dict[str, str]
@@ -183,7 +188,9 @@ def _own_validity(scores: RiskMeasures) -> str:
     )
 
 
-def cohort_sentences(cohort: Record, model: ReadmissionModel | None) -> Sentences:
+def cohort_sentences(
+    cohort: Record, model: ReadmissionModel | None
+) -> Sentences:
     """The definition, what it excludes, and what the stays are, from the cohort's summary."""
     definition = cohort["definition"]
     steps = [step for step in cohort["steps"][1:] if step["removed"]]
@@ -223,7 +230,10 @@ def cohort_sentences(cohort: Record, model: ReadmissionModel | None) -> Sentence
 
 def definition_label(definition: Record) -> str:
     """Name, version and changed rules of a definition, with the start of its SHA-256."""
-    label = definition.get("label") or f"{definition['name']} {definition['version']}"
+    label = (
+        definition.get("label")
+        or f"{definition['name']} {definition['version']}"
+    )
     digest = definition.get("sha256")
     if digest:
         label += f" (SHA-256 {digest[:12]}…)"
@@ -231,7 +241,9 @@ def definition_label(definition: Record) -> str:
 
 
 def _removed(steps: Sequence[Record]) -> str:
-    return "; ".join(f"{step['reason']} ({step['removed']:,})" for step in steps)
+    return "; ".join(
+        f"{step['reason']} ({step['removed']:,})" for step in steps
+    )
 
 
 def evaluation_sentences(comparison: Comparison, event: str) -> Sentences:

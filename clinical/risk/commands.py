@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 Cache = Annotated[
     Path | None,
-    Option(help="Keep window scores in this file and reuse them in later runs."),
+    Option(
+        help="Keep window scores in this file and reuse them in later runs."
+    ),
 ]
 NotesOption = Annotated[
     Literal["chosen", "as-given"],
@@ -51,7 +53,9 @@ def score(
     cache: Cache = None,
     form: Annotated[
         Literal["table", "meds", "omop", "fhir"],
-        Option("--format", help="Write the risks of a cohort in this form too."),
+        Option(
+            "--format", help="Write the risks of a cohort in this form too."
+        ),
     ] = "table",
     since: Since = None,
     schema: Annotated[
@@ -60,7 +64,9 @@ def score(
     mapping: MappingFile = None,
     definition: Annotated[
         str | None,
-        Option(help="Of a hospital's tables; by default the model's, if shipped."),
+        Option(
+            help="Of a hospital's tables; by default the model's, if shipped."
+        ),
     ] = None,
     died_locations: DiedLocations = None,
 ) -> None:
@@ -85,17 +91,23 @@ def score(
             raise BadParameter(
                 "--notes: no effect on a hospital's tables, whose notes the model chooses"
             )
-        _score_discharges(source, model, out, scoring, tables, since, cache, form)
+        _score_discharges(
+            source, model, out, scoring, tables, since, cache, form
+        )
         return
     if form != "table":
         from clinical.cohort.result import Cohort
 
-        Cohort.open(source)  # only a cohort has the times that other forms need
+        Cohort.open(
+            source
+        )  # only a cohort has the times that other forms need
 
     def make_task() -> ReadmissionTask:
         from clinical.risk.task import ReadmissionTask
 
-        return ReadmissionTask(_load(model, cache, scoring.device), notes=notes)
+        return ReadmissionTask(
+            _load(model, cache, scoring.device), notes=notes
+        )
 
     options.score_source(make_task, source, out, scoring)
     _export(out, Path(source), form)
@@ -186,7 +198,9 @@ def trajectory(
     options.score_source(make_task, source, out, scoring)
 
 
-def _load(name: str, cache: Path | None, device: str | None) -> ReadmissionModel:
+def _load(
+    name: str, cache: Path | None, device: str | None
+) -> ReadmissionModel:
     """The model, with the window cache if one was asked for."""
     from clinical.risk.model import ReadmissionModel
 
@@ -200,7 +214,9 @@ def _load(name: str, cache: Path | None, device: str | None) -> ReadmissionModel
 
 @one_line_errors
 def convert(
-    release: Annotated[Path, Argument(help="Folder of the 2019 ClinicalBERT release.")],
+    release: Annotated[
+        Path, Argument(help="Folder of the 2019 ClinicalBERT release.")
+    ],
     out: options.ModelFolder,
 ) -> None:
     """Turn the 2019 ClinicalBERT release into a model folder."""

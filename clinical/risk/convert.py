@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 
 from clinical.risk.model import ReadmissionModel
-from domainbert.encoders.loading import EncoderError, named_outputs
+from domainbert.encoders.configs import named_outputs
+from domainbert.encoders.loading import EncoderError
 from domainbert.files import write_json
 
 CONFIG = "bert_config.json"
@@ -37,7 +38,9 @@ def convert_release(
                 f"{folder} is not the 2019 release layout: it has no {name}"
             )
     tokens = (folder / VOCABULARY).read_text(encoding="utf-8").splitlines()
-    cased = any(token != token.lower() for token in tokens if not token.startswith("["))
+    cased = any(
+        token != token.lower() for token in tokens if not token.startswith("[")
+    )
     config = json.loads((folder / CONFIG).read_text("utf-8"))
     config |= {"model_type": "bert", **named_outputs(ReadmissionModel.labels)}
     # The same files under the names that Hugging Face reads today.
@@ -47,7 +50,10 @@ def convert_release(
         for name in (WEIGHTS, VOCABULARY):
             shutil.copyfile(folder / name, today / name)
         write_json(config, today / "config.json")
-        tokenizer = {"tokenizer_class": "BertTokenizer", "do_lower_case": not cased}
+        tokenizer = {
+            "tokenizer_class": "BertTokenizer",
+            "do_lower_case": not cased,
+        }
         write_json(tokenizer, today / "tokenizer_config.json")
         model = ReadmissionModel.from_pretrained(today)
     model.network.config.name_or_path = "ClinicalBERT 2019 release"

@@ -39,7 +39,9 @@ def export_scores(scores: Path, cohort: Path, form: str) -> list[Path]:
     summary_file = scores.with_name(f"{scores.name}.summary.json")
     summary = json.loads(summary_file.read_text("utf-8"))
     source = Cohort.open(cohort)
-    risks = read_table(scores, schema={"probability": "float", "score": "float"})
+    risks = read_table(
+        scores, schema={"probability": "float", "score": "float"}
+    )
     risks = risks[risks["status"] == "ok"]
     rows = _scored_stays(source, risks)
     rows = rows.assign(
@@ -67,9 +69,14 @@ def _scored_stays(source: Cohort, risks: pd.DataFrame) -> pd.DataFrame:
     """The stays of a cohort that have a risk, in the order of the risks."""
     import duckdb
 
-    values = {"path": glob.escape(str(source.path)), "hours": source.summary["hours"]}
+    values = {
+        "path": glob.escape(str(source.path)),
+        "hours": source.summary["hours"],
+    }
     with duckdb.connect() as con:
-        stays = con.execute(data_text(__file__, "forms/risks.sql"), values).df()
+        stays = con.execute(
+            data_text(__file__, "forms/risks.sql"), values
+        ).df()
     key = id_text if source.summary.get("exact_ids") else id_key
     by_key = stays.set_index(stays["stay_id"].map(key))
     return by_key.loc[risks["stay_id"].map(key)]

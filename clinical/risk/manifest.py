@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pydantic import Field, JsonValue
 
-from domainbert.models.manifest import Calibration, Data, Manifest, Record, Scores
+from domainbert.models.manifest import (
+    Calibration,
+    Data,
+    Manifest,
+    Record,
+    Scores,
+)
 from domainbert.statistics.bootstrap import Interval
 
 

@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from clinical.stays.stays import StayInput
     from domainbert.scoring.cache import WindowCache
 
-UNCALIBRATED = (
-    "this model has no calibrator: `probability` is the score, not a calibrated chance"
-)
+UNCALIBRATED = "this model has no calibrator: `probability` is the score, not a calibrated chance"
 log = logging.getLogger(__name__)
 
 
@@ -112,7 +110,9 @@ class ReadmissionModel(Model[ReadmissionSettings]):
     package = "clinical"
     task = "readmission"
     labels = ("readmitted",)
-    train_command = "clinical train COHORT.parquet --encoder {encoder} --out MODEL"
+    train_command = (
+        "clinical train COHORT.parquet --encoder {encoder} --out MODEL"
+    )
     trainer = "clinical.training.training:fit"
     tasks: ClassVar = {
         "readmission": "clinical.risk.task:ReadmissionTask",
@@ -221,11 +221,15 @@ class ReadmissionModel(Model[ReadmissionSettings]):
             probabilities = self.score_token_ids(windows)
             ends = np.cumsum([len(stay.windows) for stay in chunk])
             for stay, end in zip(chunk, ends, strict=True):
-                yield self.risk_of(stay, probabilities[end - len(stay.windows) : end])
+                yield self.risk_of(
+                    stay, probabilities[end - len(stay.windows) : end]
+                )
 
     def read(self, stay: StayInput) -> ReadStay:
         """Cut a stay (as for `predict`) into windows, and weigh its columns."""
-        return self._reader.read(stay).with_columns(self.settings.columns, stay)
+        return self._reader.read(stay).with_columns(
+            self.settings.columns, stay
+        )
 
     def score_token_ids(self, windows: Sequence[ArrayLike]) -> np.ndarray:
         """The probabilities of windows, shape (windows,).
@@ -246,12 +250,17 @@ class ReadmissionModel(Model[ReadmissionSettings]):
         # Text that was copied forward is scored once.
         numbers: dict[bytes, int] = {}
         number_of = [
-            numbers.setdefault(window.tobytes(), len(numbers)) for window in windows
+            numbers.setdefault(window.tobytes(), len(numbers))
+            for window in windows
         ]
-        different = [np.frombuffer(window, dtype=np.int64) for window in numbers]
+        different = [
+            np.frombuffer(window, dtype=np.int64) for window in numbers
+        ]
         return sigmoid(self.runner.logits(different)[number_of])
 
-    def token_ids(self, stays: Iterable[str | Sequence[str]]) -> list[list[np.ndarray]]:
+    def token_ids(
+        self, stays: Iterable[str | Sequence[str]]
+    ) -> list[list[np.ndarray]]:
         """The windows of each stay as token ids, each of shape (tokens,), for training."""
         return [self._reader.read(stay).input_ids for stay in stays]
 
@@ -295,7 +304,9 @@ class ReadmissionModel(Model[ReadmissionSettings]):
             alert = probability >= threshold
         windows = [
             WindowRisk(note, window.start, window.end, float(p))
-            for (note, window), p in zip(stay.windows, probabilities, strict=True)
+            for (note, window), p in zip(
+                stay.windows, probabilities, strict=True
+            )
         ]
         return replace(
             stay.risk,

@@ -125,7 +125,9 @@ class ColumnEffect(Settings):
 
 def shifts(rows: pd.DataFrame, effects: Sequence[ColumnEffect]) -> np.ndarray:
     """What the columns of stays add in all, shape (stays,); a missing value adds nothing."""
-    by_column = [list(map(effect.shift, rows[effect.name])) for effect in effects]
+    by_column = [
+        list(map(effect.shift, rows[effect.name])) for effect in effects
+    ]
     return np.nansum(by_column, axis=0)
 
 
@@ -167,12 +169,16 @@ class ReadStay:
             risk = replace(self.risk, status="error", reason=reason)
             return replace(self, windows=[], risk=risk)
         remarks = [self.risk.reason]
-        missing = [name for name, shift in by_name.items() if math.isnan(shift)]
+        missing = [
+            name for name, shift in by_name.items() if math.isnan(shift)
+        ]
         if missing:
             remarks.append(f"no {', '.join(missing)}: the median is read")
         reason = "; ".join(filter(None, remarks))
         total = float(np.nansum([*by_name.values()]))
-        return replace(self, risk=replace(self.risk, reason=reason, shift=total))
+        return replace(
+            self, risk=replace(self.risk, reason=reason, shift=total)
+        )
 
 
 @dataclass(frozen=True)
@@ -213,7 +219,9 @@ class StayReader:
             ]
             n_tokens += parts.tokens
         n_characters = sum(len(text) for _, text in notes)
-        coverage = Coverage(n_characters, n_tokens, len(windows), tuple(unread))
+        coverage = Coverage(
+            n_characters, n_tokens, len(windows), tuple(unread)
+        )
         status, reason = self._status(texts, fault, has_windows=bool(windows))
         if status == "error":
             windows = []

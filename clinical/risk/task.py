@@ -5,7 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    get_args,
+)
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +24,12 @@ from clinical.stays.choice import (
     CHOICE,
     COHORT_COLUMNS,
     COLUMNS,
+    in_time_order,
     is_true,
     read_choice,
     require_same_notes,
 )
-from clinical.stays.stays import FIRST_YEAR, LAST_YEAR, note_list, note_time
+from clinical.stays.stays import FIRST_YEAR, LAST_YEAR, note_list
 from domainbert.errors import UserError
 from domainbert.scoring import Fault, Task
 from domainbert.settings import check_choice
@@ -97,7 +106,9 @@ class StayTask(Task[ReadNotes, Result]):
     columns: tuple[Column, ...] = (PATIENT, STAY, NOTE, TIME, TEXT)
     group = STAY.name
 
-    def __init__(self, model: ReadmissionModel, *, notes: Notes = "chosen") -> None:
+    def __init__(
+        self, model: ReadmissionModel, *, notes: Notes = "chosen"
+    ) -> None:
         check_choice("notes", notes, get_args(Notes))
         self._model = model
         self._notes = notes
@@ -115,7 +126,11 @@ class StayTask(Task[ReadNotes, Result]):
     def output(self) -> pa.Schema:
         """Columns of the score table; `alert` if the model has a threshold."""
         columns = dict.fromkeys(_NUMBERS, "double")
-        columns |= {"n_windows": "int64", "n_tokens": "int64", "calibrated": "bool"}
+        columns |= {
+            "n_windows": "int64",
+            "n_tokens": "int64",
+            "calibrated": "bool",
+        }
         if self._alerts:
             columns["alert"] = "bool"
         return pa.schema(columns)
@@ -127,7 +142,9 @@ class StayTask(Task[ReadNotes, Result]):
             return item
         records = {self._values_beside(row) for row in rows}
         if len(records) > 1:
-            return Fault(f"the rows of this stay differ in {' or '.join(self._beside)}")
+            return Fault(
+                f"the rows of this stay differ in {' or '.join(self._beside)}"
+            )
         columns = dict(zip(self._beside, records.pop(), strict=True))
         return replace(item, notes={**columns, "text": item.notes})
 
@@ -181,7 +198,9 @@ class StayTask(Task[ReadNotes, Result]):
         unread = len(risk.coverage.unread)
         if unread and risk.status == "ok":
             remarks.append(
-                "1 passage unread" if unread == 1 else f"{unread} passages unread"
+                "1 passage unread"
+                if unread == 1
+                else f"{unread} passages unread"
             )
         row: Record = {
             "n_windows": risk.coverage.windows,
@@ -198,7 +217,10 @@ class StayTask(Task[ReadNotes, Result]):
 
     def about(self) -> Record:
         """The model, its outcome, the definition of its notes if it has one, and if it was used."""
-        facts = {"model_name": self._model.name, "outcome": self._model.outcome}
+        facts = {
+            "model_name": self._model.name,
+            "outcome": self._model.outcome,
+        }
         if self._choice:
             facts |= self._choice.model_dump(include=_DEFINITION)
         if self._chose_notes:
@@ -252,7 +274,10 @@ class TrajectoryTask(StayTask["Trajectory"]):
         }
         of_stay = super().output
         return pa.schema(
-            [*of_note.items(), *of_stay.remove(of_stay.get_field_index("n_tokens"))]
+            [
+                *of_note.items(),
+                *of_stay.remove(of_stay.get_field_index("n_tokens")),
+            ]
         )
 
     def run(self, items: Iterable[ReadNotes]) -> Iterator[Trajectory]:
@@ -281,7 +306,12 @@ class TrajectoryTask(StayTask["Trajectory"]):
             points,
             strict=True,
         ):
-            row = {**shared, **point, "note_id": note_id, "chart_time": chart_time}
+            row = {
+                **shared,
+                **point,
+                "note_id": note_id,
+                "chart_time": chart_time,
+            }
             row["n_notes"] = len(rows) + 1
             if is_missing(note):
                 row["reason"] = "; ".join(
@@ -296,7 +326,9 @@ class TrajectoryTask(StayTask["Trajectory"]):
         return rows
 
 
-def follow(model: ReadmissionModel, stays: Iterable[object]) -> Iterator[Trajectory]:
+def follow(
+    model: ReadmissionModel, stays: Iterable[object]
+) -> Iterator[Trajectory]:
     """The trajectories of stays (each as for `ReadmissionModel.predict`), in flat memory.
 
     Each window is scored once. A model that joins the notes of a stay cuts the joined text anew
@@ -336,7 +368,9 @@ def _followed_anew(model: ReadmissionModel, record: Record) -> Trajectory:
     return risks[-1], points
 
 
-def _points(model: ReadmissionModel, risk: StayRisk, *, notes: int) -> list[Record]:
+def _points(
+    model: ReadmissionModel, risk: StayRisk, *, notes: int
+) -> list[Record]:
     """The rule over the windows up to each note."""
     probabilities = np.array([window.probability for window in risk.windows])
     note_of_window = [window.note for window in risk.windows]
@@ -369,7 +403,9 @@ def _exclusion(cells: Mapping[str, object]) -> str | None:
     scorable = cells.get("scorable")
     if not is_missing(scorable) and not is_true(scorable):
         return exclusion or "not scorable"
-    if exclusion in _OUTCOME_UNKNOWN and is_true(cells.get("died_within_horizon")):
+    if exclusion in _OUTCOME_UNKNOWN and is_true(
+        cells.get("died_within_horizon")
+    ):
         return "died_after_discharge"
     return exclusion if is_missing(scorable) else None
 
@@ -390,12 +426,17 @@ def _remarked(item: ReadNotes | Fault, remark: str) -> ReadNotes | Fault:
 def _labels(rows: Sequence[Row]) -> list[tuple[str | None, str | None]]:
     """The `note_id` and `chart_time` of each row."""
     return [
-        (id_text(row.cells.get("note_id")), id_text(row.cells.get("chart_time")))
+        (
+            id_text(row.cells.get("note_id")),
+            id_text(row.cells.get("chart_time")),
+        )
         for row in rows
     ]
 
 
-def read_notes(rows: Sequence[Row], *, in_order: bool = False) -> ReadNotes | Fault:
+def read_notes(
+    rows: Sequence[Row], *, in_order: bool = False
+) -> ReadNotes | Fault:
     """The notes of one stay, for every task that reads stays.
 
     Args:
@@ -426,7 +467,7 @@ def read_notes(rows: Sequence[Row], *, in_order: bool = False) -> ReadNotes | Fa
         remarks.append(f"{n_repeated} rows with a repeated note_id left out")
     n_unreadable = 0
     if not in_order:
-        kept, n_unreadable = _in_time_order(kept)
+        kept, n_unreadable = in_time_order(kept)
     if n_unreadable:
         remarks.append(
             f"{n_unreadable} notes have a chart_time that is not an ISO date between "
@@ -436,7 +477,9 @@ def read_notes(rows: Sequence[Row], *, in_order: bool = False) -> ReadNotes | Fa
     n_copies = len(kept) - len(different)
     if n_copies:
         fate = "left out" if in_order else "counted again"
-        remarks.append(f"{n_copies} notes repeat another note's text and are {fate}")
+        remarks.append(
+            f"{n_copies} notes repeat another note's text and are {fate}"
+        )
     if in_order:
         kept = different
     texts = [row.cells.get("text") for row in kept]
@@ -450,15 +493,3 @@ def _different_texts(rows: Sequence[Row]) -> list[Row]:
         text = str(row.cells.get("text") or "").rstrip(" \t\r\n\f")
         firsts.setdefault(text or row.number, row)
     return list(firsts.values())
-
-
-def _in_time_order(rows: list[Row]) -> tuple[list[Row], int]:
-    """By `chart_time` where every note has one, else as they came; unreadable times are counted."""
-    cells = [row.cells.get("chart_time") for row in rows]
-    times = [note_time(cell) for cell in cells]
-    known_times = [time for time in times if time]
-    if len(known_times) < len(rows):
-        present = sum(cell is not None for cell in cells)
-        return rows, present - len(known_times)
-    order = sorted(range(len(rows)), key=known_times.__getitem__)
-    return [rows[number] for number in order], 0

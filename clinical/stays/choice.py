@@ -33,15 +33,29 @@ COLUMNS = (
     Column("kind", also=("description", "note_type")),
     Column("error", also=("iserror",)),
     Column("chart_date", also=("chartdate", "note_date")),
-    Column("admit_time", also=("episode_start", "admittime", "visit_start_datetime")),
+    Column(
+        "admit_time",
+        also=("episode_start", "admittime", "visit_start_datetime"),
+    ),
 )
 """What a table of notes may have for the choice."""
 EVENT = "readmitted within 30 days of discharge"
 """What happened to a stay with the outcome, of a table that does not say."""
 AS_GIVEN = "notes as given, not chosen as in training"
-NOT_A_CHOICE = f"{CHOICE} is not a choice of notes as clinical cohort writes it"
-_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # of notes without one, to sort them
-_TRUE = {"1", "1.0", "TRUE", "T", "YES", "Y"}  # as in clinical/cohort/sql/macros.sql
+NOT_A_CHOICE = (
+    f"{CHOICE} is not a choice of notes as clinical cohort writes it"
+)
+_ANY_TIME = datetime(
+    2000, 1, 1, tzinfo=UTC
+)  # of notes without one, to sort them
+_TRUE = {
+    "1",
+    "1.0",
+    "TRUE",
+    "T",
+    "YES",
+    "Y",
+}  # as in clinical/cohort/sql/macros.sql
 
 
 class NoteChoice(Settings):
@@ -71,10 +85,14 @@ class NoteChoice(Settings):
 
     def __str__(self) -> str:
         """What a message calls the notes."""
-        summaries = f"discharge summaries (category {' or '.join(self.summaries)})"
+        summaries = (
+            f"discharge summaries (category {' or '.join(self.summaries)})"
+        )
         if self.hours is None:
             return summaries
-        return f"notes of the first {self.hours:g} hours other than {summaries}"
+        return (
+            f"notes of the first {self.hours:g} hours other than {summaries}"
+        )
 
     def choose(self, rows: Sequence[Row]) -> list[Row]:
         """The rows of a stay whose notes are read, in the order of a cohort.
@@ -173,7 +191,11 @@ def outcome_of(choice: NoteChoice | None) -> str:
 def outcome_noun(event: str) -> str:
     """An event as a noun, such as "unplanned readmission within 30 days of discharge"."""
     verb, period = event.split(" ", 1)
-    nouns = {"readmitted": "unplanned readmission", "died": "death", "stayed": "stay"}
+    nouns = {
+        "readmitted": "unplanned readmission",
+        "died": "death",
+        "stayed": "stay",
+    }
     return f"{nouns.get(verb, verb)} {period}"
 
 
@@ -259,3 +281,15 @@ def _upper(cell: object) -> str:
         return ""
     text = str(cell).strip().upper()
     return "" if text in MISSING_WORDS else text
+
+
+def in_time_order(rows: list[Row]) -> tuple[list[Row], int]:
+    """By `chart_time` where every note has one, else as they came; unreadable times are counted."""
+    cells = [row.cells.get("chart_time") for row in rows]
+    times = [note_time(cell) for cell in cells]
+    known_times = [time for time in times if time]
+    if len(known_times) < len(rows):
+        present = sum(cell is not None for cell in cells)
+        return rows, present - len(known_times)
+    order = sorted(range(len(rows)), key=known_times.__getitem__)
+    return [rows[number] for number in order], 0

@@ -49,12 +49,15 @@ def read_stays(
     )
     if _has_exact_ids(path):
         for name in set(IDS).intersection(columns):
-            ids = [id_ if is_missing(id_) else ExactId(id_) for id_ in rows[name]]
+            ids = [
+                id_ if is_missing(id_) else ExactId(id_) for id_ in rows[name]
+            ]
             rows[name] = pd.Series(ids, index=rows.index, dtype=object)
     if not notes:
         return rows
     lists = [
-        text.tolist() if hasattr(text, "tolist") else text for text in rows["text"]
+        text.tolist() if hasattr(text, "tolist") else text
+        for text in rows["text"]
     ]
     return rows.assign(text=pd.Series(lists, index=rows.index, dtype=object))
 
@@ -107,7 +110,9 @@ def usable_stays(cohort: pd.DataFrame, *, notes: bool = True) -> pd.DataFrame:
     require_columns(cohort.columns, _needed(notes=notes), source="cohort")
     rows = _not_excluded(cohort)
     if rows.empty:
-        raise UserError(f"the cohort has no stays that can be used: {_lacks(cohort)}")
+        raise UserError(
+            f"the cohort has no stays that can be used: {_lacks(cohort)}"
+        )
     rows = rows[rows["split"].notna() & rows["readmitted"].notna()]
     check_disjoint(rows)
     n_wrong = sum(label not in (0, 1) for label in rows["readmitted"])
@@ -117,7 +122,9 @@ def usable_stays(cohort: pd.DataFrame, *, notes: bool = True) -> pd.DataFrame:
         )
     rows = rows.assign(readmitted=rows["readmitted"].astype(int))
     if not notes:
-        return rows.drop(columns="text", errors="ignore").reset_index(drop=True)
+        return rows.drop(columns="text", errors="ignore").reset_index(
+            drop=True
+        )
     rows = rows.assign(text=rows["text"].map(present_notes))
     has_text = rows["text"].map(len) > 0
     n_dropped = int((~has_text).sum())

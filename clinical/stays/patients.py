@@ -35,7 +35,9 @@ def patient_keys(patient_ids: Iterable[object]) -> np.ndarray:
         )
     for row, key in enumerate(keys):
         if key is None:
-            keys[row] = f"\trow {row}"  # no id begins with a tab: ids are stripped
+            keys[row] = (
+                f"\trow {row}"  # no id begins with a tab: ids are stripped
+            )
     return np.array(keys, dtype=object)
 
 
@@ -45,7 +47,9 @@ def with_patient_keys(rows: pd.DataFrame) -> pd.DataFrame:
 
     keys = patient_keys(rows.get("patient_id", range(len(rows))))
     # As objects: a column of strings would forget that ids are exact.
-    return rows.assign(patient_id=pd.Series(keys, index=rows.index, dtype=object))
+    return rows.assign(
+        patient_id=pd.Series(keys, index=rows.index, dtype=object)
+    )
 
 
 def patient_codes(patients: Iterable[object], *, n: int) -> np.ndarray:
@@ -140,7 +144,9 @@ def patient_hashes(
         "rounds": _ROUNDS,
         **(earlier or {}),
     }
-    for side, ids in rows[rows["split"] != "test"].groupby("split")["patient_id"]:
+    for side, ids in rows[rows["split"] != "test"].groupby("split")[
+        "patient_id"
+    ]:
         stored = with_patients(stored, ids, side=str(side))
     return stored
 
@@ -153,17 +159,24 @@ def with_patients(
 ) -> PatientHashes:
     """What `patient_hashes` recorded, with more patients on one side."""
     hashes = _hashes(patient_ids, stored) | _unpacked(stored.get(side, ""))
-    return {**stored, side: base64.b64encode(b"".join(sorted(hashes))).decode()}
+    return {
+        **stored,
+        side: base64.b64encode(b"".join(sorted(hashes))).decode(),
+    }
 
 
-def overlap(patient_ids: Iterable[object], stored: PatientHashes) -> dict[str, int]:
+def overlap(
+    patient_ids: Iterable[object], stored: PatientHashes
+) -> dict[str, int]:
     """How many of these patients are on each side that `patient_hashes` recorded."""
     hashes = _hashes(patient_ids, stored)
     sides = sorted(stored.keys() - {"salt", "rounds"})
     return {side: len(hashes & _unpacked(stored[side])) for side in sides}
 
 
-def _hashes(patient_ids: Iterable[object], stored: PatientHashes) -> set[bytes]:
+def _hashes(
+    patient_ids: Iterable[object], stored: PatientHashes
+) -> set[bytes]:
     salt = bytes.fromhex(stored["salt"])
     rounds = stored["rounds"]
     return {
@@ -174,7 +187,9 @@ def _hashes(patient_ids: Iterable[object], stored: PatientHashes) -> set[bytes]:
 
 def _folded(patient_ids: Iterable[object]) -> set[str]:
     """Keys in which upper and lower case never differ: a leak is found in a table of any form."""
-    return {key for id_ in patient_ids if (key := id_key(id_text(id_))) is not None}
+    return {
+        key for id_ in patient_ids if (key := id_key(id_text(id_))) is not None
+    }
 
 
 def _unpacked(hashes: str) -> set[bytes]:
@@ -205,11 +220,15 @@ def check_unseen(
         ]
     patients = _folded(patient_ids)
     seen = {
-        name: number for name, number in overlap(patients, stored).items() if number
+        name: number
+        for name, number in overlap(patients, stored).items()
+        if number
     }
     if not seen:
         return []
-    counts = ", ".join(f"{number} on its {name} side" for name, number in seen.items())
+    counts = ", ".join(
+        f"{number} on its {name} side" for name, number in seen.items()
+    )
     if seen.keys() != {side}:
         raise UserError(
             f"the model was trained on patients of the side {side!r}: of {len(patients)}, "

@@ -41,7 +41,9 @@ _OTHER_WORDS = (
 )
 _ENGLISH_WORDS = "the of and with for was to in is on at he she his her"
 _LAST_LATIN = "\u024f"
-OTHER_LANGUAGE = "the notes seem not to be in English, and the model knows English only"
+OTHER_LANGUAGE = (
+    "the notes seem not to be in English, and the model knows English only"
+)
 
 
 def is_english(text: str) -> bool:
@@ -75,7 +77,9 @@ def note_list(stay: Any) -> list[Any]:
         notes = stay["text"]
     if isinstance(notes, np.ndarray) and notes.ndim == 0:
         notes = notes.item()
-    if isinstance(notes, str | bytes | dict) or not isinstance(notes, Iterable):
+    if isinstance(notes, str | bytes | dict) or not isinstance(
+        notes, Iterable
+    ):
         return [notes]
     return list(notes)
 

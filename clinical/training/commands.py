@@ -28,7 +28,9 @@ def train(
     objective: Annotated[str | None, Option(help="stay or window.")] = None,
     calibration: Annotated[
         str | None,
-        Option(help="validation, or cross-fitted for a hospital with few stays."),
+        Option(
+            help="validation, or cross-fitted for a hospital with few stays."
+        ),
     ] = None,
     forget_patients: Annotated[
         bool,
@@ -58,7 +60,9 @@ def train(
         if (table["split"] == "test").any():
             comparison = compare(model, table)
             record(comparison, model)
-            doubts = [v.text for v in comparison.verdicts() if v.status != "shown"]
+            doubts = [
+                v.text for v in comparison.verdicts() if v.status != "shown"
+            ]
             for line in (*doubts, *comparison.caveats):
                 say(f"note: {line}")
         run.save(model)
@@ -73,11 +77,16 @@ def recalibrate(
     split: Annotated[str, Option(help="The side to fit on.")] = "val",
     columns: Annotated[
         str,
-        Option(help="Numbers to read beside the notes, such as age,prior_admissions."),
+        Option(
+            help="Numbers to read beside the notes, such as age,prior_admissions."
+        ),
     ] = "",
     keep_c: Annotated[
         bool,
-        Option("--keep-c", help="Keep c: stays of other lengths will be scored too."),
+        Option(
+            "--keep-c",
+            help="Keep c: stays of other lengths will be scored too.",
+        ),
     ] = False,
 ) -> None:
     """Fit c, the calibrator and the alert threshold on your own stays; the weights are kept."""

@@ -136,7 +136,9 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
         """The side of each stay in the inner split, shape (stays,)."""
         from sklearn.model_selection import StratifiedGroupKFold
 
-        n_patients = min(len(set(keys[labels == outcome])) for outcome in (0, 1))
+        n_patients = min(
+            len(set(keys[labels == outcome])) for outcome in (0, 1)
+        )
         if n_patients < 2:
             raise UserError(
                 f"{n_patients} patients of one class; expected at least 2 of each class"
@@ -152,7 +154,9 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
             random_state=self.random_state,
         )
         sides = np.full(len(labels), "train", dtype=object)
-        _, held_out = next(splitter.split(labels, labels, keys))  # X is not read
+        _, held_out = next(
+            splitter.split(labels, labels, keys)
+        )  # X is not read
         sides[held_out] = "val"
         return sides
 
@@ -209,7 +213,9 @@ def _labels(y: ArrayLike | None) -> np.ndarray:
         )
     labels = np.asarray(y)
     if labels.ndim != 1:
-        raise UserError(f"y has shape {labels.shape}; expected one label per stay")
+        raise UserError(
+            f"y has shape {labels.shape}; expected one label per stay"
+        )
     if labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
         raise UserError(
             "Only binary classification is supported, and y holds other values (perhaps NaN); "

@@ -45,7 +45,9 @@ REFUSED = frozenset(
 )
 
 
-def check_events(outcome: np.ndarray | pd.Series, *, parameters: int = 2) -> None:
+def check_events(
+    outcome: np.ndarray | pd.Series, *, parameters: int = 2
+) -> None:
     """Raise a `UserError` for fewer than `MIN_EVENTS` stays of an outcome per parameter."""
     events = int(outcome.sum())
     needed = MIN_EVENTS * parameters
@@ -108,14 +110,19 @@ def choose(
 
 
 def _update(
-    model: ReadmissionModel, outcome: np.ndarray, risk: np.ndarray, **settings: Any
+    model: ReadmissionModel,
+    outcome: np.ndarray,
+    risk: np.ndarray,
+    **settings: Any,
 ) -> None:
     """Change the settings of a model, and its threshold to that of these risks."""
     threshold = precise_threshold(outcome, risk)
     if threshold is not None:
         # A little lower: rounding must not put the stay that defines it below.
         threshold -= 1e-9
-    model.settings = model.settings.replaced(**settings, alert_threshold=threshold)
+    model.settings = model.settings.replaced(
+        **settings, alert_threshold=threshold
+    )
 
 
 def fit_columns(
@@ -225,7 +232,9 @@ def recalibrate(
     manifest = model.manifest
     manifest.example = None  # its probability is no longer right
     manifest.calibration = RiskCalibration(
-        recalibrated=StayCounts(stays=len(readable), readmitted=int(outcome.sum()))
+        recalibrated=StayCounts(
+            stays=len(readable), readmitted=int(outcome.sum())
+        )
     )
     if names:
         score = aggregate_stays(values, counts, c=model.c)
@@ -254,7 +263,9 @@ def _without_columns(
     outcome: np.ndarray,
 ) -> dict[str, Any]:
     """The calibrators of the notes alone, and without each column, for comparison."""
-    calibrators = {"the notes alone": {"calibration": model.settings.calibration}}
+    calibrators = {
+        "the notes alone": {"calibration": model.settings.calibration}
+    }
     if len(table.columns) > 1:
         for name in table:
             settings, _ = fit_columns(table.drop(columns=name), score, outcome)

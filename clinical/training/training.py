@@ -16,7 +16,11 @@ from pydantic import Field
 from clinical.evaluation.drift import describe_notes, profile
 from clinical.risk.aggregation import aggregate_stays, aggregate_tensor
 from clinical.risk.manifest import CohortData
-from clinical.risk.model import ReadingSettings, ReadmissionModel, ReadmissionSettings
+from clinical.risk.model import (
+    ReadingSettings,
+    ReadmissionModel,
+    ReadmissionSettings,
+)
 from clinical.stays.choice import CHOICE, choice_of
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, patient_hashes, patient_keys
@@ -185,12 +189,18 @@ def _trained(
 
     table = recipe.model
     training = recipe.training
-    reading = table.model_dump(exclude={"encoder", "start", "objective", "calibration"})
+    reading = table.model_dump(
+        exclude={"encoder", "start", "objective", "calibration"}
+    )
     settings = ReadmissionSettings(**reading, notes=choice)
     model = kind.untrained(table.encoder, training=training, settings=settings)
-    objective = ReadmissionObjective(model, rows, table=table, training=training)
+    objective = ReadmissionObjective(
+        model, rows, table=table, training=training
+    )
     stage = (objective, training)
-    trained = train(model, stage, encoder=table.encoder, start=table.start, **run)
+    trained = train(
+        model, stage, encoder=table.encoder, start=table.start, **run
+    )
     return trained, objective
 
 
@@ -262,7 +272,9 @@ class ReadmissionObjective(Objective):
         has_windows = np.array([len(stay) > 0 for stay in windows])
         n_empty = int((~has_windows).sum())
         if n_empty:
-            log.warning("%d stays have no readable text and are left out", n_empty)
+            log.warning(
+                "%d stays have no readable text and are left out", n_empty
+            )
         self.rows = rows[has_windows].reset_index(drop=True)
         _check_sides(self.rows)
         windows = [stay for stay in windows if len(stay)]
@@ -374,14 +386,21 @@ class ReadmissionObjective(Objective):
             digest.update(f"{patient}\x1f{readmitted}\x1f{split}\x1f".encode())
             digest.update("\x1f".join(text).encode(errors="replace"))
         digest.update(self._targets.tobytes())
-        return {"data_sha256": digest.hexdigest(), "objective": self._table.objective}
+        return {
+            "data_sha256": digest.hexdigest(),
+            "objective": self._table.objective,
+        }
 
 
 def _targets(rows: pd.DataFrame) -> np.ndarray:
     """The column `target`, or else the labels, shape (stays,)."""
     column = "target" if "target" in rows.columns else "readmitted"
-    targets = pd.to_numeric(rows[column], errors="coerce").to_numpy(dtype=np.float64)
+    targets = pd.to_numeric(rows[column], errors="coerce").to_numpy(
+        dtype=np.float64
+    )
     is_valid = (targets >= 0) & (targets <= 1)  # false for NaN too
     if not is_valid.all():
-        raise UserError("target: expected numbers from 0 to 1 on the train side")
+        raise UserError(
+            "target: expected numbers from 0 to 1 on the train side"
+        )
     return targets

@@ -88,7 +88,9 @@ def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(FAILED) from None
         except KeyboardInterrupt as stop:
             stderr.print("stopped")
-            raise typer.Exit(128 + next(iter(stop.args), signal.SIGINT)) from None
+            raise typer.Exit(
+                128 + next(iter(stop.args), signal.SIGINT)
+            ) from None
         except (typer.Exit, typer.Abort, typer.BadParameter):
             raise
         except Exception as error:  # noqa: BLE001 - reported without its message
@@ -120,7 +122,9 @@ def _signals_interrupt() -> Iterator[None]:
 
     numbers = []
     if threading.current_thread() is threading.main_thread():
-        numbers = [n for n in STOP_SIGNALS if signal.getsignal(n) == signal.SIG_DFL]
+        numbers = [
+            n for n in STOP_SIGNALS if signal.getsignal(n) == signal.SIG_DFL
+        ]
     for number in numbers:
         signal.signal(number, stop)
     try:
@@ -131,7 +135,9 @@ def _signals_interrupt() -> Iterator[None]:
 
 
 def _print_error(reason: str) -> None:
-    stderr.print(f"error: {reason}".replace("\n", " "), soft_wrap=True, style="red")
+    stderr.print(
+        f"error: {reason}".replace("\n", " "), soft_wrap=True, style="red"
+    )
 
 
 def _print_bug(error: Exception) -> None:

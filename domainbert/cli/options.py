@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 _MaybeText = str | None
 
-ModelFolder = Annotated[Path, Option("--out", help="The model folder to write.")]
+ModelFolder = Annotated[
+    Path, Option("--out", help="The model folder to write.")
+]
 RecipeFile = Annotated[
     _MaybeText,
-    Option(help="A shipped recipe's name or a TOML file; options override it."),
+    Option(
+        help="A shipped recipe's name or a TOML file; options override it."
+    ),
 ]
 EncoderName = Annotated[
     _MaybeText, Option(help="Shipped name, folder, or hub:owner/name.")
@@ -39,19 +43,30 @@ FullWeights = Annotated[
 ]
 Checkpoints = Annotated[
     Path | None,
-    Option(help="Folder that keeps the checkpoints; by default they are deleted."),
+    Option(
+        help="Folder that keeps the checkpoints; by default they are deleted."
+    ),
 ]
-Resume = Annotated[bool, Option("--resume", help="Resume from the last checkpoint.")]
+Resume = Annotated[
+    bool, Option("--resume", help="Resume from the last checkpoint.")
+]
 Merged = Annotated[
     bool,
-    Option("--merged", help="Write all weights, for other libraries, not an adapter."),
+    Option(
+        "--merged",
+        help="Write all weights, for other libraries, not an adapter.",
+    ),
 ]
 EncoderModel = Annotated[
     str,
-    Option("--model", help="Shipped name, model or encoder folder, or hub:owner/name."),
+    Option(
+        "--model",
+        help="Shipped name, model or encoder folder, or hub:owner/name.",
+    ),
 ]
 ModelName = Annotated[
-    str, Option("--model", help="Shipped name, model folder, or hub:owner/name.")
+    str,
+    Option("--model", help="Shipped name, model folder, or hub:owner/name."),
 ]
 
 # Options of the scoring commands.
@@ -65,9 +80,13 @@ Source = Annotated[
 ]
 Table = Annotated[
     Path,
-    Option("--out", help="The table to write: .csv, .tsv, .parquet or .jsonl."),
+    Option(
+        "--out", help="The table to write: .csv, .tsv, .parquet or .jsonl."
+    ),
 ]
-TextColumn = Annotated[_MaybeText, Option("--text", help="The column with the text.")]
+TextColumn = Annotated[
+    _MaybeText, Option("--text", help="The column with the text.")
+]
 TextColumns = Annotated[
     list[str] | None,
     Option(
@@ -78,9 +97,13 @@ TextColumns = Annotated[
 StayColumn = Annotated[
     _MaybeText, Option("--stay", help="The column with the stay's id.")
 ]
-PatientColumn = Annotated[_MaybeText, Option("--patient", help="The patient's id.")]
+PatientColumn = Annotated[
+    _MaybeText, Option("--patient", help="The patient's id.")
+]
 NoteColumn = Annotated[_MaybeText, Option("--note", help="The note's id.")]
-TimeColumn = Annotated[_MaybeText, Option("--time", help="When a note was written.")]
+TimeColumn = Annotated[
+    _MaybeText, Option("--time", help="When a note was written.")
+]
 Columns = Annotated[
     list[str] | None,
     Option(
@@ -94,7 +117,9 @@ Keep = Annotated[
 ]
 Delimiter = Annotated[
     _MaybeText,
-    Option(help="Delimiter of CSV files, such as ';' or 'tab'; by default a comma."),
+    Option(
+        help="Delimiter of CSV files, such as ';' or 'tab'; by default a comma."
+    ),
 ]
 Encoding = Annotated[
     _MaybeText,
@@ -103,7 +128,9 @@ Encoding = Annotated[
 Query = Annotated[
     _MaybeText, Option(help="With a database: the SELECT statement to run.")
 ]
-Restart = Annotated[bool, Option("--restart", help="Start over instead of resuming.")]
+Restart = Annotated[
+    bool, Option("--restart", help="Start over instead of resuming.")
+]
 Raw = Annotated[
     bool,
     Option(

@@ -62,7 +62,9 @@ class TrainingRun:
             model.save_pretrained(self.out, merged=merged)
         except (OSError, SafetensorError) as error:
             # Safetensors wraps errors of the disk in its own.
-            reason = getattr(error, "strerror", None) or str(error) or repr(error)
+            reason = (
+                getattr(error, "strerror", None) or str(error) or repr(error)
+            )
             raise UserError(
                 f"{self.out} could not be written ({reason}); make room and repeat the "
                 "command with --resume: the trained weights are in "
@@ -108,7 +110,9 @@ def training_run(
         raise UserError(
             f"{folder} has checkpoints: continue with --resume, or delete that folder"
         )
-    hint = "to resume, repeat the command with --resume; the checkpoints are in"
+    hint = (
+        "to resume, repeat the command with --resume; the checkpoints are in"
+    )
     with progress_on_stderr(), resume_hint(folder, f"{hint} {folder}"):
         yield TrainingRun(out, folder, resume)
     if not checkpoints:
@@ -117,7 +121,9 @@ def training_run(
 
 def _check_writable(out: Path) -> None:
     """Refuse a folder that cannot be written, before a long training."""
-    nearest = next(parent for parent in out.absolute().parents if parent.exists())
+    nearest = next(
+        parent for parent in out.absolute().parents if parent.exists()
+    )
     try:
         tempfile.TemporaryFile(dir=nearest).close()
     except OSError as error:
@@ -147,7 +153,9 @@ class TrainingOptions:
             "seed": self.seed,
             "full": self.full or None,
         }
-        return {name: value for name, value in values.items() if value is not None}
+        return {
+            name: value for name, value in values.items() if value is not None
+        }
 
     def plan(
         self,
@@ -159,7 +167,9 @@ class TrainingOptions:
         """The recipe with these options and other changes; by default the recipe `default`."""
         from domainbert.training.recipes import read_recipe
 
-        overrides = {f"training.{name}": value for name, value in self.given().items()}
+        overrides = {
+            f"training.{name}": value for name, value in self.given().items()
+        }
         overrides |= {"model.encoder": self.encoder, **(changes or {})}
         return read_recipe(kind, self.recipe or default, overrides)
 

@@ -70,7 +70,9 @@ class AnyClassifier:
         from transformers import AutoModelForSequenceClassification
 
         is_bert = config.model_type == "bert"
-        model_class = CLSClassifier if is_bert else AutoModelForSequenceClassification
+        model_class = (
+            CLSClassifier if is_bert else AutoModelForSequenceClassification
+        )
         return model_class.from_pretrained(location, config=config, **options)
 
 
@@ -83,7 +85,11 @@ def _cls_of_layer(
     attention = layer.attention.self
     heads = (attention.num_attention_heads, attention.attention_head_size)
     cls = hidden[:, :1]
-    projected = (attention.query(cls), attention.key(hidden), attention.value(hidden))
+    projected = (
+        attention.query(cls),
+        attention.key(hidden),
+        attention.value(hidden),
+    )
     query, key, value = (
         rows.unflatten(-1, heads).transpose(1, 2) for rows in projected
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,14 +82,17 @@ def read_config(
     entries = {
         key: value
         for key, value in document.items()
-        if key in defaults and not key.startswith("_") and value != defaults[key]
+        if key in defaults
+        and not key.startswith("_")
+        and value != defaults[key]
     }
     for key in _NOT_READ:
         entries.pop(key, None)
     check_bounds(entries, name=f"{name}: config.json")
     labels = entries.get("id2label") or {}
     if not isinstance(labels, dict) or not all(
-        key.isdecimal() and isinstance(label, str) for key, label in labels.items()
+        key.isdecimal() and isinstance(label, str)
+        for key, label in labels.items()
     ):
         raise EncoderError(
             f"{name}: config.json has id2label = {_shown(labels)}; expected labels by number"
@@ -105,7 +108,9 @@ def read_object(file: Path) -> dict[str, Any]:
         if file.exists() and not file.is_file():  # a device may have no end
             raise EncoderError(f"{file} is not a regular file")
         if file.stat().st_size > _FILE_BYTES:
-            raise EncoderError(f"{file} is larger than {_FILE_BYTES >> 20} MiB")
+            raise EncoderError(
+                f"{file} is larger than {_FILE_BYTES >> 20} MiB"
+            )
         document = json.loads(file.read_text("utf-8"), parse_constant=_refuse)
     except (FileNotFoundError, NotADirectoryError):
         raise EncoderError(
@@ -116,7 +121,9 @@ def read_object(file: Path) -> dict[str, Any]:
             f"{file} is not a JSON object ({str(error)[:200]})"
         ) from None
     if not isinstance(document, dict):
-        raise EncoderError(f"{file} is not a JSON object (got {_shown(document)})")
+        raise EncoderError(
+            f"{file} is not a JSON object (got {_shown(document)})"
+        )
     return document
 
 
@@ -145,7 +152,9 @@ def _is_bounded(
     if isinstance(value, bool) or value is None:
         return True
     if isinstance(value, int | float):
-        return math.isfinite(value) and (-1 <= value <= limit or value == _IGNORED)
+        return math.isfinite(value) and (
+            -1 <= value <= limit or value == _IGNORED
+        )
     if isinstance(value, str):
         return len(value) <= _LONGEST
     if isinstance(value, dict):
@@ -180,3 +189,27 @@ def _shown(value: object) -> str:
     if len(text) <= _SHOWN:
         return text
     return f"{text[:_SHOWN]}…"
+
+
+def named_outputs(labels: Sequence[str]) -> dict[str, Any]:
+    """The entries of a Hugging Face configuration that name a head's outputs."""
+    if not labels:
+        return {}
+    return {
+        "id2label": dict(enumerate(labels)),
+        "label2id": {label: number for number, label in enumerate(labels)},
+    }
+
+
+def dropouts(config: PretrainedConfig, rate: float) -> dict[str, float]:
+    """The entries of an encoder's configuration for dropout: `rate`, and none in attention."""
+    rates = {
+        "hidden_dropout_prob": rate,
+        "embedding_dropout": rate,
+        "mlp_dropout": rate,
+        "attention_probs_dropout_prob": 0.0,
+        "attention_dropout": 0.0,
+    }
+    return {
+        name: value for name, value in rates.items() if hasattr(config, name)
+    }

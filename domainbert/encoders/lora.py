@@ -74,7 +74,9 @@ class Adapter:
         """Write `adapter_model.safetensors` and `adapter_config.json`."""
         from safetensors.torch import save_file
 
-        save_file(self.tensors, folder / ADAPTER_FILE, metadata={"format": "pt"})
+        save_file(
+            self.tensors, folder / ADAPTER_FILE, metadata={"format": "pt"}
+        )
         self.config.save_pretrained(str(folder))
 
 
@@ -100,7 +102,9 @@ def _wrapped(model: PreTrainedModel, config: LoraConfig) -> PeftModel:
 
     with warnings.catch_warnings():
         # peft reads an attribute of transformers by its old name.
-        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        warnings.filterwarnings(
+            "ignore", "`is_gradient_checkpointing`", FutureWarning
+        )
         return get_peft_model(model, config)
 
 
@@ -122,7 +126,9 @@ def trained_adapter(wrapped: PeftModel, *, encoder: str) -> Adapter:
     return Adapter(config, halves)
 
 
-def set_adapter(wrapped: PeftModel, tensors: Mapping[str, torch.Tensor]) -> None:
+def set_adapter(
+    wrapped: PeftModel, tensors: Mapping[str, torch.Tensor]
+) -> None:
     """Put the tensors of an `Adapter` into a model from `add_lora`."""
     from peft import set_peft_model_state_dict
 
@@ -143,7 +149,9 @@ def read_lora_config(folder: Path) -> LoraConfig:
     file = folder / ADAPTER_CONFIG
     document = read_object(file)
     if (kind := document.get("peft_type")) != "LORA":
-        raise EncoderError(f"{folder} holds a {str(kind)[:40]} adapter; expected LoRA")
+        raise EncoderError(
+            f"{folder} holds a {str(kind)[:40]} adapter; expected LoRA"
+        )
     entries = {
         key: value
         for key, value in document.items()
@@ -152,7 +160,10 @@ def read_lora_config(folder: Path) -> LoraConfig:
     check_bounds(entries, name=str(file))
     with loading_errors(str(file)):
         ranks = [entries.get("r"), *entries.get("rank_pattern", {}).values()]
-        if any(type(rank) is not int or not 1 <= rank <= MAX_RANK for rank in ranks):
+        if any(
+            type(rank) is not int or not 1 <= rank <= MAX_RANK
+            for rank in ranks
+        ):
             raise EncoderError(
                 f"{file}: expected r, the rank, to be a whole number from 1 to {MAX_RANK}"
             )
@@ -172,9 +183,13 @@ def read_adapter(folder: Path) -> Adapter:
     try:
         tensors = load_file(file)
     except SafetensorError as error:
-        raise EncoderError(f"{file} is broken ({error}); copy it again") from None
+        raise EncoderError(
+            f"{file} is broken ({error}); copy it again"
+        ) from None
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
-        raise EncoderError(f"{file} holds numbers that are not finite; train again")
+        raise EncoderError(
+            f"{file} holds numbers that are not finite; train again"
+        )
     return Adapter(config, tensors)
 
 

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from domainbert.encoders.loading import DEFAULT_ENCODER, find_encoder, window_limit
+from domainbert.encoders.loading import (
+    DEFAULT_ENCODER,
+    find_encoder,
+    window_limit,
+)
 from domainbert.errors import UserError
 from domainbert.models.model import Model
 from domainbert.models.pooling import (
@@ -118,7 +122,9 @@ class Embedder(Model[EmbeddingSettings]):
     @classmethod
     def settings_of(cls, name: str | Path) -> EmbeddingSettings:
         """Those of a sentence-transformers model; the defaults, with a warning, for any other."""
-        published = read_modules(find_encoder(resolve_model(name, cls.package)))
+        published = read_modules(
+            find_encoder(resolve_model(name, cls.package))
+        )
         if published is None:
             log.warning(
                 "%s was not trained for similarity: cosines rank texts poorly",
@@ -143,7 +149,9 @@ class Embedder(Model[EmbeddingSettings]):
             start += len(part.vectors)
         return vectors
 
-    def embed_all(self, texts: Sequence[object]) -> tuple[np.ndarray, list[str]]:
+    def embed_all(
+        self, texts: Sequence[object]
+    ) -> tuple[np.ndarray, list[str]]:
         """The vectors of texts, and for each text why it has no vector, or "".
 
         Returns:
@@ -175,9 +183,13 @@ class Embedder(Model[EmbeddingSettings]):
             row_of = {key: row for row, key in enumerate(distinct)}
             # The last row is for texts without a vector.
             missing = np.full((1, self.dimension), np.nan, np.float32)
-            vectors = np.vstack([self._text_vectors([*distinct.values()]), missing])
+            vectors = np.vstack(
+                [self._text_vectors([*distinct.values()]), missing]
+            )
             yield TextVectors(
-                vectors=vectors[[row_of.get(id(text), -1) for text in windowed]],
+                vectors=vectors[
+                    [row_of.get(id(text), -1) for text in windowed]
+                ],
                 tokens=np.array([text.tokens for text in windowed]),
                 windows=np.array([len(text.windows) for text in windowed]),
                 faults=tuple(faults),
@@ -223,7 +235,9 @@ class Embedder(Model[EmbeddingSettings]):
                     [passage.start for passage in passages],
                     dtype=np.int64,
                 ),
-                ends=np.array([passage.end for passage in passages], dtype=np.int64),
+                ends=np.array(
+                    [passage.end for passage in passages], dtype=np.int64
+                ),
                 faults=faults_by_number,
                 count=len(windowed),
             )
@@ -260,8 +274,12 @@ class Embedder(Model[EmbeddingSettings]):
         the embedder's own, for example while it trains.
         """
 
-        def read(output: ModelOutput, mask: torch.Tensor | None) -> torch.Tensor:
-            return pool(output.last_hidden_state, mask, pooling=self.settings.pooling)
+        def read(
+            output: ModelOutput, mask: torch.Tensor | None
+        ) -> torch.Tensor:
+            return pool(
+                output.last_hidden_state, mask, pooling=self.settings.pooling
+            )
 
         runner = self.runner.with_model(network)
         rows = runner.run(windows, read=read)
@@ -280,7 +298,9 @@ class Embedder(Model[EmbeddingSettings]):
         network: PreTrainedModel | None = None,
     ) -> np.ndarray:
         """The vector of each text, joined from those of its windows, shape (texts, dimension)."""
-        windows = [window.input_ids for text in texts for window in text.windows]
+        windows = [
+            window.input_ids for text in texts for window in text.windows
+        ]
         rows = join_windows(
             self.pooled(windows, network=network),
             np.array([len(window) for window in windows]),
@@ -322,7 +342,9 @@ class Embedder(Model[EmbeddingSettings]):
 def check_many(texts: object) -> None:
     """Raise `UserError` for one string instead of several, which would be read by letters."""
     if isinstance(texts, str):
-        raise UserError("expected a list of texts, got one string; write [text]")
+        raise UserError(
+            "expected a list of texts, got one string; write [text]"
+        )
 
 
 def check_faults(faults: Iterable[str], *, first: int = 0) -> None:
@@ -343,10 +365,13 @@ def _split(
         for text, fault in zip(chunk, type_faults, strict=True)
     ]
     distinct = list(dict.fromkeys(texts))  # a text that repeats is read once
-    windowed_of = dict(zip(distinct, windower.split_many(distinct), strict=True))
+    windowed_of = dict(
+        zip(distinct, windower.split_many(distinct), strict=True)
+    )
     windowed = [windowed_of[text] for text in texts]
     faults = [
-        fault or _fault(text) for fault, text in zip(type_faults, windowed, strict=True)
+        fault or _fault(text)
+        for fault, text in zip(type_faults, windowed, strict=True)
     ]
     return windowed, faults
 

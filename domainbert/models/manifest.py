@@ -104,7 +104,9 @@ class Scores(Record):
             names |= dict.fromkeys(column)
         rows = [["", *self.table]]
         for name in names:
-            cells = [score_text(column.get(name)) for column in self.table.values()]
+            cells = [
+                score_text(column.get(name)) for column in self.table.values()
+            ]
             rows.append([name, *cells])
         return rows
 

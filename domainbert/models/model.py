@@ -12,14 +12,23 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+)
 
+from domainbert.encoders.configs import dropouts, named_outputs
 from domainbert.encoders.loading import (
-    dropouts,
     find_encoder,
+    load_config,
     load_model,
     load_tokenizer,
-    named_outputs,
     window_limit,
 )
 from domainbert.encoders.lora import merge_adapter, trained_adapter
@@ -89,10 +98,14 @@ class Model(ABC, Generic[AnySettings]):
         adapter: what was merged into the encoder; None with full weights.
     """
 
-    package: ClassVar[str] = ""  # the package that ships such models, if any does
+    package: ClassVar[str] = (
+        ""  # the package that ships such models, if any does
+    )
     task: ClassVar[str]
     default: ClassVar[str] = ""  # the model that is loaded where none is named
-    labels: tuple[str, ...] = ()  # one name for each output; empty for any number
+    labels: tuple[
+        str, ...
+    ] = ()  # one name for each output; empty for any number
     settings_class: ClassVar[type[WindowSettings]]
     manifest_class: ClassVar[type[Manifest]] = Manifest
     train_command: ClassVar[str]
@@ -241,7 +254,9 @@ class Model(ABC, Generic[AnySettings]):
             UserError: data that cannot be trained on, or a resumed run that differs.
         """
         if not cls.trainer:
-            raise UserError(f"{cls.__name__} cannot be trained; use a class for a task")
+            raise UserError(
+                f"{cls.__name__} cannot be trained; use a class for a task"
+            )
         # Named, not imported: a model does not depend on its trainer.
         trainer = pkgutil.resolve_name(cls.trainer)
         return trainer(
@@ -326,7 +341,7 @@ class Model(ABC, Generic[AnySettings]):
             network = stored.network.requires_grad_()
             return cls(network, stored.tokenizer, settings=settings)
         entries = named_outputs(labels or cls.labels)
-        entries |= dropouts(origin, training.dropout)
+        entries |= dropouts(load_config(origin), training.dropout)
         network = load_model(origin, cls.network_class(), **entries)
         return cls(network, load_tokenizer(origin), settings=settings)
 
@@ -380,12 +395,19 @@ class Model(ABC, Generic[AnySettings]):
         import torch
 
         config = self.network.config
-        names = ("model_type", "hidden_act", "layer_norm_eps", "num_attention_heads")
+        names = (
+            "model_type",
+            "hidden_act",
+            "layer_norm_eps",
+            "num_attention_heads",
+        )
         architecture = [getattr(config, name, None) for name in names]
         digest = hashlib.sha256(repr(architecture).encode())
         digest.update(own_tokenizer(self.tokenizer).to_str().encode())
         for name, tensor in sorted(self.network.state_dict().items()):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(
+                f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode()
+            )
             numbers = tensor.detach().cpu().contiguous().flatten()
             if len(numbers):  # an empty tensor has no view as bytes
                 digest.update(numbers.view(torch.uint8).numpy().data)
@@ -401,7 +423,9 @@ class Model(ABC, Generic[AnySettings]):
             )
         return window
 
-    def save_pretrained(self, folder: str | Path, *, merged: bool = False) -> None:
+    def save_pretrained(
+        self, folder: str | Path, *, merged: bool = False
+    ) -> None:
         """Write the model folder: the adapter if there is one, else all weights.
 
         With `merged`, all weights in any case, for Hugging Face's own classes. A model folder of
@@ -427,7 +451,9 @@ class Model(ABC, Generic[AnySettings]):
         """Files that other libraries need with full weights: name -> content."""
         return {}
 
-    def _new_config(self, encoder: str, *, sha256: str | None = None) -> TaskConfig:
+    def _new_config(
+        self, encoder: str, *, sha256: str | None = None
+    ) -> TaskConfig:
         """What `config.json` says of a model that is about to be trained."""
         return TaskConfig(
             task=self.task,

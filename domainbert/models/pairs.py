@@ -58,16 +58,22 @@ class PairWindower:
         longest_first: maximum tokens of the first text, so that windows advance over the second.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, window: int) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, *, window: int
+    ) -> None:
         self.window = window
-        self.longest_first = window - tokenizer.num_special_tokens_to_add(pair=True) - 1
+        self.longest_first = (
+            window - tokenizer.num_special_tokens_to_add(pair=True) - 1
+        )
         self._tokenizer = own_tokenizer(tokenizer)
         self._pairs = own_tokenizer(tokenizer)
         self._pairs.enable_truncation(window, strategy="only_second")
 
     def fault_of_first(self, text: str) -> str:
         """Why a text cannot be the first one of a pair, as "has ..."; "" if it can."""
-        encoding = self._tokenizer.encode(whole_text(text), add_special_tokens=False)
+        encoding = self._tokenizer.encode(
+            whole_text(text), add_special_tokens=False
+        )
         tokens = len(encoding.ids)
         if 1 <= tokens <= self.longest_first:
             return ""
@@ -106,9 +112,13 @@ class PairWindower:
         for number, pair in enumerate(pairs, start=start):
             first_name = f"the first text of pair number {number}"
             first = checked_text(pair[0], first_name)
-            second = checked_text(pair[1], f"the second text of pair number {number}")
+            second = checked_text(
+                pair[1], f"the second text of pair number {number}"
+            )
             if fault := self.fault_of_first(first):
-                raise UserError(f"{first_name} {fault}: put the longer text second")
+                raise UserError(
+                    f"{first_name} {fault}: put the longer text second"
+                )
             texts.append((whole_text(first), whole_text(second)))
         encodings = self._pairs.encode_batch(texts)
         for number, encoding in enumerate(encodings, start=start):
@@ -147,7 +157,9 @@ class PairModel(Model[PairSettings]):
 
     task = "pairs"
     settings_class = PairSettings
-    train_command = "biomed sentences train PAIRS --kind cross-encoder --out MODEL"
+    train_command = (
+        "biomed sentences train PAIRS --kind cross-encoder --out MODEL"
+    )
 
     def prepare(self) -> None:
         """The windows of pairs."""
@@ -156,7 +168,9 @@ class PairModel(Model[PairSettings]):
             raise UserError(
                 f"a model of pairs has one output, a score; this one has {outputs}"
             )
-        self.windower = PairWindower(self.tokenizer, window=self.window_tokens())
+        self.windower = PairWindower(
+            self.tokenizer, window=self.window_tokens()
+        )
 
     def __repr__(self) -> str:
         """Name the window."""
@@ -177,7 +191,9 @@ class PairModel(Model[PairSettings]):
         """
         return next(self.predict_many([(first, second)]))
 
-    def predict_many(self, pairs: Iterable[tuple[str, str]]) -> Iterator[PairResult]:
+    def predict_many(
+        self, pairs: Iterable[tuple[str, str]]
+    ) -> Iterator[PairResult]:
         """The results of many pairs, in their order, in flat memory.
 
         Raises:
@@ -198,7 +214,9 @@ class PairModel(Model[PairSettings]):
         runner = self.runner.with_model(network)
         chunks = chunked(
             pairs,
-            size=lambda windows: sum(len(window.input_ids) for window in windows),
+            size=lambda windows: sum(
+                len(window.input_ids) for window in windows
+            ),
             limit=runner.buffer_tokens,
         )
         for chunk in read_ahead(chunks):
@@ -210,5 +228,7 @@ class PairModel(Model[PairSettings]):
             )
             counts = np.array([len(pair_windows) for pair_windows in chunk])
             # In a mean, a last window of a few words would weigh as much as a full one.
-            logits = np.maximum.reduceat(np.stack(rows), np.cumsum(counts) - counts)
+            logits = np.maximum.reduceat(
+                np.stack(rows), np.cumsum(counts) - counts
+            )
             yield from map(PairResult, logits.tolist())

@@ -51,7 +51,10 @@ class BareEncoder:
         from transformers import MODEL_MAPPING
 
         model_class = MODEL_MAPPING[type(config)]
-        if "add_pooling_layer" in inspect.signature(model_class.__init__).parameters:
+        if (
+            "add_pooling_layer"
+            in inspect.signature(model_class.__init__).parameters
+        ):
             options["add_pooling_layer"] = False
         return model_class.from_pretrained(location, config=config, **options)
 
@@ -105,7 +108,9 @@ def join_windows(
     if pooling == "max":
         return np.maximum.reduceat(rows, starts)
     weights = lengths.astype(np.float32)[:, None]
-    return np.add.reduceat(rows * weights, starts) / np.add.reduceat(weights, starts)
+    return np.add.reduceat(rows * weights, starts) / np.add.reduceat(
+        weights, starts
+    )
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -138,7 +143,10 @@ def read_modules(encoder: Encoder) -> EmbeddingSettings | None:
     unit_norm = "Normalize" in names
     for pooling, key in _POOLING_KEYS.items():
         # One entry per kind of pooling, or in new versions one entry with its name.
-        if config.get(f"pooling_mode_{key}") or config.get("pooling_mode") == pooling:
+        if (
+            config.get(f"pooling_mode_{key}")
+            or config.get("pooling_mode") == pooling
+        ):
             return EmbeddingSettings(pooling=pooling, unit_norm=unit_norm)
     return EmbeddingSettings(unit_norm=unit_norm)
 
@@ -168,8 +176,14 @@ def module_files(
     }
     documents = {
         "modules.json": modules,
-        "sentence_bert_config.json": {"max_seq_length": window, "do_lower_case": False},
-        "1_Pooling/config.json": {"word_embedding_dimension": dimension, **pooling},
+        "sentence_bert_config.json": {
+            "max_seq_length": window,
+            "do_lower_case": False,
+        },
+        "1_Pooling/config.json": {
+            "word_embedding_dimension": dimension,
+            **pooling,
+        },
     }
     return {
         name: json.dumps(document, indent=2) + "\n"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 from pydantic import Field, ValidationError
 
 from domainbert.encoders import loading as encoders
-from domainbert.encoders.configs import read_object
+from domainbert.encoders.configs import dropouts, named_outputs, read_object
 from domainbert.encoders.loading import (
     ADAPTER_CONFIG,
     HUB,
@@ -262,14 +262,15 @@ def load_task_model(
         manifest = read_manifest(path, kind.manifest_class)
     if config:
         _check_task(path, config, kind)
-        outputs = encoders.named_outputs(config.labels)
+        outputs = named_outputs(config.labels)
     adapter = None
     if (path / ADAPTER_CONFIG).is_file():
         adapter = read_adapter(path)
         encoder = _encoder_beneath(path, config, adapter)
         outputs = outputs or adapter.outputs()
         if dropout is not None:
-            outputs |= encoders.dropouts(encoder, dropout)
+            plain_config = encoders.load_config(encoder)
+            outputs |= dropouts(plain_config, dropout)
         plain = encoders.load_model(encoder, kind.network_class(), **outputs)
         network = apply_adapter(plain, adapter, name=str(path))
     else:
@@ -325,7 +326,9 @@ def _check_task(
 ) -> None:
     """Refuse a model for another task, or with another number of labels."""
     if config.task != kind.task:
-        raise EncoderError(f"{path} is a model for {config.task}, not for {kind.task}")
+        raise EncoderError(
+            f"{path} is a model for {config.task}, not for {kind.task}"
+        )
     expected = len(kind.labels)
     labels = len(config.labels)
     if expected not in (0, labels):

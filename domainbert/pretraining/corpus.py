@@ -73,7 +73,9 @@ class CorpusFile:
         if is_text_file(self.path):
             return {NOTE.name: "(file name)"} if self.in_folder else {}
         chosen = {name: getattr(settings, name) for name in (*IDS, TEXT.name)}
-        renamed = {name: column for name, column in chosen.items() if column != name}
+        renamed = {
+            name: column for name, column in chosen.items() if column != name
+        }
         return match_columns(
             table_columns(self.path),
             (TEXT, PATIENT, STAY, NOTE),
@@ -104,7 +106,8 @@ class CorpusFile:
                 yield TextDocument("", fault=f"{row.place}: {row.fault}")
                 continue
             ids = {
-                kind: id_text(row.cells.get(column)) for kind, column in columns.items()
+                kind: id_text(row.cells.get(column))
+                for kind, column in columns.items()
             }
             cell = row.cells.get(text_column)
             cells = cell if isinstance(cell, list) else [cell]
@@ -250,9 +253,13 @@ class TextCorpus:
             if self.settings.erase:
                 self._erased = re.compile(self.settings.erase)
         except re.error as error:
-            raise UserError(f"erase must be a regular expression: {error}") from None
+            raise UserError(
+                f"erase must be a regular expression: {error}"
+            ) from None
         for file in self.files:
-            self.exclusions.check(file.columns(self.settings), source=file.path.name)
+            self.exclusions.check(
+                file.columns(self.settings), source=file.path.name
+            )
 
     def __iter__(self) -> Iterator[tuple[str, list[str]]]:
         """The side (`TRAIN` or `HELD_OUT`) and the sentences of each document.
@@ -293,7 +300,9 @@ class TextCorpus:
         sentences = split_sentences(text)
         if self._erased is None:
             return sentences
-        erased = [self._erased.sub(" ", sentence).split() for sentence in sentences]
+        erased = [
+            self._erased.sub(" ", sentence).split() for sentence in sentences
+        ]
         return [" ".join(words) for words in erased if words]
 
     def _reason(self, document: TextDocument, seen: set[bytes]) -> str | None:
@@ -325,11 +334,17 @@ class TextCorpus:
 
     def _check(self) -> None:
         """Raise a `TextCorpusError` if no document is on a side."""
-        counts = [f"{count} {name}" for name, count in sorted(self.counts.items())]
+        counts = [
+            f"{count} {name}" for name, count in sorted(self.counts.items())
+        ]
         listed = ", ".join(counts) or "its files are empty"
-        empty = [side for side in SIDES if not self.counts[f"{side} documents"]]
+        empty = [
+            side for side in SIDES if not self.counts[f"{side} documents"]
+        ]
         if len(empty) == len(SIDES):
-            raise TextCorpusError(f"the corpus has no document to read: {listed}")
+            raise TextCorpusError(
+                f"the corpus has no document to read: {listed}"
+            )
         if empty:
             raise TextCorpusError(
                 f"no document is on the {empty[0]} side: {listed}; change held_out (now "
@@ -361,8 +376,12 @@ def _warn_of_unread(folder: Path, read: int) -> None:
     """Say how many files of a folder have another form than the `read` ones."""
     files = sum(path.is_file() for path in folder.rglob("*"))
     if files > read:
-        log.warning("%s: %d files of other kinds are not read", folder, files - read)
+        log.warning(
+            "%s: %d files of other kinds are not read", folder, files - read
+        )
 
 
 def _digest(text: str, *, size: int = 16) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=size).digest()
+    return hashlib.blake2b(
+        text.encode("utf-8", "replace"), digest_size=size
+    ).digest()

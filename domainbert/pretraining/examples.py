@@ -179,7 +179,9 @@ class Masker:
             tokenizer,
             mlm_probability=masked,
         )
-        self._special = np.isin(np.arange(len(tokenizer)), tokenizer.all_special_ids)
+        self._special = np.isin(
+            np.arange(len(tokenizer)), tokenizer.all_special_ids
+        )
         self._pad = tokenizer.pad_token_id
 
     def batch(
@@ -201,7 +203,9 @@ class Masker:
         batch = {
             "input_ids": shown,
             "labels": labels,
-            "token_type_ids": (torch.arange(ids.shape[1]) >= seconds[:, None]).long(),
+            "token_type_ids": (
+                torch.arange(ids.shape[1]) >= seconds[:, None]
+            ).long(),
             "next_sentence_label": torch.tensor(np.asarray(rows["label"])),
         }
         if mask is not None:
@@ -271,7 +275,9 @@ class Prepared:
         self.examples: dict[str, Dataset] = {}
         sides = np.array(documents["side"][:])
         for side in SIDES:
-            rows = documents.select(np.flatnonzero(sides == side), keep_in_memory=True)
+            rows = documents.select(
+                np.flatnonzero(sides == side), keep_in_memory=True
+            )
             make_examples = partial(
                 SegmentPairMaker,
                 rows,
@@ -291,7 +297,9 @@ class Prepared:
                     "label": Value("int8"),
                 },
             )
-            self.counts["tokens"][side] = sum(int(ends[-1]) for ends in rows["ends"])
+            self.counts["tokens"][side] = sum(
+                int(ends[-1]) for ends in rows["ends"]
+            )
 
     def frequencies(self, side: str, vocabulary: int) -> np.ndarray:
         """How often each token occurs, shape (vocabulary,)."""
@@ -354,7 +362,9 @@ def _tokenized_sides(
     write_json(corpus.describe(), counts_file)
 
 
-def _tokenized(corpus: TextCorpus, tokenizer: PreTrainedTokenizerBase) -> Iterator[Row]:
+def _tokenized(
+    corpus: TextCorpus, tokenizer: PreTrainedTokenizerBase
+) -> Iterator[Row]:
     """The documents that have a token, each with the ends of its sentences and its side."""
     chunks = chunked(
         corpus,

@@ -14,8 +14,18 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from domainbert.files import folder_beside
-from domainbert.pretraining.corpus import HELD_OUT, TRAIN, TextCorpus, read_exclusions
-from domainbert.pretraining.examples import IGNORED, Masker, Prepared, private_folder
+from domainbert.pretraining.corpus import (
+    HELD_OUT,
+    TRAIN,
+    TextCorpus,
+    read_exclusions,
+)
+from domainbert.pretraining.examples import (
+    IGNORED,
+    Masker,
+    Prepared,
+    private_folder,
+)
 from domainbert.pretraining.model import (
     EncoderManifest,
     check_free,
@@ -27,7 +37,12 @@ from domainbert.pretraining.model import (
 from domainbert.pretraining.settings import PretrainingRecipe
 from domainbert.text.runner import plan_batches
 from domainbert.training.checkpoints import last_checkpoint, resume_hint
-from domainbert.training.objective import Batch, LengthBatches, Objective, fingerprint
+from domainbert.training.objective import (
+    Batch,
+    LengthBatches,
+    Objective,
+    fingerprint,
+)
 from domainbert.training.settings import Schedule, TrainingSettings
 from domainbert.training.trainer import fit
 
@@ -99,7 +114,9 @@ def pretrain(
         _warn_of_missing(prepared.counts["exclusions"])
         if start.fresh_head:
             rows = start.network.config.vocab_size
-            start_output_layer(start.network, prepared.frequencies(TRAIN, rows))
+            start_output_layer(
+                start.network, prepared.frequencies(TRAIN, rows)
+            )
         facts = recipe.model_dump(exclude={"card"})
         facts |= {"data": prepared.name, "start": start.sha256}
         folder = private_folder(work / f"run-{fingerprint(facts)[:12]}")
@@ -213,7 +230,9 @@ class MaskedWords(Objective):
 
     def _held_out_batches(self, examples: Dataset) -> Iterator[Batch]:
         """Masked batches of a random choice of examples, as many as an evaluation reads."""
-        order = np.random.default_rng(self.plan.seed).permutation(len(examples))
+        order = np.random.default_rng(self.plan.seed).permutation(
+            len(examples)
+        )
         lengths = np.asarray(examples["length"][:])
         is_within = np.cumsum(lengths[order]) < self.plan.evaluation_tokens
         chosen = order[: max(1, np.count_nonzero(is_within))]
@@ -249,7 +268,9 @@ class MaskedWords(Objective):
         )
         with torch.inference_mode(), autocast:
             for batch in self._held_out:
-                on_device = {name: tensor.to(device) for name, tensor in batch.items()}
+                on_device = {
+                    name: tensor.to(device) for name, tensor in batch.items()
+                }
                 totals += _counts(network, on_device)
         network.train(was_training)
         loss, correct, tokens, correct_pairs, pairs = totals.tolist()
@@ -276,7 +297,15 @@ def _counts(network: PretrainingNetwork, batch: Batch) -> np.ndarray:
     loss = cross_entropy(words, masked, reduction="sum")
     correct = (words.argmax(dim=-1) == masked).sum()
     pairs = batch["next_sentence_label"]
-    correct_pairs = (output.seq_relationship_logits.argmax(dim=-1) == pairs).sum()
+    correct_pairs = (
+        output.seq_relationship_logits.argmax(dim=-1) == pairs
+    ).sum()
     return np.array(
-        [float(loss), int(correct), len(masked), int(correct_pairs), len(pairs)]
+        [
+            float(loss),
+            int(correct),
+            len(masked),
+            int(correct_pairs),
+            len(pairs),
+        ]
     )

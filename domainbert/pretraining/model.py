@@ -85,7 +85,8 @@ class PretrainingNetwork(BertForPreTraining):
         )
         token_loss = token_losses / masked.sum().clamp(min=1)
         return BertForPreTrainingOutput(
-            loss=token_loss + cross_entropy(pair_logits.float(), next_sentence_label),
+            loss=token_loss
+            + cross_entropy(pair_logits.float(), next_sentence_label),
             prediction_logits=token_logits,
             seq_relationship_logits=pair_logits,
         )
@@ -125,7 +126,11 @@ def load_start(encoder: str | Path, *, plan: TrainingPlan) -> Start:
     files = find_encoder(encoder)
     config = load_config(files)
     tokenizer = load_tokenizer(files)
-    if None in (tokenizer.cls_token, tokenizer.sep_token, tokenizer.mask_token):
+    if None in (
+        tokenizer.cls_token,
+        tokenizer.sep_token,
+        tokenizer.mask_token,
+    ):
         raise EncoderError(
             f"the tokenizer of {encoder} lacks [CLS], [SEP] or [MASK], which BERT is trained with"
         )
@@ -150,11 +155,16 @@ def load_start(encoder: str | Path, *, plan: TrainingPlan) -> Start:
         name=files.name,
         sha256=files.sha256,
         fresh_head=is_fresh,
-        dropout=(config.hidden_dropout_prob, config.attention_probs_dropout_prob),
+        dropout=(
+            config.hidden_dropout_prob,
+            config.attention_probs_dropout_prob,
+        ),
     )
 
 
-def start_output_layer(network: PretrainingNetwork, frequencies: np.ndarray) -> None:
+def start_output_layer(
+    network: PretrainingNetwork, frequencies: np.ndarray
+) -> None:
     """Initialize a new output layer in place, from the frequency of each token in the corpus.
 
     The bias starts at the log frequencies, which training would learn first. The transform starts
@@ -215,7 +225,9 @@ def save_encoder(
     """Write an encoder folder: weights with the heads, tokenizer, manifest and card."""
     check_free(folder)  # again: training takes days
     config = network.config
-    config.hidden_dropout_prob, config.attention_probs_dropout_prob = start.dropout
+    config.hidden_dropout_prob, config.attention_probs_dropout_prob = (
+        start.dropout
+    )
     with folder_beside(folder) as temporary:
         with quiet():
             network.save_pretrained(temporary)
@@ -231,7 +243,14 @@ def save_encoder(
 
 def score_table(manifest: EncoderManifest) -> list[list[str]]:
     """The scores before and after training as rows of text, a head first."""
-    rows = [["held-out documents", "MLM accuracy", "MLM perplexity", "NSP accuracy"]]
+    rows = [
+        [
+            "held-out documents",
+            "MLM accuracy",
+            "MLM perplexity",
+            "NSP accuracy",
+        ]
+    ]
     for when in ("before", "after"):
         scores = manifest[when]
         row = [

@@ -58,7 +58,9 @@ class WindowCache:
         self._warned = False
         try:
             with closing(self._connect()) as con, con:
-                self._secret = open_hashed(con, self._path, _APPLICATION, _TABLES)
+                self._secret = open_hashed(
+                    con, self._path, _APPLICATION, _TABLES
+                )
         except sqlite3.DatabaseError as error:
             raise UserError(
                 f"{path} cannot be opened as a window cache ({error}); name a new file, or delete "
@@ -74,7 +76,9 @@ class WindowCache:
     def _key(self, window: np.ndarray) -> bytes:
         ids = np.ascontiguousarray(window, dtype=np.int64).tobytes()
         person = self._model[:16].encode()
-        return blake2b(ids, digest_size=16, key=self._secret, person=person).digest()
+        return blake2b(
+            ids, digest_size=16, key=self._secret, person=person
+        ).digest()
 
     def logits(
         self,
@@ -98,20 +102,32 @@ class WindowCache:
             if key not in logits
         }
         if new_windows:
-            scored = np.asarray(score(list(new_windows.values())), dtype=np.float64)
+            scored = np.asarray(
+                score(list(new_windows.values())), dtype=np.float64
+            )
             new_logits = dict(zip(new_windows, scored.tolist(), strict=True))
             logits |= new_logits
-            finite = {k: logit for k, logit in new_logits.items() if np.isfinite(logit)}
+            finite = {
+                k: logit
+                for k, logit in new_logits.items()
+                if np.isfinite(logit)
+            }
             self._try(self._add, finite)
         return np.array([logits[key] for key in keys], dtype=np.float32)
 
-    def _try(self, action: Callable[[Argument], T], argument: Argument) -> T | None:
+    def _try(
+        self, action: Callable[[Argument], T], argument: Argument
+    ) -> T | None:
         """Use the file; if that fails, warn and continue without it."""
         try:
             return action(argument)
-        except sqlite3.DatabaseError as error:  # damage, a full disk, a lock that lasts
+        except (
+            sqlite3.DatabaseError
+        ) as error:  # damage, a full disk, a lock that lasts
             if not self._warned:
-                log.warning("%s: cache not used for now (%s)", self._path, error)
+                log.warning(
+                    "%s: cache not used for now (%s)", self._path, error
+                )
             self._warned = True
         return None
 
@@ -139,7 +155,9 @@ def open_hashed(
     tables: str,
 ) -> bytes:
     """Make the tables of a file that holds keyed hashes; return its key, made on first use."""
-    about = "CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB);"
+    about = (
+        "CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value BLOB);"
+    )
     make_tables(con, path, application, about + tables)
     insert = "INSERT OR IGNORE INTO about VALUES ('secret', ?)"
     con.execute(insert, (secrets.token_bytes(32),))
@@ -166,5 +184,7 @@ def make_tables(
     (n_tables,) = con.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (program,) = con.execute("PRAGMA application_id").fetchone()
     if program != application and (program or n_tables):
-        raise UserError(f"{path} is a database of another program; name a new file")
+        raise UserError(
+            f"{path} is a database of another program; name a new file"
+        )
     con.executescript(f"PRAGMA application_id = {application};{tables}")

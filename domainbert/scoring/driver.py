@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 AnyTask = Task[Any, Any]
-_Scored = tuple[Sequence[Row], list[OutputRow]]  # rows of an item, and its output
+_Scored = tuple[
+    Sequence[Row], list[OutputRow]
+]  # rows of an item, and its output
 
 # A part is written when it is complete: about a minute of work for MiniLM on two cores.
 PART_CHARACTERS = 500_000
@@ -78,7 +80,9 @@ class Counts:
         line = f"{self.rows:,} rows in"
         if self.done:
             line += f" ({self.done:,} done earlier)"
-        statuses = [f"{n:,} {status}" for status, n in sorted(self.items.items())]
+        statuses = [
+            f"{n:,} {status}" for status, n in sorted(self.items.items())
+        ]
         line += f", {self.written:,} rows out: "
         return line + (", ".join(statuses) or "none")
 
@@ -120,7 +124,9 @@ def score_frame(
     import pyarrow as pa
 
     if not hasattr(frame, "columns"):
-        raise UserError(f"expected a pandas DataFrame, got {type(frame).__name__}")
+        raise UserError(
+            f"expected a pandas DataFrame, got {type(frame).__name__}"
+        )
     names = [str(name) for name in frame.columns]
     plan = make_plan(task, names, named=named, keep=keep, source="the table")
     tables = score_chunks(task, plan, together(frame_rows(frame), plan))
@@ -201,9 +207,13 @@ def score_file(
         n_stored = store.start(facts)
         rows = iter_rows(local, options)
         with ExitStack() as stack:
-            stream = same_rows(rows, plan, salt=store.salt, digest=surveyed.digest)
+            stream = same_rows(
+                rows, plan, salt=store.salt, digest=surveyed.digest
+            )
             if not surveyed.contiguous:
-                stream = stack.enter_context(gathered(stream, plan, folder=work))
+                stream = stack.enter_context(
+                    gathered(stream, plan, folder=work)
+                )
             counts = Counts(rows=surveyed.rows)
             total = _score(
                 task,
@@ -254,8 +264,12 @@ def _score(
     progress(counts.done, counts.rows)
 
     def scored() -> Iterator[_Scored]:
-        for chunk in read_ahead(chunked(items, size=_size, limit=PART_CHARACTERS)):
-            for item, output in zip(chunk, score_items(task, plan, chunk), strict=True):
+        for chunk in read_ahead(
+            chunked(items, size=_size, limit=PART_CHARACTERS)
+        ):
+            for item, output in zip(
+                chunk, score_items(task, plan, chunk), strict=True
+            ):
                 progress(len(item), counts.rows)
                 yield item, output
 
@@ -272,7 +286,9 @@ def _score(
     return total
 
 
-def _parts(scored: Iterable[_Scored], signals: list[int]) -> Iterator[list[_Scored]]:
+def _parts(
+    scored: Iterable[_Scored], signals: list[int]
+) -> Iterator[list[_Scored]]:
     """Scored items in parts; a part ends by its size, after a minute, or on a request to stop."""
     part = []
     size = 0
@@ -383,7 +399,9 @@ def _stop_requests() -> Iterator[list[int]]:
         timers.append(timer)
 
     numbers = STOP_SIGNALS | {signal.SIGINT}
-    handlers = {number: signal.signal(number, request_stop) for number in numbers}
+    handlers = {
+        number: signal.signal(number, request_stop) for number in numbers
+    }
     try:
         yield received
     finally:

@@ -70,9 +70,13 @@ def score_ray(
         from ray.data import ActorPoolStrategy, Dataset
         from ray.data.expressions import monotonically_increasing_id
     except ImportError:
-        raise UserError("Ray is not installed: pip install 'domainbert[ray]'") from None
+        raise UserError(
+            "Ray is not installed: pip install 'domainbert[ray]'"
+        ) from None
     if not isinstance(dataset, Dataset):
-        raise UserError(f"expected a Ray dataset, got {type(dataset).__name__}")
+        raise UserError(
+            f"expected a Ray dataset, got {type(dataset).__name__}"
+        )
     plan = make_plan(
         task,
         dataset.columns() or [],
@@ -82,8 +86,12 @@ def score_ray(
     )
     rows = dataset.with_column(_NUMBER, monotonically_increasing_id())
     if plan.group is not None:
-        pack = rows.map_batches(partial(_pack, plan=plan), batch_format="pyarrow")
-        groups = pack.groupby("key", num_partitions=partitions or _PARTITIONS * workers)
+        pack = rows.map_batches(
+            partial(_pack, plan=plan), batch_format="pyarrow"
+        )
+        groups = pack.groupby(
+            "key", num_partitions=partitions or _PARTITIONS * workers
+        )
         rows = groups.map_groups(_gather, batch_format="pyarrow")
     return rows.map_batches(
         _RayWorker,
@@ -132,18 +140,27 @@ def score_spark(
             "Spark is not installed: pip install 'domainbert[spark]'"
         ) from None
     if not hasattr(frame, "mapInArrow"):
-        raise UserError(f"expected a Spark DataFrame, got {type(frame).__name__}")
-    plan = make_plan(task, frame.columns, named=named, keep=keep, source="the table")
+        raise UserError(
+            f"expected a Spark DataFrame, got {type(frame).__name__}"
+        )
+    plan = make_plan(
+        task, frame.columns, named=named, keep=keep, source="the table"
+    )
     context = frame.sparkSession.sparkContext
     threads = threads or int(context.getConf().get("spark.task.cpus", "1"))
     rows = frame.withColumn(_NUMBER, functions.monotonically_increasing_id())
     if plan.group is not None:
         n_partitions = partitions or _PARTITIONS * context.defaultParallelism
         pack = partial(_pack_all, plan=plan)
-        packed_rows = rows.mapInArrow(pack, from_arrow_schema(_packed_schema()))
+        packed_rows = rows.mapInArrow(
+            pack, from_arrow_schema(_packed_schema())
+        )
         groups = packed_rows.repartition(n_partitions, "key")
         rows = groups.sortWithinPartitions("key", "number")
-    settings = {"run": secrets.token_hex(8), "task": context.broadcast(dumps(task))}
+    settings = {
+        "run": secrets.token_hex(8),
+        "task": context.broadcast(dumps(task)),
+    }
     work = partial(_score_partition, **settings, plan=plan, threads=threads)
     return rows.mapInArrow(work, from_arrow_schema(plan.schema))
 

@@ -125,7 +125,9 @@ class RunStore:
         facts = json.loads(json.dumps(facts))
         self._next = len(self._parts())
         changed = [
-            name for name, fact in facts.items() if self._manifest.get(name) != fact
+            name
+            for name, fact in facts.items()
+            if self._manifest.get(name) != fact
         ]
         if changed:
             if self._next:
@@ -189,7 +191,9 @@ class RunStore:
         def tables() -> Iterator[pa.Table]:
             yield schema.empty_table()
             for part in self._parts():
-                yield pq.read_table(part).replace_schema_metadata(schema.metadata)
+                yield pq.read_table(part).replace_schema_metadata(
+                    schema.metadata
+                )
 
         with disk_errors(self.folder):
             write_table(tables(), self.out, raw=raw)
@@ -228,10 +232,16 @@ def _check_apart(source: str | Path, out: Path, folder: Path) -> None:
     """Refuse an output that is an input, is in the input folder, or contains an input."""
     files = source_files(source)
     check_output(out, files)
-    if Path(source).is_dir() and out.resolve().is_relative_to(Path(source).resolve()):
-        raise UserError(f"{out} is in the folder that is read; write somewhere else")
+    if Path(source).is_dir() and out.resolve().is_relative_to(
+        Path(source).resolve()
+    ):
+        raise UserError(
+            f"{out} is in the folder that is read; write somewhere else"
+        )
     if any(file.resolve().is_relative_to(folder.resolve()) for file in files):
-        raise UserError(f"{folder} holds other files, the input; write to another file")
+        raise UserError(
+            f"{folder} holds other files, the input; write to another file"
+        )
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

@@ -99,7 +99,9 @@ class Task(ABC, Generic[Item, Result]):
         """A result or a fault for each item, in order."""
 
     @abstractmethod
-    def rows(self, item: Item, result: Result) -> Sequence[Mapping[str, object]]:
+    def rows(
+        self, item: Item, result: Result
+    ) -> Sequence[Mapping[str, object]]:
         """The output rows of an item, at least one.
 
         A row has the columns of `output` (a missing one is null). It may have a `status` other
@@ -144,7 +146,8 @@ class Plan:
         item_rows = []
         for row in rows:
             cells = {
-                ours: row.cells.get(theirs) for ours, theirs in self.chosen.items()
+                ours: row.cells.get(theirs)
+                for ours, theirs in self.chosen.items()
             }
             item_rows.append(replace(row, cells=cells))
         return item_rows
@@ -218,7 +221,9 @@ def make_plan(
         if theirs and ours not in task_names:
             keep.append(theirs)
     require_columns(available, keep, source=source)
-    carried = _carried_columns(task, chosen, available, is_grouped=group is not None)
+    carried = _carried_columns(
+        task, chosen, available, is_grouped=group is not None
+    )
     carried = [name for name in available if name in carried or name in keep]
     fields = [(name, "string") for name in carried]
     if group is None:
@@ -304,7 +309,9 @@ def survey(rows: Iterable[Row], plan: Plan, *, salt: bytes) -> Survey:
         if key is not None and key != last_key:
             starts.append(hash(key) & 0xFFFF_FFFF_FFFF_FFFF)
         last_key = key
-    contiguous = len(np.unique(np.array(starts, dtype=np.uint64))) == len(starts)
+    contiguous = len(np.unique(np.array(starts, dtype=np.uint64))) == len(
+        starts
+    )
     return Survey(number, digest.hexdigest(), contiguous, list(columns))
 
 
@@ -347,11 +354,15 @@ def gathered(
         con.execute(
             "CREATE TABLE places (key TEXT PRIMARY KEY, first INTEGER) WITHOUT ROWID"
         )
-        con.execute("CREATE TABLE spool (first INTEGER, number INTEGER, row TEXT)")
+        con.execute(
+            "CREATE TABLE spool (first INTEGER, number INTEGER, row TEXT)"
+        )
         con.execute("CREATE UNIQUE INDEX in_order ON spool (first, number)")
         for row in rows:
             key = plan.item_key(row)
-            con.execute("INSERT OR IGNORE INTO places VALUES (?, ?)", (key, row.number))
+            con.execute(
+                "INSERT OR IGNORE INTO places VALUES (?, ?)", (key, row.number)
+            )
             insert = "INSERT INTO spool SELECT first, ?, ? FROM places WHERE key = ?"
             con.execute(insert, (row.number, packed(row), key))
         cursor = con.execute("SELECT row FROM spool ORDER BY first, number")
@@ -360,7 +371,9 @@ def gathered(
 
 def packed(row: Row) -> str:
     """A row as text, see `unpacked`."""
-    return json.dumps([row.number, dict(row.cells), row.place, row.fault, row.remark])
+    return json.dumps(
+        [row.number, dict(row.cells), row.place, row.fault, row.remark]
+    )
 
 
 def unpacked(text: str) -> Row:

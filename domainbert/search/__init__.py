@@ -10,7 +10,9 @@ import numpy as np
 
 from domainbert.errors import UserError
 
-RANK = 60  # added to each rank when rankings are fused, as in Cormack et al. 2009
+RANK = (
+    60  # added to each rank when rankings are fused, as in Cormack et al. 2009
+)
 QUERIES = 256  # compared with a block of rows at a time
 
 
@@ -65,7 +67,9 @@ def top_k(
             rows[batch] = best_rows
         first += len(block)
     is_empty = ~np.isfinite(scores)
-    return Hits(np.where(is_empty, -1, rows), np.where(is_empty, np.nan, scores))
+    return Hits(
+        np.where(is_empty, -1, rows), np.where(is_empty, np.nan, scores)
+    )
 
 
 def _merge_best(
@@ -126,7 +130,9 @@ class WordIndex:
 
         self._count = len(texts)
         self._index = bm25s.BM25()
-        self._tokenize = partial(bm25s.tokenize, stopwords="en", show_progress=False)
+        self._tokenize = partial(
+            bm25s.tokenize, stopwords="en", show_progress=False
+        )
         tokens = self._tokenize(list(texts))
         if not any(map(len, tokens.ids)):
             raise UserError(
@@ -140,7 +146,9 @@ class WordIndex:
         k = min(k, self._count)
         rows, scores = self._index.retrieve(tokens, k=k, show_progress=False)
         has_word = scores > 0
-        return Hits(np.where(has_word, rows, -1), np.where(has_word, scores, np.nan))
+        return Hits(
+            np.where(has_word, rows, -1), np.where(has_word, scores, np.nan)
+        )
 
 
 def fuse(rankings: Sequence[Hits], *, k: int) -> Hits:

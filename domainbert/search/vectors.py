@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 HEAD = "index.json"
 BLOCK_ROWS = 65_536
-_ROW = pa.schema({"id": "string", "start": "int64", "end": "int64", "text": "string"})
+_ROW = pa.schema(
+    {"id": "string", "start": "int64", "end": "int64", "text": "string"}
+)
 _REBUILD = "build the index again"
 
 
@@ -157,11 +159,15 @@ class VectorIndex:
         try:
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         except (OSError, pa.ArrowException):
-            raise UserError(f"{path} is missing or damaged; {_REBUILD}") from None
+            raise UserError(
+                f"{path} is missing or damaged; {_REBUILD}"
+            ) from None
         dimension = self.head.dimension
         stored_dimension = table.schema.field("vector").type.list_size
         if len(table) != part.rows or stored_dimension != dimension:
-            expected = f"expected {part.rows} rows of {dimension} float32 numbers"
+            expected = (
+                f"expected {part.rows} rows of {dimension} float32 numbers"
+            )
             raise UserError(f"{path}: {expected}; {_REBUILD}")
         return table
 
@@ -188,7 +194,9 @@ class VectorIndex:
             try:
                 for table in _joined(self._table(*piece) for piece in pieces):
                     number = len(self._parts) + len(parts)
-                    parts.append(self._write_part(table, name=f"part-{number:05d}"))
+                    parts.append(
+                        self._write_part(table, name=f"part-{number:05d}")
+                    )
             except BaseException:
                 for part in parts:
                     self._part_path(part.name).unlink()
@@ -213,7 +221,9 @@ class VectorIndex:
         vectors = unit(np.asarray(vectors, dtype=np.float32))
         dimension = self.head.dimension
         if vectors.shape != (len(rows), dimension):
-            expected = f"expected ({len(rows)}, {dimension}), a row for each id"
+            expected = (
+                f"expected ({len(rows)}, {dimension}), a row for each id"
+            )
             raise UserError(f"vectors have shape {vectors.shape}, {expected}")
         is_finite = np.isfinite(vectors).all(axis=1)
         if not is_finite.all():
@@ -221,7 +231,9 @@ class VectorIndex:
             raise UserError(
                 f"{count} of {len(vectors)} vectors are not finite; leave those texts out"
             )
-        stored = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dimension)
+        stored = pa.FixedSizeListArray.from_arrays(
+            pa.array(vectors.ravel()), dimension
+        )
         table = pa.Table.from_pandas(rows, schema=_ROW, preserve_index=False)
         return table.replace_schema_metadata().append_column("vector", stored)
 
@@ -255,10 +267,14 @@ class VectorIndex:
                 (numbers >= first) & (numbers < first + len(part))
             )
             if len(positions):
-                table = part.select(_ROW.names).take(numbers[positions] - first)
+                table = part.select(_ROW.names).take(
+                    numbers[positions] - first
+                )
                 tables.append(table.to_pandas().set_index(positions))
             first += len(part)
-        return pd.concat(tables[1:] or tables).sort_index().reset_index(drop=True)
+        return (
+            pd.concat(tables[1:] or tables).sort_index().reset_index(drop=True)
+        )
 
     def stored(self, column: str) -> Iterator[str]:
         """The `id` or `text` of every row."""

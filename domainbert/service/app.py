@@ -68,8 +68,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _BYTES_PER_CHARACTER = 12  # in JSON, "\\ud83d\\ude00" is one character
-_SHADOW = " (shadow)"  # after the name of a task, in the ledger and the metrics
-_SHADOW_CALLS = 100  # that wait for the next model; it does not see further ones
+_SHADOW = (
+    " (shadow)"  # after the name of a task, in the ledger and the metrics
+)
+_SHADOW_CALLS = (
+    100  # that wait for the next model; it does not see further ones
+)
 _M_ARENA_MAX = -8  # of mallopt, in malloc.h
 _ROWS = Counter("domainbert_rows_total", "Rows of results", ["task", "status"])
 _QUEUE = Gauge(
@@ -135,14 +139,18 @@ class Service:
         key_file = None
         if settings.ledger and settings.trust:
             key_file = Path(settings.trust).with_name("ledger.key")
-        self.ledger = Ledger(settings.ledger or work / "run.sqlite", key_file=key_file)
+        self.ledger = Ledger(
+            settings.ledger or work / "run.sqlite", key_file=key_file
+        )
         self.trust = None
         if settings.trust:
             self.trust = Trust(Path(settings.trust), self.ledger)
         self.errors: dict[str, Callable[[int, str], Any]] = {}
         self.forms: dict[tuple[str, str], Callable[..., Response]] = {}
         # Names, numbers and punctuation are not counted as characters of text.
-        self.most_bytes = _BYTES_PER_CHARACTER * settings.max_characters + (1 << 20)
+        self.most_bytes = _BYTES_PER_CHARACTER * settings.max_characters + (
+            1 << 20
+        )
         self._models: list[Served] = []
         self._workers: dict[str, tuple[Served, Worker]] = {}
         self._shadows: dict[str, tuple[Served, Worker]] = {}
@@ -196,7 +204,9 @@ class Service:
         Raises:
             HTTPException: 413 if there are too many records or characters.
         """
-        count = max(len(records), sum(_count_listed(record) for record in records))
+        count = max(
+            len(records), sum(_count_listed(record) for record in records)
+        )
         if count > MAX_RECORDS:
             raise HTTPException(
                 413,
@@ -205,11 +215,15 @@ class Service:
         size = sum(count_characters(record) for record in records)
         limit = self.settings.max_characters
         if size > limit:
-            raise HTTPException(413, f"{size:,} characters; expected at most {limit:,}")
+            raise HTTPException(
+                413, f"{size:,} characters; expected at most {limit:,}"
+            )
         call = _Call(task, records, card)
         rows = self._run(call)
         shadow = replace(call, task=task + _SHADOW)
-        if shadow.task in self._shadows and self._shadow_calls.acquire(blocking=False):
+        if shadow.task in self._shadows and self._shadow_calls.acquire(
+            blocking=False
+        ):
             self._in_shadow.submit(self._run_in_shadow, shadow)
         return rows
 
@@ -227,12 +241,16 @@ class Service:
         model, worker = {**self._workers, **self._shadows}[call.task]
         task = call.task
         records = call.records
-        rows = worker.score(records, min(self.settings.seconds, seconds_left()))
+        rows = worker.score(
+            records, min(self.settings.seconds, seconds_left())
+        )
         for row in rows:
             _ROWS.labels(task, row["status"]).inc()
         risks = [row for row in rows if "p_max" in row]
         if risks:
-            names = dict.fromkeys(name for record in records for name in record)
+            names = dict.fromkeys(
+                name for record in records for name in record
+            )
             columns = worker.task.columns
             chosen = match_columns(list(names), columns, source="the request")
             stay = chosen.get(STAY.name, STAY.name)
@@ -261,14 +279,16 @@ class Service:
             self._ready
         )
         get("/metrics", summary="Numbers for Prometheus")(_metrics)
-        get("/v1", summary="The tasks, what they read and give, and the limits")(
-            self._about
-        )
+        get(
+            "/v1", summary="The tasks, what they read and give, and the limits"
+        )(self._about)
         for name, (model, worker) in self._workers.items():
             summary = (type(worker.task).__doc__ or name).splitlines()[0]
             route = self.app.post(f"/v1/{name}", summary=summary)
             route(self._endpoint(name, model))
-        pages = StaticFiles(packages=[("domainbert.service", "docs")], html=True)
+        pages = StaticFiles(
+            packages=[("domainbert.service", "docs")], html=True
+        )
         self.app.mount("/docs", pages)
         for model in self._models:
             model.routes(self, model)
@@ -284,7 +304,12 @@ class Service:
             hosts = [*LOOPBACK, "[::1]"]
             self.app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
         self.app.add_middleware(shell, self)
-        for kind in (HTTPException, RequestValidationError, UserError, TimeoutError):
+        for kind in (
+            HTTPException,
+            RequestValidationError,
+            UserError,
+            TimeoutError,
+        ):
             self.app.add_exception_handler(kind, self._refuse)
 
     def _endpoint(self, task: str, served: Served) -> Callable[..., Response]:
@@ -301,7 +326,9 @@ class Service:
             if form:
                 return form(body.records)
             if format != "json":
-                raise HTTPException(400, "format: no such form; leave it out for JSON")
+                raise HTTPException(
+                    400, "format: no such form; leave it out for JSON"
+                )
             rows = self.score(task, body.records)
             return AsciiResponse({**about, "time": now(), "records": rows})
 
@@ -360,12 +387,18 @@ class Service:
             "seconds": self.settings.seconds,
             "max_records": MAX_RECORDS,
         }
-        return {"version": domainbert.__version__, "tasks": tasks, "limits": limits}
+        return {
+            "version": domainbert.__version__,
+            "tasks": tasks,
+            "limits": limits,
+        }
 
 
 def _count_listed(record: Mapping[str, object]) -> int:
     """The notes of a stay, and other values in lists."""
-    return sum(len(value) for value in record.values() if isinstance(value, list))
+    return sum(
+        len(value) for value in record.values() if isinstance(value, list)
+    )
 
 
 async def _health() -> dict[str, str]:
@@ -375,7 +408,9 @@ async def _health() -> dict[str, str]:
 
 async def _metrics() -> Response:
     registry = REGISTRY
-    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # the numbers of all processes
+    if (
+        "PROMETHEUS_MULTIPROC_DIR" in os.environ
+    ):  # the numbers of all processes
         registry = CollectorRegistry()
         multiprocess.MultiProcessCollector(registry)
     return PlainTextResponse(generate_latest(registry))

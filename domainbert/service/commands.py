@@ -20,7 +20,9 @@ from domainbert.files import folder_beside
 
 # The environment variable with the settings and the work folder, for worker processes.
 SETTINGS = "DOMAINBERT_SERVICE"
-APPLICATION = "domainbert.service.app"  # imported by name: it imports this module
+APPLICATION = (
+    "domainbert.service.app"  # imported by name: it imports this module
+)
 FILES = 65_536  # that a process may open, if the system allows it
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -36,30 +38,39 @@ class ServiceSettings:
             "(--model now=A --model next=B) the second is scored in shadow."
         ),
     ]
-    address: Annotated[str, Option(help="The public address, behind a proxy.")] = ""
+    address: Annotated[
+        str, Option(help="The public address, behind a proxy.")
+    ] = ""
     trust: Annotated[
         str | None, Option(help="TOML file of clients and their keys.")
     ] = None
-    cors: Annotated[list[str] | None, Option(help="Origin of pages that may call.")] = (
-        None
-    )
+    cors: Annotated[
+        list[str] | None, Option(help="Origin of pages that may call.")
+    ] = None
     fhir: Annotated[
         list[str] | None,
-        Option(help="FHIR server that may be read: HOST, or https://HOST:PORT."),
+        Option(
+            help="FHIR server that may be read: HOST, or https://HOST:PORT."
+        ),
     ] = None
     fhir_proxy: Annotated[
-        str, Option(help="Proxy for FHIR servers; by default none, whatever is set.")
+        str,
+        Option(
+            help="Proxy for FHIR servers; by default none, whatever is set."
+        ),
     ] = ""
-    ledger: Annotated[str | None, Option(help="SQLite file of risks and feedback.")] = (
-        None
-    )
-    report: Annotated[str, Option(help="Address of the model's report, for cards.")] = (
-        ""
-    )
-    max_characters: Annotated[int, Option(min=1, help="Of the texts of a request.")] = (
-        500_000
-    )
-    seconds: Annotated[float, Option(min=0.1, max=86_400, help="For a request.")] = 60.0
+    ledger: Annotated[
+        str | None, Option(help="SQLite file of risks and feedback.")
+    ] = None
+    report: Annotated[
+        str, Option(help="Address of the model's report, for cards.")
+    ] = ""
+    max_characters: Annotated[
+        int, Option(min=1, help="Of the texts of a request.")
+    ] = 500_000
+    seconds: Annotated[
+        float, Option(min=0.1, max=86_400, help="For a request.")
+    ] = 60.0
     log_level: Annotated[str, Option(help="debug, info or warning.")] = "info"
 
 
@@ -74,9 +85,12 @@ def serve(
     port: Annotated[int, Option(min=0, max=65535)] = 8000,
     workers: Annotated[int, Option(min=1, help="Processes.")] = 1,
     certificate: Annotated[Path | None, Option(help="For TLS, PEM.")] = None,
-    key: Annotated[Path | None, Option(help="Of the certificate, PEM.")] = None,
+    key: Annotated[
+        Path | None, Option(help="Of the certificate, PEM.")
+    ] = None,
     check: Annotated[
-        bool, Option("--check", help="Load and test all that is named, then exit.")
+        bool,
+        Option("--check", help="Load and test all that is named, then exit."),
     ] = False,
 ) -> None:
     """Answer over HTTP: risks, entities and answers, CDS Hooks, and a page to try them."""
@@ -85,7 +99,9 @@ def serve(
 
         from domainbert.service.served import announced, find_kind, split_label
     except ModuleNotFoundError as error:
-        raise UserError(f"no {error.name}: pip install 'domainbert[service]'") from None
+        raise UserError(
+            f"no {error.name}: pip install 'domainbert[service]'"
+        ) from None
     if host not in LOOPBACK and settings.trust is None:
         raise UserError(
             f"--host {host}: name the clients with --trust, or leave --host out"
@@ -100,7 +116,9 @@ def serve(
     settings = replace(settings, address=address)
     _allow_files()
     # The folder of a killed service is removed here.
-    with folder_beside(Path(tempfile.gettempdir(), "domainbert"), private=True) as work:
+    with folder_beside(
+        Path(tempfile.gettempdir(), "domainbert"), private=True
+    ) as work:
         os.environ[SETTINGS] = json.dumps([asdict(settings), str(work)])
         if workers > 1:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(work)
@@ -135,7 +153,9 @@ def _check(certificate: Path | None, key: Path | None) -> None:
 
     if certificate:
         try:
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+            ssl.create_default_context(
+                ssl.Purpose.CLIENT_AUTH
+            ).load_cert_chain(
                 certificate,
                 key,
             )
@@ -148,7 +168,9 @@ def _check(certificate: Path | None, key: Path | None) -> None:
 
 def _allow_files() -> None:
     """Let the process open more files: each connection is one."""
-    with suppress(ImportError, OSError, ValueError):  # Windows has no such limit
+    with suppress(
+        ImportError, OSError, ValueError
+    ):  # Windows has no such limit
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
-for name in ("httpx", "httpcore"):  # they log addresses, which hold the ids of stays
+for name in (
+    "httpx",
+    "httpcore",
+):  # they log addresses, which hold the ids of stays
     logging.getLogger(name).setLevel(logging.WARNING)
 POLICY = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; form-action 'none'"
 HEADERS = {
@@ -53,7 +56,9 @@ _SECONDS = Histogram(
     "Time to answer",
     ["route", "status"],
 )
-_CALLS = Gauge("domainbert_calls", "Calls in progress", multiprocess_mode="livesum")
+_CALLS = Gauge(
+    "domainbert_calls", "Calls in progress", multiprocess_mode="livesum"
+)
 _request: ContextVar[str] = ContextVar("request", default="")
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
 
@@ -82,9 +87,14 @@ class BoundedConnection(H11Protocol):
         connections: set[Any] = self.connections - {self}
         waiting = [peer for peer in connections if peer.is_waiting]
         neighbours = [peer for peer in waiting if peer.address == self.address]
-        for peers, limit in ((neighbours, WAITING_PER_ADDRESS), (waiting, WAITING)):
+        for peers, limit in (
+            (neighbours, WAITING_PER_ADDRESS),
+            (waiting, WAITING),
+        ):
             if len(peers) >= limit:
-                oldest = min(peers, key=lambda peer: (not peer.is_idle, peer.opened_at))
+                oldest = min(
+                    peers, key=lambda peer: (not peer.is_idle, peer.opened_at)
+                )
                 oldest.transport.abort()
 
     @property
@@ -177,7 +187,9 @@ async def fetch_json(
         ValueError: another status than 200, more than `most` bytes, or no JSON.
         httpx.HTTPError: no response.
     """
-    headers["Accept-Encoding"] = "identity"  # nothing that unpacks to gigabytes
+    headers["Accept-Encoding"] = (
+        "identity"  # nothing that unpacks to gigabytes
+    )
     body = bytearray()
     async with client.stream("GET", url, headers=headers) as response:
         if response.status_code != httpx.codes.OK:
@@ -194,7 +206,9 @@ class AsciiResponse(JSONResponse):
 
     def render(self, content: object) -> bytes:
         """The body."""
-        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+        return json.dumps(
+            content, allow_nan=False, separators=(",", ":")
+        ).encode()
 
 
 async def read_body(receive: Receive, *, most: int, seconds: float) -> bytes:
@@ -272,7 +286,11 @@ def shell(app: ASGIApp, service: Any) -> ASGIApp:
         seconds = time.perf_counter() - started
         # The pattern of the route, not the path: a path may hold an id.
         route = getattr(scope.get("route"), "path", "none")
-        facts |= {"route": route, "status": status, "ms": round(1000 * seconds, 1)}
+        facts |= {
+            "route": route,
+            "status": status,
+            "ms": round(1000 * seconds, 1),
+        }
         log.info("request", extra={"facts": facts})
         _SECONDS.labels(route, status).observe(seconds)
 
@@ -284,7 +302,9 @@ def _as_refusal(error: Exception, request_id: str) -> HTTPException:
     if isinstance(error, HTTPException):
         return error
     log.error("internal error", extra={"facts": where(error)})
-    return HTTPException(500, f"internal error; report the request id {request_id}")
+    return HTTPException(
+        500, f"internal error; report the request id {request_id}"
+    )
 
 
 def admission(app: ASGIApp, service: Any) -> ASGIApp:
@@ -299,7 +319,9 @@ def admission(app: ASGIApp, service: Any) -> ASGIApp:
         n_calls += 1
         try:
             if n_calls > MAX_CALLS:
-                raise HTTPException(503, "too many calls", {"retry-after": "5"})
+                raise HTTPException(
+                    503, "too many calls", {"retry-after": "5"}
+                )
             receive = await _admitted(service, scope, receive)
         except HTTPException as error:
             response = service.refusal(scope["path"], error)
@@ -318,8 +340,12 @@ async def _admitted(service: Any, scope: Scope, receive: Receive) -> Receive:
     try:
         if service.trust:
             token = headers.get("authorization", "")
-            scope["facts"]["client"] = await service.trust.admit(token, scope["path"])
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+            scope["facts"]["client"] = await service.trust.admit(
+                token, scope["path"]
+            )
+        kind = (
+            headers.get("content-type", "").partition(";")[0].strip().lower()
+        )
         if scope["method"] == "POST" and kind not in JSON_TYPES:
             raise HTTPException(415, "expected Content-Type: application/json")
     except HTTPException:

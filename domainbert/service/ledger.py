@@ -44,7 +44,9 @@ class Ledger:
         UserError: a file that cannot be used, or that others can read.
     """
 
-    def __init__(self, path: str | Path, *, key_file: Path | None = None) -> None:
+    def __init__(
+        self, path: str | Path, *, key_file: Path | None = None
+    ) -> None:
         self.path = Path(path)
         try:
             self._key = _read_key(key_file or Path(f"{path}.key"))
@@ -58,7 +60,9 @@ class Ledger:
                 f"can be written, or set {KEY_VARIABLE}"
             ) from None
         except sqlite3.Error as error:
-            raise UserError(f"{path}: this file cannot be used ({error})") from None
+            raise UserError(
+                f"{path}: this file cannot be used ({error})"
+            ) from None
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.path, timeout=30.0)
@@ -72,7 +76,9 @@ class Ledger:
         row = (self._hash(issuer, jti), until)
         with closing(self._connect()) as con, con:
             con.execute("DELETE FROM tokens WHERE until < ?", (time.time(),))
-            insert = con.execute("INSERT OR IGNORE INTO tokens VALUES (?, ?)", row)
+            insert = con.execute(
+                "INSERT OR IGNORE INTO tokens VALUES (?, ?)", row
+            )
             return insert.rowcount == 1
 
     def served(
@@ -103,21 +109,30 @@ class Ledger:
             stay_hash = stay_key and self._hash(stay_key)
             result = map(row.get, ("status", "probability", "alert"))
             name = f"{call}-{number}"
-            records.append((now(), task, model, name, card, stay_hash, *result))
+            records.append(
+                (now(), task, model, name, card, stay_hash, *result)
+            )
         self._append("served", records)
 
-    def feedback(self, task: str, entries: Iterable[tuple[str, str, str]]) -> None:
+    def feedback(
+        self, task: str, entries: Iterable[tuple[str, str, str]]
+    ) -> None:
         """Keep feedback: the card, the outcome, and the code of the reason or ""."""
         self._append("feedback", [(now(), task, *entry) for entry in entries])
 
-    def _append(self, table: str, records: Sequence[tuple[object, ...]]) -> None:
+    def _append(
+        self, table: str, records: Sequence[tuple[object, ...]]
+    ) -> None:
         marks = ",".join("?" * len(records[0]))
+        statement = f"INSERT INTO {table} VALUES ({marks})"  # noqa: S608
         try:
             with closing(self._connect()) as con, con:
-                con.executemany(f"INSERT INTO {table} VALUES ({marks})", records)  # noqa: S608
+                con.executemany(statement, records)
         except sqlite3.Error as error:
             # The response matters more than its record; the operator sees the log.
-            log.error("ledger", extra={"facts": {"error": type(error).__name__}})
+            log.error(
+                "ledger", extra={"facts": {"error": type(error).__name__}}
+            )
 
 
 def _read_key(file: Path) -> bytes:
@@ -143,7 +158,9 @@ def _key_in_file(file: Path) -> str:
         finally:
             new_file.unlink(missing_ok=True)
     if os.name == "posix" and file.stat().st_mode & 0o077:
-        raise UserError(f"{file} can be read by other users; run: chmod 600 {file}")
+        raise UserError(
+            f"{file} can be read by other users; run: chmod 600 {file}"
+        )
     return file.read_text("utf-8", errors="replace").strip()
 
 

@@ -40,7 +40,8 @@ class Served:
         return Path(self.model.name).name
 
     def self_test(
-        self, score: Callable[[list[dict[str, Any]]], Sequence[Mapping[Any, Any]]]
+        self,
+        score: Callable[[list[dict[str, Any]]], Sequence[Mapping[Any, Any]]],
     ) -> str:
         """What is wrong with the result of the card's example in the first task, or ""."""
         example = self.model.manifest.example
@@ -80,7 +81,9 @@ class Announced:
 def announced() -> list[Announced]:
     """What the installed packages announce."""
     points = entry_points(group="domainbert.tasks")
-    return [point.load() for point in sorted(points, key=lambda point: point.name)]
+    return [
+        point.load() for point in sorted(points, key=lambda point: point.name)
+    ]
 
 
 def split_label(name: str, kinds: Iterable[Announced]) -> tuple[str, str]:

@@ -33,7 +33,9 @@ LEEWAY = 60  # seconds that clocks may differ
 LIFETIME = 3600  # seconds of a token, at most
 _RETRY_SECONDS = 60.0  # between two reads of a client's keys
 _FRESH_SECONDS = 300.0  # after which keys are read again
-_STALE_SECONDS = 3600.0  # after which keys that cannot be read again are not believed
+_STALE_SECONDS = (
+    3600.0  # after which keys that cannot be read again are not believed
+)
 _TIMEOUT_SECONDS = 5.0  # of one read
 _MOST_BYTES = 1 << 20  # of the keys of a client
 
@@ -88,7 +90,10 @@ class Trust:
         for client in read_recipe(Clients, path).client:
             self._clients[client.issuer] = client
             self._keys[client.issuer] = _ClientKeys()
-            if _is_remote(client.jwks) or (self._folder / client.jwks).is_file():
+            if (
+                _is_remote(client.jwks)
+                or (self._folder / client.jwks).is_file()
+            ):
                 continue
             raise UserError(
                 f"{client.jwks}: no such file beside {path.name}, and no https://"
@@ -144,12 +149,16 @@ class Trust:
             raise UserError("the token's iss is no client of this service")
         header = unchecked.headers()
         if header.get("jku", client.jwks) != client.jwks:
-            raise UserError("the token's jku is not the address of this client's keys")
+            raise UserError(
+                "the token's jku is not the address of this client's keys"
+            )
         keys = await self._keys_of(client, header.get("kid"))
         await asyncio.to_thread(self._check, token, client, keys, path)
         return client.issuer
 
-    def _check(self, token: str, client: Client, keys: KeySet, path: str) -> None:
+    def _check(
+        self, token: str, client: Client, keys: KeySet, path: str
+    ) -> None:
         claims = jwt.decode(token, keys, algorithms=ALGORITHMS).claims
         audience = client.audience.rstrip("/") + path
         essential: Any = {"essential": True}
@@ -167,8 +176,12 @@ class Trust:
                 f"the token lives too long; expected exp at most {LIFETIME} s after iat"
             )
         expires_at = claims["exp"] + LEEWAY
-        if not self._ledger.use_token(client.issuer, claims["jti"], expires_at):
-            raise UserError("this token was used before; sign a new one for each call")
+        if not self._ledger.use_token(
+            client.issuer, claims["jti"], expires_at
+        ):
+            raise UserError(
+                "this token was used before; sign a new one for each call"
+            )
 
     async def _keys_of(self, client: Client, kid: object) -> KeySet:
         """The keys of a client; they are read again for a new key, and when they are old.
@@ -191,7 +204,9 @@ class Trust:
         state = self._keys[client.issuer]
         try:
             document = await self._fetch(client.jwks)
-            state.keys = await asyncio.to_thread(KeySet.import_key_set, document)
+            state.keys = await asyncio.to_thread(
+                KeySet.import_key_set, document
+            )
             state.read_at = time.monotonic()
         # The document comes from elsewhere, and can make its reader raise anything.
         except Exception as error:  # noqa: BLE001

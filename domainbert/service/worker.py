@@ -22,7 +22,9 @@ WAIT_SECONDS = 0.010  # for more requests, from the arrival of the first
 # About twice the tokens of a CPU's batch, so that little of a batch is padding.
 BATCH_CHARACTERS = 32_768
 LONG_CHARACTERS = 4096  # a request of more characters is long
-SLOTS = 2  # halves of the cores: a short request takes one, a long request both
+SLOTS = (
+    2  # halves of the cores: a short request takes one, a long request both
+)
 
 
 @dataclass
@@ -119,7 +121,9 @@ class Worker:
             self._used_slots += slots
             self._set_cores(max(1, self._cores * slots // self._used_slots))
         try:
-            self._run([r for r in batch if r.results.set_running_or_notify_cancel()])
+            self._run(
+                [r for r in batch if r.results.set_running_or_notify_cancel()]
+            )
         finally:
             with self._changed:
                 self._used_slots -= slots
@@ -136,7 +140,9 @@ class Worker:
 
     def _can_start(self) -> bool:
         """Whether the first request of the queue has its slots."""
-        return not self._queue or self._used_slots + self._queue[0].slots <= SLOTS
+        return (
+            not self._queue or self._used_slots + self._queue[0].slots <= SLOTS
+        )
 
     def _next_batch(self) -> list[_Request]:
         """Take the first request off the queue, and after a short one more short ones."""
@@ -158,10 +164,14 @@ class Worker:
         try:
             results = iter(self.task.run(items))
             for request in batch:
-                request.results.set_result([next(results) for _ in request.items])
+                request.results.set_result(
+                    [next(results) for _ in request.items]
+                )
         # A tokenizer that panics raises no Exception, and must not end the thread.
         except BaseException as error:  # noqa: BLE001
-            unanswered = [request for request in batch if not request.results.done()]
+            unanswered = [
+                request for request in batch if not request.results.done()
+            ]
             if len(batch) > 1:
                 for request in unanswered:
                     self._run([request])
@@ -190,7 +200,9 @@ def _rows(records: Sequence[Mapping[str, object]]) -> Iterator[Row]:
         yield Row(number, cells, f"record {number}")
 
 
-def _as_json(row: Mapping[str, object], columns: Sequence[str]) -> dict[str, object]:
+def _as_json(
+    row: Mapping[str, object], columns: Sequence[str]
+) -> dict[str, object]:
     """A row with None for NaN and infinity, which JSON does not have."""
     cells = {name: row.get(name) for name in columns}
     for name, value in cells.items():

@@ -70,7 +70,9 @@ class Resampled:
         if not has_interval.any():
             return spread
         replicates = self.replicates[:, has_interval]
-        spread[:2, has_interval] = np.nanquantile(replicates, (0.025, 0.975), axis=0)
+        spread[:2, has_interval] = np.nanquantile(
+            replicates, (0.025, 0.975), axis=0
+        )
         if len(replicates) > 1:
             spread[2, has_interval] = np.nanstd(
                 replicates,
@@ -98,11 +100,15 @@ class Resampled:
         """A part of the numbers, by an index as NumPy takes it."""
         if not isinstance(index, tuple):
             index = (index,)
-        return Resampled(np.asarray(self.value[index]), self.replicates[:, *index])
+        return Resampled(
+            np.asarray(self.value[index]), self.replicates[:, *index]
+        )
 
     def __sub__(self, other: Resampled) -> Resampled:
         """The paired difference."""
-        return Resampled(self.value - other.value, self.replicates - other.replicates)
+        return Resampled(
+            self.value - other.value, self.replicates - other.replicates
+        )
 
 
 def _number(cell: Floats) -> float | None:
@@ -141,7 +147,9 @@ def resample(
     return Resampled(value, replicates)
 
 
-def ratio_interval(above: np.ndarray, below: np.ndarray) -> tuple[float, float]:
+def ratio_interval(
+    above: np.ndarray, below: np.ndarray
+) -> tuple[float, float]:
     """The interval of sum(above) / sum(below), by resampling units; (0, 0) without units.
 
     Both have shape (units,); a sum of `below` under 1 counts as 1.

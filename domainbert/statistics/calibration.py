@@ -22,7 +22,9 @@ CLIP = 1e-6
 
 def logit(probability: ArrayLike) -> Floats:
     """Log-odds of probabilities (any shape, in [0, 1]), clipped to `CLIP` from both ends."""
-    clipped = np.clip(np.asarray(probability, dtype=np.float64), CLIP, 1 - CLIP)
+    clipped = np.clip(
+        np.asarray(probability, dtype=np.float64), CLIP, 1 - CLIP
+    )
     return np.asarray(special.logit(clipped))
 
 
@@ -138,10 +140,14 @@ def _overlaps(
     negative = x[is_counted & (y == 0)]
     if not len(positive) or not len(negative):
         return False
-    return bool(positive.min() < negative.max() and negative.min() < positive.max())
+    return bool(
+        positive.min() < negative.max() and negative.min() < positive.max()
+    )
 
 
-def checked_risks(y: ArrayLike, probability: ArrayLike) -> tuple[Floats, Floats]:
+def checked_risks(
+    y: ArrayLike, probability: ArrayLike
+) -> tuple[Floats, Floats]:
     """Outcomes (0 or 1) and probabilities (in [0, 1]) as float arrays of one length, n >= 1.
 
     Raises:
@@ -183,7 +189,9 @@ def floats(values: ArrayLike, name: str) -> Floats:
     return array
 
 
-def equal_mass_bins(probability: Floats, *, bins: int = 10) -> NDArray[np.intp]:
+def equal_mass_bins(
+    probability: Floats, *, bins: int = 10
+) -> NDArray[np.intp]:
     """The bin of each row when sorted probabilities are cut into at most `bins` bins of equal size.
 
     Bins are numbered from 0 by rising probability, and none is empty. Equal probabilities share

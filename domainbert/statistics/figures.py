@@ -72,7 +72,10 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
     kind = path.suffix.lstrip(".").lower()
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     # SVG names its parts at random unless it is given a salt.
-    with mpl.rc_context({"svg.hashsalt": "domainbert"}), atomic_path(path) as temporary:
+    with (
+        mpl.rc_context({"svg.hashsalt": "domainbert"}),
+        atomic_path(path) as temporary,
+    ):
         figure.savefig(
             temporary,
             format=kind,

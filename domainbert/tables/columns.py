@@ -52,9 +52,13 @@ _STAYS = (
 _TIMES = ("charttime", "note_datetime", "chartdate", "note_date")
 PATIENT = Column("patient_id", "id", _PATIENTS, option="--patient")
 STAY = Column("stay_id", "id", _STAYS, option="--stay")
-NOTE = Column("note_id", "id", ("row_id", "note"), within=True, option="--note")
+NOTE = Column(
+    "note_id", "id", ("row_id", "note"), within=True, option="--note"
+)
 TIME = Column("chart_time", "value", _TIMES, option="--time")
-TEXT = Column("text", "text", ("note_text", "notes"), required=True, option="--text")
+TEXT = Column(
+    "text", "text", ("note_text", "notes"), required=True, option="--text"
+)
 
 
 def match_columns(
@@ -91,7 +95,9 @@ def match_columns(
             match = column.name
         else:
             names = (name.casefold() for name in (column.name, *column.also))
-            match = next((spelled[name] for name in names if name in spelled), None)
+            match = next(
+                (spelled[name] for name in names if name in spelled), None
+            )
         if match:
             matches[column.name] = match
         elif column.required:
@@ -131,7 +137,9 @@ def _check_unused_ids(
 ) -> None:
     """Refuse a table with an unused column that is probably an id under a misspelled name."""
     used = set(matches.values())
-    unused = [name for name in available[:_SEARCHED_COLUMNS] if name not in used]
+    unused = [
+        name for name in available[:_SEARCHED_COLUMNS] if name not in used
+    ]
     for column in columns:
         if column.kind != "id" or column.name in matches:
             continue
@@ -140,7 +148,9 @@ def _check_unused_ids(
         for name in unused:
             # "Patient ID" has the letters of patient_id, "patientsid" nearly. Names are compared
             # only with names that end in id, so "patient_age" passes.
-            is_near = difflib.get_close_matches(_plain(name), ids, n=1, cutoff=0.8)
+            is_near = difflib.get_close_matches(
+                _plain(name), ids, n=1, cutoff=0.8
+            )
             if _plain(name) not in spellings and not is_near:
                 continue
             fix = "rename the column"
@@ -179,7 +189,9 @@ def require_columns(
     missing = next((name for name in needed if name not in available), None)
     if missing is None:
         return
-    listed = f"{len(available)}, not shown: the first line may be data, not names"
+    listed = (
+        f"{len(available)}, not shown: the first line may be data, not names"
+    )
     advice = ""
     if option:
         advice = f". Name it with {option} NAME"
@@ -187,7 +199,9 @@ def require_columns(
     if are_names(available):
         listed = shortened(available, _LISTED_COLUMNS) or "none"
         lowered = {name.lower(): name for name in available}
-        near = difflib.get_close_matches(missing.lower(), lowered, n=1, cutoff=0.4)
+        near = difflib.get_close_matches(
+            missing.lower(), lowered, n=1, cutoff=0.4
+        )
         for name in map(lowered.get, near):
             fix = f"Rename it to {missing!r}"
             if option:
@@ -198,7 +212,9 @@ def require_columns(
     )
 
 
-def require_cells(frame: pd.DataFrame, needed: Sequence[str], *, source: str) -> None:
+def require_cells(
+    frame: pd.DataFrame, needed: Sequence[str], *, source: str
+) -> None:
     """Check that a table has all needed columns, and a cell of each in every row.
 
     Raises:

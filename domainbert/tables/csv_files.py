@@ -89,9 +89,7 @@ def _wrong_encoding(start: bytes, encoding: str | None) -> str:
     """What is wrong with a file that starts with these bytes, or ""."""
     is_utf16 = start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start
     if is_utf16 and encoding is None:
-        return (
-            "is in UTF-16: name the encoding (--encoding utf-16), or save it as UTF-8"
-        )
+        return "is in UTF-16: name the encoding (--encoding utf-16), or save it as UTF-8"
     if start[:4] == _ZIP:
         return "is a spreadsheet or a zip file: save the sheet as CSV"
     return ""
@@ -122,7 +120,9 @@ def _wrong_header(header: list[str], separator: str) -> str:
     return f"repeats the columns{names}; each needs a name of its own"
 
 
-def csv_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
+def csv_cells(
+    path: Path, options: ReadOptions, columns: Wanted
+) -> Iterator[Cells]:
     """The rows of a file."""
     names = csv_columns(path, options)
     separator = _separator(path, options)
@@ -133,7 +133,9 @@ def csv_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cel
     }
     ids = list(filter(is_id_column, numbers))
     csv.field_size_limit(LONGEST_ROW)
-    for line, problem, text in _data_rows(path, len(names), separator, options):
+    for line, problem, text in _data_rows(
+        path, len(names), separator, options
+    ):
         position = f"{path.name} line {line}"
         if not text:
             yield {}, position, problem, ""
@@ -142,7 +144,9 @@ def csv_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cel
         fields = row.split(separator)
         if '"' in row:
             fields = next(csv.reader([text.decode()], delimiter=separator))
-        values = {name: fields[number] or None for name, number in numbers.items()}
+        values = {
+            name: fields[number] or None for name, number in numbers.items()
+        }
         for name in ids:
             values[name] = unguard(values[name] or "") or None
         yield values, position, "", problem
@@ -238,7 +242,9 @@ def _data_rows(
     with open_bytes(path) as raw:
         read: _Read = raw.read
         if options.encoding:
-            decoded = io.TextIOWrapper(raw, options.encoding, "replace", newline="")
+            decoded = io.TextIOWrapper(
+                raw, options.encoding, "replace", newline=""
+            )
             read = lambda size: decoded.read(size).encode("utf-8", "replace")  # noqa: E731
         rows = _sound_rows(read, width, separator, at_once=at_once)
         for line, problem, text in rows:
@@ -286,7 +292,9 @@ def _sound_rows(
     position = 0
     line = 1
     at_end = False
-    in_long_line = False  # longer than the longest row: it is skipped to its end
+    in_long_line = (
+        False  # longer than the longest row: it is skipped to its end
+    )
     least_lookahead = min(_LOOKAHEAD, LONGEST_ROW)
     lookahead = least_lookahead
     last_single = 2  # up to this line, rows are matched one by one

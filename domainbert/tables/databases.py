@@ -33,7 +33,10 @@ _POSTGRES_TABLES = (
     "WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
 )
 # Times are read as text: always in the same format, and never in a local zone.
-_POSTGRES_SETUP: tuple[str, ...] = ("SET datestyle TO 'ISO'", "SET TIME ZONE 'UTC'")
+_POSTGRES_SETUP: tuple[str, ...] = (
+    "SET datestyle TO 'ISO'",
+    "SET TIME ZONE 'UTC'",
+)
 _SQLITE_TABLES = (
     "SELECT 'main', name FROM sqlite_master WHERE type IN ('table', 'view')"
 )
@@ -70,7 +73,9 @@ def open_source(
 
 
 @contextmanager
-def query_batches(uri: str, query: str | None) -> Iterator[pa.RecordBatchReader]:
+def query_batches(
+    uri: str, query: str | None
+) -> Iterator[pa.RecordBatchReader]:
     """The rows of a SELECT statement.
 
     Raises:
@@ -238,7 +243,9 @@ class _AdbcSource(_DatabaseSource):
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
         """A stream of the columns, cast to text by the database; valid for one scan."""
-        cursor = self.run(select_text(columns, str(self.sql_name(table)), self._cast))
+        cursor = self.run(
+            select_text(columns, str(self.sql_name(table)), self._cast)
+        )
         name = f"database_stream_{len(self._open)}"
         self._con.register(name, cursor.fetch_record_batch())
         return name
@@ -248,7 +255,9 @@ def _public_name(uri: str) -> str:
     """The address without user, password and options."""
     scheme, _, address = uri.partition("://")
     login, _, host = address.rpartition("@")
-    if "?" in login:  # a password may hold "?" or "@", so that nothing is certain
+    if (
+        "?" in login
+    ):  # a password may hold "?" or "@", so that nothing is certain
         return f"{scheme}://..."
     return f"{scheme}://{host.partition('?')[0]}"
 

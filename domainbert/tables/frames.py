@@ -105,7 +105,9 @@ def _text_frame(
     frame = pd.DataFrame(cells, columns=names)
     if re.search(r"\.[ct]sv(\.gz)?\Z", str(source).lower()):
         for name in names:
-            if not is_id_column(name):  # the reader has removed the guard of ids
+            if not is_id_column(
+                name
+            ):  # the reader has removed the guard of ids
                 frame[name] = frame[name].map(unguard, na_action="ignore")
     return frame
 
@@ -174,7 +176,9 @@ def write_table(
             if ending == ".parquet":
                 _write_parquet(table, temporary)
             else:
-                _write_text(table, temporary, name=path.name, ending=ending, raw=raw)
+                _write_text(
+                    table, temporary, name=path.name, ending=ending, raw=raw
+                )
     except (pa.ArrowException, UnicodeError) as error:
         # The library's own message quotes the cell.
         match = re.search("for column (.+) with type", str(error.args[-1]))
@@ -253,14 +257,20 @@ def _csv_cells(
     return frame, quoting
 
 
-def _write_parquet(table: pd.DataFrame | Iterable[pa.Table], path: Path) -> None:
+def _write_parquet(
+    table: pd.DataFrame | Iterable[pa.Table], path: Path
+) -> None:
     """Write a table, or tables one after the other, as Parquet."""
     import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     if isinstance(table, pd.DataFrame):
-        table = [_without_null_types(pa.Table.from_pandas(table, preserve_index=False))]
+        table = [
+            _without_null_types(
+                pa.Table.from_pandas(table, preserve_index=False)
+            )
+        ]
     pieces = iter(table)
     first = next(pieces)
     with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:

@@ -15,7 +15,16 @@ if TYPE_CHECKING:
 _ZEROS = re.compile(r"^([+-]?\d+)\.0+\Z")
 _FORMULA = re.compile(r"\A'*[=+\-@\t\r]")
 _GUARDED = re.compile(r"\A'(?='*[=+\-@\t\r])")
-_ID_COLUMNS = ("id", "mrn", "patient", "patient_nbr", "stay", "pmid", "pmcid", "doi")
+_ID_COLUMNS = (
+    "id",
+    "mrn",
+    "patient",
+    "patient_nbr",
+    "stay",
+    "pmid",
+    "pmcid",
+    "doi",
+)
 
 
 class ExactId(str):

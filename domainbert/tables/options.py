@@ -13,7 +13,15 @@ from typing import Any
 
 from domainbert.errors import UserError
 
-FORMATS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".jsonl", ".jsonl.gz")
+FORMATS = (
+    ".csv",
+    ".csv.gz",
+    ".tsv",
+    ".tsv.gz",
+    ".parquet",
+    ".jsonl",
+    ".jsonl.gz",
+)
 DATABASES = ("postgresql://", "postgres://", "sqlite://")
 _ADVICE = {
     ".xlsx": "; save the sheet as CSV (UTF-8)",
@@ -98,7 +106,9 @@ class ReadOptions:
     query: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "delimiter", _checked_delimiter(self.delimiter))
+        object.__setattr__(
+            self, "delimiter", _checked_delimiter(self.delimiter)
+        )
         object.__setattr__(self, "encoding", _checked_encoding(self.encoding))
 
 
@@ -108,7 +118,11 @@ def _checked_delimiter(delimiter: str | None) -> str | None:
         return None
     if delimiter in ("tab", "\\t"):
         return "\t"
-    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+    if (
+        len(delimiter) != 1
+        or not delimiter.isascii()
+        or delimiter in '"\r\n\0'
+    ):
         raise TableError(
             f"delimiter: expected one character such as ';', or tab, got {delimiter!r}"
         )

@@ -29,7 +29,9 @@ def parquet_columns(path: Path) -> list[str]:
         return list(file.schema_arrow.names)
 
 
-def parquet_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
+def parquet_cells(
+    path: Path, options: ReadOptions, columns: Wanted
+) -> Iterator[Cells]:
     """The rows of a file."""
     del options
     with open_parquet(path) as file:
@@ -65,11 +67,16 @@ def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
         yield file
 
 
-def arrow_cells(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[Cells]:
+def arrow_cells(
+    batches: Iterable[pa.RecordBatch], name: str
+) -> Iterator[Cells]:
     """The rows of Arrow tables or record batches."""
     number = 0
     for batch in batches:
-        columns = {field: _as_text(batch.column(field)) for field in batch.schema.names}
+        columns = {
+            field: _as_text(batch.column(field))
+            for field in batch.schema.names
+        }
         for row in range(batch.num_rows):
             number += 1
             values = {}

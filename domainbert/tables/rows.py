@@ -48,8 +48,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FILE_ID = "note_id"  # the column of a .txt file's name
-_CONSTANTS = {"NaN": None, "Infinity": "Infinity", "-Infinity": "-Infinity"}  # of JSON
-FIRST_LINES = 1000  # of JSON, from which its columns are known before all of it is read
+_CONSTANTS = {
+    "NaN": None,
+    "Infinity": "Infinity",
+    "-Infinity": "-Infinity",
+}  # of JSON
+FIRST_LINES = (
+    1000  # of JSON, from which its columns are known before all of it is read
+)
 
 
 class Reader(NamedTuple):
@@ -164,7 +170,9 @@ def iter_rows(
                 yield Row(next(numbers), {**ids, **cells}, *remarks)
 
 
-def spooled(source: str | Path, options: ReadOptions, *, folder: Path) -> str | Path:
+def spooled(
+    source: str | Path, options: ReadOptions, *, folder: Path
+) -> str | Path:
     """The source; for a database a file in a private folder, with the rows of the query."""
     if not str(source).startswith(DATABASES):
         return source
@@ -203,7 +211,8 @@ def table_columns(
 def _readers(source: str | Path) -> list[tuple[Reader, Path]]:
     endings = tuple(READERS)
     return [
-        (READERS[table_format(path, endings)], path) for path in source_files(source)
+        (READERS[table_format(path, endings)], path)
+        for path in source_files(source)
     ]
 
 
@@ -249,7 +258,9 @@ def _json_columns(path: Path, options: ReadOptions) -> Iterator[list[str]]:
         yield list(cells)
 
 
-def _json_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
+def _json_cells(
+    path: Path, options: ReadOptions, columns: Wanted
+) -> Iterator[Cells]:
     """The objects of JSON lines, each with its place, its fault and a remark."""
     with open_text(path, options.encoding, newline="\n") as text:
         for number, line, fault in bounded_lines(text):
@@ -304,7 +315,9 @@ def _text_columns(path: Path, options: ReadOptions) -> list[list[str]]:
     return [["text"] if options.lines else [FILE_ID, "text"]]
 
 
-def _text_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[Cells]:
+def _text_cells(
+    path: Path, options: ReadOptions, columns: Wanted
+) -> Iterator[Cells]:
     """The texts of a .txt file, the file or each line, with place, fault and remark."""
     del columns
     if not options.lines:
@@ -313,7 +326,9 @@ def _text_cells(path: Path, options: ReadOptions, columns: Wanted) -> Iterator[C
         return
     with open_text(path, options.encoding, newline=None) as file:
         for number, line, fault in bounded_lines(file):
-            yield _text_row(f"{path.name} line {number}", line.rstrip("\n"), fault)
+            yield _text_row(
+                f"{path.name} line {number}", line.rstrip("\n"), fault
+            )
 
 
 def _text_row(position: str, text: str, fault: str) -> Cells:
@@ -330,7 +345,11 @@ def _remark(text: str) -> str:
 _CSV = Reader(lambda path, options: [csv_columns(path, options)], csv_cells)
 READERS: dict[str, Reader] = {
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz"), _CSV),
-    ".parquet": Reader(lambda path, options: [parquet_columns(path)], parquet_cells),
-    **dict.fromkeys((".jsonl", ".jsonl.gz"), Reader(_json_columns, _json_cells)),
+    ".parquet": Reader(
+        lambda path, options: [parquet_columns(path)], parquet_cells
+    ),
+    **dict.fromkeys(
+        (".jsonl", ".jsonl.gz"), Reader(_json_columns, _json_cells)
+    ),
     **dict.fromkeys((".txt", ".txt.gz"), Reader(_text_columns, _text_cells)),
 }

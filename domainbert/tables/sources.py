@@ -146,7 +146,9 @@ class FolderSource(Source):
     def _path(self, table: str) -> Path | None:
         paths = self._files.get(table.lower(), [])
         if len(paths) > 1:
-            names = ", ".join(str(path.relative_to(self._folder)) for path in paths)
+            names = ", ".join(
+                str(path.relative_to(self._folder)) for path in paths
+            )
             raise TableError(
                 f"{self.name} has more than one file for {table}: {names}. Leave one there"
             )

@@ -96,7 +96,9 @@ class WindowRunner:
         if batch_tokens is None:
             batch_tokens = BATCH_TOKENS[self.device.type]
         if batch_tokens < 1:
-            raise UserError(f"batch_tokens must be at least 1, got {batch_tokens}")
+            raise UserError(
+                f"batch_tokens must be at least 1, got {batch_tokens}"
+            )
         self.batch_tokens = batch_tokens
         self.buffer_tokens = BUFFER_BATCHES * self.batch_tokens
         self._model = model.to(self.device)
@@ -154,7 +156,9 @@ class WindowRunner:
                     segments,
                     pad_token_id=self._pad,
                 )
-                inputs = {name: t.to(self.device) for name, t in tensors.items()}
+                inputs = {
+                    name: t.to(self.device) for name, t in tensors.items()
+                }
                 output = self._model(**inputs)
                 mask = inputs.get("attention_mask")
                 values = read(output, mask).float().cpu().numpy()

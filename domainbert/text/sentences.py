@@ -87,7 +87,11 @@ def _continues(
     width: int,
 ) -> bool:
     """Whether a line of a text wrapped at a width runs on into the following one."""
-    if line.endswith(":") or _ITEM.match(following) or _HEADING.match(following):
+    if (
+        line.endswith(":")
+        or _ITEM.match(following)
+        or _HEADING.match(following)
+    ):
         return False
     word = following.split(maxsplit=1)[0]
     if len(line) <= width < (len(line) + 1 + len(word)) / _SLACK:

@@ -168,7 +168,9 @@ class Windower:
         )  # checks the overlap
         self._tokenizer = own_tokenizer(tokenizer)
         # Byte-level tokenizers, such as ModernBERT's, read every character.
-        self._drops = not self._tokenizer.encode("\x01", add_special_tokens=False).ids
+        self._drops = not self._tokenizer.encode(
+            "\x01", add_special_tokens=False
+        ).ids
         self._cls = tokenizer.cls_token_id
         self._sep = tokenizer.sep_token_id
         self._unknown = tokenizer.unk_token_id
@@ -192,7 +194,9 @@ class Windower:
             if reason := too_long(text):
                 raise UserError(f"a text has {reason}")
         readable = [whole_text(text) for text in texts]
-        encodings = self._tokenizer.encode_batch(readable, add_special_tokens=False)
+        encodings = self._tokenizer.encode_batch(
+            readable, add_special_tokens=False
+        )
         return list(map(self._windowed, texts, encodings))
 
     def without_tokens(self, texts: Sequence[str]) -> Iterator[int]:
@@ -208,7 +212,9 @@ class Windower:
         ids = np.array(encoding.ids, dtype=np.int64)
         offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
         cuts = None
-        if len(ids) > self._capacity:  # most texts fit one window and need none
+        if (
+            len(ids) > self._capacity
+        ):  # most texts fit one window and need none
             cuts = self._good_cuts(text, ids, offsets)
         ranges = plan_windows(
             len(ids),
@@ -218,7 +224,9 @@ class Windower:
         )
         windows = tuple(
             Window(
-                input_ids=np.concatenate(([self._cls], ids[first:last], [self._sep])),
+                input_ids=np.concatenate(
+                    ([self._cls], ids[first:last], [self._sep])
+                ),
                 start=int(offsets[first, 0]),
                 end=int(offsets[last - 1, 1]),
                 offsets=offsets[first:last],
@@ -248,15 +256,21 @@ class Windower:
         next_start = np.append(starts[1:], len(text))
         positions = [match.start() for match in re.finditer("\n", text)]
         breaks = np.array(positions, dtype=np.int64)
-        line_ends = np.searchsorted(breaks, next_start) > np.searchsorted(breaks, ends)
+        line_ends = np.searchsorted(breaks, next_start) > np.searchsorted(
+            breaks, ends
+        )
         # A full stop inside "3.5" is followed by no space.
         sentence_ends = np.isin(ids, self._sentence_ends) & (next_start > ends)
         return line_ends | sentence_ends
 
 
-def _without_spaces(text: str, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _without_spaces(
+    text: str, offsets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Where tokens start and end without the spaces that byte-level ones begin with."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    codes = np.frombuffer(
+        text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32
+    )
     is_letter = (codes > ord(" ")) & (codes != ord("\xa0"))
     letters = np.append(np.flatnonzero(is_letter), len(text))
     starts = letters[np.searchsorted(letters, offsets[:, 0])]
@@ -276,7 +290,9 @@ def own_tokenizer(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     return copied
 
 
-def _reduced(tokenizer: Tokenizer) -> tuple[Callable[..., Tokenizer], tuple[str, bool]]:
+def _reduced(
+    tokenizer: Tokenizer,
+) -> tuple[Callable[..., Tokenizer], tuple[str, bool]]:
     """What a pickle holds: the library's own forgets whether special tokens are text."""
     return _restored, (tokenizer.to_str(), tokenizer.encode_special_tokens)
 

@@ -76,7 +76,9 @@ def _differences(
         return [] if stored == current else [name.removeprefix(".")]
     names = []
     for key in stored | current:
-        names += _differences(stored.get(key), current.get(key), f"{name}.{key}")
+        names += _differences(
+            stored.get(key), current.get(key), f"{name}.{key}"
+        )
     return names
 
 
@@ -104,7 +106,11 @@ def _is_complete(path: Path) -> bool:
     from safetensors import SafetensorError, safe_open
 
     weights = list(path.glob("*.safetensors"))
-    states = [path / "optimizer.pt", path / "scheduler.pt", *path.glob("*.pth")]
+    states = [
+        path / "optimizer.pt",
+        path / "scheduler.pt",
+        *path.glob("*.pth"),
+    ]
     try:
         json.loads((path / STATE).read_text("utf-8"))
         for file in weights:

@@ -95,7 +95,9 @@ class LengthBatches:
         ):
             windows += count
             longest = max(longest, length)
-            if batch and (len(batch) == batch_size or windows * longest > batch_tokens):
+            if batch and (
+                len(batch) == batch_size or windows * longest > batch_tokens
+            ):
                 self._batches.append(batch)
                 batch = []
                 windows = count
@@ -174,7 +176,9 @@ class FreshBatches:
         edges = np.linspace(0, totals[-1], self._number + 1)[1:-1]
         # Batch k ends after at least k examples, so that none is empty.
         position = np.arange(1, self._number)
-        surplus = np.maximum.accumulate(np.searchsorted(totals, edges) - position)
+        surplus = np.maximum.accumulate(
+            np.searchsorted(totals, edges) - position
+        )
         ends = np.clip(surplus, 0, len(order) - self._number) + position
         batches = [
             list(map(examples.__getitem__, indices))

@@ -59,8 +59,12 @@ def train(
     """
     first = stages[0][1]
     if first.full and (share != 1 or start):
-        raise UserError("share and start need adapters; train without full = true")
-    network = model.network if first.full else add_lora(model.network, first.rank)
+        raise UserError(
+            "share and start need adapters; train without full = true"
+        )
+    network = (
+        model.network if first.full else add_lora(model.network, first.rank)
+    )
     facts = model.facts(encoder)
     if start is not None:
         earlier = type(model).from_pretrained(start, device="cpu")
@@ -100,7 +104,10 @@ def train(
     trained.manifest.training = Training(
         stages=[Stage(**settings.model_dump()) for _, settings in stages],
         # As JSON has them: lists for tuples.
-        facts=[json.loads(json.dumps(objective.facts())) for objective, _ in stages],
+        facts=[
+            json.loads(json.dumps(objective.facts()))
+            for objective, _ in stages
+        ],
         start=Path(start or "").name,
         versions=versions(),
         validation=best,
@@ -123,7 +130,9 @@ def _start_adapter(
     encoder: str,
 ) -> Adapter:
     """The adapter of an earlier model; `UserError` for another rank or encoder."""
-    is_same = earlier.config is not None and earlier.config.encoder_sha256 == encoder
+    is_same = (
+        earlier.config is not None and earlier.config.encoder_sha256 == encoder
+    )
     received = 0
     if earlier.adapter:
         received = earlier.adapter.rank
@@ -158,7 +167,8 @@ def _start_head(
 def versions() -> dict[str, str]:
     """The versions of Python and the libraries that decide a result."""
     packages = {
-        package: version(package) for package in ("torch", "transformers", "peft")
+        package: version(package)
+        for package in ("torch", "transformers", "peft")
     }
     return {
         "python": platform.python_version(),

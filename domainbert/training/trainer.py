@@ -68,9 +68,13 @@ def fit(
         UserError: `resume` with other facts; or checkpoints in the folder and no `resume`.
     """
     with ExitStack() as stack:
-        run = Path(folder or stack.enter_context(tempfile.TemporaryDirectory()))
+        run = Path(
+            folder or stack.enter_context(tempfile.TemporaryDirectory())
+        )
         run_facts = {**facts, "training": settings.model_dump()}
-        checkpoint = stack.enter_context(resume_point(run, run_facts, resume=resume))
+        checkpoint = stack.enter_context(
+            resume_point(run, run_facts, resume=resume)
+        )
         steps = arguments.get("max_steps") or len(objective.batches)
         args = training_arguments(
             settings,
@@ -88,7 +92,9 @@ def fit(
             args=args,
             watch=watch,
         )
-        total = int(max(args.max_steps, math.ceil(args.num_train_epochs * steps)))
+        total = int(
+            max(args.max_steps, math.ceil(args.num_train_epochs * steps))
+        )
         log.info("training %s: %d steps", run.name, total)
         if total < FEW_STEPS:
             log.warning(
@@ -98,7 +104,9 @@ def fit(
                 FEW_STEPS,
             )
         with training_attention(network, settings.attention), quiet():
-            trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+            trainer.train(
+                resume_from_checkpoint=checkpoint and str(checkpoint)
+            )
         return trainer.trained(), trainer.best_scores()
 
 
@@ -142,14 +150,19 @@ class ObjectiveTrainer(Trainer):
         return self.accelerator.prepare(loader)
 
     def compute_loss(
-        self, model: PreTrainedModel, inputs: dict[str, torch.Tensor], **_: object
+        self,
+        model: PreTrainedModel,
+        inputs: dict[str, torch.Tensor],
+        **_: object,
     ) -> torch.Tensor:
         """The objective's loss."""
         return self.objective.loss(model, inputs)
 
     def trained(self) -> PreTrainedModel:
         """The network after training, without the objective's head and mixed precision."""
-        network = self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
+        network = self.accelerator.unwrap_model(
+            self.model, keep_fp32_wrapper=False
+        )
         # Otherwise the next stage's trainer would take it as prepared, without mixed precision.
         network._is_accelerate_prepared = False
         if self.objective.head is not None:
@@ -181,7 +194,9 @@ class ObjectiveTrainer(Trainer):
         finally:
             if mixed_forward:
                 self._network.forward = mixed_forward
-        metrics = {f"{PREFIX}{name}": float(value) for name, value in scores.items()}
+        metrics = {
+            f"{PREFIX}{name}": float(value) for name, value in scores.items()
+        }
         self.log(metrics)
         self.control: TrainerControl = self.callback_handler.on_evaluate(
             self.args,
@@ -191,7 +206,9 @@ class ObjectiveTrainer(Trainer):
         )
         return metrics
 
-    def _save(self, output_dir: str | None = None, state_dict: object = None) -> None:
+    def _save(
+        self, output_dir: str | None = None, state_dict: object = None
+    ) -> None:
         """Save only the weights that are trained."""
         del state_dict
         folder = Path(str(output_dir))
@@ -202,7 +219,9 @@ class ObjectiveTrainer(Trainer):
         }
         save_file(weights, folder / WEIGHTS)
 
-    def _load_from_checkpoint(self, checkpoint_path: str, model: object = None) -> None:
+    def _load_from_checkpoint(
+        self, checkpoint_path: str, model: object = None
+    ) -> None:
         del model
         stored = load_file(Path(checkpoint_path) / WEIGHTS)
         with torch.no_grad():
@@ -243,7 +262,9 @@ class _EpochData(Dataset):
         epoch = int(self._trainer.state.epoch or 0)
         if epoch != self._epoch:
             self._epoch = epoch
-            self._batches = list(islice(cycle(self._plan.epoch(epoch)), self._length))
+            self._batches = list(
+                islice(cycle(self._plan.epoch(epoch)), self._length)
+            )
         return self._objective.collate(self._batches[number], epoch=epoch)
 
 
@@ -310,7 +331,9 @@ def has_fast_bf16() -> bool:
     if torch.cuda.is_available():
         return torch.cuda.is_bf16_supported()
     capabilities = torch.cpu.get_capabilities()
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+    return bool(
+        capabilities.get("avx512_bf16") or capabilities.get("amx_bf16")
+    )
 
 
 class _Watch(TrainerCallback):
@@ -339,7 +362,9 @@ class _Watch(TrainerCallback):
         self._started_at = self._logged_at = self._saved_at = time.monotonic()
         self._first_step = state.global_step
         if state.best_global_step:  # the folder may have been moved
-            best = Path(str(args.output_dir), f"checkpoint-{state.best_global_step}")
+            best = Path(
+                str(args.output_dir), f"checkpoint-{state.best_global_step}"
+            )
             state.best_model_checkpoint = str(best)
         # A resumed run that had already stopped does not continue.
         self._stop_early(args, state, control)
@@ -360,7 +385,9 @@ class _Watch(TrainerCallback):
             self._logged_at = now
             seconds_per_step = (now - self._started_at) / steps_done
             minutes_left = seconds_per_step * (state.max_steps - step) / 60
-            losses = [row["loss"] for row in state.log_history if "loss" in row]
+            losses = [
+                row["loss"] for row in state.log_history if "loss" in row
+            ]
             loss = ""
             if losses:
                 loss = f"loss {losses[-1]:.3g}, "

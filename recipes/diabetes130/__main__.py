@@ -19,10 +19,13 @@ from recipes.diabetes130.teacher import teacher_targets
 @one_line_errors
 def main(
     folder: Annotated[
-        Path, typer.Argument(help="Folder with the UCI table and its mappings.")
+        Path,
+        typer.Argument(help="Folder with the UCI table and its mappings."),
     ],
     out: Annotated[Path, typer.Option(help="The cohort to write, .parquet.")],
-    seed: Annotated[int, typer.Option(help="Seed of the split by patient.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the split by patient.")
+    ] = 0,
 ) -> None:
     """Turn the real encounters of Diabetes 130-US hospitals into a cohort of narrative notes."""
     table = build_diabetes130(folder, seed=seed)

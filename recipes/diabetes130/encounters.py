@@ -13,7 +13,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from clinical.stays.patients import assign_splits
-from domainbert.tables import TableError, read_table, require_columns, table_columns
+from domainbert.tables import (
+    TableError,
+    read_table,
+    require_columns,
+    table_columns,
+)
 from recipes.diabetes130 import icd9
 from recipes.diabetes130.icd9 import ID_COLUMNS, MISSING, CodeTitles
 
@@ -30,8 +35,18 @@ _GROUPS: Final = {
 }  # fmt: skip
 _DIED_OR_HOSPICE_IDS: Final = ("11", "13", "14", "19", "20", "21")
 _COUNTS: Final = (
-    *("number_inpatient", "number_emergency", "number_outpatient", "number_diagnoses"),
-    *("time_in_hospital", "num_procedures", "num_lab_procedures", "num_medications"),
+    *(
+        "number_inpatient",
+        "number_emergency",
+        "number_outpatient",
+        "number_diagnoses",
+    ),
+    *(
+        "time_in_hospital",
+        "num_procedures",
+        "num_lab_procedures",
+        "num_medications",
+    ),
 )
 _DRUG_NAMES: Final = (
     "insulin metformin repaglinide nateglinide chlorpropamide glimepiride acetohexamide glipizide "
@@ -42,11 +57,10 @@ _DRUG_NAMES: Final = (
 _DRUGS: Final = tuple(_DRUG_NAMES.split())
 _NUMBER_WORDS: Final = "no one two three four five six seven eight nine ten"
 _NUMBERS: Final = tuple(_NUMBER_WORDS.split())
-_DECADES: Final = (
-    "teens twenties thirties forties fifties sixties seventies eighties nineties"
-)
+_DECADES: Final = "teens twenties thirties forties fifties sixties seventies eighties nineties"
 _AGES: Final = {
-    f"[{n}0-{n + 1}0)": name for n, name in enumerate(_DECADES.split(), start=1)
+    f"[{n}0-{n + 1}0)": name
+    for n, name in enumerate(_DECADES.split(), start=1)
 }
 _PEOPLE: Final = {"Female": ("Woman", "her"), "Male": ("Man", "his")}
 _RACES: Final = {"AfricanAmerican": "African American", "Other": "other race"}
@@ -73,7 +87,13 @@ _KNOWN: Final[Mapping[str, Collection[str]]] = {
     **dict.fromkeys(_DRUGS, (*_DOSES, "No")),
 }
 _COLUMNS: Final = (
-    *("encounter_id", "patient_nbr", "race", "payer_code", "medical_specialty"),
+    *(
+        "encounter_id",
+        "patient_nbr",
+        "race",
+        "payer_code",
+        "medical_specialty",
+    ),
     *("diag_1", "diag_2", "diag_3"),
     *_COUNTS,
     *ID_COLUMNS,
@@ -96,10 +116,16 @@ def build_diabetes130(folder: str | Path, *, seed: int = 0) -> pd.DataFrame:
     import pandas as pd
 
     titles = icd9.read_titles(folder)
-    source = _read_encounters(icd9.source_file(folder, icd9.ENCOUNTERS), titles=titles)
+    source = _read_encounters(
+        icd9.source_file(folder, icd9.ENCOUNTERS), titles=titles
+    )
     excluded = source["discharge_disposition_id"].isin(_DIED_OR_HOSPICE_IDS)
-    sides = assign_splits(source["patient_nbr"], seed=seed, fractions=FRACTIONS)
-    notes = [[narrate(row, titles=titles)] for row in source.to_dict("records")]
+    sides = assign_splits(
+        source["patient_nbr"], seed=seed, fractions=FRACTIONS
+    )
+    notes = [
+        [narrate(row, titles=titles)] for row in source.to_dict("records")
+    ]
     return pd.DataFrame(
         {
             "patient_id": source["patient_nbr"],
@@ -110,8 +136,13 @@ def build_diabetes130(folder: str | Path, *, seed: int = 0) -> pd.DataFrame:
             "readmitted": source["readmitted"].eq("<30").astype("int64"),
             "days_to_readmission": float("nan"),
             "split": pd.Series(sides, dtype="str").mask(excluded),
-            "exclusion": pd.Series(DIED_OR_HOSPICE, index=source.index).where(excluded),
-            **{name: _or_null(source[column]) for name, column in _GROUPS.items()},
+            "exclusion": pd.Series(DIED_OR_HOSPICE, index=source.index).where(
+                excluded
+            ),
+            **{
+                name: _or_null(source[column])
+                for name, column in _GROUPS.items()
+            },
             "age_from": source["age"]
             .str.extract(r"(\d+)", expand=False)
             .astype("int64"),
@@ -125,7 +156,10 @@ def narrate(row: Mapping[str, str], *, titles: CodeTitles) -> str:
 
     It has up to six short paragraphs, one per line, without what the source does not know.
     """
-    ids = {column: titles.ids[column].get(row[column], "") for column in ID_COLUMNS}
+    ids = {
+        column: titles.ids[column].get(row[column], "")
+        for column in ID_COLUMNS
+    }
     disposition = ids["discharge_disposition_id"]
     paragraphs = (
         _person(row),
@@ -142,7 +176,11 @@ def _person(row: Mapping[str, str]) -> str:
     noun, pronoun = _PEOPLE.get(row["gender"], ("Patient", "the"))
     decade = _AGES.get(row["age"])
     age = f"in {pronoun} {decade}" if decade else "under ten years old"
-    race = f", {_RACES.get(row['race'], row['race'])}" if _known(row["race"]) else ""
+    race = (
+        f", {_RACES.get(row['race'], row['race'])}"
+        if _known(row["race"])
+        else ""
+    )
     inpatient = _count(row["number_inpatient"], "inpatient stay")
     emergency = _count(row["number_emergency"], "emergency visit")
     outpatient = _count(row["number_outpatient"], "outpatient visit")
@@ -188,15 +226,23 @@ def _course(row: Mapping[str, str]) -> str:
 
 def _diagnoses(row: Mapping[str, str], titles: CodeTitles) -> str:
     codes = (row["diag_1"], row["diag_2"], row["diag_3"])
-    first, *others = (titles.diagnosis(code) if _known(code) else "" for code in codes)
+    first, *others = (
+        titles.diagnosis(code) if _known(code) else "" for code in codes
+    )
     number = _count(row["number_diagnoses"], "diagnosis", plural="diagnoses")
     secondary = "; ".join(filter(None, others))
-    told = f"Principal of {number}: {first}." if first else f"{number.capitalize()}."
+    told = (
+        f"Principal of {number}: {first}."
+        if first
+        else f"{number.capitalize()}."
+    )
     return f"{told} Secondary: {secondary}." if secondary else told
 
 
 def _drugs(row: Mapping[str, str]) -> str:
-    doses = [f"{drug} {_DOSES[row[drug]]}" for drug in _DRUGS if row[drug] in _DOSES]
+    doses = [
+        f"{drug} {_DOSES[row[drug]]}" for drug in _DRUGS if row[drug] in _DOSES
+    ]
     if not doses:
         return "Diabetes drugs: none."
     change = "changed" if row["change"] == "Ch" else "not changed"
@@ -234,9 +280,17 @@ def _read_encounters(path: Path, *, titles: CodeTitles) -> pd.DataFrame:
 
     known = {**_KNOWN, **{column: titles.ids[column] for column in ID_COLUMNS}}
     for column, values in known.items():
-        check(column, ~source[column].isin(list(values)), f"one of {', '.join(values)}")
+        check(
+            column,
+            ~source[column].isin(list(values)),
+            f"one of {', '.join(values)}",
+        )
     for column in _COUNTS:
-        check(column, ~source[column].str.fullmatch("[0-9]{1,6}"), "a whole number")
+        check(
+            column,
+            ~source[column].str.fullmatch("[0-9]{1,6}"),
+            "a whole number",
+        )
     for column in ("encounter_id", "patient_nbr"):
         check(column, source[column].isin(MISSING), "an id on every row")
     check("encounter_id", source["encounter_id"].duplicated(), "each id once")

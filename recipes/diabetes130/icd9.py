@@ -125,7 +125,9 @@ def source_file(folder: str | Path, name: str) -> Path:
 def _read_ids(path: Path) -> dict[str, dict[str, str]]:
     tables: dict[str, dict[str, str]] = {}
     table: dict[str, str] = {}
-    for line in path.read_text(encoding="utf-8-sig", errors="replace").splitlines():
+    for line in path.read_text(
+        encoding="utf-8-sig", errors="replace"
+    ).splitlines():
         key, _, title = (part.strip(' "') for part in line.partition(","))
         if title == "description":
             table = tables.setdefault(key, {})
@@ -149,9 +151,14 @@ def _category_length(code: str) -> int:
 def _read_diagnoses(path: Path) -> dict[str, str]:
     """Titles by code, category (428, V45, E849) and subcategory."""
     text = path.read_text(encoding="utf-8-sig", errors="replace")
-    pairs = (line.partition(" ")[::2] for line in text.replace("\t", " ").splitlines())
+    pairs = (
+        line.partition(" ")[::2]
+        for line in text.replace("\t", " ").splitlines()
+    )
     codes = {
-        code: title for code, title in pairs if _CODE.fullmatch(code) and title.strip()
+        code: title
+        for code, title in pairs
+        if _CODE.fullmatch(code) and title.strip()
     }
     if not codes:
         msg = f"{path.name} has no lines such as '4280  Congestive heart failure, unspecified'"
@@ -168,9 +175,12 @@ def _read_diagnoses(path: Path) -> dict[str, str]:
     ):
         named |= {row["code"]: row["title"] for row in csv.DictReader(file)}
     named |= {
-        code: _BOILERPLATE.sub("", title.strip()) for code, title in codes.items()
+        code: _BOILERPLATE.sub("", title.strip())
+        for code, title in codes.items()
     }
-    return {code: " ".join(title.split()) for code, title in named.items() if title}
+    return {
+        code: " ".join(title.split()) for code, title in named.items() if title
+    }
 
 
 def _category(titles: list[str]) -> str:
@@ -183,7 +193,9 @@ def _category(titles: list[str]) -> str:
         return ""
     # A list ("ovary, fallopian tube, and ligament") stays whole; otherwise a comma starts a detail.
     title = (
-        vague[-1] if re.search(r", (?:and|or) ", vague[-1]) else vague[-1].split(",")[0]
+        vague[-1]
+        if re.search(r", (?:and|or) ", vague[-1])
+        else vague[-1].split(",")[0]
     )
     name = _VAGUE_WORDS.sub("", title).strip()
     return name[:1].upper() + name[1:]

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 WEIGHT = 0.7
 
 
-def teacher_targets(rows: pd.DataFrame, *, weight: float = WEIGHT) -> np.ndarray:
+def teacher_targets(
+    rows: pd.DataFrame, *, weight: float = WEIGHT
+) -> np.ndarray:
     """(1 - weight) label + weight teacher, shape (rows,).
 
     A bag of words learns the coarse part of the risk from few stays; its out-of-fold predictions
@@ -32,7 +34,10 @@ def teacher_targets(rows: pd.DataFrame, *, weight: float = WEIGHT) -> np.ndarray
         "\n".join([notes] if isinstance(notes, str) else notes)
         for notes in rows["text"]
     ]
-    labels, patients = rows["readmitted"].to_numpy(dtype=np.float64), rows["patient_id"]
+    labels, patients = (
+        rows["readmitted"].to_numpy(dtype=np.float64),
+        rows["patient_id"],
+    )
     found = cross_val_predict(
         teacher,
         texts,

@@ -72,19 +72,25 @@ def training_documents(data: Path) -> list[Document]:
     Raises:
         UserError: see `sections_gold`.
     """
-    written = [_document(row, row["text"]) for row in _rows("written-notes", "train")]
+    written = [
+        _document(row, row["text"]) for row in _rows("written-notes", "train")
+    ]
     return [*_sections("train", others(data), data), *written]
 
 
-def _sections(side: str, sections: list[Section], data: Path) -> list[Document]:
+def _sections(
+    side: str, sections: list[Section], data: Path
+) -> list[Document]:
     texts = {section.id: section.text for section in sections}
     documents = []
     for row in _rows("real-sections", side):
         text = texts.get(row["id"], "")
-        if not hashlib.sha256(text.encode()).hexdigest().startswith(row["sha256"]):
-            msg = (
-                f"{data / 'notes'}: section {row['id']} is not the text that was tagged"
-            )
+        if (
+            not hashlib.sha256(text.encode())
+            .hexdigest()
+            .startswith(row["sha256"])
+        ):
+            msg = f"{data / 'notes'}: section {row['id']} is not the text that was tagged"
             raise UserError(msg)
         documents.append(_document(row, text))
     return documents
@@ -92,12 +98,17 @@ def _sections(side: str, sections: list[Section], data: Path) -> list[Document]:
 
 def _rows(folder: str, side: str) -> list[dict[str, Any]]:
     path = _FOLDER / folder / f"{side}.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line)
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def _document(row: Mapping[str, Any], text: str) -> Document:
     spans = (
-        Span(e["start"], e["end"], e["label"], assertion=e.get("assertion", ""))
+        Span(
+            e["start"], e["end"], e["label"], assertion=e.get("assertion", "")
+        )
         for e in row["entities"]
     )
     return Document(row["id"], text, tuple(spans))
@@ -105,5 +116,7 @@ def _document(row: Mapping[str, Any], text: str) -> Document:
 
 def note_names() -> list[NoteName]:
     """56 abbreviations of diseases and 54 brand names of drugs."""
-    with (_FOLDER / "note_names.csv").open(encoding="utf-8", newline="") as file:
+    with (_FOLDER / "note_names.csv").open(
+        encoding="utf-8", newline=""
+    ) as file:
         return [NoteName(**row) for row in csv.DictReader(file)]

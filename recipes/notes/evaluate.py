@@ -91,7 +91,9 @@ class AssertionScore:
     def accuracy(self) -> float:
         """Share of entities with the right assertion."""
         right = sum(
-            count for (gold, given), count in self.counts.items() if gold == given
+            count
+            for (gold, given), count in self.counts.items()
+            if gold == given
         )
         return right / max(sum(self.counts.values()), 1)
 
@@ -100,7 +102,9 @@ class AssertionScore:
         each = {}
         for name in ASSERTIONS:
             rows = {
-                given: n for (gold, given), n in self.counts.items() if gold == name
+                given: n
+                for (gold, given), n in self.counts.items()
+                if gold == name
             }
             each[name] = {
                 "gold": sum(rows.values()),
@@ -154,14 +158,17 @@ def names_found(
 ) -> dict[str, tuple[int, int]]:
     """For each list, the names that are found exactly, and all of them."""
     names = [
-        name for name in note_names() if labels.get(name.label, name.label) in known
+        name
+        for name in note_names()
+        if labels.get(name.label, name.label) in known
     ]
     texts = [f"{name.context} {name.name}" for name in names]
     found: Counter[str] = Counter()
     for name, entities in zip(names, tagger.tag_many(texts), strict=True):
         wanted = (len(name.context) + 1, labels.get(name.label, name.label))
         found[name.kind] += any(
-            (e.start, e.label) == wanted and e.text == name.name for e in entities
+            (e.start, e.label) == wanted and e.text == name.name
+            for e in entities
         )
     total = Counter(name.kind for name in names)
     return {kind: (found[kind], count) for kind, count in total.items()}
@@ -176,7 +183,10 @@ def abbreviations_in_frames(
         start = frame.index("{}")
         tagged = tagger.tag_many([frame.format(name) for name in COMMON])
         found[frame.format("X")] = sum(
-            any((e.start, e.text, e.label) == (start, name, label) for e in entities)
+            any(
+                (e.start, e.text, e.label) == (start, name, label)
+                for e in entities
+            )
             for name, entities in zip(COMMON, tagged, strict=True)
         )
     return found
@@ -187,7 +197,9 @@ def main(
     model: Annotated[str, typer.Option(help="Shipped name or model folder.")],
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder of the public data: also the real sections."),
+        typer.Option(
+            help="Folder of the public data: also the real sections."
+        ),
     ] = None,
     label: Annotated[
         list[str] | None,
@@ -200,7 +212,9 @@ def main(
     """Score a model, and the rules for assertions, on the corpora of notes."""
     tagger, labels = EntityTagger.from_pretrained(model), renaming(label)
     golds = [notes_gold(side, labels=labels) for side in SIDES]
-    golds += [sections_gold(side, data, labels=labels) for side in SIDES if data]
+    golds += [
+        sections_gold(side, data, labels=labels) for side in SIDES if data
+    ]
     known = known_types(tagger, golds[0])  # all corpora have the same types
     result: dict[str, Any] = {}
     for gold in golds:
@@ -217,7 +231,8 @@ def main(
         for name in ASSERTIONS:
             counts = given[name]
             table.add_row(
-                name, *(str(counts[key]) for key in ("gold", "given", "correct"))
+                name,
+                *(str(counts[key]) for key in ("gold", "given", "correct")),
             )
         stdout.print(table)
         stdout.print(

@@ -20,7 +20,13 @@ import typer
 from biomed.corpora.documents import Document, Span, TaggedText, tagged
 from domainbert.cli.console import one_line_errors, say
 from recipes.corpora import write_iob2
-from recipes.notes.names import CHEMICAL, DISEASE, Names, read_names, with_open_names
+from recipes.notes.names import (
+    CHEMICAL,
+    DISEASE,
+    Names,
+    read_names,
+    with_open_names,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,7 +92,9 @@ class Generator:
             yield tagged(Document("note", text, tuple(spans)))[0]
             number -= 1
 
-    def _filled(self, template: str, random: np.random.Generator) -> Iterator[Part]:
+    def _filled(
+        self, template: str, random: np.random.Generator
+    ) -> Iterator[Part]:
         for place, piece in enumerate(_SLOT.split(template)):
             if place % 2:
                 yield from self._slot(piece, random)
@@ -96,11 +104,17 @@ class Generator:
     def _slot(self, slot: str, random: np.random.Generator) -> Iterator[Part]:
         shape, _, item = slot.partition("_")
         if slot in LABELS:
-            yield _misspelt(self.names.draw(LABELS[slot], random), random), LABELS[slot]
+            yield (
+                _misspelt(self.names.draw(LABELS[slot], random), random),
+                LABELS[slot],
+            )
         elif slot == "other":
             yield _choice(self.names.others, random), ""
         elif slot == "number":
-            yield str(random.integers(2, 400 if random.random() < 0.3 else 100)), ""
+            yield (
+                str(random.integers(2, 400 if random.random() < 0.3 else 100)),
+                "",
+            )
         elif slot == "small":
             yield str(random.integers(1, 10)), ""
         elif shape in _LISTS and item in _ITEMS:
@@ -120,7 +134,9 @@ class Generator:
             else:
                 yield from parts
 
-    def _listed(self, slot: str, random: np.random.Generator) -> Iterator[Part]:
+    def _listed(
+        self, slot: str, random: np.random.Generator
+    ) -> Iterator[Part]:
         """A list within a line, with commas or semicolons, sometimes "and" before the last."""
         count, mark = (
             random.integers(1, 7),
@@ -159,7 +175,9 @@ def write_notes(
     names = read_names(data)
     if use_open and data is not None:
         names = with_open_names(names, data)
-        templates += (DATA / "templates_open.txt").read_text("utf-8").splitlines()
+        templates += (
+            (DATA / "templates_open.txt").read_text("utf-8").splitlines()
+        )
     folder.mkdir(parents=True, exist_ok=True)
     sizes = {"train": texts, "devel": max(1, texts // 10)}
     for side, size in sizes.items():
@@ -196,7 +214,8 @@ def _misspelt(name: str, random: np.random.Generator) -> str:
 @one_line_errors
 def main(
     out: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="The corpus folder to write.")
+        Path,
+        typer.Argument(metavar="FOLDER", help="The corpus folder to write."),
     ],
     data: Annotated[
         Path | None,
@@ -210,7 +229,9 @@ def main(
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
     use_open: Annotated[  # noqa: FBT002
         bool,
-        typer.Option("--open", help="Also use the open lists in `names/` of --data."),
+        typer.Option(
+            "--open", help="Also use the open lists in `names/` of --data."
+        ),
     ] = False,
 ) -> None:
     """Write a corpus of generated notes with names of diseases and drugs."""

@@ -34,13 +34,18 @@ def diseases(data: Path) -> set[str]:
     found, left_out = set[str](), set[str]()
     for file in ("mondo", "mesh_diseases"):
         for row in read_rows(data / "names" / f"{file}.csv.gz"):
-            names = {key(name) for name in (row["name"], *row["synonyms"].split("|"))}
+            names = {
+                key(name)
+                for name in (row["name"], *row["synonyms"].split("|"))
+            }
             places = row.get("tree", "").split("|")
             if any(map(_NO_DISEASES.match, places)):
                 left_out |= names
             elif file == "mondo" or any(map(_DISEASES.match, places)):
                 found |= names
-    return {name for name in found - left_out if listed(data).get(name) == DISEASE}
+    return {
+        name for name in found - left_out if listed(data).get(name) == DISEASE
+    }
 
 
 def abbreviations(data: Path) -> list[str]:
@@ -49,7 +54,9 @@ def abbreviations(data: Path) -> list[str]:
     Left out: words that are merely cut short ("hep"), lower case, and spellings seen once.
     """
     names = diseases(data)
-    shares: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    shares: dict[str, dict[str, float]] = defaultdict(
+        lambda: defaultdict(float)
+    )
     spelt: dict[str, Counter[str]] = defaultdict(Counter)
     counted = set[str]()
     for file in sorted((data / "names" / "abbreviations").glob("*.txt")):
@@ -88,10 +95,12 @@ def abbreviations(data: Path) -> list[str]:
 @one_line_errors
 def main(
     name: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Shipped name or model folder.")
+        str,
+        typer.Argument(metavar="MODEL", help="Shipped name or model folder."),
     ],
     golds: Annotated[
-        list[Path], typer.Argument(metavar="DEVEL...", help="Devel sides, IOB2.")
+        list[Path],
+        typer.Argument(metavar="DEVEL...", help="Devel sides, IOB2."),
     ],
     data: Annotated[Path, typer.Option(help="Folder of the public data.")],
     out: Annotated[Path, typer.Option(help="Write the model to this folder.")],

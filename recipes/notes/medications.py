@@ -23,8 +23,7 @@ from recipes.notes.corpus import Side  # noqa: TC001, typer reads it
 from recipes.notes.sections import DRAWN, drawable
 
 if TYPE_CHECKING:
-    from biomed.ner.entities import Entity
-    from biomed.ner.medications import Medication
+    from biomed.ner.entities import Entity, Medication
 
 _FOLDER = Path(__file__).parent / "medication-lines"
 _TAGGED = [kind for kind in KINDS if kind != "reaction"]
@@ -33,7 +32,9 @@ _HEAD = ["attribute", "F1", "95% interval", "precision", "recall", "gold"]
 Fact = tuple[int, str, str]
 
 
-def tagged_sections(side: Side, data: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def tagged_sections(
+    side: Side, data: Path
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """The text and the tags of each section of a side.
 
     Raises:
@@ -43,10 +44,12 @@ def tagged_sections(side: Side, data: Path) -> Iterator[tuple[str, dict[str, Any
     for line in (_FOLDER / f"{side}.jsonl").read_text("utf-8").splitlines():
         row = json.loads(line)
         text = texts.get(row["id"], "")
-        if not hashlib.sha256(text.encode()).hexdigest().startswith(row["sha256"]):
-            msg = (
-                f"{data / 'notes'}: section {row['id']} is not the text that was tagged"
-            )
+        if (
+            not hashlib.sha256(text.encode())
+            .hexdigest()
+            .startswith(row["sha256"])
+        ):
+            msg = f"{data / 'notes'}: section {row['id']} is not the text that was tagged"
             raise UserError(msg)
         yield text, row
 
@@ -93,7 +96,9 @@ def with_gold_drugs(
 def main(
     data: Annotated[Path, typer.Option(help="Folder of the public data.")],
     side: Annotated[Side, typer.Option(help="dev or test.")] = "dev",
-    model: Annotated[str, typer.Option(help="Finds the diseases.")] = "disease-drug",
+    model: Annotated[
+        str, typer.Option(help="Finds the diseases.")
+    ] = "disease-drug",
     drugs: Annotated[
         Literal["gold", "model"], typer.Option(help="Whose drugs are read.")
     ] = "gold",
@@ -102,7 +107,9 @@ def main(
     texts, rows = zip(*tagged_sections(side, data), strict=True)
     tagger = EntityTagger.from_pretrained(model)
     predicted = []
-    for text, row, entities in zip(texts, rows, tagger.tag_many(texts), strict=True):
+    for text, row, entities in zip(
+        texts, rows, tagger.tag_many(texts), strict=True
+    ):
         spans = [(e.start, e.end, e.label) for e in entities]
         if drugs == "gold":
             spans = with_gold_drugs(entities, row)

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biomed.terms.names import COMMON_WORDS, DATA, abbreviations, medical_terms, percent
+from biomed.terms.names import (
+    COMMON_WORDS,
+    DATA,
+    abbreviations,
+    medical_terms,
+    percent,
+)
 from domainbert.tables import read_table
 from recipes.notes import open_names
 from recipes.relations import medquad_documents
@@ -43,7 +49,9 @@ WEIGHTS = {
     "icd9": 0.06,
 }
 # UMLS semantic types of diseases, injuries and neoplasms, as opposed to findings.
-_DISEASES = frozenset(("T019", "T020", "T037", "T046", "T047", "T048", "T190", "T191"))
+_DISEASES = frozenset(
+    ("T019", "T020", "T037", "T046", "T047", "T048", "T190", "T191")
+)
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9'-]*(?: [A-Za-z0-9'-]+){0,4}")
 _NO_NAME = frozenset(
     (
@@ -71,7 +79,11 @@ class Names:
 
     def draw(self, label: str, random: np.random.Generator) -> str:
         """A name of this type: a source by its weight, then any of its names."""
-        pools = {source: names for source, names in self.pools[label].items() if names}
+        pools = {
+            source: names
+            for source, names in self.pools[label].items()
+            if names
+        }
         weigh = OPEN_WEIGHTS if self.others else WEIGHTS
         weights = np.array([weigh[source] for source in pools])
         names = list(pools.values())[
@@ -84,7 +96,9 @@ class Names:
         return Names(
             {
                 label: {
-                    source: tuple(name for name in names if is_devel(name) == held_out)
+                    source: tuple(
+                        name for name in names if is_devel(name) == held_out
+                    )
                     for source, names in pools.items()
                 }
                 for label, pools in self.pools.items()
@@ -109,12 +123,18 @@ def read_names(data: Path | None = None) -> Names:
     is_drug = terms["category"] == "medication"
     drugs, diseases = terms[is_drug], terms[~is_drug]
     common = short["abbreviation"].str.casefold().isin(COMMON_WORDS)
-    of = {kind: rows["abbreviation"] for kind, rows in short[~common].groupby("label")}
+    of = {
+        kind: rows["abbreviation"]
+        for kind, rows in short[~common].groupby("label")
+    }
     generics = [part for name in sold["generic"] for part in name.split("-")]
     pools: dict[str, dict[str, Iterable[str]]] = {
         DISEASE: {
             "abbreviations": of[DISEASE],
-            "vocabulary": [*diseases["term"], *diseases["synonyms"].explode().dropna()],
+            "vocabulary": [
+                *diseases["term"],
+                *diseases["synonyms"].explode().dropna(),
+            ],
         },
         CHEMICAL: {
             "abbreviations": of[CHEMICAL],
@@ -125,13 +145,16 @@ def read_names(data: Path | None = None) -> Names:
     if data is not None:
         found = list(_medquad(data / "text" / "medquad.jsonl.gz"))
         for label in (DISEASE, CHEMICAL):
-            pools[label]["medquad"] = [name for kind, name in found if kind == label]
+            pools[label]["medquad"] = [
+                name for kind, name in found if kind == label
+            ]
         titles = data / "readmission" / "icd9_diagnosis_long_titles.txt"
         pools[DISEASE]["icd9"] = _icd9(titles)
     return Names(
         {
             label: {
-                source: tuple(dict.fromkeys(names)) for source, names in each.items()
+                source: tuple(dict.fromkeys(names))
+                for source, names in each.items()
             }
             for label, each in pools.items()
         }
@@ -164,7 +187,11 @@ def with_open_names(names: Names, data: Path) -> Names:
 def _medquad(path: Path) -> Iterator[tuple[str, str]]:
     """Entity type and name of the documents' subjects and their synonyms."""
     for page in medquad_documents(path):
-        names = [name for name in (page["focus"], *page["synonyms"]) if _is_name(name)]
+        names = [
+            name
+            for name in (page["focus"], *page["synonyms"])
+            if _is_name(name)
+        ]
         if page["semantic_group"] == "Disorders" and _DISEASES & set(
             page["semantic_types"]
         ):
@@ -182,7 +209,8 @@ def _icd9(path: Path) -> list[str]:
         if code[:1].isdigit() and int(code[:3]) < SYMPTOMS
     ]
     names = (
-        title.removeprefix("Unspecified ").removeprefix("Other ") for title in titles
+        title.removeprefix("Unspecified ").removeprefix("Other ")
+        for title in titles
     )
     return [name[0].lower() + name[1:] for name in names if _is_name(name)]
 
@@ -190,5 +218,7 @@ def _icd9(path: Path) -> list[str]:
 def _is_name(name: str) -> bool:
     words = name.casefold().split()
     return (
-        bool(_PLAIN.fullmatch(name)) and not _NO_NAME & set(words) and " - " not in name
+        bool(_PLAIN.fullmatch(name))
+        and not _NO_NAME & set(words)
+        and " - " not in name
     )

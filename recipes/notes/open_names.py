@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DISEASE, CHEMICAL = "Disease", "Chemical"
-MAIN_SENSE = (
-    0.7  # share of a sense in real notes from which an abbreviation is read as it
-)
+MAIN_SENSE = 0.7  # share of a sense in real notes from which an abbreviation is read as it
 RARE_SENSE = 0.05
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9'-]*")
 # Words of senses that name a finding, a disease or a substance although no list has the sense.
@@ -44,7 +42,8 @@ def key(name: str) -> str:
     """A name as lists and notes are compared: case, hyphens and a plural s do not count."""
     words = _WORD.findall(name.replace("-", " ").casefold())
     return " ".join(
-        word[:-1] if len(word) > 4 and word.endswith("s") else word for word in words
+        word[:-1] if len(word) > 4 and word.endswith("s") else word
+        for word in words
     )
 
 
@@ -77,8 +76,12 @@ def _names(folder: Path) -> Iterator[tuple[str, str]]:
     ):
         for row in read_rows(folder / f"{file}.csv.gz"):
             for column in columns:
-                yield from ((label, name) for name in row[column].split("|") if name)
-    with gzip.open(folder / "hp_2013-11-30.obo.gz", "rt", encoding="utf-8") as lines:
+                yield from (
+                    (label, name) for name in row[column].split("|") if name
+                )
+    with gzip.open(
+        folder / "hp_2013-11-30.obo.gz", "rt", encoding="utf-8"
+    ) as lines:
         for line in lines:
             if line.startswith("name: "):
                 yield DISEASE, line[6:].strip()
@@ -88,7 +91,10 @@ def _names(folder: Path) -> Iterator[tuple[str, str]]:
 
 def in_real_notes(data: Path) -> dict[str, Counter[str]]:
     """Entity type -> listed names as real notes write them, with how often they do."""
-    names, found = listed(data), {DISEASE: Counter[str](), CHEMICAL: Counter[str]()}
+    names, found = (
+        listed(data),
+        {DISEASE: Counter[str](), CHEMICAL: Counter[str]()},
+    )
     for text in real_notes(data):
         for line in re.split(r"[\n.;:,()]", text):
             words = line.split()
@@ -117,14 +123,18 @@ def abbreviations(data: Path) -> tuple[dict[str, list[str]], list[str]]:
     for file in sorted(folder.glob("*.txt")):
         for line in file.read_text("utf-8", errors="replace").splitlines():
             cells = line.split("\t")
-            if len(cells) < 2:  # Columbia's: the abbreviation, a space, the sense
+            if (
+                len(cells) < 2
+            ):  # Columbia's: the abbreviation, a space, the sense
                 cells = line.split(" ", 1)
             if len(cells) < 2 or cells[0] in ("abbreviation", ""):
                 continue
             short, sense = cells[0].casefold(), cells[1].strip().casefold()
             share = float(cells[4]) if len(cells) > 4 else 1.0
             senses[short][sense] = max(share, senses[short].get(sense, 0.0))
-            for variation in cells[2].split("|") if len(cells) > 4 else [cells[0]]:
+            for variation in (
+                cells[2].split("|") if len(cells) > 4 else [cells[0]]
+            ):
                 form, _, number = variation.rpartition("_")
                 spelt[short][form or variation] += (
                     int(number) if number.isdigit() else 1
@@ -139,7 +149,9 @@ def abbreviations(data: Path) -> tuple[dict[str, list[str]], list[str]]:
         ]
         main, share = max(shares.items(), key=lambda item: item[1])
         label = names.get(key(main)) if main not in _NO_NAMES else None
-        common = [sense for sense, part in shares.items() if part >= RARE_SENSE]
+        common = [
+            sense for sense, part in shares.items() if part >= RARE_SENSE
+        ]
         if label and share >= MAIN_SENSE and len(short) > 1:
             kinds[label] += forms if short not in _LABORATORY else []
         elif not any(

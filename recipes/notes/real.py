@@ -41,7 +41,13 @@ CORPORA = {  # the sides with training texts, and the types that are read
     "ncbi-disease-ids": (
         ("train",),
         dict.fromkeys(
-            ("SpecificDisease", "DiseaseClass", "Modifier", "CompositeMention"), DISEASE
+            (
+                "SpecificDisease",
+                "DiseaseClass",
+                "Modifier",
+                "CompositeMention",
+            ),
+            DISEASE,
         ),
     ),
 }
@@ -65,13 +71,18 @@ def abstracts(data: Path, name: str) -> Iterator[Document]:
     measured = measured_letters(data)
     sides, types = CORPORA[name]
     for side in sides:
-        for document in read_pubtator(data / "ner" / name / f"{side}.pubtator"):
+        for document in read_pubtator(
+            data / "ner" / name / f"{side}.pubtator"
+        ):
             if only_letters(document.text)[:TITLE] not in measured:
                 spans = (
-                    Span(s.start, s.end, types.get(s.label, "")) for s in document.spans
+                    Span(s.start, s.end, types.get(s.label, ""))
+                    for s in document.spans
                 )
                 yield Document(
-                    document.id, document.text, tuple(s for s in spans if s.label)
+                    document.id,
+                    document.text,
+                    tuple(s for s in spans if s.label),
                 )
 
 
@@ -80,7 +91,9 @@ def measured_letters(data: Path) -> str:
     letters = ""
     for side in MEASURED:
         lines = (data / "ner" / side).read_text("utf-8").splitlines()
-        letters += only_letters(" ".join(line.split("\t")[0] for line in lines))
+        letters += only_letters(
+            " ".join(line.split("\t")[0] for line in lines)
+        )
     return letters
 
 
@@ -91,7 +104,10 @@ def only_letters(text: str) -> str:
 
 def silver(data: Path, model: str) -> Iterator[Document]:
     """Sentences of real notes where model and lists agree, with the entities that both find."""
-    names, (short, others) = open_names.listed(data), open_names.abbreviations(data)
+    names, (short, others) = (
+        open_names.listed(data),
+        open_names.abbreviations(data),
+    )
     known = {name.casefold() for label in short for name in short[label]}
     wrong = {name.casefold() for name in others} - known
     tagger = EntityTagger.from_pretrained(model, min_score=0.0)
@@ -103,7 +119,9 @@ def silver(data: Path, model: str) -> Iterator[Document]:
             if 15 < len(found[0]) < 400
         )
     )
-    for sentence, entities in zip(sentences, tagger.tag_many(sentences), strict=True):
+    for sentence, entities in zip(
+        sentences, tagger.tag_many(sentences), strict=True
+    ):
         spans, agreed = [], True
         for entity in entities:
             name = entity.text
@@ -124,16 +142,23 @@ def _missed(sentence: str, spans: list[Span], names: dict[str, str]) -> bool:
     free = list(sentence)
     for span in spans:
         free[span.start : span.end] = "." * (span.end - span.start)
-    words = [open_names.key(word) for word in "".join(free).replace(".", " . ").split()]
+    words = [
+        open_names.key(word)
+        for word in "".join(free).replace(".", " . ").split()
+    ]
     pairs = pairwise(words)
     return any(
-        names.get(f"{first} {second}") for first, second in pairs if first and second
+        names.get(f"{first} {second}")
+        for first, second in pairs
+        if first and second
     )
 
 
 @one_line_errors
 def main(
-    out: Annotated[Path, typer.Argument(help="Folder of the corpora's folders.")],
+    out: Annotated[
+        Path, typer.Argument(help="Folder of the corpora's folders.")
+    ],
     data: Annotated[Path, typer.Option(help="The public data.")],
     model: Annotated[
         str | None, typer.Option(help="Tags the notes: writes `silver`.")
@@ -149,7 +174,9 @@ def main(
     for name, documents in written.items():
         (out / name).mkdir(parents=True, exist_ok=True)
         texts = [tagged(document)[0] for document in documents]
-        write_iob2((text for text in texts if text.words), out / name / "train.tsv")
+        write_iob2(
+            (text for text in texts if text.words), out / name / "train.tsv"
+        )
         say(f"{out / name}: {len(texts):,} texts")
 
 

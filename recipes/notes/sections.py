@@ -61,10 +61,15 @@ def drawn(data: Path) -> list[Section]:
             kinds[section.kind].append(section)
         roots = sum(math.sqrt(len(group)) for group in kinds.values())
         shares = {
-            kind: min(len(group), max(1, round(number * math.sqrt(len(group)) / roots)))
+            kind: min(
+                len(group),
+                max(1, round(number * math.sqrt(len(group)) / roots)),
+            )
             for kind, group in kinds.items()
         }
-        while sum(shares.values()) != number:  # rounding, and kinds with few sections
+        while (
+            sum(shares.values()) != number
+        ):  # rounding, and kinds with few sections
             step = 1 if sum(shares.values()) < number else -1
             free = [
                 kind
@@ -75,7 +80,9 @@ def drawn(data: Path) -> list[Section]:
         for kind, group in sorted(kinds.items()):
             found += group[: shares[kind]]
     return [
-        Section(one.id, one.kind, one.text, "dev" if number % DEV == 0 else "test")
+        Section(
+            one.id, one.kind, one.text, "dev" if number % DEV == 0 else "test"
+        )
         for number, one in enumerate(found)
     ]
 
@@ -105,13 +112,17 @@ def others(data: Path) -> list[Section]:
 def _note(section: Section) -> str:
     """The note of a paragraph; a section of MTS-Dialog is a note of its own."""
     return (
-        section.id if section.id.startswith("mts-") else section.id.rpartition("-")[0]
+        section.id
+        if section.id.startswith("mts-")
+        else section.id.rpartition("-")[0]
     )
 
 
 def _runs(text: str) -> set[tuple[str, ...]]:
     words = re.findall(r"\w+", text.casefold())
-    return {tuple(words[at : at + SHARED]) for at in range(len(words) - SHARED + 1)}
+    return {
+        tuple(words[at : at + SHARED]) for at in range(len(words) - SHARED + 1)
+    }
 
 
 def real_notes(data: Path) -> Iterator[str]:
@@ -131,7 +142,8 @@ def real_notes(data: Path) -> Iterator[str]:
             yield "".join(
                 part
                 for part in parts
-                if part.strip() not in apart and not any(text in part for text in long)
+                if part.strip() not in apart
+                and not any(text in part for text in long)
             )
 
 
@@ -140,7 +152,8 @@ def drawable(data: Path, name: str) -> Iterable[Section]:
     rows = read_rows(data / "notes" / f"{name}.csv.gz")
     if name == "mts_dialog":
         found = (
-            Section(row["id"], row["section"], row["text"].strip()) for row in rows
+            Section(row["id"], row["section"], row["text"].strip())
+            for row in rows
         )
         return {s.text: s for s in found if len(s.text) in LENGTH}.values()
     parts = (

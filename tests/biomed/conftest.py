@@ -67,7 +67,11 @@ def byte_tokenizer():
         "eos_token": "</s>",
         "sep_token": "</s>",
     }
-    names |= {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
+    names |= {
+        "pad_token": "<pad>",
+        "unk_token": "<unk>",
+        "mask_token": "<mask>",
+    }
     return PreTrainedTokenizerFast(tokenizer_object=made, **names)
 
 
@@ -88,8 +92,13 @@ def write_family(tokenizer, byte_tokenizer):
         settings, reads_bytes = FAMILIES[family]
         own = byte_tokenizer if reads_bytes else tokenizer
         kinds = ("pad", "bos", "eos", "cls", "sep")
-        ids = {f"{kind}_token_id": getattr(own, f"{kind}_token_id") for kind in kinds}
-        special = {name: number for name, number in ids.items() if number is not None}
+        ids = {
+            f"{kind}_token_id": getattr(own, f"{kind}_token_id")
+            for kind in kinds
+        }
+        special = {
+            name: number for name, number in ids.items() if number is not None
+        }
         config = AutoConfig.for_model(
             family, vocab_size=len(own), **settings, **special, **names
         )

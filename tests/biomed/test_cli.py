@@ -29,7 +29,10 @@ def test_help_names_the_tasks_and_waits_for_no_library():
 
 
 def test_version():
-    assert CliRunner().invoke(app, ["--version"]).stdout == f"biomed {__version__}\n"
+    assert (
+        CliRunner().invoke(app, ["--version"]).stdout
+        == f"biomed {__version__}\n"
+    )
 
 
 def test_models_are_listed_with_their_scores():

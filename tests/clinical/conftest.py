@@ -20,9 +20,14 @@ def browser(tmp_path_factory):
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+    for flag in (
+        *FLAGS,
+        f"--user-data-dir={tmp_path_factory.mktemp('profile')}",
+    ):
         options.add_argument(flag)
-    running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    running = webdriver.Chrome(
+        options=options, service=webdriver.ChromeService(driver)
+    )
     yield running
     running.quit()
 
@@ -30,7 +35,9 @@ def browser(tmp_path_factory):
 def set_scheme(browser, scheme):
     """Show pages in a light or a dark scheme from now on."""
     features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": features}
+    )
 
 
 def serious_faults(browser):

@@ -40,19 +40,34 @@ def test_help_waits_for_no_torch():
         "print('torch' in sys.modules, time.process_time())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     has_torch, seconds = done.stdout.split()
     assert has_torch == "False"
-    assert float(seconds) < 2  # of the processor's own: others may use the machine too
+    assert (
+        float(seconds) < 2
+    )  # of the processor's own: others may use the machine too
 
 
 def test_score_writes_the_table_and_says_what_happened(saved, tmp_path):
-    notes = pd.DataFrame({"stay_id": ["1", "2", "3"], "text": [NOTE, "", NOTE * 9]})
+    notes = pd.DataFrame(
+        {"stay_id": ["1", "2", "3"], "text": [NOTE, "", NOTE * 9]}
+    )
     write_table(notes, tmp_path / "notes.csv")
     out = tmp_path / "risks.parquet"
     result = run.invoke(
-        app, ["score", str(tmp_path / "notes.csv"), "--model", saved, "--out", str(out)]
+        app,
+        [
+            "score",
+            str(tmp_path / "notes.csv"),
+            "--model",
+            saved,
+            "--out",
+            str(out),
+        ],
     )
     assert result.exit_code == 0, result.output
     assert "1 empty, 2 ok" in result.output
@@ -101,10 +116,25 @@ def test_bad_usage_is_exit_code_2():
 def test_from_hospital_to_trained_model_and_report(tiny_encoder, tmp_path):
     hospital, cohort = tmp_path / "hospital", tmp_path / "cohort.parquet"
     steps = [
-        ["synthesize", str(hospital), "--stays", "150", "--seed", "3", "--brief"],
+        [
+            "synthesize",
+            str(hospital),
+            "--stays",
+            "150",
+            "--seed",
+            "3",
+            "--brief",
+        ],
         ["cohort", str(hospital), "--out", str(cohort)],
         [
-            *("train", str(cohort), "--out", str(tmp_path / "model"), "--epochs", "1"),
+            *(
+                "train",
+                str(cohort),
+                "--out",
+                str(tmp_path / "model"),
+                "--epochs",
+                "1",
+            ),
             *("--encoder", str(tiny_encoder), "--learning-rate", "0.001"),
         ],
         [
@@ -152,7 +182,11 @@ def test_version():
 
 def test_score_reads_the_columns_that_options_name(saved, tmp_path):
     notes = pd.DataFrame(
-        {"aufenthalt": ["1", "1"], "brief": [NOTE, "fever"], "ward": ["a", "a"]}
+        {
+            "aufenthalt": ["1", "1"],
+            "brief": [NOTE, "fever"],
+            "ward": ["a", "a"],
+        }
     )
     write_table(notes, tmp_path / "notes.csv")
     command = [
@@ -179,7 +213,15 @@ def test_evaluate_shows_the_flow_and_a_trained_on_cohort_is_refused(
     hospital, cohort = tmp_path / "hospital", tmp_path / "cohort.parquet"
     train = ["--epochs", "0.2", "--encoder", str(tiny_encoder)]
     for step in (
-        ["synthesize", str(hospital), "--stays", "120", "--seed", "3", "--brief"],
+        [
+            "synthesize",
+            str(hospital),
+            "--stays",
+            "120",
+            "--seed",
+            "3",
+            "--brief",
+        ],
         ["cohort", str(hospital), "--out", str(cohort)],
         [
             "cohort",
@@ -193,26 +235,48 @@ def test_evaluate_shows_the_flow_and_a_trained_on_cohort_is_refused(
     ):
         result = run.invoke(app, step)
         assert result.exit_code == 0, result.output
-    model = ["--model", str(tmp_path / "model"), "--out", str(tmp_path / "report")]
-    refused = run.invoke(app, ["evaluate", str(tmp_path / "again.parquet"), *model])
+    model = [
+        "--model",
+        str(tmp_path / "model"),
+        "--out",
+        str(tmp_path / "report"),
+    ]
+    refused = run.invoke(
+        app, ["evaluate", str(tmp_path / "again.parquet"), *model]
+    )
     assert refused.exit_code == 1
     assert "was trained on patients of the side 'test'" in refused.output
     result = run.invoke(app, ["evaluate", str(cohort), *model])
     assert result.exit_code == 0, result.output
     page = (tmp_path / "report" / "report.html").read_text()
     assert "How the cohort was selected" in page
-    also = ["train", str(cohort), "--also", str(tmp_path / "again.parquet"), *train]
+    also = [
+        "train",
+        str(cohort),
+        "--also",
+        str(tmp_path / "again.parquet"),
+        *train,
+    ]
     result = run.invoke(app, [*also, "--out", str(tmp_path / "both")])
     assert result.exit_code == 1
     assert "patients are on more than one side of the split" in result.output
-    empty = run.invoke(app, ["evaluate", str(cohort), *model, "--split", "dev"])
-    assert "no stays on the side 'dev'; its sides: test, train, val" in empty.output
+    empty = run.invoke(
+        app, ["evaluate", str(cohort), *model, "--split", "dev"]
+    )
+    assert (
+        "no stays on the side 'dev'; its sides: test, train, val"
+        in empty.output
+    )
 
 
-def test_an_output_over_an_input_is_refused_before_the_model_is_loaded(tmp_path):
+def test_an_output_over_an_input_is_refused_before_the_model_is_loaded(
+    tmp_path,
+):
     (tmp_path / "n.csv").write_text("text\nfever\n")
     table = str(tmp_path / "n.csv")
-    result = run.invoke(app, ["score", table, "--model", "no-model", "--out", table])
+    result = run.invoke(
+        app, ["score", table, "--model", "no-model", "--out", table]
+    )
     assert result.exit_code == 1
     assert "is an input of this command" in result.stderr
 
@@ -227,7 +291,9 @@ def test_the_expected_ranking_is_the_mean_over_the_outcomes():
         y = rng.random(40) < true
         pairs = y.sum() * (40 - y.sum())
         drawn.append((roc_auc_score(y, risk) * pairs, pairs))
-    mean = np.sum([wins for wins, _ in drawn]) / np.sum([pairs for _, pairs in drawn])
+    mean = np.sum([wins for wins, _ in drawn]) / np.sum(
+        [pairs for _, pairs in drawn]
+    )
     stays = pd.DataFrame({"stay_id": range(40), "probability": risk})
     best, own = expected_ranking(
         stays, pd.DataFrame({"HADM_ID": range(40), "TRUE_RISK": true})

@@ -46,13 +46,17 @@ def test_card_page_and_facts_name_the_outcome_of_the_definition(
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_the_service_card_names_the_outcome(new_network, tokenizer, tmp_path, event):
+def test_the_service_card_names_the_outcome(
+    new_network, tokenizer, tmp_path, event
+):
     pytest.importorskip("starlette")
     from clinical.bedside.cards import risk_statement
     from clinical.risk.task import ReadmissionTask
 
     model = ReadmissionModel(new_network(), tokenizer)
-    assert ReadmissionTask(model).about()["outcome"] == EVENTS[list(EVENTS)[-1]]
+    assert (
+        ReadmissionTask(model).about()["outcome"] == EVENTS[list(EVENTS)[-1]]
+    )
     row = {"probability": 0.21, "calibrated": True, "n_tokens": 9}
     summary, statement = risk_statement(row, EVENTS[event])
     text = f"{summary} {statement}"

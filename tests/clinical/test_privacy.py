@@ -26,7 +26,10 @@ from domainbert.text.windows import Windower
 from domainbert.training.settings import TrainingSettings
 
 CANARY = "zebrafinch"
-NOTE = f"Patient {CANARY} admitted with chest pain. Heart failure [**{CANARY}**]. " * 8
+NOTE = (
+    f"Patient {CANARY} admitted with chest pain. Heart failure [**{CANARY}**]. "
+    * 8
+)
 
 
 @pytest.fixture
@@ -42,7 +45,9 @@ def overheard(caplog, capsys):
         ):
             warnings.simplefilter("always")
             for name in ("clinical", "domainbert", "transformers", "peft"):
-                caplog.set_level(logging.DEBUG, logger=name)  # until the test is over
+                caplog.set_level(
+                    logging.DEBUG, logger=name
+                )  # until the test is over
             yield said
         said.extend(str(warning.message) for warning in caught)
         said.append(caplog.text)
@@ -81,11 +86,20 @@ def cohort():
         )
         for n, side in enumerate(["train"] * 20 + ["val"] * 12 + ["test"] * 12)
     ]
-    columns = ["patient_id", "stay_id", "text", "readmitted", "split", "exclusion"]
+    columns = [
+        "patient_id",
+        "stay_id",
+        "text",
+        "readmitted",
+        "split",
+        "exclusion",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 
-def test_predictions_and_their_errors_keep_the_note_to_themselves(model, overheard):
+def test_predictions_and_their_errors_keep_the_note_to_themselves(
+    model, overheard
+):
     with overheard() as said:
         for stay in (
             NOTE,
@@ -100,21 +114,29 @@ def test_predictions_and_their_errors_keep_the_note_to_themselves(model, overhea
         attempt(said, model.token_ids, [NOTE])
         attempt(said, clinical.aggregate, [NOTE])
         attempt(said, clinical.ReadmissionModel.from_pretrained, "nowhere")
-        attempt(said, Windower(model.tokenizer, limit=64, window=64).split, NOTE)
+        attempt(
+            said, Windower(model.tokenizer, limit=64, window=64).split, NOTE
+        )
         attempt(said, Windower(model.tokenizer, limit=64, window=64).split, 7)
-        attempt(said, model.score_frame, pd.DataFrame({"text": [NOTE, 5, None]}))
+        attempt(
+            said, model.score_frame, pd.DataFrame({"text": [NOTE, 5, None]})
+        )
         attempt(said, model.score_frame, pd.DataFrame({"texts": [NOTE]}))
         said.append(repr(model))
     assert CANARY in clean(NOTE)
     assert not [line for line in said if CANARY in line]
 
 
-def test_files_and_their_errors_keep_the_note_to_themselves(model, overheard, tmp_path):
+def test_files_and_their_errors_keep_the_note_to_themselves(
+    model, overheard, tmp_path
+):
     frame = pd.DataFrame(
         {"stay_id": ["1", "1"], "text": [NOTE, NOTE], "note_id": ["a", "a"]}
     )
     write_table(frame, tmp_path / "in.parquet")
-    (tmp_path / "broken.jsonl").write_text(f'{{"text": "{NOTE}"}}\n{{"text": "{NOTE}\n')
+    (tmp_path / "broken.jsonl").write_text(
+        f'{{"text": "{NOTE}"}}\n{{"text": "{NOTE}\n'
+    )
     (tmp_path / "broken.csv").write_text(
         f'stay_id,text\n1,{NOTE}\n2,"{NOTE},3,4,5\n3,{NOTE},6,7\n'
     )
@@ -138,7 +160,14 @@ def test_files_and_their_errors_keep_the_note_to_themselves(model, overheard, tm
             attempt(said, read_table, tmp_path / name)
             result = CliRunner().invoke(
                 __import__("clinical.cli").cli.app,
-                ["score", str(tmp_path / name), "--model", "nowhere", "--out", "x.csv"],
+                [
+                    "score",
+                    str(tmp_path / name),
+                    "--model",
+                    "nowhere",
+                    "--out",
+                    "x.csv",
+                ],
             )
             said.append(result.output)
     assert not [line for line in said if CANARY in line]
@@ -150,19 +179,32 @@ def test_training_and_evaluation_keep_the_notes_to_themselves(
     table = cohort()
     recipe = ReadmissionRecipe(
         model=ReadmissionTable(encoder=str(tiny_encoder), window=32),
-        training=TrainingSettings(epochs=1, learning_rate=1e-3, batch_tokens=600),
+        training=TrainingSettings(
+            epochs=1, learning_rate=1e-3, batch_tokens=600
+        ),
     )
     with overheard() as said:
         model = attempt(said, fit, table, recipe)
         assert model is not None
         attempt(said, model.save_pretrained, tmp_path / "model")
-        attempt(said, clinical.ReadmissionModel.from_pretrained, tmp_path / "model")
+        attempt(
+            said, clinical.ReadmissionModel.from_pretrained, tmp_path / "model"
+        )
         attempt(said, fit, table.assign(patient_id="one"), recipe)
         attempt(said, fit, table.assign(readmitted=table["text"]), recipe)
-        attempt(said, fit, table.assign(text=[{"note": NOTE}] * len(table)), recipe)
-        attempt(said, fit, table.assign(text=[[{"note": NOTE}]] * len(table)), recipe)
+        attempt(
+            said, fit, table.assign(text=[{"note": NOTE}] * len(table)), recipe
+        )
+        attempt(
+            said,
+            fit,
+            table.assign(text=[[{"note": NOTE}]] * len(table)),
+            recipe,
+        )
         attempt(said, fit, table.assign(target=table["text"]), recipe)
-        sides = [table[table["split"] == side] for side in ("train", "val", "test")]
+        sides = [
+            table[table["split"] == side] for side in ("train", "val", "test")
+        ]
         attempt(said, baselines, *sides)
         attempt(
             said,

@@ -72,7 +72,9 @@ def test_what_a_killed_process_left_is_removed_when_the_folder_is_written_again(
         assert names_in(tmp_path) == sorted([temporary.name, "other.csv"])
 
 
-def test_a_work_folder_of_a_killed_process_is_removed_also_from_folders_below(tmp_path):
+def test_a_work_folder_of_a_killed_process_is_removed_also_from_folders_below(
+    tmp_path,
+):
     code = """
 with files.folder_beside(Path(sys.argv[1]), private=True) as work:
     (work / "rows").write_text("a note")
@@ -81,9 +83,13 @@ with files.folder_beside(Path(sys.argv[1]), private=True) as work:
 """
     (tmp_path / "out.csv.parts").mkdir()
     killed_while(code, name=tmp_path / "out.csv.parts" / "rows")
-    with folder_beside(tmp_path / "out.csv.parts" / "rows", private=True) as ours:
+    with folder_beside(
+        tmp_path / "out.csv.parts" / "rows", private=True
+    ) as ours:
         killed = [
-            path for path in (tmp_path / "out.csv.parts").iterdir() if path != ours
+            path
+            for path in (tmp_path / "out.csv.parts").iterdir()
+            if path != ours
         ]
         assert killed == []
         assert remove_abandoned(tmp_path, deep=True) == []
@@ -169,7 +175,9 @@ with files.folder_beside(folder) as new:
     assert names_in(tmp_path) == ["model", "model2"]
 
 
-def test_data_and_names_are_on_disk_before_and_after_the_rename(tmp_path, monkeypatch):
+def test_data_and_names_are_on_disk_before_and_after_the_rename(
+    tmp_path, monkeypatch
+):
     done = []
     fsync, replace = os.fsync, Path.replace
 
@@ -197,7 +205,9 @@ def test_data_and_names_are_on_disk_before_and_after_the_rename(tmp_path, monkey
 
 def test_the_umask_of_the_process_is_never_changed(tmp_path, monkeypatch):
     before = os.umask(0o027)
-    monkeypatch.setattr("os.umask", lambda _: pytest.fail("changed for every thread"))
+    monkeypatch.setattr(
+        "os.umask", lambda _: pytest.fail("changed for every thread")
+    )
     try:
         write_json([], tmp_path / "a.json")
         with folder_beside(tmp_path / "model") as new:
@@ -258,12 +268,17 @@ def notes(tmp_path, monkeypatch):
         "around/notes.csv",
     ],
 )
-def test_an_output_that_is_an_input_is_refused_in_every_spelling(notes, spelling):
+def test_an_output_that_is_an_input_is_refused_in_every_spelling(
+    notes, spelling
+):
     for out, source in ((spelling, notes), (notes, spelling)):
         with pytest.raises(
-            UserError, match=r"is an input of this command; write to another file$"
+            UserError,
+            match=r"is an input of this command; write to another file$",
         ):
-            check_output(out, ["postgresql://host/db", "elsewhere.csv", source])
+            check_output(
+                out, ["postgresql://host/db", "elsewhere.csv", source]
+            )
     assert notes.read_text() == "text\n"
 
 
@@ -278,7 +293,8 @@ def test_an_input_in_the_home_folder_is_known(notes, monkeypatch):
 )
 def test_any_other_output_is_accepted(notes, out):
     check_output(
-        out, [notes, "gone.csv", "postgresql://host/db", "sqlite:///" + "x" * 5000]
+        out,
+        [notes, "gone.csv", "postgresql://host/db", "sqlite:///" + "x" * 5000],
     )
 
 

@@ -33,7 +33,9 @@ def test_read_ahead_prepares_one_item_at_most_and_does_so_meanwhile():
     assert not started[0].is_set()  # nothing before it is asked for
     for number in range(3):
         assert next(items) == number
-        assert started[number + 1].wait(10)  # the next one, while this one is in use
+        assert started[number + 1].wait(
+            10
+        )  # the next one, while this one is in use
         assert not started[number + 2].wait(0.02)  # and no more
     items.close()
     assert not started[4].is_set()

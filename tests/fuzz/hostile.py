@@ -11,10 +11,8 @@ import numpy as np
 import pandas as pd
 
 MARK = "QUETZALCOATL"  # must never be seen in a reason, a message or a log
-WORDS = (
-    "patient heart failure insulin was treated with 40 mg . , \n pain no the of".split(
-        " "
-    )
+WORDS = "patient heart failure insulin was treated with 40 mg . , \n pain no the of".split(
+    " "
 )
 ODD = (
     "\x00 \x07 \t \r \r\n \u00a0 \u200b \u202e \ufeff \ufffd \ud800 \udfff \U0001f600 \U00100000 "
@@ -32,7 +30,9 @@ def text(chooser: random.Random, *, longest: int = 60) -> str:
         elif kind < 0.9:
             parts.append(chooser.choice(ODD))
         else:
-            parts.append(chooser.choice("ax.-_ \n") * chooser.randrange(1, 200))
+            parts.append(
+                chooser.choice("ax.-_ \n") * chooser.randrange(1, 200)
+            )
     chooser.shuffle(parts)
     return chooser.choice((" ", "", "\n")).join(parts)
 
@@ -84,9 +84,20 @@ def damaged_csv(chooser: random.Random, rows: list[dict[str, str]]) -> bytes:
     lines = file.getvalue().encode("utf-8", "replace").split(b"\n")
     for _ in range(chooser.randrange(max(3, len(lines) // 6))):
         place = chooser.randrange(1, len(lines))
-        damage = (b'"', b",", b"\r", b'a"b', b"\xff\xfe", b'x,"y', b"", b",,,,,,")
+        damage = (
+            b'"',
+            b",",
+            b"\r",
+            b'a"b',
+            b"\xff\xfe",
+            b'x,"y',
+            b"",
+            b",,,,,,",
+        )
         cut = chooser.randrange(len(lines[place]) + 1)
-        lines[place] = lines[place][:cut] + chooser.choice(damage) + lines[place][cut:]
+        lines[place] = (
+            lines[place][:cut] + chooser.choice(damage) + lines[place][cut:]
+        )
     return b"\n".join(lines)
 
 

@@ -48,25 +48,79 @@ COMMANDS = {
         "--out",
         "model",
     ],
-    "clinical score": ["in/notes.csv", "--model", "in/risk", "--out", "out.jsonl"],
-    "clinical trajectory": ["in/notes.csv", "--model", "in/risk", "--out", "out.csv"],
-    "clinical explain": ["in/notes.csv", "--model", "in/risk", "--out", "out.csv"],
-    "clinical evaluate": ["in/cohort.parquet", "--model", "in/risk", "--out", "report"],
-    "clinical monitor": ["in/cohort.parquet", "--model", "in/risk", "--out", "report"],
+    "clinical score": [
+        "in/notes.csv",
+        "--model",
+        "in/risk",
+        "--out",
+        "out.jsonl",
+    ],
+    "clinical trajectory": [
+        "in/notes.csv",
+        "--model",
+        "in/risk",
+        "--out",
+        "out.csv",
+    ],
+    "clinical explain": [
+        "in/notes.csv",
+        "--model",
+        "in/risk",
+        "--out",
+        "out.csv",
+    ],
+    "clinical evaluate": [
+        "in/cohort.parquet",
+        "--model",
+        "in/risk",
+        "--out",
+        "report",
+    ],
+    "clinical monitor": [
+        "in/cohort.parquet",
+        "--model",
+        "in/risk",
+        "--out",
+        "report",
+    ],
     "clinical convert": ["in/notes.csv", "--out", "model"],
     "biomed ner train": ["in/corpus", "--out", "model", *QUICK],
-    "biomed ner tag": ["in/notes.csv", "--model", "in/tagger", "--out", "out.csv"],
+    "biomed ner tag": [
+        "in/notes.csv",
+        "--model",
+        "in/tagger",
+        "--out",
+        "out.csv",
+    ],
     "biomed ner dictionary": ["in/terms.csv", "--out", "out.csv"],
     "biomed ner evaluate": ["in/corpus/devel.tsv", "--model", "in/tagger"],
     "biomed qa train": ["in/questions.json", "--out", "model", *QUICK],
-    "biomed qa ask": ["in/questions.csv", "--model", "in/answerer", "--out", "out.csv"],
+    "biomed qa ask": [
+        "in/questions.csv",
+        "--model",
+        "in/answerer",
+        "--out",
+        "out.csv",
+    ],
     "biomed qa evaluate": ["in/questions.json", "--model", "in/answerer"],
-    "biomed terms embed": ["in/terms.csv", "--model", "in/encoder", "--out", "out.csv"],
+    "biomed terms embed": [
+        "in/terms.csv",
+        "--model",
+        "in/encoder",
+        "--out",
+        "out.csv",
+    ],
     "biomed terms similar": [
         *("--terms", "in/terms.csv", "--vocabulary", "in/terms.csv"),
         *("--model", "in/encoder", "--out", "out.csv"),
     ],
-    "biomed terms plot": ["in/terms.csv", "--model", "in/encoder", "--out", "out.svg"],
+    "biomed terms plot": [
+        "in/terms.csv",
+        "--model",
+        "in/encoder",
+        "--out",
+        "out.svg",
+    ],
     "biomed terms evaluate": [
         "--pairs",
         "in/pairs.csv",
@@ -117,12 +171,32 @@ COMMANDS = {
         "s",
     ],
     "biomed sentences train": [
-        *("in/pairs.csv", "--validation", "in/others.csv", "--out", "model", *QUICK)
+        *(
+            "in/pairs.csv",
+            "--validation",
+            "in/others.csv",
+            "--out",
+            "model",
+            *QUICK,
+        )
     ],
     "biomed sentences augment": [
-        *("in/pairs.csv", "--validation", "in/others.csv", "--out", "model", *QUICK)
+        *(
+            "in/pairs.csv",
+            "--validation",
+            "in/others.csv",
+            "--out",
+            "model",
+            *QUICK,
+        )
     ],
-    "biomed sentences distill": ["in/lines.txt", "--out", "model", "--epochs", "0.1"],
+    "biomed sentences distill": [
+        "in/lines.txt",
+        "--out",
+        "model",
+        "--epochs",
+        "0.1",
+    ],
     "domainbert pretrain": [
         *(
             "in/hospital/NOTEEVENTS.csv",
@@ -146,21 +220,28 @@ def applications():
 
 def names_of(command, path):
     inner = getattr(command, "commands", {})
-    return [name for n, c in inner.items() for name in names_of(c, f"{path} {n}")] or [
-        path
-    ]
+    return [
+        name for n, c in inner.items() for name in names_of(c, f"{path} {n}")
+    ] or [path]
 
 
 def test_every_command_has_its_canary():
-    groups = {name: typer.main.get_command(app) for name, app in applications().items()}
+    groups = {
+        name: typer.main.get_command(app)
+        for name, app in applications().items()
+    }
     found = [
-        name for group, command in groups.items() for name in names_of(command, group)
+        name
+        for group, command in groups.items()
+        for name in names_of(command, group)
     ]
     assert sorted(found) == sorted([*COMMANDS, *NO_TEXT])
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory, new_network, random_network, tokenizer, tiny_encoder):
+def inputs(
+    tmp_path_factory, new_network, random_network, tokenizer, tiny_encoder
+):
     """Tables, corpora and models; every text has the canary, and some lines are broken."""
     from clinical import ReadmissionModel
 
@@ -176,18 +257,21 @@ def inputs(tmp_path_factory, new_network, random_network, tokenizer, tiny_encode
         + f'9,9,9,{CANARY},{CANARY}\n9,"{CANARY}\n',
         "terms.csv": "term,synonyms,category,id,name\n"
         + "".join(
-            f"{CANARY} {n},{n} {CANARY},c{n % 2},{n},{CANARY} {n}\n" for n in range(8)
+            f"{CANARY} {n},{n} {CANARY},c{n % 2},{n},{CANARY} {n}\n"
+            for n in range(8)
         ),
         "pairs.csv": "first,second,score,query,text\n"
         + "".join(
-            f"{CANARY} {n},pain {n},{n % 2},{CANARY} {n},{CANARY}\n" for n in range(8)
+            f"{CANARY} {n},pain {n},{n % 2},{CANARY} {n},{CANARY}\n"
+            for n in range(8)
         ),
         "questions.csv": f'id,question,context\n1,was {CANARY}?,"{NOTE}"\n2,{CANARY}\n',
         "lines.txt": "".join(f"{CANARY} {n}\n" for n in range(8)),
         "hospital/ADMISSIONS.csv": "SUBJECT_ID,HADM_ID,ADMITTIME,DISCHTIME,DEATHTIME,"
         "ADMISSION_TYPE,DISCHARGE_LOCATION,INSURANCE,ETHNICITY,HOSPITAL_EXPIRE_FLAG\n"
         + "".join(
-            f"{n},{n},2101-01-01,2101-01-05,,EMERGENCY,HOME,x,y,0\n" for n in range(8)
+            f"{n},{n},2101-01-01,2101-01-05,,EMERGENCY,HOME,x,y,0\n"
+            for n in range(8)
         )
         + f"8,{CANARY}\n",
         "hospital/NOTEEVENTS.csv": "ROW_ID,SUBJECT_ID,HADM_ID,CHARTDATE,CHARTTIME,CATEGORY,"
@@ -200,9 +284,13 @@ def inputs(tmp_path_factory, new_network, random_network, tokenizer, tiny_encode
     }
     words = f"{CANARY}\tB-Disease\nfailure\tI-Disease\n{CANARY}\tO\n"
     sides = ("train", "devel", "test")
-    files |= {f"corpus/{side}.tsv": f"{words}{side}\tO\n\n" * 4 for side in sides}
+    files |= {
+        f"corpus/{side}.tsv": f"{words}{side}\tO\n\n" * 4 for side in sides
+    }
     files["others.csv"] = files["pairs.csv"].replace("pain", "fever")
-    files["pretrain.toml"] = "[corpus]\nheld_out = 0.5\n[training]\nlength = 32\n"
+    files["pretrain.toml"] = (
+        "[corpus]\nheld_out = 0.5\n[training]\nlength = 32\n"
+    )
     asked = [
         {
             "context": f"{NOTE} {n}",
@@ -216,7 +304,9 @@ def inputs(tmp_path_factory, new_network, random_network, tokenizer, tiny_encode
         }
         for n in range(40)
     ]
-    articles = [{"title": str(n), "paragraphs": [part]} for n, part in enumerate(asked)]
+    articles = [
+        {"title": str(n), "paragraphs": [part]} for n, part in enumerate(asked)
+    ]
     files["questions.json"] = json.dumps({"data": articles})
     for name, content in files.items():
         (folder / "in" / name).write_text(content)
@@ -231,15 +321,30 @@ def inputs(tmp_path_factory, new_network, random_network, tokenizer, tiny_encode
         )
         for n, side in enumerate(["train"] * 12 + ["val"] * 44 + ["test"] * 12)
     ]
-    columns = ["patient_id", "stay_id", "text", "readmitted", "split", "exclusion"]
-    write_table(pd.DataFrame(rows, columns=columns), folder / "in" / "cohort.parquet")
+    columns = [
+        "patient_id",
+        "stay_id",
+        "text",
+        "readmitted",
+        "split",
+        "exclusion",
+    ]
+    write_table(
+        pd.DataFrame(rows, columns=columns), folder / "in" / "cohort.parquet"
+    )
     (folder / "in" / "encoder").symlink_to(tiny_encoder)
-    ReadmissionModel(new_network(), tokenizer).save_pretrained(folder / "in" / "risk")
-    PairModel(new_network(), tokenizer).save_pretrained(folder / "in" / "cross")
+    ReadmissionModel(new_network(), tokenizer).save_pretrained(
+        folder / "in" / "risk"
+    )
+    PairModel(new_network(), tokenizer).save_pretrained(
+        folder / "in" / "cross"
+    )
     random_answerer(random_network, tokenizer).save_pretrained(
         folder / "in" / "answerer"
     )
-    random_tagger(random_network, tokenizer).save_pretrained(folder / "in" / "tagger")
+    random_tagger(random_network, tokenizer).save_pretrained(
+        folder / "in" / "tagger"
+    )
     texts = [f"{CANARY} {n}" for n in range(8)]
     encoder = SentenceEncoder.from_pretrained(folder / "in" / "encoder")
     SentenceIndex.build(texts, encoder, folder=folder / "in" / "index")
@@ -255,7 +360,9 @@ def told(path):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_canary_is_in_the_results_alone(command, inputs, caplog, monkeypatch):
+def test_the_canary_is_in_the_results_alone(
+    command, inputs, caplog, monkeypatch
+):
     monkeypatch.chdir(inputs)
     place = inputs / "tmp"
     place.mkdir(exist_ok=True)
@@ -291,9 +398,15 @@ def test_the_canary_is_in_the_results_alone(command, inputs, caplog, monkeypatch
     said = [result.output, result.stderr, repr(result.exception), caplog.text]
     said += [str(warning.message) for warning in caught]
     assert result.exit_code in (0, int(command in REFUSED)), result.output
-    assert not [line for line in "\n".join(said).splitlines() if CANARY in line]
-    written = [path for path in inputs.rglob("*") if inputs / "in" not in path.parents]
+    assert not [
+        line for line in "\n".join(said).splitlines() if CANARY in line
+    ]
+    written = [
+        path for path in inputs.rglob("*") if inputs / "in" not in path.parents
+    ]
     left = [
-        path for path in [*filter(told, written), *place.rglob("*")] if path.is_file()
+        path
+        for path in [*filter(told, written), *place.rglob("*")]
+        if path.is_file()
     ]
     assert not [path for path in left if CANARY.encode() in path.read_bytes()]

@@ -56,7 +56,9 @@ def random_tagger(random_network, tokenizer):
         "id2label": dict(enumerate(labels)),
         "label2id": {n: i for i, n in enumerate(labels)},
     }
-    network = random_network(BertForTokenClassification, head="classifier", **names)
+    network = random_network(
+        BertForTokenClassification, head="classifier", **names
+    )
     return EntityTagger(network, tokenizer)
 
 
@@ -79,7 +81,9 @@ def test_texts_through_windows(tokenizer, times):
     for _ in range(600 * times):
         window = chooser.randrange(5, 65)
         overlap = chooser.choice((0, 0, chooser.randrange(window - 2)))
-        windower = Windower(tokenizer, window=window, overlap=overlap, limit=64)
+        windower = Windower(
+            tokenizer, window=window, overlap=overlap, limit=64
+        )
         note = text(chooser, longest=120)
         found = windower.split(note)
         contents = [list(w.input_ids[1:-1]) for w in found.windows]
@@ -112,7 +116,11 @@ def test_stays_through_predict_many(model, times, quiet_about_notes):
         assert bool(risk.reason) == (risk.status != "ok")
         if risk.status == "ok":
             assert (
-                0 <= risk.p_mean - 1e-9 <= risk.score <= risk.p_max + 1e-9 <= 1 + 1e-8
+                0
+                <= risk.p_mean - 1e-9
+                <= risk.score
+                <= risk.p_max + 1e-9
+                <= 1 + 1e-8
             )
             assert risk.coverage.windows == len(risk.windows) > 0
         else:
@@ -122,12 +130,20 @@ def test_stays_through_predict_many(model, times, quiet_about_notes):
 def rows_of(chooser, columns, most):
     ids = ["7", "07", "8", "", "P1", "p1 ", "=1+1", "NA"]
     ids += [f"S{number}" for number in range(most - 12)]
-    make = {"stay_id": lambda: chooser.choice(ids), "id": lambda: chooser.choice(ids)}
+    make = {
+        "stay_id": lambda: chooser.choice(ids),
+        "id": lambda: chooser.choice(ids),
+    }
     plain = [
-        {name: make.get(name, lambda: text(chooser, longest=12))() for name in columns}
+        {
+            name: make.get(name, lambda: text(chooser, longest=12))()
+            for name in columns
+        }
         for _ in range(chooser.randrange(1, most))
     ]
-    return [{name: _tidy(value) for name, value in row.items()} for row in plain]
+    return [
+        {name: _tidy(value) for name, value in row.items()} for row in plain
+    ]
 
 
 def _tidy(value):
@@ -156,7 +172,14 @@ def write_damaged(chooser, rows, folder, ending):
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
 @pytest.mark.parametrize("kind", ["readmission", "entities", "answers"])
 def test_tables_through_every_task(
-    kind, ending, model, random_network, tokenizer, tmp_path, times, quiet_about_notes
+    kind,
+    ending,
+    model,
+    random_network,
+    tokenizer,
+    tmp_path,
+    times,
+    quiet_about_notes,
 ):
     from biomed.ner.task import TagTask
     from biomed.qa.task import AskTask
@@ -192,11 +215,22 @@ def test_tables_through_every_task(
         assert counts.rows == len(rows)
         assert set(found["status"]) <= STATUSES
         assert not found["reason"].fillna("").str.contains(MARK).any()
-        assert found.loc[found["status"] == "error", "reason"].fillna("").ne("").all()
+        assert (
+            found.loc[found["status"] == "error", "reason"]
+            .fillna("")
+            .ne("")
+            .all()
+        )
         if "row" in found:
-            assert found["row"].astype(int).unique().tolist() == list(range(len(rows)))
+            assert found["row"].astype(int).unique().tolist() == list(
+                range(len(rows))
+            )
         else:
-            keys = {id_key(row.cells.get("stay_id")) for row in rows if not row.fault}
+            keys = {
+                id_key(row.cells.get("stay_id"))
+                for row in rows
+                if not row.fault
+            }
             assert len(found) >= len(keys - {None})
         assert sorted(p.name for p in folder.iterdir()) == sorted(
             [source.name, out.name]
@@ -251,9 +285,13 @@ def test_cohorts(tmp_path, times, quiet_about_notes):
             }
             for _ in range(chooser.randrange(1, 40 * times))
         ]
-        (folder / "ADMISSIONS.csv").write_bytes(damaged_csv(chooser, admissions))
+        (folder / "ADMISSIONS.csv").write_bytes(
+            damaged_csv(chooser, admissions)
+        )
         (folder / "NOTEEVENTS.csv").write_bytes(damaged_csv(chooser, notes))
-        lines = sum(not row.fault for row in iter_rows(folder / "ADMISSIONS.csv"))
+        lines = sum(
+            not row.fault for row in iter_rows(folder / "ADMISSIONS.csv")
+        )
         try:
             built = build_cohort(folder, out=folder / "cohort.parquet")
         except UserError as error:
@@ -297,7 +335,12 @@ def test_broken_model_folders(model, tmp_path):
         else:
             changed = data.replace(
                 *chooser.choice(
-                    [(b"32", b"-1"), (b"64", b"null"), (b"true", b"[]"), (b"[", b"{")]
+                    [
+                        (b"32", b"-1"),
+                        (b"64", b"null"),
+                        (b"true", b"[]"),
+                        (b"[", b"{"),
+                    ]
                 )
             )
             file.write_bytes(changed)

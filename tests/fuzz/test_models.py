@@ -29,7 +29,10 @@ def texts_of(seed, count=12):
 
 
 def risks(model, texts):
-    return [risk.probability for risk in model.predict_many([[text] for text in texts])]
+    return [
+        risk.probability
+        for risk in model.predict_many([[text] for text in texts])
+    ]
 
 
 def vectors(model, texts):
@@ -44,11 +47,15 @@ def pair_scores(model, texts):
 
 
 def entity_scores(model, texts):
-    return [entity.score for found in model.tag_many(texts) for entity in found]
+    return [
+        entity.score for found in model.tag_many(texts) for entity in found
+    ]
 
 
 def answer_scores(model, texts):
-    found = model.answer_many([("was the patient stable?", text) for text in texts])
+    found = model.answer_many(
+        [("was the patient stable?", text) for text in texts]
+    )
     return [answer.score for answers in found for answer in answers]
 
 

@@ -122,7 +122,11 @@ CHOICES = {
     ),
 }
 CHOICES["early"] = CHOICES["discharge"].replaced(notes="early", hours=48.0)
-TASKS = {"score": ReadmissionTask, "explain": ExplainTask, "trajectory": TrajectoryTask}
+TASKS = {
+    "score": ReadmissionTask,
+    "explain": ExplainTask,
+    "trajectory": TrajectoryTask,
+}
 HIT = 2  # the row that is changed; row 3 is of the same stay
 
 
@@ -135,7 +139,9 @@ def notes(*, choice):
             "patient_id": [f"P{stay}" for stay in stays],
             "stay_id": stays,
             "note_id": [f"N{number}" for number in range(5)],
-            "chart_time": [f"2020-01-01 {hour:02d}:00" for hour in range(8, 13)],
+            "chart_time": [
+                f"2020-01-01 {hour:02d}:00" for hour in range(8, 13)
+            ],
             "chart_date": "2020-01-01",
             "admit_time": "2020-01-01 07:00",
             "category": category,
@@ -146,7 +152,9 @@ def notes(*, choice):
             "died_within_horizon": None,
             "note_choice": None,
             "age": "63",
-            "text": [f"chest pain and fever {number} ." for number in range(5)],
+            "text": [
+                f"chest pain and fever {number} ." for number in range(5)
+            ],
         },
         dtype=object,
     )
@@ -166,7 +174,9 @@ def make_task(new_network, tokenizer):
             notes=CHOICES[choice],
             columns=(ColumnEffect(name="age", median=60.0, weight=0.01),),
         )
-        return TASKS[name](ReadmissionModel(network, tokenizer, settings=settings))
+        return TASKS[name](
+            ReadmissionModel(network, tokenizer, settings=settings)
+        )
 
     return make
 
@@ -258,11 +268,15 @@ def test_a_text_in_a_file_is_the_business_of_its_row(
         else:
             rows.to_json(source, orient="records", lines=True)
         score_file(task, source, tmp_path / "out.jsonl", restart=True)
-        numbers = dict.fromkeys(("probability", "score", "p_max", "p_mean"), "float")
+        numbers = dict.fromkeys(
+            ("probability", "score", "p_max", "p_mean"), "float"
+        )
         return read_table(tmp_path / "out.jsonl", schema=numbers)
 
     def values_of(column):
-        return sampled([*DATES, *NUMBERS, *TEXTS], size=4, seed=f"{ending} {column}")
+        return sampled(
+            [*DATES, *NUMBERS, *TEXTS], size=4, seed=f"{ending} {column}"
+        )
 
     table = notes(choice="discharge").fillna("")
     assert list(faults_of(run, table, table.columns, values_of)) == []
@@ -316,7 +330,9 @@ def tables():
 
 
 @pytest.mark.parametrize("name", ["ADMISSIONS", "PATIENTS", "NOTEEVENTS"])
-def test_a_text_in_a_source_is_the_business_of_its_stay(name, sampled, tmp_path):
+def test_a_text_in_a_source_is_the_business_of_its_stay(
+    name, sampled, tmp_path
+):
     hospital = tables()
     for other, frame in hospital.items():
         frame.to_csv(tmp_path / f"{other}.csv", index=False)
@@ -337,9 +353,13 @@ def test_a_text_in_a_source_is_the_business_of_its_stay(name, sampled, tmp_path)
             changed.to_csv(tmp_path / f"{name}.csv", index=False)
             try:
                 if others() != expected:
-                    faults.append(f"{column}, {cell!r:.40}: other stays changed")
+                    faults.append(
+                        f"{column}, {cell!r:.40}: other stays changed"
+                    )
             except Exception as error:
-                faults.append(f"{column}, {cell!r:.40}: {type(error).__name__}")
+                faults.append(
+                    f"{column}, {cell!r:.40}: {type(error).__name__}"
+                )
     assert faults == []
 
 

@@ -29,7 +29,9 @@ def some_data(data_folder, tmp_path):
     for name, (stop, step) in parts.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        opened = partial(gzip.open if file.suffix == ".gz" else open, mode="rb")
+        opened = partial(
+            gzip.open if file.suffix == ".gz" else open, mode="rb"
+        )
         with opened(data_folder / name) as handle:
             text = b"".join(islice(handle, 0, stop, step))
         file.write_bytes(gzip.compress(text) if file.suffix == ".gz" else text)

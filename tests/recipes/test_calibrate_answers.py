@@ -6,7 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from biomed.qa.model import QuestionAnswerer, QuestionManifest, QuestionSettings
+from biomed.qa.model import (
+    QuestionAnswerer,
+    QuestionManifest,
+    QuestionSettings,
+)
 from biomed.qa.questions import Question, QuestionSet
 from domainbert.models.storage import read_manifest
 from domainbert.statistics.calibration import platt
@@ -25,7 +29,9 @@ SCORES = st.lists(st.integers(-5, 5), min_size=1, max_size=12).map(np.array)
 @given(SCORES, SCORES)
 def test_no_threshold_is_better(answerable, unanswerable):
     def right(threshold):
-        return (answerable > threshold).mean() + (unanswerable <= threshold).mean()
+        return (answerable > threshold).mean() + (
+            unanswerable <= threshold
+        ).mean()
 
     threshold = best_threshold(answerable, unanswerable)
     best = max(right(t) for t in np.arange(-7, 7, 0.25))
@@ -48,7 +54,9 @@ def answerer(tokenizer):
     from tests.biomed.qa.conftest import make_known
 
     settings = QuestionSettings(window=24)
-    return QuestionAnswerer(make_known(tokenizer), tokenizer, settings=settings)
+    return QuestionAnswerer(
+        make_known(tokenizer), tokenizer, settings=settings
+    )
 
 
 def test_questions_are_asked_of_another_article(answerer):
@@ -58,7 +66,10 @@ def test_questions_are_asked_of_another_article(answerer):
     questions = QuestionSet("q", tuple(asked))
     found = find_threshold(*ask_elsewhere(answerer, questions, count=9))
     # Own scores 7 -1 7 -5; of the next article -1 7 -5 7.
-    assert (found["questions"], found["answered"] + found["abstained"]) == (4, 1.0)
+    assert (found["questions"], found["answered"] + found["abstained"]) == (
+        4,
+        1.0,
+    )
     nothing = question(9, "article 9", "x")
     questions = QuestionSet("q", (asked[0], nothing))
     found = find_threshold(*ask_elsewhere(answerer, questions, count=9))
@@ -88,10 +99,14 @@ def test_a_probability_is_fitted_on_questions_with_and_without_an_answer():
     assert same["map"] == found["map"]
 
 
-def test_the_model_and_its_card_have_what_was_fitted(answerer, tmp_path, monkeypatch):
+def test_the_model_and_its_card_have_what_was_fitted(
+    answerer, tmp_path, monkeypatch
+):
     rng = np.random.default_rng(0)
     scores = rng.normal(2, 2, 30), rng.normal(-2, 2, 30)
-    monkeypatch.setattr(calibrate_answers, "ask_elsewhere", lambda *_, **__: scores)
+    monkeypatch.setattr(
+        calibrate_answers, "ask_elsewhere", lambda *_, **__: scores
+    )
     answerer.save_pretrained(tmp_path / "model")
     (tmp_path / "q.csv").write_text(
         "question,context,answer\nwas it?,insulin,insulin\n"
@@ -99,9 +114,13 @@ def test_the_model_and_its_card_have_what_was_fitted(answerer, tmp_path, monkeyp
     app = calibrate_answers.typer.Typer()
     app.command()(calibrate_answers.main)
     paths = [str(tmp_path / name) for name in ("model", "q.csv")]
-    result = CliRunner().invoke(app, [*paths, "--out", str(tmp_path / "fitted")])
+    result = CliRunner().invoke(
+        app, [*paths, "--out", str(tmp_path / "fitted")]
+    )
     assert result.exit_code == 0, result.output
-    fitted = json.loads((tmp_path / "fitted" / "config.json").read_text())["domainbert"]
+    fitted = json.loads((tmp_path / "fitted" / "config.json").read_text())[
+        "domainbert"
+    ]
     manifest = read_manifest(tmp_path / "fitted", QuestionManifest)
     assert manifest.no_answer.questions == 30
     assert fitted["settings"]["threshold"] == manifest.no_answer.threshold

@@ -7,9 +7,7 @@ import pytest
 from biomed.terms.similarity import TermEmbedder
 from recipes.categories import evaluate_categories, vocabulary_terms
 
-WORDS = (
-    "heart kidney left right pain edema fever insulin clinic mother wife chest".split()
-)
+WORDS = "heart kidney left right pain edema fever insulin clinic mother wife chest".split()
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +17,9 @@ def embedder(new_network, tokenizer):
 
 @pytest.fixture
 def vocabulary():
-    return pd.DataFrame({"term": WORDS, "category": ["organ"] * 6 + ["other"] * 6})
+    return pd.DataFrame(
+        {"term": WORDS, "category": ["organ"] * 6 + ["other"] * 6}
+    )
 
 
 def test_category_accuracy_is_scikit_learns(embedder, vocabulary):
@@ -40,7 +40,9 @@ def test_category_accuracy_is_scikit_learns(embedder, vocabulary):
     assert purity.value == pytest.approx(found.table["purity"].mean())
 
 
-def test_only_held_out_terms_are_measured_where_there_are_any(embedder, vocabulary):
+def test_only_held_out_terms_are_measured_where_there_are_any(
+    embedder, vocabulary
+):
     held = evaluate_categories(
         embedder, vocabulary.assign(held_out=[True, False] * 6), k=3
     )
@@ -50,14 +52,20 @@ def test_only_held_out_terms_are_measured_where_there_are_any(embedder, vocabula
 
 
 def test_too_few_terms_or_categories_are_refused(embedder, vocabulary):
-    with pytest.raises(ValueError, match="12 terms, 12 measured, of 1 categories"):
+    with pytest.raises(
+        ValueError, match="12 terms, 12 measured, of 1 categories"
+    ):
         evaluate_categories(embedder, vocabulary.assign(category="one"))
     with pytest.raises(ValueError, match="needed are more than 5 terms"):
         evaluate_categories(embedder, vocabulary.iloc[4:8])
 
 
-def test_a_vocabulary_needs_categories_and_each_term_once(embedder, vocabulary):
-    with pytest.raises(ValueError, match="12 terms of the vocabulary occur twice"):
+def test_a_vocabulary_needs_categories_and_each_term_once(
+    embedder, vocabulary
+):
+    with pytest.raises(
+        ValueError, match="12 terms of the vocabulary occur twice"
+    ):
         evaluate_categories(embedder, pd.concat([vocabulary, vocabulary]))
     with pytest.raises(ValueError, match="no column 'category'"):
         evaluate_categories(embedder, vocabulary[["term"]])

@@ -12,11 +12,22 @@ from hypothesis import strategies as st
 
 from clinical.stays.patients import check_disjoint
 from domainbert.tables import TableError
-from recipes.diabetes130.encounters import DIED_OR_HOSPICE, build_diabetes130, narrate
-from recipes.diabetes130.icd9 import DIAGNOSIS_TITLES, ENCOUNTERS, ID_TITLES, CodeTitles
+from recipes.diabetes130.encounters import (
+    DIED_OR_HOSPICE,
+    build_diabetes130,
+    narrate,
+)
+from recipes.diabetes130.icd9 import (
+    DIAGNOSIS_TITLES,
+    ENCOUNTERS,
+    ID_TITLES,
+    CodeTitles,
+)
 from recipes.diabetes130.teacher import teacher_targets
 
-DATA = Path(os.environ.get("DOMAINBERT_DATA", "../shared/data")) / "readmission"
+DATA = (
+    Path(os.environ.get("DOMAINBERT_DATA", "../shared/data")) / "readmission"
+)
 
 DRUGS = (
     "metformin repaglinide nateglinide chlorpropamide glimepiride acetohexamide glipizide "
@@ -70,9 +81,22 @@ UNKNOWN = {
 }
 ROWS = (
     PLAIN
-    | {"number_inpatient": "3", "number_emergency": "1", "number_outpatient": "12"}
-    | {"insulin": "Up", "metformin": "Down", "glipizide": "Steady", "change": "Ch"}
-    | {"A1Cresult": ">8", "max_glu_serum": ">200", "discharge_disposition_id": "3"}
+    | {
+        "number_inpatient": "3",
+        "number_emergency": "1",
+        "number_outpatient": "12",
+    }
+    | {
+        "insulin": "Up",
+        "metformin": "Down",
+        "glipizide": "Steady",
+        "change": "Ch",
+    }
+    | {
+        "A1Cresult": ">8",
+        "max_glu_serum": ">200",
+        "discharge_disposition_id": "3",
+    }
     | {"readmitted": "<30"},
     PLAIN | UNKNOWN | {"encounter_id": "2", "patient_nbr": "0200"},
     PLAIN
@@ -89,7 +113,11 @@ ROWS = (
         "diag_2": "777.7",
         "diag_3": "?",
     }
-    | {"admission_source_id": "1", "payer_code": "CP", "time_in_hospital": "1"},
+    | {
+        "admission_source_id": "1",
+        "payer_code": "CP",
+        "time_in_hospital": "1",
+    },
 )
 IDS = """admission_type_id,description
 1,Emergency
@@ -116,7 +144,9 @@ V4500 Unspecified cardiac device in situ
 """
 
 
-def write_source(folder: Path, rows: tuple[dict[str, str], ...] = ROWS) -> Path:
+def write_source(
+    folder: Path, rows: tuple[dict[str, str], ...] = ROWS
+) -> Path:
     frame = pd.DataFrame(rows)
     frame.to_csv(folder / ENCOUNTERS, index=False, compression="gzip")
     (folder / ID_TITLES).write_text(IDS)
@@ -178,7 +208,8 @@ def test_specialty_race_and_sex_are_words(folder: Path) -> None:
 def test_unreadable_codes_stay_codes(folder: Path) -> None:
     note = notes(build_diabetes130(folder))[3]
     assert (
-        "Principal of nine diagnoses: Septicemia. Secondary: ICD-9 code 777.7." in note
+        "Principal of nine diagnoses: Septicemia. Secondary: ICD-9 code 777.7."
+        in note
     )
     assert (
         "Admission: emergency, physician referral, under internal medicine, payer CP."
@@ -215,7 +246,11 @@ def test_ids_are_strings_with_their_zeros(folder: Path) -> None:
 def test_numbers_are_columns_too(folder: Path) -> None:
     frame = build_diabetes130(folder)
     assert frame["age_from"].tolist()[0] == 70
-    assert frame["time_in_hospital"].dtype == frame["number_inpatient"].dtype == "int64"
+    assert (
+        frame["time_in_hospital"].dtype
+        == frame["number_inpatient"].dtype
+        == "int64"
+    )
 
 
 def test_subgroups_are_null_where_unknown(folder: Path) -> None:
@@ -228,7 +263,8 @@ def test_subgroups_are_null_where_unknown(folder: Path) -> None:
 
 def test_patients_never_straddle_and_the_seed_matters(tmp_path: Path) -> None:
     rows = tuple(
-        PLAIN | {"encounter_id": str(n), "patient_nbr": str(n // 3)} for n in range(600)
+        PLAIN | {"encounter_id": str(n), "patient_nbr": str(n // 3)}
+        for n in range(600)
     )
     write_source(tmp_path, rows)
     first, again = (
@@ -238,12 +274,18 @@ def test_patients_never_straddle_and_the_seed_matters(tmp_path: Path) -> None:
     check_disjoint(first)
     assert set(first["split"]) == {"train", "val", "test"}
     pd.testing.assert_frame_equal(first, again)
-    assert not first["split"].equals(build_diabetes130(tmp_path, seed=2)["split"])
+    assert not first["split"].equals(
+        build_diabetes130(tmp_path, seed=2)["split"]
+    )
 
 
 @given(st.integers(0, 150))
 def test_every_count_is_in_the_note(count: int) -> None:
-    names = ("admission_type_id", "discharge_disposition_id", "admission_source_id")
+    names = (
+        "admission_type_id",
+        "discharge_disposition_id",
+        "admission_source_id",
+    )
     titles = CodeTitles(ids={name: {} for name in names}, diagnoses={})
     note = narrate(PLAIN | {"number_inpatient": str(count)}, titles=titles)
     words = [
@@ -277,13 +319,16 @@ def test_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
 def test_missing_file_is_named_with_the_nearest(folder: Path) -> None:
     (folder / ID_TITLES).rename(folder / "IDS_mapping.csv")
     with pytest.raises(
-        TableError, match=r"no file 'IDs_mapping.csv'; rename 'IDS_mapping.csv'"
+        TableError,
+        match=r"no file 'IDs_mapping.csv'; rename 'IDS_mapping.csv'",
     ):
         build_diabetes130(folder)
 
 
 def test_missing_folder_says_what_it_should_hold(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match=r"no such folder.*diabetic_data.csv.gz"):
+    with pytest.raises(
+        TableError, match=r"no such folder.*diabetic_data.csv.gz"
+    ):
         build_diabetes130(tmp_path / "nowhere")
 
 
@@ -294,7 +339,10 @@ def test_missing_folder_says_what_it_should_hold(tmp_path: Path) -> None:
             {"number_inpatient": "many"},
             "'number_inpatient': 1 rows are wrong, first on line 3",
         ),
-        ({"insulin": "Maybe"}, "'insulin'.*expected one of Up, Down, Steady, No"),
+        (
+            {"insulin": "Maybe"},
+            "'insulin'.*expected one of Up, Down, Steady, No",
+        ),
         ({"readmitted": "YES"}, "'readmitted'.*expected one of <30, >30, NO"),
         (
             {"discharge_disposition_id": "99"},
@@ -313,7 +361,8 @@ def test_a_value_that_cannot_be_told_is_refused(
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"not gzip", gzip.compress(b"\xff\xfe,x\n\xff,1\n", mtime=0)]
+    "content",
+    [b"", b"not gzip", gzip.compress(b"\xff\xfe,x\n\xff,1\n", mtime=0)],
 )
 def test_a_file_that_is_no_table(folder: Path, content: bytes) -> None:
     (folder / ENCOUNTERS).write_bytes(content)
@@ -349,7 +398,8 @@ def test_the_shared_table() -> None:
     kept = frame[frame["exclusion"].isna()]
     check_disjoint(frame)
     shares = (
-        kept.groupby("split")["patient_id"].nunique() / kept["patient_id"].nunique()
+        kept.groupby("split")["patient_id"].nunique()
+        / kept["patient_id"].nunique()
     )
     assert shares.to_dict() == pytest.approx(
         {"train": 0.80, "val": 0.08, "test": 0.12}, abs=0.01
@@ -395,7 +445,9 @@ def test_the_command_writes_a_cohort_with_targets_on_the_train_side(
 def test_the_teacher_mixes_and_never_teaches_its_own_patient():
     labels = np.array([0, 1] * 20)
     texts = ["heart failure" if label else "stable" for label in labels]
-    rows = pd.DataFrame({"patient_id": range(40), "text": texts, "readmitted": labels})
+    rows = pd.DataFrame(
+        {"patient_id": range(40), "text": texts, "readmitted": labels}
+    )
     assert (teacher_targets(rows, weight=0.0) == labels).all()
     teacher = teacher_targets(rows, weight=1.0)
     assert teacher_targets(rows) == pytest.approx(0.3 * labels + 0.7 * teacher)

@@ -10,7 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from biomed.corpora import TaggedText
-from biomed.ner.tagger import EntityManifest, EntityTagger
+from biomed.ner.manifest import EntityManifest
+from biomed.ner.tagger import EntityTagger
 from biomed.ner.training import TagObjective, fit
 from domainbert.models.storage import read_manifest
 from recipes import distillation
@@ -40,7 +41,12 @@ def teacher(tiny_encoder):
 
 def objective(model, plan, teachers, texts=FREE, gold=0.0):
     return SoftTagObjective(
-        model, [corpus("Disease")], plan, texts=texts, teachers=teachers, gold=gold
+        model,
+        [corpus("Disease")],
+        plan,
+        texts=texts,
+        teachers=teachers,
+        gold=gold,
     )
 
 
@@ -61,7 +67,11 @@ def test_the_loss_is_the_divergence_from_the_teachers(
     soft = objective(other, plan, [teacher], texts=text)
     same = objective(teacher, plan, [teacher], texts=text)
     # Half precision of the labels, and windows of several texts, move a word's tags a little.
-    assert mean_loss(same, teacher.network) < 0.02 < mean_loss(soft, other.network)
+    assert (
+        mean_loss(same, teacher.network)
+        < 0.02
+        < mean_loss(soft, other.network)
+    )
     (example,) = soft.batches._maker._packed(
         soft.batches._maker.sources[-1], np.random.default_rng(0), 30
     )
@@ -72,12 +82,16 @@ def test_the_loss_is_the_divergence_from_the_teachers(
     }
     pieces = [other.reader.read(WORDS)]
     wide = [
-        torch.tensor(model.log_probabilities(pieces)[0] / temperature).softmax(-1)
+        torch.tensor(model.log_probabilities(pieces)[0] / temperature).softmax(
+            -1
+        )
         for model in (teacher, other)
     ]
     divergence = (wide[0] * (wide[0] / wide[1]).log()).sum(-1).mean()
     expected = float(divergence) * temperature**2
-    assert soft.loss(other.network, batch).item() == pytest.approx(expected, rel=0.02)
+    assert soft.loss(other.network, batch).item() == pytest.approx(
+        expected, rel=0.02
+    )
 
 
 def test_gold_tags_count_by_their_weight(tiny_encoder, teacher):
@@ -85,7 +99,9 @@ def test_gold_tags_count_by_their_weight(tiny_encoder, teacher):
     alone = objective(teacher, plan, [teacher], texts=())
     weighted = objective(teacher, plan, [teacher], texts=(), gold=0.5)
     plain = TagObjective(teacher, [corpus("Disease")], plan)
-    gain = mean_loss(weighted, teacher.network) - mean_loss(alone, teacher.network)
+    gain = mean_loss(weighted, teacher.network) - mean_loss(
+        alone, teacher.network
+    )
     expected = mean_loss(plain, teacher.network) / 2
     assert gain == pytest.approx(expected, abs=1e-4)
 
@@ -93,7 +109,10 @@ def test_gold_tags_count_by_their_weight(tiny_encoder, teacher):
 def test_several_teachers_are_averaged(tiny_encoder, teacher):
     plan = student_recipe(tiny_encoder)
     other = fit([corpus("Disease")], recipe(tiny_encoder, seed=4))
-    parts = [objective(other, plan, [each])._soft.float() for each in (teacher, other)]
+    parts = [
+        objective(other, plan, [each])._soft.float()
+        for each in (teacher, other)
+    ]
     mean = objective(other, plan, [teacher, other])._soft.float()
     expected = (parts[0].exp() + parts[1].exp()) / 2
     assert torch.allclose(mean.exp(), expected, atol=2e-3)
@@ -103,11 +122,16 @@ def test_a_student_learns_from_texts_without_tags(tiny_encoder, teacher):
     plan = student_recipe(tiny_encoder, epochs=6)
     corpora = [corpus("Disease")]
     before = EntityTagger.untrained(
-        tiny_encoder, training=QUICK, settings=teacher.settings, labels=teacher.labels
+        tiny_encoder,
+        training=QUICK,
+        settings=teacher.settings,
+        labels=teacher.labels,
     )
     student = fit_student(corpora, plan, texts=FREE, teachers=[teacher])
     soft = objective(student, plan, [teacher])
-    assert mean_loss(soft, student.network) < mean_loss(soft, before.network) / 2
+    assert (
+        mean_loss(soft, student.network) < mean_loss(soft, before.network) / 2
+    )
     counts = student.manifest.data.counts
     assert counts["texts with the teachers' tags alone"] == len(FREE)
     facts = student.manifest.training.facts
@@ -119,13 +143,17 @@ def test_tags_of_texts_without_tags_are_not_read(tiny_encoder, teacher):
     plan = student_recipe(tiny_encoder)
     wrong = [TaggedText(text.words, ("B-Disease",) * 6) for text in FREE]
     losses = [
-        mean_loss(objective(teacher, plan, [teacher], texts=texts), teacher.network)
+        mean_loss(
+            objective(teacher, plan, [teacher], texts=texts), teacher.network
+        )
         for texts in (FREE, wrong)
     ]
     assert losses[0] == losses[1]
 
 
-def test_the_command_writes_a_student(tiny_encoder, teacher, tmp_path, monkeypatch):
+def test_the_command_writes_a_student(
+    tiny_encoder, teacher, tmp_path, monkeypatch
+):
     folder = tmp_path / "small"
     folder.mkdir()
     for side, gold in corpus("Disease").sides.items():
@@ -142,8 +170,19 @@ def test_the_command_writes_a_student(tiny_encoder, teacher, tmp_path, monkeypat
     monkeypatch.setattr(distillation, "untagged_texts", lambda _: FREE)
     app = typer.Typer()
     app.command()(distillation.main)
-    words = [str(folder), "--data", str(tmp_path), "--recipe", str(tmp_path / "r.toml")]
-    words += ["--teacher", str(tmp_path / "teacher"), "--out", str(tmp_path / "out")]
+    words = [
+        str(folder),
+        "--data",
+        str(tmp_path),
+        "--recipe",
+        str(tmp_path / "r.toml"),
+    ]
+    words += [
+        "--teacher",
+        str(tmp_path / "teacher"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     manifest = read_manifest(tmp_path / "out", EntityManifest)
@@ -168,11 +207,15 @@ def test_no_text_without_tags_is_measured_on(data_folder):
 @pytest.mark.data
 def test_sentences_of_craft_are_not_learned_from(data_folder):
     craft = distillation._craft_sentences(data_folder)
-    with gzip.open(data_folder / distillation.PUBMED, "rt", encoding="utf-8") as lines:
+    with gzip.open(
+        data_folder / distillation.PUBMED, "rt", encoding="utf-8"
+    ) as lines:
         raw = sum(only_letters(line) in craft for line in lines)
     assert raw > 5000
     texts = islice(distillation.untagged_texts(data_folder), 60_000)
-    assert not any(only_letters(" ".join(text.words)) in craft for text in texts)
+    assert not any(
+        only_letters(" ".join(text.words)) in craft for text in texts
+    )
 
 
 def test_paragraphs_are_cut_at_empty_lines():

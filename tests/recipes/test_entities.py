@@ -6,7 +6,8 @@ import typer
 from typer.testing import CliRunner
 
 from biomed.corpora import Corpus, Gold, TaggedText
-from biomed.ner.tagger import EntityManifest, EntityTagger
+from biomed.ner.manifest import EntityManifest
+from biomed.ner.tagger import EntityTagger
 from biomed.ner.training import EntityRecipe, EntityTable, fit
 from domainbert.models.storage import read_manifest
 from domainbert.training.settings import TrainingSettings
@@ -44,19 +45,26 @@ def recipe(encoder, **changes):
 def test_corpora_of_the_same_texts_are_learnt_from_as_one(tiny_encoder):
     parts = [corpus(kind) for kind in TAGS]
     model = fit(joined(parts), recipe(tiny_encoder))
-    assert "train" not in model.manifest.training.facts[0]["corpora"]["Disease"]
+    assert (
+        "train" not in model.manifest.training.facts[0]["corpora"]["Disease"]
+    )
     assert list(model.manifest.scores.devel) == ["Disease", "Drug"]
-    assert model.manifest.data.counts == {"Disease+Drug, texts for training": 20}
+    assert model.manifest.data.counts == {
+        "Disease+Drug, texts for training": 20
+    }
     alone = [parts[0]]
     assert joined(alone) == alone
 
 
-def test_the_best_of_several_seeds_is_kept_and_all_are_reported(tiny_encoder, tmp_path):
+def test_the_best_of_several_seeds_is_kept_and_all_are_reported(
+    tiny_encoder, tmp_path
+):
     folder = tmp_path / "small"
     folder.mkdir()
     for side, count in {"train": 20, "devel": 5}.items():
         lines = [
-            f"{side}{n}\tO\nheart\tB-x\nfailure\tI-x\nwas\tO\n" for n in range(count)
+            f"{side}{n}\tO\nheart\tB-x\nfailure\tI-x\nwas\tO\n"
+            for n in range(count)
         ]
         (folder / f"{side}.tsv").write_text("\n".join(lines))
     (tmp_path / "r.toml").write_text(
@@ -87,11 +95,15 @@ def test_the_best_of_several_seeds_is_kept_and_all_are_reported(tiny_encoder, tm
     assert "mean of 2 seeds" in card
     assert "the best of several seeds" in card
     # A run that is resumed only measures the seeds that are done.
-    again = run("again", "--seed", "3", "--seed", "4", "--resume", *checkpoints)
+    again = run(
+        "again", "--seed", "3", "--seed", "4", "--resume", *checkpoints
+    )
     assert again.seeds == manifest.seeds
 
 
-def test_the_average_is_that_of_all_seeds_and_the_start(tiny_encoder, tmp_path):
+def test_the_average_is_that_of_all_seeds_and_the_start(
+    tiny_encoder, tmp_path
+):
     corpora = [corpus("Disease")]
     fit(corpora, recipe(tiny_encoder)).save_pretrained(tmp_path / "start")
     table = EntityTable(
@@ -99,7 +111,9 @@ def test_the_average_is_that_of_all_seeds_and_the_start(tiny_encoder, tmp_path):
     )
     plan = EntityRecipe(model=table, training=QUICK)
     *runs, soup = fit_seeds(corpora, plan, seeds=[0, 1], average=0.3)
-    seeded = [plan.replaced(training=QUICK.replaced(seed=seed)) for seed in (0, 1)]
+    seeded = [
+        plan.replaced(training=QUICK.replaced(seed=seed)) for seed in (0, 1)
+    ]
     parts = [
         EntityTagger.from_pretrained(tmp_path / "start"),
         *(fit(corpora, p) for p in seeded),
@@ -113,5 +127,7 @@ def test_the_average_is_that_of_all_seeds_and_the_start(tiny_encoder, tmp_path):
     assert (len(runs), soup.manifest.average) == (2, 0.3)
     assert len(soup.manifest.seeds) == 2
     texts = [soup.reader.read(WORDS)]
-    merged, own = (each.log_probabilities(texts)[0] for each in (soup, parts[1]))
+    merged, own = (
+        each.log_probabilities(texts)[0] for each in (soup, parts[1])
+    )
     assert not np.allclose(merged, own)  # the network is that of the average

@@ -26,7 +26,9 @@ def test_the_result_goes_into_the_card(network, tokenizer, tmp_path):
     words = [str(tmp_path / "cohort.parquet"), str(tmp_path / "model")]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
-    found = ReadmissionModel.from_pretrained(tmp_path / "model").manifest.evidence
+    found = ReadmissionModel.from_pretrained(
+        tmp_path / "model"
+    ).manifest.evidence
     assert (found.stays, found.patients, found.side) == (3, 3, "val")
     assert found.measures[1]["low"] is None  # too few patients for an interval
     card = (tmp_path / "model" / "README.md").read_text()

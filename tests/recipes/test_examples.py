@@ -13,7 +13,9 @@ from recipes import examples
 def test_the_example_goes_into_manifest_and_card(network, tokenizer, tmp_path):
     folder = tmp_path / "model"
     settings = ReadmissionSettings(window=32)
-    ReadmissionModel(network, tokenizer, settings=settings).save_pretrained(folder)
+    ReadmissionModel(network, tokenizer, settings=settings).save_pretrained(
+        folder
+    )
     weights = (folder / "model.safetensors").read_bytes()
     app = typer.Typer()
     app.command()(examples.add_example)

@@ -83,11 +83,17 @@ def test_id_phrases_are_plain_english(folder: Path) -> None:
         phrases["15"]
         == "discharged within this institution to Medicare approved swing bed"
     )
-    assert phrases["16"] == "discharged to another institution for outpatient services"
+    assert (
+        phrases["16"]
+        == "discharged to another institution for outpatient services"
+    )
     assert phrases["19"] == "expired at home. Medicaid only, hospice"
 
 
 @given(st.text(max_size=8))
 def test_no_code_crashes(code: str) -> None:
     empty = CodeTitles(ids={}, diagnoses={"428": "Heart failure"})
-    assert code in empty.diagnosis(code) or empty.diagnosis(code) == "Heart failure"
+    assert (
+        code in empty.diagnosis(code)
+        or empty.diagnosis(code) == "Heart failure"
+    )

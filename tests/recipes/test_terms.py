@@ -57,7 +57,9 @@ def test_held_out_terms_are_in_no_relation(vocabulary):
     for level in ("term", "group", "category"):
         relations = vocabulary_relations(vocabulary, level=level)
         assert len(relations) > 900
-        assert not names & {text.casefold() for r in relations for text in r.texts}
+        assert not names & {
+            text.casefold() for r in relations for text in r.texts
+        }
     assert len(names) > 300
 
 
@@ -85,7 +87,9 @@ def test_texts_that_contain_a_held_out_name_are_dropped():
 
 def test_concepts_give_names_and_sentences_without_the_name():
     concept = Concept(
-        "C1", ("Gout", "gouty arthritis"), ("Gouty arthritis hurts; gout is old.",)
+        "C1",
+        ("Gout", "gouty arthritis"),
+        ("Gouty arthritis hurts; gout is old.",),
     )
     (names,) = name_relations([concept], without=())
     assert names.texts == ("Gout", "gouty arthritis")
@@ -106,7 +110,9 @@ def test_sentences_that_contain_a_name_give_it_without_the_name():
     ]
     found = context_relations(names, said, limit=2)
     # "it is treated." is said of two names, and so of none.
-    assert [(r.key, r.texts) for r in found] == [("C1", ("gout", "He has it, again."))]
+    assert [(r.key, r.texts) for r in found] == [
+        ("C1", ("gout", "He has it, again."))
+    ]
 
 
 def test_names_for_contexts_leave_out_what_is_held_out(vocabulary):
@@ -127,7 +133,8 @@ def test_relations_are_read_as_often_as_the_recipe_says():
     assert some[:10] == relations
     assert len({relation.key for relation in some[10:]}) == 5
     with pytest.raises(
-        ValueError, match=r"\[relations\] names: expected a number of at least 0"
+        ValueError,
+        match=r"\[relations\] names: expected a number of at least 0",
     ):
         read_recipe(MedicalTermRecipe, overrides={"relations.names": -1.0})
 
@@ -154,34 +161,47 @@ def test_medquad_is_read(data_folder, vocabulary):
     concepts = read_concepts(data_folder / "text" / "medquad.jsonl.gz")
     assert len(concepts) > 10_000
     assert all(concept.names for concept in concepts)
-    with pytest.raises(TableError, match="no such file; training needs MedQuAD"):
+    with pytest.raises(
+        TableError, match="no such file; training needs MedQuAD"
+    ):
         read_concepts(data_folder / "absent.jsonl.gz")
 
 
 @pytest.mark.data
 @pytest.mark.slow
-def test_no_text_of_the_training_data_contains_a_held_out_name(data_folder, vocabulary):
+def test_no_text_of_the_training_data_contains_a_held_out_name(
+    data_folder, vocabulary
+):
     """Today's sources had 589 such definition texts."""
     concepts = read_concepts(data_folder / "text" / "medquad.jsonl.gz")
     held_out = held_out_names(vocabulary)
-    raw = definition_relations(concepts, without={name.casefold() for name in held_out})
+    raw = definition_relations(
+        concepts, without={name.casefold() for name in held_out}
+    )
     assert len(raw) - len(without_names(raw, held_out)) > 500
     names = [name for name in held_out if not name.isupper()]
     words = re.compile(
         rf"(?<!\w)({'|'.join(map(re.escape, names))})(?!\w)", re.IGNORECASE
     )
     relations = all_relations(vocabulary, concepts, data_folder, limit=2000)
-    texts = {text for part in relations.values() for r in part for text in r.texts}
+    texts = {
+        text for part in relations.values() for r in part for text in r.texts
+    }
     assert len(texts) > 10_000
-    assert not [number for number, text in enumerate(texts) if words.search(text)]
+    assert not [
+        number for number, text in enumerate(texts) if words.search(text)
+    ]
 
 
 @pytest.mark.data
 @pytest.mark.slow
-def test_the_shipped_recipe_runs_on_real_text(tiny_encoder, some_data, tmp_path):
+def test_the_shipped_recipe_runs_on_real_text(
+    tiny_encoder, some_data, tmp_path
+):
     changes = {"model.encoder": str(tiny_encoder), "training.epochs": 0.01}
     model = train_medical_terms(
-        read_recipe(MedicalTermRecipe, recipe_file("terms"), changes), some_data
+        read_recipe(MedicalTermRecipe, recipe_file("terms"), changes),
+        some_data,
     )
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
@@ -195,11 +215,16 @@ def test_a_synonym_searches_its_own_term_among_all(tiny_encoder):
     vocabulary = pd.DataFrame({"term": words})
     pieces = [["heart attack", "cardiac"], [], ["edema"]]
     table = vocabulary.assign(
-        synonyms=[*pieces, *[[]] * 9], held_out=[True] * 3 + [False] * 4 + [True] * 5
+        synonyms=[*pieces, *[[]] * 9],
+        held_out=[True] * 3 + [False] * 4 + [True] * 5,
     )
     found = evaluate_synonyms(embedder, table, bootstrap=50)
     pairs = {(row.synonym, row.term) for row in found.table.itertuples()}
-    assert pairs == {("heart attack", "heart"), ("cardiac", "heart"), ("edema", "left")}
+    assert pairs == {
+        ("heart attack", "heart"),
+        ("cardiac", "heart"),
+        ("edema", "left"),
+    }
     for row in found.table.itertuples():
         cosines = embedder.similarity_matrix([row.synonym], words).iloc[0]
         assert row.found == cosines.idxmax()
@@ -208,7 +233,9 @@ def test_a_synonym_searches_its_own_term_among_all(tiny_encoder):
     assert first.value == pytest.approx((found.table["own_rank"] == 1).mean())
     assert first.low <= first.value <= first.high
     assert found.table["own_rank"].is_monotonic_decreasing
-    with pytest.raises(ValueError, match="no term of this vocabulary has a synonym"):
+    with pytest.raises(
+        ValueError, match="no term of this vocabulary has a synonym"
+    ):
         evaluate_synonyms(embedder, table.iloc[3:])
 
 
@@ -234,7 +261,9 @@ def test_entries_that_share_a_name_are_one_concept():
     assert without(entries, {name_key("Celiac diseases")}) == entries[2:]
 
 
-def test_synonyms_stand_with_the_preferred_name_and_another_concept(tiny_encoder):
+def test_synonyms_stand_with_the_preferred_name_and_another_concept(
+    tiny_encoder,
+):
     entries = [
         entry(f"heart pain {i}", f"cardiac edema {i}", f"left edema {i}")
         for i in range(20)
@@ -245,7 +274,9 @@ def test_synonyms_stand_with_the_preferred_name_and_another_concept(tiny_encoder
     )
     embedder = TermEmbedder.from_pretrained(tiny_encoder)
     near = look_alikes(rows, entries, embedder, seed=0)
-    assert all(other != own for (_, own, _), other in zip(rows, near, strict=True))
+    assert all(
+        other != own for (_, own, _), other in zip(rows, near, strict=True)
+    )
 
 
 def test_families_are_parents_and_children_of_one_parent():
@@ -274,6 +305,8 @@ def test_no_name_of_a_held_out_mesh_disease_is_trained_on(
     left = without(entries, names)
     assert 30_000 < len(left) < len(entries) - len(apart)
     rows = synonym_rows(left, most=MOST_SYNONYMS, seed=0)
-    texts = {text for row in (*rows, *family_rows(left, seed=0)) for text in row[:2]}
+    texts = {
+        text for row in (*rows, *family_rows(left, seed=0)) for text in row[:2]
+    }
     assert len(texts) > 50_000
     assert names.isdisjoint(map(name_key, texts))

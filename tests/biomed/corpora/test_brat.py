@@ -37,8 +37,14 @@ def test_contiguous_broken_and_discontinuous_spans(tmp_path):
             "T1\tDisease 14 27\tovarian cancer",
             "a1.ann, line 2: the text at its offsets differs",
         ),
-        ("T1\tDisease 14 28", "a1.ann, line 2: the text at its offsets differs"),
-        ("T1\tDisease -5 -1\till", "a1.ann, line 2: the text at its offsets differs"),
+        (
+            "T1\tDisease 14 28",
+            "a1.ann, line 2: the text at its offsets differs",
+        ),
+        (
+            "T1\tDisease -5 -1\till",
+            "a1.ann, line 2: the text at its offsets differs",
+        ),
         (
             "T1\tDisease fourteen 28\tovarian",
             "a1.ann, line 2: expected an entity as T-number, tab",

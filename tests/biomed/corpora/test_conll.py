@@ -52,13 +52,20 @@ def test_a_column_with_the_id_of_the_document_is_passed_over(tmp_path):
 
 def test_without_a_column_of_words(tmp_path):
     path = write(tmp_path, "1\tB-Disease\n2\tI-Disease\n\n1\tO\n")
-    with pytest.raises(CorpusError, match=r"the first column counts lines.*expected a"):
+    with pytest.raises(
+        CorpusError, match=r"the first column counts lines.*expected a"
+    ):
         read_conll(path)
 
 
 def test_a_header_is_skipped(tmp_path):
-    path = write(tmp_path, "token\tner\nheart\tB-Disease\nfailure\tI-Disease\n")
-    assert read_conll(path) == ([HEART], ["train.tsv, line 1: read as a header"])
+    path = write(
+        tmp_path, "token\tner\nheart\tB-Disease\nfailure\tI-Disease\n"
+    )
+    assert read_conll(path) == (
+        [HEART],
+        ["train.tsv, line 1: read as a header"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,7 +82,8 @@ def test_a_header_is_skipped(tmp_path):
 )
 def test_other_schemes_are_converted_with_a_remark(tmp_path, tags, expected):
     lines = [
-        f"{word}\t{tag}\n" for word, tag in zip("abcde", tags.split(), strict=True)
+        f"{word}\t{tag}\n"
+        for word, tag in zip("abcde", tags.split(), strict=True)
     ]
     (text,), remarks = read_conll(write(tmp_path, "".join(lines)))
     assert text.tags == tuple(expected.split())
@@ -96,19 +104,31 @@ def test_entities_without_a_type_get_one_with_label(tmp_path):
 def test_odd_line_ends_and_spaces_are_in_words(tmp_path):
     text = "a\u2028b\tO\nc\x85d\tO\n\ne\u00a0f O\n"
     texts, _ = read_conll(write(tmp_path, text))
-    assert [text.words for text in texts] == [("a\u2028b", "c\x85d"), ("e\u00a0f",)]
+    assert [text.words for text in texts] == [
+        ("a\u2028b", "c\x85d"),
+        ("e\u00a0f",),
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a\tO\nsecret\n", "line 2: expected a word and a tag, separated by a tab"),
+        (
+            "a\tO\nsecret\n",
+            "line 2: expected a word and a tag, separated by a tab",
+        ),
         ("a\tO\n\tO\n", "line 2: expected a word and a tag"),
         *(
-            (f"a\tB-Drug\nb\t{tag}\n", "line 2: expected a tag such as O, B-Disease")
+            (
+                f"a\tB-Drug\nb\t{tag}\n",
+                "line 2: expected a tag such as O, B-Disease",
+            )
             for tag in ("secret", "X", "B-", "I-", "b-Drug", "B", "Drug")
         ),
-        ("B-x\theart\nI-x\tfailure\n", "line 1: expected a tag .* in the last column"),
+        (
+            "B-x\theart\nI-x\tfailure\n",
+            "line 1: expected a tag .* in the last column",
+        ),
         ("heart\tDisease\nno\tO\n", "line 1: expected a tag"),
     ],
 )
@@ -119,7 +139,9 @@ def test_faults_are_named_by_their_line(tmp_path, text, message):
 
 
 def test_a_faulty_sentence_is_left_out_and_listed(tmp_path):
-    path = write(tmp_path, "heart\tB-Disease\nfailure\tI-Disease\n\n\tO\n\nno\tO\n")
+    path = write(
+        tmp_path, "heart\tB-Disease\nfailure\tI-Disease\n\n\tO\n\nno\tO\n"
+    )
     texts, (remark,) = read_conll(path)
     assert texts == [HEART, NO]
     assert remark.startswith("train.tsv, line 4: expected a word and a tag")

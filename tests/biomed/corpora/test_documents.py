@@ -28,7 +28,9 @@ def kind(remark):
 
 
 def test_spans_become_tags():
-    text, remarks = tagged(Document("1", TEXT, (at("tumour"), at("ovarian cancer"))))
+    text, remarks = tagged(
+        Document("1", TEXT, (at("tumour"), at("ovarian cancer")))
+    )
     assert text.words[3:6] == ("ovarian", "cancer", "-")
     assert spans_of(text.tags) == [(3, 5, "Disease"), (7, 8, "Disease")]
     assert remarks == []
@@ -60,20 +62,26 @@ def test_two_spans_within_one_word_and_one_on_a_space():
 
 
 @given(
-    st.text(max_size=40), st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)))
+    st.text(max_size=40),
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40))),
 )
 def test_any_spans_give_tags_or_remarks(text, pairs):
-    spans = tuple(Span(min(p), max(p) + 1, "x") for p in pairs if max(p) < len(text))
+    spans = tuple(
+        Span(min(p), max(p) + 1, "x") for p in pairs if max(p) < len(text)
+    )
     found, remarks = tagged(Document("1", text, spans))
     assert len(found.words) == len(found.tags) == len(split_words(text))
     left_out = sum(kind(remark) in (OVERLAPS, NO_WORD) for remark in remarks)
     assert len(spans_of(found.tags)) == len(spans) - left_out
 
 
-@pytest.mark.parametrize("span", [Span(-1, 2, "x"), Span(3, 3, "x"), Span(4, 99, "x")])
+@pytest.mark.parametrize(
+    "span", [Span(-1, 2, "x"), Span(3, 3, "x"), Span(4, 99, "x")]
+)
 def test_a_span_outside_its_text(span):
     with pytest.raises(
-        CorpusError, match=f"document 7: characters {span.start} to .* text of 42"
+        CorpusError,
+        match=f"document 7: characters {span.start} to .* text of 42",
     ):
         gold_of([Document("7", TEXT, (span,))])
 
@@ -88,7 +96,10 @@ def test_renaming_and_dropping():
         [Document("1", "a b c", spans)],
         labels={"SpecificDisease": "Disease", "Modifier": ""},
     )
-    assert named.documents[0].spans == (Span(0, 1, "Disease"), Span(4, 5, "Disease"))
+    assert named.documents[0].spans == (
+        Span(0, 1, "Disease"),
+        Span(4, 5, "Disease"),
+    )
 
 
 def test_the_repr_keeps_the_text():

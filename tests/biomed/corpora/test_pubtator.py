@@ -18,7 +18,9 @@ def test_documents_and_spans(tmp_path):
         "12\t0\t13\tHeart failure\tDisease\tD006333\n12\t18\t31\theart failure\tDisease\tD006333\n"
         "12\tCID\tD1\tD2\n"
     )
-    path = write(tmp_path, f"{ONE}{mentions}\n13|t|None\n13|a|\n\n\n14|t|x\n15|t|y\n")
+    path = write(
+        tmp_path, f"{ONE}{mentions}\n13|t|None\n13|a|\n\n\n14|t|x\n15|t|y\n"
+    )
     assert is_pubtator(path)
     first, second, third, fourth = read_pubtator(path)
     assert (first.id, first.text) == ("12", TEXT)
@@ -87,7 +89,12 @@ def test_something_else_is_not_pubtator(tmp_path):
 def test_columns_before_and_after_the_offsets(tmp_path, mention):
     (document,) = read_pubtator(write(tmp_path, f"{ONE}{mention}\n"))
     (span,) = document.spans
-    assert (span.start, span.end, span.label, span.id) == (0, 13, "Disease", "D1")
+    assert (span.start, span.end, span.label, span.id) == (
+        0,
+        13,
+        "Disease",
+        "D1",
+    )
     assert span.assertion == ("negated" if "negated" in mention else "")
 
 
@@ -117,7 +124,9 @@ def test_most_mentions_are_bad(tmp_path):
 
 
 def test_mentions_in_a_form_that_is_not_known(tmp_path):
-    rows = "12\tDisease\tHeart failure\t0-13\n12\tDisease\theart failure\t18-31\n"
+    rows = (
+        "12\tDisease\tHeart failure\t0-13\n12\tDisease\theart failure\t18-31\n"
+    )
     with pytest.raises(
         CorpusError, match=r"no mentions, but 2 lines.* line 3; expected"
     ):

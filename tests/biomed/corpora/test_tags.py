@@ -27,14 +27,20 @@ def test_spans_and_back(tags):
 
 def test_neighbours_stay_two():
     tags = ["B-Disease", "I-Disease", "B-Disease", "B-Drug"]
-    assert spans_of(tags) == [(0, 2, "Disease"), (2, 3, "Disease"), (3, 4, "Drug")]
+    assert spans_of(tags) == [
+        (0, 2, "Disease"),
+        (2, 3, "Disease"),
+        (3, 4, "Drug"),
+    ]
 
 
 @pytest.mark.parametrize(
     "tags", [["O", "I-Drug"], ["B-Drug", "O", "I-Drug"], ["I-Drug"]]
 )
 def test_an_i_after_nothing_is_no_entity(tags):
-    assert spans_of(tags) == spans_of(["O" if tag == "I-Drug" else tag for tag in tags])
+    assert spans_of(tags) == spans_of(
+        ["O" if tag == "I-Drug" else tag for tag in tags]
+    )
 
 
 def test_an_i_of_another_type_ends_the_entity():

@@ -42,8 +42,12 @@ def test_words_are_all_there_is_but_white_space(text):
     assert (words[:, 0] < words[:, 1]).all()
     assert (words[1:, 0] >= words[:-1, 1]).all()
     covered = {place for start, end in words for place in range(start, end)}
-    assert all(c.isspace() for place, c in enumerate(text) if place not in covered)
-    assert not any(c.isspace() for place, c in enumerate(text) if place in covered)
+    assert all(
+        c.isspace() for place, c in enumerate(text) if place not in covered
+    )
+    assert not any(
+        c.isspace() for place, c in enumerate(text) if place in covered
+    )
 
 
 @given(st.text())
@@ -59,11 +63,17 @@ def test_a_very_long_word():
 def items(text):
     """The words that start a paragraph or list item."""
     words = split_words(text)
-    return [text[slice(*words[number])] for number in starts_after_breaks(text, words)]
+    return [
+        text[slice(*words[number])]
+        for number in starts_after_breaks(text, words)
+    ]
 
 
 def test_a_blank_line_starts_a_paragraph():
-    assert items("\n\none two\nthree\n \t\nfour\r\n\r\nfive\n\n") == ["four", "five"]
+    assert items("\n\none two\nthree\n \t\nfour\r\n\r\nfive\n\n") == [
+        "four",
+        "five",
+    ]
     assert items("one\ntwo") == items("") == items(" \n\n \n") == []
 
 
@@ -74,7 +84,10 @@ def test_a_blank_line_starts_a_paragraph():
             "PMH:\nHypertension\nDiabetes mellitus\nCHF",
             ["Hypertension", "Diabetes", "CHF"],
         ),
-        ("hypertension\r\ndiabetes mellitus\r\nasthma", ["diabetes", "asthma"]),
+        (
+            "hypertension\r\ndiabetes mellitus\r\nasthma",
+            ["diabetes", "asthma"],
+        ),
         ("- heart failure\n- asthma", ["-"]),
         ("1. heart failure\n2. asthma", ["2"]),
         ("heart\nfailure", []),
@@ -99,15 +112,26 @@ WRAPPED = (
 )
 
 
-@pytest.mark.parametrize("gap", ["\n", "\n    ", "\n\n", "\r\n \r\n", "\n\t\n"])
+@pytest.mark.parametrize(
+    "gap", ["\n", "\n    ", "\n\n", "\r\n \r\n", "\n\t\n"]
+)
 def test_short_wraps_and_double_spacing_are_no_lists(gap):
     assert items(WRAPPED.replace("\n", gap)) == []
 
 
 def test_double_spaced_lines_of_a_page():
     line = "was admitted with severe pain of the chest and Congestive Heart"
-    page = [line, "Failure. Known Diabetes Mellitus, treated by his Family Doctor"]
-    page += [line.title(), "failure of the kidneys.", "Stable.", "1. Gout", "2. Asthma"]
+    page = [
+        line,
+        "Failure. Known Diabetes Mellitus, treated by his Family Doctor",
+    ]
+    page += [
+        line.title(),
+        "failure of the kidneys.",
+        "Stable.",
+        "1. Gout",
+        "2. Asthma",
+    ]
     assert items("\n\n".join(page)) == ["Stable", "1", "2"]
     assert items("\n\n".join(page).replace("Stable", "\nstable")) == [
         "stable",
@@ -144,7 +168,9 @@ def test_breaks_are_words_in_order(text):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["ncbi-disease", "bc5cdr-disease", "bc5cdr-chemical"])
+@pytest.mark.parametrize(
+    "name", ["ncbi-disease", "bc5cdr-disease", "bc5cdr-chemical"]
+)
 def test_the_corpora_are_cut_like_this(data_folder, name):
     """Also from running text: spaces beside a mark come and go, words stay."""
     corpus = read_corpus(data_folder / "ner" / name)

@@ -12,7 +12,9 @@ RULES = {
 }
 
 
-def make_rules(tokenizer, *, labels=("O", "B-Disease", "I-Disease"), positions=64):
+def make_rules(
+    tokenizer, *, labels=("O", "B-Disease", "I-Disease"), positions=64
+):
     """A network whose tags depend on the word alone: nothing it computes mixes tokens."""
     import torch
     from transformers import BertConfig, BertForTokenClassification
@@ -40,7 +42,9 @@ def make_rules(tokenizer, *, labels=("O", "B-Disease", "I-Disease"), positions=6
         words[:, labels.index("O")] = 1.0
         for number, label in enumerate(labels):
             for word in RULES.get(label, ()):
-                words[tokenizer.convert_tokens_to_ids(word)] = torch.eye(8)[number]
+                words[tokenizer.convert_tokens_to_ids(word)] = torch.eye(8)[
+                    number
+                ]
         network.classifier.weight.copy_(3 * torch.eye(8)[: len(labels)])
         network.classifier.bias.zero_()
     return network
@@ -55,7 +59,7 @@ def new_rules():
 @pytest.fixture(scope="session")
 def new_random(random_network):
     """Makes random token classifiers."""
-    from domainbert.encoders.loading import named_outputs
+    from domainbert.encoders.configs import named_outputs
 
     def make(tokenizer, *, labels=("O", "B-Disease", "I-Disease"), **settings):
         from transformers import BertForTokenClassification

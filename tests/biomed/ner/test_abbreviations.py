@@ -12,14 +12,23 @@ from biomed.ner.abbreviations import expanded, find_abbreviations
     [
         ("He has heart failure (HF).", {"HF": "heart failure"}),
         ("HF (heart failure) is stable", {"HF": "heart failure"}),
-        ("non-small cell lung cancer (NSCLC)", {"NSCLC": "non-small cell lung cancer"}),
+        (
+            "non-small cell lung cancer (NSCLC)",
+            {"NSCLC": "non-small cell lung cancer"},
+        ),
         (
             "type 2 diabetes mellitus (T2DM, since 2010)",
             {"T2DM": "type 2 diabetes mellitus"},
         ),
         ("Acute otitis media (AOM)", {"AOM": "Acute otitis media"}),
-        ("the ataxia-telangiectasia (A-T) gene", {"A-T": "ataxia-telangiectasia"}),
-        ("pain was noted. Multiple sclerosis (MS)", {"MS": "Multiple sclerosis"}),
+        (
+            "the ataxia-telangiectasia (A-T) gene",
+            {"A-T": "ataxia-telangiectasia"},
+        ),
+        (
+            "pain was noted. Multiple sclerosis (MS)",
+            {"MS": "Multiple sclerosis"},
+        ),
         ("given aspirin (325 mg) and (see Table)", {}),
         ("heart failure (CKD)", {}),
         ("blood pressure (high)", {}),
@@ -39,7 +48,9 @@ def test_a_long_form_ends_with_its_sentence():
 
 
 def test_names_are_expanded():
-    known = find_abbreviations("myocardial infarction (MI) and diabetes mellitus (DM)")
+    known = find_abbreviations(
+        "myocardial infarction (MI) and diabetes mellitus (DM)"
+    )
     assert expanded("MI", known) == "myocardial infarction"
     assert expanded("MIs", known) == "myocardial infarction"
     assert expanded("old MI", known) == "old myocardial infarction"

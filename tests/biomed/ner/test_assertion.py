@@ -21,7 +21,9 @@ KINDS = {"D": "Disease", "C": "Chemical"}
 # half was tagged before the rules were written and not read while they were.
 CASES = [
     json.loads(line)
-    for line in Path(__file__).with_name("assertion_cases.jsonl").open(encoding="utf-8")
+    for line in Path(__file__)
+    .with_name("assertion_cases.jsonl")
+    .open(encoding="utf-8")
 ]
 
 
@@ -93,7 +95,9 @@ def spans_of(case):
     position = 0
     for name, label, _ in case["gold"]:
         pattern = rf"(?<![a-z]){re.escape(name)}(?![a-z])"
-        match = re.compile(pattern, re.IGNORECASE).search(case["text"], position)
+        match = re.compile(pattern, re.IGNORECASE).search(
+            case["text"], position
+        )
         spans.append((match.start(), match.end(), label))
         position = match.end()
     return spans
@@ -109,7 +113,9 @@ def test_the_hard_kinds(half, goal):
         if case["half"] != half:
             continue
         assertions = assert_spans(case["text"], spans_of(case))
-        for (name, _, gold), assertion in zip(case["gold"], assertions, strict=True):
+        for (name, _, gold), assertion in zip(
+            case["gold"], assertions, strict=True
+        ):
             number += 1
             if gold not in ("", assertion):
                 wrong.append((case["text"], name, gold, assertion))
@@ -160,12 +166,15 @@ def test_spans_in_any_order_overlapping_or_none():
 
 
 @pytest.mark.parametrize(
-    "piece", ["no fever, ", "mother: fever ", "fever? ", "h/o fever; ", "[ ]fever\n"]
+    "piece",
+    ["no fever, ", "mother: fever ", "fever? ", "h/o fever; ", "[ ]fever\n"],
 )
 def test_time_is_linear(piece):
     def seconds(times):
         text = piece * times
-        spans = [(m.start(), m.end(), "Disease") for m in re.finditer("fever", text)]
+        spans = [
+            (m.start(), m.end(), "Disease") for m in re.finditer("fever", text)
+        ]
         start = time.process_time()
         assert_spans(text, spans)
         return time.process_time() - start
@@ -175,7 +184,12 @@ def test_time_is_linear(piece):
 
 
 def test_a_drug_with_a_regimen_is_no_allergy_below_that_heading():
-    text = "Allergies: penicillin, aspirin 81 mg (rash). Lisinopril 20 mg daily."
+    text = (
+        "Allergies: penicillin, aspirin 81 mg (rash). Lisinopril 20 mg daily."
+    )
     drugs = ("penicillin", "aspirin", "Lisinopril")
-    spans = [(text.index(name), text.index(name) + len(name), "Drug") for name in drugs]
+    spans = [
+        (text.index(name), text.index(name) + len(name), "Drug")
+        for name in drugs
+    ]
     assert assert_spans(text, spans) == ["allergy", "allergy", "present"]

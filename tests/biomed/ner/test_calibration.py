@@ -59,10 +59,14 @@ def test_too_few():
 def gold(times=60):
     """Half of "heart failure" is a disease, and most of "kidney", which has the higher score."""
     right = times // 2 + 4
-    texts = [TaggedText(("heart", "failure"), ("B-Disease", "I-Disease"))] * right
+    texts = [
+        TaggedText(("heart", "failure"), ("B-Disease", "I-Disease"))
+    ] * right
     texts += [TaggedText(("heart", "failure"), ("O", "O"))] * (times - right)
     texts += [TaggedText(("kidney", "was"), ("O", "O"))] * 4
-    texts += [TaggedText(("kidney", "was"), ("B-Disease", "O"))] * (times // 2 - 4)
+    texts += [TaggedText(("kidney", "was"), ("B-Disease", "O"))] * (
+        times // 2 - 4
+    )
     texts[0] = TaggedText(
         ("heart", "failure", "x"), ("B-Disease", "I-Disease", "B-Other")
     )
@@ -83,36 +87,49 @@ def test_a_calibrated_model(disease, tmp_path):
     )
     lines += "kidney\tB-Disease\nwas\tO\n\n" * 36 + "kidney\tO\nwas\tO\n\n" * 4
     (tmp_path / "devel.tsv").write_text(lines)
-    out = ["--out", str(tmp_path / "better"), "--figure", str(tmp_path / "f.png")]
+    out = [
+        "--out",
+        str(tmp_path / "better"),
+        "--figure",
+        str(tmp_path / "f.png"),
+    ]
     out += ["--json", str(tmp_path / "numbers.json")]
     app = typer.Typer()
     app.command()(calibration.main)
     command = [str(tmp_path / "model"), str(tmp_path / "devel.tsv"), *out]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
-    after = json.loads((tmp_path / "numbers.json").read_text())["sides"]["devel"][
-        "after"
-    ]
+    after = json.loads((tmp_path / "numbers.json").read_text())["sides"][
+        "devel"
+    ]["after"]
     assert "devel" in result.output
     assert f"{after:.3f}" in result.output
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
-    slope, intercept = json.loads((tmp_path / "numbers.json").read_text())["maps"][
-        "Disease"
-    ]
+    slope, intercept = json.loads((tmp_path / "numbers.json").read_text())[
+        "maps"
+    ]["Disease"]
     better = EntityTagger.from_pretrained(tmp_path / "better", device="cpu")
     plain, mapped = disease, better
-    (before,), (after,) = plain.tag("heart failure"), mapped.tag("heart failure")
+    (before,), (after,) = (
+        plain.tag("heart failure"),
+        mapped.tag("heart failure"),
+    )
     assert after.score == pytest.approx(
         float(calibrated(before.score, slope, intercept))
     )
-    assert (plain.score_kind, mapped.score_kind) == ("span_probability", "calibrated")
+    assert (plain.score_kind, mapped.score_kind) == (
+        "span_probability",
+        "calibrated",
+    )
     assert better.fingerprint() != disease.fingerprint()
     card = (tmp_path / "better" / "README.md").read_text()
     assert "140 entities that the model finds in" in card
     assert "each half was measured by a fit on the other" in card
     # Calibrated again, it gets the same maps: they are fitted on the network's own scores.
     again = calibration.fit_maps(calibration.scored_entities(better, [gold()]))
-    assert again == calibration.fit_maps(calibration.scored_entities(disease, [gold()]))
+    assert again == calibration.fit_maps(
+        calibration.scored_entities(disease, [gold()])
+    )
 
 
 def test_other_sides_are_only_measured(disease):
@@ -121,14 +138,22 @@ def test_other_sides_are_only_measured(disease):
     numbers, table = calibration.calibrate(model, [devel], [test])
     maps = model.settings.calibration
     assert set(numbers.errors) == {"devel", "other"}
-    assert maps == calibration.fit_maps(calibration.scored_entities(disease, [devel]))
+    assert maps == calibration.fit_maps(
+        calibration.scored_entities(disease, [devel])
+    )
     # All its scores are near 1, and two thirds are right.
     assert sum(number for *_, number in numbers.bins) == 90
-    assert sum(mean * number for mean, _, number in numbers.bins) == pytest.approx(
-        60, abs=2
+    assert sum(
+        mean * number for mean, _, number in numbers.bins
+    ) == pytest.approx(60, abs=2)
+    assert sum(
+        share * number for _, share, number in numbers.bins
+    ) == pytest.approx(60)
+    assert (
+        numbers.errors["other"]["before"]
+        > 0.2
+        > numbers.errors["other"]["after"]
     )
-    assert sum(share * number for _, share, number in numbers.bins) == pytest.approx(60)
-    assert numbers.errors["other"]["before"] > 0.2 > numbers.errors["other"]["after"]
     # gold() has one entity of a type that the model does not find: it is not counted.
     scores = model.manifest.scores.table
     assert set(scores["f1"]) == {"other"}
@@ -149,13 +174,18 @@ def test_the_shipped_model_is_calibrated():
     assert {f"B-{kind}" for kind in config["settings"]["calibration"]} <= set(
         config["labels"]
     )
-    assert len(config["labels"]) == 1 + 2 * len(config["settings"]["calibration"])
+    assert len(config["labels"]) == 1 + 2 * len(
+        config["settings"]["calibration"]
+    )
     manifest = read_manifest(shipped_models("biomed")[name], EntityManifest)
     calibration = manifest.calibration
     assert {"hand-tagged-notes test", "real-sections test"} <= set(
         manifest.scores.table["f1"]
     )
-    assert calibration.errors["devel"]["after"] < calibration.errors["devel"]["before"]
-    assert calibration.note in (shipped_models("biomed")[name] / "README.md").read_text(
-        "utf-8"
+    assert (
+        calibration.errors["devel"]["after"]
+        < calibration.errors["devel"]["before"]
     )
+    assert calibration.note in (
+        shipped_models("biomed")[name] / "README.md"
+    ).read_text("utf-8")

@@ -14,9 +14,7 @@ from domainbert.tables import read_table, write_table
 from domainbert.training.recipes import read_recipe, recipe_file
 
 run = CliRunner()
-IOB = (
-    "heart\tB-Disease\nfailure\tI-Disease\n\ninsulin\tO\n\nkidney\tB-Disease\nwas\tO\n"
-)
+IOB = "heart\tB-Disease\nfailure\tI-Disease\n\ninsulin\tO\n\nkidney\tB-Disease\nwas\tO\n"
 PUBTATOR = "1|t|Heart failure\n1|a|no pneumonia\n1\t0\t13\tHeart failure\tDisease\tD1\n"
 
 
@@ -40,7 +38,10 @@ def test_every_command_has_help():
 
 def test_help_waits_for_no_torch():
     code = "import sys; from biomed.ner.commands import app; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False).returncode
+        == 0
+    )
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".jsonl"])
@@ -66,12 +67,23 @@ def test_tag_writes_entities_and_a_row_for_every_text(saved, tmp_path, ending):
     assert list(table["doc_id"]) == ["a", "a", "b"]
     assert list(table["status"]) == ["ok", "ok", "empty"]
     names = sorted(path.name for path in tmp_path.glob("*.*"))
-    assert names == ["entities.parquet", "entities.parquet.summary.json", f"in{ending}"]
+    assert names == [
+        "entities.parquet",
+        "entities.parquet.summary.json",
+        f"in{ending}",
+    ]
 
 
 def test_tag_takes_options(saved, tmp_path):
     (tmp_path / "in.csv").write_text("MRN;report;age\n7;heart failure;60\n")
-    command = ["tag", str(tmp_path / "in.csv"), "--model", saved[0], "--min-score", "1"]
+    command = [
+        "tag",
+        str(tmp_path / "in.csv"),
+        "--model",
+        saved[0],
+        "--min-score",
+        "1",
+    ]
     command += ["--text", "report", "--delimiter", ";", "--keep", "age"]
     result = run.invoke(app, [*command, "--out", str(tmp_path / "out.csv")])
     assert result.exit_code == 0, result.output
@@ -88,11 +100,25 @@ def test_tag_takes_sections_and_rules(saved, tmp_path):
         "Plan: insulin\nFH: xyz heart failure\n", "utf-8"
     )
     rules = tmp_path / "rules.toml"
-    rules.write_text('[[cue]]\nassertion = "negated"\nwords = "xyz"\n', "utf-8")
-    options = ["--model", saved[1], "--assertion-rules", str(rules), "--section"]
+    rules.write_text(
+        '[[cue]]\nassertion = "negated"\nwords = "xyz"\n', "utf-8"
+    )
+    options = [
+        "--model",
+        saved[1],
+        "--assertion-rules",
+        str(rules),
+        "--section",
+    ]
     out = tmp_path / "entities.csv"
     for section, expected in (("plan", "insulin"), ("-plan", "heart failure")):
-        arguments = ["tag", str(tmp_path / "note.txt"), "--out", str(out), "--restart"]
+        arguments = [
+            "tag",
+            str(tmp_path / "note.txt"),
+            "--out",
+            str(out),
+            "--restart",
+        ]
         result = run.invoke(app, [*arguments, *options, section])
         assert result.exit_code == 0, result.output
         assert list(read_table(out)["entity"]) == [expected]
@@ -109,7 +135,9 @@ def test_tag_never_writes_over_its_input(saved, tmp_path):
 
 def test_tag_shows_a_text(saved, tmp_path):
     (tmp_path / "note.txt").write_text("Patient with [b]heart failure[/b].")
-    result = run.invoke(app, ["tag", str(tmp_path / "note.txt"), "--model", saved[0]])
+    result = run.invoke(
+        app, ["tag", str(tmp_path / "note.txt"), "--model", saved[0]]
+    )
     assert result.exit_code == 0, result.output
     assert "[b][heart failure](Disease)[/b]" in result.output
 
@@ -136,7 +164,9 @@ def test_evaluate_words(saved, tmp_path):
 def test_scores_are_never_written_over_an_input(saved, tmp_path):
     (tmp_path / "gold.tsv").write_text(IOB)
     path = str(tmp_path / "gold.tsv")
-    result = run.invoke(app, ["evaluate", path, "--model", saved[0], "--json", path])
+    result = run.invoke(
+        app, ["evaluate", path, "--model", saved[0], "--json", path]
+    )
     assert result.exit_code == 1
     assert "gold.tsv is an input of this command" in result.output
     assert (tmp_path / "gold.tsv").read_text() == IOB
@@ -145,7 +175,9 @@ def test_scores_are_never_written_over_an_input(saved, tmp_path):
 def test_evaluate_documents(saved, tmp_path):
     (tmp_path / "gold.txt").write_text(PUBTATOR)
     arguments = ["evaluate", str(tmp_path / "gold.txt"), "--model", saved[0]]
-    result = run.invoke(app, [*arguments, "--json", str(tmp_path / "scores.json")])
+    result = run.invoke(
+        app, [*arguments, "--json", str(tmp_path / "scores.json")]
+    )
     assert result.exit_code == 0, result.output
     scores = json.loads((tmp_path / "scores.json").read_text())
     assert scores["unit"] == "characters"
@@ -167,14 +199,23 @@ def test_evaluate_documents(saved, tmp_path):
             "no device 'gpu': expected cpu",
         ),
         (["tag", "in.csv", "--out", "o.csv"], "has no column 'text'"),
-        (["evaluate", "bad.tsv"], "bad.tsv, line 1: expected a word and a tag"),
-        (["evaluate", "bad.tsv", "--label", "x"], "--label: expected OLD=NEW, got 'x'"),
+        (
+            ["evaluate", "bad.tsv"],
+            "bad.tsv, line 1: expected a word and a tag",
+        ),
+        (
+            ["evaluate", "bad.tsv", "--label", "x"],
+            "--label: expected OLD=NEW, got 'x'",
+        ),
         (
             ["train", "absent", "--out", "o"],
             "absent: no such folder; expected a folder",
         ),
         (["train", "absent", "--out", "."], "choose another name"),
-        (["train", "absent", "--out", "o", "--resume"], "name them with --checkpoints"),
+        (
+            ["train", "absent", "--out", "o", "--resume"],
+            "name them with --checkpoints",
+        ),
         (
             ["train", ".", "--out", "o", "--recipe", "r.toml"],
             "corpora: no such setting; expected one of",
@@ -217,7 +258,12 @@ def test_train_reports_its_scores(tiny_encoder, tmp_path):
             "--seed",
             "4",
         ),
-        *("--recipe", str(tmp_path / "r.toml"), "--encoder", str(tiny_encoder)),
+        *(
+            "--recipe",
+            str(tmp_path / "r.toml"),
+            "--encoder",
+            str(tiny_encoder),
+        ),
     ]
     result = run.invoke(app, arguments)
     assert result.exit_code == 0, result.output
@@ -238,9 +284,13 @@ def test_the_card_of_a_shipped_recipe_is_that_of_its_model(
     corpus.mkdir()
     for side in ("train", "devel"):
         (corpus / f"{side}.tsv").write_text(f"{side}\tO\n{IOB}")
-    (tmp_path / "ours.toml").write_text('[card]\ntitle = "Ours"\nlicence = "mit"\n')
+    (tmp_path / "ours.toml").write_text(
+        '[card]\ntitle = "Ours"\nlicence = "mit"\n'
+    )
     shipped = {"ours": tmp_path / "ours.toml"}
-    monkeypatch.setattr("domainbert.training.recipes.shipped_recipes", lambda: shipped)
+    monkeypatch.setattr(
+        "domainbert.training.recipes.shipped_recipes", lambda: shipped
+    )
     cards = {}
     for name in ("ours", str(tmp_path / "ours.toml")):
         out = tmp_path / f"model{len(cards)}"
@@ -270,13 +320,19 @@ def test_the_recipe(tmp_path):
     path.write_text(
         '[model]\nencoder = "here"\nwindow = 128\n[training]\nepochs = 2\n[card]\nname = "n"\n'
     )
-    overrides = {"training.epochs": 3.0, "training.seed": None, "model.encoder": None}
+    overrides = {
+        "training.epochs": 3.0,
+        "training.seed": None,
+        "model.encoder": None,
+    }
     recipe = read_recipe(EntityRecipe, path, overrides)
     assert recipe.model == EntityTable(encoder="here", window=128)
     assert recipe.training.epochs == 3.0
     assert recipe.card.name == "n"
     assert (
-        read_recipe(EntityRecipe, None, {"model.encoder": "there"}).model.encoder
+        read_recipe(
+            EntityRecipe, None, {"model.encoder": "there"}
+        ).model.encoder
         == "there"
     )
 
@@ -302,8 +358,17 @@ def test_types_are_renamed_in_training(tiny_encoder, tmp_path):
     corpus = tmp_path / "small"
     corpus.mkdir()
     (corpus / "train.tsv").write_text(f"train\tO\n{IOB}")
-    (corpus / "devel.tsv").write_text("heart\tB-Sickness\nfailure\tI-Sickness\n")
-    command = ["train", str(corpus), "--out", str(tmp_path / "model"), "--epochs", "1"]
+    (corpus / "devel.tsv").write_text(
+        "heart\tB-Sickness\nfailure\tI-Sickness\n"
+    )
+    command = [
+        "train",
+        str(corpus),
+        "--out",
+        str(tmp_path / "model"),
+        "--epochs",
+        "1",
+    ]
     command += ["--encoder", str(tiny_encoder)]
     result = run.invoke(app, command)
     assert result.exit_code == 1

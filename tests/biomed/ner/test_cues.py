@@ -8,7 +8,9 @@ from domainbert.errors import UserError
 def assertion(text, rows, *, name="gout", label="Disease"):
     start = text.index(name)
     rules = AssertionRules.read(rows)
-    return assert_spans(text, [(start, start + len(name), label)], rules=rules)[0]
+    return assert_spans(
+        text, [(start, start + len(name), label)], rules=rules
+    )[0]
 
 
 @pytest.mark.parametrize(
@@ -45,8 +47,16 @@ def assertion(text, rows, *, name="gout", label="Disease"):
             "Proband’s kin: gout",
             "other",
         ),
-        ({"assertion": "historical", "words": "a\nb c"}, "b  c gout", "historical"),
-        ({"assertion": "negated", "words": "zz", "kind": "drug"}, "zz gout", "present"),
+        (
+            {"assertion": "historical", "words": "a\nb c"},
+            "b  c gout",
+            "historical",
+        ),
+        (
+            {"assertion": "negated", "words": "zz", "kind": "drug"},
+            "zz gout",
+            "present",
+        ),
         (
             {"assertion": "negated", "words": "zz", "reach": 0},
             "zz old gout",
@@ -85,7 +95,9 @@ def test_cues_in_a_file(tmp_path):
 def test_a_tagger_takes_cues_and_tells_them_in_its_facts(both):
     row = {"assertion": "negated", "words": "xyz"}
     tagger = both.with_options(assertion_rules=[row])
-    assert [e.assertion for e in tagger.tag("xyz heart failure")] == ["negated"]
+    assert [e.assertion for e in tagger.tag("xyz heart failure")] == [
+        "negated"
+    ]
     assert tagger.context_facts["assertion_rules"][0]["words"] == "xyz"
     assert both.context_facts == {}
 
@@ -100,14 +112,20 @@ def test_a_tagger_takes_cues_and_tells_them_in_its_facts(both):
             [{"assertion": "absent", "words": "x"}],
             "cue 1: assertion: expected .*absent",
         ),
-        ([{"assertion": "negated", "word": "x"}], "cue 1: word: no such setting"),
+        (
+            [{"assertion": "negated", "word": "x"}],
+            "cue 1: word: no such setting",
+        ),
         ([{"assertion": "negated"}], "cue 1: expected either words or regex"),
         (
             [{"assertion": "negated", "words": "x", "regex": "x"}],
             "expected either words or regex",
         ),
         ([{"assertion": "negated", "regex": "("}], "cue 1: regex: missing"),
-        ([{"assertion": "negated", "words": "x", "reach": -1}], "reach: expected"),
+        (
+            [{"assertion": "negated", "words": "x", "reach": -1}],
+            "reach: expected",
+        ),
     ],
 )
 def test_wrong_cues_are_refused(rows, message):

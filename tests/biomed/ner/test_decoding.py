@@ -31,12 +31,18 @@ def best_of_all(scores, tags, starts):
     valid = (path for path in paths if is_valid(path, tags, starts))
     return max(
         valid,
-        key=lambda path: sum(row[tag] for row, tag in zip(scores, path, strict=True)),
+        key=lambda path: sum(
+            row[tag] for row, tag in zip(scores, path, strict=True)
+        ),
     )
 
 
 @pytest.mark.parametrize("tags", [ONE, TWO])
-@given(words=st.integers(1, 5), start=st.integers(0, 4), seed=st.integers(0, 10**6))
+@given(
+    words=st.integers(1, 5),
+    start=st.integers(0, 4),
+    seed=st.integers(0, 10**6),
+)
 def test_it_is_the_best_of_all_paths(tags, words, start, seed):
     scores = random_scores(words, tags, seed)
     starts = np.unique([0, min(start, words - 1)])
@@ -49,13 +55,17 @@ def test_texts_side_by_side_are_texts_alone(words, seed):
     scores = random_scores(words + 20, TWO, seed)
     together = best_path(scores, starts=np.array([0, words]))
     parts = [scores[:words], scores[words:]]
-    alone = [best_path(part, starts=np.array([0])[: len(part)]) for part in parts]
+    alone = [
+        best_path(part, starts=np.array([0])[: len(part)]) for part in parts
+    ]
     assert is_valid(together, TWO, {0, words})
     assert together.tolist() == np.concatenate(alone).tolist()
 
 
 @given(
-    st.lists(st.sampled_from(["O", "x", "y", "xx", "yyy"]), min_size=1, max_size=15),
+    st.lists(
+        st.sampled_from(["O", "x", "y", "xx", "yyy"]), min_size=1, max_size=15
+    ),
     st.integers(0, 10**6),
 )
 def test_encode_then_decode_returns_valid_sentences(parts, seed):
@@ -84,7 +94,9 @@ def test_it_is_no_repair():
 
 
 def test_the_score_is_the_probability_of_the_span():
-    p = np.array([[0.1, 0.8, 0.1], [0.2, 0.1, 0.7], [0.6, 0.1, 0.3], [0.1, 0.9, 0.0]])
+    p = np.array(
+        [[0.1, 0.8, 0.1], [0.2, 0.1, 0.7], [0.6, 0.1, 0.3], [0.1, 0.9, 0.0]]
+    )
     with np.errstate(divide="ignore"):
         scores = np.log(p)
     one, two = find_entities(scores, starts=np.array([0]))
@@ -120,11 +132,19 @@ def test_the_tags_of_types():
 @pytest.mark.parametrize(
     ("text", "entity", "wanted"),
     [
-        ("Barrett's esophagus without dysplasia", "Barrett's esophagus without", None),
+        (
+            "Barrett's esophagus without dysplasia",
+            "Barrett's esophagus without",
+            None,
+        ),
         ("breast; stable", "breast;", "breast"),
         ("(R)-(x", "R)-(x", "R"),
         ("heart failure (CHF).", "heart failure (CHF", "heart failure"),
-        ("heart failure (CHF).", "heart failure (CHF).", "heart failure (CHF)"),
+        (
+            "heart failure (CHF).",
+            "heart failure (CHF).",
+            "heart failure (CHF)",
+        ),
         ("heart failure (CHF and DM", "heart failure (CHF", "heart failure"),
         ("cancer) of the lung", "cancer) of the lung", "cancer"),
         ("of the - lung", "of the -", ""),
@@ -134,7 +154,11 @@ def test_the_tags_of_types():
         ("vitamin A", "vitamin A", "vitamin A"),
         ("K+ and Ca(2+)", "Ca(2+)", "Ca(2+)"),
         ("given \u03b1-tocopherol now", "tocopherol", "\u03b1-tocopherol"),
-        ("1,25-dihydroxyvitamin D", "dihydroxyvitamin D", "1,25-dihydroxyvitamin D"),
+        (
+            "1,25-dihydroxyvitamin D",
+            "dihydroxyvitamin D",
+            "1,25-dihydroxyvitamin D",
+        ),
         ("on L-dopa, 2-deoxyglucose", "dopa", "L-dopa"),
         ("on L-dopa, 2-deoxyglucose", "deoxyglucose", "2-deoxyglucose"),
         ("TNF-\u03b1 and", "TNF", "TNF-\u03b1"),

@@ -26,30 +26,44 @@ def names_of(frame):
 
 
 def test_names_and_codes_of_several_tables(sources):
-    tables = [sources / name for name in ("mondo.csv", "drugbank.csv", "rxnorm.csv")]
+    tables = [
+        sources / name for name in ("mondo.csv", "drugbank.csv", "rxnorm.csv")
+    ]
     frame = build_dictionary(tables, mappings=sources / "mappings.csv")
     names = names_of(frame)
     assert names["M:1"][:3] == ["heart failure", "cardiac failure", "HF"]
     assert names["drugbank:DB1"] == ["Aspirin", "ASA"]
     assert names["rxnorm:7"] == ["metoprolol", "Lopressor", "Toprol"]
-    assert set(frame.loc[frame["id"] == "M:1", "codes"]) == {"MESH:D1|SNOMED:84"}
+    assert set(frame.loc[frame["id"] == "M:1", "codes"]) == {
+        "MESH:D1|SNOMED:84"
+    }
 
 
 def test_concepts_of_one_system(sources):
     tables = [sources / "mondo.csv"]
-    frame = build_dictionary(tables, mappings=sources / "mappings.csv", system="MESH")
+    frame = build_dictionary(
+        tables, mappings=sources / "mappings.csv", system="MESH"
+    )
     names = names_of(frame)
     assert set(names) == {"MESH:D1", "MESH:D3"}
-    assert set(frame.loc[frame["id"] == "MESH:D1", "codes"]) == {"M:1|SNOMED:84"}
+    assert set(frame.loc[frame["id"] == "MESH:D1", "codes"]) == {
+        "M:1|SNOMED:84"
+    }
     with pytest.raises(
         UserError, match="no concept with a code in OMIM; name --mappings"
     ):
-        build_dictionary(tables, mappings=sources / "mappings.csv", system="OMIM")
+        build_dictionary(
+            tables, mappings=sources / "mappings.csv", system="OMIM"
+        )
 
 
 def test_the_command(sources):
     out = sources / "names.parquet"
-    command = ["dictionary", str(sources / "mondo.csv"), str(sources / "drugbank.csv")]
+    command = [
+        "dictionary",
+        str(sources / "mondo.csv"),
+        str(sources / "drugbank.csv"),
+    ]
     result = CliRunner().invoke(app, [*command, "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert "8 names of 5 concepts" in " ".join(result.output.split())

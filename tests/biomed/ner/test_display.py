@@ -17,7 +17,9 @@ def view(*entities):
 
 
 def test_html_is_escaped_and_whole():
-    shown = view(entity("heart & failure", "Disease", 0.912), entity("insulin", "Drug"))
+    shown = view(
+        entity("heart & failure", "Disease", 0.912), entity("insulin", "Drug")
+    )
     page = shown._repr_html_()
     plain = re.sub(r"<sub.*?</sub>|<[^>]+>", "", page)
     assert html.unescape(plain) == TEXT
@@ -29,7 +31,9 @@ def test_html_is_escaped_and_whole():
 
 
 def test_overlapping_entities_show_both():
-    shown = view(entity("heart & failure", "Disease"), entity("failure</b>\n", "Drug"))
+    shown = view(
+        entity("heart & failure", "Disease"), entity("failure</b>\n", "Drug")
+    )
     page = shown._repr_html_()
     assert html.unescape(re.sub(r"<sub.*?</sub>|<[^>]+>", "", page)) == TEXT
     assert 'title="Disease 0.50; Drug 0.50"' in page
@@ -42,11 +46,15 @@ def test_a_terminal_gets_colours_but_no_orders():
     assert "\x1b[31m" not in shown
     assert "\ufffd[31m" in shown
     plain = re.sub("\x1b\\[[0-9;]*m", "", shown)
-    assert plain == TEXT.replace("insulin", "[insulin](Drug)").replace("\x1b", "\ufffd")
+    assert plain == TEXT.replace("insulin", "[insulin](Drug)").replace(
+        "\x1b", "\ufffd"
+    )
 
 
 def test_labels_are_escaped_too():
-    page = TaggedView("a", (Entity(0, 1, "a", "<x>", 1.0),), ("<x>",))._repr_html_()
+    page = TaggedView(
+        "a", (Entity(0, 1, "a", "<x>", 1.0),), ("<x>",)
+    )._repr_html_()
     assert "<x>" not in page
 
 
@@ -54,7 +62,9 @@ def test_a_text_without_entities(tagger):
     assert "<mark" not in tagger.show("stable")._repr_html_()
     assert "stable" in str(tagger.show("stable"))
     assert tagger.show("")._repr_html_().startswith("<div")
-    assert [e.text for e in tagger.show("heart failure").entities] == ["heart failure"]
+    assert [e.text for e in tagger.show("heart failure").entities] == [
+        "heart failure"
+    ]
 
 
 def test_assertions_and_ids_are_marked():
@@ -64,5 +74,8 @@ def test_assertions_and_ids_are_marked():
     assert 'title="Disease, negated, C&lt;1&gt; 0.50"' in page
     plain = re.sub("\x1b\\[[0-9;]*m", "", str(shown))
     assert plain.startswith("[A](Disease, negated, C<1>)")
-    pages = {view(Entity(0, 1, "A", "Drug", 0.5, a))._repr_html_() for a in ASSERTIONS}
+    pages = {
+        view(Entity(0, 1, "A", "Drug", 0.5, a))._repr_html_()
+        for a in ASSERTIONS
+    }
     assert len(pages) == len(ASSERTIONS)

@@ -16,7 +16,12 @@ def dosages_of(sig):
         ("b.i.d.", {"frequency": 2, "period": 1, "periodUnit": "d"}),
         (
             "two to three times a day",
-            {"frequency": 2, "frequencyMax": 3, "period": 1, "periodUnit": "d"},
+            {
+                "frequency": 2,
+                "frequencyMax": 3,
+                "period": 1,
+                "periodUnit": "d",
+            },
         ),
         ("every six hours", {"frequency": 1, "period": 6, "periodUnit": "h"}),
         (
@@ -25,7 +30,10 @@ def dosages_of(sig):
         ),
         ("every other day", {"frequency": 1, "period": 2, "periodUnit": "d"}),
         ("once a week", {"frequency": 1, "period": 1, "periodUnit": "wk"}),
-        ("3 times per week", {"frequency": 3, "period": 1, "periodUnit": "wk"}),
+        (
+            "3 times per week",
+            {"frequency": 3, "period": 1, "periodUnit": "wk"},
+        ),
         ("at bedtime", {"when": ["HS"]}),
         ("in the morning and at bedtime", {"when": ["MORN", "HS"]}),
         (
@@ -54,10 +62,18 @@ MG = {"unit": "mg", "system": "http://unitsofmeasure.org", "code": "mg"}
         ("1,000 mg", {"doseQuantity": {"value": 1000, **MG}}),
         (
             "5 to 10 mg",
-            {"doseRange": {"low": {"value": 5, **MG}, "high": {"value": 10, **MG}}},
+            {
+                "doseRange": {
+                    "low": {"value": 5, **MG},
+                    "high": {"value": 10, **MG},
+                }
+            },
         ),
         # The number of tablets is the dose, and their strength is not.
-        ("25 mg, half tablet", {"doseQuantity": {"value": 0.5, "unit": "tablet"}}),
+        (
+            "25 mg, half tablet",
+            {"doseQuantity": {"value": 0.5, "unit": "tablet"}},
+        ),
         ("1/2 tab", {"doseQuantity": {"value": 0.5, "unit": "tab"}}),
         (
             "12 mcg/kg/hr",

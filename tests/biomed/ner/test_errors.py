@@ -6,9 +6,7 @@ from biomed.ner.entities import Entity
 from biomed.ner.errors import error_counts, errors_of, frequent_texts
 from biomed.ner.evaluation import Prediction, predictions_of_words
 
-TEXT = (
-    "ALLERGIES: penicillin.\nASSESSMENT: severe heart failure, gout. No asthma or COPD."
-)
+TEXT = "ALLERGIES: penicillin.\nASSESSMENT: severe heart failure, gout. No asthma or COPD."
 
 
 def place(part):
@@ -31,7 +29,12 @@ def kinds(spans, entities, **options):
 
 
 def test_each_entity_has_one_kind():
-    spans = [gold("penicillin"), gold("heart failure"), gold("gout"), gold("COPD")]
+    spans = [
+        gold("penicillin"),
+        gold("heart failure"),
+        gold("gout"),
+        gold("COPD"),
+    ]
     spans += [gold("asthma", assertion="negated")]
     entities = [found("penicillin", "Drug"), found("severe heart failure")]
     entities += [found("asthma"), found("No"), found("COPD")]
@@ -72,7 +75,9 @@ def test_links(id_, linked, kind):
     names = [("gout", "MESH:D1"), ("asthma", "MESH:D2")]
     dictionary = Dictionary(names, codes={"MESH:D1": ("OMIM:7",)})
     pair = [gold("gout", id=id_)], [found("gout", id=linked)]
-    assert kinds(*pair, dictionary=dictionary) == ({"gout": kind} if kind else {})
+    assert kinds(*pair, dictionary=dictionary) == (
+        {"gout": kind} if kind else {}
+    )
     assert kinds(*pair) == {}
 
 
@@ -86,8 +91,13 @@ def test_sections_counts_and_frequent_texts():
     assert table["text"].tolist() == ["penicillin", "gout"]
     assert table["count"].tolist() == [3, 3]
     assert "penicillin" not in repr(errors)
-    many = [Prediction("x", (), (Entity(0, 1, "x", f"t{n}", 1.0),)) for n in range(30)]
-    listed = frequent_texts(errors_of(many, types=[f"t{n}" for n in range(30)]))
+    many = [
+        Prediction("x", (), (Entity(0, 1, "x", f"t{n}", 1.0),))
+        for n in range(30)
+    ]
+    listed = frequent_texts(
+        errors_of(many, types=[f"t{n}" for n in range(30)])
+    )
     assert len(listed) == 20
 
 

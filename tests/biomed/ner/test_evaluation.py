@@ -34,8 +34,16 @@ def test_by_hand():
         (1 / 3, 1 / 3, 1 / 3)
     )
     assert list(scores.table.index) == ["all", "x", "y"]
-    assert list(scores.table.loc["x", ["correct", "predicted", "gold"]]) == [1, 3, 2]
-    assert list(scores.table.loc["y", ["precision", "recall", "f1"]]) == [0.0, 0.0, 0.0]
+    assert list(scores.table.loc["x", ["correct", "predicted", "gold"]]) == [
+        1,
+        3,
+        2,
+    ]
+    assert list(scores.table.loc["y", ["precision", "recall", "f1"]]) == [
+        0.0,
+        0.0,
+        0.0,
+    ]
     assert scores.table["recall"]["x"] == 0.5
 
 
@@ -44,7 +52,9 @@ def test_our_spans_are_those_of_seqeval():
     draw = random.Random(0)
     for _ in range(60):
         lengths = [draw.randint(1, 12) for _ in range(draw.randint(1, 4))]
-        gold, found = ([draw.choices(TAGS, k=n) for n in lengths] for _ in range(2))
+        gold, found = (
+            [draw.choices(TAGS, k=n) for n in lengths] for _ in range(2)
+        )
         if draw.random() < 0.5:
             found = [
                 [t if draw.random() < 0.8 else draw.choice(TAGS) for t in row]
@@ -85,7 +95,9 @@ def test_words_as_the_corpus_has_them(disease):
     texts = (
         TaggedText(("heart", "failure"), ("B-Disease", "I-Disease")),
         TaggedText(("heart", "\x10", "was"), ("B-Disease", "O", "O")),
-        TaggedText(("chest", "pain"), tuple(tags_of([(0, 2, "Disease")], words=2))),
+        TaggedText(
+            ("chest", "pain"), tuple(tags_of([(0, 2, "Disease")], words=2))
+        ),
     )
     overall = evaluate_words(disease, Gold("gold", texts)).overall
     assert (overall.correct, overall.predicted, overall.gold) == (2, 2, 3)
@@ -100,26 +112,37 @@ def test_documents_by_characters(tagger, tmp_path):
     )
     gold = read_gold(path)
     scores = evaluate_documents(tagger, gold)
-    assert (scores.overall.correct, scores.overall.predicted, scores.overall.gold) == (
+    assert (
+        scores.overall.correct,
+        scores.overall.predicted,
+        scores.overall.gold,
+    ) == (
         2,
         3,
         3,
     )
     check_types(tagger.types, gold)
     with pytest.raises(
-        ValueError, match=r"entities of type Drug; the model finds Disease\. Rename"
+        ValueError,
+        match=r"entities of type Drug; the model finds Disease\. Rename",
     ):
         check_types(["Disease"], gold)
 
 
 def test_the_look_up_baseline_finds_the_longest_known_name_and_no_other():
     train = [
-        TaggedText(("Heart", "failure", "or", "heart"), ("B-D", "I-D", "O", "B-D"))
+        TaggedText(
+            ("Heart", "failure", "or", "heart"), ("B-D", "I-D", "O", "B-D")
+        )
     ]
     train += [TaggedText(("BRCA1",), ("B-Gene",))]
     words = ("HEART", "failure", ",", "heart", "and", "BRCA1", "new")
-    gold = Gold("g", (TaggedText(words, ("B-D", "I-D", "O", "B-D", "O", "O", "B-D")),))
-    found = look_up_names(train, gold).overall  # the corpus does not annotate genes
+    gold = Gold(
+        "g", (TaggedText(words, ("B-D", "I-D", "O", "B-D", "O", "O", "B-D")),)
+    )
+    found = look_up_names(
+        train, gold
+    ).overall  # the corpus does not annotate genes
     assert (found.correct, found.predicted, found.gold) == (2, 2, 3)
     assert look_up_names([], gold).overall.predicted == 0
 
@@ -129,7 +152,11 @@ def test_the_look_up_baseline_finds_the_longest_known_name_and_no_other():
     [
         ("Gene", ["Chemical", "Disease"], "--label Gene=$"),
         ("Drug", ["Chemical", "Disease"], "--label Drug=Chemical$"),
-        ("SpecificDisease", ["Chemical", "Disease"], "--label SpecificDisease=Disease"),
+        (
+            "SpecificDisease",
+            ["Chemical", "Disease"],
+            "--label SpecificDisease=Disease",
+        ),
         ("gene", ["Chemical", "Gene"], "--label gene=Gene"),
         ("Diseases", ["Disease", "Gene"], "--label Diseases=Disease"),
         ("Entity", ["Disease"], "--label Entity=Disease"),

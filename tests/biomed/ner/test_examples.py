@@ -28,15 +28,29 @@ def make(tokenizer, sources=None, *, window=40, seed=0):
 
 def labelled(examples):
     return [
-        int(code) for example in examples for code in example.codes if code != IGNORED
+        int(code)
+        for example in examples
+        for code in example.codes
+        if code != IGNORED
     ]
 
 
 def test_first_pieces_have_the_labels(tokenizer):
-    text = TaggedText(("heart", "failure-", "\x10", "xyz"), ("B-x", "I-x", "O", "O"))
+    text = TaggedText(
+        ("heart", "failure-", "\x10", "xyz"), ("B-x", "I-x", "O", "O")
+    )
     (example,) = make(tokenizer, [Source((text,), CODES)]).make(0)
     pieces = tokenizer.convert_ids_to_tokens(example.ids)
-    assert pieces == ["[CLS]", "heart", "failure", "-", "x", "##y", "##z", "[SEP]"]
+    assert pieces == [
+        "[CLS]",
+        "heart",
+        "failure",
+        "-",
+        "x",
+        "##y",
+        "##z",
+        "[SEP]",
+    ]
     x = IGNORED
     assert example.codes.tolist() == [x, 1, 2, x, 0, x, x, x]
 
@@ -53,7 +67,9 @@ def test_every_text_is_read_once_in_an_epoch(tokenizer, monkeypatch, alone):
         assert len(lengths) <= 2 if alone == 1 else len(lengths) > 4
 
 
-def test_an_epoch_with_less_to_read_still_fills_its_batches(tokenizer, monkeypatch):
+def test_an_epoch_with_less_to_read_still_fills_its_batches(
+    tokenizer, monkeypatch
+):
     """A learning-rate schedule counts on them."""
     monkeypatch.setattr("biomed.ner.examples.ALONE", 1.0)
     long = [TaggedText(("heart",) * 30, ("O",) * 30)] * 300
@@ -111,7 +127,9 @@ def test_batches_hold_windows_of_like_length(tokenizer, monkeypatch):
     batches = FreshBatches(
         make(tokenizer, [Source(texts, CODES)]), batch_tokens=100, seed=0
     )
-    lengths = [[len(example.ids) for example in batch] for batch in batches.epoch(0)]
+    lengths = [
+        [len(example.ids) for example in batch] for batch in batches.epoch(0)
+    ]
     padded = sum(len(batch) * max(batch) for batch in lengths)
     assert padded < 1.2 * sum(map(sum, lengths))
 
@@ -122,7 +140,10 @@ def test_texts_that_are_elsewhere_too_whatever_their_case():
         for word in ("heart", "Heart", "no")
     ]
     corpus = Corpus(
-        "c", Gold("train", (texts[0], texts[2])), None, Gold("test", (texts[1],))
+        "c",
+        Gold("train", (texts[0], texts[2])),
+        None,
+        Gold("test", (texts[1],)),
     )
     sources, _ = make_sources([corpus], ["x"])
     assert sources["c"].texts == (texts[2],)

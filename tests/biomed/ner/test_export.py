@@ -9,7 +9,12 @@ from typer.testing import CliRunner
 from biomed.corpora import read_gold
 from biomed.ner.commands import app
 from biomed.ner.entities import Entity
-from biomed.ner.export import export_entities, to_brat, to_pubtator, write_tagged
+from biomed.ner.export import (
+    export_entities,
+    to_brat,
+    to_pubtator,
+    write_tagged,
+)
 from domainbert.errors import UserError
 from domainbert.tables import TableError
 
@@ -59,7 +64,9 @@ def test_brat_comes_back(tmp_path):
     assert "umls:C2" in lines[7]
     with pytest.raises(UserError, match="is there already"):
         write_tagged(DOCUMENTS, tmp_path / "brat", kind="brat")
-    write_tagged([*DOCUMENTS, ("a:1", "x", [])], tmp_path / "twice", kind="brat")
+    write_tagged(
+        [*DOCUMENTS, ("a:1", "x", [])], tmp_path / "twice", kind="brat"
+    )
     assert [d.id for d in read_gold(tmp_path / "twice").documents] == [
         "a_1",
         "a_1_2",
@@ -82,7 +89,9 @@ def test_pubtator_comes_back(tmp_path):
 
 def test_brat_names_never_leave_the_folder(tmp_path):
     names = ["../../evil", "/etc/x", "..", "", "a\\b", "C:x"]
-    write_tagged([(name, "x", []) for name in names], tmp_path / "brat", kind="brat")
+    write_tagged(
+        [(name, "x", []) for name in names], tmp_path / "brat", kind="brat"
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["brat"]
     files = list((tmp_path / "brat").iterdir())
     assert len(files) == 2 * len(names) + 1, files
@@ -98,7 +107,9 @@ def test_brat_has_its_configuration(tmp_path):
         in lines
     )
     (scores,) = (line for line in lines if line.startswith("Score"))
-    assert {"0.00", "0.50", "1.00"} <= set(scores.split("Value:")[1].split("|"))
+    assert {"0.00", "0.50", "1.00"} <= set(
+        scores.split("Value:")[1].split("|")
+    )
 
 
 @pytest.fixture
@@ -118,7 +129,14 @@ def test_formats_of_the_command(model, tmp_path):
     (tmp_path / "notes" / "one.txt").write_text("heart failure")
     (tmp_path / "notes" / "two.txt").write_text("no pneumonia")
     for form, out in (("brat", "o"), ("pubtator", "o.txt")):
-        run(tmp_path / "notes", *model, "--format", form, "--out", tmp_path / out)
+        run(
+            tmp_path / "notes",
+            *model,
+            "--format",
+            form,
+            "--out",
+            tmp_path / out,
+        )
         gold = read_gold(tmp_path / out)
         assert [d.id for d in gold.documents] == ["one", "two"]
         assert [labels(d.spans) for d in gold.documents] == [
@@ -126,7 +144,14 @@ def test_formats_of_the_command(model, tmp_path):
             [(3, 12, "Disease")],
         ]
     (tmp_path / "n.tsv").write_text("note_id\ttext\n7\theart failure\n8\t\n")
-    run(tmp_path / "n.tsv", *model, "--format", "pubtator", "--out", tmp_path / "n.txt")
+    run(
+        tmp_path / "n.tsv",
+        *model,
+        "--format",
+        "pubtator",
+        "--out",
+        tmp_path / "n.txt",
+    )
     assert (tmp_path / "n.txt").read_text().startswith("7|t|heart failure\n")
 
 
@@ -153,15 +178,22 @@ def test_long_repeated_and_hostile_ids(tmp_path):
     documents.append((forged, "pneumonia", []))
     assert write_tagged(iter(documents), tmp_path / "brat", kind="brat") == 5
     assert len(list((tmp_path / "brat").glob("*.ann"))) == 5
-    assert write_tagged(iter(documents), tmp_path / "o.txt", kind="pubtator") == 5
+    assert (
+        write_tagged(iter(documents), tmp_path / "o.txt", kind="pubtator") == 5
+    )
     titles = [
-        line.split("|t|")[0] for line in (tmp_path / "o.txt").open() if "|t|" in line
+        line.split("|t|")[0]
+        for line in (tmp_path / "o.txt").open()
+        if "|t|" in line
     ]
     assert titles == ["x" * 300, "é" * 300, "1", "1_2", "1_2_t_forged"]
 
 
 def test_stdin(model, tmp_path):
-    assert "[heart failure](Disease)" in run("-", *model, input="heart failure").stdout
+    assert (
+        "[heart failure](Disease)"
+        in run("-", *model, input="heart failure").stdout
+    )
     run(
         "-",
         *model,
@@ -171,7 +203,9 @@ def test_stdin(model, tmp_path):
         tmp_path / "o",
         input="no pneumonia\n",
     )
-    assert "stdin\t3\t12\tpneumonia\tDisease\t-\t" in (tmp_path / "o").read_text()
+    assert (
+        "stdin\t3\t12\tpneumonia\tDisease\t-\t" in (tmp_path / "o").read_text()
+    )
 
 
 @pytest.mark.parametrize(
@@ -186,9 +220,13 @@ def test_stdin(model, tmp_path):
         (["--restart"], "--restart: no effect unless --out is a table"),
     ],
 )
-def test_options_that_would_be_ignored_are_refused(model, tmp_path, options, message):
+def test_options_that_would_be_ignored_are_refused(
+    model, tmp_path, options, message
+):
     (tmp_path / "n.txt").write_text("x")
-    result = CliRunner().invoke(app, ["tag", str(tmp_path / "n.txt"), *model, *options])
+    result = CliRunner().invoke(
+        app, ["tag", str(tmp_path / "n.txt"), *model, *options]
+    )
     assert (result.exit_code, message in " ".join(result.output.split())) == (
         2,
         True,
@@ -215,13 +253,20 @@ def tagged(tmp_path):
             "label": "Drug" if n % 2 else "Disease",
             "score": 0.5 + n / 100,
             "assertion": ASSERTED[n // 2],
-            "entity_id": {0: "317009", 1: "MONDO:1", 2: "OMOP:5", 3: "own:9"}.get(n),
+            "entity_id": {
+                0: "317009",
+                1: "MONDO:1",
+                2: "OMOP:5",
+                3: "own:9",
+            }.get(n),
             "entity_codes": "MESH:D1|snomed:2" if n == 1 else None,
             "reason": None,
         }
         for n in range(10)
     ]
-    table = pd.DataFrame([*rows, {"note_id": "z", "row": 10}])  # without entities
+    table = pd.DataFrame(
+        [*rows, {"note_id": "z", "row": 10}]
+    )  # without entities
     summary = {
         "model": "0" * 64,
         "model_name": "tiny",
@@ -269,7 +314,9 @@ def notes(both, tmp_path):
     def write(form):
         out = tmp_path / "found.csv"
         model = ["--model", tmp_path / "both"]
-        result = run(tmp_path / "notes.csv", *model, "--format", form, "--out", out)
+        result = run(
+            tmp_path / "notes.csv", *model, "--format", form, "--out", out
+        )
         files = {path.name: path for path in tmp_path.glob(f"found.{form}*")}
         return files, result
 
@@ -305,7 +352,9 @@ def test_an_allergy_is_no_medication_in_fhir(notes):
 
 
 def test_dosages_and_statuses_in_fhir(notes):
-    drugs = [r for r in fhir_resources(notes) if "dosage" in r or "status" in r]
+    drugs = [
+        r for r in fhir_resources(notes) if "dosage" in r or "status" in r
+    ]
     assert [drug["status"] for drug in drugs] == [
         *("active", "on-hold", "stopped", "active")
     ]
@@ -332,12 +381,17 @@ def test_exposures_and_observations_of_omop(notes):
     assert exposure["days_supply"] == 10
     assert exposure["drug_exposure_end_date"] == "2020-03-13"
     assert exposure["route_concept_id"] == 4132161
-    (observation,) = pd.read_csv(files["found.omop.OBSERVATION.csv"]).to_dict("records")
+    (observation,) = pd.read_csv(files["found.omop.OBSERVATION.csv"]).to_dict(
+        "records"
+    )
     assert observation["observation_concept_id"] == 439224
     assert observation["observation_source_value"] == "insulin"
     assert observation["value_as_string"] == "edema"
     nlp = pd.read_csv(files["found.omop.NOTE_NLP.csv"])
-    assert nlp.loc[nlp["lexical_variant"] == "insulin", "term_exists"].iloc[0] == "N"
+    assert (
+        nlp.loc[nlp["lexical_variant"] == "insulin", "term_exists"].iloc[0]
+        == "N"
+    )
 
 
 @needs_standards
@@ -361,7 +415,9 @@ def test_note_nlp_has_the_columns_and_sizes_of_the_specification(tagged):
     )
     fields = pd.read_csv(STANDARDS / "omop" / "OMOP_CDMv5.4_Field_Level.csv")
     fields = fields[fields["cdmTableName"].str.lower() == "note_nlp"]
-    assert table.columns.tolist() == [n.strip('"') for n in fields["cdmFieldName"]]
+    assert table.columns.tolist() == [
+        n.strip('"') for n in fields["cdmFieldName"]
+    ]
     required = fields.loc[fields["isRequired"] == "Yes", "cdmFieldName"]
     assert table[required].notna().all(axis=None)
     assert len(table) == 10
@@ -370,7 +426,9 @@ def test_note_nlp_has_the_columns_and_sizes_of_the_specification(tagged):
     assert table["note_nlp_concept_id"].tolist() == [317009, 0, 5, *[0] * 7]
     exists = dict(zip(ASSERTED, ("Y", "N", None, "Y", "N"), strict=True))
     found = (
-        table["term_exists"].astype(object).where(table["term_exists"].notna(), None)
+        table["term_exists"]
+        .astype(object)
+        .where(table["term_exists"].notna(), None)
     )
     assert found.tolist() == [exists[ASSERTED[n // 2]] for n in range(10)]
     assert table.loc[6:7, "term_temporal"].tolist() == ["past"] * 2
@@ -380,25 +438,37 @@ def test_note_nlp_has_the_columns_and_sizes_of_the_specification(tagged):
 @needs_standards
 def test_fhir_candidates_are_valid(tagged):
     (path,) = export_entities(tagged(), "fhir", named={"patient_id": "mrn"})
-    resources = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    resources = [
+        json.loads(line) for line in path.read_text("utf-8").splitlines()
+    ]
     assert len(resources) == 8  # what others have is not the patient's
     validate(resources)
     assert "context" not in resources[1]["subject"]
     assert resources[1]["medicationCodeableConcept"] == {
         "text": '"entity\t1"',
         "coding": [
-            {"system": "http://terminology.hl7.org/CodeSystem/MSH", "code": "D1"},
-            {"system": "http://purl.obolibrary.org/obo/mondo.owl", "code": "1"},
+            {
+                "system": "http://terminology.hl7.org/CodeSystem/MSH",
+                "code": "D1",
+            },
+            {
+                "system": "http://purl.obolibrary.org/obo/mondo.owl",
+                "code": "1",
+            },
             {"system": "http://snomed.info/sct", "code": "2"},
         ],
     }
-    codes = [r["verificationStatus"]["coding"][0]["code"] for r in resources[::2]]
+    codes = [
+        r["verificationStatus"]["coding"][0]["code"] for r in resources[::2]
+    ]
     assert codes == ["unconfirmed", "refuted", "provisional", "unconfirmed"]
     statuses = [r["status"] for r in resources[1::2]]
     assert statuses == ["active", "not-taken", "unknown", "completed"]
 
 
-def test_an_entity_without_the_id_that_a_form_needs_is_refused(tagged, tmp_path):
+def test_an_entity_without_the_id_that_a_form_needs_is_refused(
+    tagged, tmp_path
+):
     with pytest.raises(
         TableError, match=r"omop needs a whole number as note_id .* 10 of 10"
     ):
@@ -406,7 +476,9 @@ def test_an_entity_without_the_id_that_a_form_needs_is_refused(tagged, tmp_path)
     with pytest.raises(
         TableError, match="fhir needs a patient_id in every row; 10 of 10"
     ):
-        export_entities(tagged({"mrn": None}), "fhir", named={"patient_id": "mrn"})
+        export_entities(
+            tagged({"mrn": None}), "fhir", named={"patient_id": "mrn"}
+        )
     (tmp_path / "n.csv").write_text("text\nfever\n")
     words = [
         "tag",

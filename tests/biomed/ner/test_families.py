@@ -20,9 +20,14 @@ def write(write_family, tmp_path):
 
     def make(family, labels=IOB):
         names = {"id2label": dict(enumerate(labels))}
-        names["label2id"] = {label: number for number, label in enumerate(labels)}
+        names["label2id"] = {
+            label: number for number, label in enumerate(labels)
+        }
         return write_family(
-            tmp_path / "model", family, AutoModelForTokenClassification, **names
+            tmp_path / "model",
+            family,
+            AutoModelForTokenClassification,
+            **names,
         )
 
     return make
@@ -38,7 +43,9 @@ def test_a_family_gets_our_windows_and_offsets(write, tmp_path, family):
     # A short text has the network's own probabilities.
     short = TEXT[:32]
     words = [short[e[0] : e[1]] for e in _words(short)]
-    spaced = [start > 0 and short[start - 1] == " " for start, _ in _words(short)]
+    spaced = [
+        start > 0 and short[start - 1] == " " for start, _ in _words(short)
+    ]
     pieces = tagger.reader.read(words, spaced=spaced)
     encoded = own(short, return_tensors="pt", return_offsets_mapping=True)
     assert encoded["input_ids"][0, 1:-1].tolist() == pieces.ids.tolist()
@@ -50,12 +57,16 @@ def test_a_family_gets_our_windows_and_offsets(write, tmp_path, family):
         .numpy()
     )
     assert np.allclose(
-        tagger.log_probabilities([pieces])[0], logits[1 + pieces.first], atol=1e-4
+        tagger.log_probabilities([pieces])[0],
+        logits[1 + pieces.first],
+        atol=1e-4,
     )
     # Saved as ours, it is the same.
     tagger.save_pretrained(tmp_path / "again")
     assert (
-        EntityTagger.from_pretrained(tmp_path / "again", device="cpu").tag(TEXT)
+        EntityTagger.from_pretrained(tmp_path / "again", device="cpu").tag(
+            TEXT
+        )
         == found
     )
 
@@ -68,7 +79,9 @@ def _words(text):
 
 def test_outputs_without_names_are_named_in_the_configuration(write, tmp_path):
     write("electra", ("LABEL_0", "LABEL_1", "LABEL_2"))
-    with pytest.raises(UserError, match=r"expected O and labels.*in its config\.json"):
+    with pytest.raises(
+        UserError, match=r"expected O and labels.*in its config\.json"
+    ):
         EntityTagger.from_pretrained(tmp_path / "model")
     path = tmp_path / "model" / "config.json"
     config = json.loads(path.read_text())
@@ -90,7 +103,9 @@ def spans(outputs, tags):
     scores = np.log(rows / rows.sum(axis=1, keepdims=True))
     found = list(find_entities(outputs.tags(scores), starts=np.array([0])))
     assert all(0.5 < score <= 1.001 for *_, score in found)
-    return [(first, end - 1, outputs.types[kind]) for first, end, kind, _ in found]
+    return [
+        (first, end - 1, outputs.types[kind]) for first, end, kind, _ in found
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,10 +113,15 @@ def spans(outputs, tags):
     [
         (["O", "B_x", "I_x"], ["O", "B_x", "I_x", "B_x"]),
         (["O", "B-x", "B-y", "I-x"], ["B-y", "B-x", "I-x", "B-x"]),
-        (["[PAD]", "O", "B-x", "I-x", "X", "[CLS]"], ["X", "B-x", "I-x", "B-x"]),
+        (
+            ["[PAD]", "O", "B-x", "I-x", "X", "[CLS]"],
+            ["X", "B-x", "I-x", "B-x"],
+        ),
     ],
 )
-def test_iob2_with_other_marks_without_inside_or_with_special_outputs(names, tags):
+def test_iob2_with_other_marks_without_inside_or_with_special_outputs(
+    names, tags
+):
     outputs = Outputs(names)
     found = [span for span in spans(outputs, tags) if span[2] == "x"]
     assert found == [(1, 2, "x"), (3, 3, "x")]
@@ -132,7 +152,12 @@ def test_plain_types_join_neighbours():
 
 @pytest.mark.parametrize(
     ("names", "kind"),
-    [("O B I", "Entity"), ("O x-B x-I", "x"), ("o b-x i-x", "x"), ("O B_x I_x", "x")],
+    [
+        ("O B I", "Entity"),
+        ("O x-B x-I", "x"),
+        ("o b-x i-x", "x"),
+        ("O B_x I_x", "x"),
+    ],
 )
 def test_other_spellings_are_one_type(names, kind):
     outputs = Outputs(names.split())
@@ -147,7 +172,9 @@ def test_missing_names_of_outputs_are_said(write, tmp_path):
     config = json.loads(path.read_text())
     del config["id2label"], config["label2id"]
     path.write_text(json.dumps(config))
-    with pytest.raises(UserError, match=r'3 outputs, but expected were 2.*"id2label"'):
+    with pytest.raises(
+        UserError, match=r'3 outputs, but expected were 2.*"id2label"'
+    ):
         EntityTagger.from_pretrained(tmp_path / "model")
 
 

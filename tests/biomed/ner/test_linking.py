@@ -37,7 +37,8 @@ class Letters:
         self.calls += 1
         texts = list(texts)
         rows = [
-            [text.casefold().count(chr(97 + i)) for i in range(26)] for text in texts
+            [text.casefold().count(chr(97 + i)) for i in range(26)]
+            for text in texts
         ]
 
         class Part:
@@ -68,7 +69,9 @@ def test_names_that_differ_in_form(one, other):
 def test_names_that_differ():
     assert normalised("type 1 diabetes") != normalised("type 2 diabetes")
     assert normalised("hepatitis A") != normalised("hepatitis")
-    assert normalised("protein S deficiency") != normalised("protein deficiency")
+    assert normalised("protein S deficiency") != normalised(
+        "protein deficiency"
+    )
     assert normalised("AIDS") != normalised("aid")
     assert normalised("CARCINOMAS") == normalised("carcinoma")
     assert normalised("hypotension") != normalised("hypertension")
@@ -77,9 +80,13 @@ def test_names_that_differ():
 def test_by_name():
     found = EntityLinker(Dictionary(PAIRS)).link
     assert found(["heart  FAILURE"]) == [Link("D1", "Heart failure", 1.0)]
-    assert found(["failures of the heart"]) == [Link("D1", "Heart failure", 0.95)]
+    assert found(["failures of the heart"]) == [
+        Link("D1", "Heart failure", 0.95)
+    ]
     # Two concepts have this name; the one with more names comes first.
-    assert Dictionary(PAIRS).find("MS") == Link("D3", "multiple sclerosis", 0.5)
+    assert Dictionary(PAIRS).find("MS") == Link(
+        "D3", "multiple sclerosis", 0.5
+    )
     assert found(["gout", "the", ""]) == [None, None, None]
 
 
@@ -118,7 +125,9 @@ def test_threads_write_while_a_name_is_read():
 
         def __iter__(self):
             self.times += 1
-            if self.times > 1:  # the other thread finishes while this one is in `link`
+            if (
+                self.times > 1
+            ):  # the other thread finishes while this one is in `link`
                 slow.go.set()
                 thread.join()
             return super().__iter__()
@@ -134,8 +143,12 @@ def test_texts_are_linked_together(disease):
             self.calls += 1
             return super().link(names)
 
-    tagger = disease.with_options(linker=(linker := Counting(Dictionary(PAIRS))))
-    found = list(tagger.tag_many(["heart failure", "", "pneumonia, kidney disease"]))
+    tagger = disease.with_options(
+        linker=(linker := Counting(Dictionary(PAIRS)))
+    )
+    found = list(
+        tagger.tag_many(["heart failure", "", "pneumonia, kidney disease"])
+    )
     assert [[e.id for e in entities] for entities in found] == [
         ["D1"],
         [],
@@ -165,10 +178,16 @@ def test_a_table(tmp_path):
 def test_entities_get_ids(disease):
     tagger = disease.with_options(linker=EntityLinker(Dictionary(PAIRS)))
     (first, second) = tagger.tag("heart failure, no kidney disease")
-    assert (first.id, first.name, first.link_score) == ("D1", "Heart failure", 1.0)
+    assert (first.id, first.name, first.link_score) == (
+        "D1",
+        "Heart failure",
+        1.0,
+    )
     assert (second.id, second.name, second.link_score) == (None, None, None)
     assert "D1" in str(tagger.show("heart failure"))
-    table = tagger.score_frame(pd.DataFrame({"id": ["a"], "text": ["heart failure"]}))
+    table = tagger.score_frame(
+        pd.DataFrame({"id": ["a"], "text": ["heart failure"]})
+    )
     assert list(table["id"]) == ["a"]
     assert list(table["entity_id"]) == ["D1"]
     assert list(table["entity_name"]) == ["Heart failure"]
@@ -180,7 +199,11 @@ def test_entities_get_ids(disease):
 
 def test_abbreviations_are_resolved_in_the_text_first(disease):
     """MDD and AOM are no rare syndromes that happen to have this short name."""
-    pairs = [("Stickler syndrome", "D1"), ("AOM", "D1"), ("acute otitis media", "D2")]
+    pairs = [
+        ("Stickler syndrome", "D1"),
+        ("AOM", "D1"),
+        ("acute otitis media", "D2"),
+    ]
     pairs += [
         ("heart failure", "D3"),
         ("HF", "D4"),
@@ -189,7 +212,9 @@ def test_abbreviations_are_resolved_in_the_text_first(disease):
     ]
     pairs += [("mal de debarquement", "D6"), ("MDD", "D6"), ("ABCD", "D7")]
     linker = EntityLinker(Dictionary(pairs), Letters())
-    found = [link and link.id for link in linker.link(["AOM", "MDD", "XYZ", "ABCD"])]
+    found = [
+        link and link.id for link in linker.link(["AOM", "MDD", "XYZ", "ABCD"])
+    ]
     assert found == ["D2", None, None, "D7"]
     tagger = disease.with_options(linker=linker)
     entities = tagger.tag("No heart failure (HF). HF was stable, HFs.")
@@ -207,13 +232,23 @@ def test_a_link_by_vectors_crosses_no_difference():
         ("lung cancers", "D3"),
     ]
     linker = EntityLinker(Dictionary(pairs), Letters(), min_score=0.0)
-    names = ["non-small cell lung cancer", "type 1 diabetes", "cancer lung one"]
-    assert [link and link.id for link in linker.link(names)] == [None, None, "D3"]
+    names = [
+        "non-small cell lung cancer",
+        "type 1 diabetes",
+        "cancer lung one",
+    ]
+    assert [link and link.id for link in linker.link(names)] == [
+        None,
+        None,
+        "D3",
+    ]
 
 
 def test_vectors_are_kept_beside_the_dictionary(tmp_path):
     path = tmp_path / "names.csv"
-    path.write_text("name,id,codes\nHeart failure,D1,MESH:1|UMLS:2\nPneumonia,D2,\n")
+    path.write_text(
+        "name,id,codes\nHeart failure,D1,MESH:1|UMLS:2\nPneumonia,D2,\n"
+    )
     first, second = Letters(), Letters()
     link = EntityLinker(Dictionary.read(path), first, min_score=0.1).link(
         ["pneumonitis", "heart failures"]
@@ -222,7 +257,9 @@ def test_vectors_are_kept_beside_the_dictionary(tmp_path):
     assert first.calls == 2
     assert (tmp_path / "names.csv.vectors.npz").is_file()
     assert (
-        EntityLinker(Dictionary.read(path), second, min_score=0.1).link(["pneumonitis"])
+        EntityLinker(Dictionary.read(path), second, min_score=0.1).link(
+            ["pneumonitis"]
+        )
         == link[:1]
     )
     assert second.calls == 1  # the name alone

@@ -46,11 +46,15 @@ def read(line, assertions=None):
     [
         (
             "{Lisinopril} 20 mg PO daily for <hypertension>",
-            ["dose=20; unit=mg; route=PO; frequency=daily; reason=hypertension"],
+            [
+                "dose=20; unit=mg; route=PO; frequency=daily; reason=hypertension"
+            ],
         ),
         (
             "{metformin} 500 mg tablet. Take 2 puffs daily",
-            ["dose=500; unit=mg; form=tablet; dose=2; unit=puffs; frequency=daily"],
+            [
+                "dose=500; unit=mg; form=tablet; dose=2; unit=puffs; frequency=daily"
+            ],
         ),
         (
             "{Norco} 1-2 tabs prn <pain> or <headache>",
@@ -67,11 +71,18 @@ def read(line, assertions=None):
         ),
         (
             "2 mg of IV {morphine} and 4 mg {Zofran}, occasional {ibuprofen}",
-            ["dose=2; unit=mg; route=IV", "dose=4; unit=mg", "frequency=occasional"],
+            [
+                "dose=2; unit=mg; route=IV",
+                "dose=4; unit=mg",
+                "frequency=occasional",
+            ],
         ),
         (
             "{lisinopril}/{HCTZ} 20/25 mg daily",
-            ["dose=20; unit=mg; frequency=daily", "dose=25; unit=mg; frequency=daily"],
+            [
+                "dose=20; unit=mg; frequency=daily",
+                "dose=25; unit=mg; frequency=daily",
+            ],
         ),
         (
             "{albuterol} and {Atrovent} inhalers as needed",
@@ -79,12 +90,24 @@ def read(line, assertions=None):
         ),
         ("six weeks of {Lamisil}", ["duration=six weeks"]),
         ("daily applications of {Acticoat}", ["frequency=daily"]),
-        ("{aspirin} up to 3 tablets", ["dose=up to 3; unit=tablets; form=tablets"]),
+        (
+            "{aspirin} up to 3 tablets",
+            ["dose=up to 3; unit=tablets; form=tablets"],
+        ),
         ("{heparin} drip at 12 units/kg/hr", ["dose=12; unit=units/kg/hr"]),
-        ("{timolol} 0.5% one drop od", ["dose=0.5; unit=%; dose=one; unit=drop"]),
-        ("{Wellbutrin} XL 150 mg/day", ["form=XL; dose=150; unit=mg; frequency=/day"]),
+        (
+            "{timolol} 0.5% one drop od",
+            ["dose=0.5; unit=%; dose=one; unit=drop"],
+        ),
+        (
+            "{Wellbutrin} XL 150 mg/day",
+            ["form=XL; dose=150; unit=mg; frequency=/day"],
+        ),
         ("treated for <UTI> with {Bactrim}", ["reason=UTI"]),
-        ("1. {Tylenol} p.o. b.i.d. 2. {Colace}", ["route=p.o.; frequency=b.i.d.", ""]),
+        (
+            "1. {Tylenol} p.o. b.i.d. 2. {Colace}",
+            ["route=p.o.; frequency=b.i.d.", ""],
+        ),
         # Wrapped lines, and lists of one drug a line.
         ("{aspirin} 81\nmg daily", ["dose=81; unit=mg; frequency=daily"]),
         ("{aspirin}\n81 patients daily", [""]),
@@ -115,13 +138,19 @@ def test_what_is_not_of_the_drug(line):
 @pytest.mark.parametrize(
     ("line", "statuses"),
     [
-        ("We stopped {aspirin} and started {clopidogrel}.", ["stopped", "started"]),
+        (
+            "We stopped {aspirin} and started {clopidogrel}.",
+            ["stopped", "started"],
+        ),
         ("Switch from {lisinopril} to {losartan}.", ["stopped", "started"]),
         ("Her {furosemide} was increased from 20 mg to 40 mg.", ["changed"]),
         ("{Coumadin} on hold. {Plavix} resumed.", ["held", "started"]),
         ("Continue {aspirin} 81 mg, {Plavix} and {Zocor}.", ["continued"] * 3),
         ("Continue {aspirin}. He takes {fish oil}.", ["continued", None]),
-        ("STOP taking:\n- {ibuprofen}\n- {Aleve}\n\n{Zocor}", ["stopped"] * 2 + [None]),
+        (
+            "STOP taking:\n- {ibuprofen}\n- {Aleve}\n\n{Zocor}",
+            ["stopped"] * 2 + [None],
+        ),
         ("She took {Macrobid}. She stopped this medication.", ["stopped"]),
         ("If <pain> persists, start {gabapentin}.", [None]),
         ("Did not start {aspirin}. Consider starting {Zocor}.", [None, None]),
@@ -153,16 +182,24 @@ def test_a_changed_dose_is_the_new_one():
 )
 def test_reactions_of_allergies(line, reactions):
     text, spans = marked(line)
-    assertions = ["allergy" if label == "Drug" else "present" for *_, label in spans]
+    assertions = [
+        "allergy" if label == "Drug" else "present" for *_, label in spans
+    ]
     drugs = read_medications(text, spans, assertions)
     assert [drug["reaction"] for drug in drugs] == reactions
     assert not any(drug["reason"] for drug in drugs)
 
 
 def test_a_denied_allergy_is_no_drug_that_is_not_taken():
-    text, spans = marked("No allergy to {penicillin} or {sulfa}. No {aspirin}.")
+    text, spans = marked(
+        "No allergy to {penicillin} or {sulfa}. No {aspirin}."
+    )
     drugs = read_medications(text, spans, ["negated"] * 3)
-    assert [drug.status for drug in drugs] == ["no allergy", "no allergy", None]
+    assert [drug.status for drug in drugs] == [
+        "no allergy",
+        "no allergy",
+        None,
+    ]
 
 
 def test_a_tagger_gives_drugs_their_medication(tagger):

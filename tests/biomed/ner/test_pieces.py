@@ -15,7 +15,15 @@ from domainbert.text.windows import plan_windows
 def test_pieces_are_those_of_the_words(tokenizer):
     words = ["Patients", "with", "HEART", "failure", "\x10", "[SEP]", "x"]
     pieces = WordReader(tokenizer).read(words)
-    assert pieces.is_read.tolist() == [True, True, True, True, False, True, True]
+    assert pieces.is_read.tolist() == [
+        True,
+        True,
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]
     assert tokenizer.sep_token_id not in pieces.ids
     options = {"add_special_tokens": False, "split_special_tokens": True}
     alone = [tokenizer.encode(word, **options) for word in words]
@@ -29,7 +37,8 @@ def test_any_words(tokenizer, text):
     pieces = WordReader(tokenizer).read(list(text))
     assert len(pieces.first) == len(pieces.is_read) == len(text)
     assert (
-        np.diff(pieces.first) == np.diff(np.append(pieces.first, len(pieces.ids)))[:-1]
+        np.diff(pieces.first)
+        == np.diff(np.append(pieces.first, len(pieces.ids)))[:-1]
     ).all()
 
 
@@ -61,7 +70,8 @@ def test_threads_share_a_reader(new_tokenizer, monkeypatch):
     monkeypatch.setattr(pieces_module, "_pieces", few)
     words = [f"{a}{b}" for a in "abcdefgh" for b in "stuvwxyz"]
     alone = {
-        word: WordReader(new_tokenizer()).read([word]).ids.tolist() for word in words
+        word: WordReader(new_tokenizer()).read([word]).ids.tolist()
+        for word in words
     }
     reader, start = WordReader(new_tokenizer()), threading.Barrier(10)
 
@@ -84,9 +94,15 @@ def test_threads_share_a_reader(new_tokenizer, monkeypatch):
     overlap=st.integers(0, 37),
     data=st.data(),
 )
-def test_every_word_is_read_where_it_has_most_context(pieces, window, overlap, data):
-    ranges = plan_windows(pieces, capacity=window - 2, overlap=min(overlap, window - 3))
-    first = np.array(sorted(data.draw(st.sets(st.integers(0, pieces - 1), min_size=1))))
+def test_every_word_is_read_where_it_has_most_context(
+    pieces, window, overlap, data
+):
+    ranges = plan_windows(
+        pieces, capacity=window - 2, overlap=min(overlap, window - 3)
+    )
+    first = np.array(
+        sorted(data.draw(st.sets(st.integers(0, pieces - 1), min_size=1)))
+    )
 
     def context(place, start, end):
         if not start <= place < end:

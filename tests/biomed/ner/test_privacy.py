@@ -9,9 +9,20 @@ import pytest
 from typer.testing import CliRunner
 
 import biomed.ner.commands
-from biomed.corpora import CorpusError, Document, Gold, Span, TaggedText, read_gold
+from biomed.corpora import (
+    CorpusError,
+    Document,
+    Gold,
+    Span,
+    TaggedText,
+    read_gold,
+)
 from biomed.corpora.documents import tagged
-from biomed.ner.evaluation import check_types, evaluate_documents, evaluate_words
+from biomed.ner.evaluation import (
+    check_types,
+    evaluate_documents,
+    evaluate_words,
+)
 from biomed.ner.tagger import EntityTagger
 from biomed.ner.task import TagTask
 from domainbert.scoring import score_file
@@ -46,23 +57,37 @@ def test_nothing_says_what_it_read(tagger, disease, tmp_path, caplog, capsys):
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     write_table(pd.DataFrame({"text": [TEXT, None]}), tmp_path / "g.csv")
-    document = Document("1", TEXT, (Span(8, 18, "Disease"), Span(9, 12, "Disease")))
+    document = Document(
+        "1", TEXT, (Span(8, 18, "Disease"), Span(9, 12, "Disease"))
+    )
     gold = Gold("g", (TaggedText((CANARY,), ("B-Bird",)),), (document,))
-    with warnings.catch_warnings(record=True) as caught, caplog.at_level(logging.DEBUG):
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        caplog.at_level(logging.DEBUG),
+    ):
         warnings.simplefilter("always")
         for text in (TEXT, [TEXT], TEXT.encode(), {"text": TEXT}, None):
             attempt(tagger.tag, text)
             attempt(
-                tagger.score_frame, pd.DataFrame({"text": [TEXT, text]}, dtype=object)
+                tagger.score_frame,
+                pd.DataFrame({"text": [TEXT, text]}, dtype=object),
             )
         attempt(
-            tagger.score_frame, pd.DataFrame({CANARY + " was here and there": [TEXT]})
+            tagger.score_frame,
+            pd.DataFrame({CANARY + " was here and there": [TEXT]}),
         )
-        attempt(list, disease.entities(map(disease.reader.read, [[CANARY], TEXT])))
+        attempt(
+            list, disease.entities(map(disease.reader.read, [[CANARY], TEXT]))
+        )
         attempt(EntityTagger.from_pretrained, "nowhere")
         for name in files:
             attempt(read_gold, tmp_path / name)
-            attempt(score_file, TagTask(tagger), tmp_path / name, tmp_path / "o.csv")
+            attempt(
+                score_file,
+                TagTask(tagger),
+                tmp_path / name,
+                tmp_path / "o.csv",
+            )
             for command in (["tag"], ["evaluate"]):
                 result = CliRunner().invoke(
                     biomed.ner.commands.app,

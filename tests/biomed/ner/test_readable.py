@@ -67,9 +67,13 @@ def test_masks_are_commas_and_only_where_the_model_reads_no_other_script():
     text = "HTN (-), \u60a3\u8005 gout\U0001f637 \u2610 MI"
     commas = masked(text, reads_foreign=False)
     assert commas == "HTN    , ,  gout, , MI"
-    assert masked(text, reads_foreign=True) == "HTN    , \u60a3\u8005 gout, , MI"
     assert (
-        masked("Me\u0301nie\u0300re \u03b2 \u00e9", reads_foreign=False).isalpha()
+        masked(text, reads_foreign=True) == "HTN    , \u60a3\u8005 gout, , MI"
+    )
+    assert (
+        masked(
+            "Me\u0301nie\u0300re \u03b2 \u00e9", reads_foreign=False
+        ).isalpha()
         is False
     )
 
@@ -84,7 +88,11 @@ def test_vocabularies():
     assert is_multilingual({"heart": 0, "\u5fc3": 1})
 
 
-@given(st.text(alphabet="aB1&#39;<br/>\\n-\u00ad\u200b\u2060 \n\u5fc3\U0001f637\ufb02"))
+@given(
+    st.text(
+        alphabet="aB1&#39;<br/>\\n-\u00ad\u200b\u2060 \n\u5fc3\U0001f637\ufb02"
+    )
+)
 def test_every_character_keeps_its_place(text):
     plain = clean(text)
     whole = joined(plain, saved)

@@ -8,7 +8,9 @@ from domainbert.errors import UserError
 
 def names(text):
     """Name and stripped text of each section."""
-    return [(s.name, text[s.body : s.end].strip()) for s in biomed.sections(text)]
+    return [
+        (s.name, text[s.body : s.end].strip()) for s in biomed.sections(text)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,10 @@ def test_a_heading_in_many_forms(heading, gap):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("PMHx - gout\nHPI - fever", "past_medical_history history_of_present_illness"),
+        (
+            "PMHx - gout\nHPI - fever",
+            "past_medical_history history_of_present_illness",
+        ),
         (
             "PMH: HTN. HPI: fever for 2 days.",
             "past_medical_history history_of_present_illness",
@@ -74,7 +79,10 @@ def test_a_heading_in_many_forms(heading, gap):
         ("CC:\nFollow up.\nPLAN:\nrest", "chief_complaint plan"),
         ("COMPLICATIONS: ,None.,DRAINS: , Two.", "complications other"),
         ("TTOs:\nparacetamol", "discharge_medications"),
-        ("ROS:\nCONSTITUTIONAL: well\nENT: well\nPLAN: rest", "review_of_systems plan"),
+        (
+            "ROS:\nCONSTITUTIONAL: well\nENT: well\nPLAN: rest",
+            "review_of_systems plan",
+        ),
         ("PMH:\nGout\n\nWIDGETS:\nnone", "past_medical_history other"),
     ],
 )
@@ -132,13 +140,19 @@ def test_entities_of_chosen_sections(both, chosen, expected):
 
 
 def test_a_wrong_section_is_refused(both):
-    with pytest.raises(UserError, match="unknown section 'alergies'; did you mean"):
+    with pytest.raises(
+        UserError, match="unknown section 'alergies'; did you mean"
+    ):
         both.with_options(sections=["-alergies"])
 
 
 def test_tables_have_the_section_and_its_code(both):
     table = both.score_frame(pd.DataFrame({"text": [NOTE]}))
-    assert list(table["section"].fillna("")) == ["", "allergies", "family_history"]
+    assert list(table["section"].fillna("")) == [
+        "",
+        "allergies",
+        "family_history",
+    ]
     assert list(table["section_code"].fillna("")) == ["", "48765-2", "10157-6"]
     assert list(table["assertion"]) == ["present", "allergy", "other"]
 

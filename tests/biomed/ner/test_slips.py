@@ -45,7 +45,9 @@ def test_what_is_never_an_entity(text, label, is_slip):
 def test_shorthand_that_its_frame_makes_a_disease(text, name):
     full = text.format(name, name)
     words = split_words(full)
-    framed = [full[slice(*words[number])] for number in framed_words(full, words)]
+    framed = [
+        full[slice(*words[number])] for number in framed_words(full, words)
+    ]
     assert framed == [name] * full.count(name)
 
 

@@ -14,7 +14,9 @@ TEXT = "No heart failure today. On insulin."
 @pytest.fixture
 def pipeline(both, tmp_path):
     both.save_pretrained(tmp_path / "model")
-    (tmp_path / "names.csv").write_text("name,id,codes\nheart failure,D1,MESH:1\n")
+    (tmp_path / "names.csv").write_text(
+        "name,id,codes\nheart failure,D1,MESH:1\n"
+    )
     nlp = spacy.blank("en")
     config = {
         "model": str(tmp_path / "model"),
@@ -36,7 +38,10 @@ def test_a_pipeline_gives_entities_and_sentences(pipeline):
         1.0,
         ("MESH:1",),
     )
-    assert [s.text for s in doc.sents] == ["No heart failure today.", "On insulin."]
+    assert [s.text for s in doc.sents] == [
+        "No heart failure today.",
+        "On insulin.",
+    ]
     assert len(doc.spans["biomed"]) == 2
 
 

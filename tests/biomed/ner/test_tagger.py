@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import biomed.ner.pieces
 from biomed.corpora.words import split_words
 from biomed.ner.entities import Entity
-from biomed.ner.tagger import EntitySettings, EntityTagger
+from biomed.ner.manifest import EntitySettings
+from biomed.ner.tagger import EntityTagger
 from domainbert.encoders.loading import EncoderError
 from domainbert.errors import UserError
 
@@ -28,7 +29,19 @@ VOCABULARY = (
         "not",
         "xyz",
     ),
-    *(".", ",", "-", "\n", "\n\n", "\t", "\x10", "\u00a0", "e\u0301", "🫀", "9/7/1992"),
+    *(
+        ".",
+        ",",
+        "-",
+        "\n",
+        "\n\n",
+        "\t",
+        "\x10",
+        "\u00a0",
+        "e\u0301",
+        "🫀",
+        "9/7/1992",
+    ),
 )
 
 
@@ -37,9 +50,7 @@ def found(tagger, text):
 
 
 def test_entities_of_two_types_in_order(tagger):
-    text = (
-        "Patient: insulin medication for heart failure\nand kidney pain, renal disease."
-    )
+    text = "Patient: insulin medication for heart failure\nand kidney pain, renal disease."
     entities = tagger.tag(text)
     assert [(e.text, e.label) for e in entities] == [
         ("insulin medication", "Drug"),
@@ -47,7 +58,9 @@ def test_entities_of_two_types_in_order(tagger):
         ("kidney pain", "Disease"),
         ("renal disease", "Disease"),
     ]
-    assert all(text[e.start : e.end] == e.text and 0 < e.score <= 1 for e in entities)
+    assert all(
+        text[e.start : e.end] == e.text and 0 < e.score <= 1 for e in entities
+    )
     assert tagger.types == ("Disease", "Drug")
     assert tagger.score_kind == "span_probability"
     assert repr(tagger) == "EntityTagger(Disease, Drug)"
@@ -58,8 +71,12 @@ def test_neighbours_stay_two_and_line_breaks_are_fine(tagger):
         ("heart", "Disease"),
         ("kidney failure", "Disease"),
     ]
-    assert found(tagger, "heart\r\nfailure") == [("heart\r\nfailure", "Disease")]
-    assert found(tagger, "heart\x10failure") == [("heart\x10failure", "Disease")]
+    assert found(tagger, "heart\r\nfailure") == [
+        ("heart\r\nfailure", "Disease")
+    ]
+    assert found(tagger, "heart\x10failure") == [
+        ("heart\x10failure", "Disease")
+    ]
     assert found(tagger, "heart\n \nfailure") == [
         ("heart", "Disease"),
         ("failure", "Disease"),
@@ -70,7 +87,8 @@ def test_an_entity_goes_on_over_the_number_of_its_name(tagger):
     (entity,) = tagger.tag("the pneumonia-19 patient")
     assert entity.text == "pneumonia-19"
     assert (
-        found(tagger, "pneumonia-7/10, pneumonia -1") == [("pneumonia", "Disease")] * 2
+        found(tagger, "pneumonia-7/10, pneumonia -1")
+        == [("pneumonia", "Disease")] * 2
     )
     assert found(tagger, "patient-19 pneumonia") == [("pneumonia", "Disease")]
     assert found(tagger, "heart-19 failure")[0] == ("heart-19", "Disease")
@@ -96,7 +114,10 @@ def test_spans_are_exact_for_any_text(tagger, text):
     check(tagger, text)
 
 
-@given(st.lists(st.sampled_from(VOCABULARY), max_size=60), st.sampled_from(["", " "]))
+@given(
+    st.lists(st.sampled_from(VOCABULARY), max_size=60),
+    st.sampled_from(["", " "]),
+)
 @settings(max_examples=60)
 def test_spans_are_exact_and_whole_words(undecided, words, between):
     check(undecided, between.join(words))
@@ -122,7 +143,9 @@ def check(tagger, text):
 
 
 @pytest.mark.numeric
-def test_an_entity_is_found_at_every_position_of_a_long_text(tokenizer, new_rules):
+def test_an_entity_is_found_at_every_position_of_a_long_text(
+    tokenizer, new_rules
+):
     """Windows of 24 tokens over 120 words: where a window ends does not show."""
     network = new_rules(tokenizer, positions=256)
     cut = EntityTagger(network, tokenizer, settings=EntitySettings(window=24))
@@ -132,7 +155,9 @@ def test_an_entity_is_found_at_every_position_of_a_long_text(tokenizer, new_rule
         words = ["patient"] * 120
         words[place : place + 3] = ["heart", "failure", "pain"]
         texts.append(" ".join(words))
-    windowed, unwindowed = (list(tagger.tag_many(texts)) for tagger in (cut, whole))
+    windowed, unwindowed = (
+        list(tagger.tag_many(texts)) for tagger in (cut, whole)
+    )
     assert [[(e.start, e.end) for e in entities] for entities in windowed] == [
         [(e.start, e.end) for e in entities] for entities in unwindowed
     ]
@@ -140,7 +165,10 @@ def test_an_entity_is_found_at_every_position_of_a_long_text(tokenizer, new_rule
         8 * place for place in range(120)
     ]
     scores = np.array(
-        [[entities[0].score for entities in each] for each in (windowed, unwindowed)]
+        [
+            [entities[0].score for entities in each]
+            for each in (windowed, unwindowed)
+        ]
     )
     assert scores[0] == pytest.approx(scores[1], abs=1e-5)
 
@@ -149,7 +177,8 @@ def test_a_text_that_fits_is_read_in_one_window(tokenizer, new_random):
     network, text = new_random(tokenizer), "heart kidney was not insulin " * 6
     small = EntitySettings(window=33)
     models = [
-        EntityTagger(network, tokenizer, settings=s) for s in (small, EntitySettings())
+        EntityTagger(network, tokenizer, settings=s)
+        for s in (small, EntitySettings())
     ]
     texts = [" ".join(text.split()[:count]) for count in (1, 5, 30)]
     one, other = (list(model.tag_many(texts)) for model in models)
@@ -158,7 +187,9 @@ def test_a_text_that_fits_is_read_in_one_window(tokenizer, new_random):
 
 
 @pytest.mark.numeric
-def test_many_texts_come_back_in_order_whatever_their_company(tokenizer, new_random):
+def test_many_texts_come_back_in_order_whatever_their_company(
+    tokenizer, new_random
+):
     tagger = EntityTagger(new_random(tokenizer), tokenizer, batch_tokens=128)
     texts = ["heart kidney " * (n % 7) + "x " * (n % 3) for n in range(80)]
     together = list(tagger.tag_many(iter(texts)))
@@ -197,7 +228,8 @@ def test_nothing_to_find(tagger, text):
 
 def test_empty_texts_keep_their_place(tagger):
     counts = [
-        len(e) for e in tagger.tag_many(["", "heart", " ", "heart, kidney", "\x00"])
+        len(e)
+        for e in tagger.tag_many(["", "heart", " ", "heart, kidney", "\x00"])
     ]
     assert counts == [0, 1, 0, 2, 0]
     assert list(tagger.tag_many([])) == []
@@ -219,14 +251,17 @@ def test_a_very_long_word(tagger):
 @pytest.mark.parametrize("text", [None, 3, b"heart", ["heart"]])
 def test_what_is_no_text(tagger, text):
     with pytest.raises(
-        ValueError, match=f"text number 1 is {type(text).__name__}, not a string"
+        ValueError,
+        match=f"text number 1 is {type(text).__name__}, not a string",
     ):
         list(tagger.tag_many(["heart", text]))
 
 
 @pytest.mark.parametrize("text", ["asthma", b"asthma"])
 def test_one_text_for_many(tagger, text):
-    with pytest.raises(UserError, match=r"got (str|bytes); use tag for one text"):
+    with pytest.raises(
+        UserError, match=r"got (str|bytes); use tag for one text"
+    ):
         list(tagger.tag_many(text))
 
 
@@ -265,7 +300,10 @@ def test_no_entity_continues_into_shorthand(tokenizer, new_rules):
             tokenizer.convert_tokens_to_ids("failure")
         ]
     tagger = EntityTagger(network, tokenizer)
-    assert found(tagger, "heart failure s/p edema")[0] == ("heart failure", "Disease")
+    assert found(tagger, "heart failure s/p edema")[0] == (
+        "heart failure",
+        "Disease",
+    )
 
 
 def test_an_abbreviation_is_what_its_long_form_is(tagger):
@@ -278,9 +316,9 @@ def test_an_abbreviation_is_what_its_long_form_is(tagger):
         "HF",
         "HF",
     ]
-    assert {e.score for e in entities if e.text in ("HF", "Heart failure")} == {
-        entities[0].score
-    }
+    assert {
+        e.score for e in entities if e.text in ("HF", "Heart failure")
+    } == {entities[0].score}
     assert all(text[e.start : e.end] == e.text for e in entities)
 
 
@@ -303,7 +341,9 @@ def test_an_entity_has_a_letter(tokenizer, new_rules, disease):
         ]
     tagger = EntityTagger(network, tokenizer)
     assert list(disease.entities([disease.reader.read(["9"])])) == [[]]
-    assert [len(each) for each in tagger.entities([tagger.reader.read(["9"])])] == [1]
+    assert [
+        len(each) for each in tagger.entities([tagger.reader.read(["9"])])
+    ] == [1]
     assert found(tagger, "9 was - heart was 1 - 9") == [("heart", "Disease")]
 
 
@@ -320,7 +360,9 @@ def test_entities_below_the_least_score_are_left_out(tokenizer, new_random):
     assert 0 < len(kept) < len(everything)
     assert kept == [e for e in everything if e.score >= middle]
     for bad in (-0.1, 1.5, float("nan")):
-        with pytest.raises(UserError, match="min_score: expected a number from 0 to 1"):
+        with pytest.raises(
+            UserError, match="min_score: expected a number from 0 to 1"
+        ):
             model.with_options(min_score=bad)
 
 
@@ -379,9 +421,13 @@ class TestWithHuggingFace:
         from transformers import pipeline
 
         pipe = pipeline(
-            "token-classification", model=str(folder), aggregation_strategy="first"
+            "token-classification",
+            model=str(folder),
+            aggregation_strategy="first",
         )
-        return [(e["start"], e["end"], e["entity_group"]) for e in pipe(self.TEXT)]
+        return [
+            (e["start"], e["end"], e["entity_group"]) for e in pipe(self.TEXT)
+        ]
 
     def test_its_folder_loads_and_finds_what_its_pipeline_finds(
         self, tokenizer, new_rules, tmp_path
@@ -389,7 +435,9 @@ class TestWithHuggingFace:
         new_rules(tokenizer).save_pretrained(tmp_path)
         tokenizer.save_pretrained(tmp_path)
         ours = EntityTagger.from_pretrained(tmp_path).tag(self.TEXT)
-        assert [(e.start, e.end, e.label) for e in ours] == self.pipeline(tmp_path)
+        assert [(e.start, e.end, e.label) for e in ours] == self.pipeline(
+            tmp_path
+        )
         assert len(ours) == 4
 
     def test_ours_loads_in_its_pipeline(self, tokenizer, new_rules, tmp_path):
@@ -406,11 +454,14 @@ class TestWithHuggingFace:
 
     def test_a_bare_encoder_is_refused(self, tiny_encoder):
         with pytest.raises(
-            EncoderError, match=r"without a trained head.*biomed ner train CORPUS"
+            EncoderError,
+            match=r"without a trained head.*biomed ner train CORPUS",
         ):
             EntityTagger.from_pretrained(tiny_encoder)
 
-    def test_labels_that_are_not_iob2_are_refused(self, tokenizer, new_rules, tmp_path):
+    def test_labels_that_are_not_iob2_are_refused(
+        self, tokenizer, new_rules, tmp_path
+    ):
         network = new_rules(tokenizer)
         network.config.id2label = {0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}
         network.save_pretrained(tmp_path)
@@ -432,5 +483,13 @@ def test_entities_are_values():
     assert Entity(0, 1, "a", "x", 0.5) == Entity(0, 1, "a", "x", 0.5)
     assert list(pd.DataFrame([Entity(0, 1, "a", "x", 0.5)]).columns) == [
         *("start", "end", "text", "label", "score"),
-        *("assertion", "id", "name", "link_score", "codes", "section", "medication"),
+        *(
+            "assertion",
+            "id",
+            "name",
+            "link_score",
+            "codes",
+            "section",
+            "medication",
+        ),
     ]

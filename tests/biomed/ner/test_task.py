@@ -5,7 +5,16 @@ from biomed.ner.task import TagTask
 from domainbert.scoring import driver, score_file
 from domainbert.tables import ReadOptions, TableError, read_table, write_table
 
-COLUMNS = ["note_id", "row", "start", "end", "entity", "label", "score", "score_kind"]
+COLUMNS = [
+    "note_id",
+    "row",
+    "start",
+    "end",
+    "entity",
+    "label",
+    "score",
+    "score_kind",
+]
 COLUMNS += [
     "assertion",
     "section",
@@ -15,7 +24,13 @@ COLUMNS += [
     "entity_codes",
     "link_score",
 ]
-COLUMNS += ["drug_status", "drug_dose", "drug_unit", "drug_route", "drug_frequency"]
+COLUMNS += [
+    "drug_status",
+    "drug_dose",
+    "drug_unit",
+    "drug_route",
+    "drug_frequency",
+]
 COLUMNS += ["drug_duration", "drug_form", "drug_as_needed", "drug_reason"]
 COLUMNS += ["drug_reaction", "drug_attributes", "status", "reason"]
 TEXTS = ["heart failure", "", "insulin for kidney disease", "stable"]
@@ -24,7 +39,11 @@ TEXTS = ["heart failure", "", "insulin for kidney disease", "stable"]
 @pytest.fixture
 def frame():
     return pd.DataFrame(
-        {"note_id": ["007", "8", "9", "10"], "text": TEXTS, "age": [1, 2, 3, 4]}
+        {
+            "note_id": ["007", "8", "9", "10"],
+            "text": TEXTS,
+            "age": [1, 2, 3, 4],
+        }
     )
 
 
@@ -35,7 +54,11 @@ def check(table):
     assert list(table["status"]) == ["ok", "empty", "ok", "ok", "ok"]
     assert list(table["reason"].fillna("")) == ["", "no text", "", "", ""]
     found = table[table["label"].fillna("") != ""]
-    assert list(found["entity"]) == ["heart failure", "insulin", "kidney disease"]
+    assert list(found["entity"]) == [
+        "heart failure",
+        "insulin",
+        "kidney disease",
+    ]
     assert list(found["label"]) == ["Disease", "Drug", "Disease"]
     assert set(found["score_kind"]) == {"span_probability"}
     for row in found.itertuples():
@@ -59,20 +82,42 @@ def test_a_frame_without_entities(tagger, frame):
 
 def test_a_row_without_a_text_costs_that_row_alone(tagger, frame):
     texts = ["heart", None, 3.5, ["a"], "\ud800 edema", float("nan")]
-    found = tagger.score_frame(pd.DataFrame({"text": pd.Series(texts, dtype=object)}))
+    found = tagger.score_frame(
+        pd.DataFrame({"text": pd.Series(texts, dtype=object)})
+    )
     assert list(found["row"]) == [0, 1, 2, 3, 4, 5]
-    assert list(found["status"]) == ["ok", "empty", "ok", "error", "ok", "empty"]
+    assert list(found["status"]) == [
+        "ok",
+        "empty",
+        "ok",
+        "error",
+        "ok",
+        "empty",
+    ]
     assert found["reason"][3] == "text is list, not text"
-    assert list(found["entity"].fillna("")) == ["heart", "", "", "", "edema", ""]
-    with pytest.raises(TableError, match="has no column 'text'; did you mean 'txt'"):
+    assert list(found["entity"].fillna("")) == [
+        "heart",
+        "",
+        "",
+        "",
+        "edema",
+        "",
+    ]
+    with pytest.raises(
+        TableError, match="has no column 'text'; did you mean 'txt'"
+    ):
         tagger.score_frame(frame.rename(columns={"text": "txt"}))
 
 
 def test_a_text_beyond_the_limit_costs_its_row_alone(tagger, monkeypatch):
     monkeypatch.setattr("domainbert.text.windows.LONGEST_TEXT", 10)
-    found = tagger.score_frame(pd.DataFrame({"text": ["heart", "heart " * 10]}))
+    found = tagger.score_frame(
+        pd.DataFrame({"text": ["heart", "heart " * 10]})
+    )
     assert list(found["status"]) == ["ok", "error"]
-    assert found["reason"][1].startswith("text has 60 characters, expected at most 10")
+    assert found["reason"][1].startswith(
+        "text has 60 characters, expected at most 10"
+    )
 
 
 def test_columns_are_named_and_kept(tagger, frame):
@@ -91,7 +136,9 @@ def test_files(tagger, frame, tmp_path, source, out):
     )
     assert (counts.rows, counts.made) == (4, 5)
     whole = dict.fromkeys(("row", "start", "end"), "int")
-    check(read_table(tmp_path / f"out{out}", schema={**whole, "score": "float"}))
+    check(
+        read_table(tmp_path / f"out{out}", schema={**whole, "score": "float"})
+    )
 
 
 def test_a_text_file_is_one_text(tagger, tmp_path):
@@ -103,7 +150,12 @@ def test_a_text_file_is_one_text(tagger, tmp_path):
         tmp_path / "o.parquet"
     ).itertuples()  # three short lines are a list
     assert (row.row, row.start, row.end, row.entity) == (0, 12, 17, "heart")
-    assert (item.row, item.start, item.end, item.entity) == (0, 19, 26, "failure")
+    assert (item.row, item.start, item.end, item.entity) == (
+        0,
+        19,
+        26,
+        "failure",
+    )
     (tmp_path / "note.txt").write_bytes(b"renal and severe heart\r\nfailure")
     score_file(TagTask(tagger), tmp_path / "note.txt", tmp_path / "p.parquet")
     rows = list(read_table(tmp_path / "p.parquet").itertuples())
@@ -113,7 +165,9 @@ def test_a_text_file_is_one_text(tagger, tmp_path):
 
 
 def test_a_line_that_is_no_row_is_listed(tagger, tmp_path):
-    rows = '{"doc_id": 1, "text": "heart"}\n{"doc_id": 2}\n{"doc_id": 3, "text"\n'
+    rows = (
+        '{"doc_id": 1, "text": "heart"}\n{"doc_id": 2}\n{"doc_id": 3, "text"\n'
+    )
     (tmp_path / "in.jsonl").write_text(rows)
     score_file(TagTask(tagger), tmp_path / "in.jsonl", tmp_path / "out.csv")
     found = read_table(tmp_path / "out.csv")
@@ -125,12 +179,16 @@ def test_a_line_that_is_no_row_is_listed(tagger, tmp_path):
     ]
 
 
-def test_pieces_without_entities_fit_pieces_with_them(tagger, tmp_path, monkeypatch):
+def test_pieces_without_entities_fit_pieces_with_them(
+    tagger, tmp_path, monkeypatch
+):
     monkeypatch.setattr(driver, "PART_CHARACTERS", 4)
     monkeypatch.setattr(driver, "PART_ITEMS", 2)
     texts = ["stable"] * 4 + ["heart"] * 3 + ["stable"] * 4
     write_table(pd.DataFrame({"text": texts}), tmp_path / "in.parquet")
-    score_file(TagTask(tagger), tmp_path / "in.parquet", tmp_path / "out.parquet")
+    score_file(
+        TagTask(tagger), tmp_path / "in.parquet", tmp_path / "out.parquet"
+    )
     table = read_table(tmp_path / "out.parquet")
     assert list(table["row"]) == list(range(11))
     assert list(table.index[table["label"].notna()]) == [4, 5, 6]
@@ -146,14 +204,19 @@ def test_a_run_does_not_resume_with_another_model(tagger, disease, drug):
 
 def test_an_empty_table(tagger, tmp_path):
     (tmp_path / "in.csv").write_text("doc_id,text\n")
-    counts = score_file(TagTask(tagger), tmp_path / "in.csv", tmp_path / "out.parquet")
+    counts = score_file(
+        TagTask(tagger), tmp_path / "in.csv", tmp_path / "out.parquet"
+    )
     assert (counts.rows, counts.made) == (0, 0)
     assert "label" in read_table(tmp_path / "out.parquet").columns
 
 
 @pytest.mark.parametrize(
     ("source", "message"),
-    [("absent.txt", "absent.txt: no such file"), ("in.csv", "has no column 'text'")],
+    [
+        ("absent.txt", "absent.txt: no such file"),
+        ("in.csv", "has no column 'text'"),
+    ],
 )
 def test_files_that_cannot_be_read(tagger, tmp_path, source, message):
     (tmp_path / "in.csv").write_text("id,note\n1,a\n")
@@ -188,5 +251,7 @@ def test_several_columns_of_text_have_positions_of_their_own(tagger):
     for row in rows[:3].itertuples():
         cell = frame[row.field][row.row]
         assert cell[int(row.start) : int(row.end)] == row.entity
-    with pytest.raises(TableError, match="join them with --text title --text abstract"):
+    with pytest.raises(
+        TableError, match="join them with --text title --text abstract"
+    ):
         tagger.score_frame(frame)

@@ -16,7 +16,8 @@ from biomed.corpora import (
 )
 from biomed.corpora.documents import spans_of
 from biomed.ner.evaluation import evaluate_documents
-from biomed.ner.tagger import EntitySettings, EntityTagger
+from biomed.ner.manifest import EntitySettings
+from biomed.ner.tagger import EntityTagger
 from biomed.ner.training import EntityRecipe, EntityTable, fit
 from domainbert.errors import UserError
 from domainbert.training.recipes import read_recipe
@@ -31,7 +32,13 @@ QUICK = TrainingSettings(
     patience=9,
 )
 MENTIONS = {
-    "Disease": ("heart failure", "kidney disease", "pneumonia", "edema", "chest pain"),
+    "Disease": (
+        "heart failure",
+        "kidney disease",
+        "pneumonia",
+        "edema",
+        "chest pain",
+    ),
     "Drug": ("insulin", "furosemide", "antibiotic medication"),
 }
 FILLER = "patient home stable clinic was not the of and with".split()
@@ -52,14 +59,19 @@ def sentences(count, *, seed, only=None):
             words += mention
             known = only in (None, kind)
             tags += [
-                f"{'BI'[n > 0]}-{kind}" if known else "O" for n in range(len(mention))
+                f"{'BI'[n > 0]}-{kind}" if known else "O"
+                for n in range(len(mention))
             ]
         texts.append(TaggedText(tuple(words), tuple(tags)))
     return tuple(texts)
 
 
 def corpus(name="made-up", *, seed=0, only=None, test=True):
-    sides = {"train": (150, seed), "devel": (30, seed + 1), "test": (30, seed + 2)}
+    sides = {
+        "train": (150, seed),
+        "devel": (30, seed + 1),
+        "test": (30, seed + 2),
+    }
     golds = {
         side: Gold(side, sentences(count, seed=number, only=only))
         for side, (count, number) in sides.items()
@@ -114,7 +126,9 @@ def test_what_is_saved_is_what_was_measured(trained, tmp_path):
     assert "Disease" in card
     # Without a card in the recipe, it states what this run read and nothing else.
     assert "| made-up, texts for training | 1" in card
-    assert not {"apache", "NCBI", "PubMed"} & set(re.findall(r"[A-Za-z]+", card))
+    assert not {"apache", "NCBI", "PubMed"} & set(
+        re.findall(r"[A-Za-z]+", card)
+    )
 
 
 @pytest.mark.numeric
@@ -122,7 +136,9 @@ def test_merged_weights_load_in_hugging_face(trained, tmp_path):
     from transformers import AutoModelForTokenClassification
 
     trained.save_pretrained(tmp_path / "whole", merged=True)
-    theirs = AutoModelForTokenClassification.from_pretrained(tmp_path / "whole")
+    theirs = AutoModelForTokenClassification.from_pretrained(
+        tmp_path / "whole"
+    )
     assert theirs.config.id2label == dict(enumerate(trained.labels))
     ids = torch.tensor([[5, 6, 7, 8]])
     with torch.inference_mode():
@@ -140,11 +156,16 @@ def test_straight_from_spans_of_characters(tiny_encoder, tmp_path):
         ends = np.cumsum([len(word) + 1 for word in text.words]) - 1
         starts = ends - [len(word) for word in text.words]
         found = spans_of(text.tags)
-        spans = [Span(int(starts[a]), int(ends[b - 1]), kind) for a, b, kind in found]
+        spans = [
+            Span(int(starts[a]), int(ends[b - 1]), kind)
+            for a, b, kind in found
+        ]
         documents.append(
             Document(str(number), " ".join(text.words) + ".", tuple(spans))
         )
-    made = Corpus("by-hand", gold_of(documents[:150]), gold_of(documents[150:]), None)
+    made = Corpus(
+        "by-hand", gold_of(documents[:150]), gold_of(documents[150:]), None
+    )
     tagger = EntityTagger.fit([made], recipe(tiny_encoder))
     assert evaluate_documents(tagger, made.devel).overall.f1 > 0.9
     tagger.save_pretrained(tmp_path / "model")
@@ -166,10 +187,13 @@ def test_corpora_that_annotate_other_types_teach_each_their_own(tiny_encoder):
     corpora = [corpus("a", only="Disease"), corpus("b", seed=7, only="Drug")]
     model = fit(corpora, recipe(tiny_encoder))
     both = corpus(seed=20).devel
-    tagged = model.entities(model.reader.read(text.words) for text in both.texts)
+    tagged = model.entities(
+        model.reader.read(text.words) for text in both.texts
+    )
     pairs = zip(both.texts, tagged, strict=True)
     right = sum(
-        spans_of(text.tags) == [span[:3] for span in found] for text, found in pairs
+        spans_of(text.tags) == [span[:3] for span in found]
+        for text, found in pairs
     )
     assert right > 0.8 * len(both.texts)
 
@@ -197,7 +221,9 @@ def test_training_starts_from_another_model(diseases, tiny_encoder, tmp_path):
     # It tells the tags that it knows apart as the other does.
     words = [text.words for text in corpus(seed=20).devel.texts]
     pieces = [both.reader.read(text) for text in words]
-    own, other = (np.concatenate(m.log_probabilities(pieces)) for m in (both, diseases))
+    own, other = (
+        np.concatenate(m.log_probabilities(pieces)) for m in (both, diseases)
+    )
     relative = own[:, 1:3] - own[:, :1], other[:, 1:3] - other[:, :1]
     np.testing.assert_allclose(*relative, atol=0.05)
 
@@ -205,9 +231,14 @@ def test_training_starts_from_another_model(diseases, tiny_encoder, tmp_path):
 def test_a_start_of_another_shape_is_refused(tiny_encoder, trained, tmp_path):
     trained.save_pretrained(tmp_path / "adapter")
     trained.save_pretrained(tmp_path / "merged", merged=True)
-    for folder, rank, named in (("adapter", 3, QUICK.rank), ("merged", QUICK.rank, 0)):
+    for folder, rank, named in (
+        ("adapter", 3, QUICK.rank),
+        ("merged", QUICK.rank, 0),
+    ):
         plan = still(recipe(tiny_encoder), tmp_path / folder, rank=rank)
-        with pytest.raises(UserError, match=rf"of rank {rank} on .*got rank {named}"):
+        with pytest.raises(
+            UserError, match=rf"of rank {rank} on .*got rank {named}"
+        ):
             fit([corpus()], plan)
 
 
@@ -216,32 +247,45 @@ def test_held_out_texts_are_no_training_texts(tiny_encoder, caplog):
     leaking = dataclasses.replace(
         whole,
         train=Gold(
-            "train", whole.train.texts + whole.test.texts[:3] + whole.devel.texts[:1]
+            "train",
+            whole.train.texts + whole.test.texts[:3] + whole.devel.texts[:1],
         ),
     )
     one = QUICK.replaced(epochs=1)
-    models = [fit([c], recipe(tiny_encoder, training=one)) for c in (whole, leaking)]
+    models = [
+        fit([c], recipe(tiny_encoder, training=one)) for c in (whole, leaking)
+    ]
     weights = [model.network.classifier.weight for model in models]
     assert torch.equal(*weights)
     assert "4 training texts are also in another side or corpus" in caplog.text
     assert models[0].manifest.data.counts == models[1].manifest.data.counts
 
 
-def test_a_run_resumes_with_the_same_corpora_and_settings_only(tiny_encoder, tmp_path):
-    one = recipe(tiny_encoder, training=QUICK.replaced(epochs=1, evaluations=1))
+def test_a_run_resumes_with_the_same_corpora_and_settings_only(
+    tiny_encoder, tmp_path
+):
+    one = recipe(
+        tiny_encoder, training=QUICK.replaced(epochs=1, evaluations=1)
+    )
     first = fit([corpus()], one, checkpoints=tmp_path)
     again = fit([corpus()], one, checkpoints=tmp_path, resume=True)
-    assert torch.equal(first.network.classifier.weight, again.network.classifier.weight)
+    assert torch.equal(
+        first.network.classifier.weight, again.network.classifier.weight
+    )
     others = [
         ([corpus(seed=1)], one, "corpora.made-up.train"),
         (
             [corpus()],
-            one.replaced(model=EntityTable(encoder=str(tiny_encoder), window=24)),
+            one.replaced(
+                model=EntityTable(encoder=str(tiny_encoder), window=24)
+            ),
             "wind",
         ),
     ]
     for corpora, changed, name in others:
-        with pytest.raises(UserError, match=f"were made with another .*{name}"):
+        with pytest.raises(
+            UserError, match=f"were made with another .*{name}"
+        ):
             fit(corpora, changed, checkpoints=tmp_path, resume=True)
 
 
@@ -280,20 +324,26 @@ def test_a_silver_corpus_only_trains(tiny_encoder):
     gold = corpus()
     few = dataclasses.replace(gold, train=Gold("train", gold.train.texts[:5]))
     silver = Corpus(
-        "silver", Gold("train", sentences(150, seed=9) + gold.devel.texts), None, None
+        "silver",
+        Gold("train", sentences(150, seed=9) + gold.devel.texts),
+        None,
+        None,
     )
     alone, helped = (
-        fit(corpora, recipe(tiny_encoder)) for corpora in ([few], [few, silver])
+        fit(corpora, recipe(tiny_encoder))
+        for corpora in ([few], [few, silver])
     )
     assert list(helped.manifest.scores.devel) == ["made-up"]
     assert 0 < helped.manifest.data.counts["silver, texts for training"] <= 150
     f1 = [
-        model.manifest.scores.devel["made-up"]["all"]["f1"] for model in (alone, helped)
+        model.manifest.scores.devel["made-up"]["all"]["f1"]
+        for model in (alone, helped)
     ]
     assert f1[1] > 0.9 > f1[0]
     same = Corpus("same", Gold("train", few.train.texts[:3]), None, None)
     with pytest.raises(
-        CorpusError, match="same: every training text is also in a devel or test"
+        CorpusError,
+        match="same: every training text is also in a devel or test",
     ):
         fit([few, same], recipe(tiny_encoder))
 

@@ -69,7 +69,12 @@ def made_up(count, *, name, words=20, seed=0):
         text[at : at + 2] = "treated", str(generator.choice(ANSWERS))
         start = len(" ".join(text[: at + 1])) + 1
         place = (start, start + len(text[at + 1]))
-        asked = (f"{name}{number}", "treated?", " ".join(text), f"{name} {number}")
+        asked = (
+            f"{name}{number}",
+            "treated?",
+            " ".join(text),
+            f"{name} {number}",
+        )
         questions.append(
             Question(*asked, answers=(text[at + 1],), answer_spans=(place,))
         )
@@ -103,4 +108,6 @@ def answerer(tokenizer):
     from biomed.qa.model import QuestionSettings
 
     settings = QuestionSettings(window=24)
-    return QuestionAnswerer(make_known(tokenizer), tokenizer, settings=settings)
+    return QuestionAnswerer(
+        make_known(tokenizer), tokenizer, settings=settings
+    )

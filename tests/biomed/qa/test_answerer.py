@@ -14,7 +14,16 @@ from domainbert.errors import UserError
 
 QUESTION = "Was the patient stable?"
 VOCABULARY = (
-    *("heart", "failure", "insulin", "kidney", "renal", "patient", "was", "xyz"),
+    *(
+        "heart",
+        "failure",
+        "insulin",
+        "kidney",
+        "renal",
+        "patient",
+        "was",
+        "xyz",
+    ),
     *(".", ",", "-", "\n", "\t", "\x10", "\u00a0", "e\u0301", "🫀", "9/7"),
 )
 
@@ -32,7 +41,9 @@ def test_an_answer_and_its_place(answerer):
     assert (answer.document, answer.is_found) == (0, True)
 
 
-@pytest.mark.parametrize("words", [("insulin",), ("heart", "of", "the", "failure")])
+@pytest.mark.parametrize(
+    "words", [("insulin",), ("heart", "of", "the", "failure")]
+)
 def test_an_answer_is_found_at_every_position_of_a_long_text(answerer, words):
     """Windows of 24 tokens, 14 of them the text's: each answer stands at every border."""
     texts, starts = [], []
@@ -75,15 +86,26 @@ def test_no_token_of_the_question_is_an_answer(answerer):
 
 def test_none_beats_a_weak_answer(answerer):
     (none,) = answerer.answer(QUESTION, "patient with kidney at home", top_k=5)
-    assert (none.text, none.start, none.end, none.is_found) == ("", 0, 0, False)
-    assert none.score == pytest.approx(-1, abs=1e-3)  # what the best candidate came to
-    weak = answerer.answer(QUESTION, "patient with kidney at home", threshold=-1.5)
+    assert (none.text, none.start, none.end, none.is_found) == (
+        "",
+        0,
+        0,
+        False,
+    )
+    assert none.score == pytest.approx(
+        -1, abs=1e-3
+    )  # what the best candidate came to
+    weak = answerer.answer(
+        QUESTION, "patient with kidney at home", threshold=-1.5
+    )
     assert [a.text for a in weak] == ["kidney"]
     strong = answerer.answer(QUESTION, "kidney and insulin and renal", top_k=5)
     assert [a.text for a in strong] == ["insulin", "renal"]
 
 
-def test_windows_are_compared_on_logits_not_on_their_own_probabilities(answerer):
+def test_windows_are_compared_on_logits_not_on_their_own_probabilities(
+    answerer,
+):
     """In the first windows `renal` has hardly a rival; in the last `insulin` has many."""
     text = "renal " + "patient was x " * 20 + "insulin " * 10
     (answer,) = answerer.answer(QUESTION, text)
@@ -133,16 +155,23 @@ def test_the_best_answers_do_not_overlap(answerer):
     found = answerer.answer(QUESTION, text, top_k=50, threshold=-np.inf)
     assert len(found) > 9
     taken = sorted((a.start, a.end) for a in found)
-    assert all(one[1] <= other[0] for one, other in zip(taken, taken[1:], strict=False))
+    assert all(
+        one[1] <= other[0]
+        for one, other in zip(taken, taken[1:], strict=False)
+    )
     scores = [a.score for a in found]
     assert scores == sorted(scores, reverse=True)
-    assert answerer.answer(QUESTION, text, top_k=1) == answerer.answer(QUESTION, text)
+    assert answerer.answer(QUESTION, text, top_k=1) == answerer.answer(
+        QUESTION, text
+    )
 
 
 def test_answers_are_whole_words(answerer):
     """`insulinx` is no word of the vocabulary: its pieces begin with a strong one."""
     assert answerer.answer(QUESTION, "insulin-dependent")[0].text == "insulin"
-    (answer,) = answerer.answer(QUESTION, "patient xinsulin was", threshold=-np.inf)
+    (answer,) = answerer.answer(
+        QUESTION, "patient xinsulin was", threshold=-np.inf
+    )
     assert answer.text in "patient xinsulin was".split() or " " in answer.text
 
 
@@ -154,11 +183,17 @@ def test_an_answer_comes_with_its_sentence(answerer):
         "Insulin",
         "Not renal.",
     ]
-    assert all(text[a.sentence_start : a.sentence_end] == a.sentence for a in found)
+    assert all(
+        text[a.sentence_start : a.sentence_end] == a.sentence for a in found
+    )
     (across,) = answerer.answer(QUESTION, "Was it heart. Failure was not.")
     assert (across.text, across.sentence) == ("heart", "Was it heart.")
     (none,) = answerer.answer(QUESTION, "at home")
-    assert (none.sentence, none.sentence_start, none.sentence_end) == ("", 0, 0)
+    assert (none.sentence, none.sentence_start, none.sentence_end) == (
+        "",
+        0,
+        0,
+    )
 
 
 @pytest.mark.parametrize("text", ["( . ) , - !", "\u2014 \U0001fac0 ?"])
@@ -189,7 +224,9 @@ def test_a_question_for_a_number_prefers_one(
     text = f"{number} patient was at home with the insulin"
     (answer,) = answerer.answer(question, text, threshold=-np.inf)
     assert answer.text == expected
-    assert answer.score == pytest.approx(-5 if expected == number else 7, abs=1e-3)
+    assert answer.score == pytest.approx(
+        -5 if expected == number else 7, abs=1e-3
+    )
     assert answerer.answer(question, text)[0].text == expected
 
 
@@ -211,7 +248,9 @@ def test_a_number_is_accepted_up_to_the_margin_below_the_threshold(answerer):
         ("renal 9, insulin", {"renal 9"}),
     ],
 )
-def test_a_preferred_span_has_one_whole_number(answerer, monkeypatch, text, expected):
+def test_a_preferred_span_has_one_whole_number(
+    answerer, monkeypatch, text, expected
+):
     """From `renal` to `insulin` is the best span of all."""
     monkeypatch.setattr("biomed.qa.spans.NUMBER_MARGIN", 50)
     found = answerer.answer("how many?", text, top_k=4, threshold=-np.inf)
@@ -221,8 +260,14 @@ def test_a_preferred_span_has_one_whole_number(answerer, monkeypatch, text, expe
 @pytest.mark.parametrize(
     ("question", "asks"),
     [
-        *(("How many patients were there?", True), ("How  long did it take", True)),
-        *(("What was the daily dose of it?", True), ("At which percentage?", True)),
+        *(
+            ("How many patients were there?", True),
+            ("How  long did it take", True),
+        ),
+        *(
+            ("What was the daily dose of it?", True),
+            ("At which percentage?", True),
+        ),
         *(("How was it given?", False), ("What is the longest name?", False)),
     ],
 )
@@ -255,16 +300,22 @@ def test_spans_are_exact_for_any_text(undecided, words, between):
 @pytest.fixture(scope="module")
 def undecided(tokenizer, new_random):
     settings = QuestionSettings(window=24, overlap=8)
-    return QuestionAnswerer(new_random(tokenizer), tokenizer, settings=settings)
+    return QuestionAnswerer(
+        new_random(tokenizer), tokenizer, settings=settings
+    )
 
 
 def test_many_come_back_in_order_whatever_their_company(tokenizer, new_random):
-    answerer = QuestionAnswerer(new_random(tokenizer), tokenizer, batch_tokens=128)
+    answerer = QuestionAnswerer(
+        new_random(tokenizer), tokenizer, batch_tokens=128
+    )
     pairs = [
         (QUESTION + " x" * (n % 5), "heart kidney home " * (1 + n % 30))
         for n in range(60)
     ]
-    together = list(answerer.answer_many(iter(pairs), top_k=2, threshold=-np.inf))
+    together = list(
+        answerer.answer_many(iter(pairs), top_k=2, threshold=-np.inf)
+    )
     for (question, text), found in zip(pairs, together, strict=True):
         alone = answerer.answer(question, text, top_k=2, threshold=-np.inf)
         assert spans(alone) == spans(found)
@@ -309,7 +360,11 @@ def test_memory_is_flat(answerer):
             ["text", 3],
             "pair 1: the context, document 1 is int, expected a string",
         ),
-        ("was it?", None, "pair 1: the context is NoneType, expected a string"),
+        (
+            "was it?",
+            None,
+            "pair 1: the context is NoneType, expected a string",
+        ),
         (
             "was " * 40,
             "text",
@@ -339,7 +394,9 @@ def test_a_string_is_no_list_of_pairs(answerer, pairs, message):
         list(answerer.answer_many(pairs))
 
 
-def test_logits_that_are_no_numbers_are_told_from_no_answer(tokenizer, new_known):
+def test_logits_that_are_no_numbers_are_told_from_no_answer(
+    tokenizer, new_known
+):
     """One broken window spoils its own question and no other."""
     network = new_known(tokenizer)
     forward = network.forward
@@ -355,17 +412,27 @@ def test_logits_that_are_no_numbers_are_told_from_no_answer(tokenizer, new_known
     answerer = QuestionAnswerer(
         network, tokenizer, settings=QuestionSettings(window=24)
     )
-    contexts = ["on insulin", "insulin " + "x " * 40 + "kidney", "insulin at home"]
-    found = [a for (a,) in answerer.answer_many((QUESTION, text) for text in contexts)]
+    contexts = [
+        "on insulin",
+        "insulin " + "x " * 40 + "kidney",
+        "insulin at home",
+    ]
+    found = [
+        a
+        for (a,) in answerer.answer_many((QUESTION, text) for text in contexts)
+    ]
     assert [a.text for a in found] == ["insulin", "", "insulin"]
     assert np.isnan(found[1].score)
 
 
 def test_threads_may_share_a_model(tokenizer, new_random):
     settings = QuestionSettings(window=24, overlap=8)
-    answerer = QuestionAnswerer(new_random(tokenizer), tokenizer, settings=settings)
+    answerer = QuestionAnswerer(
+        new_random(tokenizer), tokenizer, settings=settings
+    )
     pairs = [
-        (f"was {n} it?", f"heart {n} kidney home " * (1 + n % 7)) for n in range(40)
+        (f"was {n} it?", f"heart {n} kidney home " * (1 + n % 7))
+        for n in range(40)
     ]
     expected = list(answerer.answer_many(pairs, threshold=-np.inf))
 
@@ -391,7 +458,8 @@ def test_threads_may_share_a_model(tokenizer, new_random):
 def test_a_text_of_any_size_has_a_limit(answerer, monkeypatch):
     monkeypatch.setattr("domainbert.text.windows.LONGEST_TEXT", 30)
     with pytest.raises(
-        UserError, match="pair 0: the context has 33 characters, expected at most"
+        UserError,
+        match="pair 0: the context has 33 characters, expected at most",
     ):
         answerer.answer(QUESTION, "insulin at home on insulin at hom")
 
@@ -426,7 +494,10 @@ def test_settings_that_cannot_be(tokenizer, new_known):
             QuestionSettings(window=65),
             "window must be at most 64 for this encoder, got 65",
         ),
-        (QuestionSettings(window=24, overlap=12), "overlap must be between 0 and 11"),
+        (
+            QuestionSettings(window=24, overlap=12),
+            "overlap must be between 0 and 11",
+        ),
         (
             QuestionSettings(window=24, max_answer=7),
             "max_answer must be between 1 and the overlap",
@@ -453,11 +524,19 @@ class TestWithHuggingFace:
         encoded = tokenizer(
             question, text, return_offsets_mapping=True, return_tensors="pt"
         )
-        offsets, words = encoded.pop("offset_mapping")[0].tolist(), encoded.word_ids(0)
+        offsets, words = (
+            encoded.pop("offset_mapping")[0].tolist(),
+            encoded.word_ids(0),
+        )
         with torch.inference_mode():
             output = model(**encoded)
-        start, end = output.start_logits[0].numpy(), output.end_logits[0].numpy()
-        context = [i for i, side in enumerate(encoded.sequence_ids(0)) if side == 1]
+        start, end = (
+            output.start_logits[0].numpy(),
+            output.end_logits[0].numpy(),
+        )
+        context = [
+            i for i, side in enumerate(encoded.sequence_ids(0)) if side == 1
+        ]
         best = max(
             (start[i] + end[j], -i, -j)
             for i in context
@@ -477,7 +556,9 @@ class TestWithHuggingFace:
         tokenizer.save_pretrained(tmp_path)
         answerer = QuestionAnswerer.from_pretrained(tmp_path)
         (answer,) = answerer.answer(QUESTION, self.TEXT, threshold=-np.inf)
-        start, end, score = self.reference(tmp_path, QUESTION, self.TEXT, longest=16)
+        start, end, score = self.reference(
+            tmp_path, QUESTION, self.TEXT, longest=16
+        )
         assert (answer.start, answer.end) == (start, end)
         assert answer.score == pytest.approx(score, abs=1e-4)
 
@@ -501,7 +582,8 @@ class TestWithHuggingFace:
 
     def test_a_bare_encoder_is_refused(self, tiny_encoder):
         with pytest.raises(
-            EncoderError, match=r"without a trained head.*biomed qa train QUESTION"
+            EncoderError,
+            match=r"without a trained head.*biomed qa train QUESTION",
         ):
             QuestionAnswerer.from_pretrained(tiny_encoder)
 

@@ -30,10 +30,15 @@ def squad(questions):
     data = []
     for q in questions:
         given = zip(q.answers, q.answer_spans, strict=True)
-        answers = [{"text": text, "answer_start": start} for text, (start, _) in given]
+        answers = [
+            {"text": text, "answer_start": start} for text, (start, _) in given
+        ]
         qa = {"id": q.id, "question": q.text, "answers": answers}
         data.append(
-            {"title": q.article, "paragraphs": [{"context": q.context, "qas": [qa]}]}
+            {
+                "title": q.article,
+                "paragraphs": [{"context": q.context, "qas": [qa]}],
+            }
         )
     return json.dumps({"version": "1.1", "data": data})
 
@@ -47,14 +52,21 @@ def test_every_command_has_help():
 
 def test_help_waits_for_no_torch():
     code = "import sys; from biomed.qa.commands import app; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False).returncode
+        == 0
+    )
 
 
 def test_ask_one_question_of_texts(saved, tmp_path):
     (tmp_path / "a.txt").write_text("patient at home")
-    (tmp_path / "b.txt").write_bytes("\ufeffgave\r\ninsulin [b]now[/b]".encode())
+    (tmp_path / "b.txt").write_bytes(
+        "\ufeffgave\r\ninsulin [b]now[/b]".encode()
+    )
     files = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
-    result = run.invoke(app, ["ask", *files, "--question", "was it?", "--model", saved])
+    result = run.invoke(
+        app, ["ask", *files, "--question", "was it?", "--model", saved]
+    )
     assert result.exit_code == 0, result.output
     assert "b.txt, characters 6 to 13, score 7.00" in result.output
     assert "[insulin](answer) [b]now[/b]" in result.output
@@ -70,9 +82,13 @@ def test_the_text_of_a_file_in_another_encoding(saved, tmp_path):
     (tmp_path / "b.txt.gz").write_bytes(gzip.compress(text.encode()))
     arguments = ["--question", "was it?", "--model", saved]
     plain = run.invoke(app, ["ask", str(tmp_path / "a.txt"), *arguments])
-    assert "a.txt: undecodable bytes read as U+FFFD; name its encoding" in plain.output
+    assert (
+        "a.txt: undecodable bytes read as U+FFFD; name its encoding"
+        in plain.output
+    )
     named = run.invoke(
-        app, ["ask", str(tmp_path / "a.txt"), *arguments, "--encoding", "latin-1"]
+        app,
+        ["ask", str(tmp_path / "a.txt"), *arguments, "--encoding", "latin-1"],
     )
     packed = run.invoke(app, ["ask", str(tmp_path / "b.txt.gz"), *arguments])
     assert "Ménière" in named.output
@@ -90,7 +106,8 @@ def test_ask_a_table(saved, tmp_path):
     write_table(pd.DataFrame(rows), tmp_path / "q.csv")
     out = tmp_path / "answers.parquet"
     result = run.invoke(
-        app, ["ask", str(tmp_path / "q.csv"), "--model", saved, "--out", str(out)]
+        app,
+        ["ask", str(tmp_path / "q.csv"), "--model", saved, "--out", str(out)],
     )
     assert result.exit_code == 0, result.output
     assert "3 rows in, 3 rows out: 1 empty, 2 ok; written to" in result.output
@@ -121,12 +138,17 @@ def test_ask_one_question_of_a_table(saved, tmp_path):
     result = run.invoke(app, arguments)
     assert result.exit_code == 0, result.output
     read = read_table(out)
-    assert read[["HADM_ID", "ward"]].to_numpy().tolist() == [["7", "a"], ["8", "b"]]
+    assert read[["HADM_ID", "ward"]].to_numpy().tolist() == [
+        ["7", "a"],
+        ["8", "b"],
+    ]
     assert list(read["answer"].fillna("")) == ["insulin", ""]
 
 
 @pytest.mark.parametrize("option", ["--keep", "--query", "--stay"])
-def test_options_of_tables_are_refused_where_answers_are_shown(saved, tmp_path, option):
+def test_options_of_tables_are_refused_where_answers_are_shown(
+    saved, tmp_path, option
+):
     (tmp_path / "a.txt").write_text("on insulin")
     arguments = [
         "ask",
@@ -176,8 +198,17 @@ def test_train(tiny_encoder, tmp_path):
         "[validation]\nshare = 0.3\nchoosing = 3\n"
     )
     arguments = [
-        *("train", str(tmp_path / "general.json"), str(tmp_path / "special.json")),
-        *("--recipe", str(tmp_path / "r.toml"), "--encoder", str(tiny_encoder)),
+        *(
+            "train",
+            str(tmp_path / "general.json"),
+            str(tmp_path / "special.json"),
+        ),
+        *(
+            "--recipe",
+            str(tmp_path / "r.toml"),
+            "--encoder",
+            str(tiny_encoder),
+        ),
         *("--out", str(tmp_path / "model"), "--seed", "3"),
     ]
     result = run.invoke(app, arguments)
@@ -213,17 +244,26 @@ def test_train(tiny_encoder, tmp_path):
     [
         (["ask", "absent.txt", "--question", "was it?"], "absent.txt"),
         (["ask", "test.json", "--out", "o.xlsx"], "o.xlsx"),
-        (["ask", "bad.csv", "--out", "o.csv"], "bad.csv has no column 'context'"),
+        (
+            ["ask", "bad.csv", "--out", "o.csv"],
+            "bad.csv has no column 'context'",
+        ),
         (
             ["ask", "empty.txt", "--question", "was it?"],
             "the context, document 0 is empty",
         ),
-        (["ask", "q.csv", "--question", "", "--out", "o.csv"], "the question is empty"),
+        (
+            ["ask", "q.csv", "--question", "", "--out", "o.csv"],
+            "the question is empty",
+        ),
         (
             ["ask", "q.csv", "--question", "a?"],
             "name --out to ask the question of a table",
         ),
-        (["evaluate", "bad.json"], "bad.json line 2: not SQuAD JSON; expected data"),
+        (
+            ["evaluate", "bad.json"],
+            "bad.json line 2: not SQuAD JSON; expected data",
+        ),
         (
             ["evaluate", "test.json"],
             "1 questions without answers; training and scoring need them",
@@ -280,7 +320,9 @@ def test_what_to_ask_must_be_clear(tmp_path):
     assert result.exit_code == 2
     assert "--question" in result.output
     several = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
-    result = run.invoke(app, ["ask", *several, "--out", str(tmp_path / "o.csv")])
+    result = run.invoke(
+        app, ["ask", *several, "--out", str(tmp_path / "o.csv")]
+    )
     assert result.exit_code == 2
     assert "one file of questions" in result.output
 
@@ -303,12 +345,18 @@ def test_the_recipe(tmp_path):
     with pytest.raises(ValueError, match="epochs has 2 values for 1 files"):
         recipe.each_stage(1)
     for text, message in [
-        ("[stages]\nepochs = 3\n", r"\[stages\] epochs: expected a list, got 3"),
+        (
+            "[stages]\nepochs = 3\n",
+            r"\[stages\] epochs: expected a list, got 3",
+        ),
         (
             "[validation]\nshare = 0\n",
             r"\[validation\] share: expected a number above 0, got 0",
         ),
-        ("[stages]\nepochs = [-1, 1]\n", "epochs: expected a number above 0, got -1"),
+        (
+            "[stages]\nepochs = [-1, 1]\n",
+            "epochs: expected a number above 0, got -1",
+        ),
     ]:
         path.write_text(text)
         with pytest.raises(ValueError, match=message):
@@ -321,4 +369,6 @@ def test_the_shipped_recipe():
     assert [training.negatives for training in stages] == [0.25, 2.5]
     assert [training.attention for training in stages] == ["eager", "sdpa"]
     assert recipe.card.name == "qa"
-    assert not any(read_recipe(QuestionRecipe, "qa").card.model_dump().values())
+    assert not any(
+        read_recipe(QuestionRecipe, "qa").card.model_dump().values()
+    )

@@ -17,7 +17,9 @@ def test_a_model_keeps_its_threshold_and_calibration(answerer, tmp_path):
     answerer.save_pretrained(tmp_path / "model")
     again = QuestionAnswerer.from_pretrained(tmp_path / "model")
     assert again.settings == answerer.settings
-    again.settings = again.settings.replaced(threshold=3.5, calibration=(0.5, -1.0))
+    again.settings = again.settings.replaced(
+        threshold=3.5, calibration=(0.5, -1.0)
+    )
     assert not again.answer("was it?", text)[0].is_found
     again.save_pretrained(tmp_path / "model")
     again = QuestionAnswerer.from_pretrained(tmp_path / "model")

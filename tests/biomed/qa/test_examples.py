@@ -18,11 +18,18 @@ def reader(tokenizer):
 
 
 def one(
-    *, context=LONG, article="a", answers=("heart failure",), answer_spans=None, **more
+    *,
+    context=LONG,
+    article="a",
+    answers=("heart failure",),
+    answer_spans=None,
+    **more,
 ):
     if answer_spans is None:
         answer_spans = ((AT, AT + 13),) if answers else ()
-    return Question("1", "was it?", context, article, answers, answer_spans, **more)
+    return Question(
+        "1", "was it?", context, article, answers, answer_spans, **more
+    )
 
 
 def maker(reader, *questions, negatives=1.0, longest=6, seed=0):
@@ -33,7 +40,9 @@ def maker(reader, *questions, negatives=1.0, longest=6, seed=0):
 
 
 def words(tokenizer, example, start, end):
-    return tokenizer.convert_ids_to_tokens(example.ids[start : end + 1].tolist())
+    return tokenizer.convert_ids_to_tokens(
+        example.ids[start : end + 1].tolist()
+    )
 
 
 def test_a_window_with_the_answer_and_its_labels(tokenizer, reader):
@@ -46,14 +55,21 @@ def test_a_window_with_the_answer_and_its_labels(tokenizer, reader):
         ]
         first = example.segments.tolist().index(1)
         assert len(example.ids) == 24
-        assert example.ids[-1] == example.ids[first - 1] == tokenizer.sep_token_id
-        assert (example.ids[0], example.segments[0]) == (tokenizer.cls_token_id, 0)
+        assert (
+            example.ids[-1] == example.ids[first - 1] == tokenizer.sep_token_id
+        )
+        assert (example.ids[0], example.segments[0]) == (
+            tokenizer.cls_token_id,
+            0,
+        )
         starts.add(example.start)
     # It lies anywhere in its window, at both borders too.
     assert starts == set(range(first, 24 - 2))
 
 
-def test_negatives_come_at_the_stated_rate_and_without_the_answer(tokenizer, reader):
+def test_negatives_come_at_the_stated_rate_and_without_the_answer(
+    tokenizer, reader
+):
     made = maker(reader, one(), negatives=2.5)
     counts = []
     for epoch in range(200):
@@ -96,7 +112,9 @@ def test_there_may_be_no_negative(reader):
 
 
 def test_a_question_without_an_answer_gives_a_window(reader):
-    (positive, negative) = maker(reader, one(), one(answers=()), negatives=0).make(0)
+    (positive, negative) = maker(
+        reader, one(), one(answers=()), negatives=0
+    ).make(0)
     assert positive.start
     assert (negative.start, negative.end) == (0, 0)
 
@@ -104,7 +122,10 @@ def test_a_question_without_an_answer_gives_a_window(reader):
 def test_the_answer_that_most_gave_is_taken(tokenizer, reader):
     places = ((AT, AT + 5), (AT, AT + 13), (AT, AT + 13))
     (example,) = maker(reader, one(answer_spans=places), negatives=0).make(0)
-    assert words(tokenizer, example, example.start, example.end) == ["heart", "failure"]
+    assert words(tokenizer, example, example.start, example.end) == [
+        "heart",
+        "failure",
+    ]
 
 
 def test_a_long_answer_is_cut_off(tokenizer, reader):

@@ -9,19 +9,26 @@ QUESTION = "What is the drug?"
 CONTEXT = "Patient with heart failure, DM2. On (insulin) — no fever. "
 
 
-def test_a_family_answers_from_texts_of_any_length(write_family, tmp_path, family):
+def test_a_family_answers_from_texts_of_any_length(
+    write_family, tmp_path, family
+):
     from transformers import AutoModelForQuestionAnswering
 
     network, own = write_family(
         tmp_path / "model", family, AutoModelForQuestionAnswering
     )
-    answerer = QuestionAnswerer.from_pretrained(tmp_path / "model", device="cpu")
+    answerer = QuestionAnswerer.from_pretrained(
+        tmp_path / "model", device="cpu"
+    )
     long = CONTEXT * 12
     found = answerer.answer(QUESTION, long, threshold=float("-inf"), top_k=3)
     assert found
     for answer in found:
         assert (
-            long[answer.start : answer.end] == answer.text == answer.text.strip() != ""
+            long[answer.start : answer.end]
+            == answer.text
+            == answer.text.strip()
+            != ""
         )
     # A short pair is read as the tokenizer of the family pairs them.
     pair = answerer.reader.pair(QUESTION, CONTEXT[:20])
@@ -31,7 +38,9 @@ def test_a_family_answers_from_texts_of_any_length(write_family, tmp_path, famil
     accepted = {"input_ids", "attention_mask"}
     if answerer.reads_segments:
         accepted.add("token_type_ids")
-        assert encoded["token_type_ids"][0].tolist() == window.segments.tolist()
+        assert (
+            encoded["token_type_ids"][0].tolist() == window.segments.tolist()
+        )
     with torch.inference_mode():
         right = network(
             **{k: v for k, v in encoded.items() if k in accepted}

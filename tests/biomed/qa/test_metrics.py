@@ -78,7 +78,9 @@ WORDS = st.sampled_from(
         "",
     ]
 )
-TEXTS = st.one_of(st.lists(WORDS, max_size=6).map(" ".join), st.text(max_size=20))
+TEXTS = st.one_of(
+    st.lists(WORDS, max_size=6).map(" ".join), st.text(max_size=20)
+)
 
 
 @given(TEXTS, st.lists(TEXTS, max_size=4))

@@ -11,9 +11,19 @@ from typer.testing import CliRunner
 import biomed.qa.commands
 from biomed.qa.evaluation import evaluate
 from biomed.qa.model import QuestionAnswerer
-from biomed.qa.questions import Question, QuestionSet, read_questions, split_by_article
+from biomed.qa.questions import (
+    Question,
+    QuestionSet,
+    read_questions,
+    split_by_article,
+)
 from biomed.qa.task import AskTask
-from biomed.qa.training import QuestionModelTable, QuestionRecipe, QuestionTraining, fit
+from biomed.qa.training import (
+    QuestionModelTable,
+    QuestionRecipe,
+    QuestionTraining,
+    fit,
+)
 from domainbert.scoring import score_file
 from domainbert.tables import read_table, write_table
 
@@ -79,7 +89,10 @@ def test_nothing_says_what_it_read(
     questions = QuestionSet("q", tuple(asked for _ in range(3)))
     other = QuestionSet("v", (Question("1", CANARY, CANARY, "b", (CANARY,)),))
     quick = QuestionTraining(epochs=1, batch_tokens=64)
-    with warnings.catch_warnings(record=True) as caught, caplog.at_level(logging.DEBUG):
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        caplog.at_level(logging.DEBUG),
+    ):
         warnings.simplefilter("always")
         for question in (
             f"{CANARY}?",
@@ -104,10 +117,16 @@ def test_nothing_says_what_it_read(
         for path in files:
             attempt(read_questions, path)
             attempt(
-                score_file, AskTask(answerer), path, tmp_path / f"{path.name}.o.csv"
+                score_file,
+                AskTask(answerer),
+                path,
+                tmp_path / f"{path.name}.o.csv",
             )
             out = ("--out", str(tmp_path / "o.csv"))
-            for arguments in (("ask", str(path), *out), ("evaluate", str(path))):
+            for arguments in (
+                ("ask", str(path), *out),
+                ("evaluate", str(path)),
+            ):
                 result = CliRunner().invoke(
                     biomed.qa.commands.app, [*arguments, "--model", "nowhere"]
                 )
@@ -131,7 +150,9 @@ def test_nothing_says_what_it_read(
         recipe = QuestionRecipe(model=model, training=quick)
         attempt(fit, recipe, [questions], validation=other)
         attempt(fit, recipe, [other], validation=questions)
-        said += map(repr, (questions, asked, answerer, AskTask(answerer), recipe))
+        said += map(
+            repr, (questions, asked, answerer, AskTask(answerer), recipe)
+        )
     said += [str(warning.message) for warning in caught]
     said += [caplog.text, *capsys.readouterr()]
     assert any("at most 14 are possible" in line for line in said)

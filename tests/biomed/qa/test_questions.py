@@ -20,7 +20,10 @@ def squad(*questions, context=CONTEXT, **article):
     return {
         "version": "x",
         "data": [
-            {**article, "paragraphs": [{"context": context, "qas": list(questions)}]}
+            {
+                **article,
+                "paragraphs": [{"context": context, "qas": list(questions)}],
+            }
         ],
     }
 
@@ -28,7 +31,13 @@ def squad(*questions, context=CONTEXT, **article):
 def question(number, *answers, **more):
     given = [{"text": text, "answer_start": start} for text, start in answers]
     flag = {"is_impossible": not answers}
-    return {"id": number, "question": "What?", "answers": given, **flag, **more}
+    return {
+        "id": number,
+        "question": "What?",
+        "answers": given,
+        **flag,
+        **more,
+    }
 
 
 @pytest.fixture
@@ -43,7 +52,9 @@ def write(tmp_path):
 
 class TestSquad:
     def test_version_1(self, write):
-        document = squad(question(7, ("pneumonia", 35), ("pneumonia,", 35)), title="T")
+        document = squad(
+            question(7, ("pneumonia", 35), ("pneumonia,", 35)), title="T"
+        )
         read = read_questions(write(document))
         (only,) = read.questions
         assert (only.id, only.text) == ("7", "What?")
@@ -63,10 +74,12 @@ class TestSquad:
 
     def test_questions_without_a_known_answer_are_left_out(self, write):
         document = squad(
-            {"id": "a", "question": "What?"}, question("b", is_impossible=False)
+            {"id": "a", "question": "What?"},
+            question("b", is_impossible=False),
         )
         with pytest.raises(
-            QuestionError, match=r"q.json has 2 questions without answers; train"
+            QuestionError,
+            match=r"q.json has 2 questions without answers; train",
         ):
             read_questions(write(document))
         known = squad(question("b", is_impossible=False), question("c"))
@@ -82,7 +95,8 @@ class TestSquad:
         )
         read = read_questions(write(document))
         places = {
-            q.id: [CONTEXT[slice(*p)] for p in q.answer_spans] for q in read.questions
+            q.id: [CONTEXT[slice(*p)] for p in q.answer_spans]
+            for q in read.questions
         }
         assert places == {
             "moved": ["pneumonia"],
@@ -99,7 +113,8 @@ class TestSquad:
         named["data"][0]["paragraphs"][0]["document_id"] = 3
         assert read_questions(write(named)).questions[0].article == "3"
         nameless = [
-            read_questions(write(squad(question(1)))).questions[0] for _ in range(2)
+            read_questions(write(squad(question(1)))).questions[0]
+            for _ in range(2)
         ]
         assert nameless[0].article == nameless[1].article
 
@@ -144,17 +159,25 @@ class TestTables:
 
     @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
     @pytest.mark.parametrize("answer", ["None", "NA", "null", "nan", "038"])
-    def test_an_answer_is_text_whatever_it_spells(self, tmp_path, ending, answer):
+    def test_an_answer_is_text_whatever_it_spells(
+        self, tmp_path, ending, answer
+    ):
         """Readers that guess types take "None" and "NA" for empty cells and 038 for 38."""
         path = tmp_path / f"q.{ending}"
-        table = {"id": ["007"], "question": ["Which?"], "context": [f"x {answer} y"]}
+        table = {
+            "id": ["007"],
+            "question": ["Which?"],
+            "context": [f"x {answer} y"],
+        }
         write_table(pd.DataFrame({**table, "answer": [answer]}), path)
         (only,) = read_questions(path).questions
         assert (only.id, only.answers) == ("007", (answer,))
         assert only.answer_spans == ((2, 2 + len(answer)),)
 
     def test_a_line_that_is_no_row_is_named(self, tmp_path):
-        (tmp_path / "q.csv").write_text("question,context\nWhat?,x\nWhy?,x,y,z\n")
+        (tmp_path / "q.csv").write_text(
+            "question,context\nWhat?,x\nWhy?,x,y,z\n"
+        )
         with pytest.raises(QuestionError, match=r"q.csv line 3: "):
             read_questions(tmp_path / "q.csv")
 
@@ -192,7 +215,10 @@ class TestTables:
                 {"context": [[CONTEXT], CONTEXT, "x", "x"]},
                 "line 1: context is not one text",
             ),
-            ({"answer": [["a"], "b", None, "x"]}, "line 1: answer is not one text"),
+            (
+                {"answer": [["a"], "b", None, "x"]},
+                "line 1: answer is not one text",
+            ),
         ],
     )
     def test_bad_rows(self, tmp_path, change, message):
@@ -203,7 +229,8 @@ class TestTables:
 
     def test_bad_tables(self, tmp_path):
         write_table(
-            pd.DataFrame({"question": ["x"], "text": ["y"]}), tmp_path / "q.csv"
+            pd.DataFrame({"question": ["x"], "text": ["y"]}),
+            tmp_path / "q.csv",
         )
         with pytest.raises(TableError, match="has no column 'context'"):
             read_questions(tmp_path / "q.csv")
@@ -215,17 +242,32 @@ class TestTables:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ('{"data": [\n  {"x": 1,}\n]}', "q.json line 2: not SQuAD JSON; expected data"),
+        (
+            '{"data": [\n  {"x": 1,}\n]}',
+            "q.json line 2: not SQuAD JSON; expected data",
+        ),
         ("[]", "q.json: not SQuAD JSON; expected data"),
         ({"data": 3}, "not SQuAD JSON"),
         ({"data": [{}]}, "not SQuAD JSON"),
         ({"data": [3]}, "not SQuAD JSON"),
         ({"data": []}, "q.json has no questions"),
-        (squad(question(1), {"id": "a"}), "q.json: not SQuAD JSON after question 2"),
-        (squad({"id": "a", "question": " "}), "q.json question 1: question is empty"),
-        (squad({"id": "a", "question": ["x"]}), "question 1: question is not one text"),
+        (
+            squad(question(1), {"id": "a"}),
+            "q.json: not SQuAD JSON after question 2",
+        ),
+        (
+            squad({"id": "a", "question": " "}),
+            "q.json question 1: question is empty",
+        ),
+        (
+            squad({"id": "a", "question": ["x"]}),
+            "question 1: question is not one text",
+        ),
         (squad(question(1), context=" \n"), "question 1: context is empty"),
-        (squad(question("a", (["x"], 3))), "question 1: answer is not one text"),
+        (
+            squad(question("a", (["x"], 3))),
+            "question 1: answer is not one text",
+        ),
         (
             squad(question("a", ("x", "y"))),
             "question 1: answer_start is not a whole number",
@@ -252,7 +294,8 @@ def test_no_file_and_no_text(tmp_path):
 class TestSplit:
     def read(self, write, names):
         data = [
-            squad(question(n), context=f"text {n}", title=n)["data"][0] for n in names
+            squad(question(n), context=f"text {n}", title=n)["data"][0]
+            for n in names
         ]
         return read_questions(write({"data": data}))
 
@@ -265,12 +308,18 @@ class TestSplit:
         assert 50 < len(held) < 110
         some = self.read(write, names[::3])
         _, again = split_by_article(some, share=0.2)
-        assert {q.id for q in again.questions} <= {q.id for q in held.questions}
+        assert {q.id for q in again.questions} <= {
+            q.id for q in held.questions
+        }
 
     def test_the_share_may_be_all_or_nothing(self, write):
         questions = self.read(write, "abc")
-        assert [len(side) for side in split_by_article(questions, share=0)] == [3, 0]
-        assert [len(side) for side in split_by_article(questions, share=1)] == [0, 3]
+        assert [
+            len(side) for side in split_by_article(questions, share=0)
+        ] == [3, 0]
+        assert [
+            len(side) for side in split_by_article(questions, share=1)
+        ] == [0, 3]
 
     def test_what_shares_an_article_or_a_text_is_left_out(self, write):
         one = self.read(write, "abc")
@@ -280,14 +329,23 @@ class TestSplit:
                 "other.json",
             )
         )
-        assert [q.id for q in without_articles(one, other).questions] == ["a", "c"]
-        same_name = read_questions(write(squad(question("x"), title="c"), "other.json"))
-        assert [q.id for q in without_articles(one, same_name).questions] == ["a", "b"]
+        assert [q.id for q in without_articles(one, other).questions] == [
+            "a",
+            "c",
+        ]
+        same_name = read_questions(
+            write(squad(question("x"), title="c"), "other.json")
+        )
+        assert [q.id for q in without_articles(one, same_name).questions] == [
+            "a",
+            "b",
+        ]
 
 
 def test_questions_are_taken_evenly_from_articles(write):
     data = [
-        squad(*map(question, ids), title=ids)["data"][0] for ids in ("abcdef", "g", "h")
+        squad(*map(question, ids), title=ids)["data"][0]
+        for ids in ("abcdef", "g", "h")
     ]
     read = read_questions(write({"data": data}))
     assert [q.id for q in evenly(read, 5)] == ["a", "b", "c", "g", "h"]

@@ -12,7 +12,9 @@ def windows(draw):
     flags = st.lists(st.booleans(), min_size=size, max_size=size)
     start, end = (np.array(draw(logits), dtype=np.float32) for _ in range(2))
     begins, ends = (np.array(draw(flags)) for _ in range(2))
-    weights = np.array(draw(st.lists(st.integers(0, 3), min_size=size, max_size=size)))
+    weights = np.array(
+        draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
+    )
     sentences = np.cumsum(
         draw(st.lists(st.integers(0, 1), min_size=size, max_size=size))
     )
@@ -43,7 +45,9 @@ def brute_force(
             and limits[0] <= weights[i : j + 1].sum() <= limits[1]
             and all(j < a or b < i for a, b in taken)
         ]
-        if own := [pair for pair in legal if sentences[pair[1]] == sentences[i]]:
+        if own := [
+            pair for pair in legal if sentences[pair[1]] == sentences[i]
+        ]:
             found.append((min(legal)[0], i, min(own)[1]))
     return sorted(found)
 

@@ -13,7 +13,11 @@ from domainbert.tables import TableError, read_table, write_table
 ROWS = {
     "question_id": ["a", "b", "c"],
     "question": ["was it?", "why?", "who?"],
-    "context": ["patient on insulin", "patient at home", "x heart failure and insulin"],
+    "context": [
+        "patient on insulin",
+        "patient at home",
+        "x heart failure and insulin",
+    ],
 }
 BAD = {
     "question_id": ["d", "007", "f"],
@@ -47,7 +51,10 @@ def test_one_row_an_answer(answerer):
 
 def test_several_documents_of_a_row(answerer):
     frame = pd.DataFrame(
-        {"question": ["was it?"] * 2, "context": [["at home", "on insulin"]] * 2}
+        {
+            "question": ["was it?"] * 2,
+            "context": [["at home", "on insulin"]] * 2,
+        }
     )
     frame.loc[1, "context"] = np.array(["insulin"])
     assert score_frame(AskTask(answerer), frame)["document"].tolist() == [1, 0]
@@ -59,11 +66,21 @@ def test_every_row_of_a_file_comes_out(answerer, tmp_path, ending):
     write_table(frame, tmp_path / f"in.{ending}")
     out = tmp_path / f"out.{ending}"
     counts = score_file(AskTask(answerer), tmp_path / f"in.{ending}", out)
-    assert (counts.rows, dict(counts.items)) == (6, {"ok": 3, "empty": 2, "error": 1})
+    assert (counts.rows, dict(counts.items)) == (
+        6,
+        {"ok": 3, "empty": 2, "error": 1},
+    )
     read = read_table(out, schema={"start": "int"})
     assert read["question_id"].tolist() == ["a", "b", "c", "d", "007", "f"]
     assert read["start"].fillna(-1).tolist() == [11, -1, 2, -1, -1, -1]
-    assert read["status"].tolist() == ["ok", "ok", "ok", "empty", "error", "empty"]
+    assert read["status"].tolist() == [
+        "ok",
+        "ok",
+        "ok",
+        "empty",
+        "error",
+        "empty",
+    ]
     reasons = read["reason"].fillna("").tolist()
     assert reasons[3] == "the question is empty"
     assert "40 tokens; with windows of 24 at most 14" in reasons[4]
@@ -95,11 +112,16 @@ def test_one_question_about_a_table_of_notes(answerer, tmp_path):
 
 def test_a_broken_output_is_an_error_row(tokenizer, new_known):
     network = new_known(tokenizer)
-    forward, broken = network.forward, tokenizer.convert_tokens_to_ids("kidney")
+    forward, broken = (
+        network.forward,
+        tokenizer.convert_tokens_to_ids("kidney"),
+    )
 
     def forward_with_nan(**inputs):
         output = forward(**inputs)
-        output.end_logits[(inputs["input_ids"] == broken).any(dim=1)] = float("nan")
+        output.end_logits[(inputs["input_ids"] == broken).any(dim=1)] = float(
+            "nan"
+        )
         return output
 
     network.forward = forward_with_nan
@@ -121,10 +143,13 @@ def test_another_model_or_question_does_not_resume(
     write_table(notes, tmp_path / "notes.csv")
     first = AskTask(answerer, question="was it?").facts()
     assert (
-        json.loads(json.dumps(first)) == AskTask(answerer, question="was it?").facts()
+        json.loads(json.dumps(first))
+        == AskTask(answerer, question="was it?").facts()
     )
     settings = QuestionSettings(window=24)
-    other = QuestionAnswerer(new_random(tokenizer), tokenizer, settings=settings)
+    other = QuestionAnswerer(
+        new_random(tokenizer), tokenizer, settings=settings
+    )
     others = [
         AskTask(other, question="was it?"),
         AskTask(answerer, question="why?"),
@@ -137,7 +162,10 @@ def test_another_model_or_question_does_not_resume(
 def test_rows_are_resumed_not_asked_again(answerer, tmp_path, monkeypatch):
     """A run that is stopped within its second part keeps the first."""
     monkeypatch.setattr("domainbert.scoring.driver.PART_CHARACTERS", 40)
-    rows = {"question": ["was it?"] * 6, "context": [f"insulin {n}" for n in range(6)]}
+    rows = {
+        "question": ["was it?"] * 6,
+        "context": [f"insulin {n}" for n in range(6)],
+    }
     write_table(pd.DataFrame(rows), tmp_path / "q.csv")
     whole = AskTask(answerer)
     score_file(whole, tmp_path / "q.csv", tmp_path / "whole.csv")
@@ -153,10 +181,14 @@ def test_rows_are_resumed_not_asked_again(answerer, tmp_path, monkeypatch):
     monkeypatch.setattr(answerer.reader, "pair", failing)
     with pytest.raises(RuntimeError):
         score_file(AskTask(answerer), tmp_path / "q.csv", tmp_path / "o.csv")
-    counts = score_file(AskTask(answerer), tmp_path / "q.csv", tmp_path / "o.csv")
+    counts = score_file(
+        AskTask(answerer), tmp_path / "q.csv", tmp_path / "o.csv"
+    )
     assert counts.done > 0
     assert counts.items.total() == 6  # of the whole table
-    assert (tmp_path / "o.csv").read_text() == (tmp_path / "whole.csv").read_text()
+    assert (tmp_path / "o.csv").read_text() == (
+        tmp_path / "whole.csv"
+    ).read_text()
 
 
 def test_an_empty_table_has_its_columns(answerer, tmp_path):

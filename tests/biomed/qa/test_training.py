@@ -7,7 +7,12 @@ import torch
 from biomed.qa.evaluation import evaluate
 from biomed.qa.model import QuestionAnswerer, QuestionSettings
 from biomed.qa.questions import Question, QuestionError, QuestionSet
-from biomed.qa.training import QuestionModelTable, QuestionRecipe, QuestionTraining, fit
+from biomed.qa.training import (
+    QuestionModelTable,
+    QuestionRecipe,
+    QuestionTraining,
+    fit,
+)
 from domainbert.errors import UserError
 
 from .conftest import made_up
@@ -46,7 +51,9 @@ def trained(recipe, held_out):
         made_up(120, name="general"),
         made_up(120, name="special", words=60, seed=1),
     ]
-    return QuestionAnswerer.fit(sets, recipe(negatives=[0.0, 2.0]), validation=held_out)
+    return QuestionAnswerer.fit(
+        sets, recipe(negatives=[0.0, 2.0]), validation=held_out
+    )
 
 
 def test_it_learns_and_says_how_well(trained, held_out):
@@ -57,7 +64,10 @@ def test_it_learns_and_says_how_well(trained, held_out):
         "questions held out": 20,
         "articles held out": 20,
     }
-    assert [stage.negatives for stage in trained.manifest.training.stages] == [0.0, 2.0]
+    assert [stage.negatives for stage in trained.manifest.training.stages] == [
+        0.0,
+        2.0,
+    ]
     assert evaluate(trained, held_out) == trained.manifest.training.validation
     text = (
         "patient was not stable " * 10
@@ -96,7 +106,9 @@ def test_merged_weights_load_in_hugging_face(trained, tmp_path):
 
 def test_full_weights_train(recipe, held_out):
     full = QUICK.replaced(full=True, learning_rate=2e-3, epochs=1)
-    model = fit([made_up(40, name="general")], recipe(full), validation=held_out)
+    model = fit(
+        [made_up(40, name="general")], recipe(full), validation=held_out
+    )
     assert model.adapter is None
     assert model.network.dtype == torch.float32
 
@@ -137,7 +149,11 @@ def test_other_data_or_settings_do_not_resume(recipe, held_out, tmp_path):
         ("validation_sha256", recipe(once), data, other),
     ]
     for name, changed, questions, validation in changes:
-        options = {"validation": validation, "checkpoints": tmp_path, "resume": True}
+        options = {
+            "validation": validation,
+            "checkpoints": tmp_path,
+            "resume": True,
+        }
         with pytest.raises(UserError, match=rf"made with another .*{name}"):
             fit([questions], changed, **options)
 
@@ -145,13 +161,18 @@ def test_other_data_or_settings_do_not_resume(recipe, held_out, tmp_path):
 def test_held_out_articles_are_not_trained_on(recipe, held_out, caplog):
     clean = made_up(30, name="general")
     renamed = tuple(
-        dataclasses.replace(q, context=q.context.upper() + " \n", article="renamed")
+        dataclasses.replace(
+            q, context=q.context.upper() + " \n", article="renamed"
+        )
         for q in held_out.questions[:3]
     )
-    leaking = QuestionSet("general", clean.questions + held_out.questions[:4] + renamed)
+    leaking = QuestionSet(
+        "general", clean.questions + held_out.questions[:4] + renamed
+    )
     once = recipe(QUICK.replaced(epochs=1))
     models = [
-        fit([questions], once, validation=held_out) for questions in (clean, leaking)
+        fit([questions], once, validation=held_out)
+        for questions in (clean, leaking)
     ]
     assert torch.equal(*(model.network.qa_outputs.weight for model in models))
     assert (
@@ -161,15 +182,22 @@ def test_held_out_articles_are_not_trained_on(recipe, held_out, caplog):
 
 
 def test_what_cannot_be_trained_on(recipe, held_out):
-    nowhere = QuestionSet("gold.json", (Question("1", "a?", "b", "c", ("x",)),))
+    nowhere = QuestionSet(
+        "gold.json", (Question("1", "a?", "b", "c", ("x",)),)
+    )
     with pytest.raises(
-        QuestionError, match=r"gold.json has 1 questions, but none with an answer"
+        QuestionError,
+        match=r"gold.json has 1 questions, but none with an answer",
     ):
         fit([nowhere], recipe(), validation=held_out)
     with pytest.raises(
-        UserError, match=r"gold.json has no articles to hold out at a share of 0.2"
+        UserError,
+        match=r"gold.json has no articles to hold out at a share of 0.2",
     ):
-        fit([QuestionSet("gold.json", made_up(1, name="held").questions)], recipe())
+        fit(
+            [QuestionSet("gold.json", made_up(1, name="held").questions)],
+            recipe(),
+        )
 
 
 def test_the_manifest_quotes_nothing(trained):

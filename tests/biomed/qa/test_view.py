@@ -2,7 +2,11 @@ import io
 
 from rich.console import Console
 
-LONG = "Patient was stable. " * 100 + "On <insulin> & home\x1b[31m. " + "Stable. " * 100
+LONG = (
+    "Patient was stable. " * 100
+    + "On <insulin> & home\x1b[31m. "
+    + "Stable. " * 100
+)
 
 
 def plain(view):
@@ -26,7 +30,9 @@ def test_the_answer_is_marked_in_its_sentence(answerer):
 
 def test_a_short_text_is_shown_whole(answerer):
     shown = plain(answerer.show("was it?", "on insulin at home"))
-    assert shown.strip() == "on [insulin](answer) at home"  # marked at both ends
+    assert (
+        shown.strip() == "on [insulin](answer) at home"
+    )  # marked at both ends
 
 
 def test_several_answers_and_none(answerer):
@@ -34,7 +40,10 @@ def test_several_answers_and_none(answerer):
         "was it?", "On insulin. " + "X. " * 900 + "heart failure.", top_k=2
     )
     assert view._repr_html_().count("<mark") == 2
-    assert {entity.text for entity in view.entities} == {"insulin", "heart failure"}
+    assert {entity.text for entity in view.entities} == {
+        "insulin",
+        "heart failure",
+    }
     none = answerer.show("was it?", "patient at home")
     assert "No answer" in none._repr_html_()
     assert "No answer" in plain(none)

@@ -27,9 +27,10 @@ def write_pairs(tmp_path):
         lines = [f"first,second,{kind}"]
         for number in range(count):
             a, b = (str(generator.choice(WORDS[:2])) for _ in range(2))
-            label = {"score": 5 * (a == b), "label": "same" if a == b else "other"}[
-                kind
-            ]
+            label = {
+                "score": 5 * (a == b),
+                "label": "same" if a == b else "other",
+            }[kind]
             lines.append(
                 f"patient {a} {seed} {number % 10},the {b} {number // 10},{label}"
             )

@@ -42,7 +42,9 @@ def frame(first, second, label=None):
 @pytest.fixture
 def recipe(tiny_encoder):
     return read_recipe(
-        AugmentRecipe, "augmented", {**QUICK, "model.encoder": str(tiny_encoder)}
+        AugmentRecipe,
+        "augmented",
+        {**QUICK, "model.encoder": str(tiny_encoder)},
     )
 
 
@@ -56,7 +58,8 @@ def test_silver_pairs_are_distributed_as_the_rated_ones_are():
 
     def drawn(given, seed=0):
         recipe = AugmentRecipe(
-            silver=SilverTable(pairs=200, bins=10), training=TrainingSettings(seed=seed)
+            silver=SilverTable(pairs=200, bins=10),
+            training=TrainingSettings(seed=seed),
         )
         new = [(str(number), "y") for number in range(len(given))]
         pairs = silver_pairs(new, given, rated, recipe)
@@ -89,17 +92,26 @@ def test_new_pairs_are_neighbours_and_random_texts_and_none_is_known(recipe):
         texts
     )  # each with its nearest
     all_pairs = SilverTable(neighbours=4, random=40)
-    found = candidates(texts, recipe.replaced(silver=all_pairs), without=[known])
+    found = candidates(
+        texts, recipe.replaced(silver=all_pairs), without=[known]
+    )
     assert len(found) == len(set(map(frozenset, found))) == 5 * 4 / 2 - 1
-    assert {"left chest pain", "kidney disease"} not in [set(pair) for pair in found]
+    assert {"left chest pain", "kidney disease"} not in [
+        set(pair) for pair in found
+    ]
     with pytest.raises(UserError, match="at least two different texts, got 1"):
         candidates(["fever", "fever"], recipe)
     with pytest.raises(UserError, match="every pair of these texts is rated"):
-        candidates(["pain", "fever"], recipe, without=[frame(["fever"], ["pain"])])
+        candidates(
+            ["pain", "fever"], recipe, without=[frame(["fever"], ["pain"])]
+        )
 
 
 def test_silver_pairs_are_on_the_scale_of_the_recipe(recipe):
-    new, given = [("fever", "pain"), ("edema", "insulin")], np.array([0.25, 0.75])
+    new, given = (
+        [("fever", "pain"), ("edema", "insulin")],
+        np.array([0.25, 0.75]),
+    )
     rated = frame(["x", "y"], ["y", "x"], ["1.25", "3.75"])
     one_bin = recipe.replaced(silver=SilverTable(pairs=9, bins=1))
     silver = silver_pairs(new, given, rated, one_bin)
@@ -111,7 +123,8 @@ def test_silver_pairs_are_on_the_scale_of_the_recipe(recipe):
 
 def test_both_cases_train_a_bi_encoder(recipe, write_pairs):
     rated, validation = (
-        read_pairs(write_pairs(f"{seed}.csv", seed=seed, count=60)) for seed in (0, 1)
+        read_pairs(write_pairs(f"{seed}.csv", seed=seed, count=60))
+        for seed in (0, 1)
     )
     found = augment(recipe, rated, validation)
     counts = found.encoder.manifest.data.counts
@@ -121,7 +134,9 @@ def test_both_cases_train_a_bi_encoder(recipe, write_pairs):
     rows = found.silver[["first", "second"]].to_numpy()[:9]
     expected = [found.cross.predict(*pair).score for pair in rows]
     assert scores(found.silver, 5)[:9] == pytest.approx(expected, abs=1e-5)
-    texts = [f"renal {word} {n}" for n in range(10) for word in ("pain", "fever")]
+    texts = [
+        f"renal {word} {n}" for n in range(10) for word in ("pain", "fever")
+    ]
     other = augment(recipe, rated, validation, texts=texts, silver_only=True)
     assert other.encoder.manifest.data.counts["training rows, pairs"] == len(
         other.silver
@@ -166,7 +181,9 @@ def test_what_is_wrong_with_the_texts_is_said_before_anything_trains(
         read_pairs(write_pairs(f"{seed}.csv", seed=seed)) for seed in (0, 1)
     )
     trained = []
-    monkeypatch.setattr(augment_module, "fit", lambda *_, **__: trained.append(1))
+    monkeypatch.setattr(
+        augment_module, "fit", lambda *_, **__: trained.append(1)
+    )
     with pytest.raises(UserError, match="at least two different texts, got 1"):
         augment(recipe, rated, validation, texts=["fever"])
     with pytest.raises(UserError, match="text number 1 has no vector"):
@@ -174,15 +191,22 @@ def test_what_is_wrong_with_the_texts_is_said_before_anything_trains(
     assert not trained
 
 
-def test_no_silver_pair_is_said_where_they_alone_would_train(recipe, write_pairs):
+def test_no_silver_pair_is_said_where_they_alone_would_train(
+    recipe, write_pairs
+):
     rated, validation = (
         read_pairs(write_pairs(f"{seed}.csv", seed=seed)) for seed in (0, 1)
     )
     none = {"silver": SilverTable(pairs=1, bins=1000, neighbours=0, random=1)}
     quick = recipe.replaced(cross=recipe.cross.replaced(epochs=0.1), **none)
     with pytest.raises(
-        UserError, match="no silver pair: none of 2 new pairs scores as rated ones"
+        UserError,
+        match="no silver pair: none of 2 new pairs scores as rated ones",
     ):
         augment(
-            quick, rated, validation, texts=["pain", "edema", "fever"], silver_only=True
+            quick,
+            rated,
+            validation,
+            texts=["pain", "edema", "fever"],
+            silver_only=True,
         )

@@ -28,17 +28,27 @@ def made_up(count, *, seed=0, start="patient"):
     generator = np.random.default_rng(seed)
     pairs = []
     for _ in range(count):
-        first, second = (str(generator.choice(["pain", "fever"])) for _ in range(2))
+        first, second = (
+            str(generator.choice(["pain", "fever"])) for _ in range(2)
+        )
         pairs.append(
-            (f"{start} {first}", f"the {second}", 0.9 if second == "pain" else 0.1)
+            (
+                f"{start} {first}",
+                f"the {second}",
+                0.9 if second == "pain" else 0.1,
+            )
         )
     return pd.DataFrame(pairs, columns=["first", "second", "label"])
 
 
 def fit(train, encoder, **changes):
-    model = SentenceTable(kind="cross-encoder", encoder=str(encoder), window=32)
+    model = SentenceTable(
+        kind="cross-encoder", encoder=str(encoder), window=32
+    )
     recipe = SentenceRecipe(model=model, training=QUICK.replaced(**changes))
-    return CrossEncoder.fit(train, recipe, validation=made_up(40, seed=1, start="home"))
+    return CrossEncoder.fit(
+        train, recipe, validation=made_up(40, seed=1, start="home")
+    )
 
 
 def test_training_learns_and_the_model_comes_back_from_its_folder(
@@ -78,17 +88,23 @@ def test_training_reads_the_windows_of_prediction(new_network, tokenizer):
     p = np.array([result.score for result in model.predict_many(texts)])
     y = np.array([1.0, 0.25])
     expected = -(y * np.log(p) + (1 - y) * np.log(1 - p)).mean()
-    assert objective.loss(network, whole).item() == pytest.approx(expected, abs=1e-5)
+    assert objective.loss(network, whole).item() == pytest.approx(
+        expected, abs=1e-5
+    )
     assert batch(max_windows=2)[1]["counts"].tolist() == [2, 1]
 
 
 def test_bad_training_pairs_are_refused_before_training(tiny_encoder):
     bad = pd.DataFrame({"first": ["a"], "second": [" "], "label": [0.5]})
-    with pytest.raises(UserError, match="the second text of pair number 0 is empty"):
+    with pytest.raises(
+        UserError, match="the second text of pair number 0 is empty"
+    ):
         fit(bad, tiny_encoder)
 
 
 def test_the_same_seed_gives_the_same_model(tiny_encoder):
-    first, second = (fit(made_up(60), tiny_encoder, epochs=1.0) for _ in range(2))
+    first, second = (
+        fit(made_up(60), tiny_encoder, epochs=1.0) for _ in range(2)
+    )
     pair = "patient pain", "the fever"
     assert first.predict(*pair).logit == second.predict(*pair).logit

@@ -24,9 +24,27 @@ from domainbert.tables import TableError
 from domainbert.training.recipes import read_recipe
 from domainbert.training.settings import TrainingSettings
 
-WORDS = ["pain", "fever", "edema", "insulin", "kidney", "blood", "chest", "patient"]
+WORDS = [
+    "pain",
+    "fever",
+    "edema",
+    "insulin",
+    "kidney",
+    "blood",
+    "chest",
+    "patient",
+]
 # A made-up language, in words that the tokenizer has.
-TRANSLATED = ["left", "right", "home", "wife", "mother", "weeks", "lives", "denies"]
+TRANSLATED = [
+    "left",
+    "right",
+    "home",
+    "wife",
+    "mother",
+    "weeks",
+    "lives",
+    "denies",
+]
 QUICK = {
     "training.epochs": 2.0,
     "training.evaluations": 1,
@@ -36,7 +54,9 @@ QUICK = {
 
 def translations(count=200, *, seed=0):
     generator = np.random.default_rng(seed)
-    rows = [generator.choice(len(WORDS), 4, replace=False) for _ in range(count)]
+    rows = [
+        generator.choice(len(WORDS), 4, replace=False) for _ in range(count)
+    ]
     pairs = dict.fromkeys(
         (" ".join(WORDS[n] for n in row), " ".join(TRANSLATED[n] for n in row))
         for row in rows
@@ -48,24 +68,42 @@ def test_a_student_reads_translations_as_the_teacher_reads_sentences(
     tiny_encoder, tmp_path
 ):
     own, other = translations()
-    changes = {**QUICK, "model.encoder": str(tiny_encoder), "training.epochs": 8.0}
+    changes = {
+        **QUICK,
+        "model.encoder": str(tiny_encoder),
+        "training.epochs": 8.0,
+    }
     student = distill(
-        read_recipe(DistillRecipe, "distill-language", changes), own, translations=other
+        read_recipe(DistillRecipe, "distill-language", changes),
+        own,
+        translations=other,
     )
     teacher = SentenceEncoder.from_pretrained(tiny_encoder)
     new_own, new_other = translations(60, seed=9)
     pairs = pd.DataFrame({"first": new_other, "second": new_own})
 
     def accuracy(encoder):
-        return evaluate_retrieval(encoder, pairs)["meaning"].scores["recall@1"].value
+        return (
+            evaluate_retrieval(encoder, pairs)["meaning"]
+            .scores["recall@1"]
+            .value
+        )
 
     assert accuracy(student) > accuracy(teacher) + 0.2
-    assert {"sentences", "translations"} < set(student.manifest.training.validation)
+    assert {"sentences", "translations"} < set(
+        student.manifest.training.validation
+    )
     student.save_pretrained(tmp_path / "m")
     again = SentenceEncoder.from_pretrained(tmp_path / "m")
     library = SentenceTransformer(str(tmp_path / "m"), device="cpu")
-    assert np.abs(again.encode(new_other) - student.encode(new_other)).max() < 1e-6
-    assert np.abs(library.encode(new_other) - student.encode(new_other)).max() < 1e-5
+    assert (
+        np.abs(again.encode(new_other) - student.encode(new_other)).max()
+        < 1e-6
+    )
+    assert (
+        np.abs(library.encode(new_other) - student.encode(new_other)).max()
+        < 1e-5
+    )
 
 
 def test_a_student_with_fewer_layers_comes_nearer_to_the_teacher(
@@ -73,14 +111,19 @@ def test_a_student_with_fewer_layers_comes_nearer_to_the_teacher(
 ):
     own, _ = translations(200)
     changes = {**QUICK, "model.encoder": str(tiny_encoder), "model.layers": 1}
-    student = distill(read_recipe(DistillRecipe, "distill-small", changes), own)
-    teacher, start = (SentenceEncoder.from_pretrained(tiny_encoder) for _ in range(2))
+    student = distill(
+        read_recipe(DistillRecipe, "distill-small", changes), own
+    )
+    teacher, start = (
+        SentenceEncoder.from_pretrained(tiny_encoder) for _ in range(2)
+    )
     with_layers(start, 1)
     new, _ = translations(50, seed=9)
     wanted = teacher.encode(new)
     assert student.network.config.num_hidden_layers == 1
     far = [
-        np.linalg.norm(s.encode(new) - wanted, axis=1).mean() for s in (start, student)
+        np.linalg.norm(s.encode(new) - wanted, axis=1).mean()
+        for s in (start, student)
     ]
     assert far[1] < 0.5 * far[0]
     student.save_pretrained(tmp_path / "m")
@@ -121,24 +164,36 @@ def test_the_loss_is_the_squared_distance_by_hand(tiny_encoder):
     encoder = SentenceEncoder.from_pretrained(tiny_encoder)
     texts = ["pain", "fever and edema", "no insulin"]
     targets = (
-        np.random.default_rng(0).normal(size=(3, encoder.dimension)).astype(np.float32)
+        np.random.default_rng(0)
+        .normal(size=(3, encoder.dimension))
+        .astype(np.float32)
     )
-    objective = TeacherObjective(encoder, {"texts": texts}, targets, TrainingSettings())
-    found = objective.loss(encoder.network, objective.collate([0, 1], epoch=0)).item()
+    objective = TeacherObjective(
+        encoder, {"texts": texts}, targets, TrainingSettings()
+    )
+    found = objective.loss(
+        encoder.network, objective.collate([0, 1], epoch=0)
+    ).item()
     rows = [texts.index(text) for text in objective.texts]
     by_hand = ((encoder.encode(texts) - targets) ** 2).sum(axis=1)[rows].mean()
     assert found == pytest.approx(float(by_hand), rel=1e-4)
 
 
-def test_another_student_of_the_same_size_is_another_run(new_network, tokenizer):
+def test_another_student_of_the_same_size_is_another_run(
+    new_network, tokenizer
+):
     """Only its size was compared, so that a run resumed with another student."""
     texts = {"sentences": ["pain", "fever"]}
     students = [
-        SentenceEncoder(new_network(seed=seed).bert, tokenizer) for seed in (0, 1)
+        SentenceEncoder(new_network(seed=seed).bert, tokenizer)
+        for seed in (0, 1)
     ]
     facts = [
         TeacherObjective(
-            student, texts, student.encode(["pain", "fever"]), TrainingSettings()
+            student,
+            texts,
+            student.encode(["pain", "fever"]),
+            TrainingSettings(),
         ).facts()
         for student in students
     ]
@@ -165,7 +220,9 @@ def test_unaligned_translations_are_refused_with_both_counts(tmp_path):
     ):
         read_translations(tmp_path / "a.txt", tmp_path / "b.txt")
     (tmp_path / "b.txt").write_text("eins\n\ndrei\n")
-    with pytest.raises(TableError, match=r"b\.txt: sentence number 2 is empty"):
+    with pytest.raises(
+        TableError, match=r"b\.txt: sentence number 2 is empty"
+    ):
         read_translations(tmp_path / "a.txt", tmp_path / "b.txt")
     (tmp_path / "e.txt").write_text("\n")
     with pytest.raises(TableError, match=r"e\.txt has no sentence"):
@@ -185,23 +242,32 @@ def test_what_does_not_fit_is_refused(tiny_encoder, tokenizer, tmp_path):
     for place in (0, 7):  # the number is that of the order given
         own = ["pain"] * place + ["\u200b"] + ["fever"] * 9
         with pytest.raises(
-            UserError, match=f"sentences: 1 texts have no char.* number {place}"
+            UserError,
+            match=f"sentences: 1 texts have no char.* number {place}",
         ):
             distill(recipe, own)
         with pytest.raises(
-            UserError, match=f"translations: 1 texts have no char.* number {place}"
+            UserError,
+            match=f"translations: 1 texts have no char.* number {place}",
         ):
             distill(recipe, ["pain"] * len(own), translations=own)
-    with pytest.raises(UserError, match="text number 4 has no vector: no word of it"):
+    with pytest.raises(
+        UserError, match="text number 4 has no vector: no word of it"
+    ):
         distill(recipe, [*["pain"] * 4, "больно", *["fever"] * 9])
     with pytest.raises(UserError, match="at least two sentences, got 1"):
         distill(recipe, ["pain"])
-    sizes = {"hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes = {
+        "hidden_size": 48,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
     wide = BertConfig(vocab_size=len(tokenizer), intermediate_size=64, **sizes)
     BertModel(wide).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(
-        UserError, match="vectors have 32 numbers, the student's 48; choose a stu"
+        UserError,
+        match="vectors have 32 numbers, the student's 48; choose a stu",
     ):
         distill(recipe, ["pain", "fever"], student=tmp_path)
     with pytest.raises(
@@ -216,11 +282,18 @@ def test_what_does_not_fit_is_refused(tiny_encoder, tokenizer, tmp_path):
 def test_the_commands_run_on_real_text(tiny_encoder, data_folder, tmp_path):
     """Both shipped recipes of distillation."""
     for name in ("stsb_en_train.tsv", "korsts_train.tsv"):
-        head = (data_folder / "sentences" / name).read_text("utf-8").split("\n")[:61]
+        head = (
+            (data_folder / "sentences" / name)
+            .read_text("utf-8")
+            .split("\n")[:61]
+        )
         head = head if name.startswith("stsb") else head[:62]
         rows = head[:60] if name.startswith("stsb") else head[:61]
         (tmp_path / name).write_text("\n".join(rows) + "\n", encoding="utf-8")
-    files = [str(tmp_path / "stsb_en_train.tsv"), str(tmp_path / "korsts_train.tsv")]
+    files = [
+        str(tmp_path / "stsb_en_train.tsv"),
+        str(tmp_path / "korsts_train.tsv"),
+    ]
     options = ["--encoder", str(tiny_encoder), "--epochs", "1"]
     run = CliRunner()
     out = str(tmp_path / "ko")

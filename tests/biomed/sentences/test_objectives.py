@@ -15,7 +15,11 @@ from biomed.sentences.objectives import (
     vectors_of,
     windows_of,
 )
-from biomed.sentences.training import SentenceRecipe, SentenceTable, fit_encoder
+from biomed.sentences.training import (
+    SentenceRecipe,
+    SentenceTable,
+    fit_encoder,
+)
 from domainbert.encoders.loading import find_encoder
 from domainbert.errors import EncoderError, UserError
 from domainbert.models.pooling import EmbeddingSettings, unit
@@ -58,7 +62,9 @@ def test_training_sees_the_vectors_of_prediction(
     new_network, tokenizer, pooling, unit_norm
 ):
     settings = EmbeddingSettings(pooling=pooling, unit_norm=unit_norm)
-    embedder = SentenceEncoder(new_network().bert, tokenizer, settings=settings)
+    embedder = SentenceEncoder(
+        new_network().bert, tokenizer, settings=settings
+    )
     texts = [
         *ANCHORS,
         LONG,
@@ -66,8 +72,12 @@ def test_training_sees_the_vectors_of_prediction(
         *THIRDS,
     ] * 5  # several lengths, and more than are read at once
     found = vectors_of(embedder, embedder.network, windows_of(embedder, texts))
-    expected = np.concatenate([part.vectors for part in embedder.embed_many(texts)])
-    assert embedder.scaled(found.detach().numpy()) == pytest.approx(expected, abs=1e-5)
+    expected = np.concatenate(
+        [part.vectors for part in embedder.embed_many(texts)]
+    )
+    assert embedder.scaled(found.detach().numpy()) == pytest.approx(
+        expected, abs=1e-5
+    )
 
 
 def test_a_large_batch_keeps_less_for_the_backward_pass(embedder, monkeypatch):
@@ -84,7 +94,9 @@ def test_a_large_batch_keeps_less_for_the_backward_pass(embedder, monkeypatch):
     def step():
         sizes.clear()
         embedder.network.zero_grad()
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        with torch.autograd.graph.saved_tensors_hooks(
+            keep, lambda tensor: tensor
+        ):
             value = loss_of(embedder, "contrastive", *texts)
         value.backward()
         return (
@@ -117,16 +129,22 @@ def test_regression(embedder):
 def test_contrastive(embedder, with_negatives):
     columns = (ANCHORS, OTHERS, THIRDS)[: 3 if with_negatives else 2]
     theirs = losses.MultipleNegativesRankingLoss(None)
-    expected = theirs.compute_loss_from_embeddings(as_vectors(embedder, *columns), None)
+    expected = theirs.compute_loss_from_embeddings(
+        as_vectors(embedder, *columns), None
+    )
     found = loss_of(embedder, "contrastive", *columns)
     assert found.item() == pytest.approx(expected.item(), abs=1e-4)
 
 
 def test_triplet_is_the_margin_of_euclidean_distances(embedder):
     a, p, n = (
-        embedder.embed(texts).astype(float) for texts in (ANCHORS, OTHERS, THIRDS)
+        embedder.embed(texts).astype(float)
+        for texts in (ANCHORS, OTHERS, THIRDS)
     )
-    near, far = np.sqrt(((a - p) ** 2).sum(axis=1)), np.sqrt(((a - n) ** 2).sum(axis=1))
+    near, far = (
+        np.sqrt(((a - p) ** 2).sum(axis=1)),
+        np.sqrt(((a - n) ** 2).sum(axis=1)),
+    )
     expected = np.mean([max(0.0, near[i] - far[i] + 1) for i in range(3)])
     assert expected > 0
     found = loss_of(embedder, "triplet", ANCHORS, OTHERS, THIRDS)
@@ -137,20 +155,27 @@ def test_classification_is_softmax_over_u_v_and_their_difference(embedder):
     objective = objective_of(
         embedder, "classification", ANCHORS, OTHERS, label=["c", "a", "b"]
     )
-    u, v = embedder.embed(ANCHORS).astype(float), embedder.embed(OTHERS).astype(float)
+    u, v = (
+        embedder.embed(ANCHORS).astype(float),
+        embedder.embed(OTHERS).astype(float),
+    )
     joined = np.hstack([u, v, np.abs(u - v)])
     weight = objective.head.weight.detach().numpy().astype(float)
     logits = joined @ weight.T + objective.head.bias.detach().numpy()
     assert weight.shape == (3, 96)
     shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     expected = -np.log(shares[[0, 1, 2], [2, 0, 1]]).mean()
-    found = objective.loss(embedder.network, objective.collate([0, 1, 2], epoch=0))
+    found = objective.loss(
+        embedder.network, objective.collate([0, 1, 2], epoch=0)
+    )
     assert found.item() == pytest.approx(expected, abs=1e-4)
 
 
 def test_no_text_and_no_key_is_twice_in_a_batch():
     generator = np.random.default_rng(0)
-    numbers = zip(*(generator.integers(0, n, 200) for n in (30, 30, 20)), strict=True)
+    numbers = zip(
+        *(generator.integers(0, n, 200) for n in (30, 30, 20)), strict=True
+    )
     rows = [(f"a{a}", f"p{b}", f"key {c}") for a, b, c in numbers]
     plan = DifferentBatches(rows, batch_size=8, seed=3)
     first = plan.epoch(0)
@@ -164,20 +189,36 @@ def test_no_text_and_no_key_is_twice_in_a_batch():
 def test_mpnet_is_read_to_its_last_position_and_trained(tokenizer, tmp_path):
     from transformers import MPNetConfig, MPNetModel
 
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-    sizes |= {"intermediate_size": 64, "max_position_embeddings": 34, "pad_token_id": 0}
+    sizes = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
+    sizes |= {
+        "intermediate_size": 64,
+        "max_position_embeddings": 34,
+        "pad_token_id": 0,
+    }
     torch.manual_seed(0)
-    network = MPNetModel(MPNetConfig(vocab_size=len(tokenizer), **sizes)).eval()
+    network = MPNetModel(
+        MPNetConfig(vocab_size=len(tokenizer), **sizes)
+    ).eval()
     network.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     embedder = SentenceEncoder.from_pretrained(tmp_path)
     assert embedder.windower.window == 32  # positions are counted from 2
     full = "pain fever " * 15
     with torch.inference_mode():
-        hidden = network(**tokenizer(full, return_tensors="pt")).last_hidden_state
+        hidden = network(
+            **tokenizer(full, return_tensors="pt")
+        ).last_hidden_state
     assert hidden.shape[1] == 32
-    assert embedder.embed(full) == pytest.approx(hidden[0].mean(0).numpy(), abs=1e-5)
-    pairs = pd.DataFrame({"first": ["pain", full * 2], "second": ["fever", "edema"]})
+    assert embedder.embed(full) == pytest.approx(
+        hidden[0].mean(0).numpy(), abs=1e-5
+    )
+    pairs = pd.DataFrame(
+        {"first": ["pain", full * 2], "second": ["fever", "edema"]}
+    )
     trained = fit({"words": pairs}, "contrastive", tmp_path, epochs=1.0)
     changed = {name.rsplit("lora_", 1)[0] for name in trained.adapter.tensors}
     assert len(changed) == 2 * 6  # every linear layer
@@ -195,7 +236,9 @@ QUICK = TrainingSettings(
 
 
 def fit(sets, objective, encoder, *, validation=None, share=1.0, **changes):
-    model = SentenceTable(objective=objective, encoder=str(encoder), share=share)
+    model = SentenceTable(
+        objective=objective, encoder=str(encoder), share=share
+    )
     recipe = SentenceRecipe(model=model, training=QUICK.replaced(**changes))
     return fit_encoder(
         sets, sets["words"] if validation is None else validation, recipe
@@ -209,7 +252,8 @@ FIRST, SECOND = WORDS[0::2], WORDS[1::2]
 def right(embedder, network=None):
     """Share of first words whose nearest second word is their partner."""
     ids = [
-        embedder.windower.split(word).windows[0].input_ids for word in FIRST + SECOND
+        embedder.windower.split(word).windows[0].input_ids
+        for word in FIRST + SECOND
     ]
     vectors = embedder.pooled(ids, network=network)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -245,7 +289,9 @@ def examples(objective):
             {"first": FIRST * 6, "second": SECOND * 6, "negative": others * 6}
         )
     pairs = [
-        (a, b, float(i == j)) for i, a in enumerate(FIRST) for j, b in enumerate(SECOND)
+        (a, b, float(i == j))
+        for i, a in enumerate(FIRST)
+        for j, b in enumerate(SECOND)
     ]
     pairs += [pair for pair in pairs if pair[2]] * 4
     table = pd.DataFrame(pairs, columns=["first", "second", "label"])
@@ -258,7 +304,9 @@ def examples(objective):
 @pytest.mark.parametrize(
     "objective", ["contrastive", "regression", "triplet", "classification"]
 )
-def test_every_objective_learns_and_the_model_saves(tiny_encoder, tmp_path, objective):
+def test_every_objective_learns_and_the_model_saves(
+    tiny_encoder, tmp_path, objective
+):
     trained = fit({"words": examples(objective)}, objective, tiny_encoder)
     plain = SentenceEncoder.from_pretrained(tiny_encoder)
     learned = right(trained)
@@ -271,17 +319,25 @@ def test_every_objective_learns_and_the_model_saves(tiny_encoder, tmp_path, obje
     trained.save_pretrained(tmp_path / "merged", merged=True)
     for folder in ("adapter", "merged"):
         again = SentenceEncoder.from_pretrained(tmp_path / folder)
-        assert again.embed(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
+        assert again.embed(WORDS) == pytest.approx(
+            trained.embed(WORDS), abs=1e-5
+        )
     theirs = SentenceTransformer(
         str(tmp_path / "merged"), device="cpu", local_files_only=True
     )
-    assert theirs.encode(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
+    assert theirs.encode(WORDS) == pytest.approx(
+        trained.embed(WORDS), abs=1e-5
+    )
 
 
 @pytest.mark.parametrize(
     ("columns", "objective", "message"),
     [
-        ({"first": [], "second": []}, "contrastive", "there is nothing to train on"),
+        (
+            {"first": [], "second": []},
+            "contrastive",
+            "there is nothing to train on",
+        ),
         (
             {"first": ["x"], "second": [" "]},
             "contrastive",
@@ -309,7 +365,12 @@ def test_bad_training_rows_are_refused_before_training(
 ):
     good = examples(objective)
     with pytest.raises(UserError, match=message):
-        fit({"words": pd.DataFrame(columns)}, objective, tiny_encoder, validation=good)
+        fit(
+            {"words": pd.DataFrame(columns)},
+            objective,
+            tiny_encoder,
+            validation=good,
+        )
 
 
 def test_a_validation_text_without_a_token_is_refused(tiny_encoder):
@@ -320,7 +381,9 @@ def test_a_validation_text_without_a_token_is_refused(tiny_encoder):
     ):
         fit(data, "contrastive", tiny_encoder, validation=empty)
     embedder = SentenceEncoder.from_pretrained(tiny_encoder)
-    with pytest.raises(UserError, match="text number 1 has no vector: no text"):
+    with pytest.raises(
+        UserError, match="text number 1 has no vector: no text"
+    ):
         embedder.vectors_of([LONG, "\u200b"])
 
 
@@ -351,12 +414,16 @@ def test_a_share_averages_with_the_plain_encoder(tiny_encoder, monkeypatch):
     )
     for model in (whole, half):
         own = model.embed(["heart failure"])[0, 0]
-        assert model.manifest.training.validation["mrr"] == pytest.approx(own, abs=1e-4)
+        assert model.manifest.training.validation["mrr"] == pytest.approx(
+            own, abs=1e-4
+        )
     plain = SentenceEncoder.from_pretrained(tiny_encoder).network.state_dict()
     trained, averaged = whole.network.state_dict(), half.network.state_dict()
     name = "encoder.layer.0.attention.self.query.weight"
     assert not torch.allclose(trained[name], plain[name], atol=1e-4)
-    assert torch.allclose(averaged[name], (trained[name] + plain[name]) / 2, atol=1e-4)
+    assert torch.allclose(
+        averaged[name], (trained[name] + plain[name]) / 2, atol=1e-4
+    )
     with pytest.raises(UserError, match="share and start need adapters"):
         fit(data, "contrastive", tiny_encoder, share=0.5, full=True)
 
@@ -372,17 +439,28 @@ def test_a_model_with_an_adapter_is_trained_further(
     data = {"words": examples("contrastive")}
     for rate, is_same in ((1e-9, True), (1e-2, False)):
         trained = fit(
-            data, "contrastive", start, epochs=1.0, learning_rate=rate, full=full
+            data,
+            "contrastive",
+            start,
+            epochs=1.0,
+            learning_rate=rate,
+            full=full,
         )
-        assert (trained.embed(WORDS) == pytest.approx(vectors, abs=1e-3)) == is_same
+        assert (
+            trained.embed(WORDS) == pytest.approx(vectors, abs=1e-3)
+        ) == is_same
     trained.save_pretrained(tmp_path / "trained")
     assert not (tmp_path / "trained" / "adapter_model.safetensors").exists()
     again = SentenceEncoder.from_pretrained(tmp_path / "trained")
     assert again.embed(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
     assert again.config.encoder == str(start)
-    assert again.config.encoder_sha256 not in (None, find_encoder(tiny_encoder).sha256)
+    assert again.config.encoder_sha256 not in (
+        None,
+        find_encoder(tiny_encoder).sha256,
+    )
     with pytest.raises(
-        EncoderError, match="holds an adapter, not all weights; save the model wi"
+        EncoderError,
+        match="holds an adapter, not all weights; save the model wi",
     ):
         find_encoder(start)
 
@@ -390,5 +468,7 @@ def test_a_model_with_an_adapter_is_trained_further(
 def test_constant_ratings_cannot_choose_the_weights(tiny_encoder):
     data = examples("regression")
     constant = data.assign(label=0.5)
-    with pytest.raises(UserError, match="ratings are the same, so their rank corr"):
+    with pytest.raises(
+        UserError, match="ratings are the same, so their rank corr"
+    ):
         fit({"words": data}, "regression", tiny_encoder, validation=constant)

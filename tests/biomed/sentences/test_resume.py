@@ -7,7 +7,11 @@ import torch
 from safetensors.torch import load_file
 
 from biomed.sentences.encoder import CrossEncoder
-from biomed.sentences.objectives import METRICS, PairsObjective, TextVectorsObjective
+from biomed.sentences.objectives import (
+    METRICS,
+    PairsObjective,
+    TextVectorsObjective,
+)
 from biomed.sentences.training import (
     SentenceRecipe,
     SentenceTable,
@@ -39,9 +43,13 @@ def by_size(monkeypatch):
     """The size of the weights chooses them, so that the last ones are kept."""
 
     def score(self, network):
-        trained = [value for value in network.parameters() if value.requires_grad]
+        trained = [
+            value for value in network.parameters() if value.requires_grad
+        ]
         return {
-            self.metric: float(sum(value.detach().abs().sum() for value in trained))
+            self.metric: float(
+                sum(value.detach().abs().sum() for value in trained)
+            )
         }
 
     monkeypatch.setattr(TextVectorsObjective, "score", score)
@@ -54,7 +62,13 @@ def recipe(encoder, training=SETTINGS, **model):
 
 
 def embedder(
-    encoder, objective, folder, *, words=("pain", "fever"), resume=False, **changes
+    encoder,
+    objective,
+    folder,
+    *,
+    words=("pain", "fever"),
+    resume=False,
+    **changes,
 ):
     pairs = pd.DataFrame({"first": texts(0), "second": texts(1)})
     validation = pd.DataFrame({"first": words, "second": words})
@@ -96,7 +110,12 @@ def weights(model):
 
 @pytest.mark.parametrize(
     ("kind", "stop"),
-    [("pairs", 7), ("regression", 5), ("classification", 7), ("contrastive", 7)],
+    [
+        ("pairs", 7),
+        ("regression", 5),
+        ("classification", 7),
+        ("contrastive", 7),
+    ],
 )
 def test_a_killed_run_resumes_and_ends_with_the_same_weights(
     tiny_encoder, tmp_path, monkeypatch, kind, stop
@@ -111,12 +130,15 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(
     whole = fit("whole")
     with monkeypatch.context() as patch:
         killed_at(
-            patch, PairsObjective if kind == "pairs" else TextVectorsObjective, stop
+            patch,
+            PairsObjective if kind == "pairs" else TextVectorsObjective,
+            stop,
         )
         with pytest.raises(KeyboardInterrupt):
             fit("parts")
     steps = sorted(
-        int(path.name.split("-")[1]) for path in tmp_path.glob("parts/checkpoint-*")
+        int(path.name.split("-")[1])
+        for path in tmp_path.glob("parts/checkpoint-*")
     )
     assert steps[-1] == stop - 1
     stored = load_file(
@@ -124,7 +146,9 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(
     )
     has_head = any("classifier" in name or "head" in name for name in stored)
     assert has_head == (kind in ("pairs", "classification"))
-    with pytest.raises(UserError, match="has checkpoints: continue with --resume"):
+    with pytest.raises(
+        UserError, match="has checkpoints: continue with --resume"
+    ):
         fit("parts")
     with pytest.raises(UserError, match=r"made with another training\.seed"):
         fit("parts", training=SETTINGS.replaced(seed=1), resume=True)
@@ -140,7 +164,11 @@ def test_another_validation_side_is_another_run(tiny_encoder, tmp_path):
         UserError, match="made with another split; repeat the first command"
     ):
         embedder(
-            tiny_encoder, "regression", tmp_path, words=("pain", "edema"), resume=True
+            tiny_encoder,
+            "regression",
+            tmp_path,
+            words=("pain", "edema"),
+            resume=True,
         )
 
 
@@ -156,7 +184,9 @@ def test_the_best_weights_are_kept(tiny_encoder, tmp_path, monkeypatch):
     assert model.manifest.training.validation == {METRICS["regression"]: 3.0}
     stored = load_file(tmp_path / "checkpoint-8" / "model.safetensors")
     adapter = {
-        name: value for name, value in model.adapter.tensors.items() if "lora_B" in name
+        name: value
+        for name, value in model.adapter.tensors.items()
+        if "lora_B" in name
     }
     assert adapter
     for name, value in adapter.items():
@@ -169,8 +199,12 @@ def test_a_choice_of_windows_depends_on_the_epoch_and_the_pair_alone(
 ):
     model = CrossEncoder(new_network(labels=1), tokenizer)
     firsts, seconds = ["pain", "fever"], [LONG * 4] * 2
-    long = pd.DataFrame({"first": firsts, "second": seconds, "label": [0.5, 1.0]})
-    objective = PairsObjective(model, long, long, training=SETTINGS.replaced(seed=3))
+    long = pd.DataFrame(
+        {"first": firsts, "second": seconds, "label": [0.5, 1.0]}
+    )
+    objective = PairsObjective(
+        model, long, long, training=SETTINGS.replaced(seed=3)
+    )
 
     def ids(batch, epoch=0):
         return objective.collate(batch, epoch=epoch)["input_ids"]
@@ -178,4 +212,12 @@ def test_a_choice_of_windows_depends_on_the_epoch_and_the_pair_alone(
     first = ids([0, 1])
     assert torch.equal(ids([0, 1]), first)
     assert torch.equal(ids([1, 0])[:2], first[2:])
-    assert len({tuple(ids([0, 1], epoch).flatten().tolist()) for epoch in range(6)}) > 1
+    assert (
+        len(
+            {
+                tuple(ids([0, 1], epoch).flatten().tolist())
+                for epoch in range(6)
+            }
+        )
+        > 1
+    )

@@ -86,12 +86,17 @@ def test_texts_without_a_passage_keep_their_numbers(encoder, tmp_path):
 
 
 def files(folder):
-    return {p.name: p.read_bytes() for p in folder.iterdir() if p.name != ".lock"}
+    return {
+        p.name: p.read_bytes() for p in folder.iterdir() if p.name != ".lock"
+    }
 
 
 @pytest.mark.parametrize(
     ("ids", "message"),
-    [(20, "there are more texts than ids"), (31, "there are more ids than texts")],
+    [
+        (20, "there are more texts than ids"),
+        (31, "there are more ids than texts"),
+    ],
 )
 def test_texts_are_added_all_or_none(
     index, encoder, tmp_path, monkeypatch, ids, message
@@ -124,7 +129,9 @@ def test_texts_are_added_all_or_none(
 def test_the_command_indexes_a_table_or_leaves_things_as_they_were(
     encoder, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("biomed.sentences.commands._encoder", lambda *_: encoder)
+    monkeypatch.setattr(
+        "biomed.sentences.commands._encoder", lambda *_: encoder
+    )
     notes, out = tmp_path / "notes.csv", tmp_path / "out"
 
     def run(*options):
@@ -160,7 +167,9 @@ def test_passages_of_many_texts_lie_in_one_part(encoder, monkeypatch):
     assert calls == [6]  # the hits of all queries are looked up together
     for query, together in zip(("fever", "insulin"), found, strict=True):
         (alone,) = index.search(query, k=3)
-        assert [(p.id, p.start) for p in together] == [(p.id, p.start) for p in alone]
+        assert [(p.id, p.start) for p in together] == [
+            (p.id, p.start) for p in alone
+        ]
         assert [p.score for p in together] == pytest.approx(
             [p.score for p in alone], abs=1e-5
         )
@@ -177,9 +186,13 @@ def test_another_encoder_is_refused(index, new_network, tokenizer, tmp_path):
 def test_bad_input_is_refused(index, encoder):
     with pytest.raises(UserError, match="there are more texts than ids"):
         index.add(["a", "b"], ids=["x"])
-    with pytest.raises(UserError, match="expected a list of texts, got one string"):
+    with pytest.raises(
+        UserError, match="expected a list of texts, got one string"
+    ):
         SentenceIndex.build("asthma", encoder)
-    with pytest.raises(UserError, match="query number 0 cannot be searched: no text"):
+    with pytest.raises(
+        UserError, match="query number 0 cannot be searched: no text"
+    ):
         index.search([""])
     with pytest.raises(UserError, match="k must be at least 1"):
         index.search("fever", k=0)
@@ -189,19 +202,28 @@ def test_bad_input_is_refused(index, encoder):
 def test_reranking_orders_the_candidates_by_the_cross_encoder(index, cross):
     (plain,) = index.search("fever", k=5)
     (found,) = index.search("fever", k=3, rerank=cross, candidates=5)
-    scores = sorted((cross.predict("fever", p.text).score for p in plain), reverse=True)
+    scores = sorted(
+        (cross.predict("fever", p.text).score for p in plain), reverse=True
+    )
     assert [p.score for p in found] == pytest.approx(scores[:3], abs=1e-5)
     for p in found:
-        assert p.score == pytest.approx(cross.predict("fever", p.text).score, abs=1e-5)
+        assert p.score == pytest.approx(
+            cross.predict("fever", p.text).score, abs=1e-5
+        )
     assert [p.rank for p in found] == [1, 2, 3]
 
 
-def test_as_many_as_candidates_are_reranked_and_the_others_follow(index, cross):
+def test_as_many_as_candidates_are_reranked_and_the_others_follow(
+    index, cross
+):
     (plain,) = index.search("fever", k=6)
     (found,) = index.search("fever", k=6, rerank=cross, candidates=2)
     assert {p.start for p in found[:2]} == {p.start for p in plain[:2]}
     assert [p.score for p in found[:2]] == pytest.approx(
-        sorted((cross.predict("fever", p.text).score for p in plain[:2]), reverse=True),
+        sorted(
+            (cross.predict("fever", p.text).score for p in plain[:2]),
+            reverse=True,
+        ),
         abs=1e-5,
     )
     assert [replace(p, score=0) for p in found[2:]] == [
@@ -211,7 +233,9 @@ def test_as_many_as_candidates_are_reranked_and_the_others_follow(index, cross):
 
 def test_recall_counts_texts_not_passages(encoder, cross, monkeypatch):
     monkeypatch.setattr("biomed.sentences.evaluation.RECALLS", (1, 3))
-    texts = [f"{word} " * 600 for word in ("Pain", "Fever", "Edema", "Insulin")]
+    texts = [
+        f"{word} " * 600 for word in ("Pain", "Fever", "Edema", "Insulin")
+    ]
     ranks = []
     monkeypatch.setattr(
         "biomed.sentences.evaluation.measure_rankings",
@@ -244,7 +268,9 @@ def test_bm25_is_the_formula():
         weight = np.log(1 + (3 - there + 0.5) / (there + 0.5))
         for text in range(3):
             scale = k1 * (1 - b + b * lengths[text] / mean)
-            expected[text] += weight * of[text] / (of[text] + scale)  # as Lucene has it
+            expected[text] += (
+                weight * of[text] / (of[text] + scale)
+            )  # as Lucene has it
     assert scores.rows[0].tolist() == [0, 1, -1]
     assert scores.scores[0, :2] == pytest.approx(expected[:2], abs=1e-4)
 
@@ -262,7 +288,9 @@ def test_rankings_are_joined_by_reciprocal_ranks():
 
 
 def test_every_query_of_a_table_gets_its_passages(index):
-    frame = pd.DataFrame({"id": ["a", "b", "c"], "query": ["fever", None, "insulin"]})
+    frame = pd.DataFrame(
+        {"id": ["a", "b", "c"], "query": ["fever", None, "insulin"]}
+    )
     table = score_frame(SearchTask(index, k=2), frame)
     assert table["id"].tolist() == ["a", "a", "b", "c", "c"]
     assert table["status"].tolist() == ["ok", "ok", "empty", "ok", "ok"]
@@ -276,8 +304,14 @@ def test_a_query_too_long_to_be_reranked_does_not_end_the_others(index, cross):
     frame = pd.DataFrame({"query": ["fever", long, "insulin"]})
     table = score_frame(SearchTask(index, k=1, rerank=cross), frame)
     assert table["status"].tolist() == ["ok", "error", "ok"]
-    assert "to be reranked, it has 120 tokens, expected 1 to" in table["reason"][1]
-    assert score_frame(SearchTask(index, k=1), frame)["status"].tolist() == ["ok"] * 3
+    assert (
+        "to be reranked, it has 120 tokens, expected 1 to"
+        in table["reason"][1]
+    )
+    assert (
+        score_frame(SearchTask(index, k=1), frame)["status"].tolist()
+        == ["ok"] * 3
+    )
     with pytest.raises(
         UserError, match=r"query number 1 cannot .* to be reranked, it has"
     ):
@@ -295,11 +329,16 @@ def test_every_text_of_a_table_gets_its_vector(encoder):
 
 def test_every_pair_of_a_table_gets_its_score(cross):
     frame = pd.DataFrame(
-        {"query": ["fever", "pain", "was " * 70], "text": ["stable", None, "pain"]}
+        {
+            "query": ["fever", "pain", "was " * 70],
+            "text": ["stable", None, "pain"],
+        }
     )
     table = score_frame(PairTask(cross), frame)
     assert table["status"].tolist() == ["ok", "empty", "error"]
-    assert table["score"][0] == pytest.approx(cross.predict("fever", "stable").score)
+    assert table["score"][0] == pytest.approx(
+        cross.predict("fever", "stable").score
+    )
     assert table["reason"][1] == "second: no text"
     assert "has 70 tokens" in table["reason"][2]
 
@@ -316,13 +355,19 @@ def test_texts_are_streamed_with_their_ids(tmp_path):
     assert ids is None
 
 
-def test_the_command_prints_passages_as_they_are(encoder, tmp_path, monkeypatch):
+def test_the_command_prints_passages_as_they_are(
+    encoder, tmp_path, monkeypatch
+):
     """A passage with [/x] ended the command, and [left] was not printed."""
-    monkeypatch.setattr("biomed.sentences.commands._encoder", lambda *_: encoder)
+    monkeypatch.setattr(
+        "biomed.sentences.commands._encoder", lambda *_: encoder
+    )
     SentenceIndex.build(
         ["Pain [left] [/x] \x1b[31m knee"], encoder, folder=tmp_path / "i"
     )
-    result = CliRunner().invoke(app, ["search", "pain", "--index", str(tmp_path / "i")])
+    result = CliRunner().invoke(
+        app, ["search", "pain", "--index", str(tmp_path / "i")]
+    )
     assert result.exit_code == 0, result.output
     shown = "".join(result.output.split())
     assert "[left]" in shown
@@ -334,7 +379,9 @@ def test_the_command_prints_passages_as_they_are(encoder, tmp_path, monkeypatch)
 def test_texts_that_are_indexed_already_are_refused(encoder, ids):
     built = SentenceIndex.build(TEXTS, encoder, ids=ids)
     size = len(built)
-    with pytest.raises(UserError, match="are in the index already, the first with id"):
+    with pytest.raises(
+        UserError, match="are in the index already, the first with id"
+    ):
         built.add(TEXTS, ids=ids)
     assert len(built) == size
     built.add(["Pneumonia and fever.", "A text that is new."])

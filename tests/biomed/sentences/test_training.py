@@ -42,9 +42,14 @@ def rows(path):
 
 
 def test_pairs_come_from_tables_and_sts_files(tmp_path):
-    (tmp_path / "a.csv").write_text('query,passage\nwhat?,"one, two"\nwho?,"none"\n')
+    (tmp_path / "a.csv").write_text(
+        'query,passage\nwhat?,"one, two"\nwho?,"none"\n'
+    )
     assert list(read_pairs(tmp_path / "a.csv").columns) == ["first", "second"]
-    assert rows(tmp_path / "a.csv") == [["what?", "one, two"], ["who?", "none"]]
+    assert rows(tmp_path / "a.csv") == [
+        ["what?", "one, two"],
+        ["who?", "none"],
+    ]
     line = 'g\tf\ty\t1\t2.500\tA "man.\tA dog.'
     (tmp_path / "b.tsv").write_text(f"{line}\n{line}\tlicence\n")
     found = read_pairs(tmp_path / "b.tsv")
@@ -68,14 +73,19 @@ def test_pairs_come_from_tables_and_sts_files(tmp_path):
         read_pairs(tmp_path / "l.tsv")
     (tmp_path / "e.csv").write_text("anchor,positive,negative\na,b,c\n")
     assert rows(tmp_path / "e.csv") == [["a", "b", "c"]]
-    (tmp_path / "u.csv").write_text("Mean,Stdev,Term1,Term2\n9.5,1,gout,arthritis\n")
+    (tmp_path / "u.csv").write_text(
+        "Mean,Stdev,Term1,Term2\n9.5,1,gout,arthritis\n"
+    )
     assert rows(tmp_path / "u.csv") == [["gout", "arthritis", "9.5"]]
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("first,second\na,\n", "1 rows have no second, the first is row number 0"),
+        (
+            "first,second\na,\n",
+            "1 rows have no second, the first is row number 0",
+        ),
         (
             "first,second,score\na,b,1\nc,d,\n",
             "1 rows have no label, the first is row number 1",
@@ -94,7 +104,9 @@ def test_bad_tables_are_one_line(tmp_path, content, message):
 
 def test_scores_on_another_scale_are_refused(tmp_path):
     (tmp_path / "p.csv").write_text("first,second,score\na,b,4.5\nc,d,x\n")
-    with pytest.raises(TableError, match="2 of 2 scores are not numbers from 0 to 1"):
+    with pytest.raises(
+        TableError, match="2 of 2 scores are not numbers from 0 to 1"
+    ):
         scores(read_pairs(tmp_path / "p.csv"))
 
 
@@ -110,7 +122,9 @@ def test_scores_are_learnt(tiny_encoder, write_pairs, tmp_path, kind):
     changes = {**QUICK, "model.kind": kind, "model.encoder": str(tiny_encoder)}
     changes |= {"training.epochs": 20.0 if kind == "cross-encoder" else 6.0}
     model = fit(
-        train, read_recipe(SentenceRecipe, overrides=changes), validation=validation
+        train,
+        read_recipe(SentenceRecipe, overrides=changes),
+        validation=validation,
     )
     found = evaluate_pairs(model, validation).scores
     assert found["Spearman"].value > 0.7
@@ -121,23 +135,34 @@ def test_scores_are_learnt(tiny_encoder, write_pairs, tmp_path, kind):
     repeated = evaluate_pairs(again, validation).scores["Spearman"].value
     assert repeated == pytest.approx(found["Spearman"].value, abs=1e-4)
     with pytest.raises(
-        UserError, match=f"all {len(train)} pairs are in training and validation"
+        UserError,
+        match=f"all {len(train)} pairs are in training and validation",
     ):
-        fit(train, read_recipe(SentenceRecipe, overrides=changes), validation=train)
+        fit(
+            train,
+            read_recipe(SentenceRecipe, overrides=changes),
+            validation=train,
+        )
 
 
-@pytest.mark.parametrize("objective", ["contrastive", "classification", "triplet"])
-def test_the_other_objectives_train_too(tiny_encoder, write_pairs, tmp_path, objective):
+@pytest.mark.parametrize(
+    "objective", ["contrastive", "classification", "triplet"]
+)
+def test_the_other_objectives_train_too(
+    tiny_encoder, write_pairs, tmp_path, objective
+):
     kind = "label" if objective == "classification" else "score"
     paths = [
-        write_pairs(f"{seed}.csv", seed=seed, kind=kind, count=60) for seed in (0, 1)
+        write_pairs(f"{seed}.csv", seed=seed, kind=kind, count=60)
+        for seed in (0, 1)
     ]
     if objective == "triplet":
         for path in paths:
             _, *lines = path.read_text().splitlines()
             rows = [line.split(",")[:2] + ["left kidney"] for line in lines]
             path.write_text(
-                "\n".join(["anchor,positive,negative", *map(",".join, rows)]) + "\n"
+                "\n".join(["anchor,positive,negative", *map(",".join, rows)])
+                + "\n"
             )
     changes = {
         **QUICK,
@@ -147,7 +172,9 @@ def test_the_other_objectives_train_too(tiny_encoder, write_pairs, tmp_path, obj
     }
     train, validation = map(read_pairs, paths)
     model = fit(
-        train, read_recipe(SentenceRecipe, overrides=changes), validation=validation
+        train,
+        read_recipe(SentenceRecipe, overrides=changes),
+        validation=validation,
     )
     assert isinstance(model, SentenceEncoder)
     found = model.manifest.training.validation
@@ -162,19 +189,29 @@ def test_the_other_objectives_train_too(tiny_encoder, write_pairs, tmp_path, obj
         apart = cosine[same].mean() - cosine[~same].mean()
         expected = share * (1 - share) * apart**2 / cosine.var()
     elif objective == "triplet":
-        a, p, n = (model.encode(validation[c].tolist()) for c in validation.columns)
+        a, p, n = (
+            model.encode(validation[c].tolist()) for c in validation.columns
+        )
         expected = (
             np.linalg.norm(a - p, axis=1) < np.linalg.norm(a - n, axis=1)
         ).mean()
     else:
         all_seconds = unit(model.encode(sorted(set(validation["second"]))))
-        ranks = 1 + (first @ all_seconds.T > cosine[:, None] + 1e-6).sum(axis=1)
+        ranks = 1 + (first @ all_seconds.T > cosine[:, None] + 1e-6).sum(
+            axis=1
+        )
         expected = (1 / ranks).mean()
     assert found[METRICS[objective]] == pytest.approx(expected, abs=0.05)
 
 
-def test_a_cross_encoder_reads_a_triplet_as_a_right_and_a_wrong_pair(tiny_encoder):
-    firsts, right, wrong = ["heart", "kidney"] * 30, ["failure"] * 60, ["edema"] * 60
+def test_a_cross_encoder_reads_a_triplet_as_a_right_and_a_wrong_pair(
+    tiny_encoder,
+):
+    firsts, right, wrong = (
+        ["heart", "kidney"] * 30,
+        ["failure"] * 60,
+        ["edema"] * 60,
+    )
     train = pd.DataFrame({"first": firsts, "second": right, "negative": wrong})
     validation = train[:2].assign(first=["left heart", "left kidney"])
     assert labelled(validation)["label"].tolist() == ["1", "1", "0", "0"]
@@ -185,10 +222,13 @@ def test_a_cross_encoder_reads_a_triplet_as_a_right_and_a_wrong_pair(tiny_encode
     }
     changes |= {"training.epochs": 10.0, "model.scale": 1.0}
     model = fit(
-        train, read_recipe(SentenceRecipe, overrides=changes), validation=validation
+        train,
+        read_recipe(SentenceRecipe, overrides=changes),
+        validation=validation,
     )
     good, bad = (
-        model.predict("left heart", text).score for text in ("failure", "edema")
+        model.predict("left heart", text).score
+        for text in ("failure", "edema")
     )
     assert good > 0.5 > bad
 
@@ -202,7 +242,9 @@ def test_what_does_not_fit_the_objective_is_refused(tiny_encoder, write_pairs):
     def train_on(one, two, **changes):
         changes = {f"model.{key}": value for key, value in changes.items()}
         changes |= {**QUICK, "model.encoder": str(tiny_encoder)}
-        fit(one, read_recipe(SentenceRecipe, overrides=changes), validation=two)
+        fit(
+            one, read_recipe(SentenceRecipe, overrides=changes), validation=two
+        )
 
     with pytest.raises(UserError, match="triplets need a column `negative`"):
         train_on(train, validation, objective="triplet")
@@ -239,9 +281,15 @@ def test_retrieval_is_what_sentence_transformers_measures(encoder, tmp_path):
         InformationRetrievalEvaluator,
     )
 
-    words = "pain fever edema insulin kidney heart chest blood lives home".split()
-    lines = [f"{a} {b},{b} {a} {a}" for a in words for b in words[:3] if a != b]
-    (tmp_path / "p.csv").write_text("\n".join(["query,passage", *lines]) + "\n")
+    words = (
+        "pain fever edema insulin kidney heart chest blood lives home".split()
+    )
+    lines = [
+        f"{a} {b},{b} {a} {a}" for a in words for b in words[:3] if a != b
+    ]
+    (tmp_path / "p.csv").write_text(
+        "\n".join(["query,passage", *lines]) + "\n"
+    )
     pairs = read_pairs(tmp_path / "p.csv")
     ways = evaluate_retrieval(encoder, pairs, with_words=True)
     assert list(ways) == ["meaning", "words", "meaning and words"]
@@ -252,7 +300,11 @@ def test_retrieval_is_what_sentence_transformers_measures(encoder, tmp_path):
         {str(i): text for i, text in enumerate(pairs["second"])},
         {str(i): {str(i)} for i in range(len(pairs))},
         write_csv=False,
-    )(SentenceTransformer(str(tmp_path / "model"), device="cpu", local_files_only=True))
+    )(
+        SentenceTransformer(
+            str(tmp_path / "model"), device="cpu", local_files_only=True
+        )
+    )
     assert found.scores["MRR@10"].value == pytest.approx(
         theirs["cosine_mrr@10"], abs=1e-6
     )
@@ -270,12 +322,19 @@ def test_any_number_of_models_are_measured_side_by_side(
     other = SentenceEncoder(new_network(seed=3).bert, tokenizer)
     words = "fever pain edema insulin".split()
     pairs = pd.DataFrame(
-        {"first": words, "second": words[1:] + words[:1], "label": list("3124")}
+        {
+            "first": words,
+            "second": words[1:] + words[:1],
+            "label": list("3124"),
+        }
     )
-    found = evaluate_models({"one": encoder, "two": other}, sts=pairs, cross=cross)
+    found = evaluate_models(
+        {"one": encoder, "two": other}, sts=pairs, cross=cross
+    )
     models = {"one": encoder, "two": other, "cross-encoder": cross}
     assert found == {
-        name: evaluate_pairs(model, pairs).scores for name, model in models.items()
+        name: evaluate_pairs(model, pairs).scores
+        for name, model in models.items()
     }
     with pytest.raises(
         UserError, match="nothing to measure: name --sts or --retrieval"
@@ -316,9 +375,13 @@ def test_the_commands_work_together(tiny_encoder, write_pairs, tmp_path):
         tiny_encoder,
     )
     shared += ("--recipe", recipe)
-    said = invoke("train", train, "--out", tmp_path / "bi", "--merged", *shared)
+    said = invoke(
+        "train", train, "--out", tmp_path / "bi", "--merged", *shared
+    )
     assert "spearman" in said
-    theirs = SentenceTransformer(str(tmp_path / "bi")).encode(["Fever and pneumonia."])
+    theirs = SentenceTransformer(str(tmp_path / "bi")).encode(
+        ["Fever and pneumonia."]
+    )
     ours = SentenceEncoder.from_pretrained(tmp_path / "bi").encode(
         ["Fever and pneumonia."]
     )
@@ -332,7 +395,9 @@ def test_the_commands_work_together(tiny_encoder, write_pairs, tmp_path):
     model = ("--model", tmp_path / "bi")
     said = invoke("encode", notes, "--out", tmp_path / "v.parquet", *model)
     assert "1 empty, 2 ok" in said
-    said = invoke("index", notes, "--out", tmp_path / "i", *model, "--window", 20)
+    said = invoke(
+        "index", notes, "--out", tmp_path / "i", *model, "--window", 20
+    )
     assert "1 texts could not be indexed" in said
     later_notes = tmp_path / "later.csv"
     later_notes.write_text("id,text\n10,Fracture of the hip.\n")
@@ -348,7 +413,14 @@ def test_the_commands_work_together(tiny_encoder, write_pairs, tmp_path):
     pairs = ("--model", tmp_path / "cross", "--out", tmp_path / "s.csv")
     invoke("rerank", validation, *pairs)
     assert set(read_table(tmp_path / "s.csv")["status"]) == {"ok"}
-    report = ("--out", tmp_path / "report", "--sts", validation, "--retrieval", train)
+    report = (
+        "--out",
+        tmp_path / "report",
+        "--sts",
+        validation,
+        "--retrieval",
+        train,
+    )
     said = invoke("evaluate", *report, *model, "--rerank", tmp_path / "cross")
     assert "Spearman" in said
     assert "reranked" in said
@@ -357,7 +429,12 @@ def test_the_commands_work_together(tiny_encoder, write_pairs, tmp_path):
 
 def test_a_failure_is_one_line(tiny_encoder, tmp_path):
     (tmp_path / "p.csv").write_text("one,two\na,b\n")
-    arguments = ["train", tmp_path / "p.csv", "--validation", tmp_path / "p.csv"]
+    arguments = [
+        "train",
+        tmp_path / "p.csv",
+        "--validation",
+        tmp_path / "p.csv",
+    ]
     result = run.invoke(
         app, ["sentences", *map(str, arguments), "--out", str(tmp_path / "m")]
     )
@@ -387,12 +464,16 @@ def test_the_shared_files_are_read(data_folder):
     pairs = read_pairs(data_folder / "sentences" / "stsb_en_dev.tsv")
     assert len(pairs) == 1500
     assert max(scores(pairs, 5)) == 1
-    assert len(read_pairs(data_folder / "sentences" / "korsts_dev.tsv")) == 1500
+    assert (
+        len(read_pairs(data_folder / "sentences" / "korsts_dev.tsv")) == 1500
+    )
 
 
 def test_a_model_of_the_other_kind_is_refused(encoder, tmp_path):
     encoder.save_pretrained(tmp_path / "model")
-    with pytest.raises(UserError, match="is a model for sentences, not for pairs"):
+    with pytest.raises(
+        UserError, match="is a model for sentences, not for pairs"
+    ):
         CrossEncoder.from_pretrained(tmp_path / "model")
 
 
@@ -423,7 +504,9 @@ def test_the_shipped_recipes_run_on_real_text(
 ):
     source = data_folder / "sentences" / "stsb_en_dev.tsv"
     lines = source.read_text().splitlines()
-    if name == "retrieval":  # the most similar pairs, as questions and passages
+    if (
+        name == "retrieval"
+    ):  # the most similar pairs, as questions and passages
         lines = [line for line in lines if float(line.split("\t")[4]) > 4.5]
     paths = [tmp_path / "train.tsv", tmp_path / "validation.tsv"]
     for path, part in zip(paths, (lines[:60], lines[60:100]), strict=True):
@@ -437,10 +520,14 @@ def test_the_shipped_recipes_run_on_real_text(
     if name == "augmented":
         pytest.importorskip("bm25s")
         changes |= {"cross.epochs": 1.0, "silver.bins": 1}
-        model = augment(read_recipe(AugmentRecipe, name, changes), *sides).encoder
+        model = augment(
+            read_recipe(AugmentRecipe, name, changes), *sides
+        ).encoder
     else:
         model = fit(
-            sides[0], read_recipe(SentenceRecipe, name, changes), validation=sides[1]
+            sides[0],
+            read_recipe(SentenceRecipe, name, changes),
+            validation=sides[1],
         )
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()

@@ -24,7 +24,10 @@ def test_every_command_has_help():
 
 def test_help_waits_for_no_torch():
     code = "import sys; from biomed.cli import app; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False).returncode
+        == 0
+    )
 
 
 @pytest.fixture
@@ -36,7 +39,11 @@ def terms(tmp_path):
         ("insulin", "drugs"),
         ("fever", "signs"),
     ]
-    rows += [("furosemide", "drugs"), ("antibiotic", "drugs"), ("dyspnea", "signs")]
+    rows += [
+        ("furosemide", "drugs"),
+        ("antibiotic", "drugs"),
+        ("dyspnea", "signs"),
+    ]
     write_table(pd.DataFrame(rows, columns=["term", "category"]), path)
     return path
 
@@ -71,7 +78,9 @@ def test_no_command_writes_over_its_input(tiny_encoder, terms, tmp_path):
             app, ["terms", *map(str, arguments), "--model", str(tiny_encoder)]
         )
         assert result.exit_code == 1, arguments
-        assert "is an input of this command" in result.output.replace("\n", " ")
+        assert "is an input of this command" in result.output.replace(
+            "\n", " "
+        )
     assert terms.read_bytes() == before
 
 
@@ -79,7 +88,9 @@ def test_similar_prints_or_writes_neighbours(tiny_encoder, terms, tmp_path):
     options = ("--model", tiny_encoder, "--vocabulary", terms)
     assert "fever" in invoke("similar", "edema", *options, "-k", "6")
     assert "PNA is read as pneumonia" in invoke("similar", "PNA", *options)
-    said = invoke("similar", "heart attack", "--model", tiny_encoder, "-k", "2")
+    said = invoke(
+        "similar", "heart attack", "--model", tiny_encoder, "-k", "2"
+    )
     assert (
         said.index("myocardial infarction")
         < said.index("synonym")
@@ -90,12 +101,17 @@ def test_similar_prints_or_writes_neighbours(tiny_encoder, terms, tmp_path):
     assert len(read_table(out)) == 14
     assert run.invoke(app, ["terms", "similar"]).exit_code == 2
     assert (
-        run.invoke(app, ["terms", "similar", "edema", "--out", str(out)]).exit_code == 2
+        run.invoke(
+            app, ["terms", "similar", "edema", "--out", str(out)]
+        ).exit_code
+        == 2
     )
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
-def test_plot_writes_picture_and_coordinates(tiny_encoder, terms, tmp_path, ending):
+def test_plot_writes_picture_and_coordinates(
+    tiny_encoder, terms, tmp_path, ending
+):
     out = tmp_path / f"terms.{ending}"
     said = invoke("plot", terms, "--out", out, "--model", tiny_encoder)
     assert "t-SNE, perplexity 2 of 7 terms" in said
@@ -107,17 +123,23 @@ def test_plot_writes_picture_and_coordinates(tiny_encoder, terms, tmp_path, endi
 def test_plot_leaves_the_terms_file_alone(tiny_encoder, terms, tmp_path):
     """terms.csv plotted to terms.png was replaced by the coordinates."""
     before = terms.read_bytes()
-    invoke("plot", terms, "--out", tmp_path / "terms.png", "--model", tiny_encoder)
+    invoke(
+        "plot", terms, "--out", tmp_path / "terms.png", "--model", tiny_encoder
+    )
     assert terms.read_bytes() == before
     clash = tmp_path / "terms.coordinates.csv"
     clash.write_bytes(before)
     arguments = ["plot", str(clash), "--out", str(tmp_path / "terms.png")]
-    result = run.invoke(app, ["terms", *arguments, "--model", str(tiny_encoder)])
+    result = run.invoke(
+        app, ["terms", *arguments, "--model", str(tiny_encoder)]
+    )
     assert "is an input of this command" in result.output
     assert clash.read_bytes() == before
 
 
-def test_evaluate_puts_encoders_side_by_side(tiny_encoder, bare, tokenizer, tmp_path):
+def test_evaluate_puts_encoders_side_by_side(
+    tiny_encoder, bare, tokenizer, tmp_path
+):
     TermEmbedder(bare, tokenizer).save_pretrained(tmp_path / "other")
     pairs, out = tmp_path / "pairs.csv", tmp_path / "report"
     rows = [
@@ -136,8 +158,14 @@ def test_evaluate_puts_encoders_side_by_side(tiny_encoder, bare, tokenizer, tmp_
     ("arguments", "message"),
     [
         (["embed", "absent.csv", "--out", "o.csv"], "no such file"),
-        (["embed", "TERMS", "--out", "o.csv", "--text", "name"], "no column 'name'"),
-        (["plot", "ONE", "--out", "o.png"], "a picture needs at least 4 terms, got 1"),
+        (
+            ["embed", "TERMS", "--out", "o.csv", "--text", "name"],
+            "no column 'name'",
+        ),
+        (
+            ["plot", "ONE", "--out", "o.png"],
+            "a picture needs at least 4 terms, got 1",
+        ),
         (["evaluate", "--out", "x", "--pairs", "TERMS"], "no column 'first'"),
         (["train", "nowhere.csv", "--out", "x"], "no such file"),
         (
@@ -159,12 +187,17 @@ def test_a_failure_is_one_line_and_exit_code_1(
     result = run.invoke(app, ["terms", *arguments])
     assert result.exit_code == 1
     assert message in result.output
-    assert len([line for line in result.output.splitlines() if "error" in line]) == 1
+    assert (
+        len([line for line in result.output.splitlines() if "error" in line])
+        == 1
+    )
 
 
 def test_train_writes_a_model_with_its_card(tiny_encoder, tmp_path):
     names, recipe = tmp_path / "names.csv", tmp_path / "recipe.toml"
-    rows = [f"{name} {n},C{n}" for n in range(40) for name in ("pain", "fever")]
+    rows = [
+        f"{name} {n},C{n}" for n in range(40) for name in ("pain", "fever")
+    ]
     names.write_text("\n".join(["name,id", *rows]))
     recipe.write_text(
         '[training]\nepochs = 0.5\n[card]\nname = "tiny"\ntitle = "Tiny vectors"\n'
@@ -189,10 +222,22 @@ def test_terms_are_printed_as_they_are(tiny_encoder, tmp_path):
     assert "[left]pain" in shown
 
 
-def test_a_term_without_a_vector_is_left_out_of_the_picture(tmp_path, tiny_encoder):
+def test_a_term_without_a_vector_is_left_out_of_the_picture(
+    tmp_path, tiny_encoder
+):
     path = tmp_path / "odd.csv"
-    terms = ["edema", "", "insulin", "\u200b", "fever", "antibiotic", "dyspnea"]
-    path.write_text("term,id\n" + "".join(f"{term},{term}x\n" for term in terms))
+    terms = [
+        "edema",
+        "",
+        "insulin",
+        "\u200b",
+        "fever",
+        "antibiotic",
+        "dyspnea",
+    ]
+    path.write_text(
+        "term,id\n" + "".join(f"{term},{term}x\n" for term in terms)
+    )
     out = tmp_path / "picture.svg"
     command = ["terms", "plot", str(path), "--out", str(out)]
     result = run.invoke(app, [*command, "--model", str(tiny_encoder)])

@@ -37,7 +37,9 @@ def test_a_vocabulary_is_embedded_once(embedder, monkeypatch):
     calls = []
     embed = TermEmbedder.embed
     monkeypatch.setattr(
-        TermEmbedder, "embed", lambda self, t: calls.append(len(t)) or embed(self, t)
+        TermEmbedder,
+        "embed",
+        lambda self, t: calls.append(len(t)) or embed(self, t),
     )
     first = embedder.nearest("swelling", words, k=2)
     assert embedder.nearest("swelling", list(words), k=2).equals(first)
@@ -67,7 +69,9 @@ def test_it_saves_and_loads_whole(bare, tokenizer, tmp_path, caplog):
 
 def test_another_tasks_model_is_refused(model, tmp_path):
     model.save_pretrained(tmp_path / "readmission")
-    with pytest.raises(EncoderError, match="is a model for readmission, not for terms"):
+    with pytest.raises(
+        EncoderError, match="is a model for readmission, not for terms"
+    ):
         TermEmbedder.from_pretrained(tmp_path / "readmission")
 
 

@@ -7,9 +7,7 @@ import pytest
 from biomed.sentences.data import read_pairs
 from biomed.sentences.evaluation import evaluate_pairs
 
-WORDS = (
-    "heart kidney left right pain edema fever insulin clinic mother wife chest".split()
-)
+WORDS = "heart kidney left right pain edema fever insulin clinic mother wife chest".split()
 
 
 @pytest.fixture
@@ -34,12 +32,16 @@ def test_correlations_are_scipys(embedder, pairs):
     expected = stats.spearmanr(*columns).statistic
     assert found.scores["Spearman"].value == pytest.approx(expected, abs=1e-9)
     assert found.scores["Spearman"].low < found.scores["Spearman"].value
-    assert found.scores == evaluate_pairs(embedder, pairs, bootstrap=200).scores
+    assert (
+        found.scores == evaluate_pairs(embedder, pairs, bootstrap=200).scores
+    )
 
 
 def test_the_worst_pairs_are_those_far_from_their_place(embedder, pairs):
     table = evaluate_pairs(embedder, pairs, bootstrap=2).table
-    agreeing = table[["first", "second"]].assign(label=table["similarity"].rank())
+    agreeing = table[["first", "second"]].assign(
+        label=table["similarity"].rank()
+    )
     agreed = evaluate_pairs(embedder, agreeing, bootstrap=2)
     assert agreed.scores["Spearman"].value == pytest.approx(1)
     agreeing.loc[table["similarity"].idxmin(), "label"] = 1000.0
@@ -54,7 +56,9 @@ def test_nothing_to_compare_is_said(embedder, pairs):
     with pytest.raises(
         ValueError, match="row number 2 has a rating that is not a number"
     ):
-        evaluate_pairs(embedder, pairs.assign(label=["1", "2", "x", *["3"] * 37]))
+        evaluate_pairs(
+            embedder, pairs.assign(label=["1", "2", "x", *["3"] * 37])
+        )
     with pytest.raises(ValueError, match="the pairs have no ratings"):
         evaluate_pairs(embedder, pairs.drop(columns="label"))
 

@@ -12,7 +12,9 @@ RNG = np.random.default_rng(0)
 
 def clusters(n, *, dimension=16):
     centres = RNG.normal(size=(3, dimension)) * 4
-    return np.repeat(centres, -(-n // 3), axis=0)[:n] + RNG.normal(size=(n, dimension))
+    return np.repeat(centres, -(-n // 3), axis=0)[:n] + RNG.normal(
+        size=(n, dimension)
+    )
 
 
 def test_trustworthiness_is_scikit_learns():
@@ -33,30 +35,41 @@ def test_it_works_from_four_terms_on(n):
     assert layout.table["term"].tolist() == terms
     assert np.isfinite(layout.table[["x", "y"]].to_numpy()).all()
     assert len(layout.table[["x", "y"]].drop_duplicates()) == n
-    assert f"perplexity {min(30, (n - 1) / 3):.3g} of {n} terms" in layout.caption
+    assert (
+        f"perplexity {min(30, (n - 1) / 3):.3g} of {n} terms" in layout.caption
+    )
 
 
 def test_the_same_seed_gives_the_same_picture_and_clusters_stay_together():
     vectors = clusters(60)
-    one, two = (layout_terms(["t"] * 60, vectors, seed=3).table for _ in range(2))
+    one, two = (
+        layout_terms(["t"] * 60, vectors, seed=3).table for _ in range(2)
+    )
     assert one.equals(two)
     places = one[["x", "y"]].to_numpy().reshape(3, 20, 2)
     spread = places.std(axis=1).max()
     centres = places.mean(axis=1)
     apart = [
-        np.linalg.norm(centres[i] - centres[j]) for i, j in ((0, 1), (0, 2), (1, 2))
+        np.linalg.norm(centres[i] - centres[j])
+        for i, j in ((0, 1), (0, 2), (1, 2))
     ]
     assert min(apart) > 2 * spread
 
 
 def test_what_cannot_be_drawn_is_said():
-    with pytest.raises(ValueError, match="a picture needs at least 4 terms, got 1"):
+    with pytest.raises(
+        ValueError, match="a picture needs at least 4 terms, got 1"
+    ):
         layout_terms(["a"], np.ones((1, 3)))
-    with pytest.raises(ValueError, match="4 terms but 1 categories; give one for each"):
+    with pytest.raises(
+        ValueError, match="4 terms but 1 categories; give one for each"
+    ):
         layout_terms(list("abcd"), np.eye(4), categories=["x"])
     with pytest.raises(ValueError, match="all have the same vector"):
         layout_terms(list("abcd"), np.ones((4, 3)))
-    with pytest.raises(ValueError, match="perplexity must be above 0 and below 4"):
+    with pytest.raises(
+        ValueError, match="perplexity must be above 0 and below 4"
+    ):
         layout_terms(list("abcd"), np.eye(4), perplexity=4)
 
 
@@ -65,7 +78,9 @@ points = st.lists(
 )
 
 
-@given(points=points, widths=st.lists(st.floats(1, 40), min_size=25, max_size=25))
+@given(
+    points=points, widths=st.lists(st.floats(1, 40), min_size=25, max_size=25)
+)
 def test_labels_never_overlap_nor_leave_the_page(points, widths):
     points = np.array(points)
     sizes = np.column_stack([widths[: len(points)], np.full(len(points), 6.0)])

@@ -31,7 +31,9 @@ def labels(figure):
     """Boxes of the terms' labels on the page, in pixels."""
     figure.canvas.draw()
     texts = [
-        text for text in figure.axes[0].texts if text.get_text().startswith("term")
+        text
+        for text in figure.axes[0].texts
+        if text.get_text().startswith("term")
     ]
     return [text.get_window_extent() for text in texts]
 
@@ -47,8 +49,12 @@ def test_labels_do_not_overlap_on_the_page(n):
     assert (corners[:, 2:] <= (area.x1 + 1, area.y1 + 1)).all()
     for i, box in enumerate(corners):
         others = np.delete(corners, i, axis=0)
-        across = np.minimum(box[2], others[:, 2]) - np.maximum(box[0], others[:, 0])
-        up = np.minimum(box[3], others[:, 3]) - np.maximum(box[1], others[:, 1])
+        across = np.minimum(box[2], others[:, 2]) - np.maximum(
+            box[0], others[:, 0]
+        )
+        up = np.minimum(box[3], others[:, 3]) - np.maximum(
+            box[1], others[:, 1]
+        )
         assert not ((across > 1) & (up > 1)).any()
 
 
@@ -59,7 +65,8 @@ def test_few_terms_all_have_labels():
 def test_terms_and_categories_are_drawn_as_they_are_written():
     layout = crowd(3)
     odd = TermLayout(
-        layout.table.assign(term="term [/evil] $x^{$", category="$y^{$"), "made up"
+        layout.table.assign(term="term [/evil] $x^{$", category="$y^{$"),
+        "made up",
     )
     assert len(labels(plot_layout(odd))) == 3
 
@@ -69,7 +76,10 @@ def test_every_term_is_a_dot_and_every_category_a_look_of_its_own():
     axes = plot_layout(layout).axes[0]
     assert sum(len(dots.get_offsets()) for dots in axes.collections) == 70
     looks = {
-        (tuple(dots.get_facecolor()[0]), dots.get_paths()[0].vertices.tobytes())
+        (
+            tuple(dots.get_facecolor()[0]),
+            dots.get_paths()[0].vertices.tobytes(),
+        )
         for dots in axes.collections
     }
     assert len(looks) == 14
@@ -82,7 +92,9 @@ def test_the_dots_stand_where_the_table_says():
     assert np.asarray(axes.collections[0].get_offsets()) == pytest.approx(
         layout.table[["x", "y"]].to_numpy()
     )
-    across, up = (np.ptp(limits) for limits in (axes.get_xlim(), axes.get_ylim()))
+    across, up = (
+        np.ptp(limits) for limits in (axes.get_xlim(), axes.get_ylim())
+    )
     box = axes.get_window_extent()
     assert across / box.width == pytest.approx(up / box.height)
 
@@ -96,7 +108,9 @@ def test_one_call_draws_terms(embedder):
         "t-SNE, perplexity 1 of 4 terms; trustworthiness of neighbours: "
     )
     assert not plot_terms(terms, embedder=embedder).legends
-    with pytest.raises(ValueError, match="a picture needs at least 4 terms, got 1"):
+    with pytest.raises(
+        ValueError, match="a picture needs at least 4 terms, got 1"
+    ):
         plot_terms(["edema"], embedder=embedder)
 
 
@@ -104,20 +118,29 @@ def test_one_call_draws_terms(embedder):
 def test_files_are_the_same_each_time(tmp_path, ending):
     layout = crowd(12)
     one, two = (
-        save_figure(plot_layout(layout), tmp_path / f"{n}.{ending}").read_bytes()
+        save_figure(
+            plot_layout(layout), tmp_path / f"{n}.{ending}"
+        ).read_bytes()
         for n in "ab"
     )
     assert one == two
 
 
 def test_matplotlib_waits_until_it_is_needed():
-    code = "import sys, biomed.terms.plots; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    code = (
+        "import sys, biomed.terms.plots; sys.exit('matplotlib' in sys.modules)"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False).returncode
+        == 0
+    )
 
 
 def test_a_name_is_text_not_a_formula(embedder, tmp_path):
     """A dollar sign ended the command."""
     terms = ["$x^{$ [/b]", "chest $pain$", "edema", "fever"]
-    figure = plot_terms(terms, ["[/evil] $x^{$", "a", "a", "b"], embedder=embedder)
+    figure = plot_terms(
+        terms, ["[/evil] $x^{$", "a", "a", "b"], embedder=embedder
+    )
     save_figure(figure, tmp_path / "terms.png")
     assert terms[0] in [text.get_text() for text in figure.axes[0].texts]

@@ -33,11 +33,15 @@ def test_the_matrix_is_named_and_symmetric(embedder):
     )
     other = embedder.similarity_matrix(VOCABULARY[:2], VOCABULARY[2:])
     assert other.shape == (2, 4)
-    assert other.to_numpy() == pytest.approx(matrix.iloc[:2, 2:].to_numpy(), abs=1e-6)
+    assert other.to_numpy() == pytest.approx(
+        matrix.iloc[:2, 2:].to_numpy(), abs=1e-6
+    )
 
 
 def test_nearest_is_the_sorted_row_without_the_term_itself(embedder):
-    row = embedder.similarity_matrix(["edema"], VOCABULARY).iloc[0].drop("edema")
+    row = (
+        embedder.similarity_matrix(["edema"], VOCABULARY).iloc[0].drop("edema")
+    )
     found = embedder.nearest("EDEMA", VOCABULARY, k=3)
     assert list(found.columns) == list(COLUMNS)
     assert set(found["match"]) == {"vector"}
@@ -125,12 +129,21 @@ def test_a_frame_needs_its_column(embedder):
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".jsonl"])
 def test_files_are_embedded_whole(embedder, tmp_path, ending):
     frame = pd.DataFrame(
-        {"name": ["edema", "insulin", None, "NA", "chest pain"], "id": range(5)}
+        {
+            "name": ["edema", "insulin", None, "NA", "chest pain"],
+            "id": range(5),
+        }
     )
     source, out = tmp_path / f"terms{ending}", tmp_path / f"vectors{ending}"
     write_table(frame, source)
-    counts = score_file(EmbedTask(embedder), source, out, named={"term": "name"})
-    assert (counts.rows, counts.items["ok"], counts.items["empty"]) == (5, 4, 1)
+    counts = score_file(
+        EmbedTask(embedder), source, out, named={"term": "name"}
+    )
+    assert (counts.rows, counts.items["ok"], counts.items["empty"]) == (
+        5,
+        4,
+        1,
+    )
     table = read_table(out)
     assert table["status"].tolist() == ["ok", "ok", "empty", "ok", "ok"]
     assert table["id"].astype(str).tolist() == list("01234")
@@ -143,7 +156,9 @@ def test_files_are_embedded_whole(embedder, tmp_path, ending):
 def test_a_text_file_has_one_term_on_each_line(embedder, tmp_path):
     source, out = tmp_path / "terms.txt", tmp_path / "vectors.csv"
     source.write_text("edema\n\ninsulin\n")
-    score_file(EmbedTask(embedder), source, out, options=ReadOptions(lines=True))
+    score_file(
+        EmbedTask(embedder), source, out, options=ReadOptions(lines=True)
+    )
     table = read_table(out)
     assert table["term"].fillna("").tolist() == ["edema", "", "insulin"]
     assert table["status"].tolist() == ["ok", "empty", "ok"]
@@ -156,18 +171,28 @@ def found_by(embedder, term, vocabulary=None, **options):
     """Neighbour, match and meaning of each of the nearest terms."""
     table = TermIndex(embedder, vocabulary).nearest(term, **options)
     return list(
-        table[["neighbour", "match", "meaning"]].itertuples(index=False, name=None)
+        table[["neighbour", "match", "meaning"]].itertuples(
+            index=False, name=None
+        )
     )
 
 
-def test_a_synonym_comes_before_the_nearest_vector_with_its_own_cosine(embedder):
+def test_a_synonym_comes_before_the_nearest_vector_with_its_own_cosine(
+    embedder,
+):
     index = TermIndex(embedder)
     first = index.nearest("heart attack", k=3).iloc[0]
-    assert (first["neighbour"], first["match"]) == ("myocardial infarction", "synonym")
+    assert (first["neighbour"], first["match"]) == (
+        "myocardial infarction",
+        "synonym",
+    )
     cosine = embedder.similarity("heart attack", "myocardial infarction")
     assert first["similarity"] == pytest.approx(cosine, abs=1e-6)
     found = index.nearest("Failures, heart", k=4)
-    assert (found["neighbour"][0], found["match"][0]) == ("heart failure", "name")
+    assert (found["neighbour"][0], found["match"][0]) == (
+        "heart failure",
+        "name",
+    )
     assert set(found["match"][1:]) == {"vector"}
     assert found["similarity"][1:].is_monotonic_decreasing
 
@@ -183,13 +208,24 @@ def test_a_list_of_terms_has_the_shipped_synonyms_in_both_directions(embedder):
 
 def test_your_own_synonyms_replace_the_shipped_ones(embedder):
     table = pd.DataFrame(
-        {"term": ["edema", "insulin"], "synonyms": ["heart attack|swelling", None]}
+        {
+            "term": ["edema", "insulin"],
+            "synonyms": ["heart attack|swelling", None],
+        }
     )
-    assert found_by(embedder, "swelling", table, k=1) == [("edema", "synonym", "")]
-    assert found_by(embedder, "heart attack", table, k=1) == [("edema", "synonym", "")]
+    assert found_by(embedder, "swelling", table, k=1) == [
+        ("edema", "synonym", "")
+    ]
+    assert found_by(embedder, "heart attack", table, k=1) == [
+        ("edema", "synonym", "")
+    ]
     lists = table.assign(synonyms=[["swelling"], []])
-    assert found_by(embedder, "swellings", lists, k=1) == [("edema", "synonym", "")]
-    assert TermIndex(embedder, table).digest != TermIndex(embedder, lists).digest
+    assert found_by(embedder, "swellings", lists, k=1) == [
+        ("edema", "synonym", "")
+    ]
+    assert (
+        TermIndex(embedder, table).digest != TermIndex(embedder, lists).digest
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,7 +246,9 @@ def test_an_abbreviation_is_read_as_its_one_meaning(embedder):
     assert second.similarity == pytest.approx(cosine, abs=1e-6)
 
 
-def test_an_ambiguous_abbreviation_has_the_neighbours_of_each_meaning(embedder):
+def test_an_ambiguous_abbreviation_has_the_neighbours_of_each_meaning(
+    embedder,
+):
     vocabulary = ["mitral stenosis", "multiple sclerosis", "edema"]
     (found,) = TermIndex(embedder, vocabulary).look_up(["MS"], k=2)
     assert found.reason.startswith(
@@ -237,9 +275,14 @@ def test_common_words_are_no_abbreviations(embedder):
     assert index.read("ALL")[0] != ("ALL",)
 
 
-def test_synonyms_of_a_frame_may_be_arrays_and_rows_may_repeat(embedder, tmp_path):
+def test_synonyms_of_a_frame_may_be_arrays_and_rows_may_repeat(
+    embedder, tmp_path
+):
     frame = pd.DataFrame(
-        {"term": ["edema", "edema"], "synonyms": [["ZQX"], ["ZQX", "swelling"]]}
+        {
+            "term": ["edema", "edema"],
+            "synonyms": [["ZQX"], ["ZQX", "swelling"]],
+        }
     )
     frame.to_parquet(tmp_path / "t.parquet")
     index = TermIndex(embedder, pd.read_parquet(tmp_path / "t.parquet"))
@@ -248,7 +291,9 @@ def test_synonyms_of_a_frame_may_be_arrays_and_rows_may_repeat(embedder, tmp_pat
 
 
 def test_neighbours_of_a_table_are_those_of_each_term(embedder):
-    frame = pd.DataFrame({"id": ["x", "y", "z"], "term": ["edema", None, "cough"]})
+    frame = pd.DataFrame(
+        {"id": ["x", "y", "z"], "term": ["edema", None, "cough"]}
+    )
     index = TermIndex(embedder, VOCABULARY)
     table = score_frame(NearestTask(index, k=2), frame)
     assert table["id"].tolist() == ["x", "x", "y", "z", "z"]
@@ -258,11 +303,18 @@ def test_neighbours_of_a_table_are_those_of_each_term(embedder):
         == index.nearest("edema", k=2)["neighbour"].tolist()
     )
     assert table.loc[2, ["rank", "neighbour"]].isna().all()
-    alone = score_frame(NearestTask(TermIndex(embedder, ["edema"])), frame.head(1))
+    alone = score_frame(
+        NearestTask(TermIndex(embedder, ["edema"])), frame.head(1)
+    )
     assert alone["reason"].tolist() == ["the vocabulary has no other term"]
 
 
 def test_tasks_with_another_vocabulary_are_other_tasks(embedder):
-    first, second = (NearestTask(TermIndex(embedder, VOCABULARY[:n])) for n in (3, 4))
+    first, second = (
+        NearestTask(TermIndex(embedder, VOCABULARY[:n])) for n in (3, 4)
+    )
     assert first.facts() != second.facts()
-    assert NearestTask(TermIndex(embedder, VOCABULARY[:3])).facts() == first.facts()
+    assert (
+        NearestTask(TermIndex(embedder, VOCABULARY[:3])).facts()
+        == first.facts()
+    )

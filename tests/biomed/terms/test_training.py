@@ -32,7 +32,10 @@ ROWS = [(b, a, a) for a, b in PAIRS]
 def margin(embedder):
     """Mean cosine of the pairs less that of all words."""
     cosines = embedder.similarity_matrix(WORDS)
-    return np.mean([cosines.loc[a, b] for a, b in PAIRS]) - cosines.to_numpy().mean()
+    return (
+        np.mean([cosines.loc[a, b] for a, b in PAIRS])
+        - cosines.to_numpy().mean()
+    )
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -45,7 +48,10 @@ def test_names_of_one_concept_come_together(tiny_encoder, tmp_path, full):
     pairs = pd.DataFrame(ROWS, columns=["first", "second", "key"])
     sets = {"names": pd.concat([pairs] * 6, ignore_index=True)}
     trained = fit_encoder(sets, pairs, recipe, model_class=TermEmbedder)
-    assert margin(trained) > margin(TermEmbedder.from_pretrained(tiny_encoder)) + 0.1
+    assert (
+        margin(trained)
+        > margin(TermEmbedder.from_pretrained(tiny_encoder)) + 0.1
+    )
     trained.save_pretrained(tmp_path / "model")
     again = TermEmbedder.from_pretrained(tmp_path / "model")
     assert again.embed(WORDS) == pytest.approx(trained.embed(WORDS), abs=1e-5)
@@ -57,7 +63,9 @@ def test_names_of_one_concept_come_together(tiny_encoder, tmp_path, full):
 
 
 def test_it_needs_pairs_to_learn_from_and_to_choose_by():
-    names = pd.DataFrame({"name": ["pain", "ache", "fever"], "id": ["a", "a", "b"]})
+    names = pd.DataFrame(
+        {"name": ["pain", "ache", "fever"], "id": ["a", "a", "b"]}
+    )
     with pytest.raises(ValueError, match="both are needed"):
         fit(names, SentenceRecipe())
     train, held = name_pairs(names)
@@ -65,7 +73,9 @@ def test_it_needs_pairs_to_learn_from_and_to_choose_by():
 
 
 def test_your_own_names_train_a_model(tiny_encoder, tmp_path):
-    rows = [f"{name} {n},C{n}" for n in range(40) for name in ("pain", "fever")]
+    rows = [
+        f"{name} {n},C{n}" for n in range(40) for name in ("pain", "fever")
+    ]
     file = tmp_path / "names.csv"
     file.write_text("\n".join(["name,id", *rows, "edema,C99"]))
     held = sum(percent(f"C{n}") < 10 for n in range(40))
@@ -78,7 +88,9 @@ def test_your_own_names_train_a_model(tiny_encoder, tmp_path):
     )
     trained = TermEmbedder.fit(names, recipe)
     assert type(trained) is TermEmbedder
-    assert trained.manifest.data.counts == {"training rows, names": 2 * (40 - held)}
+    assert trained.manifest.data.counts == {
+        "training rows, names": 2 * (40 - held)
+    }
     assert f"On {2 * held} validation examples" in trained.manifest.scores.note
     file.write_text("term,synonyms\npain,ache|soreness\nfever,\n")
     assert read_names(file).to_numpy().tolist() == [

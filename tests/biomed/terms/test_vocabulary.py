@@ -25,7 +25,11 @@ def test_every_term_has_one_or_two_synonyms(shipped):
 
 
 def test_no_name_stands_for_two_things(shipped):
-    names = [name for row in shipped.itertuples() for name in (row.term, *row.synonyms)]
+    names = [
+        name
+        for row in shipped.itertuples()
+        for name in (row.term, *row.synonyms)
+    ]
     folded = pd.Series(names).str.casefold()
     assert folded[folded.duplicated()].tolist() == []
     assert (folded == folded.str.strip()).all()
@@ -34,10 +38,16 @@ def test_no_name_stands_for_two_things(shipped):
 def test_your_own_needs_two_columns_alone(tmp_path):
     path = tmp_path / "own.csv"
     rows = [("edema", "signs", "swelling | oedema"), ("gout", "joints", None)]
-    write_table(pd.DataFrame(rows, columns=["term", "category", "synonyms"]), path)
+    write_table(
+        pd.DataFrame(rows, columns=["term", "category", "synonyms"]), path
+    )
     own = read_vocabulary(path)
     assert own["synonyms"].tolist() == [["swelling", "oedema"], []]
-    assert list(own.columns) == ["term", "category", "synonyms"]  # so all are measured
+    assert list(own.columns) == [
+        "term",
+        "category",
+        "synonyms",
+    ]  # so all are measured
     write_table(own[["term", "category"]], path)
     assert list(read_vocabulary(path).columns) == ["term", "category"]
 
@@ -52,7 +62,9 @@ def test_a_text_file_has_one_term_on_each_line(tmp_path):
 
 def test_rows_need_a_term_and_all_or_none_have_a_category(tmp_path):
     path = tmp_path / "terms.csv"
-    path.write_text("code,Term,Category\n1,edema,signs\n2,,\n3,insulin,drugs\n")
+    path.write_text(
+        "code,Term,Category\n1,edema,signs\n2,,\n3,insulin,drugs\n"
+    )
     expected = [["edema", "signs"], ["insulin", "drugs"]]
     assert read_vocabulary(path).to_numpy().tolist() == expected
     path.write_text("term,category\nedema,\n")

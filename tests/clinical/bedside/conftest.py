@@ -21,7 +21,9 @@ NOTES = (
 )
 ADDRESS = "http://127.0.0.1:8000"
 DATA = Path(
-    os.environ.get("DOMAINBERT_DATA", Path(__file__).parents[4] / "shared" / "data")
+    os.environ.get(
+        "DOMAINBERT_DATA", Path(__file__).parents[4] / "shared" / "data"
+    )
 )
 
 
@@ -37,11 +39,13 @@ def standards():
 def model_folder(new_network, tokenizer, tmp_path_factory):
     from clinical import ReadmissionModel, ReadmissionSettings
 
-    settings = ReadmissionSettings(calibration=(1.0, 0.0), alert_threshold=0.01)
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    ReadmissionModel(new_network(), tokenizer, settings=settings).save_pretrained(
-        folder
+    settings = ReadmissionSettings(
+        calibration=(1.0, 0.0), alert_threshold=0.01
     )
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    ReadmissionModel(
+        new_network(), tokenizer, settings=settings
+    ).save_pretrained(folder)
     return folder
 
 
@@ -78,7 +82,12 @@ def document(text, number=0, **changes):
         "subject": {"reference": "Patient/p1"},
         "date": f"2026-01-{number + 1:02}T08:00:00Z",
         "content": [
-            {"attachment": {"contentType": "text/plain; charset=utf-8", "data": data}}
+            {
+                "attachment": {
+                    "contentType": "text/plain; charset=utf-8",
+                    "data": data,
+                }
+            }
         ],
         "context": {"encounter": [{"reference": "Encounter/e1"}]},
     } | changes
@@ -86,14 +95,22 @@ def document(text, number=0, **changes):
 
 def bundle(*documents, **changes):
     entries = [{"resource": each} for each in documents]
-    return {"resourceType": "Bundle", "type": "searchset", "entry": entries} | changes
+    return {
+        "resourceType": "Bundle",
+        "type": "searchset",
+        "entry": entries,
+    } | changes
 
 
 def hook_request(*documents, hook="encounter-discharge", **changes):
     return {
         "hook": hook,
         "hookInstance": str(uuid.uuid4()),
-        "context": {"userId": "Practitioner/u", "patientId": "p1", "encounterId": "e1"},
+        "context": {
+            "userId": "Practitioner/u",
+            "patientId": "p1",
+            "encounterId": "e1",
+        },
         "prefetch": {
             "encounter": {"resourceType": "Encounter", "id": "e1"},
             "notes": bundle(*(documents or map(document, NOTES, range(2)))),

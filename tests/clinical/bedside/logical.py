@@ -38,7 +38,9 @@ def snake(name):
     """The property of JSON, which of `fhirAuthorization` is in snake case."""
     head, _, last = name.rpartition(".")
     return (
-        re.sub("([A-Z])", r"_\1", last).lower() if head == "fhirAuthorization" else last
+        re.sub("([A-Z])", r"_\1", last).lower()
+        if head == "fhirAuthorization"
+        else last
     )
 
 
@@ -48,7 +50,8 @@ def faults(value, model, *, where=""):
     children = {
         path: rule
         for path, rule in elements.items()
-        if path.rpartition(".")[0] == where and not path.endswith((".key", ".value"))
+        if path.rpartition(".")[0] == where
+        and not path.endswith((".key", ".value"))
     }
     names = {snake(path): path for path in children}
     found = [
@@ -59,7 +62,9 @@ def faults(value, model, *, where=""):
     for key, path in names.items():
         least, most, kind = children[path]
         given = value.get(key)
-        many = most > 1 and kind != "Base"  # an object with any keys is Base 0..*
+        many = (
+            most > 1 and kind != "Base"
+        )  # an object with any keys is Base 0..*
         listed = (
             given
             if many and isinstance(given, list)
@@ -85,7 +90,8 @@ def _faults_of(each, kind, path, model, allowed):
         )
     wanted = _TYPES.get(kind)
     if wanted and (
-        not isinstance(each, wanted) or (wanted is int and isinstance(each, bool))
+        not isinstance(each, wanted)
+        or (wanted is int and isinstance(each, bool))
     ):
         return [f"{path}: {each!r} is no {kind}"]
     if allowed and each not in allowed:
@@ -113,24 +119,34 @@ def response_invariants(response):
     for card in response["cards"]:
         suggestions = card.get("suggestions", [])
         recommended = [s for s in suggestions if s.get("isRecommended")]
-        if card.get("selectionBehavior") == "at-most-one" and len(recommended) > 1:
+        if (
+            card.get("selectionBehavior") == "at-most-one"
+            and len(recommended) > 1
+        ):
             broken.add("cds-resp-1")
         actions = [a for s in suggestions for a in s.get("actions", [])]
         deletes = [a for a in actions if a["type"] == "delete"]
-        if not _all(deletes, lambda a: "resourceId" in a and "resource" not in a):
+        if not _all(
+            deletes, lambda a: "resourceId" in a and "resource" not in a
+        ):
             broken.add("cds-resp-2")
-        others = [link for link in card.get("links", []) if link["type"] != "smart"]
+        others = [
+            link for link in card.get("links", []) if link["type"] != "smart"
+        ]
         if not _all(others, lambda link: "appContext" not in link):
             broken.add("cds-resp-3")
         if not _all(
-            card.get("overrideReasons", []), lambda reason: reason.get("display")
+            card.get("overrideReasons", []),
+            lambda reason: reason.get("display"),
         ):
             broken.add("cds-resp-4")
         if not _all(actions, lambda a: a.get("description")):
             broken.add("cds-resp-5")
         if suggestions and "selectionBehavior" not in card:
             broken.add("cds-resp-6")
-        if not _all(suggestions, lambda s: s.get("actionSelectionBehavior") in _KINDS):
+        if not _all(
+            suggestions, lambda s: s.get("actionSelectionBehavior") in _KINDS
+        ):
             broken.add("cds-resp-7")
         if len(card["summary"]) >= 140:
             broken.add("summary")
@@ -141,6 +157,10 @@ def request_invariants(request):
     """Names of the invariants that a request breaks."""
     given = request.get("fhirAuthorization")
     broken = {"cds-r-1"} if given and not request.get("fhirServer") else set()
-    if given and "patient/" in given.get("scope", "") and not given.get("patient"):
+    if (
+        given
+        and "patient/" in given.get("scope", "")
+        and not given.get("patient")
+    ):
         broken.add("cds-r-2")
     return broken

@@ -20,7 +20,9 @@ from tests.clinical.bedside.conftest import NOTES, document
 def valid(standards):
     """Checks a resource against the schema of its type."""
     jsonschema = pytest.importorskip("jsonschema")
-    with gzip.open(standards / "fhir" / "fhir-r4.schema.json.gz", "rt") as file:
+    with gzip.open(
+        standards / "fhir" / "fhir-r4.schema.json.gz", "rt"
+    ) as file:
         definitions = json.load(file)["definitions"]
 
     def check(resource):
@@ -35,7 +37,10 @@ def valid(standards):
 
 def records(stay="e1", patient="p1"):
     same = {"stay_id": stay, "patient_id": patient}
-    return [{**same, "note_id": f"n{n}", "text": text} for n, text in enumerate(NOTES)]
+    return [
+        {**same, "note_id": f"n{n}", "text": text}
+        for n, text in enumerate(NOTES)
+    ]
 
 
 def ask(client, given):
@@ -97,7 +102,9 @@ def test_no_risk_is_an_outcome(client, valid, given, words):
 
 def test_a_risk_assessment_is_in_the_ledger(start, tmp_path):
     file = tmp_path / "ledger.sqlite"
-    client = TestClient(start(ledger=str(file)).app, base_url="http://localhost")
+    client = TestClient(
+        start(ledger=str(file)).app, base_url="http://localhost"
+    )
     assert ask(client, records()).status_code == 200
     served, _ = read_ledger(file)
     assert served[["task", "status", "card"]].values.tolist() == [
@@ -119,10 +126,17 @@ json_values = st.recursive(plain, nested, max_leaves=12)
 @given(st.sampled_from(sorted(document("a"))), json_values, json_values)
 def test_any_json_is_read_or_refused(field, value, other):
     resources = entries(
-        {"resourceType": "Bundle", "entry": [{"resource": document("a")}, other]}
+        {
+            "resourceType": "Bundle",
+            "entry": [{"resource": document("a")}, other],
+        }
     )
     given = [*resources, document("b", 1, **{field: value})]
-    if field == "subject" and isinstance(value, dict) and value.get("reference"):
+    if (
+        field == "subject"
+        and isinstance(value, dict)
+        and value.get("reference")
+    ):
         return  # of another patient: refused, see the tests of the service
     records, unread = read_documents(given, "p1", "e1")
     assert len(records) in (1, 2)

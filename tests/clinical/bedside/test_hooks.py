@@ -20,7 +20,12 @@ from clinical.bedside.cards import risk_statement
 from domainbert.errors import UserError
 from domainbert.service.ledger import read_ledger
 from domainbert.service.worker import Worker
-from tests.clinical.bedside.conftest import NOTES, bundle, document, hook_request
+from tests.clinical.bedside.conftest import (
+    NOTES,
+    bundle,
+    document,
+    hook_request,
+)
 from tests.clinical.bedside.logical import (
     faults,
     read_model,
@@ -61,7 +66,9 @@ def evidence_of(client, key):
 def test_discovery_holds_the_official_model(client, standards):
     found = client.get("/cds-services").json()
     assert (
-        faults(found, read_model(standards / "cds-hooks" / "CDSHooksServices.fsh"))
+        faults(
+            found, read_model(standards / "cds-hooks" / "CDSHooksServices.fsh")
+        )
         == []
     )
     assert [each["hook"] for each in found["services"]] == [
@@ -75,9 +82,14 @@ def test_requests_and_cards_hold_the_official_models(client, standards):
     folder = standards / "cds-hooks"
     for hook in ("encounter-discharge", "patient-view"):
         request = hook_request(hook=hook)
-        assert faults(request, read_model(folder / "CDSHooksRequest.fsh")) == []
+        assert (
+            faults(request, read_model(folder / "CDSHooksRequest.fsh")) == []
+        )
         answer = client.post(PATH, json=request)
-        assert faults(answer.json(), read_model(folder / "CDSHooksResponse.fsh")) == []
+        assert (
+            faults(answer.json(), read_model(folder / "CDSHooksResponse.fsh"))
+            == []
+        )
         assert response_invariants(answer.json()) == set()
         assert request_invariants(request) == set()
 
@@ -101,7 +113,11 @@ def test_every_invariant_is_transcribed(standards):
         ),
         (
             "cds-resp-2",
-            {"suggestions": [{"actions": [{"type": "delete", "description": "d"}]}]},
+            {
+                "suggestions": [
+                    {"actions": [{"type": "delete", "description": "d"}]}
+                ]
+            },
         ),
         ("cds-resp-3", {"links": [{"type": "absolute", "appContext": "x"}]}),
         ("cds-resp-4", {"overrideReasons": [{"code": "a"}]}),
@@ -120,18 +136,29 @@ def test_the_fixtures_of_inferno(client, start, standards):
     cards = json.loads((folder / "inferno-valid_cards.json").read_text())
     assert response_invariants({"cards": cards}) == set()
     model = read_model(folder / "CDSHooksResponse.fsh")
-    odd = {fault for fault in faults({"cards": cards}, model) if "no UUID" not in fault}
+    odd = {
+        fault
+        for fault in faults({"cards": cards}, model)
+        if "no UUID" not in fault
+    }
     assert odd == set()
     discharge = json.loads(
         (folder / "inferno-encounter_discharge_hook_request.json").read_text()
     )
     assert faults(discharge, read_model(folder / "CDSHooksRequest.fsh")) == []
-    answer = client.post(PATH, json=discharge)  # its FHIR server may not be asked
+    answer = client.post(
+        PATH, json=discharge
+    )  # its FHIR server may not be asked
     assert answer.status_code == 412
     assert answer.json()["resourceType"] == "OperationOutcome"
-    notes = [document(note, n, subject={}, context={}) for n, note in enumerate(NOTES)]
+    notes = [
+        document(note, n, subject={}, context={})
+        for n, note in enumerate(NOTES)
+    ]
     assert card_of(
-        client.post(PATH, json=discharge | {"prefetch": {"notes": bundle(*notes)}})
+        client.post(
+            PATH, json=discharge | {"prefetch": {"notes": bundle(*notes)}}
+        )
     )
     begun = json.loads(
         (folder / "inferno-encounter_start_hook_request.json").read_text()
@@ -168,7 +195,8 @@ def test_the_numbers_are_those_of_the_model(client, model_folder):
     chance = model.predict(list(NOTES)).probability
     assert f"{chance:.3f}" in card_of(ask(client))["detail"]
     rows = client.post(
-        "/v1/readmission", json={"records": [{"stay_id": "e", "text": list(NOTES)}]}
+        "/v1/readmission",
+        json={"records": [{"stay_id": "e", "text": list(NOTES)}]},
     ).json()["records"]
     assert rows[0]["probability"] == pytest.approx(chance, abs=1e-5)
 
@@ -195,11 +223,17 @@ def test_a_model_of_notes_and_columns_reads_them_in_the_records(
     model = ReadmissionModel(new_network(), tokenizer, settings=settings)
     model.save_pretrained(tmp_path / "wide")
     app = start(folder=tmp_path / "wide").app
-    client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+    client = TestClient(
+        app, base_url="http://localhost", raise_server_exceptions=False
+    )
     record = {"stay_id": "e", "text": list(NOTES)}
-    answer = client.post("/v1/readmission", json={"records": [record | {"age": 80}]})
+    answer = client.post(
+        "/v1/readmission", json={"records": [record | {"age": 80}]}
+    )
     chance = model.predict(record | {"age": 80}).probability
-    assert answer.json()["records"][0]["probability"] == pytest.approx(chance, abs=1e-5)
+    assert answer.json()["records"][0]["probability"] == pytest.approx(
+        chance, abs=1e-5
+    )
     assert chance > model.predict(record | {"age": None}).probability
     refused = client.post("/v1/readmission", json={"records": [record]})
     assert refused.status_code == 400
@@ -212,9 +246,9 @@ def test_no_alert_is_an_info(start, new_network, tokenizer, tmp_path):
 
     settings = ReadmissionSettings(alert_threshold=0.999)
     folder = tmp_path / "quiet"
-    ReadmissionModel(new_network(), tokenizer, settings=settings).save_pretrained(
-        folder
-    )
+    ReadmissionModel(
+        new_network(), tokenizer, settings=settings
+    ).save_pretrained(folder)
     client = TestClient(start(folder=folder).app, base_url="http://localhost")
     card = card_of(ask(client))
     assert card["indicator"] == "info"
@@ -224,14 +258,18 @@ def test_no_alert_is_an_info(start, new_network, tokenizer, tmp_path):
 
 def test_text_from_notes_cannot_be_markup(client):
     hostile = "Chest pain. [x](javascript:alert(1)) <img src=x onerror=alert(1)> **He lives alone**"
-    detail = card_of(client.post(PATH, json=hook_request(document(hostile))))["detail"]
+    detail = card_of(client.post(PATH, json=hook_request(document(hostile))))[
+        "detail"
+    ]
     assert "](javascript" not in detail
     assert "<img" not in detail.replace("\\<", "")
 
 
 def test_a_record_opened_outside_of_a_stay_has_no_card(client):
     context = {"userId": "Practitioner/u", "patientId": "p1"}
-    assert ask(client, hook="patient-view", context=context).json() == {"cards": []}
+    assert ask(client, hook="patient-view", context=context).json() == {
+        "cards": []
+    }
     assert ask(client, context=context).status_code == 400
 
 
@@ -240,17 +278,23 @@ def test_left_out_documents_are_on_the_receipt(client):
         document(NOTES[0], 0),
         document(NOTES[1], 1, status="entered-in-error"),
         document(
-            NOTES[1], 2, context={"encounter": [{"reference": "Encounter/other"}]}
+            NOTES[1],
+            2,
+            context={"encounter": [{"reference": "Encounter/other"}]},
         ),
         document(
-            NOTES[1], 3, content=[{"attachment": {"contentType": "application/pdf"}}]
+            NOTES[1],
+            3,
+            content=[{"attachment": {"contentType": "application/pdf"}}],
         ),
         document(NOTES[1], 4, content=[{"attachment": {"url": "Binary/1"}}]),
         document(NOTES[1], 5, content=[{"attachment": {"data": "***"}}]),
         document(NOTES[0], 0),
         {"resourceType": "Patient", "id": "p1"},
     ]
-    detail = card_of(client.post(PATH, json=hook_request(*documents)))["detail"]
+    detail = card_of(client.post(PATH, json=hook_request(*documents)))[
+        "detail"
+    ]
     assert "of 1 note were read" in detail
     for why in (
         "entered in error",
@@ -274,21 +318,31 @@ def test_left_out_documents_are_on_the_receipt(client):
             "is an error",
         ),
         (
-            {"prefetch": {"notes": bundle(link=[{"relation": "next", "url": "?p=2"}])}},
+            {
+                "prefetch": {
+                    "notes": bundle(link=[{"relation": "next", "url": "?p=2"}])
+                }
+            },
             412,
             "another page",
         ),
         (
             {
                 "prefetch": {
-                    "notes": bundle(document("a", subject={"reference": "Patient/p2"}))
+                    "notes": bundle(
+                        document("a", subject={"reference": "Patient/p2"})
+                    )
                 }
             },
             400,
             "not of the patient",
         ),
         (
-            {"prefetch": {"encounter": {"subject": {"reference": "Patient/p2"}}}},
+            {
+                "prefetch": {
+                    "encounter": {"subject": {"reference": "Patient/p2"}}
+                }
+            },
             400,
             "not of the patient",
         ),
@@ -297,7 +351,11 @@ def test_left_out_documents_are_on_the_receipt(client):
         ({"context": None}, 400, "context"),
         ({"context": {"userId": "u"}}, 400, "context.patientId"),
         ({"fhirAuthorization": TOKEN}, 400, "fhirServer"),  # cds-r-1
-        ({"fhirAuthorization": TOKEN | {"token_type": "MAC"}}, 400, "token_type"),
+        (
+            {"fhirAuthorization": TOKEN | {"token_type": "MAC"}},
+            400,
+            "token_type",
+        ),
     ],
 )
 def test_a_request_that_cannot_be_answered(client, changes, status, words):
@@ -310,13 +368,17 @@ def test_a_request_that_cannot_be_answered(client, changes, status, words):
 
 def test_an_outcome_holds_the_schema_of_r4(client, standards):
     jsonschema = pytest.importorskip("jsonschema")
-    with gzip.open(standards / "fhir" / "fhir-r4.schema.json.gz", "rt") as file:
+    with gzip.open(
+        standards / "fhir" / "fhir-r4.schema.json.gz", "rt"
+    ) as file:
         schema = json.load(file)
     only = {
         "$ref": "#/definitions/OperationOutcome",
         "definitions": schema["definitions"],
     }
-    jsonschema.Draft6Validator(only).validate(ask(client, prefetch=None).json())
+    jsonschema.Draft6Validator(only).validate(
+        ask(client, prefetch=None).json()
+    )
 
 
 def test_the_evidence_of_a_card_is_there_for_a_while_for_every_worker(
@@ -345,7 +407,9 @@ def test_the_evidence_of_a_card_is_there_for_a_while_for_every_worker(
     assert len(list((tmp_path / "evidence").iterdir())) == 1
 
 
-def test_a_full_disk_costs_the_link_and_not_the_card(client, monkeypatch, caplog):
+def test_a_full_disk_costs_the_link_and_not_the_card(
+    client, monkeypatch, caplog
+):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -401,7 +465,10 @@ def test_an_outcome_beside_the_notes_is_an_error_by_its_severity(
     "context",
     [
         {"patientId": "Patient/p1", "encounterId": "Encounter/e1/_history/3"},
-        {"patientId": "https://ehr/fhir/Patient/p1", "encounterId": "urn:uuid:e1"},
+        {
+            "patientId": "https://ehr/fhir/Patient/p1",
+            "encounterId": "urn:uuid:e1",
+        },
     ],
 )
 def test_ids_of_a_call_may_be_references(client, context):
@@ -409,9 +476,14 @@ def test_ids_of_a_call_may_be_references(client, context):
     assert card["detail"] == card_of(ask(client))["detail"]
 
 
-def test_only_the_current_documents_are_read_and_the_card_tells_of_the_others(client):
+def test_only_the_current_documents_are_read_and_the_card_tells_of_the_others(
+    client,
+):
     replaces = [
-        {"code": "replaces", "target": {"reference": "DocumentReference/note-2"}}
+        {
+            "code": "replaces",
+            "target": {"reference": "DocumentReference/note-2"},
+        }
     ]
     documents = [
         document("He died.", 2),
@@ -446,7 +518,14 @@ def test_a_note_of_a_ward_is_of_the_stay_where_the_encounters_tell(client):
 
 @pytest.mark.parametrize(
     "ids",
-    [("n", "n"), ("aB", "ab"), (None, None), ("1", "1.0"), (" n", "m "), ("n", "n*")],
+    [
+        ("n", "n"),
+        ("aB", "ab"),
+        (None, None),
+        ("1", "1.0"),
+        (" n", "m "),
+        ("n", "n*"),
+    ],
 )
 def test_documents_with_one_id_are_read_and_shown_as_two(client, ids):
     documents = [
@@ -478,16 +557,26 @@ def test_feedback_is_kept_without_text_and_monitored(
     from clinical.report.commands import in_service
 
     file = tmp_path / "ledger.sqlite"
-    client = TestClient(start(ledger=str(file)).app, base_url="http://localhost")
+    client = TestClient(
+        start(ledger=str(file)).app, base_url="http://localhost"
+    )
     card = card_of(ask(client))
     model = read_model(standards / "cds-hooks" / "CDSHooksFeedback.fsh")
     reasons = card["overrideReasons"]
     sent = [
-        {"overrideReason": {"reason": reasons[2], "userComment": "a private comment"}},
+        {
+            "overrideReason": {
+                "reason": reasons[2],
+                "userComment": "a private comment",
+            }
+        },
         {"overrideReason": {"reason": {"code": "theirs", "system": "urn:x"}}},
         {"overrideReason": {"userComment": "only words"}},
         {},
-        {"outcome": "accepted", "acceptedSuggestions": [{"id": str(uuid.uuid4())}]},
+        {
+            "outcome": "accepted",
+            "acceptedSuggestions": [{"id": str(uuid.uuid4())}],
+        },
     ]
     for changes in sent:
         body = feedback(card=card["uuid"], **changes)
@@ -504,7 +593,13 @@ def test_feedback_is_kept_without_text_and_monitored(
     assert "  disagree: 1" in said
     assert "  no reason given: 2" in said
     whole = b"".join(each.read_bytes() for each in tmp_path.glob("ledger*"))
-    for text in (b"private", b"only words", b"theirs", b"lives alone", b'"e1"'):
+    for text in (
+        b"private",
+        b"only words",
+        b"theirs",
+        b"lives alone",
+        b'"e1"',
+    ):
         assert text not in whole
 
 
@@ -613,17 +708,26 @@ def test_a_server_that_does_not_answer(start, fhir_server, path, words):
     app = start(fhir=(root(fhir_server),)).app
     client = TestClient(app, base_url="http://localhost")
     base = f"{root(fhir_server)}{path}"
-    answer = ask(client, prefetch=None, fhirServer=base, fhirAuthorization=TOKEN)
+    answer = ask(
+        client, prefetch=None, fhirServer=base, fhirAuthorization=TOKEN
+    )
     assert answer.status_code == 412
     assert words in answer.json()["issue"][0]["diagnostics"]
 
 
 def test_no_other_server_is_asked(start, fhir_server):
     port = fhir_server.server_port
-    notes = bundle(link=[{"relation": "next", "url": f"http://127.0.0.1:{port}/steal"}])
+    notes = bundle(
+        link=[{"relation": "next", "url": f"http://127.0.0.1:{port}/steal"}]
+    )
     own = TestClient(start().app, base_url="http://localhost")
-    other = TestClient(start(fhir=("fhir.example",)).app, base_url="http://localhost")
-    fhir = (f"http://127.0.0.1:{port + 1}", "127.0.0.1")  # another port, another scheme
+    other = TestClient(
+        start(fhir=("fhir.example",)).app, base_url="http://localhost"
+    )
+    fhir = (
+        f"http://127.0.0.1:{port + 1}",
+        "127.0.0.1",
+    )  # another port, another scheme
     near = TestClient(start(fhir=fhir).app, base_url="http://localhost")
     for client, server in (
         (own, f"http://127.0.0.1:{port}"),
@@ -638,14 +742,18 @@ def test_no_other_server_is_asked(start, fhir_server):
     ):
         for prefetch in (None, {"notes": notes}):
             answer = ask(
-                client, prefetch=prefetch, fhirServer=server, fhirAuthorization=TOKEN
+                client,
+                prefetch=prefetch,
+                fhirServer=server,
+                fhirAuthorization=TOKEN,
             )
             assert answer.status_code == 412, server
     assert fhir_server.asked == []
 
 
 @pytest.mark.parametrize(
-    "name", ["http://fhir.example", "fhir.example:x", "file:///etc", "", "https://"]
+    "name",
+    ["http://fhir.example", "fhir.example:x", "file:///etc", "", "https://"],
 )
 def test_a_server_that_cannot_be_named(start, name):
     with pytest.raises(UserError, match="expected HOST, HOST:PORT, or https"):
@@ -662,7 +770,10 @@ def test_the_token_goes_through_no_proxy_that_was_not_named(
     server = "http://127.0.0.1:9"  # nobody listens
     call = {"prefetch": None, "fhirServer": server, "fhirAuthorization": TOKEN}
     app = start(fhir=(server,)).app
-    assert ask(TestClient(app, base_url="http://localhost"), **call).status_code == 412
+    assert (
+        ask(TestClient(app, base_url="http://localhost"), **call).status_code
+        == 412
+    )
     assert fhir_server.asked == []
     app = start(fhir=(server,), fhir_proxy=root(fhir_server)).app
     assert card_of(ask(TestClient(app, base_url="http://localhost"), **call))
@@ -688,7 +799,9 @@ def test_a_server_that_drips_has_the_time_of_the_call_and_no_more(start):
         app = start(fhir=(server,), seconds=0.5).app
         client = TestClient(app, base_url="http://localhost")
         began = time.monotonic()
-        answer = ask(client, prefetch=None, fhirServer=server, fhirAuthorization=TOKEN)
+        answer = ask(
+            client, prefetch=None, fhirServer=server, fhirAuthorization=TOKEN
+        )
         ended.set()
     assert answer.status_code == 503
     assert "not done within 0.5 s" in answer.text
@@ -701,7 +814,9 @@ def test_a_fetch_writes_no_id_into_the_log(start, fhir_server, caplog):
     client = TestClient(app, base_url="http://localhost")
     base = f"{root(fhir_server)}/fhir"
     caplog.clear()
-    assert card_of(ask(client, prefetch=None, fhirServer=base, fhirAuthorization=TOKEN))
+    assert card_of(
+        ask(client, prefetch=None, fhirServer=base, fhirAuthorization=TOKEN)
+    )
     assert "encounter" not in caplog.text
     assert "t0ken" not in caplog.text
 
@@ -748,7 +863,10 @@ def test_feedback_is_bounded(client):
     answer = client.post(f"{PATH}/feedback", json={"feedback": [entry] * 1001})
     assert answer.status_code == 400
     assert "at most 1000 items" in answer.json()["issue"][0]["diagnostics"]
-    assert client.post(f"{PATH}/feedback", json={"feedback": []}).status_code == 400
+    assert (
+        client.post(f"{PATH}/feedback", json={"feedback": []}).status_code
+        == 400
+    )
 
 
 def test_the_outcome_of_a_model_cannot_be_markup():
@@ -795,7 +913,10 @@ def test_the_second_model_is_scored_and_kept_and_never_shown(
     shadow = ReadmissionModel.from_pretrained(tmp_path / "next")
     assert in_service(file, shadow) == ["No risk of this model was served."]
     text = client.get("/metrics").text
-    assert 'domainbert_rows_total{status="ok",task="readmission (shadow)"}' in text
+    assert (
+        'domainbert_rows_total{status="ok",task="readmission (shadow)"}'
+        in text
+    )
     lines = in_service(file, now)
     assert lines[0] == "Served: 1 risks, 100.0 of 100 alerts."
     change = 100 * (other["probability"] - mine["probability"])
@@ -825,5 +946,7 @@ def test_a_fault_of_the_next_model_costs_no_call(
 
 
 def test_two_models_of_a_task_without_names_are_refused(start, model_folder):
-    with pytest.raises(UserError, match=r"both do .*--model next=MODEL to score"):
+    with pytest.raises(
+        UserError, match=r"both do .*--model next=MODEL to score"
+    ):
         start(model=[str(model_folder)] * 2)

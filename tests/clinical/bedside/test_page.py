@@ -29,7 +29,9 @@ def address(tmp_path_factory):
     asked = ServiceSettings(model=models, address=ADDRESS)
     kinds = [READMISSION, ENTITIES, ANSWERS]
     service = Service(asked, work=tmp_path_factory.mktemp("work"), kinds=kinds)
-    server = uvicorn.Server(uvicorn.Config(service.app, port=0, log_config=None))
+    server = uvicorn.Server(
+        uvicorn.Config(service.app, port=0, log_config=None)
+    )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -41,7 +43,12 @@ def address(tmp_path_factory):
 
 
 def open_page(browser, url, width):
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    size = {
+        "width": width,
+        "height": 900,
+        "deviceScaleFactor": 1,
+        "mobile": False,
+    }
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.get("about:blank")
     browser.get(url)
@@ -72,7 +79,9 @@ def read_by_keyboard(browser):
         browser, Keys.TAB, Keys.ENTER
     )  # "Add a note" takes the focus into the new one
     browser.execute_cdp_cmd("Input.insertText", {"text": NOTES[1]})
-    type_keys(browser, Keys.TAB, Keys.TAB, Keys.TAB, Keys.ENTER)  # "Read the notes"
+    type_keys(
+        browser, Keys.TAB, Keys.TAB, Keys.TAB, Keys.ENTER
+    )  # "Read the notes"
     until(browser, "!document.getElementById('result').hidden")
 
 
@@ -82,7 +91,9 @@ def test_notes_are_read_by_keyboard(browser, address, width, tmp_path):
 
     open_page(browser, address, width)
     read_by_keyboard(browser)
-    assert browser.execute_script("return document.activeElement.id") == "result"
+    assert (
+        browser.execute_script("return document.activeElement.id") == "result"
+    )
     percent = browser.execute_script(
         "return document.getElementById('percent').textContent"
     )
@@ -95,7 +106,9 @@ def test_notes_are_read_by_keyboard(browser, address, width, tmp_path):
     )
     assert shown == list(NOTES)  # all of it, as text, around every mark
     assert (
-        browser.execute_script("return document.querySelectorAll('.note b').length")
+        browser.execute_script(
+            "return document.querySelectorAll('.note b').length"
+        )
         == 0
     )
     marks = browser.execute_script(
@@ -131,14 +144,21 @@ def test_nothing_is_kept_or_fetched_from_elsewhere(browser, address):
     kept = "return [localStorage.length, sessionStorage.length, document.cookie.length]"
     assert browser.execute_script(kept) == [0, 0, 0]
     assert [
-        each for each in browser.get_log("browser") if each["level"] == "SEVERE"
+        each
+        for each in browser.get_log("browser")
+        if each["level"] == "SEVERE"
     ] == []
     browser.execute_script("document.getElementById('clear').click()")
-    assert browser.execute_script("return document.getElementById('result').hidden")
+    assert browser.execute_script(
+        "return document.getElementById('result').hidden"
+    )
     open_page(browser, address, 1280)
     until(browser, "document.getElementById('note-1')")
     assert (
-        browser.execute_script("return document.getElementById('note-1').value") == ""
+        browser.execute_script(
+            "return document.getElementById('note-1').value"
+        )
+        == ""
     )
 
 
@@ -184,7 +204,10 @@ def test_the_link_of_a_card_opens_its_evidence(browser, address):
     assert percent in card["summary"]
     # The shipped model reads discharge summaries, and the card says so.
     assert (
-        browser.execute_script("return document.querySelectorAll('.note').length") == 1
+        browser.execute_script(
+            "return document.querySelectorAll('.note').length"
+        )
+        == 1
     )
     assert "of 1 note were read" in card["detail"]
     assert "that the model does not choose, not read: 1" in card["detail"]
@@ -194,6 +217,7 @@ def test_the_link_of_a_card_opens_its_evidence(browser, address):
 def test_the_page_of_the_interface(browser, address):
     open_page(browser, f"{address}/docs/", 360)
     text = until(
-        browser, "document.getElementById('routes').textContent.includes('/v1/answers')"
+        browser,
+        "document.getElementById('routes').textContent.includes('/v1/answers')",
     )
     assert text

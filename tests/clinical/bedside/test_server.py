@@ -55,10 +55,15 @@ class Running:
             return False
 
     def call(self, method, path, body=None, headers=None, *, timeout=60):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", self.port, timeout=timeout
+        )
         try:
             connection.request(
-                method, path, body, headers or {"content-type": "application/json"}
+                method,
+                path,
+                body,
+                headers or {"content-type": "application/json"},
             )
             answer = connection.getresponse()
             return answer.status, answer.read()
@@ -129,10 +134,13 @@ def test_hopeless_bodies_are_refused_in_words(server, body, status, words):
 
 
 def test_a_body_that_never_comes_is_given_up(server):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
+    with socket.create_connection(
+        ("127.0.0.1", server.port), timeout=30
+    ) as client:
         head = b"POST /v1/readmission HTTP/1.1\r\nhost: localhost\r\n"
         client.sendall(
-            head + b"content-type: application/json\r\ncontent-length: 10\r\n\r\n{"
+            head
+            + b"content-type: application/json\r\ncontent-length: 10\r\n\r\n{"
         )
         assert b" 408 " in client.recv(4096)
 
@@ -142,7 +150,9 @@ def fuzzed(rng):
     paths = ["/v1/readmission", "/v1/passages", HOOK, f"{HOOK}/feedback"]
     number = rng.randrange(4)
     path = paths[number if rng.random() < 0.8 else rng.randrange(4)]
-    path += rng.choice(["", "", "", "", "", "?format=fhir", "?format=x", f"/{SECRET}"])
+    path += rng.choice(
+        ["", "", "", "", "", "?format=fhir", "?format=x", f"/{SECRET}"]
+    )
     odd = [
         None,
         True,
@@ -172,10 +182,14 @@ def fuzzed(rng):
             return rng.choice(odd)
         if isinstance(value, dict):
             kept = {
-                k: change(v, depth + 1) for k, v in value.items() if rng.random() > 0.03
+                k: change(v, depth + 1)
+                for k, v in value.items()
+                if rng.random() > 0.03
             }
             return kept | (
-                {rng.choice(["", SECRET, "text"]): rng.choice(odd)} if not depth else {}
+                {rng.choice(["", SECRET, "text"]): rng.choice(odd)}
+                if not depth
+                else {}
             )
         if isinstance(value, list):
             return [change(each, depth + 1) for each in value] * rng.choice(
@@ -183,7 +197,10 @@ def fuzzed(rng):
             )
         return value
 
-    entry = {"card": "4e0a3a1e-3283-4575-ab82-028d55fe2719", "outcome": "overridden"}
+    entry = {
+        "card": "4e0a3a1e-3283-4575-ab82-028d55fe2719",
+        "outcome": "overridden",
+    }
     entry |= {
         "outcomeTimestamp": "2026-01-02T03:04:05Z",
         "overrideReason": {"userComment": SECRET},
@@ -211,12 +228,22 @@ def fuzzed(rng):
         "application/json; charset=x",
     ]
     tokens = [None] * 5 + ["Bearer x.y.z", f"Bearer {SECRET}", "Basic \u00e9"]
-    headers = {"content-type": rng.choice(kinds), "authorization": rng.choice(tokens)}
+    headers = {
+        "content-type": rng.choice(kinds),
+        "authorization": rng.choice(tokens),
+    }
     headers["x-request-id"] = rng.choice(
         [SECRET, "", "9368d37b-283f-44a0-93ea-547cebab93ed"]
     )
-    method = rng.choice(["POST"] * 40 + ["GET", "PUT", "DELETE", "OPTIONS", "PATCH"])
-    return method, path, body, {k: v for k, v in headers.items() if v is not None}
+    method = rng.choice(
+        ["POST"] * 40 + ["GET", "PUT", "DELETE", "OPTIONS", "PATCH"]
+    )
+    return (
+        method,
+        path,
+        body,
+        {k: v for k, v in headers.items() if v is not None},
+    )
 
 
 def test_no_fuzzed_request_is_a_server_error(server):
@@ -224,7 +251,9 @@ def test_no_fuzzed_request_is_a_server_error(server):
 
     def send(seed):
         rng = random.Random(seed)
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", server.port, timeout=60
+        )
         for _ in range(FUZZ // 4):
             method, path, body, headers = fuzzed(rng)
             try:
@@ -232,14 +261,18 @@ def test_no_fuzzed_request_is_a_server_error(server):
                 answer = connection.getresponse()
                 text = answer.read()
             except (http.client.HTTPException, OSError) as error:
-                found[type(error).__name__] = found.get(type(error).__name__, 0) + 1
+                found[type(error).__name__] = (
+                    found.get(type(error).__name__, 0) + 1
+                )
                 connection.close()
                 continue
             found[answer.status] = found.get(answer.status, 0) + 1
             if answer.status >= 500:
                 found["example"] = (method, path, body[:2000], headers, text)
 
-    threads = [threading.Thread(target=send, args=(seed,)) for seed in range(4)]
+    threads = [
+        threading.Thread(target=send, args=(seed,)) for seed in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -257,7 +290,9 @@ def test_no_text_and_no_id_is_in_the_log(server):
         for path in ("/v1/readmission", HOOK, f"/v1/{SECRET}"):
             server.call("POST", path, body)
     log = server.log.read_text()
-    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    lines = [
+        json.loads(line) for line in log.splitlines() if line.startswith("{")
+    ]
     assert sum(line["event"] == "request" for line in lines) > 9
     assert SECRET not in log
     for text in ("lives alone", "Chest", "discharged home", "p1", "note-0"):
@@ -275,7 +310,9 @@ def test_a_stop_under_load_answers_all_that_was_accepted(
         while not stopped.is_set():
             begun = time.monotonic()
             try:
-                answered.append(server.call("POST", "/v1/readmission", risk_body())[0])
+                answered.append(
+                    server.call("POST", "/v1/readmission", risk_body())[0]
+                )
             except (OSError, http.client.HTTPException):
                 lost.append(begun)
                 return
@@ -302,7 +339,9 @@ def test_a_stop_under_load_answers_all_that_was_accepted(
 def test_bad_options_are_one_line(model_folder):
     def refused(*options):
         command = [COMMAND, "serve", *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 1
         assert len(done.stderr.splitlines()) == 1
         return done.stderr

@@ -33,7 +33,14 @@ class Hospital:
     patients: list[dict] = field(default_factory=list)
 
     def stay(
-        self, admit, discharge, *, patient="7", kind="EMERGENCY", id=None, **columns
+        self,
+        admit,
+        discharge,
+        *,
+        patient="7",
+        kind="EMERGENCY",
+        id=None,
+        **columns,
     ) -> str:
         id = str(100 + len(self.admissions)) if id is None else id
         self.admissions.append(
@@ -54,7 +61,14 @@ class Hospital:
         return id
 
     def note(
-        self, stay, text, *, category="Discharge summary", day="", at="", **columns
+        self,
+        stay,
+        text,
+        *,
+        category="Discharge summary",
+        day="",
+        at="",
+        **columns,
     ) -> None:
         self.notes.append(
             {
@@ -71,7 +85,9 @@ class Hospital:
             | columns
         )
 
-    def patient(self, id="7", *, born="2050-06-15 00:00:00", died="", sex="F") -> None:
+    def patient(
+        self, id="7", *, born="2050-06-15 00:00:00", died="", sex="F"
+    ) -> None:
         self.patients.append(
             {"SUBJECT_ID": id, "GENDER": sex, "DOB": born, "DOD": moment(died)}
         )

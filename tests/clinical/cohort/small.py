@@ -61,7 +61,10 @@ def write(folder: Path, form: str, spoiled: dict[str, pd.DataFrame]) -> dict:
         elif form == "meds":
             path = (
                 folder
-                / {"data": "data/0", "subject_splits": "metadata/subject_splits"}[name]
+                / {
+                    "data": "data/0",
+                    "subject_splits": "metadata/subject_splits",
+                }[name]
             )
             path.parent.mkdir(exist_ok=True)
             table.replace("", None).to_parquet(
@@ -180,7 +183,9 @@ def _meds(stays, notes):
         ]
         events += [(patient, death, "MEDS_DEATH", "", "", "")] if death else []
     for note, stay, category, time, text in notes:
-        events.append((PATIENT[stay], time, f"NOTE//{category}", text, stay, note))
+        events.append(
+            (PATIENT[stay], time, f"NOTE//{category}", text, stay, note)
+        )
     names = ("subject_id", "time", "code", "text_value", "hadm_id", "note_id")
     return {"data": [dict(zip(names, event, strict=True)) for event in events]}
 
@@ -230,7 +235,9 @@ def _resource(name, row):
             "type": kind,
             "subject": {"reference": f"Patient/{row['patient']}"},
             "date": row["date"],
-            "context": {"encounter": [{"reference": f"Encounter/{row['stay']}"}]},
+            "context": {
+                "encounter": [{"reference": f"Encounter/{row['stay']}"}]
+            },
             "content": [
                 {
                     "attachment": {

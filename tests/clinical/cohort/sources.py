@@ -30,7 +30,11 @@ HOSPICE = dict(
     )
 )
 DIED = dict(
-    zip(FORMS, ("DEAD/EXPIRED", "DIED", "Died", "20", "20", "DIED"), strict=True)
+    zip(
+        FORMS,
+        ("DEAD/EXPIRED", "DIED", "Died", "20", "20", "DIED"),
+        strict=True,
+    )
 )
 UNKNOWN = dict.fromkeys(FORMS, "")
 MAPPING = """
@@ -76,24 +80,51 @@ def write_tables(folder: Path, **tables: list[dict]) -> None:
 
 
 def write_mimic3(folder: Path, stays: list[Stay], death: str) -> None:
-    names = ("SUBJECT_ID", "HADM_ID", "ADMITTIME", "DISCHTIME", "DISCHARGE_LOCATION")
+    names = (
+        "SUBJECT_ID",
+        "HADM_ID",
+        "ADMITTIME",
+        "DISCHTIME",
+        "DISCHARGE_LOCATION",
+    )
     kind = {"ADMISSION_TYPE": "EMERGENCY", "HOSPITAL_EXPIRE_FLAG": "0"}
     rows = [stay.row(*names) | kind for stay in stays]
     for row in rows:
         row["DISCHTIME"] = as_time(row["DISCHTIME"])
-    note = {"CATEGORY": "Discharge summary", "CHARTDATE": "", "TEXT": "summary"}
+    note = {
+        "CATEGORY": "Discharge summary",
+        "CHARTDATE": "",
+        "TEXT": "summary",
+    }
     write_tables(
         folder,
         ADMISSIONS=rows,
-        PATIENTS=[{"SUBJECT_ID": "7", "GENDER": "F", "DOB": "", "DOD": as_time(death)}],
+        PATIENTS=[
+            {
+                "SUBJECT_ID": "7",
+                "GENDER": "F",
+                "DOB": "",
+                "DOD": as_time(death),
+            }
+        ],
         NOTEEVENTS=[{"HADM_ID": stay.id} | note for stay in stays],
     )
 
 
 def write_mimic4(folder: Path, stays: list[Stay], death: str) -> None:
     """The time of a death is with the last stay, the date with the patient."""
-    names = ("subject_id", "hadm_id", "admittime", "dischtime", "discharge_location")
-    kind = {"admission_type": "EW EMER.", "hospital_expire_flag": "0", "deathtime": ""}
+    names = (
+        "subject_id",
+        "hadm_id",
+        "admittime",
+        "dischtime",
+        "discharge_location",
+    )
+    kind = {
+        "admission_type": "EW EMER.",
+        "hospital_expire_flag": "0",
+        "deathtime": "",
+    }
     rows = [stay.row(*names) | kind for stay in stays]
     for row in rows:
         row["dischtime"] = as_time(row["dischtime"])
@@ -103,7 +134,8 @@ def write_mimic4(folder: Path, stays: list[Stay], death: str) -> None:
         admissions=rows,
         patients=[{"subject_id": "7", "gender": "F", "dod": death[:10]}],
         discharge=[
-            {"hadm_id": s.id, "charttime": "", "text": "summary"} for s in stays
+            {"hadm_id": s.id, "charttime": "", "text": "summary"}
+            for s in stays
         ],
     )
 
@@ -146,18 +178,31 @@ def write_omop(folder: Path, stays: list[Stay], death: str) -> None:
         folder,
         VISIT_OCCURRENCE=visits,
         PERSON=[
-            {"person_id": "7", "gender_concept_id": "8532", "year_of_birth": "1950"}
+            {
+                "person_id": "7",
+                "gender_concept_id": "8532",
+                "year_of_birth": "1950",
+            }
         ],
         DEATH=[
-            dead if death else dead | {"person_id": "8", "death_date": "2020-01-01"}
+            dead
+            if death
+            else dead | {"person_id": "8", "death_date": "2020-01-01"}
         ],
-        NOTE=[{"note_id": s.id, "visit_occurrence_id": s.id} | note for s in stays],
+        NOTE=[
+            {"note_id": s.id, "visit_occurrence_id": s.id} | note
+            for s in stays
+        ],
     )
 
 
 def fhir_time(text: str) -> str:
     is_instant = len(text) > 10
-    return text.replace(" ", "T") + "Z" if is_instant and len(text) == 19 else text
+    return (
+        text.replace(" ", "T") + "Z"
+        if is_instant and len(text) == 19
+        else text
+    )
 
 
 def write_fhir(folder: Path, stays: list[Stay], death: str) -> None:
@@ -167,7 +212,10 @@ def write_fhir(folder: Path, stays: list[Stay], death: str) -> None:
     encounters = []
     documents = []
     for stay in stays:
-        times = {"start": fhir_time(stay.admitted), "end": fhir_time(stay.discharged)}
+        times = {
+            "start": fhir_time(stay.admitted),
+            "end": fhir_time(stay.discharged),
+        }
         encounter = {
             "resourceType": "Encounter",
             "id": stay.id,
@@ -178,7 +226,9 @@ def write_fhir(folder: Path, stays: list[Stay], death: str) -> None:
         }
         if stay.place:
             disposition = {"coding": [{"code": stay.place}]}
-            encounter["hospitalization"] = {"dischargeDisposition": disposition}
+            encounter["hospitalization"] = {
+                "dischargeDisposition": disposition
+            }
         text = base64.b64encode(b"summary").decode()
         documents.append({
             "resourceType": "DocumentReference",
@@ -204,11 +254,17 @@ def write_meds(folder: Path, stays: list[Stay], death: str) -> None:
     events = [("MEDS_DEATH", death, None, None)] if death else []
     for stay in stays:
         leaving = "//".join(filter(None, ["HOSPITAL_DISCHARGE", stay.place]))
-        events.append(("HOSPITAL_ADMISSION//EMERGENCY", stay.admitted, stay.id, None))
+        events.append(
+            ("HOSPITAL_ADMISSION//EMERGENCY", stay.admitted, stay.id, None)
+        )
         if stay.discharged:
             events.append((leaving, stay.discharged, stay.id, None))
-        events.append(("NOTE//Discharge summary", stay.admitted, stay.id, "summary"))
-    table = pd.DataFrame(events, columns=["code", "time", "hadm_id", "text_value"])
+        events.append(
+            ("NOTE//Discharge summary", stay.admitted, stay.id, "summary")
+        )
+    table = pd.DataFrame(
+        events, columns=["code", "time", "hadm_id", "text_value"]
+    )
     table["time"] = pd.to_datetime(table["time"], format="ISO8601")
     table.insert(0, "subject_id", 7)
     (folder / "data").mkdir()
@@ -236,10 +292,15 @@ def build(
 def rebuild(folder: Path, form: str, **options) -> Cohort:
     """Build the cohort of a folder that was written before."""
     mapping = folder / "columns.toml" if form == "generic" else None
-    return build_cohort(folder, mapping=mapping, **{"data_end": "none", **options})
+    return build_cohort(
+        folder, mapping=mapping, **{"data_end": "none", **options}
+    )
 
 
 def fates(cohort: Cohort) -> dict[str, tuple[str | None, int | None]]:
     """The exclusion and the label of each stay."""
     rows = by_stay(cohort)
-    return {stay: (row["exclusion"], row["readmitted"]) for stay, row in rows.items()}
+    return {
+        stay: (row["exclusion"], row["readmitted"])
+        for stay, row in rows.items()
+    }

@@ -31,7 +31,9 @@ RTF = r"""{\rtf1\ansi{\fonttbl{\f0 Arial;}}{\*\generator Riched20;}\f0\fs20 Caf\
 \u8364? 5, \b bold\b0\tab done \{x\}}"""
 HTML = "<html><style>p {}</style><body><p>Heart&nbsp;failure,<br/>NYHA &lt; III</p><p>Home</p>"
 WORDS = "Größe 180 cm, Café, naïve."
-UNNAMED = ("text that names no character set and is not UTF-8, read as windows-1252",)
+UNNAMED = (
+    "text that names no character set and is not UTF-8, read as windows-1252",
+)
 MISNAMED = "text whose character set is unknown or wrongly named, read as "
 
 
@@ -106,7 +108,9 @@ def test_names_of_character_sets():
     assert find_codec("KOI8-R") == "koi8-r"
     assert find_codec("base64") is None
     html = '<html><meta charset="windows-1250"><p>Zażółć'.encode("cp1250")
-    assert read_attachments([attachment(html, "text/html")]) == Reading("Zażółć")
+    assert read_attachments([attachment(html, "text/html")]) == Reading(
+        "Zażółć"
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,7 +141,9 @@ def test_names_of_character_sets():
 def test_the_words_of_rtf(markup, text):
     reading = read_attachments([attachment(markup, "text/rtf")])
     assert reading.text == text
-    has_left_out = any(word in markup for word in ("deleted", "\\v ", "strike"))
+    has_left_out = any(
+        word in markup for word in ("deleted", "\\v ", "strike")
+    )
     assert reading.remarks == ((LEFT_OUT,) if has_left_out else ())
 
 
@@ -195,7 +201,9 @@ def test_words_that_html_strikes_out_or_hides_are_left_out_and_told(markup):
 )  # fmt: skip
 def test_time_grows_linearly_with_the_size(piece):
     """Quadratic time would be four times as long, and a minute for a note."""
-    read = html_text if piece[0] in "<&" else lambda text: rtf_text(text.encode())
+    read = (
+        html_text if piece[0] in "<&" else lambda text: rtf_text(text.encode())
+    )
     start = "" if piece[0] in "<&" else r"{\rtf1 "
 
     def seconds(count):

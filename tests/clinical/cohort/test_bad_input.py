@@ -14,7 +14,8 @@ def listed(cohort) -> set[tuple]:
     """(row, id, problem) of every issue of the source."""
     frame = list_issues(cohort).astype(object)
     return {
-        (None if pd.isna(r.row) else r.row, r.id, r.problem) for r in frame.itertuples()
+        (None if pd.isna(r.row) else r.row, r.id, r.problem)
+        for r in frame.itertuples()
     }
 
 
@@ -136,7 +137,12 @@ def test_rows_of_patients_are_listed_by_number(hospital):
         (4, "40", "patient not in the table of patients"),
     }
     rows = by_stay(cohort)
-    assert [rows[f"{n}0"]["sex"] for n in range(1, 5)] == ["F", None, "F", None]
+    assert [rows[f"{n}0"]["sex"] for n in range(1, 5)] == [
+        "F",
+        None,
+        "F",
+        None,
+    ]
 
 
 def test_ages_that_are_no_numbers_are_listed(tmp_path):
@@ -171,7 +177,9 @@ def test_lines_that_are_no_rows_are_counted_and_the_rest_is_read(hospital):
     hospital.note(stay, "summary", day=3)
     folder = hospital.write()
     with (folder / "ADMISSIONS.csv").open("a") as file:
-        file.write('7,200,2100-01-09 00:00:00\n8,201,"2100-01-01 00:00:00,,,,,,,0\n')
+        file.write(
+            '7,200,2100-01-09 00:00:00\n8,201,"2100-01-01 00:00:00,,,,,,,0\n'
+        )
     with (folder / "NOTEEVENTS.csv").open("a") as file:
         file.write('9,7,100,2100-01-04,,Discharge summary,Addendum,,"secret\n')
     cohort = build_cohort(folder)
@@ -180,9 +188,16 @@ def test_lines_that_are_no_rows_are_counted_and_the_rest_is_read(hospital):
         "place, or more than 16 MB"
     )
     assert listed(cohort) == {(3, "", problem), (4, "", problem)}
-    assert set(list_issues(cohort)["source"]) == {"ADMISSIONS.csv", "NOTEEVENTS.csv"}
+    assert set(list_issues(cohort)["source"]) == {
+        "ADMISSIONS.csv",
+        "NOTEEVENTS.csv",
+    }
     assert (cohort.n_admissions, cohort.n_stays) == (3, 1)
-    removed = {row.step: row.removed for row in cohort.flow.itertuples() if row.removed}
+    removed = {
+        row.step: row.removed
+        for row in cohort.flow.itertuples()
+        if row.removed
+    }
     assert removed == {"malformed_line": 2}
     assert by_stay(cohort)[stay]["text"] == ["summary"]
     assert "secret" not in issues_path(cohort.path).read_text()
@@ -191,7 +206,8 @@ def test_lines_that_are_no_rows_are_counted_and_the_rest_is_read(hospital):
 def test_a_missing_table_says_what_is_there(hospital):
     hospital.patient()
     with pytest.raises(
-        TableError, match=r"has no table ADMISSIONS\. Found there: PATIENTS\.csv"
+        TableError,
+        match=r"has no table ADMISSIONS\. Found there: PATIENTS\.csv",
     ):
         hospital.build(schema="mimic3")
     with pytest.raises(
@@ -216,7 +232,8 @@ def test_two_files_for_one_table(hospital):
     folder = hospital.write()
     (folder / "admissions.parquet").write_bytes(b"")
     with pytest.raises(
-        TableError, match=r"more than one file for ADMISSIONS: .*Leave one there"
+        TableError,
+        match=r"more than one file for ADMISSIONS: .*Leave one there",
     ):
         build_cohort(folder)
 
@@ -230,7 +247,8 @@ def test_a_file_that_is_cut_short(hospital, tmp_path):
     path.unlink()
     (hospital.folder / "ADMISSIONS.csv.gz").write_bytes(whole[:-9])
     with pytest.raises(
-        TableError, match=r"ADMISSIONS\.csv\.gz cannot be read to its end \(EOFError\)"
+        TableError,
+        match=r"ADMISSIONS\.csv\.gz cannot be read to its end \(EOFError\)",
     ):
         build_cohort(hospital.folder, out=tmp_path / "out.parquet")
     assert not list(tmp_path.glob("*out*"))
@@ -267,7 +285,8 @@ def test_arguments(hospital, options, message):
 
 def test_a_source_that_is_none(tmp_path):
     with pytest.raises(
-        TableError, match=r"nowhere: no such folder or file\. A source is a folder"
+        TableError,
+        match=r"nowhere: no such folder or file\. A source is a folder",
     ):
         build_cohort(tmp_path / "nowhere")
     path = tmp_path / "notes.txt"
@@ -297,14 +316,18 @@ def rewrite_while_read(monkeypatch, path, change):
 
 
 @pytest.mark.parametrize("change", ["cut", "longer"])
-def test_a_file_that_changes_while_it_is_read(hospital, tmp_path, monkeypatch, change):
+def test_a_file_that_changes_while_it_is_read(
+    hospital, tmp_path, monkeypatch, change
+):
     stays = [hospital.stay(n * 60, n * 60 + 3) for n in range(50)]
     for stay in stays:
         hospital.note(stay, "summary", day=stays.index(stay) * 60 + 3)
     path = hospital.write() / "NOTEEVENTS.csv"
     rows = path.read_text().splitlines(keepends=True)
     content = "".join(rows[:31] if change == "cut" else [*rows, rows[-1]])
-    rewrite_while_read(monkeypatch, path, lambda file: file.write_text(content))
+    rewrite_while_read(
+        monkeypatch, path, lambda file: file.write_text(content)
+    )
     with pytest.raises(
         TableError, match=r"NOTEEVENTS\.csv was changed while it was read"
     ):
@@ -327,7 +350,9 @@ def test_a_path_is_never_a_pattern(hospital, tmp_path, form):
     for path in list(tmp_path.glob("h*/*.csv")) if form == "parquet" else []:
         pd.read_csv(path, dtype=str).to_parquet(path.with_suffix(".parquet"))
         path.unlink()
-    cohort = build_cohort(tmp_path / "h[12]", out=tmp_path / "h[12]" / "out[*].parquet")
+    cohort = build_cohort(
+        tmp_path / "h[12]", out=tmp_path / "h[12]" / "out[*].parquet"
+    )
     assert list(by_stay(cohort)) == ["right"]
 
 
@@ -359,22 +384,33 @@ def test_ids_are_compared_after_one_normalisation(hospital):
     hospital.patient("p1", sex="M")
     cohort = hospital.build()
     rows = by_stay(cohort)
-    assert {rows[stay]["patient_id"] for stay in (first, second, wide)} == {"P1"}
+    assert {rows[stay]["patient_id"] for stay in (first, second, wide)} == {
+        "P1"
+    }
     assert {rows[stay]["sex"] for stay in (first, second, wide)} == {"M"}
     assert len({rows[stay]["split"] for stay in (first, second, wide)}) == 1
     assert rows["A1"]["text"] == ["note a1"]
     assert rows["a2"]["text"] == ["note A2"]
     assert rows["A1"]["readmission_stay_id"] == "a2"
-    assert (rows[other]["patient_id"], rows[plain]["patient_id"]) == ("0012", "12")
+    assert (rows[other]["patient_id"], rows[plain]["patient_id"]) == (
+        "0012",
+        "12",
+    )
     assert rows[other]["readmitted"] == 0
     problem = "patient id written in more than one way, read as one"
     assert {(2, "a2", problem), (3, "A3", problem)} <= listed(cohort)
 
 
 def test_offsets_may_change_within_a_stay(hospital):
-    stay = hospital.stay("2100-03-28 00:30:00+01:00", "2100-03-30 12:00:00+02:00")
-    hospital.note(stay, "second", category="Nursing", at="2100-03-28 03:10:00+02:00")
-    hospital.note(stay, "first", category="Nursing", at="2100-03-28 01:50:00+01:00")
+    stay = hospital.stay(
+        "2100-03-28 00:30:00+01:00", "2100-03-30 12:00:00+02:00"
+    )
+    hospital.note(
+        stay, "second", category="Nursing", at="2100-03-28 03:10:00+02:00"
+    )
+    hospital.note(
+        stay, "first", category="Nursing", at="2100-03-28 01:50:00+01:00"
+    )
     hospital.note(stay, "third", category="Nursing", at="2100-03-28 01:30:00Z")
     row = hospital.rows(notes="early", hours=48)[stay]
     assert row["text"] == ["first", "second", "third"]

@@ -9,7 +9,9 @@ from .conftest import by_stay, list_issues
 from .small import FORMS, NOTES, tables, write
 
 KEPT = {"11": None, "12": None, "21": "died_in_hospital", "31": None}
-TABLES = [form for form in FORMS if form != "fhir"]  # that programs export cell by cell
+TABLES = [
+    form for form in FORMS if form != "fhir"
+]  # that programs export cell by cell
 
 
 def read(folder, form, spoiled):
@@ -28,7 +30,9 @@ def expected(**texts):
         stay: (
             exclusion,
             None if exclusion else int(stay == "11"),
-            [] if exclusion else texts.get(f"s{stay}", [f"Summary of {stay}."]),
+            []
+            if exclusion
+            else texts.get(f"s{stay}", [f"Summary of {stay}."]),
         )
         for stay, exclusion in KEPT.items()
     }
@@ -44,11 +48,15 @@ def test_the_small_hospital_is_the_same_in_every_form(tmp_path, form):
 )
 @pytest.mark.parametrize("form", TABLES)
 def test_words_for_empty_cells_are_missing(tmp_path, form, word):
-    spoiled = {name: table.replace("", word) for name, table in tables(form).items()}
+    spoiled = {
+        name: table.replace("", word) for name, table in tables(form).items()
+    }
     found, cohort = read(tmp_path / form, form, spoiled)
     assert found == expected()
     assert not len(cohort.issues)
-    is_counted = any(line.startswith("Words for an empty") for line in cohort.caveats)
+    is_counted = any(
+        line.startswith("Words for an empty") for line in cohort.caveats
+    )
     assert is_counted == (
         form != "meds"
     )  # whose empty cells are in rows that are not read
@@ -56,7 +64,9 @@ def test_words_for_empty_cells_are_missing(tmp_path, form, word):
 
 def test_a_word_as_the_stay_id_of_meds_is_none(tmp_path):
     spoiled = tables("meds")
-    spoiled["data"].loc[spoiled["data"]["subject_id"] == "3", "hadm_id"] = "NaN"
+    spoiled["data"].loc[spoiled["data"]["subject_id"] == "3", "hadm_id"] = (
+        "NaN"
+    )
     found, cohort = read(tmp_path / "meds", "meds", spoiled)
     assert found["3-1"] == (None, 0, ["Summary of 31."])
     assert any("data.hadm_id (2)" in line for line in cohort.caveats)
@@ -64,12 +74,14 @@ def test_a_word_as_the_stay_id_of_meds_is_none(tmp_path):
 
 def test_words_for_empty_cells_are_counted_by_column(tmp_path):
     spoiled = {
-        name: table.replace("", "NULL") for name, table in tables("generic").items()
+        name: table.replace("", "NULL")
+        for name, table in tables("generic").items()
     }
     _, cohort = read(tmp_path / "own", "generic", spoiled)
     (line,) = (line for line in cohort.caveats if line.startswith("Words for"))
     assert (
-        line == "Words for an empty cell, read as missing (cells): encounters.Died (3)."
+        line
+        == "Words for an empty cell, read as missing (cells): encounters.Died (3)."
     )
 
 
@@ -101,9 +113,17 @@ def test_a_copy_of_a_note_is_read_once_and_listed(tmp_path, form, end):
     copies = [
         ("5", stay, category, time, text + end),
         ("6", stay, category, time, "Another text."),
-        ("7", "11", category, time, NOTES[1][4]),  # a copy of a note of another stay
+        (
+            "7",
+            "11",
+            category,
+            time,
+            NOTES[1][4],
+        ),  # a copy of a note of another stay
     ]
-    found, cohort = read(tmp_path / form, form, tables(form, notes=[*NOTES, *copies]))
+    found, cohort = read(
+        tmp_path / form, form, tables(form, notes=[*NOTES, *copies])
+    )
     texts = {
         "s31": [text, "Another text."],
         "s11": ["Summary of 11.", "Summary of 12."],
@@ -121,7 +141,8 @@ def as_floats(table: pd.DataFrame, form: str) -> pd.DataFrame:
     numbers = {
         name: pd.to_numeric(column.replace("", None))
         for name, column in table.items()
-        if column.replace("", None).dropna().str.fullmatch(r"\d+").all() and any(column)
+        if column.replace("", None).dropna().str.fullmatch(r"\d+").all()
+        and any(column)
     }
     if form != "meds":
         numbers = {
@@ -136,10 +157,14 @@ def as_floats(table: pd.DataFrame, form: str) -> pd.DataFrame:
 
 @pytest.mark.parametrize("form", TABLES)
 def test_whole_numbers_that_became_floats_are_read(tmp_path, form):
-    spoiled = {name: as_floats(table, form) for name, table in tables(form).items()}
+    spoiled = {
+        name: as_floats(table, form) for name, table in tables(form).items()
+    }
     found, cohort = read(tmp_path / form, form, spoiled)
     assert found == expected()
-    assert any("Whole numbers written as decimals" in line for line in cohort.caveats)
+    assert any(
+        "Whole numbers written as decimals" in line for line in cohort.caveats
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,7 +194,9 @@ def test_ids_that_lost_digits_are_nobodys(tmp_path, id):
     found, cohort = read(tmp_path / "mimic3", "mimic3", spoiled)
     assert found["31"] == ("missing_id", None, [])
     listed = set(list_issues(cohort)["problem"])
-    assert "id rounded by a column of floats: its last digits are lost" in listed
+    assert (
+        "id rounded by a column of floats: its last digits are lost" in listed
+    )
 
 
 def test_large_ids_in_columns_of_integers_are_exact(tmp_path):
@@ -178,7 +205,9 @@ def test_large_ids_in_columns_of_integers_are_exact(tmp_path):
     ids = {"1": 9007199254740992, "2": 9007199254740993, "3": 3}
     for name, table in tables("omop").items():
         if "person_id" in table.columns:
-            table = table.assign(person_id=table["person_id"].map(ids).astype("int64"))
+            table = table.assign(
+                person_id=table["person_id"].map(ids).astype("int64")
+            )
         table.replace("", None).to_parquet(folder / f"{name}.parquet")
     rows = by_stay(build_cohort(folder, data_end="none"))
     assert {row["patient_id"] for row in rows.values()} == {
@@ -205,12 +234,16 @@ def test_what_sql_server_writes_around_a_table_is_listed(tmp_path):
     header, *lines = path.read_text().splitlines()
     padded = ",".join(f"{name}   " for name in header.split(","))
     rule = ",".join("-" * 8 for _ in header.split(","))
-    path.write_text("\n".join([padded, rule, *lines, "", "(4 rows affected)", ""]))
+    path.write_text(
+        "\n".join([padded, rule, *lines, "", "(4 rows affected)", ""])
+    )
     cohort = build_cohort(**options)
     assert set(by_stay(cohort)) == set(KEPT)
     listed = list_issues(cohort)
     assert listed["row"].tolist() == [2, 8]
-    assert listed["problem"].iloc[0].endswith("a rule of dashes below the names")
+    assert (
+        listed["problem"].iloc[0].endswith("a rule of dashes below the names")
+    )
 
 
 @pytest.mark.parametrize("n_damaged", [1, 4])
@@ -218,9 +251,12 @@ def test_a_wrong_encoding_is_one_issue_with_the_option_that_mends_it(
     tmp_path, n_damaged
 ):
     notes = [
-        (*n[:4], f"Müde {n[0]}." if int(n[0]) <= n_damaged else "x") for n in NOTES
+        (*n[:4], f"Müde {n[0]}." if int(n[0]) <= n_damaged else "x")
+        for n in NOTES
     ]
-    options = write(tmp_path / "own", "generic", tables("generic", notes=notes))
+    options = write(
+        tmp_path / "own", "generic", tables("generic", notes=notes)
+    )
     path = options["source"] / "letters.csv"
     path.write_bytes(path.read_text(encoding="utf-8").encode("cp1252"))
     cohort = build_cohort(**options)
@@ -260,12 +296,16 @@ def test_issues_are_summed_with_three_examples(tmp_path):
     ],
 )
 def test_every_subject_is_on_a_side(tmp_path, split, side):
-    splits = pd.DataFrame({"subject_id": [1, 2, 3], "split": ["train", "train", split]})
+    splits = pd.DataFrame(
+        {"subject_id": [1, 2, 3], "split": ["train", "train", split]}
+    )
     spoiled = tables("meds") | {"subject_splits": splits.dropna()}
     _, cohort = read(tmp_path / "meds", "meds", spoiled)
     assert by_stay(cohort)["31"]["split"] == side
     assert cohort.summary["splits"][side]["stays"] == 1 + 2 * (side == "train")
-    lines = [line for line in cohort.caveats if line.startswith("Patients on sides")]
+    lines = [
+        line for line in cohort.caveats if line.startswith("Patients on sides")
+    ]
     is_other = side in ("external", "none")
     assert [f"{side} (1)" in line for line in lines] == [True] * is_other
     assert "<svg" in cohort.flow_svg()

@@ -47,7 +47,9 @@ def test_without_an_admission_the_values_there_are_named(tmp_path, form):
 def test_a_table_of_admissions_without_a_row_is_refused(tmp_path, form):
     spoiled = tables(form)
     spoiled[MAIN[form]] = spoiled[MAIN[form]].head(0)
-    assert refusal(tmp_path / form, form, spoiled).endswith(f"{MAIN[form]} has no row")
+    assert refusal(tmp_path / form, form, spoiled).endswith(
+        f"{MAIN[form]} has no row"
+    )
 
 
 def test_lines_that_are_no_rows_are_counted_in_the_refusal(tmp_path):
@@ -64,7 +66,10 @@ def test_lines_that_are_no_rows_are_counted_in_the_refusal(tmp_path):
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "mimic4"])
 def test_without_a_summary_the_types_of_the_notes_are_named(tmp_path, form):
     kinds = ["Entlassbrief", "Entlassbrief", "Radiology", "Radiology"]
-    notes = [(n[0], n[1], kind, *n[3:]) for n, kind in zip(NOTES, kinds, strict=True)]
+    notes = [
+        (n[0], n[1], kind, *n[3:])
+        for n, kind in zip(NOTES, kinds, strict=True)
+    ]
     spoiled = tables(form, notes=notes)
     if form == "omop":
         spoiled["NOTE"]["note_title"] = kinds
@@ -76,14 +81,20 @@ def test_without_a_summary_the_types_of_the_notes_are_named(tmp_path, form):
 
 def test_the_option_of_the_refusal_reads_the_notes(tmp_path):
     notes = [(n[0], n[1], "Entlassbrief", *n[3:]) for n in NOTES]
-    options = write(tmp_path / "own", "generic", tables("generic", notes=notes))
+    options = write(
+        tmp_path / "own", "generic", tables("generic", notes=notes)
+    )
     text = options["mapping"].read_text()
-    options["mapping"].write_text(text.replace('"Discharge summary"', '"entlassbrief"'))
+    options["mapping"].write_text(
+        text.replace('"Discharge summary"', '"entlassbrief"')
+    )
     assert by_stay(build_cohort(**options))["31"]["text"] == ["Summary of 31."]
 
 
 def test_early_prediction_from_summaries_alone_is_refused(tmp_path):
-    message = refusal(tmp_path / "a", "mimic3", tables("mimic3"), notes="early")
+    message = refusal(
+        tmp_path / "a", "mimic3", tables("mimic3"), notes="early"
+    )
     assert "only discharge summaries, Discharge summary (4)" in message
     assert message.endswith("predict at discharge (--notes discharge)")
 

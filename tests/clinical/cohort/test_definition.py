@@ -34,7 +34,10 @@ def test_the_shipped_definition():
         "ELECTIVE",
         "SURGICAL SAME DAY ADMISSION",
     )
-    assert definition.sha256 == hashlib.sha256(definition.text.encode()).hexdigest()
+    assert (
+        definition.sha256
+        == hashlib.sha256(definition.text.encode()).hexdigest()
+    )
     assert definition.text not in repr(definition)
 
 
@@ -42,7 +45,9 @@ def test_every_rule_has_its_reason():
     text = load_definition().text
     lines = text.splitlines()
     keys = [
-        key for table in (Episode, Index, Readmission) for key in table.model_fields
+        key
+        for table in (Episode, Index, Readmission)
+        for key in table.model_fields
     ]
     assert len(keys) == 12
     for key in keys:
@@ -87,7 +92,11 @@ def test_every_rule_has_its_reason():
             '"drop"\n',
             r"death_after_discharge: expected 'keep' or 'exclude', got 'drop'",
         ),
-        ('["NEWBORN"]', '"NEWBORN"', "newborn_types: expected a list, got 'NEWBORN'"),
+        (
+            '["NEWBORN"]',
+            '"NEWBORN"',
+            "newborn_types: expected a list, got 'NEWBORN'",
+        ),
         (
             'version = "1.1.0"',
             "",
@@ -110,7 +119,9 @@ def test_a_definition_that_is_not_there(tmp_path):
         load_definition(tmp_path / "none.toml")
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEMAS if name != "generic"])
+@pytest.mark.parametrize(
+    "name", [name for name in SCHEMAS if name != "generic"]
+)
 def test_the_shipped_schemas(name):
     schema = load_schema(name)
     assert schema.discharge_categories[0] == "DISCHARGE SUMMARY"
@@ -169,7 +180,9 @@ def test_an_edited_definition_says_what_was_changed(define, changes, label):
 
 
 def test_another_outcome_under_a_shipped_name_is_a_change(define):
-    text = load_definition("death-30d").text.replace('"death-30d"', '"readmission-30d"')
+    text = load_definition("death-30d").text.replace(
+        '"death-30d"', '"readmission-30d"'
+    )
     path = define()
     path.write_text(text)
     changed = "changed: outcome, planned_types, death_after_discharge"

@@ -19,7 +19,9 @@ from clinical.risk.discharges import SourceOptions, new_discharges
 from clinical.risk.exports import export_scores
 from clinical.stays.cohorts import read_stays
 
-hooks = pytest.importorskip("clinical.bedside.hooks", reason="needs the extra service")
+hooks = pytest.importorskip(
+    "clinical.bedside.hooks", reason="needs the extra service"
+)
 SUMMARY = {"coding": [{"code": "18842-5"}]}
 PATIENT = {"reference": "Patient/p1"}
 STAY = {"reference": "Encounter/e1"}
@@ -52,7 +54,9 @@ def document(id, text, *, replaces=None, **changes):
         "context": {"encounter": [STAY]},
     }
     if replaces:
-        target = replaces if isinstance(replaces, dict) else {"reference": replaces}
+        target = (
+            replaces if isinstance(replaces, dict) else {"reference": replaces}
+        )
         base["relatesTo"] = [{"code": "replaces", "target": target}]
     return base | changes
 
@@ -73,13 +77,20 @@ def report(id, text, **changes):
 
 
 def composition(id, text, **changes):
-    base = {"resourceType": "Composition", "id": id, "status": "final", "type": SUMMARY}
+    base = {
+        "resourceType": "Composition",
+        "id": id,
+        "status": "final",
+        "type": SUMMARY,
+    }
     base |= {
         "subject": PATIENT,
         "encounter": STAY,
         "date": f"2019-01-05T04:0{id[-1]}:00Z",
     }
-    return base | {"section": [{"text": {"div": f"<div>{text}</div>"}}]} | changes
+    return (
+        base | {"section": [{"text": {"div": f"<div>{text}</div>"}}]} | changes
+    )
 
 
 def version(number, text, id="d1", **changes):
@@ -209,7 +220,9 @@ def write(folder, *resources):
     """A file of JSON lines for each type of resource."""
     by_type = {}
     for resource in resources:
-        by_type.setdefault(resource["resourceType"], []).append(json.dumps(resource))
+        by_type.setdefault(resource["resourceType"], []).append(
+            json.dumps(resource)
+        )
     for name, lines in by_type.items():
         (folder / f"{name}.ndjson").write_text("\n".join(lines) + "\n")
 
@@ -226,13 +239,17 @@ def ward_of(kind, resources):
 def hospital(tmp_path_factory):
     """The stays of a cohort and of `clinical score FOLDER`, and the problems that are listed."""
     folder = tmp_path_factory.mktemp("hospital")
-    wards = [ward_of(kind, resources)[1] for kind, (resources, *_) in KINDS.items()]
+    wards = [
+        ward_of(kind, resources)[1] for kind, (resources, *_) in KINDS.items()
+    ]
     write(folder, *[one for ward in wards for one in ward])
     out = folder / "cohort.parquet"
     cohort = build_cohort(folder, schema="fhir", data_end="none", out=out)
     source = SourceOptions(schema="fhir")
     risks = folder / "risks.csv"
-    with new_discharges(folder, None, out=risks, since=None, options=source) as stays:
+    with new_discharges(
+        folder, None, out=risks, since=None, options=source
+    ) as stays:
         scored = read_stays(stays.path)
     issues = pd.read_csv(issues_path(out), dtype=str)
     return {"cohort": cohort.to_frame(), "score": scored, "issues": issues}
@@ -243,16 +260,24 @@ def in_tables(kind, hospital, place):
     prefix, _ = ward_of(kind, [])
     stays = hospital[place].set_index("stay_id")
     issues = hospital["issues"]
-    is_listed = issues["id"].str.startswith(prefix) & (issues["source"] != "Encounter")
-    return list(stays.loc[f"{prefix}e1", "text"]), set(issues["problem"][is_listed])
+    is_listed = issues["id"].str.startswith(prefix) & (
+        issues["source"] != "Encounter"
+    )
+    return list(stays.loc[f"{prefix}e1", "text"]), set(
+        issues["problem"][is_listed]
+    )
 
 
 def in_hooks(kind, hospital, place):
     """The texts of the records in time order, and what the card says of the others."""
     del hospital, place
     resources, *_ = KINDS[kind]
-    records, receipt = hooks.read_documents([encounter(), *resources], "p1", "e1")
-    assert len({record["note_id"].lower() for record in records}) == len(records)
+    records, receipt = hooks.read_documents(
+        [encounter(), *resources], "p1", "e1"
+    )
+    assert len({record["note_id"].lower() for record in records}) == len(
+        records
+    )
     ordered = sorted(records, key=lambda record: record["chart_time"])
     return [record["text"] for record in ordered], set(+receipt)
 
@@ -280,9 +305,14 @@ def test_left_out_documents_are_counted_by_reason_in_the_flow(tmp_path):
     ]
     write(tmp_path, encounter(), *resources)
     cohort = build_cohort(tmp_path, data_end="none")
-    assert cohort.summary["notes_read"] == {"not_current": 1, "replaced": 1, "used": 1}
+    assert cohort.summary["notes_read"] == {
+        "not_current": 1,
+        "replaced": 1,
+        "used": 1,
+    }
     assert (
-        "Documents that are not read: not current (1), replaced (1)." in cohort.caveats
+        "Documents that are not read: not current (1), replaced (1)."
+        in cohort.caveats
     )
 
 
@@ -302,7 +332,11 @@ def test_patients_whose_ids_differ_in_case_are_two(tmp_path):
     assert set(frame.index) == {"e1", "E1"}
     assert set(frame["patient_id"]) == {"p1", "P1"}
     assert with_history(frame)["admissions_12_months"].tolist() == [0, 0]
-    risks = {"stay_id": ["E1", "e1"], "probability": [0.1, 0.2], "status": "ok"}
+    risks = {
+        "stay_id": ["E1", "e1"],
+        "probability": [0.1, 0.2],
+        "status": "ok",
+    }
     risks = pd.DataFrame(risks).assign(score=0.5)
     assert risks_of(risks, frame) == [
         {"e1": 0.2, "E1": 0.1}[stay] for stay in frame["stay_id"]
@@ -313,6 +347,7 @@ def test_patients_whose_ids_differ_in_case_are_two(tmp_path):
     (path,) = export_scores(tmp_path / "r.csv", out, "fhir")
     lines = map(json.loads, path.read_text().splitlines())
     subjects = {
-        line["encounter"]["reference"]: line["subject"]["reference"] for line in lines
+        line["encounter"]["reference"]: line["subject"]["reference"]
+        for line in lines
     }
     assert subjects["Encounter/e1"] == "Patient/p1"

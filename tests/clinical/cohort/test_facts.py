@@ -88,8 +88,14 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_becomes_of_each_stay(tmp_path, form, kind):
     spans, death, expected = KINDS[kind]
-    if form.startswith("mimic") and kind == "an evening with a date as its end":
-        expected = [BACK, ("negative_stay", None)]  # MIMIC has times: midnight is one
+    if (
+        form.startswith("mimic")
+        and kind == "an evening with a date as its end"
+    ):
+        expected = [
+            BACK,
+            ("negative_stay", None),
+        ]  # MIMIC has times: midnight is one
     stays = [
         Stay(str(number), admitted, discharged, place[form])
         for number, (admitted, discharged, place) in enumerate(spans, start=1)
@@ -101,9 +107,15 @@ def test_what_becomes_of_each_stay(tmp_path, form, kind):
 
 
 @pytest.mark.parametrize("death", ["2020-03-05 09:12:00", "2020-03-05"])
-def test_a_death_in_hospital_does_not_leak_into_the_outcome_death(tmp_path, death):
+def test_a_death_in_hospital_does_not_leak_into_the_outcome_death(
+    tmp_path, death
+):
     cohort = build(
-        tmp_path, "omop", [Stay("1", IN, OUT)], death=death, definition="death-30d"
+        tmp_path,
+        "omop",
+        [Stay("1", IN, OUT)],
+        death=death,
+        definition="death-30d",
     )
     assert fates(cohort)["1"][1] is None
 
@@ -117,7 +129,12 @@ def test_a_death_in_hospital_does_not_leak_into_the_outcome_death(tmp_path, deat
         ({"death_tolerance_minutes": 60}, HOME, "2020-03-05 12:00:00", DEAD),
         ({"death_tolerance_minutes": 59}, HOME, "2020-03-05 12:00:00", ALIVE),
         ({"same_day_death": '"in_hospital"'}, HOME, "2020-03-05", SAME_DAY),
-        ({"same_day_death": '"after_discharge"'}, UNKNOWN, "2020-03-05", ALIVE),
+        (
+            {"same_day_death": '"after_discharge"'},
+            UNKNOWN,
+            "2020-03-05",
+            ALIVE,
+        ),
         ({"alive_locations": '["ELSEWHERE"]'}, HOME, "2020-03-05", SAME_DAY),
     ],
 )
@@ -128,7 +145,10 @@ def test_the_definition_decides(
     stays = [Stay("1", IN, OUT, place[form])]
     options = {"death": death, "definition": define(**changes)}
     (tmp_path / "source").mkdir()
-    assert fates(build(tmp_path / "source", form, stays, **options))["1"] == expected
+    assert (
+        fates(build(tmp_path / "source", form, stays, **options))["1"]
+        == expected
+    )
 
 
 def test_an_older_definition_has_the_shipped_rules(define):
@@ -166,7 +186,9 @@ def test_a_place_that_no_rule_knows_is_counted(tmp_path, form):
     ]
     cohort = build(tmp_path, form, stays)
     assert cohort.summary["unmatched"]["discharge_location"] == {"WARD 7": 1}
-    assert any("that no rule knows: WARD 7 (1)" in caveat for caveat in cohort.caveats)
+    assert any(
+        "that no rule knows: WARD 7 (1)" in caveat for caveat in cohort.caveats
+    )
 
 
 DEATH_LIKE = [
@@ -184,13 +206,17 @@ DEATH_LIKE = [
 
 @pytest.mark.parametrize("place", DEATH_LIKE)
 def test_a_place_that_may_be_a_death_stops_the_build(tmp_path, place):
-    stays = [Stay("1", IN, OUT, place), Stay("2", "2020-05-01", "2020-05-03", "Home")]
+    stays = [
+        Stay("1", IN, OUT, place),
+        Stay("2", "2020-05-01", "2020-05-03", "Home"),
+    ]
     name = place.upper().removesuffix(".0")
     message = f"stays has stays whose place of discharge may mean death: {name} \\(1\\).*--died-loc"
     with pytest.raises(UserError, match=message):
         build(tmp_path, "generic", stays)
     assert (
-        fates(rebuild(tmp_path, "generic", died_locations=[name.lower()]))["1"] == DEAD
+        fates(rebuild(tmp_path, "generic", died_locations=[name.lower()]))["1"]
+        == DEAD
     )
     mapping = tmp_path / "columns.toml"
     listed = mapping.read_text()
@@ -208,16 +234,22 @@ def test_every_form_stops_at_a_place_that_may_be_a_death(tmp_path, form):
         build(tmp_path, form, [Stay("1", IN, OUT, "Expired")])
 
 
-@pytest.mark.parametrize("place", ["20", "40", "41", "42", "Expired", "Deceased"])
+@pytest.mark.parametrize(
+    "place", ["20", "40", "41", "42", "Expired", "Deceased"]
+)
 @pytest.mark.parametrize("form", ["omop", "fhir"])
 def test_the_codes_of_the_us_claim_form_are_known_where_they_are_usual(
     tmp_path, form, place
 ):
-    assert fates(build(tmp_path, form, [Stay("1", IN, OUT, place)]))["1"] == DEAD
+    assert (
+        fates(build(tmp_path, form, [Stay("1", IN, OUT, place)]))["1"] == DEAD
+    )
 
 
 def test_a_place_is_no_question_where_the_source_marks_the_deaths(hospital):
-    stay = hospital.stay(0, 3, DISCHARGE_LOCATION="EXPIRED", HOSPITAL_EXPIRE_FLAG="1")
+    stay = hospital.stay(
+        0, 3, DISCHARGE_LOCATION="EXPIRED", HOSPITAL_EXPIRE_FLAG="1"
+    )
     assert hospital.rows()[stay]["exclusion"] == "died_in_hospital"
 
 
@@ -225,14 +257,27 @@ def test_a_place_is_no_question_where_the_source_marks_the_deaths(hospital):
     ("disposition", "expected"),
     [
         (
-            {"coding": [{"system": "urn:nubc", "code": "20", "display": "Expired"}]},
+            {
+                "coding": [
+                    {"system": "urn:nubc", "code": "20", "display": "Expired"}
+                ]
+            },
             DEAD,
         ),
-        ({"coding": [{"system": "urn:local", "code": "20", "display": "Home"}]}, ALIVE),
+        (
+            {
+                "coding": [
+                    {"system": "urn:local", "code": "20", "display": "Home"}
+                ]
+            },
+            ALIVE,
+        ),
         ({"text": "Deceased"}, DEAD),
     ],
 )
-def test_a_number_of_another_system_is_no_death(tmp_path, disposition, expected):
+def test_a_number_of_another_system_is_no_death(
+    tmp_path, disposition, expected
+):
     build(tmp_path, "fhir", [Stay("1", IN, OUT)])
     path = tmp_path / "Encounter.ndjson"
     encounter = json.loads(path.read_text())
@@ -269,7 +314,9 @@ def test_a_number_of_another_system_is_no_death(tmp_path, disposition, expected)
 def test_days_are_those_of_the_local_clock(
     tmp_path, form, admitted, discharged, death, expected
 ):
-    cohort = build(tmp_path, form, [Stay("1", admitted, discharged)], death=death)
+    cohort = build(
+        tmp_path, form, [Stay("1", admitted, discharged)], death=death
+    )
     assert fates(cohort)["1"] == expected
 
 
@@ -283,7 +330,10 @@ def test_days_are_those_of_the_local_clock(
     ],
 )
 def test_returns_in_a_source_of_dates(tmp_path, returns, expected):
-    stays = [Stay("1", "2020-03-01", "2020-03-05"), Stay("2", returns, "2020-05-01")]
+    stays = [
+        Stay("1", "2020-03-01", "2020-03-05"),
+        Stay("2", returns, "2020-05-01"),
+    ]
     assert fates(build(tmp_path, "generic", stays))["1"] == expected
 
 
@@ -296,11 +346,15 @@ def test_a_long_stay_in_a_source_of_dates_is_counted_in_nights(
     mapping = 'category = "kind"\nchart_time = "at"\n'
     build(tmp_path, "generic", [Stay("1", "2020-03-01", discharged)])
     path = tmp_path / "columns.toml"
-    path.write_text('discharge_categories = "DS"\n' + path.read_text() + mapping)
+    path.write_text(
+        'discharge_categories = "DS"\n' + path.read_text() + mapping
+    )
     (tmp_path / "letters.csv").write_text(
         "stay,text,kind,at\n1,note,Nursing,2020-03-01\n"
     )
-    assert fates(rebuild(tmp_path, "generic", definition="long-stay-7d"))["1"] == (
+    assert fates(rebuild(tmp_path, "generic", definition="long-stay-7d"))[
+        "1"
+    ] == (
         None,
         label,
     )
@@ -333,7 +387,10 @@ PERIODS = {
     "ended the day before": ([("2019-01-01", "2020-03-04")], OUTSIDE),
     "begins the day after": ([("2020-03-06", "2021-12-31")], OUTSIDE),
     "a gap": ([CUT, ("2021-06-01", "2021-12-31")], CENSORED),
-    "in a gap": ([("2019-01-01", "2020-01-31"), ("2021-06-01", "2021-12-31")], OUTSIDE),
+    "in a gap": (
+        [("2019-01-01", "2020-01-31"), ("2021-06-01", "2021-12-31")],
+        OUTSIDE,
+    ),
     "adjacent": ([("2020-03-11", "2020-12-31"), CUT], ALIVE),
     "one in another": (
         [("2019-01-01", "2020-12-31"), ("2020-02-01", "2020-03-10")],
@@ -363,7 +420,9 @@ def test_the_period_that_contains_the_discharge_counts(tmp_path, form, case):
     )
 
 
-def write_periods(folder: Path, form: str, rows: list[tuple[str, str, str]]) -> None:
+def write_periods(
+    folder: Path, form: str, rows: list[tuple[str, str, str]]
+) -> None:
     names = (
         "person_id",
         "observation_period_start_date",
@@ -372,7 +431,9 @@ def write_periods(folder: Path, form: str, rows: list[tuple[str, str, str]]) -> 
     lines = [",".join(row) for row in (names, *rows)]
     (folder / "OBSERVATION_PERIOD.csv").write_text("\n".join(lines) + "\n")
     if form == "generic":
-        named = zip(("patient_id", "start_date", "end_date"), names, strict=True)
+        named = zip(
+            ("patient_id", "start_date", "end_date"), names, strict=True
+        )
         table = "\n".join(f'{ours} = "{theirs}"' for ours, theirs in named)
         path = folder / "columns.toml"
         path.write_text(
@@ -382,12 +443,16 @@ def write_periods(folder: Path, form: str, rows: list[tuple[str, str, str]]) -> 
 
 def test_an_empty_table_of_periods_says_nothing(tmp_path):
     write_omop(
-        tmp_path, [Stay("1", IN, OUT), Stay("2", "2020-06-01", "2020-06-02")], ""
+        tmp_path,
+        [Stay("1", IN, OUT), Stay("2", "2020-06-01", "2020-06-02")],
+        "",
     )
     write_periods(tmp_path, "omop", [])
     cohort = rebuild(tmp_path, "omop", data_end=None)
     assert fates(cohort)["1"] == ALIVE
-    assert any("No end of data was given" in caveat for caveat in cohort.caveats)
+    assert any(
+        "No end of data was given" in caveat for caveat in cohort.caveats
+    )
 
 
 def test_a_death_ends_the_follow_up_that_it_ends(tmp_path):
@@ -402,7 +467,9 @@ def test_a_note_with_a_date_has_the_clock_of_its_stay(tmp_path):
     start, end = "2020-03-01T08:00:00-05:00", "2020-03-05T22:30:00-05:00"
     back = Stay("2", "2020-03-06T21:00:00-05:00", "2020-03-08T08:00:00-05:00")
     build(tmp_path, "generic", [Stay("1", start, end), back])
-    letters = "stay,text,day\n1,before,2020-03-05\n1,of the return,2020-03-06\n"
+    letters = (
+        "stay,text,day\n1,before,2020-03-05\n1,of the return,2020-03-06\n"
+    )
     (tmp_path / "letters.csv").write_text(letters)
     path = tmp_path / "columns.toml"
     path.write_text(path.read_text() + 'chart_date = "day"\n')

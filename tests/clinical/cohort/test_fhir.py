@@ -20,7 +20,9 @@ RESOURCES = [PATIENT, encounter(), document("d1", "café")]
 
 
 def lines(*resources):
-    return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in resources)
+    return "".join(
+        json.dumps(one, ensure_ascii=False) + "\n" for one in resources
+    )
 
 
 def by_name(ending, encode):
@@ -76,7 +78,9 @@ def test_files_are_read_as_they_are_written(kind, tmp_path):
 
 
 def test_what_cannot_be_read_is_listed_once(tmp_path):
-    visits = [encounter(f"v{n}", **{"class": {"code": "AMB"}}) for n in range(30)]
+    visits = [
+        encounter(f"v{n}", **{"class": {"code": "AMB"}}) for n in range(30)
+    ]
     mixed = lines(*visits, encounter(), document("d2", "x"))
     (tmp_path / "Encounter.ndjson").write_text(mixed)
     text = lines(composition("c1", "café"), composition("c2", "thé"))
@@ -86,7 +90,9 @@ def test_what_cannot_be_read_is_listed_once(tmp_path):
     cohort = build_cohort(tmp_path, data_end="none")
     frame = cohort.to_frame().set_index("stay_id")
     assert frame.loc["e1", "text"] == ["café", "thé"]
-    listed = cohort.issues[cohort.issues["source"].str.contains(".", regex=False)]
+    listed = cohort.issues[
+        cohort.issues["source"].str.contains(".", regex=False)
+    ]
     columns = ["source", "problem", "count"]
     assert sorted(listed[columns].itertuples(index=False, name=None)) == [
         ("Composition.ndjson", "bytes that are not UTF-8, read as windows-1252", 1),
@@ -97,7 +103,9 @@ def test_what_cannot_be_read_is_listed_once(tmp_path):
 
 def test_a_file_that_ends_too_early_stops_the_command(tmp_path):
     (tmp_path / "Encounter.ndjson.gz").write_bytes(
-        gzip.compress(lines(*[encounter(str(n)) for n in range(99)]).encode())[:-20]
+        gzip.compress(lines(*[encounter(str(n)) for n in range(99)]).encode())[
+            :-20
+        ]
     )
     with pytest.raises(
         TableError, match=r"Encounter\.ndjson\.gz cannot be read to its"
@@ -107,7 +115,11 @@ def test_a_file_that_ends_too_early_stops_the_command(tmp_path):
 
 def test_two_binaries_with_one_id_give_a_note_once(tmp_path):
     link = {"contentType": "text/plain", "url": "https://ehr/fhir/Binary/b1"}
-    binary = {"resourceType": "Binary", "id": "b1", "contentType": "text/plain"}
+    binary = {
+        "resourceType": "Binary",
+        "id": "b1",
+        "contentType": "text/plain",
+    }
     note = document("d1", "", content=[{"attachment": link}])
     film = report("r1", "", presentedForm=[link])
     for one in (encounter(), note, film):
@@ -136,5 +148,6 @@ def test_the_text_of_nested_sections():
         {"text": {"div": div.format("<ul><li>one</li><li>two</li></ul>")}},
     ]
     assert (
-        section_text({"section": sections}) == "Course\n\nStable.\n\nDay 2\n\none\ntwo"
+        section_text({"section": sections})
+        == "Course\n\nStable.\n\nDay 2\n\none\ntwo"
     )

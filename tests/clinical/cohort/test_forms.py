@@ -59,7 +59,9 @@ def test_every_label_text_and_exclusion_is_the_same(hospitals, expected, form):
     )
     assert found.loc[found["exclusion"] == "censored", "scorable"].all()
     assert found["text"].map(len).sum() > 100
-    pd.testing.assert_frame_equal(found[LABELS], mimic3[LABELS], check_dtype=False)
+    pd.testing.assert_frame_equal(
+        found[LABELS], mimic3[LABELS], check_dtype=False
+    )
     assert found["text"].tolist() == mimic3["text"].tolist()
     if form == "omop":
         assert found["age"].tolist() == mimic3["age"].tolist()
@@ -69,7 +71,8 @@ def test_every_label_text_and_exclusion_is_the_same(hospitals, expected, form):
 @pytest.mark.parametrize("form", FORMS)
 def test_the_same_hospital_has_the_same_risks(hospitals, form):
     risks = [
-        (hospitals / name / "TRUE_RISK.csv").read_bytes() for name in ("mimic3", form)
+        (hospitals / name / "TRUE_RISK.csv").read_bytes()
+        for name in ("mimic3", form)
     ]
     assert risks[0] == risks[1]
 
@@ -77,7 +80,9 @@ def test_the_same_hospital_has_the_same_risks(hospitals, form):
 # -- OMOP ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not STANDARDS.is_dir(), reason="the standards are not here")
+@pytest.mark.skipif(
+    not STANDARDS.is_dir(), reason="the standards are not here"
+)
 def test_omop_tables_have_the_columns_of_the_specification(hospitals):
     fields = pd.read_csv(STANDARDS / "omop" / "OMOP_CDMv5.4_Field_Level.csv")
     for path in (hospitals / "omop").glob("*.csv"):
@@ -89,9 +94,13 @@ def test_omop_tables_have_the_columns_of_the_specification(hospitals):
             )
 
 
-@pytest.mark.skipif(not STANDARDS.is_dir(), reason="the standards are not here")
+@pytest.mark.skipif(
+    not STANDARDS.is_dir(), reason="the standards are not here"
+)
 def test_a_real_omop_folder_without_notes(tmp_path):
-    with zipfile.ZipFile(STANDARDS / "omop" / "Synthea27Nj_5.4.zip") as archive:
+    with zipfile.ZipFile(
+        STANDARDS / "omop" / "Synthea27Nj_5.4.zip"
+    ) as archive:
         archive.extractall(tmp_path)
     cohort = build_cohort(tmp_path)
     said = "\n".join(cohort.caveats)
@@ -130,10 +139,12 @@ def test_follow_up_ends_with_the_observation_period(omop):
     periods["observation_period_end_date"] = periods["person_id"].map(last)
     before = build().to_frame().set_index("stay_id")
     after = build(OBSERVATION_PERIOD=periods).to_frame().set_index("stay_id")
-    ends = after.index.map(visits.set_index("visit_occurrence_id")["person_id"]).map(
-        last
+    ends = after.index.map(
+        visits.set_index("visit_occurrence_id")["person_id"]
+    ).map(last)
+    late = (pd.to_datetime(ends) - after["discharge_time"]) < pd.Timedelta(
+        days=29
     )
-    late = (pd.to_datetime(ends) - after["discharge_time"]) < pd.Timedelta(days=29)
     kept = before["exclusion"].isna()
     assert set(after.loc[kept & late, "exclusion"].dropna()) == {"censored"}
     assert after.loc[
@@ -153,8 +164,12 @@ def test_faults_of_omop_tables_are_listed(omop):
     merged = pd.concat(
         [person, person.head(1).assign(birth_datetime="1900-01-01 00:00:00")]
     )
-    cohort = build(VISIT_OCCURRENCE=visits, NOTE=notes, PERSON=merged, DEATH=None)
-    issues = set(zip(cohort.issues["source"], cohort.issues["problem"], strict=True))
+    cohort = build(
+        VISIT_OCCURRENCE=visits, NOTE=notes, PERSON=merged, DEATH=None
+    )
+    issues = set(
+        zip(cohort.issues["source"], cohort.issues["problem"], strict=True)
+    )
     assert issues >= {
         ("VISIT_OCCURRENCE", "no admission or no discharge time"),
         ("NOTE", "note without a stay id"),
@@ -176,7 +191,9 @@ def test_meds_tables_are_valid(hospitals):
     meds.SubjectSplitSchema.validate(
         pq.read_table(folder / meds.subject_splits_filepath)
     )
-    meds.CodeMetadataSchema.align(pq.read_table(folder / meds.code_metadata_filepath))
+    meds.CodeMetadataSchema.align(
+        pq.read_table(folder / meds.code_metadata_filepath)
+    )
     meds.DatasetMetadataSchema.from_dict(
         json.loads((folder / meds.dataset_metadata_filepath).read_text())
     )
@@ -202,12 +219,16 @@ def test_the_splits_of_a_meds_dataset_are_kept(meds_folder):
     assert kept["split"].tolist() == expected[kept["patient_id"]].tolist()
 
 
-def test_meds_without_stay_ids_pairs_admissions_and_discharges(meds_folder, hospitals):
+def test_meds_without_stay_ids_pairs_admissions_and_discharges(
+    meds_folder, hospitals
+):
     path = meds_folder / "data" / "0.parquet"
     table = pq.read_table(path)
     pq.write_table(table.drop_columns(["hadm_id"]), path)
     key = ["patient_id", "admit_time"]
-    found = build_cohort(meds_folder, data_end="none").to_frame().sort_values(key)
+    found = (
+        build_cohort(meds_folder, data_end="none").to_frame().sort_values(key)
+    )
     expected = rows(hospitals, "mimic3").sort_values(key)
     # The parts of a transfer overlap: which discharge ends which of them is not known.
     alone = ~expected["patient_id"].isin(
@@ -230,7 +251,9 @@ def test_a_shard_with_another_schema_is_listed(meds_folder):
     rest = (
         table.slice(half)
         .drop_columns(["numeric_value"])
-        .select(["code", "subject_id", "time", "text_value", "hadm_id", "note_id"])
+        .select(
+            ["code", "subject_id", "time", "text_value", "hadm_id", "note_id"]
+        )
     )
     rest = rest.set_column(1, "subject_id", rest["subject_id"].cast("string"))
     pq.write_table(rest, meds_folder / "data" / "1.parquet")
@@ -241,7 +264,9 @@ def test_a_shard_with_another_schema_is_listed(meds_folder):
     (meds_folder / "data" / "3.parquet").write_bytes(b"PAR1 cut")
     cohort = build_cohort(meds_folder)
     assert cohort.n_stays == whole
-    assert {(row.source, row.problem) for row in cohort.issues.itertuples()} >= {
+    assert {
+        (row.source, row.problem) for row in cohort.issues.itertuples()
+    } >= {
         ("2.parquet", "file without the columns subject_id, left out"),
         ("3.parquet", "file that cannot be read as Parquet, left out"),
     }
@@ -257,7 +282,9 @@ def resources(folder, kind):
     return [json.loads(line) for line in text.decode().splitlines()]
 
 
-@pytest.mark.skipif(not STANDARDS.is_dir(), reason="the standards are not here")
+@pytest.mark.skipif(
+    not STANDARDS.is_dir(), reason="the standards are not here"
+)
 @pytest.mark.parametrize(
     "kind", ["Patient", "Encounter", "DocumentReference", "Binary"]
 )
@@ -282,7 +309,8 @@ def test_shapes_of_the_examples_of_the_specification(tmp_path):
 
     def write(name, *lines):
         text = "\n".join(
-            line if isinstance(line, str) else json.dumps(line) for line in lines
+            line if isinstance(line, str) else json.dumps(line)
+            for line in lines
         )
         (tmp_path / name).write_text(text + "\n")
 
@@ -298,17 +326,25 @@ def test_shapes_of_the_examples_of_the_specification(tmp_path):
             "class": imp,
         }
         period = {"start": start, "end": end} if end else {"start": start}
-        subject = {"reference": "https://example.org/fhir/Patient/p1/_history/2"}
+        subject = {
+            "reference": "https://example.org/fhir/Patient/p1/_history/2"
+        }
         return base | {"subject": subject, "period": period} | more
 
-    whole = encounter("whole", "2019-01-01T08:00:00+10:00", "2019-01-05T10:00:00+10:00")
+    whole = encounter(
+        "whole", "2019-01-01T08:00:00+10:00", "2019-01-05T10:00:00+10:00"
+    )
     ward = {"partOf": {"reference": "urn:uuid:whole"}}
     cut = json.dumps(encounter("cut", "2019-05-01T08:00:00Z", None))[:70]
     write(
         "Encounter.000.ndjson",
         whole,
-        encounter("ward", "2019-01-02T08:00:00Z", "2019-01-03T08:00:00Z", **ward),
-        encounter("clinic", "2019-01-09", "2019-01-09", **{"class": {"code": "AMB"}}),
+        encounter(
+            "ward", "2019-01-02T08:00:00Z", "2019-01-03T08:00:00Z", **ward
+        ),
+        encounter(
+            "clinic", "2019-01-09", "2019-01-09", **{"class": {"code": "AMB"}}
+        ),
         cut,
     )
     write(
@@ -332,7 +368,10 @@ def test_shapes_of_the_examples_of_the_specification(tmp_path):
         }
         context = {"context": {"encounter": [{"reference": encounter}]}}
         return (
-            base | context | {"content": content, "date": "2019-01-05T03:00:00Z"} | more
+            base
+            | context
+            | {"content": content, "date": "2019-01-05T03:00:00Z"}
+            | more
         )
 
     write(
@@ -344,7 +383,9 @@ def test_shapes_of_the_examples_of_the_specification(tmp_path):
             [attachment("of the ward")],
             date="2019-01-05T04:00:00Z",
         ),
-        document("d3", "Encounter/whole", [{"attachment": {"url": "Binary/1"}}]),
+        document(
+            "d3", "Encounter/whole", [{"attachment": {"url": "Binary/1"}}]
+        ),
         document("d4", "Encounter/gone", [attachment("whose?")]),
     )
     write(
@@ -387,20 +428,39 @@ def test_shapes_of_the_examples_of_the_specification(tmp_path):
 
 DIV = '<div xmlns="http://www.w3.org/1999/xhtml">{}</div>'
 IMP = {"code": "IMP"}
-CLINIC, LATIN = {"reference": "Encounter/clinic"}, 'text/plain; charset="ISO-8859-1"'
+CLINIC, LATIN = (
+    {"reference": "Encounter/clinic"},
+    'text/plain; charset="ISO-8859-1"',
+)
 BINARY = {
     "resourceType": "Binary",
     "id": "b",
     "contentType": "text/plain",
     "data": "YQ==",
 }
-SUMMARY = {"coding": [{"system": "urn:local", "code": "DS"}, {"code": "18842-5"}]}
+SUMMARY = {
+    "coding": [{"system": "urn:local", "code": "DS"}, {"code": "18842-5"}]
+}
 
 
-def stay(id="e1", start="2019-01-01T08:00:00Z", end="2019-01-05T10:00:00Z", **changes):
+def stay(
+    id="e1",
+    start="2019-01-01T08:00:00Z",
+    end="2019-01-05T10:00:00Z",
+    **changes,
+):
     subject = {"reference": "Patient/p1"}
-    base = {"resourceType": "Encounter", "id": id, "status": "finished", "class": IMP}
-    return base | {"subject": subject, "period": {"start": start, "end": end}} | changes
+    base = {
+        "resourceType": "Encounter",
+        "id": id,
+        "status": "finished",
+        "class": IMP,
+    }
+    return (
+        base
+        | {"subject": subject, "period": {"start": start, "end": end}}
+        | changes
+    )
 
 
 def summary(*attachments, **changes):
@@ -426,8 +486,12 @@ def built(tmp_path):
     def build(*given, **options):
         for number, one in enumerate(given):
             kind = one["resourceType"]
-            (tmp_path / f"{kind}.{number}.ndjson").write_text(json.dumps(one) + "\n")
-        cohort = build_cohort(tmp_path, schema="fhir", data_end="none", **options)
+            (tmp_path / f"{kind}.{number}.ndjson").write_text(
+                json.dumps(one) + "\n"
+            )
+        cohort = build_cohort(
+            tmp_path, schema="fhir", data_end="none", **options
+        )
         return cohort, cohort.to_frame().set_index("stay_id")
 
     return build
@@ -450,12 +514,16 @@ def test_an_encounter_tells_the_disposition_in_any_coding_or_in_text(
     assert frame["exclusion"].fillna("").to_dict() == {"e1": exclusion}
 
 
-def test_a_patient_by_identifier_alone_is_a_patient_and_a_contained_one_is_none(built):
+def test_a_patient_by_identifier_alone_is_a_patient_and_a_contained_one_is_none(
+    built,
+):
     """Two stays whose subject is `#p` are not of one patient."""
     known = {"identifier": {"system": "urn:mrn", "value": "M7"}}
     cohort, frame = built(
         stay(subject=known),
-        stay("e2", "2019-01-20T08:00:00Z", "2019-01-22T08:00:00Z", subject=known),
+        stay(
+            "e2", "2019-01-20T08:00:00Z", "2019-01-22T08:00:00Z", subject=known
+        ),
         stay("e3", subject={"reference": "#p"}),
         summary(attachment("a")),
     )
@@ -465,7 +533,11 @@ def test_a_patient_by_identifier_alone_is_a_patient_and_a_contained_one_is_none(
 
 
 def test_a_death_with_a_year_alone_is_listed(built):
-    patient = {"resourceType": "Patient", "id": "p1", "deceasedDateTime": "2019"}
+    patient = {
+        "resourceType": "Patient",
+        "id": "p1",
+        "deceasedDateTime": "2019",
+    }
     cohort, frame = built(stay(), patient, summary(attachment("a")))
     assert frame["exclusion"].isna().all()
     assert any("death" in problem for problem in cohort.issues["problem"])
@@ -485,7 +557,9 @@ def test_a_death_with_a_year_alone_is_listed(built):
 def test_a_document_of_several_encounters_other_characters_or_contained_content(
     built, changes, text
 ):
-    clinic = stay("clinic", "2019-01-09", "2019-01-09", **{"class": {"code": "AMB"}})
+    clinic = stay(
+        "clinic", "2019-01-09", "2019-01-09", **{"class": {"code": "AMB"}}
+    )
     _, frame = built(stay(), clinic, summary(attachment("a")) | changes)
     assert frame.loc["e1", "text"] == [text]
 
@@ -506,13 +580,20 @@ def test_a_composition_with_nested_sections_or_none(built, changes, text):
         "status": "final",
         "type": SUMMARY,
     }
-    encounter = {"encounter": {"reference": "Encounter/e1"}, "date": "2019-01-05"}
+    encounter = {
+        "encounter": {"reference": "Encounter/e1"},
+        "date": "2019-01-05",
+    }
     _, frame = built(stay(), composition | encounter | changes)
     assert frame.loc["e1", "text"] == [text]
 
 
 def test_a_report_with_a_narrative_and_a_period(built):
-    report = {"resourceType": "DiagnosticReport", "id": "r1", "status": "final"}
+    report = {
+        "resourceType": "DiagnosticReport",
+        "id": "r1",
+        "status": "final",
+    }
     report |= {
         "code": {"coding": [{"code": "24648-8"}]},
         "encounter": {"reference": "Encounter/e1"},
@@ -520,7 +601,9 @@ def test_a_report_with_a_narrative_and_a_period(built):
     report |= {"effectivePeriod": {"start": "2019-01-02T01:00:00Z"}}
     report |= {"text": {"div": DIV.format("<p>clear lungs</p>")}}
     report |= {
-        "presentedForm": [{"contentType": "application/pdf", "data": "JVBERg=="}]
+        "presentedForm": [
+            {"contentType": "application/pdf", "data": "JVBERg=="}
+        ]
     }
     _, frame = built(stay(), report, notes="early", hours=48)
     assert frame.loc["e1", "text"] == ["clear lungs"]
@@ -547,7 +630,8 @@ def test_bundles_are_read_as_lines_are(hospitals, tmp_path):
         bundles.setdefault(subject, []).append(entry)
     for subject, entry in bundles.items():
         text = json.dumps(
-            {"resourceType": "Bundle", "type": "collection", "entry": entry}, indent=1
+            {"resourceType": "Bundle", "type": "collection", "entry": entry},
+            indent=1,
         )
         for kind in ("Patient", "Encounter"):
             text = text.replace(f'"{kind}/', '"urn:uuid:')
@@ -568,14 +652,22 @@ def test_bundles_are_read_as_lines_are(hospitals, tmp_path):
     ("kind", "change", "release"),
     [
         ("Encounter", {"actualPeriod": {}}, "R5"),
-        ("DocumentReference", {"context": [{"reference": "Encounter/1"}]}, "R5"),
+        (
+            "DocumentReference",
+            {"context": [{"reference": "Encounter/1"}]},
+            "R5",
+        ),
         ("DocumentReference", {"indexed": "2019-01-01"}, "STU3"),
     ],
 )
-def test_another_release_is_refused(hospitals, tmp_path, kind, change, release):
+def test_another_release_is_refused(
+    hospitals, tmp_path, kind, change, release
+):
     shutil.copytree(hospitals / "fhir", tmp_path / "fhir")
     path = tmp_path / "fhir" / f"{kind}.ndjson"
-    path.write_text(json.dumps(resources(hospitals / "fhir", kind)[0] | change) + "\n")
+    path.write_text(
+        json.dumps(resources(hospitals / "fhir", kind)[0] | change) + "\n"
+    )
     with pytest.raises(
         TableError, match=f"{kind}.ndjson is FHIR {release} .*; expected R4"
     ):
@@ -588,7 +680,9 @@ def test_a_patient_without_a_side_of_the_source_is_counted_apart(meds_folder):
     kept = build_cohort(meds_folder)
     frame = kept.to_frame()
     patient = frame.loc[frame["exclusion"].isna(), "patient_id"].iloc[0]
-    splits[splits["subject_id"].astype(str) != patient].to_parquet(path, index=False)
+    splits[splits["subject_id"].astype(str) != patient].to_parquet(
+        path, index=False
+    )
     found = build_cohort(meds_folder)
     assert found.n_stays == kept.n_stays
     counts = found.summary["splits"]

@@ -50,12 +50,16 @@ def test_an_episode_has_the_notes_of_all_its_stays(hospital):
             {"at": "2100-01-09 00:00:00"}, False, id="midnight is a date alone"
         ),
         pytest.param(
-            {"at": "2100-01-08 00:00:00"}, True, id="midnight of the day before"
+            {"at": "2100-01-08 00:00:00"},
+            True,
+            id="midnight of the day before",
         ),
         pytest.param({}, True, id="nobody knows when"),
     ],
 )
-def test_nothing_is_read_that_was_written_after_the_return(hospital, when, used):
+def test_nothing_is_read_that_was_written_after_the_return(
+    hospital, when, used
+):
     stay = hospital.stay(0, 3)
     hospital.stay(8.5, 9, kind="ELECTIVE")
     hospital.note(stay, "summary", day=3)
@@ -63,7 +67,9 @@ def test_nothing_is_read_that_was_written_after_the_return(hospital, when, used)
     cohort = hospital.build()
     row = cohort.to_frame().set_index("stay_id").loc[stay]
     assert row["text"] == ["summary", "addendum"][: 1 + used]
-    problems = dict(zip(cohort.issues["problem"], cohort.issues["count"], strict=True))
+    problems = dict(
+        zip(cohort.issues["problem"], cohort.issues["count"], strict=True)
+    )
     late = problems.get("discharge note charted when the patient was back", 0)
     assert late == (0 if used else 1)
 
@@ -87,16 +93,24 @@ def test_same_day_return_does_not_cost_the_summary(hospital):
         pytest.param({"day": 1}, True, id="a date that is over by then"),
         pytest.param({"day": 2}, False, id="a date that is not"),
         pytest.param(
-            {"day": 0, "at": 2.5}, False, id="the time is more exact than the date"
+            {"day": 0, "at": 2.5},
+            False,
+            id="the time is more exact than the date",
         ),
-        pytest.param({"at": "2100-01-03"}, False, id="a time that is only a date"),
         pytest.param(
-            {"at": "2100-01-02"}, True, id="a time that is only a date, over by then"
+            {"at": "2100-01-03"}, False, id="a time that is only a date"
+        ),
+        pytest.param(
+            {"at": "2100-01-02"},
+            True,
+            id="a time that is only a date, over by then",
         ),
         pytest.param({}, False, id="nobody knows when"),
         pytest.param({"at": "yesterday"}, False, id="unreadable"),
         pytest.param(
-            {"at": "yesterday", "day": 1}, True, id="unreadable, but the date is not"
+            {"at": "yesterday", "day": 1},
+            True,
+            id="unreadable, but the date is not",
         ),
     ],
 )
@@ -105,7 +119,9 @@ def test_early_notes(hospital, when, used):
     hospital.note(stay, "on arrival", category="Nursing", at=0.3)
     hospital.note(stay, "this one", category="Physician ", **when)
     row = hospital.rows(notes="early", hours=48)[stay]
-    assert sorted(row["text"]) == sorted(["on arrival", "this one"][: 1 + used])
+    assert sorted(row["text"]) == sorted(
+        ["on arrival", "this one"][: 1 + used]
+    )
 
 
 def test_early_prediction_never_sees_a_discharge_summary(hospital):
@@ -119,7 +135,9 @@ def test_early_prediction_never_sees_a_discharge_summary(hospital):
 @pytest.mark.parametrize(
     ("notes", "used"), [("discharge", ["summary"]), ("early", ["nursing"])]
 )
-def test_a_note_that_does_not_say_what_it_is_is_never_used(hospital, notes, used):
+def test_a_note_that_does_not_say_what_it_is_is_never_used(
+    hospital, notes, used
+):
     stay = hospital.stay(0, 6)
     hospital.note(stay, "summary", day=6)
     hospital.note(stay, "nursing", category="Nursing", at=0.5)
@@ -127,7 +145,10 @@ def test_a_note_that_does_not_say_what_it_is_is_never_used(hospital, notes, used
     cohort = hospital.build(notes=notes)
     assert cohort.to_frame()["text"].tolist() == [used]
     (issue,) = list_issues(cohort).itertuples()
-    assert (issue.id, issue.problem) == ("3", "note without a category, not used")
+    assert (issue.id, issue.problem) == (
+        "3",
+        "note without a category, not used",
+    )
 
 
 @pytest.mark.parametrize(("hours", "texts"), [(24, 1), (48, 2), (72, 3)])
@@ -135,17 +156,23 @@ def test_hours_of_early_prediction(hospital, hours, texts):
     stay = hospital.stay(0, 6)
     for day in (0.5, 2, 3, 4):
         hospital.note(stay, f"day {day}", category="Nursing", at=day)
-    assert len(hospital.rows(notes="early", hours=hours)[stay]["text"]) == texts
+    assert (
+        len(hospital.rows(notes="early", hours=hours)[stay]["text"]) == texts
+    )
 
 
 @pytest.mark.parametrize(
     ("days", "exclusion"),
     [(2 + SECOND, None), (2, "left_early"), (1, "left_early")],
 )
-def test_early_prediction_is_for_those_still_in_hospital(hospital, days, exclusion):
+def test_early_prediction_is_for_those_still_in_hospital(
+    hospital, days, exclusion
+):
     stay = hospital.stay(0, days)
     hospital.note(stay, "nursing", category="Nursing", at=0.5)
-    assert hospital.rows(notes="early", hours=48)[stay]["exclusion"] == exclusion
+    assert (
+        hospital.rows(notes="early", hours=48)[stay]["exclusion"] == exclusion
+    )
 
 
 def test_early_hours_of_an_episode_count_from_its_beginning(hospital):
@@ -157,7 +184,9 @@ def test_early_hours_of_an_episode_count_from_its_beginning(hospital):
         "first day",
         "second day",
     ]
-    assert hospital.rows(notes="early", hours=72)[last]["text"][-1] == "third day"
+    assert (
+        hospital.rows(notes="early", hours=72)[last]["text"][-1] == "third day"
+    )
 
 
 def test_stay_without_a_note_is_listed(hospital):
@@ -189,7 +218,9 @@ def test_notes_that_cannot_be_used_are_listed_one_by_one(hospital):
     hospital.note(stay, "summary", day=3, ROW_ID="1")
     hospital.note(stay, "undated", day="someday")
     cohort = hospital.build()
-    assert {row.id: row.problem for row in list_issues(cohort).itertuples()} == {
+    assert {
+        row.id: row.problem for row in list_issues(cohort).itertuples()
+    } == {
         "1": "copy of another note of the stay, not read again",
         "2": "note without a stay id",
         "3": "note of a stay that is not in the admissions",
@@ -207,7 +238,9 @@ def test_stay_ids_written_as_decimals_are_whole_numbers(hospital):
     hospital.note(f"{stay}.0", "summary", day=3)
     cohort = hospital.build()
     assert cohort.to_frame()["text"].tolist() == [["summary"]]
-    (line,) = (line for line in cohort.caveats if line.startswith("Whole numbers"))
+    (line,) = (
+        line for line in cohort.caveats if line.startswith("Whole numbers")
+    )
     assert line.endswith("NOTEEVENTS.HADM_ID (1).")
 
 

@@ -45,7 +45,13 @@ def visits(tmp_path):
         rows
     ):  # a visit to the clinic, three days later
         if stay.endswith("-3"):
-            rows[place] = (person, stay, "2019-01-08 10:00", "2019-01-08 11:00", 9202)
+            rows[place] = (
+                person,
+                stay,
+                "2019-01-08 10:00",
+                "2019-01-08 11:00",
+                9202,
+            )
     columns = ["person_id", "visit_id", "starts", "ends", "kind"]
     (tmp_path / "source").mkdir()
     pd.DataFrame(rows, columns=columns).to_csv(
@@ -93,7 +99,9 @@ def test_observation_is_neither_followed_up_nor_a_readmission(hospital, kind):
     hospital.stay(8, 9, kind=kind, id="watched")
     hospital.stay(20, 22, id="again")
     hospital.stay(50, 51, kind=kind, id="before")
-    hospital.stay(51, 54, id="admitted")  # observation that became an admission
+    hospital.stay(
+        51, 54, id="admitted"
+    )  # observation that became an admission
     cohort = hospital.build()
     rows = by_stay(cohort)
     assert rows["watched"]["exclusion"] == "observation"
@@ -101,7 +109,9 @@ def test_observation_is_neither_followed_up_nor_a_readmission(hospital, kind):
     assert rows["again"]["readmitted"] == 1
     assert rows["before"]["exclusion"] == "transfer"
     assert rows["admitted"]["exclusion"] is None
-    assert any(said.startswith("1 observation stays") for said in cohort.caveats)
+    assert any(
+        said.startswith("1 observation stays") for said in cohort.caveats
+    )
 
 
 def test_the_schema_is_that_of_the_tables(hospital, tmp_path):
@@ -113,9 +123,9 @@ def test_the_schema_is_that_of_the_tables(hospital, tmp_path):
     folder.mkdir()
     admissions = pd.DataFrame(hospital.admissions).rename(columns=str.lower)
     admissions.to_csv(folder / "admissions.csv", index=False)
-    pd.DataFrame([{"subject_id": "7", "anchor_age": 60, "anchor_year": 2100}]).to_csv(
-        folder / "patients.csv", index=False
-    )
+    pd.DataFrame(
+        [{"subject_id": "7", "anchor_age": 60, "anchor_year": 2100}]
+    ).to_csv(folder / "patients.csv", index=False)
     cohort = build_cohort(folder)
     assert cohort.summary["schema"] == "mimic4"
     assert by_stay(cohort)["100"]["age"] == 60
@@ -127,12 +137,19 @@ def test_the_schema_is_that_of_the_tables(hospital, tmp_path):
 
 def test_no_split_by_time_where_dates_are_shifted(tmp_path):
     synthesize(tmp_path / "h", stays=60, seed=4, brief=True)
-    with pytest.raises(UserError, match=r"dates are shifted.*; use split_by='patient'"):
+    with pytest.raises(
+        UserError, match=r"dates are shifted.*; use split_by='patient'"
+    ):
         build_cohort(tmp_path / "h", split_by="time")
 
 
 def test_death_within_days_of_discharge(hospital):
-    for patient, died in (("1", 20), ("2", 40), ("3", ""), ("4", "unreadable")):
+    for patient, died in (
+        ("1", 20),
+        ("2", 40),
+        ("3", ""),
+        ("4", "unreadable"),
+    ):
         hospital.stay(0, 3, patient=patient, id=patient)
         hospital.patient(patient, died=died)
     hospital.stay(10, 12, patient="3", id="5")
@@ -142,7 +159,10 @@ def test_death_within_days_of_discharge(hospital):
         "1": 1, "2": 0, "3": 0, "4": None, "5": 0,
     }  # fmt: skip
     assert rows["4"]["exclusion"] == "unknown_outcome"
-    assert cohort.summary["definition"]["event"] == "died within 30 days of discharge"
+    assert (
+        cohort.summary["definition"]["event"]
+        == "died within 30 days of discharge"
+    )
     assert "readmission within" not in "\n".join(cohort.caveats)
 
 
@@ -159,10 +179,16 @@ def test_a_long_stay_is_predicted_from_the_first_day(hospital):
         ("died", 8, "1"),
         ("day", 0.5, "0"),
     ):
-        hospital.stay(0, days, patient=stay, id=stay, HOSPITAL_EXPIRE_FLAG=flag)
+        hospital.stay(
+            0, days, patient=stay, id=stay, HOSPITAL_EXPIRE_FLAG=flag
+        )
         for hour in (6, 30):
             hospital.note(
-                stay, f"{hour} h", category="Nursing", at=hour / 24, SUBJECT_ID=stay
+                stay,
+                f"{hour} h",
+                category="Nursing",
+                at=hour / 24,
+                SUBJECT_ID=stay,
             )
     cohort = hospital.build(definition="long-stay-7d")
     rows = by_stay(cohort)
@@ -199,11 +225,15 @@ def test_death_competes_with_readmission(hospital, define):
     assert said.startswith(
         "Within 30 days of discharge 40.0% came back and 20.0% died before"
     )
-    assert said.endswith("; 1 of the stays that count as not readmitted had died.")
-    out = hospital.build(definition=define(death_after_discharge='"exclude"')).summary[
-        "deaths"
-    ]
-    assert out.split("; ")[0] == said.split("; ")[0]  # those that were left out count
+    assert said.endswith(
+        "; 1 of the stays that count as not readmitted had died."
+    )
+    out = hospital.build(
+        definition=define(death_after_discharge='"exclude"')
+    ).summary["deaths"]
+    assert (
+        out.split("; ")[0] == said.split("; ")[0]
+    )  # those that were left out count
     assert "; 0 of the stays" in out
 
 
@@ -223,6 +253,6 @@ def test_cumulative_incidence_by_hand():
     found = cumulative_incidence([1, 2, 3, 4, 5], [1, 2, 0, 1, 0])
     assert found == pytest.approx([0.2 + 0.8 * 0.75 * 0.5, 0.8 * 0.25])
     # With a whole follow-up it is the share of the stays.
-    assert cumulative_incidence([1, 30, 2, 2, 30], [1, 0, 2, 1, 0]) == pytest.approx(
-        [0.4, 0.2]
-    )
+    assert cumulative_incidence(
+        [1, 30, 2, 2, 30], [1, 0, 2, 1, 0]
+    ) == pytest.approx([0.4, 0.2])

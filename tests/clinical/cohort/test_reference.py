@@ -53,7 +53,13 @@ def timeline(patient, rows, faults) -> list[tuple]:
             continue
         is_open = not leave or leave < admit or is_repeat
         stays.append(
-            (admit, admit if is_open else leave, row["HADM_ID"], place, is_open)
+            (
+                admit,
+                admit if is_open else leave,
+                row["HADM_ID"],
+                place,
+                is_open,
+            )
         )
     return stays
 
@@ -76,7 +82,9 @@ def slow_cohort(
             episodes[-1].append(stay)
             reached = max(reached, stay[1])
         for number, episode in enumerate(episodes):
-            last = max(episode, key=lambda stay: (stay[4], stay[1], stay[0], stay[2]))
+            last = max(
+                episode, key=lambda stay: (stay[4], stay[1], stay[0], stay[2])
+            )
             for stay in episode:
                 if stay != last and faults[stay[3]] is None:
                     answers[stay[3]] = ("transfer", None, None, None)
@@ -92,7 +100,9 @@ def began_once(row, rows, place) -> bool:
     """Whether this is the first of contradicting rows that agree on patient and admission."""
     twins = [other for other in rows if other["HADM_ID"] == row["HADM_ID"]]
     starts = {(twin["SUBJECT_ID"], read(twin["ADMITTIME"])) for twin in twins}
-    is_first = not any(other["HADM_ID"] == row["HADM_ID"] for other in rows[:place])
+    is_first = not any(
+        other["HADM_ID"] == row["HADM_ID"] for other in rows[:place]
+    )
     return is_first and len(starts) == 1 and any(twin != row for twin in twins)
 
 
@@ -100,19 +110,29 @@ def has_time(moment: datetime) -> bool:
     return moment != moment.replace(hour=0, minute=0, second=0)
 
 
-def first_death(patient, rows, recorded) -> tuple[date, datetime | None] | None:
+def first_death(
+    patient, rows, recorded
+) -> tuple[date, datetime | None] | None:
     """The first day of death that anything tells of the patient, with the time if it has one."""
     moments = [recorded]
     for row in rows:
         twins = [other for other in rows if other["HADM_ID"] == row["HADM_ID"]]
-        if row["SUBJECT_ID"] == patient and all(other == row for other in twins):
+        if row["SUBJECT_ID"] == patient and all(
+            other == row for other in twins
+        ):
             moments.append(read(row["DEATHTIME"]))
-            moments += [read(row["DISCHTIME"])] * (row["HOSPITAL_EXPIRE_FLAG"] == "1")
+            moments += [read(row["DISCHTIME"])] * (
+                row["HOSPITAL_EXPIRE_FLAG"] == "1"
+            )
     moments = [moment for moment in moments if moment]
     if not moments:
         return None
     day = min(moments).date()
-    times = [moment for moment in moments if moment.date() == day and has_time(moment)]
+    times = [
+        moment
+        for moment in moments
+        if moment.date() == day and has_time(moment)
+    ]
     return day, min(times, default=None)
 
 
@@ -167,11 +187,15 @@ def row_of(draw_from, *, patient, id, admit, length, kind, died, fate) -> dict:
     return {
         "SUBJECT_ID": "" if fate == 1 else patient,
         "HADM_ID": id,
-        "ADMITTIME": "?" if fate == 2 else str(START + admit * timedelta(hours=6)),
+        "ADMITTIME": "?"
+        if fate == 2
+        else str(START + admit * timedelta(hours=6)),
         "DISCHTIME": {3: "31/12/2100", 4: ""}.get(
             fate, str(START + leave * timedelta(hours=6))
         ),
-        "DEATHTIME": str(START + leave * timedelta(hours=6)) if died == 2 else "",
+        "DEATHTIME": str(START + leave * timedelta(hours=6))
+        if died == 2
+        else "",
         "ADMISSION_TYPE": kind,
         "HOSPITAL_EXPIRE_FLAG": "1" if died == 1 else "0",
     }
@@ -183,10 +207,15 @@ def random_rows(rng: random.Random, count: int) -> list[dict]:
         row_of(
             rng,
             patient=str(rng.randrange(count // 4 + 1)),
-            id=str(1000 + (rng.randrange(count) if rng.random() < 0.05 else number)),
+            id=str(
+                1000
+                + (rng.randrange(count) if rng.random() < 0.05 else number)
+            ),
             admit=rng.randrange(400),
             length=rng.choice([0, 0, 1, 2, 4, 4, 8, 40, -1]),
-            kind=rng.choice(["EMERGENCY"] * 4 + ["ELECTIVE", "NEWBORN", "URGENT"]),
+            kind=rng.choice(
+                ["EMERGENCY"] * 4 + ["ELECTIVE", "NEWBORN", "URGENT"]
+            ),
             died=rng.choice([0] * 12 + [1, 2]),
             fate=rng.choice([0] * 20 + [1, 2, 3, 4]),
         )
@@ -200,7 +229,10 @@ def fast_cohort(folder, rows, *, deaths=None, **options):
     pd.DataFrame(rows).to_csv(folder / "ADMISSIONS.csv", index=False)
     if deaths is not None:
         patients = sorted({row["SUBJECT_ID"] for row in rows} - {""})
-        known = [{"SUBJECT_ID": p, "DOD": str(deaths.get(p) or "")} for p in patients]
+        known = [
+            {"SUBJECT_ID": p, "DOD": str(deaths.get(p) or "")}
+            for p in patients
+        ]
         pd.DataFrame(known).to_csv(folder / "PATIENTS.csv", index=False)
     return build_cohort(folder, **options)
 
@@ -212,7 +244,15 @@ def assert_same(cohort, rows, answers):
         days = None if answer[2] is None else round(answer[2], 9)
         return tuple(
             str(v)
-            for v in (patient, stay, admit, answer[0], answer[1], days, answer[3])
+            for v in (
+                patient,
+                stay,
+                admit,
+                answer[0],
+                answer[1],
+                days,
+                answer[3],
+            )
         )
 
     expected = sorted(
@@ -242,7 +282,9 @@ def assert_flow_adds_up(cohort, count):
     ).all()
     assert flow["left"].iloc[-1] == cohort.n_stays
     removed = cohort.to_frame()["exclusion"].value_counts().to_dict()
-    assert removed == {r.step: r.removed for r in flow.itertuples() if r.removed}
+    assert removed == {
+        r.step: r.removed for r in flow.itertuples() if r.removed
+    }
 
 
 HOURS = st.integers(min_value=0, max_value=240)
@@ -268,7 +310,9 @@ ROWS = st.lists(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(rows=ROWS, order=st.randoms(use_true_random=False))
-def test_counts_add_up_and_the_order_of_rows_does_not_matter(tmp_path, rows, order):
+def test_counts_add_up_and_the_order_of_rows_does_not_matter(
+    tmp_path, rows, order
+):
     cohort = fast_cohort(tmp_path / "as_is", rows)
     assert_flow_adds_up(cohort, len(rows))
     assert_same(cohort, rows, slow_cohort(rows))
@@ -304,10 +348,16 @@ NOTES = st.lists(
     when=st.sampled_from(["discharge", "early"]),
     order=st.randoms(use_true_random=False),
 )
-def test_the_order_of_notes_does_not_matter(tmp_path, rows, notes, when, order):
-    rows = [row | {"HADM_ID": str(number)} for number, row in enumerate(rows, start=1)]
+def test_the_order_of_notes_does_not_matter(
+    tmp_path, rows, notes, when, order
+):
+    rows = [
+        row | {"HADM_ID": str(number)}
+        for number, row in enumerate(rows, start=1)
+    ]
     notes = [
-        {"ROW_ID": str(number)} | note for number, note in enumerate(notes, start=1)
+        {"ROW_ID": str(number)} | note
+        for number, note in enumerate(notes, start=1)
     ]
     built = []
     for name in ("as_is", "shuffled"):
@@ -319,7 +369,10 @@ def test_the_order_of_notes_does_not_matter(tmp_path, rows, notes, when, order):
             folder / "NOTEEVENTS.csv", index=False
         )
         built.append(fast_cohort(folder, rows, notes=when))
-        rows, notes = order.sample(rows, len(rows)), order.sample(notes, len(notes))
+        rows, notes = (
+            order.sample(rows, len(rows)),
+            order.sample(notes, len(notes)),
+        )
     one, other = built
     pd.testing.assert_frame_equal(one.to_frame(), other.to_frame())
     assert one.summary == other.summary
@@ -332,17 +385,26 @@ def test_the_order_of_notes_does_not_matter(tmp_path, rows, notes, when, order):
 def test_many_random_admissions(tmp_path, define, seed):
     rows = random_rows(random.Random(seed), 800)
     deaths = {
-        row["SUBJECT_ID"]: START + timedelta(days=random.Random(n).randrange(130))
+        row["SUBJECT_ID"]: START
+        + timedelta(days=random.Random(n).randrange(130))
         for n, row in enumerate(rows)
         if n % 3 == 0
     }
-    hours, data_end = [(0, None), (7, None), (24, START + timedelta(days=110))][seed]
+    hours, data_end = [
+        (0, None),
+        (7, None),
+        (24, START + timedelta(days=110)),
+    ][seed]
     path = define(
         transfer_gap_hours=hours,
         death_after_discharge='"exclude"' if seed == 1 else '"keep"',
     )
     cohort = fast_cohort(
-        tmp_path / "hospital", rows, deaths=deaths, definition=path, data_end=data_end
+        tmp_path / "hospital",
+        rows,
+        deaths=deaths,
+        definition=path,
+        data_end=data_end,
     )
     answers = slow_cohort(
         rows,
@@ -375,7 +437,11 @@ def test_the_open_mimic_demo(data_folder):
     cohort = build_cohort(folder)
     assert_same(cohort, rows, slow_cohort(rows))
     assert_flow_adds_up(cohort, 129)
-    assert (cohort.n_stays, cohort.n_patients, cohort.n_readmitted) == (89, 67, 11)
+    assert (cohort.n_stays, cohort.n_patients, cohort.n_readmitted) == (
+        89,
+        67,
+        11,
+    )
 
     # Read off the table by hand, stay by stay.
     found = by_stay(cohort)
@@ -386,17 +452,33 @@ def test_the_open_mimic_demo(data_folder):
             9.25,
         ),  # 10059: home on August 13 at 11:33, back on August 22 at 17:33
         ("122098", None, None),  # and died there
-        ("169938", 1, 17.51),  # 10088: January 11 at 15:45 to January 29 at 04:00
+        (
+            "169938",
+            1,
+            17.51,
+        ),  # 10088: January 11 at 15:45 to January 29 at 04:00
         ("168233", 0, 91.25),  # February 10 to May 12
         ("149044", 0, None),  # the last one
-        ("157466", 1, 1.613),  # 10119: August 19 at 16:15 to August 21 at 06:58
+        (
+            "157466",
+            1,
+            1.613,
+        ),  # 10119: August 19 at 16:15 to August 21 at 06:58
         ("165436", 0, None),
-        ("172454", 1, 23.727),  # 43881: September 30 at 16:17 to October 24 at 09:44
+        (
+            "172454",
+            1,
+            23.727,
+        ),  # 43881: September 30 at 16:17 to October 24 at 09:44
         ("167021", 0, None),
         ("125157", 1, 11.057),  # 44083: May 11 at 14:15 to May 22 at 15:37
         ("131048", 1, 3.094),  # May 25 at 13:30 to May 28 at 15:45
         ("198330", 0, None),
-        ("186361", 0, 42.07),  # 40310: November 12 at 14:40 to December 24 at 16:16
+        (
+            "186361",
+            0,
+            42.07,
+        ),  # 40310: November 12 at 14:40 to December 24 at 16:16
         ("157609", None, None),  # and died there
     ]:
         assert found[stay]["readmitted"] == readmitted

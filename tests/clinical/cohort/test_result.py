@@ -39,7 +39,9 @@ def test_the_file_carries_its_definition_and_its_flow(cohort):
 
 
 def test_the_flow_in_order(cohort):
-    removed = [(row.step, row.removed, row.left) for row in cohort.flow.itertuples()]
+    removed = [
+        (row.step, row.removed, row.left) for row in cohort.flow.itertuples()
+    ]
     assert removed[0] == ("admissions", 0, 4)
     assert [row for row in removed if row[1]] == [
         ("newborn", 1, 3), ("died_in_hospital", 1, 2), ("no_text", 1, 1),
@@ -67,12 +69,18 @@ def test_excluded_rows_have_no_label_and_no_side(cohort):
     frame = cohort.to_frame()
     out = frame[frame["exclusion"].notna()]
     assert len(out) == 3
-    assert out[["readmitted", "days_to_readmission", "split"]].isna().all(axis=None)
+    assert (
+        out[["readmitted", "days_to_readmission", "split"]]
+        .isna()
+        .all(axis=None)
+    )
 
 
 def test_an_event_is_drawn_as_it_is_written(cohort):
     odd = {**cohort.summary["definition"], "event": "</text> $x^{$ & <b>"}
-    drawn = replace(cohort, summary={**cohort.summary, "definition": odd}).flow_svg()
+    drawn = replace(
+        cohort, summary={**cohort.summary, "definition": odd}
+    ).flow_svg()
     assert any(line.startswith(odd["event"]) for line in every_text(drawn))
 
 
@@ -97,7 +105,9 @@ def every_text(svg):
     """Lines of a drawn flow, after a check that every box is on the page and none overlap."""
     page = ElementTree.fromstring(svg)
     background, *rects = (
-        tuple(float(rect.get(side, 0)) for side in ("x", "y", "width", "height"))
+        tuple(
+            float(rect.get(side, 0)) for side in ("x", "y", "width", "height")
+        )
         for rect in page.iter(f"{SVG}rect")
     )
     boxes = [(x, y, x + width, y + height) for x, y, width, height in rects]
@@ -114,14 +124,19 @@ def every_text(svg):
     for text in page.iter(f"{SVG}text"):
         x, y = float(text.get("x")), float(text.get("y"))
         end = x + 6.5 * len(text.text)  # of letters 12 pixels high
-        assert any(x > box[0] and end < box[2] and box[1] < y < box[3] for box in boxes)
+        assert any(
+            x > box[0] and end < box[2] and box[1] < y < box[3]
+            for box in boxes
+        )
     return [text.text for text in page.iter(f"{SVG}text")]
 
 
 def test_the_figure_of_a_small_flow(cohort):
     texts = every_text(cohort.flow_svg())
     assert "Admissions (n = 4)" in texts
-    assert {"Cohort (n = 1)", "patients: 1", "prediction at discharge"} <= set(texts)
+    assert {"Cohort (n = 1)", "patients: 1", "prediction at discharge"} <= set(
+        texts
+    )
     assert not any("age" in text for text in texts)
 
 
@@ -132,13 +147,20 @@ def test_the_figure_of_the_largest_flow(cohort):
         row["removed"] = 0 if row["step"] == "admissions" else 1_234_567
         left -= row["removed"]
         row["left"] = left
-    counts = {"stays": 12_345_678, "patients": 9_876_543, "readmitted": 1_234_567}
+    counts = {
+        "stays": 12_345_678,
+        "patients": 9_876_543,
+        "readmitted": 1_234_567,
+    }
     summary["kept"] |= counts
     summary["splits"] = dict.fromkeys(("train", "val", "test"), counts)
     summary |= {"notes": "early", "hours": 48.0}
     texts = every_text(replace(cohort, summary=summary).flow_svg())
     assert "prediction 48 h after admission" in texts
-    assert sum(text.startswith("   ") for text in texts) == len(summary["steps"]) - 1
+    assert (
+        sum(text.startswith("   ") for text in texts)
+        == len(summary["steps"]) - 1
+    )
 
 
 def many_patients(hospital, count, *, start=0):

@@ -11,25 +11,39 @@ SECOND = 1 / 86400
         pytest.param([], 0, None, id="last stay is a negative"),
         pytest.param([(29.99, "EMERGENCY")], 1, 29.99, id="29.99 days"),
         pytest.param(
-            [(30 - SECOND, "EMERGENCY")], 1, 30 - SECOND, id="a second before 30 days"
+            [(30 - SECOND, "EMERGENCY")],
+            1,
+            30 - SECOND,
+            id="a second before 30 days",
         ),
         pytest.param([(30, "EMERGENCY")], 0, 30, id="30 days"),
         pytest.param([(30.01, "URGENT")], 0, 30.01, id="30.01 days"),
         pytest.param([(SECOND, "EMERGENCY")], 1, SECOND, id="a second"),
         pytest.param([(0.2, "EMERGENCY")], 1, 0.2, id="same-day return"),
         pytest.param([(5, "ELECTIVE")], 0, None, id="planned"),
-        pytest.param([(5, "elective ")], 0, None, id="planned, in other letters"),
+        pytest.param(
+            [(5, "elective ")], 0, None, id="planned, in other letters"
+        ),
         pytest.param(
             [(5, "SURGICAL SAME DAY ADMISSION")], 0, None, id="planned surgery"
         ),
         pytest.param(
-            [(5, "ELECTIVE"), (20, "EMERGENCY")], 1, 20, id="planned, then emergency"
+            [(5, "ELECTIVE"), (20, "EMERGENCY")],
+            1,
+            20,
+            id="planned, then emergency",
         ),
         pytest.param(
-            [(5, "ELECTIVE"), (30, "EMERGENCY")], 0, 30, id="planned, then too late"
+            [(5, "ELECTIVE"), (30, "EMERGENCY")],
+            0,
+            30,
+            id="planned, then too late",
         ),
         pytest.param(
-            [(5, "EMERGENCY"), (20, "EMERGENCY")], 1, 5, id="the first return counts"
+            [(5, "EMERGENCY"), (20, "EMERGENCY")],
+            1,
+            5,
+            id="the first return counts",
         ),
         pytest.param([(5, "")], 1, 5, id="no admission type is unplanned"),
     ],
@@ -115,7 +129,9 @@ def test_planned_episode_is_told_by_its_first_stay(hospital):
         pytest.param({"HOSPITAL_EXPIRE_FLAG": "1"}, id="flag"),
         pytest.param({"DEATHTIME": "2100-01-03 05:00:00"}, id="time of death"),
         pytest.param({"DISCHARGE_LOCATION": "DEAD/EXPIRED"}, id="location"),
-        pytest.param({"DISCHARGE_LOCATION": "died"}, id="location of MIMIC-IV"),
+        pytest.param(
+            {"DISCHARGE_LOCATION": "died"}, id="location of MIMIC-IV"
+        ),
     ],
 )
 def test_death_in_hospital(hospital, columns):
@@ -151,26 +167,38 @@ def test_dying_during_the_return_is_a_readmission(hospital):
     [
         pytest.param(10, "keep", None, True, id="at home at 10 days, kept"),
         pytest.param(
-            10, "exclude", "died_after_discharge", True, id="at home at 10 days, out"
+            10,
+            "exclude",
+            "died_after_discharge",
+            True,
+            id="at home at 10 days, out",
         ),
         pytest.param(30, "exclude", None, False, id="at 30 days"),
         pytest.param("", "exclude", None, False, id="alive"),
     ],
 )
-def test_death_after_discharge(hospital, define, death, choice, exclusion, flag):
+def test_death_after_discharge(
+    hospital, define, death, choice, exclusion, flag
+):
     stay = hospital.stay(0, 3)
     hospital.patient(died=3 + death if death else "")
-    row = hospital.rows(definition=define(death_after_discharge=f'"{choice}"'))[stay]
+    row = hospital.rows(
+        definition=define(death_after_discharge=f'"{choice}"')
+    )[stay]
     assert row["exclusion"] == exclusion
     assert row["died_within_horizon"] is flag
     assert row["readmitted"] == (None if exclusion else 0)
 
 
-def test_death_after_a_readmission_is_no_reason_to_leave_it_out(hospital, define):
+def test_death_after_a_readmission_is_no_reason_to_leave_it_out(
+    hospital, define
+):
     stay = hospital.stay(0, 3)
     hospital.stay(8, 9)
     hospital.patient(died=12)
-    row = hospital.rows(definition=define(death_after_discharge='"exclude"'))[stay]
+    row = hospital.rows(definition=define(death_after_discharge='"exclude"'))[
+        stay
+    ]
     assert (row["exclusion"], row["readmitted"]) == (None, 1)
 
 
@@ -178,7 +206,9 @@ def test_death_is_unknown_without_its_source(hospital):
     stay = hospital.stay(0, 3)
     cohort = hospital.build()
     assert cohort.to_frame()["died_within_horizon"].isna().all()
-    assert any("deaths after discharge are unknown" in said for said in cohort.caveats)
+    assert any(
+        "deaths after discharge are unknown" in said for said in cohort.caveats
+    )
     hospital.patient("8")
     assert hospital.rows()[stay]["died_within_horizon"] is None
 
@@ -247,20 +277,32 @@ def test_censoring(hospital, data_end, exclusion):
 def test_censoring_takes_positives_and_negatives_alike(hospital):
     stay = hospital.stay(0, 3)
     hospital.stay(5, 6)
-    assert hospital.rows(data_end="2100-01-20")[stay]["exclusion"] == "censored"
+    assert (
+        hospital.rows(data_end="2100-01-20")[stay]["exclusion"] == "censored"
+    )
 
 
 @pytest.mark.parametrize(
     ("born", "limits", "age", "exclusion"),
     [
-        pytest.param("2082-01-01", {"minimum_age": 18}, 18, None, id="18th birthday"),
-        pytest.param("2082-01-02", {"minimum_age": 18}, 17, "age", id="the day before"),
-        pytest.param("2034-12-31", {"maximum_age": 65}, 65, None, id="65 and a day"),
+        pytest.param(
+            "2082-01-01", {"minimum_age": 18}, 18, None, id="18th birthday"
+        ),
+        pytest.param(
+            "2082-01-02", {"minimum_age": 18}, 17, "age", id="the day before"
+        ),
+        pytest.param(
+            "2034-12-31", {"maximum_age": 65}, 65, None, id="65 and a day"
+        ),
         pytest.param("2034-01-01", {"maximum_age": 65}, 66, "age", id="66"),
         pytest.param("", {"minimum_age": 18}, None, "age", id="unknown"),
         pytest.param("", {}, None, None, id="unknown, and no limit"),
         pytest.param(
-            "1800-01-01", {"minimum_age": 18}, 90, None, id="shifted: 90 or older"
+            "1800-01-01",
+            {"minimum_age": 18},
+            90,
+            None,
+            id="shifted: 90 or older",
         ),
         pytest.param("2101-01-01", {}, None, None, id="born after admission"),
     ],

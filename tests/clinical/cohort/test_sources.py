@@ -80,7 +80,12 @@ def typed(frame: pd.DataFrame) -> pd.DataFrame:
             frame[name] = pd.to_datetime(frame[name])
         elif name == "CHARTDATE":
             frame[name] = pd.to_datetime(frame[name]).dt.date
-        elif name in ("SUBJECT_ID", "HADM_ID", "ROW_ID", "HOSPITAL_EXPIRE_FLAG"):
+        elif name in (
+            "SUBJECT_ID",
+            "HADM_ID",
+            "ROW_ID",
+            "HOSPITAL_EXPIRE_FLAG",
+        ):
             frame[name] = pd.to_numeric(frame[name])
     return frame
 
@@ -112,7 +117,8 @@ def test_sqlite(example, tmp_path, notes):
             "UPDATE admissions SET hadm_id = CAST(hadm_id AS INTEGER) WHERE rowid % 2"
         )
     assert_equal(
-        build_cohort(f"sqlite:///{path}", notes=notes), example.build(notes=notes)
+        build_cohort(f"sqlite:///{path}", notes=notes),
+        example.build(notes=notes),
     )
     relative = os.path.relpath(path)
     assert build_cohort(f"sqlite:///{relative}", notes=notes).n_admissions == 4
@@ -137,7 +143,8 @@ def postgres():
             "to one where tests may create a database (.ci/run starts one)"
         )
     dbapi = pytest.importorskip(
-        "adbc_driver_postgresql.dbapi", reason="the extra 'databases' is not installed"
+        "adbc_driver_postgresql.dbapi",
+        reason="the extra 'databases' is not installed",
     )
     name = f"domainbert_test_{os.getpid()}"
 
@@ -179,7 +186,9 @@ def fill(address: str, tables: dict[str, list[dict]]) -> None:
                     "NULL" if v == "" else "'" + v.replace("'", "''") + "'"
                     for v in row.values()
                 )
-                cursor.execute(f"INSERT INTO mimiciii.{name} VALUES ({values})")
+                cursor.execute(
+                    f"INSERT INTO mimiciii.{name} VALUES ({values})"
+                )
         # A server may be set to write its dates in another order, or in another zone.
         name = urlsplit(address).path[1:]
         cursor.execute(f"ALTER DATABASE {name} SET datestyle TO 'SQL, DMY'")
@@ -190,11 +199,15 @@ def fill(address: str, tables: dict[str, list[dict]]) -> None:
 @pytest.mark.parametrize("notes", ["discharge", "early"])
 def test_postgres(example, postgres, notes):
     fill(postgres, example.tables())
-    assert_equal(build_cohort(postgres, notes=notes), example.build(notes=notes))
+    assert_equal(
+        build_cohort(postgres, notes=notes), example.build(notes=notes)
+    )
 
 
 def test_postgres_says_what_is_missing(postgres):
-    with pytest.raises(TableError, match=r"none of mimic3, .*Found there: nothing"):
+    with pytest.raises(
+        TableError, match=r"none of mimic3, .*Found there: nothing"
+    ):
         build_cohort(postgres)
 
 
@@ -203,7 +216,11 @@ def test_postgres_that_fails_on_the_way(example, postgres):
 
     fill(
         postgres,
-        {name: rows for name, rows in example.tables().items() if name != "NOTEEVENTS"},
+        {
+            name: rows
+            for name, rows in example.tables().items()
+            if name != "NOTEEVENTS"
+        },
     )
     with dbapi.connect(postgres) as connection, connection.cursor() as cursor:
         cursor.execute(
@@ -212,14 +229,17 @@ def test_postgres_that_fails_on_the_way(example, postgres):
             "FROM generate_series(1, 2000) AS n"
         )
         connection.commit()
-    with pytest.raises(TableError, match="cannot be read to its end") as caught:
+    with pytest.raises(
+        TableError, match="cannot be read to its end"
+    ) as caught:
         build_cohort(postgres)
     assert "secret" not in str(caught.value)
 
 
 def test_postgres_that_is_not_there_keeps_the_password():
     pytest.importorskip(
-        "adbc_driver_postgresql", reason="the extra 'databases' is not installed"
+        "adbc_driver_postgresql",
+        reason="the extra 'databases' is not installed",
     )
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -233,7 +253,9 @@ def test_postgres_that_is_not_there_keeps_the_password():
 
 def test_a_missing_driver_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "adbc_driver_postgresql.dbapi", None)
-    with pytest.raises(TableError, match=r"pip install 'domainbert\[databases\]'"):
+    with pytest.raises(
+        TableError, match=r"pip install 'domainbert\[databases\]'"
+    ):
         build_cohort("postgresql://127.0.0.1:1/db")
 
 
@@ -264,13 +286,17 @@ def mimic4(tmp_path):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(
-            gzip.compress(text.encode()) if name.endswith("gz") else text.encode()
+            gzip.compress(text.encode())
+            if name.endswith("gz")
+            else text.encode()
         )
     return folder
 
 
 def test_mimic4_at_discharge(mimic4):
-    frame = build_cohort(mimic4, schema="mimic4").to_frame().set_index("stay_id")
+    frame = (
+        build_cohort(mimic4, schema="mimic4").to_frame().set_index("stay_id")
+    )
     assert frame.loc["20", "text"] == ["summary", "addendum"]
     assert frame.loc["20", "days_to_readmission"] == pytest.approx(15)
     assert frame.loc["20", "age"] == 62
@@ -327,7 +353,9 @@ def test_generic_tables(generic, define):
     assert frame["exclusion"].fillna("").to_dict() == {
         "A-1": "", "A-2": "no_text", "A-3": "", "A-4": "unreadable_time",
     }  # fmt: skip
-    assert frame.loc["A-1", "days_to_readmission"] == pytest.approx(24 + 0.5 / 24)
+    assert frame.loc["A-1", "days_to_readmission"] == pytest.approx(
+        24 + 0.5 / 24
+    )
     assert frame.loc["A-1", "text"] == ["dear colleague"]
     assert frame.loc["A-1", "age"] == 71
     assert frame.loc["A-1", "patient_id"] == "007"
@@ -360,7 +388,9 @@ def test_the_mapping_of_the_documentation(tmp_path, define):
     assert rows.loc["A", "days_to_readmission"] == pytest.approx(28, abs=0.03)
     assert rows["died_within_horizon"].tolist() == [False, True]
     early = (
-        build_cohort(tmp_path, notes="early", **options).to_frame().set_index("stay_id")
+        build_cohort(tmp_path, notes="early", **options)
+        .to_frame()
+        .set_index("stay_id")
     )
     assert early.loc["A", "text"] == ["slept well"]
 
@@ -375,17 +405,33 @@ def test_generic_early_needs_to_know_what_a_note_is(generic):
         ValueError, match=r'discharge_categories = \["Discharge summary"\]'
     ):
         build_cohort(folder, schema="generic", mapping=mapping, notes="early")
-    mapping.write_text(f"discharge_categories = 'DS'\n{text}category = 'Letter'\n")
-    with pytest.raises(ValueError, match=r"add to \[notes\] for letters: chart_time ="):
+    mapping.write_text(
+        f"discharge_categories = 'DS'\n{text}category = 'Letter'\n"
+    )
+    with pytest.raises(
+        ValueError, match=r"add to \[notes\] for letters: chart_time ="
+    ):
         build_cohort(folder, schema="generic", mapping=mapping, notes="early")
 
 
 @pytest.mark.parametrize(
     ("ending", "separator", "encoding", "options", "refused"),
     [
-        (".csv", ";", "utf-8", {"delimiter": ";"}, r"separates .* by ';'.*--delimiter"),
+        (
+            ".csv",
+            ";",
+            "utf-8",
+            {"delimiter": ";"},
+            r"separates .* by ';'.*--delimiter",
+        ),
         (".csv", "\t", "utf-8", {"delimiter": "tab"}, r"--delimiter 'tab'"),
-        (".csv", ",", "utf-16", {"encoding": "utf-16"}, r"UTF-16.*--encoding utf-16"),
+        (
+            ".csv",
+            ",",
+            "utf-16",
+            {"encoding": "utf-16"},
+            r"UTF-16.*--encoding utf-16",
+        ),
         (
             ".csv.gz",
             ";",
@@ -405,7 +451,10 @@ def test_other_delimiters_and_encodings(
     folder.mkdir()
     for name, frame in frames(example).items():
         frame.to_csv(
-            folder / f"{name}{ending}", sep=separator, encoding=encoding, index=False
+            folder / f"{name}{ending}",
+            sep=separator,
+            encoding=encoding,
+            index=False,
         )
     if refused:
         with pytest.raises(TableError, match=refused):
@@ -456,9 +505,13 @@ def test_words_that_the_definition_lacks_are_listed(foreign):
     cohort = foreign(death="elders")
     said = caveats(cohort)
     assert (
-        "locations that no rule knows: NAAR HUIS (2), ELDERS (1). They count as" in said
+        "locations that no rule knows: NAAR HUIS (2), ELDERS (1). They count as"
+        in said
     )
-    assert "Admission types that count as unplanned: SPOED (2), GEPLAND (1)." in said
+    assert (
+        "Admission types that count as unplanned: SPOED (2), GEPLAND (1)."
+        in said
+    )
     assert (
         "Deaths in hospital cannot be told: no discharge location is DEAD/EXPIRED or DIED"
         in said
@@ -467,7 +520,9 @@ def test_words_that_the_definition_lacks_are_listed(foreign):
         "NAAR HUIS": 2,
         "ELDERS": 1,
     }
-    told = foreign(died_locations='["Overleden"]', alive_locations='["Naar huis"]')
+    told = foreign(
+        died_locations='["Overleden"]', alive_locations='["Naar huis"]'
+    )
     assert by_stay(told)["2"]["exclusion"] == "died_in_hospital"
     assert "no rule knows" not in caveats(told)
     assert "cannot be told" not in caveats(told)
@@ -478,11 +533,14 @@ def test_without_an_end_of_data_it_is_the_last_admission(foreign):
     assert by_stay(cohort)["3"]["exclusion"] == "censored"
     assert by_stay(cohort)["2"]["exclusion"] is None
     assert cohort.summary["data_end"] == "2019-05-01T00:00:00"
-    assert "the last admission, 2019-05-01 00:00, is taken for it" in caveats(cohort)
+    assert "the last admission, 2019-05-01 00:00, is taken for it" in caveats(
+        cohort
+    )
     kept = foreign(death="elders", data_end="none")
     assert by_stay(kept)["3"]["exclusion"] is None
-    assert "discharged less than 30 days before it counts as not readmitted" in caveats(
-        kept
+    assert (
+        "discharged less than 30 days before it counts as not readmitted"
+        in caveats(kept)
     )
     given = foreign(death="elders", data_end="2019-06-30")
     assert by_stay(given)["3"]["exclusion"] is None
@@ -492,13 +550,20 @@ def test_without_an_end_of_data_it_is_the_last_admission(foreign):
 def test_mimic_has_shifted_dates_and_no_end(example):
     cohort = example.build()
     assert cohort.summary["data_end"] is None
-    assert "the dates of MIMIC are shifted, so it cannot be derived" in caveats(cohort)
+    assert (
+        "the dates of MIMIC are shifted, so it cannot be derived"
+        in caveats(cohort)
+    )
 
 
 def test_the_notes_of_the_flow_say_whom_mimic_holds(example, mimic4):
-    intensive_care = "MIMIC-III itself holds only patients who were in intensive care"
+    intensive_care = (
+        "MIMIC-III itself holds only patients who were in intensive care"
+    )
     assert intensive_care in caveats(example.build())
-    emergency = "at least once in the emergency department or in intensive care"
+    emergency = (
+        "at least once in the emergency department or in intensive care"
+    )
     cohort = build_cohort(mimic4, schema="mimic4")
     assert emergency in caveats(cohort)
     assert "not that of a whole hospital" in caveats(cohort)
@@ -536,7 +601,9 @@ def test_notes_without_a_readable_time_are_counted(hospital):
          "host or port cannot be reached"),
     ],
 )  # fmt: skip
-def test_postgres_says_which_part_of_its_address_is_wrong(postgres, change, said):
+def test_postgres_says_which_part_of_its_address_is_wrong(
+    postgres, change, said
+):
     with pytest.raises(TableError, match=said) as caught:
         build_cohort(change(urlsplit(postgres)).geturl())
     assert "secret-word" not in str(caught.value)
@@ -544,7 +611,8 @@ def test_postgres_says_which_part_of_its_address_is_wrong(postgres, change, said
 
 def test_postgres_says_that_the_password_is_wrong():
     pytest.importorskip(
-        "adbc_driver_postgresql", reason="the extra 'databases' is not installed"
+        "adbc_driver_postgresql",
+        reason="the extra 'databases' is not installed",
     )
     import threading
 
@@ -559,16 +627,18 @@ def test_postgres_says_that_the_password_is_wrong():
             fields = b"\0".join(
                 (b"SFATAL", b"VFATAL", b"C28P01", b"M" + said, b"", b"")
             )
-            client.sendall(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
+            client.sendall(
+                b"E" + (len(fields) + 4).to_bytes(4, "big") + fields
+            )
             client.recv(1024)
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=refuse, args=(server,), daemon=True)
         thread.start()
-        address = (
-            f"postgresql://reader:secret-word@127.0.0.1:{server.getsockname()[1]}/db"
-        )
-        with pytest.raises(TableError, match="wrong user or password") as caught:
+        address = f"postgresql://reader:secret-word@127.0.0.1:{server.getsockname()[1]}/db"
+        with pytest.raises(
+            TableError, match="wrong user or password"
+        ) as caught:
             build_cohort(address)
         thread.join(10)
     assert "secret-word" not in str(caught.value)
@@ -585,7 +655,8 @@ def test_postgres_says_that_the_password_is_wrong():
 )
 def test_odd_passwords_are_kept(address):
     pytest.importorskip(
-        "adbc_driver_postgresql", reason="the extra 'databases' is not installed"
+        "adbc_driver_postgresql",
+        reason="the extra 'databases' is not installed",
     )
     with pytest.raises(TableError) as caught:
         build_cohort(address)

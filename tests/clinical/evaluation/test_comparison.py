@@ -29,7 +29,9 @@ def cohort():
 @pytest.fixture
 def scores(cohort):
     risk = np.clip(
-        0.3 + 0.2 * cohort["readmitted"] + np.linspace(-0.2, 0.2, len(cohort)), 0, 1
+        0.3 + 0.2 * cohort["readmitted"] + np.linspace(-0.2, 0.2, len(cohort)),
+        0,
+        1,
     )
     table = pd.DataFrame(
         {"stay_id": cohort["stay_id"], "probability": risk, "status": "ok"}
@@ -37,18 +39,31 @@ def scores(cohort):
     return table.sample(frac=1, random_state=0)
 
 
-def test_a_score_table_is_joined_by_stay_id_and_no_note_is_needed(cohort, scores):
-    scores.loc[scores["stay_id"] == cohort["stay_id"][5], "stay_id"] = "another"
+def test_a_score_table_is_joined_by_stay_id_and_no_note_is_needed(
+    cohort, scores
+):
+    scores.loc[scores["stay_id"] == cohort["stay_id"][5], "stay_id"] = (
+        "another"
+    )
     found = compare(
-        None, cohort.drop(columns="text"), scores=scores, split="test", bootstrap=20
+        None,
+        cohort.drop(columns="text"),
+        scores=scores,
+        split="test",
+        bootstrap=20,
     )
     side = cohort[cohort["split"] == "test"]
     known = side.merge(scores, on="stay_id")
     assert found.model.n_stays == len(known)
     assert sorted(found.stays["probability"]) == sorted(known["probability"])
     assert list(found.evaluations) == ["domainbert"]
-    assert any("no baseline on words was fitted" in caveat for caveat in found.caveats)
-    assert found.points["10 alerts per 100"].source == "this cohort's validation side"
+    assert any(
+        "no baseline on words was fitted" in caveat for caveat in found.caveats
+    )
+    assert (
+        found.points["10 alerts per 100"].source
+        == "this cohort's validation side"
+    )
 
 
 def test_a_baseline_that_cannot_be_fitted_is_named_as_missing(cohort, model):
@@ -58,7 +73,9 @@ def test_a_baseline_that_cannot_be_fitted_is_named_as_missing(cohort, model):
     comparison = compare(model, cohort, bootstrap=0)
     assert list(comparison.evaluations) == ["domainbert"]
     assert comparison.model.auroc.value is not None
-    missing = f"TF-IDF was not computed: 0 of {train.sum()} stays have the outcome"
+    missing = (
+        f"TF-IDF was not computed: 0 of {train.sum()} stays have the outcome"
+    )
     assert any(caveat.startswith(missing) for caveat in comparison.caveats)
 
 
@@ -70,16 +87,24 @@ def test_without_a_side_to_fit_baselines_on_the_caveats_say_so(cohort, model):
 
 
 def test_scores_that_do_not_fit_are_refused(cohort, scores):
-    with pytest.raises(UserError, match="1 repeated stay_id; expected one row a stay"):
+    with pytest.raises(
+        UserError, match="1 repeated stay_id; expected one row a stay"
+    ):
         risks_of(pd.concat([scores, scores.head(1)]), cohort)
-    with pytest.raises(UserError, match="their stay_id is not in the score table"):
-        compare(None, cohort, scores=scores.assign(stay_id="x" + scores["stay_id"]))
+    with pytest.raises(
+        UserError, match="their stay_id is not in the score table"
+    ):
+        compare(
+            None, cohort, scores=scores.assign(stay_id="x" + scores["stay_id"])
+        )
     assert np.isnan(risks_of(scores.assign(status="error"), cohort)).all()
 
 
 def test_the_command_evaluates_a_score_table(cohort, scores, tmp_path):
     odd = "[/evil] $x^{$"  # neither rich's markup nor matplotlib's formulas
-    cohort = cohort.assign(insurance=np.where(np.arange(240) % 2, odd, "other"))
+    cohort = cohort.assign(
+        insurance=np.where(np.arange(240) % 2, odd, "other")
+    )
     cohort.loc[cohort["split"] == "test", "insurance"] = odd
     cohort.to_parquet(tmp_path / "cohort.parquet")
     write_table(scores, tmp_path / "risks.csv")

@@ -36,7 +36,10 @@ def test_net_benefit_equals_dcurves(seed):
     other = hospital(seed=seed + 10)[1]
     table = pd.DataFrame({"y": y, "model": p, "other": other})
     theirs = dcurves.dca(
-        data=table, outcome="y", modelnames=["model", "other"], thresholds=list(GRID)
+        data=table,
+        outcome="y",
+        modelnames=["model", "other"],
+        thresholds=list(GRID),
     )
     ours = decision_curve(y, {"model": p, "other": other})
     names = {"model": "model", "other": "other", "all": ALL, "none": NONE}
@@ -87,10 +90,14 @@ def test_capacities_are_thresholds_of_the_validation_risks_whatever_the_test_bri
     points = alert_points(None, levels.tolist(), source="validation")
     for capacity in CAPACITIES:
         level = points[f"{capacity} alerts per 100"].threshold
-        assert 100 * (validation >= level).mean() == pytest.approx(capacity, abs=0.5)
+        assert 100 * (validation >= level).mean() == pytest.approx(
+            capacity, abs=0.5
+        )
     y, p = hospital(1000, seed=2)
     # Risks that have drifted up give more alerts: nothing is chosen on the test.
-    higher = alert_burden(stays(y, np.clip(p + 0.2, 0, 1)), points, bootstrap=0)
+    higher = alert_burden(
+        stays(y, np.clip(p + 0.2, 0, 1)), points, bootstrap=0
+    )
     assert (higher["alerts_per_100"] > [2 * c for c in CAPACITIES]).all()
     assert alert_points(None, [], source="validation") == {}
     assert list(alert_points(0.4, [], source="validation")) == [

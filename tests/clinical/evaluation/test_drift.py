@@ -43,10 +43,14 @@ def test_what_is_described_of_a_stay_by_hand(model):
 
 def test_the_stability_index_by_hand():
     # (.7 - .5) ln(.7/.5) + (.3 - .5) ln(.3/.5), the half stays being lost in a million.
-    tokens = QuantityProfile(n=10**6, median=0.5, edges=[0.5], shares=[0.5, 0.5])
+    tokens = QuantityProfile(
+        n=10**6, median=0.5, edges=[0.5], shares=[0.5, 0.5]
+    )
     kept = {"tokens": tokens}
     index = {
-        share: drift(kept, {"tokens": np.arange(10**6) >= share * 10**6})["psi"][0]
+        share: drift(kept, {"tokens": np.arange(10**6) >= share * 10**6})[
+            "psi"
+        ][0]
         for share in (0.7, 0.5, 1.0)
     }
     assert index[0.7] == pytest.approx(0.169460, abs=1e-5)
@@ -67,9 +71,15 @@ def test_chance_alone_seldom_exceeds_what_it_is_said_to_give():
 def test_a_change_is_found_and_a_small_sample_alarms_nobody():
     rng = np.random.default_rng(1)
     kept = profile(
-        {"tokens": rng.normal(1000, 100, 2000), "notes": rng.integers(1, 4, 2000)}
+        {
+            "tokens": rng.normal(1000, 100, 2000),
+            "notes": rng.integers(1, 4, 2000),
+        }
     )
-    now = {"tokens": rng.normal(1300, 100, 500), "notes": rng.integers(1, 4, 500)}
+    now = {
+        "tokens": rng.normal(1300, 100, 500),
+        "notes": rng.integers(1, 4, 500),
+    }
     table = drift(kept, now).set_index("quantity")
     assert table["finding"].to_dict() == {"tokens": "act", "notes": "stable"}
     few = drift(kept, {"tokens": rng.normal(1000, 100, 15)})
@@ -99,7 +109,9 @@ def watched(model):
             "text": [[NOTE * int(k)] for k in rng.integers(1, 4, 160)],
             "split": ["train", "val"] * 80,
             "readmitted": rng.integers(0, 2, 160),
-            "discharge_time": pd.date_range("2024-01-01", periods=160, freq="D"),
+            "discharge_time": pd.date_range(
+                "2024-01-01", periods=160, freq="D"
+            ),
         }
     )
     val = rows["text"][1::2]
@@ -109,7 +121,9 @@ def watched(model):
     return model, rows.drop(columns="split")
 
 
-def test_the_same_kind_of_stays_is_stable_and_longer_notes_are_not(watched, tmp_path):
+def test_the_same_kind_of_stays_is_stable_and_longer_notes_are_not(
+    watched, tmp_path
+):
     model, rows = watched
     same = monitor(model, rows, bootstrap=20)
     assert set(same.inputs["finding"]) == {"stable"}
@@ -118,14 +132,17 @@ def test_the_same_kind_of_stays_is_stable_and_longer_notes_are_not(watched, tmp_
     missing = rows.assign(text=[[*stay, None] for stay in rows["text"]])
     again = monitor(model, missing.assign(stay_id=None), bootstrap=0)
     assert set(again.inputs["finding"]) == {"stable"}
-    longer = rows.assign(text=[[note * 6 for note in stay] for stay in rows["text"]])
+    longer = rows.assign(
+        text=[[note * 6 for note in stay] for stay in rows["text"]]
+    )
     changed = monitor(
         model, longer.drop(columns=["readmitted", "patient_id"]), bootstrap=20
     )
     findings = changed.inputs.set_index("quantity")["finding"]
     assert findings["tokens"] == "act"
     assert any(
-        line.startswith("Tokens of a stay: a clear change") for line in changed.findings
+        line.startswith("Tokens of a stay: a clear change")
+        for line in changed.findings
     )
     assert any("No outcomes were given" in line for line in changed.findings)
     assert changed.periods is None
@@ -161,10 +178,14 @@ def test_only_a_change_since_validation_is_an_alarm(model):
         profile({"probability": risk / 4}),
     )
     model.manifest.data.profile = one
-    table, findings = compare_inputs(model, pd.DataFrame({"probability": risk}))
+    table, findings = compare_inputs(
+        model, pd.DataFrame({"probability": risk})
+    )
     assert (table["finding"].tolist(), findings) == (["stable"], [])
     model.manifest.data.profile = other
-    assert len(compare_inputs(model, pd.DataFrame({"probability": risk}))[1]) == 1
+    assert (
+        len(compare_inputs(model, pd.DataFrame({"probability": risk}))[1]) == 1
+    )
 
 
 def test_monitoring_says_what_it_needs(model, watched):
@@ -188,9 +209,15 @@ def test_the_command_writes_tables_and_figures(watched, tmp_path):
     model, rows = watched
     model.save_pretrained(tmp_path / "model")
     write_table(
-        rows.assign(text=[stay[0] for stay in rows["text"]]), tmp_path / "new.csv"
+        rows.assign(text=[stay[0] for stay in rows["text"]]),
+        tmp_path / "new.csv",
     )
-    command = ["monitor", str(tmp_path / "new.csv"), "--model", str(tmp_path / "model")]
+    command = [
+        "monitor",
+        str(tmp_path / "new.csv"),
+        "--model",
+        str(tmp_path / "model"),
+    ]
     result = CliRunner().invoke(
         app, [*command, "--out", str(tmp_path / "out"), "--bootstrap", "9"]
     )

@@ -27,7 +27,10 @@ THRESHOLD = 0.4
 def hospital(n=600, *, seed=0, per_patient=2, **columns):
     rng = np.random.default_rng(seed)
     p = (1 / (1 + np.exp(-rng.normal(-1, 1.2, n)))).round(2)  # with ties
-    frame = {"patient_id": np.arange(n) // per_patient, "readmitted": rng.random(n) < p}
+    frame = {
+        "patient_id": np.arange(n) // per_patient,
+        "readmitted": rng.random(n) < p,
+    }
     frame |= {
         "probability": p,
         "sex": rng.choice(["F", "M", "X"], n, p=[0.5, 0.4, 0.1]),
@@ -42,21 +45,27 @@ def rest_of(frame, row):
 
 def test_ranking_and_calibration_equal_scikit_learn():
     frame = hospital()
-    for row in by_group(frame, threshold=THRESHOLD, bootstrap=0).to_dict("records"):
+    for row in by_group(frame, threshold=THRESHOLD, bootstrap=0).to_dict(
+        "records"
+    ):
         group, rest = rest_of(frame, row)
         areas = [
             roc_auc_score(part["readmitted"], part["probability"])
             for part in (group, rest)
         ]
         assert row["auroc"] == pytest.approx(areas[0], abs=1e-9)
-        assert row["auroc_difference"] == pytest.approx(areas[0] - areas[1], abs=1e-9)
+        assert row["auroc_difference"] == pytest.approx(
+            areas[0] - areas[1], abs=1e-9
+        )
         gaps = []
         for part in (group, rest):
             true, predicted = calibration_curve(
                 part["readmitted"], part["probability"], n_bins=1
             )
             gaps.append(true[0] - predicted[0])
-        assert row["observed_minus_predicted"] == pytest.approx(gaps[0], abs=1e-9)
+        assert row["observed_minus_predicted"] == pytest.approx(
+            gaps[0], abs=1e-9
+        )
         assert row["observed_minus_predicted_difference"] == pytest.approx(
             gaps[0] - gaps[1], abs=1e-9
         )
@@ -106,9 +115,13 @@ def test_weights_count_as_repeated_stays(seed):
             table["probability"].to_numpy(float),
         )
         parts = [
-            (m, Stays(y[m], risk[m], THRESHOLD)) for m in (labels == 0, labels == 1)
+            (m, Stays(y[m], risk[m], THRESHOLD))
+            for m in (labels == 0, labels == 1)
         ]
-        return [measured_values(part, weights[m], GROUP_MEASURES) for m, part in parts]
+        return [
+            measured_values(part, weights[m], GROUP_MEASURES)
+            for m, part in parts
+        ]
 
     labels = (again["sex"] == "M").to_numpy(dtype=int)
     if len(set(labels)) == 2:
@@ -121,20 +134,29 @@ def test_weights_count_as_repeated_stays(seed):
 
 def test_a_group_the_model_fails_is_named_and_chance_is_not():
     frame = hospital(3000, seed=1)
-    (said,) = group_verdicts(by_group(frame, threshold=THRESHOLD, bootstrap=200))
+    (said,) = group_verdicts(
+        by_group(frame, threshold=THRESHOLD, bootstrap=200)
+    )
     assert said.status == "not shown"
     assert (
-        "12 differences between a subgroup and the other stays were tested" in said.text
+        "12 differences between a subgroup and the other stays were tested"
+        in said.text
     )
     assert "none of these remain after correction" in said.text
     men = frame["sex"] == "M"
-    shuffled = frame.loc[men, "probability"].sample(frac=1, random_state=0).to_numpy()
+    shuffled = (
+        frame.loc[men, "probability"].sample(frac=1, random_state=0).to_numpy()
+    )
     frame.loc[men, "probability"] = shuffled
-    table = by_group(frame, threshold=THRESHOLD, bootstrap=200).set_index("group")
+    table = by_group(frame, threshold=THRESHOLD, bootstrap=200).set_index(
+        "group"
+    )
     assert table.loc["M", "auroc_difference_high"] < -0.1
     assert table.loc["M", "auroc_p_adjusted"] < 0.001
     said = " ".join(
-        v.text for v in group_verdicts(table.reset_index()) if v.status == "against"
+        v.text
+        for v in group_verdicts(table.reset_index())
+        if v.status == "against"
     )
     assert "AUROC differs for sex M: 0." in said
     assert "against all other stays" in said
@@ -149,7 +171,9 @@ def test_corrected_p_values_are_holms():
     spread = error / np.sqrt(2)  # whose standard deviation is the error
     found = holm(Resampled(value, np.stack([value - spread, value + spread])))
     # p = 0.0124, 0.0455, 0.9203; times 3, 2 and 1.
-    assert found.ravel()[:3] == pytest.approx([0.03726, 0.92034, 0.09100], abs=1e-4)
+    assert found.ravel()[:3] == pytest.approx(
+        [0.03726, 0.92034, 0.09100], abs=1e-4
+    )
     assert np.isnan(found[1, 1])
 
 
@@ -159,7 +183,9 @@ def test_intervals_cover_the_truth_and_come_from_the_same_resamples():
     for name in [measure.field for measure in GROUP_MEASURES]:
         assert (table[f"{name}_low"] < table[name]).all()
         assert (table[name] < table[f"{name}_high"]).all()
-    halves = by_group(frame.assign(sex=frame["sex"].replace("X", "M")), bootstrap=100)
+    halves = by_group(
+        frame.assign(sex=frame["sex"].replace("X", "M")), bootstrap=100
+    )
     women, men = halves.to_dict("records")
     assert women["auroc_difference_low"] == pytest.approx(
         -men["auroc_difference_high"], abs=1e-9
@@ -176,18 +202,27 @@ def test_small_groups_show_their_size_only_and_are_said_to_be_untested():
     last = table.iloc[-1]
     assert last["reason"] == f"fewer than {SMALLEST_GROUP} stays each"
     assert (
-        last[["prevalence", "mean_probability", "auroc", "recall_at_threshold"]]
+        last[
+            ["prevalence", "mean_probability", "auroc", "recall_at_threshold"]
+        ]
         .isna()
         .all()
     )
     said = group_verdicts(table)[-1]
     assert said.status == "not shown"
-    assert said.text == "Not tested: ethnicity B, C (fewer than 50 stays each)."
-    few = by_group(frame[frame["ethnicity"] != "B"], threshold=THRESHOLD, bootstrap=20)
     assert (
-        group_verdicts(few)[-1].text == "Not tested: ethnicity C (fewer than 50 stays)."
+        said.text == "Not tested: ethnicity B, C (fewer than 50 stays each)."
     )
-    many = frame.assign(ethnicity=[f"group number {n % 60}" for n in range(600)])
+    few = by_group(
+        frame[frame["ethnicity"] != "B"], threshold=THRESHOLD, bootstrap=20
+    )
+    assert (
+        group_verdicts(few)[-1].text
+        == "Not tested: ethnicity C (fewer than 50 stays)."
+    )
+    many = frame.assign(
+        ethnicity=[f"group number {n % 60}" for n in range(600)]
+    )
     (rest,) = by_group(many, bootstrap=0)["group"]
     assert rest == "60 small groups"
 
@@ -201,14 +236,20 @@ def test_no_threshold_and_one_outcome_leave_gaps():
     assert table.loc["F", "observed_minus_predicted"] == pytest.approx(
         -frame["probability"][:100].mean()
     )
-    assert table[["recall_at_threshold", "false_positive_rate"]].isna().all(axis=None)
+    assert (
+        table[["recall_at_threshold", "false_positive_rate"]]
+        .isna()
+        .all(axis=None)
+    )
 
 
 def test_periods_are_months_quarters_or_years_by_the_number_of_stays():
     days = pd.to_timedelta(np.arange(1200) * 365 / 1200, unit="D")
     frame = hospital(1200, discharge_time=pd.Timestamp("2024-01-01") + days)
     table, _ = by_period(frame, threshold=THRESHOLD, bootstrap=20)
-    assert table["period"].tolist() == [f"2024-{month:02d}" for month in range(1, 13)]
+    assert table["period"].tolist() == [
+        f"2024-{month:02d}" for month in range(1, 13)
+    ]
     assert table["n"].sum() == 1200
     first = frame[frame["discharge_time"] < "2024-02-01"]
     area = roc_auc_score(first["readmitted"], first["probability"])
@@ -216,7 +257,9 @@ def test_periods_are_months_quarters_or_years_by_the_number_of_stays():
     assert by_period(frame[::5], bootstrap=0)[0]["period"].tolist() == [
         *("2024Q1", "2024Q2", "2024Q3", "2024Q4")
     ]
-    sparse = frame.assign(discharge_time=pd.Timestamp("2001-01-01") + days * 12)
+    sparse = frame.assign(
+        discharge_time=pd.Timestamp("2001-01-01") + days * 12
+    )
     assert by_period(sparse, bootstrap=0)[0]["period"].tolist() == [
         str(2001 + k) for k in range(12)
     ]
@@ -229,8 +272,12 @@ def test_periods_leave_out_stays_without_a_date():
     wrong = frame.assign(discharge_time=["soon"] + ["2024-03-05"] * 119)
     table, remark = by_period(wrong, bootstrap=0)
     assert table["n"].tolist() == [119]
-    assert remark.startswith("1 stays have a discharge_time that is not an ISO 8601")
-    table, why = by_period(frame.assign(discharge_time="2151-01-01"), bootstrap=0)
+    assert remark.startswith(
+        "1 stays have a discharge_time that is not an ISO 8601"
+    )
+    table, why = by_period(
+        frame.assign(discharge_time="2151-01-01"), bootstrap=0
+    )
     assert table is None
     assert "shifted to protect patients" in why
 
@@ -238,9 +285,13 @@ def test_periods_leave_out_stays_without_a_date():
 def test_ages_keep_their_bands_and_gaps():
     from clinical.evaluation.groups import group_labels
 
-    ages = pd.Series([0, 17, 18, 44, 45, 64, 65, 79, 80, 300, None, -1], name="age")
+    ages = pd.Series(
+        [0, 17, 18, 44, 45, 64, 65, 79, 80, 300, None, -1], name="age"
+    )
     for kind in (float, "Int16"):
-        assert group_labels(ages.astype(kind)).value_counts(sort=False).to_dict() == {
+        assert group_labels(ages.astype(kind)).value_counts(
+            sort=False
+        ).to_dict() == {
             **dict.fromkeys(["0–17", "18–44", "45–64", "65–79", "80+"], 2),
             "not recorded": 2,
         }

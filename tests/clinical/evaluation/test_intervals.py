@@ -29,21 +29,37 @@ def hospital(n=600, *, per_patient=1, seed=0):
 
 def test_values_agree_with_scikit_learn():
     from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score
+    from sklearn.metrics import (
+        average_precision_score,
+        brier_score_loss,
+        roc_auc_score,
+    )
 
     y, p, patients = hospital()
     found = evaluate(y, p, patients=patients, bootstrap=0)
     logits = np.log(p / (1 - p))[:, None]
-    model = LogisticRegression(C=np.inf, tol=1e-12, max_iter=1000).fit(logits, y)
+    model = LogisticRegression(C=np.inf, tol=1e-12, max_iter=1000).fit(
+        logits, y
+    )
     assert found.auroc.value == pytest.approx(roc_auc_score(y, p), abs=1e-12)
-    assert found.auprc.value == pytest.approx(average_precision_score(y, p), abs=1e-12)
-    assert found.brier.value == pytest.approx(brier_score_loss(y, p), abs=1e-12)
-    assert found.calibration_slope.value == pytest.approx(model.coef_[0, 0], abs=1e-5)
+    assert found.auprc.value == pytest.approx(
+        average_precision_score(y, p), abs=1e-12
+    )
+    assert found.brier.value == pytest.approx(
+        brier_score_loss(y, p), abs=1e-12
+    )
+    assert found.calibration_slope.value == pytest.approx(
+        model.coef_[0, 0], abs=1e-5
+    )
     assert found.observed_expected.value == pytest.approx(y.sum() / p.sum())
     alert = p >= precise_threshold(y, p)
     assert found.rp80.value == pytest.approx(y[alert].sum() / y.sum())
     assert found.prevalence.value == y.mean()
-    assert (found.n_stays, found.n_patients, found.n_readmitted) == (600, 600, y.sum())
+    assert (found.n_stays, found.n_patients, found.n_readmitted) == (
+        600,
+        600,
+        y.sum(),
+    )
 
 
 def test_values_by_hand():
@@ -63,10 +79,14 @@ def test_the_threshold_of_validation_is_kept_for_the_test():
     y_val, p_val, _ = hospital(seed=1)
     y, p, patients = hospital(seed=2)
     threshold = precise_threshold(y_val, p_val)
-    found = evaluate(y, p, patients=patients, threshold=threshold, bootstrap=50)
+    found = evaluate(
+        y, p, patients=patients, threshold=threshold, bootstrap=50
+    )
     alert = p >= threshold
     assert found.threshold == threshold != precise_threshold(y, p)
-    assert found.recall_at_threshold.value == pytest.approx(y[alert].sum() / y.sum())
+    assert found.recall_at_threshold.value == pytest.approx(
+        y[alert].sum() / y.sum()
+    )
     assert found.precision_at_threshold.value == pytest.approx(y[alert].mean())
     assert found.recall_at_threshold.low < found.recall_at_threshold.value
 
@@ -140,7 +160,10 @@ def test_the_same_seed_gives_the_same_numbers_and_another_other_ones():
     y, p, patients = hospital(100)
     one = evaluate(y, p, patients=patients, bootstrap=50, seed=3)
     assert one == evaluate(y, p, patients=patients, bootstrap=50, seed=3)
-    assert one.auroc != evaluate(y, p, patients=patients, bootstrap=50, seed=4).auroc
+    assert (
+        one.auroc
+        != evaluate(y, p, patients=patients, bootstrap=50, seed=4).auroc
+    )
 
 
 @settings(max_examples=15, deadline=None)
@@ -149,9 +172,15 @@ def test_the_order_of_stays_does_not_matter(random):
     y, p, patients = hospital(60, per_patient=2)
     p = p.round(1)
     order = random.sample(range(60), 60)
-    one = evaluate(y, p, patients=patients, threshold=0.4, bootstrap=20).to_frame()
+    one = evaluate(
+        y, p, patients=patients, threshold=0.4, bootstrap=20
+    ).to_frame()
     two = evaluate(
-        y[order], p[order], patients=patients[order], threshold=0.4, bootstrap=20
+        y[order],
+        p[order],
+        patients=patients[order],
+        threshold=0.4,
+        bootstrap=20,
     )
     pd.testing.assert_frame_equal(one, two.to_frame(), rtol=1e-9)
 
@@ -172,7 +201,11 @@ def test_resamples_of_one_outcome_are_skipped_and_counted():
 def test_one_outcome_leaves_brier_and_says_why(outcome):
     risks = np.repeat([0.1, 0.2, 0.3], 10)
     found = evaluate(
-        np.full(30, outcome), risks, patients=range(30), threshold=0.2, bootstrap=100
+        np.full(30, outcome),
+        risks,
+        patients=range(30),
+        threshold=0.2,
+        bootstrap=100,
     )
     assert found.reason == f"{30 * outcome} of 30 stays have the outcome"
     assert found.brier.value == pytest.approx(((risks - outcome) ** 2).mean())
@@ -189,7 +222,9 @@ def test_one_outcome_leaves_brier_and_says_why(outcome):
 
 def test_few_patients_have_no_intervals_and_the_reason():
     y, p, _ = hospital(60)
-    few = evaluate(y, p, patients=np.arange(60) % (MIN_GROUPS - 1), bootstrap=50)
+    few = evaluate(
+        y, p, patients=np.arange(60) % (MIN_GROUPS - 1), bootstrap=50
+    )
     assert few.reason == "no intervals: 19 patients, at least 20 are needed"
     assert few.auroc.value is not None
     for measure in MEASURES:
@@ -206,7 +241,9 @@ def test_the_interval_of_ece_reaches_from_its_value_towards_the_0_of_a_perfect_m
         ece = evaluate(y, p, patients=patients, bootstrap=200).ece
         assert 0 <= ece.low < ece.value / 2
         assert 0 < ece.value <= ece.high < 1.5 * ece.value
-    off = evaluate(y, np.clip(p + 0.2, 0, 1), patients=patients, bootstrap=200).ece
+    off = evaluate(
+        y, np.clip(p + 0.2, 0, 1), patients=patients, bootstrap=200
+    ).ece
     assert off.low < 0.19 < off.high
     assert off.low > 0.1
 
@@ -257,18 +294,23 @@ def test_calibration_in_the_large_holds_the_slope_at_1():
     ).calibration_in_the_large.value
     assert expit(logit(p) + shift).sum() == pytest.approx(y.sum())
     low = evaluate(y, expit(logit(p) - 0.7), patients=patients, bootstrap=0)
-    assert low.calibration_in_the_large.value == pytest.approx(shift + 0.7, abs=1e-6)
+    assert low.calibration_in_the_large.value == pytest.approx(
+        shift + 0.7, abs=1e-6
+    )
 
 
 def test_differences_are_paired():
     y, p, patients = hospital(800)
     noisy = np.clip(p + np.random.default_rng(1).normal(0, 0.02, 800), 0, 1)
     one, two = (
-        evaluate(y, risk, patients=patients, bootstrap=200) for risk in (p, noisy)
+        evaluate(y, risk, patients=patients, bootstrap=200)
+        for risk in (p, noisy)
     )
     difference = one.minus(two)["auroc"]
     assert difference.value == pytest.approx(one.auroc.value - two.auroc.value)
-    apart = (one.auroc.high - one.auroc.low) / (difference.high - difference.low)
+    apart = (one.auroc.high - one.auroc.low) / (
+        difference.high - difference.low
+    )
     assert apart > 3  # the same patients: much narrower than either interval
     assert one.minus(one)["auroc"] == Interval(0.0, 0.0, 0.0)
 
@@ -278,7 +320,10 @@ def test_a_new_measure_takes_one_place(monkeypatch):
     from clinical.evaluation.intervals import measure_rows
 
     sharpness = Measure(
-        "sharpness", "Sharpness", "", lambda stays: float(np.ptp(stays.stays.risk))
+        "sharpness",
+        "Sharpness",
+        "",
+        lambda stays: float(np.ptp(stays.stays.risk)),
     )
     monkeypatch.setattr(intervals, "MEASURES", (*MEASURES, sharpness))
     y, p, patients = hospital(100)

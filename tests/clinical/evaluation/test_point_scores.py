@@ -19,10 +19,16 @@ LACE = [
 def stays(*rows):
     """Stays whose outcome follows LACE, after those of interest."""
     rng = np.random.default_rng(0)
-    drawn = [(d, "EMERGENCY", c, 0) for d, c in rng.integers(0, 6, (200, 2)).tolist()]
+    drawn = [
+        (d, "EMERGENCY", c, 0)
+        for d, c in rng.integers(0, 6, (200, 2)).tolist()
+    ]
     table = pd.DataFrame([*rows, *drawn], columns=LACE)
     risk = 1 / (
-        1 + np.exp(-(table["length_of_stay"] + table["charlson_index"].fillna(0) - 5))
+        1
+        + np.exp(
+            -(table["length_of_stay"] + table["charlson_index"].fillna(0) - 5)
+        )
     )
     return table.assign(readmitted=(rng.random(len(table)) < risk).astype(int))
 
@@ -46,7 +52,9 @@ def test_equal_points_are_equal_risks_and_more_points_a_higher_one():
 
 
 def test_what_is_missing_is_in_the_name_and_in_a_sentence():
-    table = stays().drop(columns=["charlson_index", "emergency_visits_6_months"])
+    table = stays().drop(
+        columns=["charlson_index", "emergency_visits_6_months"]
+    )
     found, remarks = point_scores(table, table, table)
     assert list(found) == ["LACE (10 of 19 points)"]
     missing = "charlson_index, emergency_visits_6_months"
@@ -80,7 +88,13 @@ def test_an_early_prediction_does_not_know_the_length_of_the_stay():
 
 
 def test_all_of_hospital_by_hand():
-    columns = ["hemoglobin", "oncology", "sodium", "procedure", "admission_type"]
+    columns = [
+        "hemoglobin",
+        "oncology",
+        "sodium",
+        "procedure",
+        "admission_type",
+    ]
     columns += ["admissions_12_months", "length_of_stay"]
     rows = [
         (11.9, 1, 134, 1, "URGENT", 6, 5.0),  # 13, the most there is
@@ -96,7 +110,13 @@ def test_all_of_hospital_by_hand():
 
 
 def test_history_counts_earlier_episodes_of_the_last_year():
-    times = ["2020-01-01", "2020-03-01", "2020-03-03", "2021-02-20", "2021-02-20"]
+    times = [
+        "2020-01-01",
+        "2020-03-01",
+        "2020-03-03",
+        "2021-02-20",
+        "2021-02-20",
+    ]
     table = pd.DataFrame(
         {
             "patient_id": ["7", "7.0", "7", " 7", "8"],
@@ -121,7 +141,9 @@ def test_history_counts_earlier_episodes_of_the_last_year():
     found = with_history(table)
     assert found["admissions_12_months"].tolist() == [0, 1, 1, 1, 0]
     assert found["length_of_stay"][:4].tolist() == [1, 2, 7, 1]
-    assert with_history(table[["patient_id"]]).columns.tolist() == ["patient_id"]
+    assert with_history(table[["patient_id"]]).columns.tolist() == [
+        "patient_id"
+    ]
 
 
 @pytest.mark.parametrize("notes", [True, False])

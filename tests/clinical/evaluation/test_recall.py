@@ -15,7 +15,9 @@ from clinical.evaluation.measures import (
 
 SCORED = st.lists(
     st.tuples(
-        st.booleans(), st.sampled_from(np.linspace(0, 1, 9).tolist()), st.integers(0, 5)
+        st.booleans(),
+        st.sampled_from(np.linspace(0, 1, 9).tolist()),
+        st.integers(0, 5),
     ),
     min_size=2,
     max_size=60,
@@ -51,13 +53,15 @@ def test_weights_count_as_copies(rows):
     y, p, weights = columns(rows)
     copies = np.repeat(np.arange(len(y)), weights.astype(int))
     for measure in MEASURES:
-        if measure.field == "ece":  # its bins are those of the unweighted stays
+        if (
+            measure.field == "ece"
+        ):  # its bins are those of the unweighted stays
             continue
         weighted = measured(measure.field, y, p, weights)
         copied = measured(measure.field, y[copies], p[copies], None)
-        assert weighted == pytest.approx(copied, abs=1e-6, rel=1e-6, nan_ok=True), (
-            measure.field
-        )
+        assert weighted == pytest.approx(
+            copied, abs=1e-6, rel=1e-6, nan_ok=True
+        ), measure.field
 
 
 def test_the_last_threshold_that_is_precise_enough_is_taken():

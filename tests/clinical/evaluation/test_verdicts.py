@@ -49,7 +49,9 @@ def test_what_is_not_found_to_be_wrong_is_not_shown_to_be_right():
     y, p = hospital(120)
     level, slope, *_ = said(y, model=p)
     assert (level.status, slope.status) == ("not shown", "not shown")
-    assert level.text.startswith("It is not shown that the risks are right on average")
+    assert level.text.startswith(
+        "It is not shown that the risks are right on average"
+    )
     y, p = hospital(20_000)
     level, slope, ranking = said(y, model=p)
     assert [one.status for one in (level, slope, ranking)] == ["shown"] * 3
@@ -58,15 +60,20 @@ def test_what_is_not_found_to_be_wrong_is_not_shown_to_be_right():
 def test_the_slope_and_the_ranking():
     y, p = hospital(2000)
     texts = [
-        one.text for one in said(y, model=odds(p, slope=3.0)) if one.status == "against"
+        one.text
+        for one in said(y, model=odds(p, slope=3.0))
+        if one.status == "against"
     ]
     assert any(
-        "High risks are too high and low risks too low (calibration" in t for t in texts
+        "High risks are too high and low risks too low (calibration" in t
+        for t in texts
     )
     assert any("worse than chance" in one.text for one in said(y, model=1 - p))
     noise = np.random.default_rng(1).permutation(p)
     assert all(
-        one.status != "shown" for one in said(y, model=noise) if "rank" in one.text
+        one.status != "shown"
+        for one in said(y, model=noise)
+        if "rank" in one.text
     )
 
 
@@ -108,7 +115,9 @@ def test_few_events_say_what_the_sample_can_show():
 
 def test_one_outcome_is_not_measured():
     (only,) = said(np.zeros(50), model=np.full(50, 0.2))
-    assert only.text == "model was not measured: 0 of 50 stays have the outcome."
+    assert (
+        only.text == "model was not measured: 0 of 50 stays have the outcome."
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,7 +135,9 @@ def test_net_benefit(low, high, statuses):
         "gain_low": low,
         "gain_high": high,
     }
-    assert [one.status for one in benefit_verdicts(pd.DataFrame([row]))] == statuses
+    assert [
+        one.status for one in benefit_verdicts(pd.DataFrame([row]))
+    ] == statuses
 
 
 @pytest.mark.parametrize(
@@ -135,11 +146,31 @@ def test_net_benefit(low, high, statuses):
         (slope, (0.7, 0.5, 0.9), "against", "High risks are too high"),
         (slope, (1.5, 1.2, 1.9), "against", "not extreme enough"),
         (slope, (1.0, 0.9, 1.1), "shown", "about as far as they should"),
-        (slope, (1.0, 0.6, 1.4), "not shown", "not shown that the risks spread"),
+        (
+            slope,
+            (1.0, 0.6, 1.4),
+            "not shown",
+            "not shown that the risks spread",
+        ),
         (ranking, (0.4, 0.3, 0.6), "against", "worse than chance"),
-        (ranking, (0.55, 0.51, 0.59), "against", "slightly better than chance"),
-        (ranking, (0.7, 0.6, 0.8), "shown", "better than chance (AUROC 0.700 [0.600,"),
-        (ranking, (0.7, None, None), "not shown", "not shown to rank stays better"),
+        (
+            ranking,
+            (0.55, 0.51, 0.59),
+            "against",
+            "slightly better than chance",
+        ),
+        (
+            ranking,
+            (0.7, 0.6, 0.8),
+            "shown",
+            "better than chance (AUROC 0.700 [0.600,",
+        ),
+        (
+            ranking,
+            (0.7, None, None),
+            "not shown",
+            "not shown to rank stays better",
+        ),
     ],
 )
 def test_an_interval_decides_the_sentence(judge, interval, status, text):
@@ -152,7 +183,9 @@ def test_an_interval_decides_the_sentence(judge, interval, status, text):
 
 def test_a_model_in_use_is_calibrated_again_only_where_it_ranks():
     y, p = hospital(3000)
-    high = evaluate(y, odds(p, shift=0.8), patients=np.arange(3000), bootstrap=200)
+    high = evaluate(
+        y, odds(p, shift=0.8), patients=np.arange(3000), bootstrap=200
+    )
     before = RiskMeasures(
         n_stays=3000,
         n_patients=3000,
@@ -162,7 +195,9 @@ def test_a_model_in_use_is_calibrated_again_only_where_it_ranks():
     texts = [verdict.text for verdict in monitoring_verdicts(high, before)]
     assert "below the 0.990 of the test side" in texts[0]
     assert texts[1].startswith("The risks are too high on average")
-    assert texts[2] == "Calibrate it again on recent stays: clinical recalibrate."
+    assert (
+        texts[2] == "Calibrate it again on recent stays: clinical recalibrate."
+    )
     backwards = evaluate(y, 1 - p, patients=np.arange(3000), bootstrap=200)
     (only,) = monitoring_verdicts(backwards, before)
     assert only.text.endswith("calibration cannot mend ranking.")

@@ -55,7 +55,10 @@ def stays():
     words = "fever pain edema alone failure insulin chronic renal blood chest home weeks".split()
     generator = np.random.default_rng(1)
     texts = [
-        ". ".join(" ".join(generator.choice(words, 4)) for _ in range(14)) + "."
+        ". ".join(" ".join(generator.choice(words, 4)) for _ in range(14))
+        + "."
         for _ in range(20)
     ]
-    return pd.DataFrame({"patient_id": [str(i) for i in range(20)], "text": texts})
+    return pd.DataFrame(
+        {"patient_id": [str(i) for i in range(20)], "text": texts}
+    )

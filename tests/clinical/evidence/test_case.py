@@ -13,14 +13,20 @@ def test_every_token_is_in_one_piece_of_its_window(case):
     pieces = sentence_pieces(stay)
     for number, (note, window) in enumerate(stay.windows):
         mine = [piece for piece in pieces if piece.window == number]
-        covered = [token for piece in mine for token in range(piece.first, piece.last)]
+        covered = [
+            token for piece in mine for token in range(piece.first, piece.last)
+        ]
         assert covered == list(range(len(window.input_ids) - 2))
         assert {piece.note for piece in mine} == {note}
 
 
 def test_pieces_are_sentences(evidence_model):
-    stay = evidence_model.read("He lives alone. No fever.\n\nPLAN: Return to clinic.")
-    found = [stay.texts[p.note][p.start : p.end] for p in sentence_pieces(stay)]
+    stay = evidence_model.read(
+        "He lives alone. No fever.\n\nPLAN: Return to clinic."
+    )
+    found = [
+        stay.texts[p.note][p.start : p.end] for p in sentence_pieces(stay)
+    ]
     assert found == ["He lives alone.", "No fever.", "PLAN: Return to clinic."]
 
 
@@ -30,7 +36,8 @@ def test_a_long_sentence_is_cut_between_words(model):
     pieces = sentence_pieces(stay)
     assert max(map(len, pieces)) <= MAX_TOKENS
     assert all(
-        not text[p.start].isspace() and text[p.end : p.end + 1] == " " for p in pieces
+        not text[p.start].isspace() and text[p.end : p.end + 1] == " "
+        for p in pieces
     )
 
 
@@ -38,7 +45,10 @@ def test_the_riskiest_windows_are_searched_within_the_effort(case):
     pieces = sentence_pieces(case.stay)
     found = riskiest_windows(case, pieces)
     assert (
-        found == np.argsort(-case.probabilities, kind="stable")[: len(found)].tolist()
+        found
+        == np.argsort(-case.probabilities, kind="stable")[
+            : len(found)
+        ].tolist()
     )
     cost = sum(
         len(case.window(piece.window).offsets) - len(piece)
@@ -70,7 +80,9 @@ def test_a_shortened_window_is_read_once(case, monkeypatch):
     read = []
     own = case.model.runner.logits
     monkeypatch.setattr(
-        case.model.runner, "logits", lambda rows: read.append(len(rows)) or own(rows)
+        case.model.runner,
+        "logits",
+        lambda rows: read.append(len(rows)) or own(rows),
     )
     pieces = sentence_pieces(case.stay)
     shortened = [case.shortened(piece.window, [piece]) for piece in pieces]

@@ -46,6 +46,9 @@ def test_every_stay_has_passages_or_a_reason(folder, table, notes, tmp_path):
 
 def test_the_words_are_written_only_if_asked(folder, table, tmp_path):
     out = tmp_path / "passages.jsonl"
-    assert run(table, "--model", folder, "--out", out, "--with-text").exit_code == 0
+    assert (
+        run(table, "--model", folder, "--out", out, "--with-text").exit_code
+        == 0
+    )
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert any(row["text"] and "failure" in row["text"] for row in rows)

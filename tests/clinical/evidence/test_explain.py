@@ -37,15 +37,21 @@ def test_passages_are_exact_spans_with_measured_contributions(
             )
         )
         windows = [w.input_ids for _, w in stay.windows]
-        windows[passage.window : passage.window + 1] = [ids] if outside.any() else []
+        windows[passage.window : passage.window + 1] = (
+            [ids] if outside.any() else []
+        )
         less = clinical.aggregate(
             evidence_model.score_token_ids(windows), evidence_model.c
         )
         assert passage.score_contribution == pytest.approx(
             found.risk.score - less, abs=1e-5
         )
-        change = found.risk.probability - float(evidence_model.calibrated(less))
-        assert passage.probability_contribution == pytest.approx(change, abs=1e-5)
+        change = found.risk.probability - float(
+            evidence_model.calibrated(less)
+        )
+        assert passage.probability_contribution == pytest.approx(
+            change, abs=1e-5
+        )
 
 
 def test_without_all_raising_passages(evidence_model_of_words, every_window):
@@ -57,7 +63,9 @@ def test_without_all_raising_passages(evidence_model_of_words, every_window):
     ]  # a window each
     found = explain(evidence_model_of_words, notes, top=1)
     (passage,) = found.raising
-    others = [note for number, note in enumerate(notes) if number != passage.note]
+    others = [
+        note for number, note in enumerate(notes) if number != passage.note
+    ]
     assert passage.text == notes[passage.note]
     assert found.without_raising == pytest.approx(
         evidence_model_of_words.predict(others).probability, abs=1e-5
@@ -69,7 +77,9 @@ def test_without_all_raising_passages(evidence_model_of_words, every_window):
 
 def test_nothing_shows_the_notes_unasked(evidence_model, notes):
     found = explain(evidence_model, notes)
-    assert SECRET not in repr(found) + repr(found.passages) + repr(found.show())
+    assert SECRET not in repr(found) + repr(found.passages) + repr(
+        found.show()
+    )
     assert SECRET in "".join(found.texts.values())
 
 
@@ -85,7 +95,11 @@ def test_a_table_of_passages(evidence_model, notes):
 
 def test_a_stay_without_text_has_no_passage(evidence_model):
     found = explain(evidence_model, ["", None])
-    assert (found.risk.status, found.passages, found.examined) == ("empty", (), ())
+    assert (found.risk.status, found.passages, found.examined) == (
+        "empty",
+        (),
+        (),
+    )
     assert "no note of this stay has any text" in found.show()._repr_html_()
 
 
@@ -94,11 +108,15 @@ def test_a_stay_of_one_word(evidence_model):
     assert len(found.passages) <= 1
 
 
-def test_the_window_cache_keeps_whole_windows_only(evidence_model, notes, tmp_path):
+def test_the_window_cache_keeps_whole_windows_only(
+    evidence_model, notes, tmp_path
+):
     from domainbert.scoring.cache import WindowCache
 
     plain = explain(evidence_model, notes)
-    evidence_model.cache = WindowCache(tmp_path / "c", model="x", max_bytes=10**6)
+    evidence_model.cache = WindowCache(
+        tmp_path / "c", model="x", max_bytes=10**6
+    )
     asked = []
     own = evidence_model.cache.logits
     evidence_model.cache.logits = lambda rows, run: (
@@ -128,13 +146,16 @@ def test_the_direction_is_that_of_the_measured_effect(
     stay = ["Chest pain and edema, renal failure. Insulin missed.", "Home."]
     found = explain(evidence_model_of_words, stay, top=9)
     assert any(
-        passage.value > 0 > passage.score_contribution for passage in found.passages
+        passage.value > 0 > passage.score_contribution
+        for passage in found.passages
     )
     for passage in found.passages:
         assert passage.raises == (passage.score_contribution > 0)
         assert (passage.score_contribution > 0) == (
             passage.probability_contribution > 0
         )
-    assert all(passage.probability_contribution > 0 for passage in found.raising)
+    assert all(
+        passage.probability_contribution > 0 for passage in found.raising
+    )
     lowering = [passage for passage in found.passages if not passage.raises]
     assert all(passage.probability_contribution < 0 for passage in lowering)

@@ -26,14 +26,20 @@ def test_removing_what_is_named_lowers_the_risk_more_than_chance(
 ):
     # Whole sentences of these short stays.
     monkeypatch.setattr("clinical.evidence.faithfulness.SHARE", 0.3)
-    measured = evaluate_faithfulness(evidence_model_of_words, stays, bootstrap=200)
+    measured = evaluate_faithfulness(
+        evidence_model_of_words, stays, bootstrap=200
+    )
     assert (measured["stays"], measured["patients"]) == (20, 20)
     named, chance, lead = measured["measures"]
     assert named["value"] > chance["value"]
     assert lead["value"] == pytest.approx(named["value"] - chance["value"])
     assert lead["low"] <= lead["value"] <= lead["high"]
-    assert ("is not shown to fall" in measured["verdicts"][0]) == (lead["low"] <= 0)
-    assert named["measure"] == measured["table"][1][0] == "comprehensiveness 30%"
+    assert ("is not shown to fall" in measured["verdicts"][0]) == (
+        lead["low"] <= 0
+    )
+    assert (
+        named["measure"] == measured["table"][1][0] == "comprehensiveness 30%"
+    )
 
 
 def test_few_patients_have_no_interval(evidence_model, stays):

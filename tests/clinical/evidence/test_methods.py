@@ -33,7 +33,9 @@ def test_gradients_do_not_depend_on_the_company(case):
     together = integrated_gradients(case, [0, 1, last], steps=8)
     alone = integrated_gradients(case, [last], steps=8)
     np.testing.assert_allclose(together[2], alone[0], atol=1e-4)
-    assert all(parameter.grad is None for parameter in case.model.network.parameters())
+    assert all(
+        parameter.grad is None for parameter in case.model.network.parameters()
+    )
 
 
 def test_attention_is_that_of_hugging_face(case):
@@ -42,7 +44,9 @@ def test_attention_is_that_of_hugging_face(case):
     window, bert = case.window(0).input_ids, case.model.network.bert
     bert.set_attn_implementation("eager")
     with torch.inference_mode():
-        theirs = bert(torch.tensor(window)[None], output_attentions=True).attentions
+        theirs = bert(
+            torch.tensor(window)[None], output_attentions=True
+        ).attentions
     bert.set_attn_implementation("sdpa")
     for layer in (0, 1, -1):
         ours = attention_weights(case.model, window, layer=layer)
@@ -64,7 +68,9 @@ def test_the_greedy_order_starts_in_the_riskiest_window(case):
     ]
     assert order[0] == lowest
     assert set(order[: len(inside)]) == set(inside)
-    risks = [case.probabilities[pieces[i].window] for i in order[len(inside) :]]
+    risks = [
+        case.probabilities[pieces[i].window] for i in order[len(inside) :]
+    ]
     assert risks == sorted(risks, reverse=True)
 
 
@@ -83,17 +89,26 @@ def test_removing_what_occlusion_names_lowers_the_risk_more_than_chance(
     assert (found.stays, found.patients) == (20, 20)
     values = found.to_frame().set_index(["method", "measure"])["value"]
     assert values["occlusion", "AOPC"] > values["random", "AOPC"]
-    assert values["occlusion", "normalised AOPC"] > values["random", "normalised AOPC"]
+    assert (
+        values["occlusion", "normalised AOPC"]
+        > values["random", "normalised AOPC"]
+    )
     assert values["occlusion", "AOPC over random"] == pytest.approx(
         values["occlusion", "AOPC"] / values["random", "AOPC"]
     )
-    curve = [values["occlusion", f"comprehensiveness {share:.0%}"] for share in SHARES]
+    curve = [
+        values["occlusion", f"comprehensiveness {share:.0%}"]
+        for share in SHARES
+    ]
     assert values["occlusion", "AOPC"] == pytest.approx(np.mean(curve))
     lead = found.intervals["random", "AOPC of occlusion minus this"]
     assert lead.low <= lead.value <= lead.high
     lead = found.intervals["random", "normalised AOPC of occlusion minus this"]
-    both = [values[name, "normalised AOPC"] for name in ("occlusion", "random")]
+    both = [
+        values[name, "normalised AOPC"] for name in ("occlusion", "random")
+    ]
     assert lead.value == pytest.approx(both[0] - both[1])
     assert any(
-        line.startswith("occlusion ") and "random" in line for line in found.verdicts()
+        line.startswith("occlusion ") and "random" in line
+        for line in found.verdicts()
     )

@@ -37,11 +37,16 @@ def test_the_page_is_escaped_and_self_contained(evidence_model, tmp_path):
     assert not tags & {"script", "img", "link", "iframe"}
     assert not re.search(r"https?:|src=\"|url\(", page)
     assert ("html", {"lang": "en"}) in read.tags
-    assert [tag for tag, _ in read.tags if re.fullmatch("h[1-6]", tag)] == ["h1", "h2"]
+    assert [tag for tag, _ in read.tags if re.fullmatch("h[1-6]", tag)] == [
+        "h1",
+        "h2",
+    ]
     assert "<script>alert(1)</script>" in "".join(read.text)
 
 
-def test_every_passage_is_marked_with_its_direction(evidence_model_of_words, notes):
+def test_every_passage_is_marked_with_its_direction(
+    evidence_model_of_words, notes
+):
     found = explain(evidence_model_of_words, notes, top=2)
     assert found.raising
     page = found.show()._repr_html_()
@@ -50,7 +55,9 @@ def test_every_passage_is_marked_with_its_direction(evidence_model_of_words, not
     for passage in found.passages:
         assert passage.text in marked
     n_lowering = len(found.passages) - len(found.raising)
-    styles = [attributes["style"] for tag, attributes in read.tags if tag == "mark"]
+    styles = [
+        attributes["style"] for tag, attributes in read.tags if tag == "mark"
+    ]
     assert sum("solid" in style for style in styles) == len(found.raising)
     assert sum("dashed" in style for style in styles) == n_lowering
     assert all("print-color-adjust:exact" in style for style in styles)

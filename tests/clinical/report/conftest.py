@@ -61,7 +61,12 @@ SUMMARY = {
         "event": "readmitted within 30 days of discharge",
     },
     "steps": [
-        {"step": "admissions", "reason": "all admissions", "removed": 0, "left": 1000},
+        {
+            "step": "admissions",
+            "reason": "all admissions",
+            "removed": 0,
+            "left": 1000,
+        },
         {"step": "newborn", "reason": "newborn", "removed": 100, "left": 900},
     ],
     "kept": {"stays": 900, "patients": 450, "readmitted": 180},

@@ -26,10 +26,14 @@ from domainbert.training.recipes import read_recipe
 
 def filled_in():
     answers = dict.fromkeys(QUESTIONS, "An answer.")
-    return Hospital(**answers, discharges_per_day=20.0, external=True, local=True)
+    return Hospital(
+        **answers, discharges_per_day=20.0, external=True, local=True
+    )
 
 
-def test_all_31_attributes_are_there_in_the_words_of_the_rule(about, data_folder):
+def test_all_31_attributes_are_there_in_the_words_of_the_rule(
+    about, data_folder
+):
     with (data_folder / "hti1" / "source_attributes.csv").open() as file:
         theirs = list(csv.DictReader(file))
     ours = checklist("attributes.toml", about)
@@ -45,9 +49,9 @@ def test_what_only_the_hospital_can_say_is_open_and_listed(about):
     assert items["3"]["status"] == "answered"
     assert "30 days" in items["3"]["answer"][0]
     assert items["6"]["status"] == "in part"
-    flow = {item["key"]: item for item in checklist("tripod.toml", about)}["20a"][
-        "answer"
-    ][0]
+    flow = {item["key"]: item for item in checklist("tripod.toml", about)}[
+        "20a"
+    ]["answer"][0]
     assert "2.0% died before they could" in flow
     assert items["23"]["status"] == "open"
 
@@ -61,7 +65,12 @@ def test_a_hospital_that_answers_leaves_only_what_was_not_measured(about):
     ]
     missing = {name for item in left for name in item["missing"]}
     # The tiny model has no card and was not evaluated on its own test side.
-    assert missing == {"limits", "training_data", "own_validity", "own_fairness"}
+    assert missing == {
+        "limits",
+        "training_data",
+        "own_validity",
+        "own_fairness",
+    }
     items = {item["key"]: item for item in checklist("attributes.toml", full)}
     assert "AUROC" in items["23"]["answer"][0]
     assert "differences between a subgroup" in items["29"]["answer"][0]
@@ -108,10 +117,14 @@ def test_updating_characteristics_and_evidence_come_from_the_model_and_the_group
         ],
     )
     facts = gather(model, comparison, name="tiny")
-    assert "fitted on 400 other stays (50 with the outcome)" in facts["updating"]
+    assert (
+        "fitted on 400 other stays (50 with the outcome)" in facts["updating"]
+    )
     assert "its risk falls by 0.250 on average" in facts["evidence"]
     items = {item["key"]: item for item in checklist("tripod.toml", facts)}
-    assert items["12f"]["answer"] == items["24"]["answer"] == [facts["updating"]]
+    assert (
+        items["12f"]["answer"] == items["24"]["answer"] == [facts["updating"]]
+    )
     assert facts["characteristics"] in items["20b"]["answer"]
 
 
@@ -146,9 +159,13 @@ def test_every_name_in_the_documents_is_a_fact_or_a_question(about):
     folder = Path(documents.__file__).parent
     texts = [folder / "attributes.toml", folder / "tripod.toml"]
     named = {
-        n for text in texts for n in re.findall(r"[^{]{(\w+)}", text.read_text("utf-8"))
+        n
+        for text in texts
+        for n in re.findall(r"[^{]{(\w+)}", text.read_text("utf-8"))
     }
-    assert named - {"name"} <= known  # {name} is explained at the top of the file
+    assert (
+        named - {"name"} <= known
+    )  # {name} is explained at the top of the file
     assert set(QUESTIONS) <= named  # and no question is asked for nothing
 
 
@@ -179,11 +196,15 @@ def test_the_hospitals_file_is_read_back_and_mistakes_are_named(tmp_path):
 def test_the_documents_lie_beside_the_page(about, comparison, tmp_path):
     hospital = Hospital(funding="The <b>state</b>.", discharges_per_day=20.0)
     full = {"about": answered(about, hospital), "hospital": hospital}
-    report = write_report(comparison, tmp_path, title="T", facts={"model": "m"}, **full)
+    report = write_report(
+        comparison, tmp_path, title="T", facts={"model": "m"}, **full
+    )
     page = report.read_text()
     assert "The &lt;b&gt;state&lt;/b&gt;." in page
     assert "Alerts a day" in page
-    assert read_recipe(Hospital, tmp_path / "hospital-template.toml") == hospital
+    assert (
+        read_recipe(Hospital, tmp_path / "hospital-template.toml") == hospital
+    )
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert len(metrics["decision_curve"]) == 99
     assert metrics["alerts"][0]["point"] == "5 alerts per 100"
@@ -192,14 +213,23 @@ def test_the_documents_lie_beside_the_page(about, comparison, tmp_path):
 
 
 def test_no_sentence_is_written_without_a_measurement(comparison):
-    alone = {name: e for name, e in comparison.evaluations.items() if name == "model"}
+    alone = {
+        name: e
+        for name, e in comparison.evaluations.items()
+        if name == "model"
+    }
     bare = replace(
-        comparison, evaluations=alone, inputs=comparison.inputs.head(0), findings=[]
+        comparison,
+        evaluations=alone,
+        inputs=comparison.inputs.head(0),
+        findings=[],
     )
     facts = gather(None, bare, name="risks.csv")
     assert facts["differences"] is None  # drift was not measured
     said = " ".join(
-        part for item in checklist("tripod.toml", facts) for part in item["answer"]
+        part
+        for item in checklist("tripod.toml", facts)
+        for part in item["answer"]
     )
     assert "TF-IDF" not in said
     assert "No difference of the notes" not in said
@@ -208,10 +238,14 @@ def test_no_sentence_is_written_without_a_measurement(comparison):
 def test_without_a_cohort_no_time_horizon_is_claimed(comparison):
     facts = gather(None, comparison, name="risks.csv")
     said = " ".join(
-        part for item in checklist("attributes.toml", facts) for part in item["answer"]
+        part
+        for item in checklist("attributes.toml", facts)
+        for part in item["answer"]
     )
     said += " ".join(
-        part for item in checklist("tripod.toml", facts) for part in item["answer"]
+        part
+        for item in checklist("tripod.toml", facts)
+        for part in item["answer"]
     )
     assert "30 days" not in said + facts["heading"]
     assert "the outcome that the evaluated table labels" in said

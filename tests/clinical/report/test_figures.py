@@ -25,7 +25,9 @@ def scored():
 
 
 def curve(axes, label):
-    line = next(line for line in axes.get_lines() if label in str(line.get_label()))
+    line = next(
+        line for line in axes.get_lines() if label in str(line.get_label())
+    )
     return np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
 
 
@@ -60,7 +62,9 @@ def test_precision_recall_stands_above_the_prevalence(scored):
     y, scores = scored
     _, right = plot_ranking(y, scores).axes
     x, height = curve(right, "model")
-    area = float(np.diff(x) @ height[1:])  # steps, as average precision has them
+    area = float(
+        np.diff(x) @ height[1:]
+    )  # steps, as average precision has them
     assert area == pytest.approx(average_precision_score(y, scores["model"]))
     assert y.mean() in [line.get_ydata()[0] for line in right.get_lines()]
 
@@ -91,7 +95,9 @@ def stay(windows, *, score):
 
 def test_windows_follow_one_another_note_by_note():
     figure = plot_windows(
-        stay([(0, 0, 100, 0.2), (0, 100, 150, 0.8), (1, 0, 80, 0.5)], score=0.62)
+        stay(
+            [(0, 0, 100, 0.2), (0, 100, 150, 0.8), (1, 0, 80, 0.5)], score=0.62
+        )
     )
     axes = figure.axes[0]
     bars = [(b.get_x(), b.get_width(), b.get_height()) for b in axes.patches]
@@ -114,13 +120,18 @@ def test_names_from_data_are_drawn_as_they_are(scored, comparison, tmp_path):
 
 def test_clear_errors(scored):
     y, scores = scored
-    with pytest.raises(ValueError, match="y has 500 values and probability has 0"):
+    with pytest.raises(
+        ValueError, match="y has 500 values and probability has 0"
+    ):
         plot_calibration(y, [])
     with pytest.raises(
-        ValueError, match="0 of 500 stays have the outcome; these curves need both"
+        ValueError,
+        match="0 of 500 stays have the outcome; these curves need both",
     ):
         plot_ranking(np.zeros(500), scores)
-    with pytest.raises(ValueError, match="no windows to draw; its status is 'empty'"):
+    with pytest.raises(
+        ValueError, match="no windows to draw; its status is 'empty'"
+    ):
         plot_windows(stay([], score=0.1))
 
 
@@ -133,7 +144,10 @@ def test_files_are_the_same_each_time(tmp_path, scored, ending):
         ).is_file()
     one, two = (tmp_path / f"{name}.{ending}" for name in ("one", "two"))
     assert one.read_bytes() == two.read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [one.name, two.name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        one.name,
+        two.name,
+    ]
 
 
 def test_a_failed_save_leaves_nothing(tmp_path, scored):

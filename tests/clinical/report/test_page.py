@@ -17,14 +17,26 @@ def report(about, comparison, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     hospital = Hospital(funding="The state.", discharges_per_day=20.0)
     full = {"about": answered(about, hospital), "hospital": hospital}
-    flow = pd.DataFrame({"reason": ["all admissions"], "removed": [0], "left": [900]})
+    flow = pd.DataFrame(
+        {"reason": ["all admissions"], "removed": [0], "left": [900]}
+    )
     return write_report(
-        comparison, folder, title="A report", facts={"model": "tiny"}, flow=flow, **full
+        comparison,
+        folder,
+        title="A report",
+        facts={"model": "tiny"},
+        flow=flow,
+        **full,
     )
 
 
 def open_page(browser, report, width):
-    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    size = {
+        "width": width,
+        "height": 800,
+        "deviceScaleFactor": 1,
+        "mobile": False,
+    }
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.get(f"file://{report}")
 
@@ -55,15 +67,26 @@ def test_axe_finds_no_serious_fault(browser, report, width, scheme):
 
 
 def test_the_printed_pages_have_every_figure(browser, report):
-    pypdf, image = pytest.importorskip("pypdf"), pytest.importorskip("PIL.Image")
+    pypdf, image = (
+        pytest.importorskip("pypdf"),
+        pytest.importorskip("PIL.Image"),
+    )
     open_page(browser, report, 1280)
-    printed = browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
-    pages = pypdf.PdfReader(io.BytesIO(base64.b64decode(printed["data"]))).pages
-    sizes = sorted(picture.image.size for page in pages for picture in page.images)
+    printed = browser.execute_cdp_cmd(
+        "Page.printToPDF", {"printBackground": True}
+    )
+    pages = pypdf.PdfReader(
+        io.BytesIO(base64.b64decode(printed["data"]))
+    ).pages
+    sizes = sorted(
+        picture.image.size for page in pages for picture in page.images
+    )
     sources = re.findall(
         r'src="data:image/png;base64,([^"]+)"', report.read_text("utf-8")
     )
-    figures = [image.open(io.BytesIO(base64.b64decode(source))) for source in sources]
+    figures = [
+        image.open(io.BytesIO(base64.b64decode(source))) for source in sources
+    ]
     assert len(figures) == 3
     assert sizes == sorted(figure.size for figure in figures)
     text = " ".join(page.extract_text() for page in pages)
@@ -82,7 +105,9 @@ def test_the_printed_pages_have_every_figure(browser, report):
 
 def test_the_page_stands_alone_and_its_headings_are_in_order(browser, report):
     open_page(browser, report, 1280)
-    assert browser.execute_script("return document.documentElement.lang") == "en"
+    assert (
+        browser.execute_script("return document.documentElement.lang") == "en"
+    )
     assert browser.execute_script("return document.scripts.length") == 0
     loaded = browser.execute_script(
         "return performance.getEntriesByType('resource').map(e => e.name.slice(0, 11))"
@@ -97,12 +122,15 @@ def test_the_page_stands_alone_and_its_headings_are_in_order(browser, report):
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(
-        after - before <= 1 for before, after in zip(levels, levels[1:], strict=False)
+        after - before <= 1
+        for before, after in zip(levels, levels[1:], strict=False)
     )
     broken = browser.execute_script(
         "return [...document.querySelectorAll('a')].filter(a => !document.querySelector("
         "a.getAttribute('href'))).map(a => a.href)"
     )
     assert broken == []
-    texts = browser.execute_script("return [...document.images].map(i => i.alt)")
+    texts = browser.execute_script(
+        "return [...document.images].map(i => i.alt)"
+    )
     assert all(len(text) > 30 and re.search(r"\d", text) for text in texts)

@@ -82,8 +82,14 @@ FLOW = pd.DataFrame({"step": ["admissions", "kept"], "stays": [58976, 300]})
 
 def full_report(folder, scored, *, comparison=None, **changes):
     facts = {"encoder": "tiny", "c": 2.0, "seed": 0}
-    arguments = {"title": "Readmission", "flow": FLOW, "facts": facts} | changes
-    return write_report(comparison or compared(scored), folder / "report", **arguments)
+    arguments = {
+        "title": "Readmission",
+        "flow": FLOW,
+        "facts": facts,
+    } | changes
+    return write_report(
+        comparison or compared(scored), folder / "report", **arguments
+    )
 
 
 def test_the_page_is_one_file_that_reaches_for_nothing(tmp_path, scored):
@@ -101,7 +107,9 @@ def test_the_page_is_one_file_that_reaches_for_nothing(tmp_path, scored):
     )
     sources = [attrs["src"] for _, attrs in page.tags if "src" in attrs]
     assert all(
-        attrs["href"].startswith("#") for _, attrs in page.tags if "href" in attrs
+        attrs["href"].startswith("#")
+        for _, attrs in page.tags
+        if "href" in attrs
     )
     assert len(sources) == 3
     assert not re.search(r"https?:|url\(|@import", page.source)
@@ -112,7 +120,9 @@ def test_the_page_is_one_file_that_reaches_for_nothing(tmp_path, scored):
     assert drawn == {(path.parent / name).read_bytes() for name in names}
 
 
-def test_numbers_stand_beside_the_baselines_with_their_intervals(tmp_path, scored):
+def test_numbers_stand_beside_the_baselines_with_their_intervals(
+    tmp_path, scored
+):
     comparison = compared(scored)
     found = comparison.model
     page = Page(full_report(tmp_path, scored, comparison=comparison))
@@ -128,11 +138,13 @@ def test_numbers_stand_beside_the_baselines_with_their_intervals(tmp_path, score
     assert baseline.split()[0] == "0.500"
     assert "0.5 is chance" in name
     assert page.row("Recall at 80%")[2] == "–"  # equal risks cannot reach it
-    assert page.row("Prevalence")[1].split()[0] == f"{found.prevalence.value:.3f}"
-    shift = found.calibration_in_the_large.value
-    assert page.row("Calibration in the large")[1].split()[0] == f"{shift:.3f}".replace(
-        "-", "−"
+    assert (
+        page.row("Prevalence")[1].split()[0] == f"{found.prevalence.value:.3f}"
     )
+    shift = found.calibration_in_the_large.value
+    assert page.row("Calibration in the large")[1].split()[
+        0
+    ] == f"{shift:.3f}".replace("-", "−")
     assert "Mean squared difference" in page.row("Brier score")[0]
 
 
@@ -142,7 +154,11 @@ def test_tables_facts_captions_and_limits_are_shown(tmp_path, scored):
     assert "<h3>Not shown by these numbers</h3>" in page.source
     assert "<li>Its patients were not checked.</li>" in page.source
     assert any(row[0].strip() == "sex: F" for row in page.rows)
-    for text in ("<dt>encoder</dt><dd>tiny</dd>", "ROC curves", "Intended use"):
+    for text in (
+        "<dt>encoder</dt><dd>tiny</dd>",
+        "ROC curves",
+        "Intended use",
+    ):
         assert text in page.source
 
 
@@ -213,8 +229,23 @@ def test_metrics_keep_their_keys_and_every_digit(tmp_path, scored):
     path = tmp_path / "metrics.json"
     content = json.loads(path.read_text(encoding="utf-8"))
     assert list(content) == [
-        *("version", "model", "baselines", "differences", "groups", "decision_curve"),
-        *("net_benefit", "alerts", "periods", "drift", "facts", "verdicts", "caveats"),
+        *(
+            "version",
+            "model",
+            "baselines",
+            "differences",
+            "groups",
+            "decision_curve",
+        ),
+        *(
+            "net_benefit",
+            "alerts",
+            "periods",
+            "drift",
+            "facts",
+            "verdicts",
+            "caveats",
+        ),
     ]
     assert content["model"] == found.to_dict()
     assert list(content["baselines"]) == ["TF-IDF"]

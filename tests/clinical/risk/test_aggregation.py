@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import clinical
-from clinical.risk.aggregation import aggregate, aggregate_stays, aggregate_tensor
+from clinical.risk.aggregation import (
+    aggregate,
+    aggregate_stays,
+    aggregate_tensor,
+)
 from domainbert.errors import UserError
 
 probabilities = st.lists(st.floats(0, 1), min_size=1, max_size=40)
@@ -15,7 +19,9 @@ cs = st.floats(0.01, 100)
 
 
 def test_the_worked_example():
-    assert clinical.aggregate([0.2, 0.8, 0.5], c=2) == pytest.approx(0.62, abs=1e-12)
+    assert clinical.aggregate([0.2, 0.8, 0.5], c=2) == pytest.approx(
+        0.62, abs=1e-12
+    )
 
 
 def test_c_is_two_by_default_and_may_be_given_by_position():
@@ -37,7 +43,9 @@ def test_within_mean_and_max(values, c):
 @given(values=probabilities, c=cs, seed=st.integers(0, 99))
 def test_order_does_not_matter(values, c, seed):
     shuffled = np.random.default_rng(seed).permutation(values)
-    assert aggregate(shuffled, c) == pytest.approx(aggregate(values, c), abs=1e-12)
+    assert aggregate(shuffled, c) == pytest.approx(
+        aggregate(values, c), abs=1e-12
+    )
 
 
 @given(stays=st.lists(probabilities, min_size=1, max_size=8), c=cs)
@@ -45,7 +53,9 @@ def test_many_stays_are_each_stay_alone(stays, c):
     together = aggregate_stays(
         np.concatenate(stays), np.array([len(stay) for stay in stays]), c=c
     )
-    assert together == pytest.approx([aggregate(stay, c) for stay in stays], abs=1e-12)
+    assert together == pytest.approx(
+        [aggregate(stay, c) for stay in stays], abs=1e-12
+    )
 
 
 @given(stays=st.lists(probabilities, min_size=1, max_size=8), c=cs)
@@ -59,7 +69,9 @@ def test_tensors_give_the_numbers_of_arrays(stays, c):
 
 
 def test_gradients_are_those_of_the_formula():
-    values = torch.tensor([0.2, 0.8, 0.5], dtype=torch.float64, requires_grad=True)
+    values = torch.tensor(
+        [0.2, 0.8, 0.5], dtype=torch.float64, requires_grad=True
+    )
     aggregate_tensor(
         values, torch.zeros(3, dtype=torch.int64), stays=1, c=2
     ).sum().backward()
@@ -73,10 +85,13 @@ def test_an_illegal_c_raises(c):
         aggregate([0.5], c)
 
 
-@pytest.mark.parametrize("values", [[], [[0.1]], [math.nan], [1.1], [-0.1], ["a note"]])
+@pytest.mark.parametrize(
+    "values", [[], [[0.1]], [math.nan], [1.1], [-0.1], ["a note"]]
+)
 def test_illegal_probabilities_raise(values):
     with pytest.raises(
-        UserError, match=r"^probabilities (is empty|has shape|must be|is not numeric)"
+        UserError,
+        match=r"^probabilities (is empty|has shape|must be|is not numeric)",
     ):
         aggregate(values)
 

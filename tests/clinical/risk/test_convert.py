@@ -12,7 +12,10 @@ from clinical.risk.convert import convert_release
 from domainbert.encoders.loading import EncoderError
 
 # Today's endings of parameter names -> the release's.
-OLDER = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+OLDER = {
+    "LayerNorm.weight": "LayerNorm.gamma",
+    "LayerNorm.bias": "LayerNorm.beta",
+}
 
 
 @pytest.fixture
@@ -57,7 +60,9 @@ def test_old_names_are_read_and_the_result_loads_everywhere(
     assert (tmp_path / "model" / "model.safetensors").is_file()
 
 
-@pytest.mark.parametrize("name", ["bert_config.json", "pytorch_model.bin", "vocab.txt"])
+@pytest.mark.parametrize(
+    "name", ["bert_config.json", "pytorch_model.bin", "vocab.txt"]
+)
 def test_a_missing_file_is_named(release, name):
     (release / name).unlink()
     with pytest.raises(EncoderError, match=f"has no {name}"):
@@ -76,7 +81,9 @@ def test_a_missing_file_is_named(release, name):
             "1 weights that no part reads",
         ),
         (
-            lambda weights: weights.update({"bert.pooler.dense.bias": torch.zeros(1)}),
+            lambda weights: weights.update(
+                {"bert.pooler.dense.bias": torch.zeros(1)}
+            ),
             "do not fit config.json",
         ),
     ],
@@ -97,7 +104,8 @@ def test_code_in_the_weights_file_never_runs(release, tmp_path):
     with (release / "pytorch_model.bin").open("wb") as handle:
         pickle.dump({"classifier.weight": Trap()}, handle)
     with pytest.raises(
-        EncoderError, match="holds more than weights, and only weights are read"
+        EncoderError,
+        match="holds more than weights, and only weights are read",
     ):
         convert_release(release)
     assert not (tmp_path / "sprung").exists()
@@ -107,12 +115,21 @@ def test_code_in_the_weights_file_never_runs(release, tmp_path):
 def test_parity_with_the_original_code(data_folder, tmp_path):
     folder = tmp_path / "original"
     shutil.copytree(
-        data_folder / "original_clinicalbert", folder, copy_function=shutil.copyfile
+        data_folder / "original_clinicalbert",
+        folder,
+        copy_function=shutil.copyfile,
     )
     notes = json.loads((folder / "expected.json").read_text())["notes"]
     model = convert_release(folder)
     for note in notes:
-        expected = np.array([window["probability"] for window in note["windows"]])
-        got = model.score_token_ids([np.array(w["input_ids"]) for w in note["windows"]])
+        expected = np.array(
+            [window["probability"] for window in note["windows"]]
+        )
+        got = model.score_token_ids(
+            [np.array(w["input_ids"]) for w in note["windows"]]
+        )
         assert np.abs(got - expected).max() < 1e-5
-        assert abs(clinical.aggregate(expected, 2.0) - note["probability_c2"]) < 1e-9
+        assert (
+            abs(clinical.aggregate(expected, 2.0) - note["probability_c2"])
+            < 1e-9
+        )

@@ -8,7 +8,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from clinical import ReadmissionModel, ReadmissionSettings, build_cohort, synthesize
+from clinical import (
+    ReadmissionModel,
+    ReadmissionSettings,
+    build_cohort,
+    synthesize,
+)
 from clinical.cli import app
 from clinical.risk.discharges import parse_since
 from clinical.stays.choice import CHOICE, choice_of
@@ -105,7 +110,15 @@ def own(folder, model, *words):
     out = folder.parent / "risks.csv"
     mapping = folder.parent / "columns.toml"
     said = run(
-        "score", folder, "--mapping", mapping, "--model", model, *words, "--out", out
+        "score",
+        folder,
+        "--mapping",
+        mapping,
+        "--model",
+        model,
+        *words,
+        "--out",
+        out,
     )
     return risks(out).set_index("stay_id"), said
 
@@ -139,9 +152,16 @@ def test_the_nightly_job_of_the_guide(form, save_model, tmp_path, monkeypatch):
 
 
 def test_every_new_stay_has_a_risk_or_a_reason(hospital, save_model):
-    cohort = build_cohort(hospital, mapping=hospital.parent / "columns.toml").to_frame()
-    table, said = own(hospital, save_model(cohort), "--since", "2026-11-20 10:00")
-    assert "9 of 12 stays were discharged since 2026-11-20 10:00 or have no" in said
+    cohort = build_cohort(
+        hospital, mapping=hospital.parent / "columns.toml"
+    ).to_frame()
+    table, said = own(
+        hospital, save_model(cohort), "--since", "2026-11-20 10:00"
+    )
+    assert (
+        "9 of 12 stays were discharged since 2026-11-20 10:00 or have no"
+        in said
+    )
     by_stay = table["status"].to_dict()
     assert by_stay == {
         "new": "ok",
@@ -157,19 +177,33 @@ def test_every_new_stay_has_a_risk_or_a_reason(hospital, save_model):
     assert (reasons[table["status"] == "ok"] == "").all()
     assert "the patient died" in reasons["dead"]
     assert "no note of this stay has any text" in reasons["silent"]
-    assert "no time of discharge: a stay is scored when it has ended" in reasons["open"]
-    both, _ = own(hospital, save_model(cohort), "--since", "2026-11-20", "--restart")
-    assert "the later stay that continues it has the risk" in both["reason"]["ward"]
+    assert (
+        "no time of discharge: a stay is scored when it has ended"
+        in reasons["open"]
+    )
+    both, _ = own(
+        hospital, save_model(cohort), "--since", "2026-11-20", "--restart"
+    )
+    assert (
+        "the later stay that continues it has the risk"
+        in both["reason"]["ward"]
+    )
     assert int(both["n_tokens"]["rehab"]) == 2 * int(both["n_tokens"]["next"])
 
 
 def test_an_early_model_scores_stays_that_have_not_ended(hospital, save_model):
     mapping = hospital.parent / "columns.toml"
-    cohort = build_cohort(hospital, mapping=mapping, notes="early", hours=72).to_frame()
+    cohort = build_cohort(
+        hospital, mapping=mapping, notes="early", hours=72
+    ).to_frame()
     table, _ = own(hospital, save_model(cohort), "--since", "2026-11-21")
     assert table["status"]["open"] == "ok"
-    assert table["n_tokens"]["open"] == "4"  # the nursing note of the first day
-    assert "lost" not in table.index  # it has no discharge, but a later stay has begun
+    assert (
+        table["n_tokens"]["open"] == "4"
+    )  # the nursing note of the first day
+    assert (
+        "lost" not in table.index
+    )  # it has no discharge, but a later stay has begun
     assert "the patient died" in table["reason"]["dead"]
 
 
@@ -177,7 +211,12 @@ def test_a_place_that_looks_like_a_death_is_asked_for(hospital, save_model):
     stays = hospital / "stays.csv"
     stays.write_text(STAYS.replace("DIED", "Morgue"), "utf-8")
     model = save_model()
-    words = ["--mapping", str(hospital.parent / "columns.toml"), "--model", model]
+    words = [
+        "--mapping",
+        str(hospital.parent / "columns.toml"),
+        "--model",
+        model,
+    ]
     words += ["--out", str(hospital.parent / "r.csv"), "--since", "2026-11-20"]
     done = CliRunner().invoke(app, ["score", str(hospital), *words])
     assert done.exit_code == 1
@@ -207,7 +246,9 @@ def test_stays_without_follow_up_are_scored_from_a_cohort(
         "--out",
         tmp_path / "r.csv",
     )
-    assert risks(tmp_path / "r.csv")["stay_id"].isin(["new", "open"]).sum() == 2
+    assert (
+        risks(tmp_path / "r.csv")["stay_id"].isin(["new", "open"]).sum() == 2
+    )
 
 
 @pytest.mark.parametrize("since", ["2026-11-22", "2999-01-01"])
@@ -250,7 +291,9 @@ def test_what_cannot_be_scored_so_is_refused(hospital, save_model, tmp_path):
     )
     assert "none of mimic3" in refused(hospital, "--since", "2026-01-01")
     synthesize(tmp_path / "mimic", stays=2)
-    assert "--notes: no effect" in refused(tmp_path / "mimic", "--notes", "as-given")
+    assert "--notes: no effect" in refused(
+        tmp_path / "mimic", "--notes", "as-given"
+    )
     assert "--text: no effect" in refused(tmp_path / "mimic", "--text", "TEXT")
     assert not (tmp_path / "r.csv").exists()
     assert not list(tmp_path.glob(".*stays*"))
@@ -264,7 +307,9 @@ def test_a_model_of_another_definition_asks_for_it(
     choice = choice_of(cohort[CHOICE].unique())
     for definition, sha256 in (("ours 2", "0"), (choice.definition, "0")):
         settings = ReadmissionSettings(
-            notes=choice.replaced(definition=definition, definition_sha256=sha256)
+            notes=choice.replaced(
+                definition=definition, definition_sha256=sha256
+            )
         )
         model = ReadmissionModel(new_network(), tokenizer, settings=settings)
         model.save_pretrained(tmp_path / definition.split()[0])
@@ -278,15 +323,24 @@ def test_a_model_of_another_definition_asks_for_it(
     ]
     done = CliRunner().invoke(app, [*words, "--model", str(tmp_path / "ours")])
     assert done.exit_code == 1
-    assert "trained with the definition ours 2, which is not shipped" in done.output
+    assert (
+        "trained with the definition ours 2, which is not shipped"
+        in done.output
+    )
     said = run(*words, "--model", tmp_path / "readmission-30d")
-    assert "or one of them was edited: check that the rules are the same" in said
+    assert (
+        "or one of them was edited: check that the rules are the same" in said
+    )
 
 
 def test_since_is_a_date_or_a_time():
     assert parse_since("2026-11-25") == pd.Timestamp("2026-11-25")
     assert parse_since(" 2026-11-25 18:00") == pd.Timestamp("2026-11-25 18:00")
-    assert parse_since("2026-11-25T00:00-05:00") == pd.Timestamp("2026-11-25 05:00")
+    assert parse_since("2026-11-25T00:00-05:00") == pd.Timestamp(
+        "2026-11-25 05:00"
+    )
     for text in ("", "25.11.2026", "0001-01-01T00:00+14:00"):
-        with pytest.raises(UserError, match="expected an ISO date or datetime"):
+        with pytest.raises(
+            UserError, match="expected an ISO date or datetime"
+        ):
             parse_since(text)

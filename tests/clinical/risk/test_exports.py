@@ -50,9 +50,15 @@ def scored(tmp_path_factory):
     cohort = pd.read_parquet(folder / "c.parquet")
     kept = cohort[cohort["exclusion"].isna()].reset_index(drop=True)
     scores = kept[["patient_id", "stay_id"]].assign(
-        probability=[0.01 + n / 100 for n in range(len(kept))], status="ok", reason=""
+        probability=[0.01 + n / 100 for n in range(len(kept))],
+        status="ok",
+        reason="",
     )
-    scores.loc[3, ["probability", "status", "reason"]] = [None, "error", "no text"]
+    scores.loc[3, ["probability", "status", "reason"]] = [
+        None,
+        "error",
+        "no text",
+    ]
     scores.to_csv(folder / "r.csv", index=False)
     summary = {"model": "0" * 64, "model_name": "tiny", "version": "0.1.0"}
     (folder / "r.csv.summary.json").write_text(json.dumps(summary))
@@ -67,7 +73,9 @@ def export(scored, tmp_path):
     return (
         kept,
         scores,
-        lambda form: export_scores(tmp_path / "r.csv", folder / "c.parquet", form),
+        lambda form: export_scores(
+            tmp_path / "r.csv", folder / "c.parquet", form
+        ),
     )
 
 
@@ -80,7 +88,9 @@ def test_meds_predictions_are_evaluated_as_our_own(export):
     assert table["predicted_boolean_probability"].to_pylist() == pytest.approx(
         scores["probability"].tolist()
     )
-    pytest.importorskip("meds_evaluation", reason="pip install meds-evaluation")
+    pytest.importorskip(
+        "meds_evaluation", reason="pip install meds-evaluation"
+    )
     import polars as pl
     from meds_evaluation.evaluate import evaluate_binary_classification
     from meds_evaluation.schema import PredictionSchema
@@ -96,8 +106,13 @@ def test_meds_predictions_are_evaluated_as_our_own(export):
 def test_meds_labels_of_a_cohort(scored):
     folder, kept, _ = scored
     table = pq.read_table(folder / "c.meds-labels.parquet")
-    assert table["boolean_value"].to_pylist() == (kept["readmitted"] == 1).tolist()
-    assert table["prediction_time"].to_pylist() == kept["discharge_time"].tolist()
+    assert (
+        table["boolean_value"].to_pylist()
+        == (kept["readmitted"] == 1).tolist()
+    )
+    assert (
+        table["prediction_time"].to_pylist() == kept["discharge_time"].tolist()
+    )
     meds = pytest.importorskip("meds", reason="pip install meds")
     meds.LabelSchema.validate(table)
 
@@ -112,7 +127,9 @@ def test_omop_rows_have_the_columns_of_the_specification(export):
             fields["cdmTableName"].str.upper() == path.name.split(".")[-2]
         ]
         assert table.columns.tolist() == expected["cdmFieldName"].tolist()
-        required = expected.loc[expected["isRequired"] == "Yes", "cdmFieldName"]
+        required = expected.loc[
+            expected["isRequired"] == "Yes", "cdmFieldName"
+        ]
         assert table[required].notna().all(axis=None)
         assert len(table) == len(scores)
         for name, kind in zip(
@@ -141,8 +158,13 @@ def test_fhir_risk_assessments_are_valid(export):
     predictions = [resource["prediction"][0] for resource in resources]
     percents = [prediction["probabilityDecimal"] for prediction in predictions]
     assert percents == pytest.approx((100 * scores["probability"]).tolist())
-    assert predictions[0]["rationale"] == "The risk is 1.00 percent (0 to 100)."
-    assert predictions[0]["outcome"]["text"] == "readmitted within 30 days of discharge"
+    assert (
+        predictions[0]["rationale"] == "The risk is 1.00 percent (0 to 100)."
+    )
+    assert (
+        predictions[0]["outcome"]["text"]
+        == "readmitted within 30 days of discharge"
+    )
 
 
 def test_ids_that_are_no_numbers():
@@ -164,4 +186,6 @@ def test_only_a_cohort_has_the_times(scored):
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 1
     with pytest.raises(TableError):
-        export_scores(folder / "r.csv", folder / "h" / "NOTEEVENTS.csv", "meds")
+        export_scores(
+            folder / "r.csv", folder / "h" / "NOTEEVENTS.csv", "meds"
+        )

@@ -4,7 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import (
     ModernBertConfig,
     ModernBertForMaskedLM,
@@ -79,7 +86,9 @@ def folder_of(network, tokenizer, folder):
 def checkpoint(request, byte_tokenizer, tmp_path_factory):
     """A folder with a trained head, as others publish it."""
     torch.manual_seed(0)
-    network = ModernBertForSequenceClassification(config(byte_tokenizer, request.param))
+    network = ModernBertForSequenceClassification(
+        config(byte_tokenizer, request.param)
+    )
     folder = tmp_path_factory.mktemp("modern")
     return folder_of(network, byte_tokenizer, folder), request.param
 
@@ -92,7 +101,8 @@ def test_the_same_windows_rule_and_coverage(checkpoint, byte_tokenizer):
     lengths = [len(ids) for ids in model.token_ids([notes])[0]]
     assert 0.85 * limit < max(lengths) <= limit
     content = [
-        byte_tokenizer(note, add_special_tokens=False)["input_ids"] for note in notes
+        byte_tokenizer(note, add_special_tokens=False)["input_ids"]
+        for note in notes
     ]
     assert (
         risk.coverage.tokens
@@ -104,7 +114,9 @@ def test_the_same_windows_rule_and_coverage(checkpoint, byte_tokenizer):
     first = [w for w in risk.windows if w.note == 0]
     assert first[0].start == 0
     assert first[-1].end == len(notes[0])
-    assert all(a.end == b.start for a, b in zip(first, first[1:], strict=False))
+    assert all(
+        a.end == b.start for a, b in zip(first, first[1:], strict=False)
+    )
     probabilities = [w.probability for w in risk.windows]
     assert risk.score == pytest.approx(aggregate(probabilities, 2.0))
     assert np.ptp(probabilities) > 1e-4
@@ -117,7 +129,9 @@ def test_the_same_windows_rule_and_coverage(checkpoint, byte_tokenizer):
 
 
 def test_the_numbers_do_not_depend_on_the_company(checkpoint):
-    model = ReadmissionModel.from_pretrained(checkpoint[0], batch_tokens=20_000)
+    model = ReadmissionModel.from_pretrained(
+        checkpoint[0], batch_tokens=20_000
+    )
     texts = [NOTE * n for n in (1, 30, 2, 60)]
     together = [risk.score for risk in model.predict_many(texts)]
     alone = [model.predict(text).score for text in texts]
@@ -128,7 +142,9 @@ def test_the_numbers_do_not_depend_on_the_company(checkpoint):
 def test_the_window_is_a_setting_up_to_the_limit(checkpoint, window):
     loaded = ReadmissionModel.from_pretrained(checkpoint[0])
     settings = ReadmissionSettings(window=window)
-    model = ReadmissionModel(loaded.network, loaded.tokenizer, settings=settings)
+    model = ReadmissionModel(
+        loaded.network, loaded.tokenizer, settings=settings
+    )
     lengths = [len(ids) for ids in model.token_ids([NOTE * 300])[0]]
     assert 0.8 * window < max(lengths) <= window
     too_large = ReadmissionSettings(window=checkpoint[1] + 1)

@@ -23,13 +23,17 @@ def test_the_rule_joins_the_windows(model):
     risk = model.predict([LONG, NOTE])
     values = [window.probability for window in risk.windows]
     assert len(values) > 3
-    assert risk.score == pytest.approx(clinical.aggregate(values, model.c), abs=1e-12)
+    assert risk.score == pytest.approx(
+        clinical.aggregate(values, model.c), abs=1e-12
+    )
     assert risk.p_max == max(values)
     assert risk.p_mean == pytest.approx(np.mean(values))
     assert risk.status == "ok"
 
 
-def test_every_token_is_scored_and_every_span_is_in_the_original(model, tokenizer):
+def test_every_token_is_scored_and_every_span_is_in_the_original(
+    model, tokenizer
+):
     risk = model.predict([NOTE, LONG])
     assert risk.coverage.characters == len(NOTE) + len(LONG)
     assert risk.coverage.windows == len(risk.windows)
@@ -37,11 +41,15 @@ def test_every_token_is_scored_and_every_span_is_in_the_original(model, tokenize
     notes = [clean(NOTE), clean(LONG)]
     for note in (0, 1):
         spans = [(w.start, w.end) for w in risk.windows if w.note == note]
-        assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+        assert all(
+            a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False)
+        )
         between = "".join(
             notes[note][a:b]
             for a, b in zip(
-                [0, *(e for _, e in spans)], [*(s for s, _ in spans), None], strict=True
+                [0, *(e for _, e in spans)],
+                [*(s for s, _ in spans), None],
+                strict=True,
             )
         )
         assert not between.strip()
@@ -74,7 +82,9 @@ def test_cleaning_can_be_switched_off(network, tokenizer):
         network, tokenizer, settings=ReadmissionSettings(clean_notes=False)
     )
     clean = ReadmissionModel(network, tokenizer)
-    assert raw.predict(NOTE).coverage.tokens > clean.predict(NOTE).coverage.tokens
+    assert (
+        raw.predict(NOTE).coverage.tokens > clean.predict(NOTE).coverage.tokens
+    )
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 70, 500, 100_000])
@@ -156,16 +166,21 @@ def test_a_stay_that_cannot_even_be_listed_costs_no_other(model):
 
 
 def test_a_bare_string_is_not_many_stays(model):
-    with pytest.raises(UserError, match=r"stays is a str; .*: predict for one stay"):
+    with pytest.raises(
+        UserError, match=r"stays is a str; .*: predict for one stay"
+    ):
         model.predict_many(NOTE)
     with pytest.raises(UserError, match="stays is a bytes"):
         model.predict_many(NOTE.encode())
 
 
-@pytest.mark.parametrize("stays", [pd.DataFrame({"text": [NOTE]}), {"text": [NOTE]}])
+@pytest.mark.parametrize(
+    "stays", [pd.DataFrame({"text": [NOTE]}), {"text": [NOTE]}]
+)
 def test_a_table_is_not_read_by_its_names(model, stays):
     with pytest.raises(
-        UserError, match=r"expected a list of stays: .* score_frame for a DataFrame"
+        UserError,
+        match=r"expected a list of stays: .* score_frame for a DataFrame",
     ):
         model.predict_many(stays)
 
@@ -198,7 +213,9 @@ def test_a_window_without_a_number_costs_only_its_stay(model, monkeypatch):
 
     alone = model.predict(NOTE).score
     monkeypatch.setattr(model.runner, "logits", broken)
-    first, second, third = model.predict_many([NOTE, [NOTE, NOTE[:30], NOTE], NOTE])
+    first, second, third = model.predict_many(
+        [NOTE, [NOTE, NOTE[:30], NOTE], NOTE]
+    )
     assert (first.status, second.status, third.status) == ("ok", "error", "ok")
     assert second.reason == "the model gave no number for window 1"
     assert math.isnan(second.probability)
@@ -217,15 +234,22 @@ def test_without_a_calibrator_the_probability_is_the_score_and_it_is_said_once(
     assert caplog.text.count("no calibrator") == 1
 
 
-def test_the_calibrated_probability_decides_the_alert(network, tokenizer, caplog):
+def test_the_calibrated_probability_decides_the_alert(
+    network, tokenizer, caplog
+):
     raw = ReadmissionModel(network, tokenizer).predict(NOTE).score
     expected = float(calibrated(raw, 1.5, -2.0))
-    for threshold, alert in ((expected - 1e-9, True), (expected + 1e-3, False)):
+    for threshold, alert in (
+        (expected - 1e-9, True),
+        (expected + 1e-3, False),
+    ):
         settings = ReadmissionSettings(
             calibration=(1.5, -2.0), alert_threshold=threshold
         )
         caplog.clear()
-        risk = ReadmissionModel(network, tokenizer, settings=settings).predict(NOTE)
+        risk = ReadmissionModel(network, tokenizer, settings=settings).predict(
+            NOTE
+        )
         assert "no calibrator" not in caplog.text
         assert risk.score == pytest.approx(raw, abs=1e-6)
         assert risk.probability == pytest.approx(expected, abs=1e-6)
@@ -237,7 +261,9 @@ def test_the_calibrated_probability_decides_the_alert(network, tokenizer, caplog
 
 def test_what_cannot_be_read_is_on_the_receipt(model):
     risk = model.predict(["ok \u2603 then \x01\x02 end", None])
-    reasons = [(u.note, u.start, u.end, u.reason) for u in risk.coverage.unread]
+    reasons = [
+        (u.note, u.start, u.end, u.reason) for u in risk.coverage.unread
+    ]
     assert (0, 3, 4, "not in the vocabulary") in reasons
     assert (0, 10, 12, "control characters or undecodable bytes") in reasons
     assert (1, 0, 0, "missing") in reasons
@@ -250,7 +276,9 @@ def test_save_and_load(model, tmp_path):
     model.save_pretrained(tmp_path / "saved")
     loaded = ReadmissionModel.from_pretrained(tmp_path / "saved")
     assert loaded.settings == model.settings
-    again = ReadmissionModel(model.network, model.tokenizer, settings=model.settings)
+    again = ReadmissionModel(
+        model.network, model.tokenizer, settings=model.settings
+    )
     one, two = again.predict(LONG), loaded.predict(LONG)
     assert two.probability == pytest.approx(one.probability, abs=1e-6)
     assert two.score == pytest.approx(one.score, abs=1e-6)
@@ -279,20 +307,23 @@ def test_a_one_label_checkpoint_from_elsewhere_loads(tokenizer, tmp_path):
     elsewhere.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     model = ReadmissionModel.from_pretrained(tmp_path)
-    window = tokenizer(NOTE, truncation=True, max_length=40, return_tensors="pt")
+    window = tokenizer(
+        NOTE, truncation=True, max_length=40, return_tensors="pt"
+    )
     with torch.inference_mode():
         expected = torch.sigmoid(elsewhere(**window).logits).item()
-    assert model.score_token_ids([window["input_ids"][0].numpy()])[0] == pytest.approx(
-        expected, abs=1e-5
-    )
+    assert model.score_token_ids([window["input_ids"][0].numpy()])[
+        0
+    ] == pytest.approx(expected, abs=1e-5)
     assert model.predict(LONG).coverage.windows > 1
 
 
 def test_an_encoder_without_a_head_says_how_to_train_one(tiny_encoder):
     with pytest.raises(EncoderError, match="without a trained head") as error:
         ReadmissionModel.from_pretrained(tiny_encoder)
-    assert f"clinical train COHORT.parquet --encoder {tiny_encoder} --out MODEL" in str(
-        error.value
+    assert (
+        f"clinical train COHORT.parquet --encoder {tiny_encoder} --out MODEL"
+        in str(error.value)
     )
 
 
@@ -304,18 +335,30 @@ def test_a_misspelled_shipped_name_is_no_hub_id():
 
 
 def test_window_and_overlap_are_checked(network, tokenizer):
-    with pytest.raises(ValueError, match="window must be between 3 and 64, got 512"):
-        ReadmissionModel(network, tokenizer, settings=ReadmissionSettings(window=512))
+    with pytest.raises(
+        ValueError, match="window must be between 3 and 64, got 512"
+    ):
+        ReadmissionModel(
+            network, tokenizer, settings=ReadmissionSettings(window=512)
+        )
     with pytest.raises(ValueError, match="overlap must be between 0 and 61"):
-        ReadmissionModel(network, tokenizer, settings=ReadmissionSettings(overlap=62))
-    with pytest.raises(ValueError, match="c: expected a number above 0, got 0"):
+        ReadmissionModel(
+            network, tokenizer, settings=ReadmissionSettings(overlap=62)
+        )
+    with pytest.raises(
+        ValueError, match="c: expected a number above 0, got 0"
+    ):
         ReadmissionSettings(c=0)
 
 
 def test_settings_of_the_wrong_type_are_refused():
-    with pytest.raises(UserError, match="window: expected a whole number, got 'a'"):
+    with pytest.raises(
+        UserError, match="window: expected a whole number, got 'a'"
+    ):
         ReadmissionSettings(window="a")
-    with pytest.raises(UserError, match="join_notes: expected true or false, got 'no'"):
+    with pytest.raises(
+        UserError, match="join_notes: expected true or false, got 'no'"
+    ):
         ReadmissionSettings(join_notes="no")
 
 
@@ -327,7 +370,9 @@ def test_a_stay_that_grows_by_a_note_a_day_costs_its_new_windows(
     model, plain = (ReadmissionModel(network, tokenizer) for _ in range(2))
     words = "heart failure insulin pain dyspnea edema fever kidney renal chest".split()
     notes = [f"{word} patient was treated " * 30 for word in words]
-    model.cache = WindowCache(tmp_path / "windows.sqlite", model=model.fingerprint())
+    model.cache = WindowCache(
+        tmp_path / "windows.sqlite", model=model.fingerprint()
+    )
     asked, scored, logits = [], [], model.cache.logits
 
     def counted(windows, score):
@@ -336,7 +381,10 @@ def test_a_stay_that_grows_by_a_note_a_day_costs_its_new_windows(
 
     model.cache.logits = counted
     for day in range(1, len(notes) + 1):
-        grown, expected = model.predict(notes[:day]), plain.predict(notes[:day])
+        grown, expected = (
+            model.predict(notes[:day]),
+            plain.predict(notes[:day]),
+        )
         assert grown.score == pytest.approx(expected.score, abs=1e-6)
     once = plain.predict(notes).coverage.windows
     assert once > 10
@@ -366,7 +414,9 @@ def test_token_ids_may_be_lists_or_integers_of_any_type(model, kind):
 
 @pytest.mark.parametrize("window", [[2.0, 3.0], [], [[2, 3]], ["a"]])
 def test_a_window_that_holds_no_token_ids_is_refused(model, window):
-    with pytest.raises(UserError, match="expected token ids in one row, such as"):
+    with pytest.raises(
+        UserError, match="expected token ids in one row, such as"
+    ):
         model.score_token_ids([window])
 
 

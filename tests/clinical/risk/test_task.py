@@ -19,7 +19,13 @@ def notes():
             "patient_id": ["01", "02", "01", "03", "04"],
             "stay_id": ["1", "2", "1", "3", "4"],
             "note_id": ["a", "b", "c", "d", "e"],
-            "chart_time": ["2020-01-02", "2020-01-01", "2020-01-01 08:00", None, "x"],
+            "chart_time": [
+                "2020-01-02",
+                "2020-01-01",
+                "2020-01-01 08:00",
+                None,
+                "x",
+            ],
             "text": [NOTE * 3, NOTE, "Heart failure.", None, "fever"],
         }
     )
@@ -31,12 +37,16 @@ def test_rows_of_one_stay_are_one_stay_in_time_order(model, notes):
     assert list(scores["patient_id"]) == ["01", "02", "03", "04"]
     assert list(scores["status"]) == ["ok", "ok", "empty", "ok"]
     expected = model.predict(["Heart failure.", NOTE * 3])
-    assert scores["probability"][0] == pytest.approx(expected.probability, abs=1e-6)
+    assert scores["probability"][0] == pytest.approx(
+        expected.probability, abs=1e-6
+    )
     assert scores["n_windows"][0] == 2
     assert scores["n_tokens"][0] == expected.coverage.tokens
 
 
-def test_stays_with_lists_of_notes_are_told_apart_by_the_case_of_their_ids(model):
+def test_stays_with_lists_of_notes_are_told_apart_by_the_case_of_their_ids(
+    model,
+):
     stays = {"patient_id": ["P1", "p1"], "stay_id": ["aB", "ab"]}
     texts = [[NOTE, "Heart failure."], [NOTE * 3]]
     scores = model.score_frame(pd.DataFrame(stays | {"text": texts}))
@@ -56,7 +66,9 @@ def test_the_columns_are_those_of_the_design(model, notes):
     assert scores["probability"].equals(scores["score"])
 
 
-def test_a_calibrated_model_has_alerts_on_the_probability(network, tokenizer, notes):
+def test_a_calibrated_model_has_alerts_on_the_probability(
+    network, tokenizer, notes
+):
     raw = ReadmissionModel(network, tokenizer).score_frame(notes)
     threshold = float(calibrated(raw["score"].max(), 1.0, -2.0)) - 1e-6
     model = ReadmissionModel(
@@ -73,8 +85,15 @@ def test_a_calibrated_model_has_alerts_on_the_probability(network, tokenizer, no
         raw["score"][ok].to_numpy(), abs=1e-6
     )
     expected = calibrated(raw["score"][ok], 1.0, -2.0)
-    assert scores["probability"][ok].to_numpy() == pytest.approx(expected, abs=1e-6)
-    assert list(scores.columns)[-4:] == ["calibrated", "alert", "status", "reason"]
+    assert scores["probability"][ok].to_numpy() == pytest.approx(
+        expected, abs=1e-6
+    )
+    assert list(scores.columns)[-4:] == [
+        "calibrated",
+        "alert",
+        "status",
+        "reason",
+    ]
     assert scores["alert"][ok].sum() == 1
     assert (
         scores["alert"][ok].to_numpy().argmax()
@@ -90,20 +109,29 @@ def test_without_stay_id_each_row_is_its_own(model, notes):
 
 def test_a_cohort_with_lists_of_notes(model):
     cohort = pd.DataFrame(
-        {"stay_id": ["1", "2"], "text": [[NOTE, NOTE], []], "readmitted": [0, 1]}
+        {
+            "stay_id": ["1", "2"],
+            "text": [[NOTE, NOTE], []],
+            "readmitted": [0, 1],
+        }
     )
     scores = model.score_frame(cohort)
     assert list(scores["n_windows"]) == [2, 0]
     assert list(scores["status"]) == ["ok", "empty"]
 
 
-def test_a_row_without_a_stay_id_is_an_error_row_where_there_are_stay_ids(model):
-    frame = pd.DataFrame({"stay_id": ["1", None, " "], "text": [NOTE, NOTE, NOTE]})
+def test_a_row_without_a_stay_id_is_an_error_row_where_there_are_stay_ids(
+    model,
+):
+    frame = pd.DataFrame(
+        {"stay_id": ["1", None, " "], "text": [NOTE, NOTE, NOTE]}
+    )
     found = model.score_frame(frame)
     assert found["status"].tolist() == ["ok", "error", "error"]
     assert found["probability"].isna().tolist() == [False, True, True]
     assert (
-        found["reason"].iloc[1] == "this row has no stay_id, and the table has stay ids"
+        found["reason"].iloc[1]
+        == "this row has no stay_id, and the table has stay ids"
     )
 
 
@@ -142,7 +170,9 @@ def test_copies_without_a_note_id_and_unreadable_times_get_a_remark(model):
             "text": [NOTE, NOTE, NOTE, "fever", NOTE, "fever", "x", None],
         }
     )
-    frame.loc[5, "chart_time"] = "2020-03-29T03:30+02:00"  # the clocks went forward
+    frame.loc[5, "chart_time"] = (
+        "2020-03-29T03:30+02:00"  # the clocks went forward
+    )
     scores = model.score_frame(frame)
     assert list(scores["status"]) == ["ok"] * 4
     unreadable = (
@@ -157,7 +187,9 @@ def test_copies_without_a_note_id_and_unreadable_times_get_a_remark(model):
     ]
 
 
-def test_mimic_and_omop_names_are_recognised_and_others_are_named(model, notes):
+def test_mimic_and_omop_names_are_recognised_and_others_are_named(
+    model, notes
+):
     expected = model.score_frame(notes)
     mimic = notes.rename(
         columns={
@@ -194,15 +226,21 @@ def test_a_table_of_stays_is_explained(model, notes):
 
 
 def test_a_misspelled_column_names_the_nearest(model, notes):
-    with pytest.raises(TableError, match="no column 'text'; did you mean 'txt'"):
+    with pytest.raises(
+        TableError, match="no column 'text'; did you mean 'txt'"
+    ):
         model.score_frame(notes.rename(columns={"text": "txt"}))
 
 
-@pytest.mark.parametrize("source", ["in.csv", "in.csv.gz", "in.parquet", "in.jsonl"])
+@pytest.mark.parametrize(
+    "source", ["in.csv", "in.csv.gz", "in.parquet", "in.jsonl"]
+)
 @pytest.mark.parametrize("out", ["out.csv", "out.parquet", "out.jsonl"])
 def test_files_in_and_out(model, notes, tmp_path, source, out):
     write_table(notes, tmp_path / source)
-    counts = score_file(ReadmissionTask(model), tmp_path / source, tmp_path / out)
+    counts = score_file(
+        ReadmissionTask(model), tmp_path / source, tmp_path / out
+    )
     written = read_table(tmp_path / out, schema=TYPES)
     expected = model.score_frame(notes)
     assert counts.made == len(written) == 4
@@ -215,7 +253,9 @@ def test_files_in_and_out(model, notes, tmp_path, source, out):
 
 def test_bytes_that_are_not_utf8_cost_nobody_else(model, tmp_path):
     path = tmp_path / "in.csv"
-    path.write_bytes(b"stay_id,text\n1,fever and \xff\xfe pain\n2,chest pain\n")
+    path.write_bytes(
+        b"stay_id,text\n1,fever and \xff\xfe pain\n2,chest pain\n"
+    )
     score_file(ReadmissionTask(model), path, tmp_path / "out.csv")
     scores = read_table(tmp_path / "out.csv")
     assert list(scores["status"]) == ["ok", "ok"]
@@ -244,7 +284,9 @@ def test_a_broken_line_is_an_error_row(model, tmp_path):
 
 
 def test_the_run_of_another_model_has_other_facts(network, tokenizer, model):
-    other = ReadmissionModel(network, tokenizer, settings=ReadmissionSettings(c=3.0))
+    other = ReadmissionModel(
+        network, tokenizer, settings=ReadmissionSettings(c=3.0)
+    )
     facts = ReadmissionTask(model).facts()
     assert facts == ReadmissionTask(model).facts()
     assert facts != ReadmissionTask(other).facts()

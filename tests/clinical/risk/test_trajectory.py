@@ -41,7 +41,14 @@ def table():
                 *["x"] * 2,
                 None,
             ],
-            "text": [*NOTES[:2], None, *NOTES[3:], "Fever.", "Chest pain.", None],
+            "text": [
+                *NOTES[:2],
+                None,
+                *NOTES[3:],
+                "Fever.",
+                "Chest pain.",
+                None,
+            ],
         }
     )
 
@@ -51,7 +58,9 @@ def of_one_stay(notes, times=None):
 
 
 @pytest.mark.parametrize("kind", ["calibrated", "joining"])
-def test_each_point_is_the_risk_of_the_notes_so_far(request, kind, monkeypatch):
+def test_each_point_is_the_risk_of_the_notes_so_far(
+    request, kind, monkeypatch
+):
     model, scored = request.getfixturevalue(kind), []
     run = WindowRunner.run
 
@@ -72,7 +81,9 @@ def test_each_point_is_the_risk_of_the_notes_so_far(request, kind, monkeypatch):
         assert point.n_windows == alone.coverage.windows
         assert getattr(point, "alert", None) == alone.alert
     whole = {
-        w.tobytes() for end in range(1, 6) for w in model.token_ids([NOTES[:end]])[0]
+        w.tobytes()
+        for end in range(1, 6)
+        for w in model.token_ids([NOTES[:end]])[0]
     }
     assert n_scored == len(whole)
     if kind == "calibrated":  # its first note was copied forward
@@ -87,7 +98,9 @@ def test_notes_are_sorted_by_their_times(calibrated):
         "2026-03-04T10:00+01:00",
         "2026-03-04 09:30",
     ]
-    found = calibrated.score_frame(of_one_stay(NOTES, times), task="trajectory")
+    found = calibrated.score_frame(
+        of_one_stay(NOTES, times), task="trajectory"
+    )
     order = [1, 2, 3, 4, 0]
     assert found["chart_time"].tolist() == [times[i] for i in order]
     expected = calibrated.score_frame(
@@ -97,7 +110,9 @@ def test_notes_are_sorted_by_their_times(calibrated):
 
 
 def test_before_the_first_text_there_is_no_risk(calibrated):
-    found = calibrated.score_frame(of_one_stay(["", "  ", "fever"]), task="trajectory")
+    found = calibrated.score_frame(
+        of_one_stay(["", "  ", "fever"]), task="trajectory"
+    )
     assert found["probability"].isna().tolist() == [True, True, False]
     assert found["n_windows"].tolist() == [0, 0, 1]
     assert found["alert"].isna().tolist() == [True, True, False]
@@ -105,7 +120,9 @@ def test_before_the_first_text_there_is_no_risk(calibrated):
 
 def test_a_table_without_stays_is_refused_in_a_line(calibrated):
     with pytest.raises(TableError, match="no column 'stay_id'"):
-        calibrated.score_frame(pd.DataFrame({"text": ["a"]}), task="trajectory")
+        calibrated.score_frame(
+            pd.DataFrame({"text": ["a"]}), task="trajectory"
+        )
 
 
 def test_a_table_gets_a_row_for_each_note(calibrated):
@@ -114,7 +131,11 @@ def test_a_table_gets_a_row_for_each_note(calibrated):
     assert found["note_id"].fillna("").tolist() == [*"abcdefg", ""]
     assert found["n_notes"].tolist() == [1, 2, 3, 4, 5, 1, 2, pd.NA]
     assert found["status"].tolist() == [*["ok"] * 7, "empty"]
-    assert found["reason"].iloc[2].startswith("this note has no text; 1 notes repeat")
+    assert (
+        found["reason"]
+        .iloc[2]
+        .startswith("this note has no text; 1 notes repeat")
+    )
     assert (
         "chart_time that is not an ISO date between 1800 and 2300"
         in found["reason"].iloc[5]
@@ -133,13 +154,22 @@ def test_a_list_of_notes_in_one_row(calibrated):
     expected = calibrated.score_frame(of_one_stay(NOTES), task="trajectory")[
         "probability"
     ].tolist()
-    assert found["probability"][:5].tolist() == pytest.approx(expected, abs=1e-6)
+    assert found["probability"][:5].tolist() == pytest.approx(
+        expected, abs=1e-6
+    )
 
 
 def test_the_command_writes_a_table(calibrated, tmp_path):
     calibrated.save_pretrained(tmp_path / "model")
     write_table(table().sample(frac=1, random_state=1), tmp_path / "notes.csv")
-    words = ["trajectory", "notes.csv", "--model", "model", "--out", "risk.csv"]
+    words = [
+        "trajectory",
+        "notes.csv",
+        "--model",
+        "model",
+        "--out",
+        "risk.csv",
+    ]
     run = CliRunner().invoke(app, place(words, tmp_path))
     assert run.exit_code == 0, run.output
     found = read_table(tmp_path / "risk.csv", schema={"probability": "float"})
@@ -152,7 +182,8 @@ def test_the_command_writes_a_table(calibrated, tmp_path):
 
 def place(words, folder):
     return [
-        str(folder / word) if "." in word or word == "model" else word for word in words
+        str(folder / word) if "." in word or word == "model" else word
+        for word in words
     ]
 
 

@@ -5,7 +5,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from clinical import ReadmissionModel, ReadmissionSettings, build_cohort, synthesize
+from clinical import (
+    ReadmissionModel,
+    ReadmissionSettings,
+    build_cohort,
+    synthesize,
+)
 from clinical.cli import app
 from clinical.evidence.task import ExplainTask
 from clinical.risk.task import ReadmissionTask
@@ -35,32 +40,48 @@ def raw_notes(folder):
 
 
 @pytest.mark.parametrize("early", [False, True])
-def test_raw_notes_have_the_tokens_of_the_cohort(hospital, network, tokenizer, early):
+def test_raw_notes_have_the_tokens_of_the_cohort(
+    hospital, network, tokenizer, early
+):
     cohort = build_cohort(
         hospital, notes="early" if early else "discharge", hours=30
     ).to_frame()
     model = model_of(cohort, network, tokenizer)
-    trained = model.score_frame(cohort[cohort["exclusion"].isna()]).set_index("stay_id")
+    trained = model.score_frame(cohort[cohort["exclusion"].isna()]).set_index(
+        "stay_id"
+    )
     assert not trained["reason"].str.contains("notes").any()
     raw = raw_notes(hospital)
     if early:
-        admitted = read_table(hospital / "ADMISSIONS.csv")[["HADM_ID", "ADMITTIME"]]
+        admitted = read_table(hospital / "ADMISSIONS.csv")[
+            ["HADM_ID", "ADMITTIME"]
+        ]
         raw = raw.merge(admitted, on="HADM_ID")
-    found = model.score_frame(raw.sample(frac=1, random_state=1)).set_index("HADM_ID")
+    found = model.score_frame(raw.sample(frac=1, random_state=1)).set_index(
+        "HADM_ID"
+    )
     # With the admissions unknown, the notes of an earlier stay of the episode are not there.
     one_stay = cohort[
-        cohort["exclusion"].isna() & (cohort["episode_stay_id"] == cohort["stay_id"])
+        cohort["exclusion"].isna()
+        & (cohort["episode_stay_id"] == cohort["stay_id"])
     ]
     episodes = cohort.groupby("episode_stay_id")["stay_id"].size()
     alone = [stay for stay in one_stay["stay_id"] if episodes[stay] == 1]
     assert len(alone) > 50
     for name in ("n_tokens", "n_windows"):
-        assert found.loc[alone, name].tolist() == trained.loc[alone, name].tolist()
+        assert (
+            found.loc[alone, name].tolist()
+            == trained.loc[alone, name].tolist()
+        )
     np.testing.assert_allclose(
-        found.loc[alone, "probability"], trained.loc[alone, "probability"], atol=1e-6
+        found.loc[alone, "probability"],
+        trained.loc[alone, "probability"],
+        atol=1e-6,
     )
     given = model.score_frame(raw, notes="as-given").set_index("HADM_ID")
-    assert (given.loc[alone, "n_tokens"] > trained.loc[alone, "n_tokens"]).mean() > 0.5
+    assert (
+        given.loc[alone, "n_tokens"] > trained.loc[alone, "n_tokens"]
+    ).mean() > 0.5
     assert given["reason"].str.contains(AS_GIVEN).all()
 
 
@@ -68,7 +89,9 @@ def test_copies_and_words_for_empty_cells_are_left_out_as_in_the_cohort(
     hospital, network, tokenizer, tmp_path
 ):
     raw = raw_notes(hospital)
-    copies = raw.assign(ROW_ID="9" + raw["ROW_ID"].astype(str), TEXT=raw["TEXT"] + "\n")
+    copies = raw.assign(
+        ROW_ID="9" + raw["ROW_ID"].astype(str), TEXT=raw["TEXT"] + "\n"
+    )
     empty = copies.assign(TEXT="null", ROW_ID="8" + raw["ROW_ID"].astype(str))
     notes = pd.concat([raw, copies, empty])
     for name in ("ADMISSIONS", "PATIENTS"):
@@ -83,10 +106,16 @@ def test_copies_and_words_for_empty_cells_are_left_out_as_in_the_cohort(
     found = model.score_frame(notes)
     assert found["n_tokens"].tolist() == scores["n_tokens"].tolist()
     is_scored = found["status"] == "ok"
-    assert found.loc[is_scored, "reason"].str.contains("text and are left out").all()
+    assert (
+        found.loc[is_scored, "reason"]
+        .str.contains("text and are left out")
+        .all()
+    )
 
 
-def test_the_order_of_joined_notes_is_that_of_the_cohort(hospital, network, tokenizer):
+def test_the_order_of_joined_notes_is_that_of_the_cohort(
+    hospital, network, tokenizer
+):
     cohort = build_cohort(hospital).to_frame()
     model = model_of(cohort, network, tokenizer, join_notes=True)
     raw = raw_notes(hospital)
@@ -102,11 +131,15 @@ def test_the_order_of_joined_notes_is_that_of_the_cohort(hospital, network, toke
     assert close.mean() > 0.5  # not those whose notes are of several stays
 
 
-def test_a_column_that_decides_is_asked_for(hospital, network, tokenizer, tmp_path):
+def test_a_column_that_decides_is_asked_for(
+    hospital, network, tokenizer, tmp_path
+):
     cohort = build_cohort(hospital).to_frame()
     model = model_of(cohort, network, tokenizer)
     frame = raw_notes(hospital).drop(columns="CATEGORY")
-    with pytest.raises(TableError, match=r"no column 'category' .* --notes as-given"):
+    with pytest.raises(
+        TableError, match=r"no column 'category' .* --notes as-given"
+    ):
         model.score_frame(frame)
     early = model_of(
         build_cohort(hospital, notes="early").to_frame(), network, tokenizer
@@ -115,13 +148,20 @@ def test_a_column_that_decides_is_asked_for(hospital, network, tokenizer, tmp_pa
         early.score_frame(raw_notes(hospital), task="trajectory")
     model.save_pretrained(tmp_path / "model")
     frame.head(3).to_csv(tmp_path / "notes.csv", index=False)
-    words = [str(tmp_path / "notes.csv"), "--model", str(tmp_path / "model"), "--out"]
+    words = [
+        str(tmp_path / "notes.csv"),
+        "--model",
+        str(tmp_path / "model"),
+        "--out",
+    ]
     for command in ("score", "explain", "trajectory"):
         out = str(tmp_path / f"{command}.csv")
         refused = CliRunner().invoke(app, [command, *words, out])
         assert refused.exit_code == 1
         assert "no column 'category'" in refused.output
-        taken = CliRunner().invoke(app, [command, *words, out, "--notes", "as-given"])
+        taken = CliRunner().invoke(
+            app, [command, *words, out, "--notes", "as-given"]
+        )
         assert taken.exit_code == 0, taken.output
         summary = (tmp_path / f"{command}.csv.summary.json").read_text("utf-8")
         assert "without the admissions" not in summary
@@ -154,11 +194,16 @@ def test_what_is_not_read_has_a_reason(hospital, network, tokenizer):
     assert "no stay_id" in found["reason"].iloc[2]
     excluded = model.score_frame(cohort[cohort["exclusion"].notna()])
     assert (excluded["status"] == "empty").all()
-    assert excluded["reason"].str.startswith("excluded from the cohort: ").all()
+    assert (
+        excluded["reason"].str.startswith("excluded from the cohort: ").all()
+    )
     task = ReadmissionTask(model)
     assert "remark" not in task.about()
     score_frame(task, frame)
-    assert "transfers, earlier stays of an episode and deaths" in task.about()["remark"]
+    assert (
+        "transfers, earlier stays of an episode and deaths"
+        in task.about()["remark"]
+    )
     passages = score_frame(ExplainTask(model), frame)
     assert passages["status"].iloc[0] == "empty"
 
@@ -168,10 +213,13 @@ def test_a_cohort_with_other_notes_is_refused(hospital, network, tokenizer):
     other = build_cohort(hospital, notes="early").to_frame()
     other = other[other["exclusion"].isna()]
     with pytest.raises(
-        UserError, match=r"this model reads discharge summaries .* the cohort has"
+        UserError,
+        match=r"this model reads discharge summaries .* the cohort has",
     ):
         model.score_frame(other)
-    with pytest.raises(UserError, match="build it with the model's definition"):
+    with pytest.raises(
+        UserError, match="build it with the model's definition"
+    ):
         check_notes(model.settings.notes, other)
     assert (
         model.score_frame(other, notes="as-given")["reason"]
@@ -179,8 +227,12 @@ def test_a_cohort_with_other_notes_is_refused(hospital, network, tokenizer):
         .all()
     )
     (remark,) = check_notes(model.settings.notes, other.drop(columns=CHOICE))
-    assert remark.startswith("The table does not say how its notes were chosen")
-    edited = model.settings.notes.replaced(definition="mine 1", definition_sha256="0")
+    assert remark.startswith(
+        "The table does not say how its notes were chosen"
+    )
+    edited = model.settings.notes.replaced(
+        definition="mine 1", definition_sha256="0"
+    )
     same_notes = other.assign(**{CHOICE: edited.model_dump_json()})
     (remark,) = check_notes(model.settings.notes, same_notes)
     assert remark.startswith(

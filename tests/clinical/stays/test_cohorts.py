@@ -50,7 +50,9 @@ def test_a_note_that_is_not_text_is_refused():
 
 
 def test_stays_without_an_id_are_not_repeated_ids():
-    stays = pd.DataFrame({"stay_id": ["1", None, None], "text": ["a", "b", "c"]})
+    stays = pd.DataFrame(
+        {"stay_id": ["1", None, None], "text": ["a", "b", "c"]}
+    )
     assert len(new_stays(stays)) == 3
     with pytest.raises(
         UserError, match="1 rows repeat a stay_id: expected one row a stay"
@@ -67,9 +69,16 @@ def test_excluded_stays_are_left_out():
 
 def test_a_cohort_of_which_nothing_can_be_used_says_why():
     cohort = pd.DataFrame(
-        {"patient_id": ["1"], "text": [["a"]], "readmitted": [None], "split": [None]}
+        {
+            "patient_id": ["1"],
+            "text": [["a"]],
+            "readmitted": [None],
+            "split": [None],
+        }
     ).assign(exclusion="no_text")
-    with pytest.raises(UserError, match=r"all 1 are excluded, as no_text \(1\)"):
+    with pytest.raises(
+        UserError, match=r"all 1 are excluded, as no_text \(1\)"
+    ):
         usable_stays(cohort)
     with pytest.raises(UserError, match="it has no row; build one"):
         usable_stays(cohort.head(0))
@@ -98,7 +107,10 @@ def test_usable_stays_have_a_label_a_side_and_a_note():
 
 def test_patients_that_a_model_has_seen():
     trained = pd.DataFrame(
-        {"patient_id": list("abcd"), "split": ["train", "train", "val", "test"]}
+        {
+            "patient_id": list("abcd"),
+            "split": ["train", "train", "val", "test"],
+        }
     )
     stored = patient_hashes(trained)
     assert check_unseen(["d", "e"], stored, side="test") == []
@@ -136,5 +148,7 @@ def test_ids_of_a_form_with_exact_ids_differ_by_case(tmp_path):
     with pytest.raises(UserError, match="1 on its train side"):
         check_unseen(pd.Series(["AB "]), hashes, side="test")
     pq.write_table(pa.table(rows), file)  # in other tables they do not differ
-    with pytest.raises(UserError, match="1 of 2 patients are on more than one side"):
+    with pytest.raises(
+        UserError, match="1 of 2 patients are on more than one side"
+    ):
         usable_stays(read_cohort(file))

@@ -43,7 +43,9 @@ def test_line_breaks_survive_inside_marks():
 def test_a_character_is_itself_or_a_space(text):
     cleaned = clean(text)
     assert len(cleaned) == len(text)
-    assert all(new in (old, " ") for new, old in zip(cleaned, text, strict=True))
+    assert all(
+        new in (old, " ") for new, old in zip(cleaned, text, strict=True)
+    )
 
 
 def test_hostile_marks_take_linear_time():
@@ -68,19 +70,26 @@ ENGLISH = [
 
 
 def test_notes_in_another_language_are_remarked_on_or_refused(model):
-    assert not any(map(is_english, (SPANISH, GERMAN, "Пациент поступил с жалобами")))
+    assert not any(
+        map(is_english, (SPANISH, GERMAN, "Пациент поступил с жалобами"))
+    )
     assert all(map(is_english, ENGLISH))
     risk = model.predict(SPANISH)
     assert (risk.status, risk.reason) == ("ok", OTHER_LANGUAGE)
     assert model.predict(ENGLISH[1]).reason == ""
-    frame = pd.DataFrame({"stay_id": ["1", "2"], "text": [SPANISH, ENGLISH[1]]})
+    frame = pd.DataFrame(
+        {"stay_id": ["1", "2"], "text": [SPANISH, ENGLISH[1]]}
+    )
     assert OTHER_LANGUAGE in model.score_frame(frame)["reason"].iloc[0]
     assert (
-        OTHER_LANGUAGE in model.score_frame(frame, task="trajectory")["reason"].iloc[0]
+        OTHER_LANGUAGE
+        in model.score_frame(frame, task="trajectory")["reason"].iloc[0]
     )
     for setting, status in (("error", "error"), ("accept", "ok")):
         settings = ReadmissionSettings(other_languages=setting)
-        other = ReadmissionModel(model.network, model.tokenizer, settings=settings)
+        other = ReadmissionModel(
+            model.network, model.tokenizer, settings=settings
+        )
         (found,) = other.predict_many([SPANISH])
         assert found.status == status
         assert np.isnan(found.probability) == (status == "error")

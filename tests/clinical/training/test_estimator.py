@@ -16,7 +16,9 @@ from domainbert.errors import UserError
 def stays():
     generator = np.random.default_rng(0)
     labels = generator.integers(0, 2, 120)
-    return [f"patient {'failure' if y else 'stable'} home " * 3 for y in labels], labels
+    return [
+        f"patient {'failure' if y else 'stable'} home " * 3 for y in labels
+    ], labels
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,9 @@ def test_row_numbers_are_not_kept_as_patients(stays, tiny_encoder, fitted):
     """A cohort with a patient 7 would be taken for one that was trained on."""
     assert fitted.model_.manifest.data.patients
     texts, labels = stays
-    alone = clinical.ReadmissionClassifier(encoder=str(tiny_encoder), epochs=0.1)
+    alone = clinical.ReadmissionClassifier(
+        encoder=str(tiny_encoder), epochs=0.1
+    )
     assert alone.fit(texts, labels).model_.manifest.data.patients is None
 
 
@@ -72,7 +76,10 @@ def test_a_stay_that_cannot_be_scored_is_no_class(fitted):
 )
 def test_what_is_not_one_item_a_stay_is_refused(fitted, texts, kind):
     message = rf"X is a {kind}; expected .* such as frame\['text'\]"
-    for call in (lambda: fitted.fit(texts, [0, 1]), lambda: fitted.predict(texts)):
+    for call in (
+        lambda: fitted.fit(texts, [0, 1]),
+        lambda: fitted.predict(texts),
+    ):
         with pytest.raises(UserError, match=message):
             call()
 
@@ -82,7 +89,9 @@ def test_what_is_not_one_item_a_stay_is_refused(fitted, texts, kind):
 )
 def test_other_labels_are_refused_before_any_work(labels):
     classifier = clinical.ReadmissionClassifier(encoder="nowhere")
-    with pytest.raises(UserError, match=r"binary classification .* expected 0 and 1"):
+    with pytest.raises(
+        UserError, match=r"binary classification .* expected 0 and 1"
+    ):
         classifier.fit(["a", "b"], labels)
 
 
@@ -106,16 +115,26 @@ def test_cross_validation_keeps_patients_together(
     texts, labels = stays
     groups = [f"patient-{n // 2}" for n in range(120)]
     seen = patients_seen(monkeypatch)
-    classifier = clinical.ReadmissionClassifier(encoder=str(tiny_encoder), epochs=0.1)
+    classifier = clinical.ReadmissionClassifier(
+        encoder=str(tiny_encoder), epochs=0.1
+    )
     splitter = StratifiedGroupKFold(3)
-    if routing:  # `groups` reaches the splitter and, because it is requested, `fit`
+    if (
+        routing
+    ):  # `groups` reaches the splitter and, because it is requested, `fit`
         with sklearn.config_context(enable_metadata_routing=True):
             scores = cross_val_score(
-                classifier, texts, labels, cv=splitter, params={"groups": groups}
+                classifier,
+                texts,
+                labels,
+                cv=splitter,
+                params={"groups": groups},
             )
     else:  # the column travels with the rows
         frame = pd.DataFrame({"text": texts, "group": groups})
-        scores = cross_val_score(classifier, frame, labels, cv=splitter, groups=groups)
+        scores = cross_val_score(
+            classifier, frame, labels, cv=splitter, groups=groups
+        )
     assert np.isfinite(scores).all()
     assert len(seen) == 3
     for cohort in seen:
@@ -131,19 +150,29 @@ def test_no_groups_are_said_once(stays, tiny_encoder, caplog):
 
     _warn_of_no_groups.cache_clear()
     texts, labels = stays
-    classifier = clinical.ReadmissionClassifier(encoder=str(tiny_encoder), epochs=0.1)
+    classifier = clinical.ReadmissionClassifier(
+        encoder=str(tiny_encoder), epochs=0.1
+    )
     for _ in range(2):
         classifier.fit(texts, labels)
     assert caplog.text.count("each stay counts as another patient") == 1
 
 
-def test_few_stays_in_folds_still_have_both_outcomes_on_both_sides(tiny_encoder):
+def test_few_stays_in_folds_still_have_both_outcomes_on_both_sides(
+    tiny_encoder,
+):
     labels = np.array([1] * 6 + [0] * 54)
     texts = [f"patient {'failure' if y else 'stable'} home" for y in labels]
-    classifier = clinical.ReadmissionClassifier(encoder=str(tiny_encoder), epochs=1)
-    scores = cross_val_score(classifier, texts, labels, cv=2, error_score="raise")
+    classifier = clinical.ReadmissionClassifier(
+        encoder=str(tiny_encoder), epochs=1
+    )
+    scores = cross_val_score(
+        classifier, texts, labels, cv=2, error_score="raise"
+    )
     assert len(scores) == 2
-    with pytest.raises(UserError, match="1 patients of one class; expected at least 2"):
+    with pytest.raises(
+        UserError, match="1 patients of one class; expected at least 2"
+    ):
         classifier.fit(texts, labels, groups=["same"] * 6 + list(range(54)))
 
 
@@ -156,7 +185,9 @@ def test_parameters_clone_and_an_unfitted_one_says_so():
 
 def test_lengths_must_agree(tiny_encoder):
     classifier = clinical.ReadmissionClassifier(encoder=str(tiny_encoder))
-    with pytest.raises(ValueError, match="X, y and groups differ: 2, 1, 1 rows"):
+    with pytest.raises(
+        ValueError, match="X, y and groups differ: 2, 1, 1 rows"
+    ):
         classifier.fit(["a", "b"], [1])
 
 
@@ -172,9 +203,13 @@ class OnNumbers(clinical.ReadmissionClassifier):
 
 
 def as_notes(rows):
-    words = "chest pain fever heart failure home stable right blood breath".split()
+    words = (
+        "chest pain fever heart failure home stable right blood breath".split()
+    )
     return [
-        " ".join(words[int(abs(value) * 7) % len(words)] for value in np.ravel(row))
+        " ".join(
+            words[int(abs(value) * 7) % len(words)] for value in np.ravel(row)
+        )
         for row in np.asarray(rows)
     ]
 

@@ -32,9 +32,7 @@ def model(tiny_encoder):
 def cohort(model):
     """Outcomes drawn from a known calibration of the model's own scores; p0 to p399 are "val"."""
     generator = np.random.default_rng(0)
-    words = (
-        "patient home stable chest clinic blood breath weeks failure condition".split()
-    )
+    words = "patient home stable chest clinic blood breath weeks failure condition".split()
     notes = [
         [" ".join(generator.choice(words, generator.integers(3, 30)))]
         for _ in range(800)
@@ -55,9 +53,13 @@ def cohort(model):
 
 def test_only_what_is_around_the_network_is_fitted(model, cohort):
     weights = model.fingerprint()
-    before = {name: t.clone() for name, t in model.network.state_dict().items()}
+    before = {
+        name: t.clone() for name, t in model.network.state_dict().items()
+    }
     recalibrate(model, cohort)
-    assert all(before[name].equal(t) for name, t in model.network.state_dict().items())
+    assert all(
+        before[name].equal(t) for name, t in model.network.state_dict().items()
+    )
     assert model.fingerprint() != weights  # settings count
     slope, _ = model.settings.calibration
     assert slope > 0
@@ -73,10 +75,14 @@ def test_only_what_is_around_the_network_is_fitted(model, cohort):
     )  # calibrated in the large
 
 
-def test_patients_of_the_training_are_refused_and_new_ones_are_recorded(model, cohort):
+def test_patients_of_the_training_are_refused_and_new_ones_are_recorded(
+    model, cohort
+):
     seen = cohort.assign(split="train").head(30)
     model.manifest.data.patients = patient_hashes(seen)
-    with pytest.raises(UserError, match=r"side 'val': of .*, 30 on its train side"):
+    with pytest.raises(
+        UserError, match=r"side 'val': of .*, 30 on its train side"
+    ):
         recalibrate(model, cohort)
     assert model.settings.calibration is None
     recalibrate(model, cohort, split="test")
@@ -88,16 +94,23 @@ def test_too_few_stays_leave_the_model_as_it_was(model, cohort):
     with pytest.raises(UserError, match="too few to calibrate on"):
         recalibrate(model, cohort.head(30))
     assert model.settings.calibration is None
-    with pytest.raises(UserError, match="no stay of the side 'train' can be scored"):
+    with pytest.raises(
+        UserError, match="no stay of the side 'train' can be scored"
+    ):
         recalibrate(model, cohort, split="train")
 
 
-def test_the_card_says_on_what_it_was_calibrated_and_measured(model, cohort, tmp_path):
+def test_the_card_says_on_what_it_was_calibrated_and_measured(
+    model, cohort, tmp_path
+):
     recalibrate(model, cohort)
     model.manifest.scores.summary = [["", "domainbert"], ["AUROC", "0.7"]]
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
-    assert "On the test side of the cohort that it was calibrated on, which" in card
+    assert (
+        "On the test side of the cohort that it was calibrated on, which"
+        in card
+    )
     assert "fitted on 400 other stays" in card
 
 
@@ -112,7 +125,9 @@ def wide(model, cohort):
     """
     generator = np.random.default_rng(1)
     age, prior = generator.integers(20, 95, 800), generator.poisson(1, 800)
-    scores = np.array([risk.score for risk in model.predict_many(cohort["text"])])
+    scores = np.array(
+        [risk.score for risk in model.predict_many(cohort["text"])]
+    )
     order = (scores - np.median(scores)) / scores.std()
     chance = 1 / (1 + np.exp(-(order + 0.08 * (age - 60))))
     known = np.where(np.arange(800) % 7, age, np.nan)
@@ -133,11 +148,14 @@ def test_columns_are_weighed_as_scikit_learn_does(model, wide):
     # The tolerance of its default is too coarse to compare with.
     theirs = make_pipeline(StandardScaler(), LogisticRegression(tol=1e-8))
     expected = theirs.fit(table, val["readmitted"]).predict_proba(table)[:, 1]
-    found = [risk.probability for risk in model.predict_many(val.to_dict("records"))]
+    found = [
+        risk.probability for risk in model.predict_many(val.to_dict("records"))
+    ]
     assert found == pytest.approx(expected, abs=1e-6)
     assert 0.05 < model.settings.columns[0].weight < 0.11
     assert all(
-        risk.calibrated for risk in model.predict_many(val.head().to_dict("records"))
+        risk.calibrated
+        for risk in model.predict_many(val.head().to_dict("records"))
     )
 
 
@@ -154,23 +172,34 @@ def test_columns_are_read_from_tables_records_and_files(model, wide, tmp_path):
     records = rows.to_dict("records")
     expected = [risk.probability for risk in model.predict_many(records)]
     assert found["probability"].to_numpy() == pytest.approx(expected)
-    write_table(rows.drop(columns=["readmitted", "split"]), tmp_path / "new.csv")
+    write_table(
+        rows.drop(columns=["readmitted", "split"]), tmp_path / "new.csv"
+    )
     words = ["score", "new.csv", "--out", "risks.csv", "--model", "model"]
     run = CliRunner().invoke(
-        app, [str(tmp_path / w) if "." in w or w == "model" else w for w in words]
+        app,
+        [str(tmp_path / w) if "." in w or w == "model" else w for w in words],
     )
     assert run.exit_code == 0, run.output
-    written = read_table(tmp_path / "risks.csv", schema={"probability": "float"})
+    written = read_table(
+        tmp_path / "risks.csv", schema={"probability": "float"}
+    )
     assert written["probability"].to_numpy() == pytest.approx(expected)
     # Of a table of notes, each row of a stay repeats the columns.
     notes = pd.concat([rows, rows.assign(text="Heart failure.")])
     both = loaded.score_frame(notes)
     pair = {**records[3], "text": [records[3]["text"], "Heart failure."]}
-    assert both["probability"][3] == pytest.approx(loaded.predict(pair).probability)
+    assert both["probability"][3] == pytest.approx(
+        loaded.predict(pair).probability
+    )
     passages = loaded.explain(pair)
-    assert passages.risk.probability == pytest.approx(loaded.predict(pair).probability)
+    assert passages.risk.probability == pytest.approx(
+        loaded.predict(pair).probability
+    )
     followed = loaded.score_frame(notes, task="trajectory")
-    assert followed["probability"][7] == pytest.approx(loaded.predict(pair).probability)
+    assert followed["probability"][7] == pytest.approx(
+        loaded.predict(pair).probability
+    )
 
 
 def test_a_missing_value_is_the_median_and_a_wrong_one_an_error(model, wide):
@@ -186,10 +215,15 @@ def test_a_missing_value_is_the_median_and_a_wrong_one_an_error(model, wide):
     )
     found = model.score_frame(rows)
     assert found["status"].tolist() == ["ok", "ok", "error", "error"]
-    assert found["probability"][0] == pytest.approx(found["probability"][1], abs=1e-12)
+    assert found["probability"][0] == pytest.approx(
+        found["probability"][1], abs=1e-12
+    )
     assert found["reason"][0] == ""
     assert found["reason"][1] == "no age: the median is read"
-    assert found["reason"][2] == "no number as age; expected {'text': notes, 'age': 3}"
+    assert (
+        found["reason"][2]
+        == "no number as age; expected {'text': notes, 'age': 3}"
+    )
     with pytest.raises(TableError, match="has no column 'prior'"):
         model.score_frame(rows.drop(columns="prior"))
     with pytest.raises(UserError, match="no number as age, prior; expected"):
@@ -201,7 +235,9 @@ def test_a_missing_value_is_the_median_and_a_wrong_one_an_error(model, wide):
     )
 
 
-def test_what_each_column_adds_is_measured_on_the_test_side(model, wide, tmp_path):
+def test_what_each_column_adds_is_measured_on_the_test_side(
+    model, wide, tmp_path
+):
     recalibrate(model, wide, columns=COLUMNS)
     comparison = compare(model, wide, bootstrap=200)
     names = ["domainbert", "the notes alone", "without age", "without prior"]
@@ -221,7 +257,8 @@ def test_what_each_column_adds_is_measured_on_the_test_side(model, wide, tmp_pat
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
     assert (
-        "a logistic regression on its log-odds and on the columns `age` (+0.0" in card
+        "a logistic regression on its log-odds and on the columns `age` (+0.0"
+        in card
     )
     assert 'model.predict({"text": note, "age": ' in card
     assert "| the notes alone | without age | without prior |" in card
@@ -247,14 +284,19 @@ def test_columns_that_cannot_be_known_or_weighed_are_refused(model, wide):
 
 
 def test_a_model_without_columns_is_what_it_was(model, cohort):
-    assert "columns" not in ReadmissionSettings().model_dump()  # nor in a fingerprint
-    model.manifest.example = Example(record={"text": ["x"]}, row={"probability": 0.5})
+    assert (
+        "columns" not in ReadmissionSettings().model_dump()
+    )  # nor in a fingerprint
+    model.manifest.example = Example(
+        record={"text": ["x"]}, row={"probability": 0.5}
+    )
     recalibrate(model, cohort)
     assert "columns" not in model.settings.model_dump()
     assert model.manifest.example is None  # its probability is no longer right
     record = {"text": ["heart failure"], "age": 70}
     assert (
-        model.predict(record).probability == model.predict("heart failure").probability
+        model.predict(record).probability
+        == model.predict("heart failure").probability
     )
     assert model.predict("heart failure").shift == 0.0
 
@@ -270,7 +312,9 @@ def test_the_command_reads_columns(model, wide, tmp_path):
         "--columns",
         "age, prior",
     ]
-    places = [str(tmp_path / w) if "." in w or w == "model" else w for w in words]
+    places = [
+        str(tmp_path / w) if "." in w or w == "model" else w for w in words
+    ]
     run = CliRunner().invoke(app, [*places, "--out", str(tmp_path / "new")])
     assert run.exit_code == 0, run.output
     loaded = ReadmissionModel.from_pretrained(tmp_path / "new")

@@ -33,9 +33,7 @@ ONE = TrainingSettings(epochs=0.3, learning_rate=1e-3)
 def cohort():
     """Stays of one to four windows, whose label a word tells; one in eleven is told wrongly."""
     generator = np.random.default_rng(0)
-    filler = (
-        "patient home stable chest clinic blood breath weeks wife condition".split()
-    )
+    filler = "patient home stable chest clinic blood breath weeks wife condition".split()
     rows = []
     for number in range(300):
         words = list(generator.choice(filler, generator.integers(15, 70)))
@@ -46,7 +44,8 @@ def cohort():
         side = ("train", "train", "train", "val", "test")[number % 5]
         rows.append((f"p{number}", [" ".join(words)], readmitted, side, None))
     return pd.DataFrame(
-        rows, columns=["patient_id", "text", "readmitted", "split", "exclusion"]
+        rows,
+        columns=["patient_id", "text", "readmitted", "split", "exclusion"],
     )
 
 
@@ -54,7 +53,9 @@ def cohort():
 def recipe(tiny_encoder):
     def made(training=ONE, **model):
         table = {"encoder": str(tiny_encoder), "window": 24, **model}
-        return ReadmissionRecipe(model=ReadmissionTable(**table), training=training)
+        return ReadmissionRecipe(
+            model=ReadmissionTable(**table), training=training
+        )
 
     return made
 
@@ -72,9 +73,9 @@ def test_both_objectives_learn(cohort, recipe, objective, tmp_path):
     model.save_pretrained(tmp_path / "model")
     assert not (tmp_path / "model" / "model.safetensors").exists()
     again = ReadmissionModel.from_pretrained(tmp_path / "model")
-    assert [risk.score for risk in again.predict_many(test["text"])] == pytest.approx(
-        risks, abs=1e-6
-    )
+    assert [
+        risk.score for risk in again.predict_many(test["text"])
+    ] == pytest.approx(risks, abs=1e-6)
     assert again.settings == model.settings
     assert again.settings.calibration[0] > 0
 
@@ -100,7 +101,10 @@ def test_the_test_side_has_no_say(cohort, recipe):
     )
     models = [fit(c, recipe()) for c in (cohort, flipped)]
     note = cohort["text"][0]
-    assert models[0].predict(note).probability == models[1].predict(note).probability
+    assert (
+        models[0].predict(note).probability
+        == models[1].predict(note).probability
+    )
     assert models[0].settings == models[1].settings
 
 
@@ -122,7 +126,8 @@ def test_missing_notes_and_notes_of_marks_alone_do_not_end_a_training(
     comparison = compare(model, odd, bootstrap=0)
     assert len(comparison.stays) == 59
     assert (
-        "1 of 60 stays could not be scored and are not measured." in comparison.caveats
+        "1 of 60 stays could not be scored and are not measured."
+        in comparison.caveats
     )
 
 
@@ -133,7 +138,9 @@ def test_bad_cohorts_are_refused_before_any_work(cohort, recipe):
     straddling = cohort.assign(
         patient_id=["same" if n < 5 else f"p{n}" for n in range(300)]
     )
-    with pytest.raises(UserError, match="1 of 296 patients are on more than one side"):
+    with pytest.raises(
+        UserError, match="1 of 296 patients are on more than one side"
+    ):
         fit(straddling, nowhere)
     with pytest.raises(
         TableError, match="no column 'readmitted'; did you mean 'readmited'"
@@ -152,7 +159,8 @@ def test_bad_cohorts_are_refused_before_any_work(cohort, recipe):
             fit(wrong, nowhere)
     notes = cohort.assign(text=[[3]] * 300)
     with pytest.raises(
-        UserError, match="text: note 0 is int, not text; expected a list of str"
+        UserError,
+        match="text: note 0 is int, not text; expected a list of str",
     ):
         fit(notes, nowhere)
     with pytest.raises(
@@ -190,9 +198,7 @@ def test_few_events_train_a_model_without_a_calibrator_and_say_so(
     few.loc[val[few.loc[val, "readmitted"] == 1][3:], "exclusion"] = "left out"
     with caplog.at_level(logging.WARNING):
         model = fit(few, recipe())
-    reason = (
-        "3 with the outcome, are too few to calibrate on; at least 20 with the outcome"
-    )
+    reason = "3 with the outcome, are too few to calibrate on; at least 20 with the outcome"
     assert reason in caplog.text
     assert model.settings.calibration is None
     assert model.settings.alert_threshold is None
@@ -205,7 +211,9 @@ def test_few_events_train_a_model_without_a_calibrator_and_say_so(
     assert reason in card
 
 
-def test_a_model_that_ranks_validation_backwards_has_no_calibrator(cohort, recipe):
+def test_a_model_that_ranks_validation_backwards_has_no_calibrator(
+    cohort, recipe
+):
     flipped = cohort.copy()
     flipped.loc[flipped["split"] == "val", "readmitted"] ^= 1
     model = fit(flipped, recipe(QUICK))
@@ -247,12 +255,18 @@ def test_patients_of_the_training_are_recognised_by_any_spelling(
         compare(again, other, bootstrap=0)
     seen = "has seen patients of this side"
     assert seen not in "".join(compare(again, cohort, bootstrap=0).caveats)
-    assert seen in compare(again, cohort, split="train", bootstrap=0).caveats[0]
+    assert (
+        seen in compare(again, cohort, split="train", bootstrap=0).caveats[0]
+    )
     # Of two models nobody can tell whether they have patients in common.
     assert patient_hashes(cohort)["train"] != stored["train"]
     forgotten = fit(cohort, recipe(), record_patients=False)
     assert forgotten.manifest.data.patients is None
-    assert compare(forgotten, other, bootstrap=0).caveats[0].startswith("Not checked")
+    assert (
+        compare(forgotten, other, bootstrap=0)
+        .caveats[0]
+        .startswith("Not checked")
+    )
 
 
 @pytest.mark.numeric
@@ -279,20 +293,27 @@ def test_training_starts_from_another_model_and_knows_its_patients(
     with pytest.raises(UserError, match="180 on its train side"):
         fit(moved, recipe(start=str(tmp_path / "first")))
     with pytest.raises(UserError, match="share and start need adapters"):
-        fit(cohort, recipe(ONE.replaced(full=True), start=str(tmp_path / "first")))
+        fit(
+            cohort,
+            recipe(ONE.replaced(full=True), start=str(tmp_path / "first")),
+        )
 
 
-def test_another_cohort_may_not_bring_patients_of_the_test_side(cohort, tmp_path):
+def test_another_cohort_may_not_bring_patients_of_the_test_side(
+    cohort, tmp_path
+):
     first, second = tmp_path / "first.parquet", tmp_path / "second.parquet"
     write_table(cohort.assign(exclusion=""), first)
     shifted = cohort["split"].to_numpy()[np.r_[1:300, 0]]
     write_table(cohort.assign(exclusion="", split=shifted), second)
     with pytest.raises(
-        UserError, match=r"60 of 300 patients are on more than one side of the split"
+        UserError,
+        match=r"60 of 300 patients are on more than one side of the split",
     ):
         read_cohort(first, also=[second])
     write_table(
-        cohort.assign(exclusion="", patient_id=cohort["patient_id"] + "x"), second
+        cohort.assign(exclusion="", patient_id=cohort["patient_id"] + "x"),
+        second,
     )
     together = read_cohort(first, also=[second])
     assert together["split"].value_counts().to_dict() == {
@@ -315,7 +336,10 @@ def test_a_model_folder_holds_nothing_from_patients_but_what_its_card_lists(
         *("stays", "prevalence", "disjoint", "patients", "profile")
     }
     assert set(written) <= {"card", "data", "training", "calibration"}
-    assert set(model.manifest.training.facts[0]) == {"data_sha256", "objective"}
+    assert set(model.manifest.training.facts[0]) == {
+        "data_sha256",
+        "objective",
+    }
     model.save_pretrained(tmp_path / "model")
     names = {path.name for path in (tmp_path / "model").rglob("*")}
     assert names == {
@@ -336,21 +360,31 @@ def test_a_model_folder_holds_nothing_from_patients_but_what_its_card_lists(
 
 
 def test_targets_are_trained_on_and_checked(cohort, recipe):
-    with pytest.raises(UserError, match="target: expected numbers from 0 to 1"):
+    with pytest.raises(
+        UserError, match="target: expected numbers from 0 to 1"
+    ):
         fit(cohort.assign(target=1.5), recipe())
-    with pytest.raises(UserError, match="target: expected numbers from 0 to 1"):
+    with pytest.raises(
+        UserError, match="target: expected numbers from 0 to 1"
+    ):
         fit(cohort.assign(target=np.nan), recipe())
-    soft = cohort.assign(target=np.where(cohort["split"] == "train", 0.3, np.nan))
+    soft = cohort.assign(
+        target=np.where(cohort["split"] == "train", 0.3, np.nan)
+    )
     assert (
         fit(soft, recipe()).manifest.training.facts
         != fit(cohort, recipe()).manifest.training.facts
     )
 
 
-@pytest.mark.parametrize("name", ["readmission-demo", "readmission-diabetes130"])
+@pytest.mark.parametrize(
+    "name", ["readmission-demo", "readmission-diabetes130"]
+)
 def test_the_shipped_recipes_are_those_of_the_shipped_models(name):
     recipe = read_recipe(ReadmissionRecipe, recipe_file(name))
-    training = read_manifest(shipped_models("clinical")[name], Manifest).training
+    training = read_manifest(
+        shipped_models("clinical")[name], Manifest
+    ).training
     assert recipe.card.name == name
     assert training.objective.startswith(recipe.model.objective)
     now = recipe.training.model_dump()
@@ -372,20 +406,28 @@ def test_too_few_stays_to_calibrate_on_are_said_before_training(
     with pytest.raises(KeyboardInterrupt), caplog.at_level(logging.WARNING):
         fit(few, recipe())
     assert "this model will not be calibrated: 15 stays, " in said[0]
-    assert "--fractions 0.6 0.2 0.2, or the estimator's validation_fraction)" in said[0]
+    assert (
+        "--fractions 0.6 0.2 0.2, or the estimator's validation_fraction)"
+        in said[0]
+    )
     assert " or --calibration cross-fitted" in said[0]
 
 
 def test_cross_fitted_calibration_needs_no_large_validation_side(
     cohort, recipe, tmp_path
 ):
-    few = cohort[(cohort["split"] == "train") | (cohort.index % 20 == 3)].head(130)
+    few = cohort[(cohort["split"] == "train") | (cohort.index % 20 == 3)].head(
+        130
+    )
     model = fit(few, recipe(QUICK, calibration="cross-fitted"))
     assert model.settings.calibration is not None
     assert not model.manifest.calibration.refused
     model.save_pretrained(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text()
-    assert "fitted on out-of-fold scores of the training and validation stays" in card
+    assert (
+        "fitted on out-of-fold scores of the training and validation stays"
+        in card
+    )
 
 
 def test_out_of_fold_scores_are_of_models_that_did_not_see_the_patient(
@@ -395,10 +437,14 @@ def test_out_of_fold_scores_are_of_models_that_did_not_see_the_patient(
 
     own, sides = training._trained, []
     monkeypatch.setattr(
-        training, "_trained", lambda rows, *rest: sides.append(rows) or own(rows, *rest)
+        training,
+        "_trained",
+        lambda rows, *rest: sides.append(rows) or own(rows, *rest),
     )
     rows = cohort[cohort["split"] == "train"].head(60).reset_index(drop=True)
-    rows = rows.assign(patient_id=[f"p{n // 2}" for n in range(60)])  # two stays each
+    rows = rows.assign(
+        patient_id=[f"p{n // 2}" for n in range(60)]
+    )  # two stays each
     values, counts, outcome = training._out_of_fold(rows, recipe(), None)
     assert len(counts) == len(outcome) == 60
     assert counts.sum() == len(values)
@@ -406,6 +452,7 @@ def test_out_of_fold_scores_are_of_models_that_did_not_see_the_patient(
     assert len(sides) == training.FOLDS
     for fold in sides:
         held, trained = (
-            set(fold[fold["split"] == s]["patient_id"]) for s in ("val", "train")
+            set(fold[fold["split"] == s]["patient_id"])
+            for s in ("val", "train")
         )
         assert not held & trained

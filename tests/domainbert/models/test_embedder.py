@@ -81,7 +81,9 @@ def test_unit_norm(bare, tokenizer):
     scaled = Embedder(
         bare, tokenizer, settings=EmbeddingSettings(unit_norm=True)
     ).embed(TERMS)
-    assert np.linalg.norm(scaled, axis=1) == pytest.approx(np.ones(5), abs=1e-6)
+    assert np.linalg.norm(scaled, axis=1) == pytest.approx(
+        np.ones(5), abs=1e-6
+    )
     assert scaled * np.linalg.norm(plain, axis=1)[:, None] == pytest.approx(
         plain, abs=1e-5
     )
@@ -95,7 +97,9 @@ def test_unit_rows_have_length_one_and_zeros_stay():
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 @pytest.mark.parametrize("window", [None, 20])
-def test_a_text_longer_than_a_window_is_read_whole(bare, tokenizer, pooling, window):
+def test_a_text_longer_than_a_window_is_read_whole(
+    bare, tokenizer, pooling, window
+):
     settings = EmbeddingSettings(pooling=pooling, window=window)
     embedder = Embedder(bare, tokenizer, settings=settings)
     vector = embedder.embed([LONG, "insulin"])[0]
@@ -114,21 +118,36 @@ def test_a_text_longer_than_a_window_is_read_whole(bare, tokenizer, pooling, win
 
 
 def test_what_has_no_vector_affects_nothing_else(embedder):
-    texts = ["insulin", "", None, 7, "  ", "中文", float("nan"), "edema \ud800"]
+    texts = [
+        "insulin",
+        "",
+        None,
+        7,
+        "  ",
+        "中文",
+        float("nan"),
+        "edema \ud800",
+    ]
     (part,) = embedder.embed_many(texts)
     assert part.faults == (
         *("", "no text", "no text", "it is int, not a string", "no text"),
         *("no word of it is in the encoder's vocabulary", "no text", ""),
     )
     assert np.isnan(part.vectors[1:7]).all()
-    assert part.vectors[0] == pytest.approx(embedder.embed("insulin"), abs=1e-6)
+    assert part.vectors[0] == pytest.approx(
+        embedder.embed("insulin"), abs=1e-6
+    )
 
 
 def test_embed_refuses_it_by_number_and_not_by_text(embedder):
-    with pytest.raises(UserError, match="text number 2 has no vector: no text"):
+    with pytest.raises(
+        UserError, match="text number 2 has no vector: no text"
+    ):
         embedder.embed(["insulin", "edema", " "])
     column = pd.Series(["insulin", None, "edema"], dtype="string")
-    with pytest.raises(UserError, match="text number 1 has no vector: no text"):
+    with pytest.raises(
+        UserError, match="text number 1 has no vector: no text"
+    ):
         embedder.embed(column)
     (part,) = embedder.embed_many(column)
     assert part.faults == ("", "no text", "")
@@ -141,7 +160,9 @@ def test_embed_refuses_it_by_number_and_not_by_text(embedder):
 
 @pytest.mark.parametrize("method", ["embed_many", "embed_passages"])
 def test_one_string_is_not_read_letter_by_letter(embedder, method):
-    with pytest.raises(UserError, match="expected a list of texts, got one string"):
+    with pytest.raises(
+        UserError, match="expected a list of texts, got one string"
+    ):
         list(getattr(embedder, method)("asthma"))
 
 
@@ -163,14 +184,18 @@ def test_passages_cover_the_text_and_have_its_offsets(bare, tokenizer):
         [np.stack([p.texts, p.starts, p.ends], axis=1) for p in parts]
     )
     vectors = np.concatenate([part.vectors for part in parts])
-    faults = {number: why for part in parts for number, why in part.faults.items()}
+    faults = {
+        number: why for part in parts for number, why in part.faults.items()
+    }
     assert faults == {n: "no text" for n in range(45) if n % 5 in (1, 3)}
     for number in (0, 2, 4, 42):
         own = places[places[:, 0] == number]
         text = texts[number % 5]
         pieces = [text[start:end] for _, start, end in own]
         assert " ".join(pieces) == text.strip()
-        assert len(own) == max(1, -(-len(tokenizer(text)["input_ids"][1:-1]) // 10))
+        assert len(own) == max(
+            1, -(-len(tokenizer(text)["input_ids"][1:-1]) // 10)
+        )
         assert vectors[places[:, 0] == number] == pytest.approx(
             embedder.embed(pieces), abs=1e-4
         )
@@ -178,7 +203,8 @@ def test_passages_cover_the_text_and_have_its_offsets(bare, tokenizer):
 
 def test_settings_are_checked():
     with pytest.raises(
-        UserError, match="pooling: expected 'mean', 'cls' or 'max', got 'median'"
+        UserError,
+        match="pooling: expected 'mean', 'cls' or 'max', got 'median'",
     ):
         EmbeddingSettings(pooling="median")
 
@@ -188,7 +214,9 @@ def test_a_window_beyond_the_encoder_is_refused(bare, tokenizer, embedder):
         UserError, match="window must be at most 64 for this encoder, got 65"
     ):
         Embedder(bare, tokenizer, settings=EmbeddingSettings(window=65))
-    with pytest.raises(UserError, match="window must be between 3 and 64, got 100"):
+    with pytest.raises(
+        UserError, match="window must be between 3 and 64, got 100"
+    ):
         list(embedder.embed_passages(["text"], window=100))
 
 
@@ -215,7 +243,9 @@ def test_the_merged_folder_gives_the_same_vectors_in_sentence_transformers(
     theirs = SentenceTransformer(
         str(tmp_path / "model"), device="cpu", local_files_only=True
     )
-    assert theirs.encode(TERMS) == pytest.approx(embedder.embed(TERMS), abs=1e-5)
+    assert theirs.encode(TERMS) == pytest.approx(
+        embedder.embed(TERMS), abs=1e-5
+    )
     again = Embedder.from_pretrained(tmp_path / "model")
     assert again.settings == settings
     assert (
@@ -233,7 +263,11 @@ def test_a_folder_of_sentence_transformers_gives_the_same_vectors_here(
     from sentence_transformers.base.modules import Normalize, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    modules = [Transformer(str(tiny_encoder)), Pooling(32, pooling), Normalize()]
+    modules = [
+        Transformer(str(tiny_encoder)),
+        Pooling(32, pooling),
+        Normalize(),
+    ]
     theirs = SentenceTransformer(modules=modules, device="cpu")
     theirs.save(str(tmp_path / "st"), create_model_card=False)
     ours = Embedder.from_pretrained(tmp_path / "st")
@@ -254,7 +288,10 @@ def test_options_win_over_what_the_folder_says(
     (tmp_path / "modules.json").write_text(modules % "Transformer")
     assert Embedder.from_pretrained(tmp_path).settings.pooling == "cls"
     assert not caplog.text
-    assert Embedder.from_pretrained(tmp_path, pooling="max").settings.pooling == "max"
+    assert (
+        Embedder.from_pretrained(tmp_path, pooling="max").settings.pooling
+        == "max"
+    )
     (tmp_path / "modules.json").write_text(modules % "Dense")
     with pytest.raises(EncoderError, match="puts Dense after its encoder"):
         Embedder.from_pretrained(tmp_path)
@@ -263,7 +300,9 @@ def test_options_win_over_what_the_folder_says(
 def test_unknown_settings_in_a_folder_are_refused(bare, tokenizer, tmp_path):
     Embedder(bare, tokenizer).save_pretrained(tmp_path / "model")
     file = tmp_path / "model" / "config.json"
-    file.write_text(file.read_text().replace('"pooling": "mean"', '"polling": "mean"'))
+    file.write_text(
+        file.read_text().replace('"pooling": "mean"', '"polling": "mean"')
+    )
     with pytest.raises(
         EncoderError,
         match=r"config\.json: settings: polling: no such setting; expected",
@@ -284,8 +323,15 @@ def test_the_shipped_encoder_gives_what_sentence_transformers_gives():
 
     reference = SentenceTransformer(find_encoder().location, device="cpu")
     embedder = Embedder.from_pretrained(device="cpu")
-    terms = ["heart failure", "COPD", "acute lymphoblastic leukemia", "β-thalassemia"]
-    assert embedder.embed(terms) == pytest.approx(reference.encode(terms), abs=1e-5)
+    terms = [
+        "heart failure",
+        "COPD",
+        "acute lymphoblastic leukemia",
+        "β-thalassemia",
+    ]
+    assert embedder.embed(terms) == pytest.approx(
+        reference.encode(terms), abs=1e-5
+    )
 
 
 def test_a_text_beyond_the_limit_affects_nothing_else(embedder, monkeypatch):

@@ -6,7 +6,13 @@ from biomed.ner.tagger import EntityManifest
 from biomed.qa.model import QuestionManifest
 from clinical.risk.manifest import RiskManifest
 from domainbert.errors import EncoderError
-from domainbert.models.manifest import Manifest, Scores, Stage, Training, score_text
+from domainbert.models.manifest import (
+    Manifest,
+    Scores,
+    Stage,
+    Training,
+    score_text,
+)
 from domainbert.models.storage import (
     MANIFEST_FILE,
     json_text,
@@ -26,7 +32,9 @@ SHIPPED = shipped_models("clinical") | shipped_models("biomed")
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_shipped_models_keep_what_loading_needs_apart_from_what_was_measured(name):
+def test_shipped_models_keep_what_loading_needs_apart_from_what_was_measured(
+    name,
+):
     config = (SHIPPED[name] / "config.json").read_text("utf-8")
     assert config.count("\n") < 80
     assert not {"manifest", "scores"} & json.loads(config)["domainbert"].keys()
@@ -47,7 +55,11 @@ def test_the_base_class_reads_every_manifest():
 def test_a_manifest_is_what_was_written(tmp_path):
     manifest = Manifest()
     manifest.training = Training(
-        stages=[Stage(epochs=2, learning_rate=1e-3, batch_tokens=64, seed=0, rank=4)],
+        stages=[
+            Stage(
+                epochs=2, learning_rate=1e-3, batch_tokens=64, seed=0, rank=4
+            )
+        ],
         facts=[{"data": "a[1]"}],
     )
     manifest.scores.add_row("test", {"f1": Interval(0.5, 0.4, 0.6), "gold": 7})
@@ -69,7 +81,10 @@ def test_a_folder_without_a_manifest_has_an_empty_one(tmp_path):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('{"training": {"stages": [{"epochs": "x"}]}}', r"training\.stages\.0\.epochs"),
+        (
+            '{"training": {"stages": [{"epochs": "x"}]}}',
+            r"training\.stages\.0\.epochs",
+        ),
         ('{"data": {"counts": {"a": 1.5}}}', r"data\.counts\.a"),
         ("{", "Invalid JSON"),
     ],
@@ -82,7 +97,11 @@ def test_a_broken_manifest_is_one_line_with_the_entry(tmp_path, text, problem):
 
 
 def test_json_has_short_lists_on_one_line_and_texts_as_they_are():
-    document = {"a": [1, 2.5, None], "b": [["x  [y]\n", "z"], [{"c": []}]], "d": []}
+    document = {
+        "a": [1, 2.5, None],
+        "b": [["x  [y]\n", "z"], [{"c": []}]],
+        "d": [],
+    }
     text = json_text(document)
     assert json.loads(text) == document
     assert '"a": [1, 2.5, null]' in text
@@ -91,6 +110,10 @@ def test_json_has_short_lists_on_one_line_and_texts_as_they_are():
 
 def test_scores_without_a_value_are_empty_cells():
     scores = Scores(table={"a": {"x": 0.25}, "b": {"y": 3}})
-    assert scores.rows() == [["", "a", "b"], ["x", "0.250", ""], ["y", "", "3"]]
+    assert scores.rows() == [
+        ["", "a", "b"],
+        ["x", "0.250", ""],
+        ["y", "", "3"],
+    ]
     assert Scores().rows() == []
     assert score_text(None) == ""

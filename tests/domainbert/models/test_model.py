@@ -47,13 +47,16 @@ def test_settings_are_saved_and_read(network, tokenizer, tmp_path):
     assert again.window_tokens() == 32
     assert again.fingerprint() == model.fingerprint()
     with pytest.raises(
-        EncoderError, match="settings: windw: no such setting; expected one of win"
+        EncoderError,
+        match="settings: windw: no such setting; expected one of win",
     ):
         Task.read_settings({"windw": 3})
 
 
 def test_wrong_settings_of_a_folder_are_one_line():
-    with pytest.raises(UserError, match="window: expected a whole number, got 'many'"):
+    with pytest.raises(
+        UserError, match="window: expected a whole number, got 'many'"
+    ):
         Task.read_settings({"window": "many"})
 
 
@@ -63,7 +66,9 @@ def test_a_fingerprint_differs_where_weights_tokenizer_or_settings_do(
     def fingerprint(network=None, tokenizer=None, **settings):
         settings = Checked(**settings)
         return Task(
-            network or new_network(), tokenizer or new_tokenizer(), settings=settings
+            network or new_network(),
+            tokenizer or new_tokenizer(),
+            settings=settings,
         )
 
     other = new_network()
@@ -90,7 +95,9 @@ def test_a_fingerprint_does_not_depend_on_earlier_calls_of_the_tokenizer(
 ):
     tokenizer = new_tokenizer()
     before = Task(network, tokenizer).fingerprint()
-    tokenizer("chest pain", truncation=True, max_length=9, padding="max_length")
+    tokenizer(
+        "chest pain", truncation=True, max_length=9, padding="max_length"
+    )
     assert Task(network, tokenizer).fingerprint() == before
 
 
@@ -106,10 +113,15 @@ MODELS = [
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_model_is_trained_by_the_same_call(kind):
-    parameters = inspect.signature(pkgutil.resolve_name(kind.trainer)).parameters
+    parameters = inspect.signature(
+        pkgutil.resolve_name(kind.trainer)
+    ).parameters
     assert list(parameters)[1] == "recipe"
     assert {"kind"} <= parameters.keys()
-    assert {"checkpoints", "resume"} <= parameters.keys() or "resuming" in parameters
+    assert {
+        "checkpoints",
+        "resume",
+    } <= parameters.keys() or "resuming" in parameters
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -132,20 +144,29 @@ def test_every_model_names_its_scoring_tasks(kind):
 def test_unknown_tasks_and_options_are_refused(network, tokenizer):
     model = clinical.ReadmissionModel(network, tokenizer)
     frame = pd.DataFrame({"text": ["fever"]})
-    with pytest.raises(UserError, match="unknown task 'risk'; expected one of"):
+    with pytest.raises(
+        UserError, match="unknown task 'risk'; expected one of"
+    ):
         model.score_frame(frame, task="risk")
     with pytest.raises(UserError, match="did you mean 'trajectory'"):
         model.score_frame(frame, task="trajectories")
     with pytest.raises(
-        UserError, match="unexpected keyword argument 'note'; its options: notes"
+        UserError,
+        match="unexpected keyword argument 'note'; its options: notes",
     ):
         model.score_frame(frame, note="as-given")
-    with pytest.raises(UserError, match="unknown notes 'all'; expected one of"):
+    with pytest.raises(
+        UserError, match="unknown notes 'all'; expected one of"
+    ):
         model.score_frame(frame, notes="all")
-    with pytest.raises(UserError, match="Task cannot score tables; use a class"):
+    with pytest.raises(
+        UserError, match="Task cannot score tables; use a class"
+    ):
         Task(network, tokenizer).score_frame(frame)
 
 
 def test_a_model_without_a_trainer_has_no_fit():
-    with pytest.raises(UserError, match="Embedder cannot be trained; use a class for"):
+    with pytest.raises(
+        UserError, match="Embedder cannot be trained; use a class for"
+    ):
         Embedder.fit([])

@@ -51,7 +51,14 @@ def test_a_pair_has_the_special_tokens_of_its_tokenizer():
     from tokenizers.pre_tokenizers import ByteLevel
     from transformers import RobertaTokenizerFast
 
-    names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *sorted(ByteLevel.alphabet())]
+    names = [
+        "<s>",
+        "<pad>",
+        "</s>",
+        "<unk>",
+        "<mask>",
+        *sorted(ByteLevel.alphabet()),
+    ]
     tokenizer = RobertaTokenizerFast(
         vocab={n: i for i, n in enumerate(names)}, merges=[]
     )
@@ -63,7 +70,9 @@ def test_a_pair_has_the_special_tokens_of_its_tokenizer():
 
 
 def test_special_tokens_and_half_characters_in_a_text_are_text(tokenizer):
-    (window,) = PairWindower(tokenizer, window=64).split("[SEP] pain", "fever \ud800")
+    (window,) = PairWindower(tokenizer, window=64).split(
+        "[SEP] pain", "fever \ud800"
+    )
     assert (window.input_ids == tokenizer.sep_token_id).sum() == 2
 
 
@@ -78,12 +87,18 @@ def test_a_logit_is_the_largest_of_its_windows(new_network, tokenizer):
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 50, 4096])
-def test_company_and_batch_size_do_not_matter(new_network, tokenizer, batch_tokens):
-    model = PairModel(new_network(labels=1), tokenizer, batch_tokens=batch_tokens)
+def test_company_and_batch_size_do_not_matter(
+    new_network, tokenizer, batch_tokens
+):
+    model = PairModel(
+        new_network(labels=1), tokenizer, batch_tokens=batch_tokens
+    )
     pairs = [("was it?", LONG), ("pain", "at home"), ("fever", "x " * 90)]
     together = list(model.predict_many(pairs * 3))
     for pair, result in zip(pairs * 3, together, strict=True):
-        assert result.logit == pytest.approx(model.predict(*pair).logit, abs=1e-5)
+        assert result.logit == pytest.approx(
+            model.predict(*pair).logit, abs=1e-5
+        )
 
 
 def test_a_score_is_the_sigmoid_of_the_only_logit(new_network, tokenizer):
@@ -96,7 +111,9 @@ def test_a_score_is_the_sigmoid_of_the_only_logit(new_network, tokenizer):
         PairModel(new_network(labels=3), tokenizer)
 
 
-def test_numbers_are_those_of_sentence_transformers(new_network, tokenizer, tmp_path):
+def test_numbers_are_those_of_sentence_transformers(
+    new_network, tokenizer, tmp_path
+):
     from sentence_transformers import CrossEncoder
 
     new_network(labels=1).save_pretrained(tmp_path)
@@ -105,12 +122,14 @@ def test_numbers_are_those_of_sentence_transformers(new_network, tokenizer, tmp_
         ("pain in the chest", "fever"),
         ("edema", "heart failure and kidney disease"),
     ]
-    theirs = CrossEncoder(str(tmp_path), device="cpu", local_files_only=True).predict(
-        pairs
-    )
+    theirs = CrossEncoder(
+        str(tmp_path), device="cpu", local_files_only=True
+    ).predict(pairs)
     ours = [
         r.score
-        for r in PairModel.from_pretrained(tmp_path, device="cpu").predict_many(pairs)
+        for r in PairModel.from_pretrained(
+            tmp_path, device="cpu"
+        ).predict_many(pairs)
     ]
     assert ours == pytest.approx(theirs, abs=1e-5)
 
@@ -144,7 +163,9 @@ def test_a_short_last_window_does_not_lower_a_passage(new_network, tokenizer):
         new_network(labels=1), tokenizer, settings=PairSettings(window=24)
     )
     passage = "heart failure " * 10 + "at home"
-    rows = plain_logits(model.network, model.windower.split("was it?", passage))
+    rows = plain_logits(
+        model.network, model.windower.split("was it?", passage)
+    )
     assert len(rows) == 2
     assert model.predict("was it?", passage).logit == pytest.approx(
         rows.max(), abs=1e-5

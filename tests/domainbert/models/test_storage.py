@@ -7,7 +7,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import BertForSequenceClassification, BertForTokenClassification
+from transformers import (
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 
 from domainbert.encoders.classifier import CLSClassifier
 from domainbert.encoders.loading import (
@@ -49,7 +52,14 @@ def wrapped_model(encoder, *, rank=4, labels=1, seed=1):
 
 
 def save(
-    folder, encoder, *, full=False, labels=1, rank=4, seed=1, card="# A card – ok\n"
+    folder,
+    encoder,
+    *,
+    full=False,
+    labels=1,
+    rank=4,
+    seed=1,
+    card="# A card – ok\n",
 ):
     """Save a model as it stands after training; returns what was saved."""
     wrapped = wrapped_model(encoder, rank=rank, labels=labels, seed=seed)
@@ -89,7 +99,9 @@ def test_a_model_that_is_not_there_costs_no_import_of_torch(tmp_path):
         "except UserError:\n    sys.exit('torch' in sys.modules)\n"
     )
     for name in ("hub:owner/name", tmp_path / "nowhere"):
-        subprocess.run([sys.executable, "-c", code, name], check=True, timeout=60)
+        subprocess.run(
+            [sys.executable, "-c", code, name], check=True, timeout=60
+        )
 
 
 def logits(model):
@@ -133,20 +145,28 @@ def full_folder(tmp_path, tiny_encoder):
 
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("labels", [1, 3])
-def test_what_is_loaded_is_what_was_saved(tmp_path, tiny_encoder, full, labels):
-    model, config = save(tmp_path / "model", tiny_encoder, full=full, labels=labels)
+def test_what_is_loaded_is_what_was_saved(
+    tmp_path, tiny_encoder, full, labels
+):
+    model, config = save(
+        tmp_path / "model", tiny_encoder, full=full, labels=labels
+    )
     loaded = load(tmp_path / "model", labels=labels)
     assert loaded.config == config
     assert not loaded.network.training
     saved, found = model.state_dict(), loaded.network.state_dict()
     assert saved.keys() == found.keys()
     assert all(torch.equal(saved[name], found[name]) for name in saved)
-    torch.testing.assert_close(logits(loaded.network), logits(model), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        logits(loaded.network), logits(model), atol=1e-6, rtol=0
+    )
     assert logits(model).std() > 0.02
     text = "Patient left without medication."
     tokenizer = load_tokenizer(find_encoder(tiny_encoder))
     assert loaded.tokenizer(text)["input_ids"] == tokenizer(text)["input_ids"]
-    assert (tmp_path / "model" / "README.md").read_text("utf-8") == "# A card – ok\n"
+    assert (tmp_path / "model" / "README.md").read_text(
+        "utf-8"
+    ) == "# A card – ok\n"
 
 
 def test_an_adapter_is_saved_again_as_it_was_loaded(folder, tmp_path):
@@ -159,7 +179,9 @@ def test_an_adapter_is_saved_again_as_it_was_loaded(folder, tmp_path):
     assert all(torch.equal(first[name], again[name]) for name in first)
 
 
-def test_an_adapter_folder_holds_five_files_and_no_encoder(folder, tiny_encoder):
+def test_an_adapter_folder_holds_five_files_and_no_encoder(
+    folder, tiny_encoder
+):
     assert names_in(folder) == [
         "README.md",
         ADAPTER_CONFIG,
@@ -174,16 +196,24 @@ def test_an_adapter_folder_holds_five_files_and_no_encoder(folder, tiny_encoder)
     assert (folder / ADAPTER_FILE).stat().st_size < weights
 
 
-def test_full_weights_need_no_encoder_and_load_elsewhere(tmp_path, tiny_encoder):
+def test_full_weights_need_no_encoder_and_load_elsewhere(
+    tmp_path, tiny_encoder
+):
     encoder = tmp_path / "encoder"
     shutil.copytree(tiny_encoder, encoder)
     model, _ = save(tmp_path / "model", encoder, full=True)
     shutil.rmtree(encoder)
-    torch.testing.assert_close(logits(load(tmp_path / "model").network), logits(model))
+    torch.testing.assert_close(
+        logits(load(tmp_path / "model").network), logits(model)
+    )
     document = json.loads((tmp_path / "model" / "config.json").read_text())
     assert document["architectures"] == ["BertForSequenceClassification"]
-    elsewhere = BertForSequenceClassification.from_pretrained(tmp_path / "model")
-    torch.testing.assert_close(logits(elsewhere), logits(model), atol=1e-5, rtol=0)
+    elsewhere = BertForSequenceClassification.from_pretrained(
+        tmp_path / "model"
+    )
+    torch.testing.assert_close(
+        logits(elsewhere), logits(model), atol=1e-5, rtol=0
+    )
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -217,7 +247,9 @@ def test_nothing_but_adapters_and_head_trains(tiny_encoder):
     wrapped = add_lora(
         load_model(find_encoder(tiny_encoder), CLSClassifier, num_labels=1), 16
     )
-    before = {name: tensor.clone() for name, tensor in wrapped.state_dict().items()}
+    before = {
+        name: tensor.clone() for name, tensor in wrapped.state_dict().items()
+    }
     optimizer = torch.optim.AdamW(wrapped.parameters(), lr=0.1)
     for _ in range(
         2
@@ -228,13 +260,24 @@ def test_nothing_but_adapters_and_head_trains(tiny_encoder):
         optimizer.step()
         optimizer.zero_grad()
     after = wrapped.state_dict()
-    changed = {name for name in before if not torch.equal(before[name], after[name])}
-    assert changed == {n for n in before if "lora_" in n or "modules_to_save" in n}
-    linear = ("query", "key", "value", "attention.output.dense", "intermediate.dense")
+    changed = {
+        name for name in before if not torch.equal(before[name], after[name])
+    }
+    assert changed == {
+        n for n in before if "lora_" in n or "modules_to_save" in n
+    }
+    linear = (
+        "query",
+        "key",
+        "value",
+        "attention.output.dense",
+        "intermediate.dense",
+    )
     for layer in range(2):
         for name in (*linear, f"{layer}.output.dense"):
             assert any(
-                f"layer.{layer}." in n and f"{name}.lora_A" in n for n in changed
+                f"layer.{layer}." in n and f"{name}.lora_A" in n
+                for n in changed
             ), name
     for head in ("classifier", "pooler"):
         assert any(f"{head}.modules_to_save" in name for name in changed), head
@@ -254,7 +297,9 @@ def test_merging_computes_what_the_wrapped_model_computes(tiny_encoder):
     merged = merge_adapter(again, trained_adapter(wrapped, encoder="tiny"))
     assert type(merged) is CLSClassifier
     assert not any("lora" in name for name, _ in merged.named_parameters())
-    torch.testing.assert_close(logits(merged), logits(wrapped), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        logits(merged), logits(wrapped), atol=1e-5, rtol=0
+    )
 
 
 # --- what is refused on loading
@@ -278,7 +323,10 @@ def test_another_number_of_labels_is_refused(folder, full_folder):
 
 @pytest.mark.parametrize(
     ("full", "message"),
-    [(False, "tensors differ"), (True, "its head has 1 outputs, but expected were 2")],
+    [
+        (False, "tensors differ"),
+        (True, "its head has 1 outputs, but expected were 2"),
+    ],
 )
 def test_labels_that_the_weights_do_not_have_are_refused(
     folder, full_folder, full, message
@@ -309,7 +357,8 @@ def test_an_encoder_folder_that_is_gone_is_not_looked_for_on_the_hub(
     monkeypatch.chdir(tmp_path)
     edit_config(folder, lambda ours: ours.update(encoder=MISSING_ENCODER))
     with pytest.raises(
-        EncoderError, match="trained on the encoder folder models/encoder, which"
+        EncoderError,
+        match="trained on the encoder folder models/encoder, which",
     ):
         load(folder)
 
@@ -320,11 +369,14 @@ def test_a_hub_encoder_that_a_folder_names_is_never_downloaded(
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
     edit_config(folder, lambda ours: ours.update(encoder="hub:someone/model"))
     with pytest.raises(
-        EncoderError, match="not on this machine; download it with: hf download"
+        EncoderError,
+        match="not on this machine; download it with: hf download",
     ):
         load(folder)  # the network is refused to tests, with another error
     for missing in ("someone/model", "https://example.org/model"):
-        edit_config(folder, lambda ours, name=missing: ours.update(encoder=name))
+        edit_config(
+            folder, lambda ours, name=missing: ours.update(encoder=name)
+        )
         with pytest.raises(
             EncoderError, match=r"on the encoder folder .*, which is not here$"
         ):
@@ -366,17 +418,23 @@ def test_an_adapter_without_finite_numbers_is_refused(folder, number):
         load(folder)
 
 
-def test_a_mistyped_model_lists_the_shipped_models_and_guesses(tmp_path, monkeypatch):
+def test_a_mistyped_model_lists_the_shipped_models_and_guesses(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     shelf = {
         "readmission-demo": tmp_path / "a",
         "readmission-diabetes130": tmp_path / "b",
     }
-    monkeypatch.setattr("domainbert.models.storage.shipped_models", {"mine": shelf}.get)
+    monkeypatch.setattr(
+        "domainbert.models.storage.shipped_models", {"mine": shelf}.get
+    )
     assert resolve_model("readmission-demo", "mine") == tmp_path / "a"
     for name in (str(tmp_path), "all-MiniLM-L6-v2", "hub:someone/model"):
         assert resolve_model(name, "mine") == name
-    listed = r"no model .*not shipped \(readmission-demo, readmission-diabetes130\)"
+    listed = (
+        r"no model .*not shipped \(readmission-demo, readmission-diabetes130\)"
+    )
     with pytest.raises(
         EncoderError, match=listed + r"\. Did you mean 'readmission-demo'\?$"
     ):
@@ -389,7 +447,9 @@ def test_a_mistyped_model_lists_the_shipped_models_and_guesses(tmp_path, monkeyp
 
 def test_a_missing_adapter_is_refused(folder):
     (folder / ADAPTER_FILE).unlink()
-    with pytest.raises(EncoderError, match=r"model lacks adapter_model\.safetensors$"):
+    with pytest.raises(
+        EncoderError, match=r"model lacks adapter_model\.safetensors$"
+    ):
         load(folder)
 
 
@@ -398,7 +458,8 @@ def test_a_truncated_adapter_is_refused(folder, kept):
     file = folder / ADAPTER_FILE
     file.write_bytes(file.read_bytes()[:kept])
     with pytest.raises(
-        EncoderError, match=r"adapter_model\.safetensors is broken .*; copy it again$"
+        EncoderError,
+        match=r"adapter_model\.safetensors is broken .*; copy it again$",
     ):
         load(folder)
 
@@ -447,14 +508,18 @@ def test_config_with_other_keys_or_types_is_refused(folder, change, message):
 @pytest.mark.parametrize("ours", [None, [], "x", 3])
 def test_config_that_is_no_table_is_refused(folder, ours):
     (folder / "config.json").write_text(json.dumps({"domainbert": ours}))
-    with pytest.raises(EncoderError, match="does not fit this version of domainbert"):
+    with pytest.raises(
+        EncoderError, match="does not fit this version of domainbert"
+    ):
         load(folder)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"domainbert": ', "3", "\xff"])
 def test_config_that_is_no_json_object_is_refused(folder, text):
     (folder / "config.json").write_text(text, "latin-1")
-    with pytest.raises(EncoderError, match=r"config\.json is not a JSON object"):
+    with pytest.raises(
+        EncoderError, match=r"config\.json is not a JSON object"
+    ):
         load(folder)
 
 
@@ -472,7 +537,13 @@ def test_a_folder_without_config_is_refused(full_folder, tmp_path):
 
 
 def publish(
-    folder, new_network, new_tokenizer, *, model_class, labels=1, architectures=...
+    folder,
+    new_network,
+    new_tokenizer,
+    *,
+    model_class,
+    labels=1,
+    architectures=...,
 ):
     """A Hugging Face folder as others leave it; returns its model."""
     torch.manual_seed(7)
@@ -485,7 +556,9 @@ def publish(
     new_tokenizer().save_pretrained(folder)
     if architectures is not ...:
         file = folder / "config.json"
-        document = json.loads(file.read_text()) | {"architectures": architectures}
+        document = json.loads(file.read_text()) | {
+            "architectures": architectures
+        }
         file.write_text(json.dumps(document))
     return model
 
@@ -567,19 +640,25 @@ def contents(folder):
     "files",
     [
         {"thesis.txt": "years of work"},
-        {"config.json": '{"model_type": "bert"}', "model.safetensors": "weights"},
+        {
+            "config.json": '{"model_type": "bert"}',
+            "model.safetensors": "weights",
+        },
         {"config.json": "no JSON"},
         {"config.json": '["domainbert"]'},
     ],
 )
-def test_a_folder_that_is_no_model_of_ours_is_left_alone(tmp_path, tiny_encoder, files):
+def test_a_folder_that_is_no_model_of_ours_is_left_alone(
+    tmp_path, tiny_encoder, files
+):
     folder = tmp_path / "folder"
     folder.mkdir()
     for name, text in files.items():
         (folder / name).write_text(text)
     before = contents(folder)
     with pytest.raises(
-        FileExistsError, match="exists and is not a model folder; choose another"
+        FileExistsError,
+        match="exists and is not a model folder; choose another",
     ):
         save(folder, tiny_encoder)
     assert contents(folder) == before
@@ -594,7 +673,8 @@ def test_a_file_is_left_alone(tmp_path, tiny_encoder):
 
 
 @pytest.mark.parametrize(
-    "name", ["risks.csv", "notes.txt", "evaluation/metrics.json", "vocab.old/a"]
+    "name",
+    ["risks.csv", "notes.txt", "evaluation/metrics.json", "vocab.old/a"],
 )
 def test_a_model_folder_that_holds_other_files_is_left_alone(
     folder, tiny_encoder, name
@@ -603,14 +683,17 @@ def test_a_model_folder_that_holds_other_files_is_left_alone(
     (folder / name).write_text("mine")
     before = contents(folder)
     with pytest.raises(
-        FileExistsError, match=f"holds {name.split('/')[0]}, which is not part of"
+        FileExistsError,
+        match=f"holds {name.split('/')[0]}, which is not part of",
     ):
         save(folder, tiny_encoder, seed=2)
     assert contents(folder) == before
     assert names_in(folder.parent) == ["model"]
 
 
-def test_an_empty_folder_and_models_of_ours_are_replaced(tmp_path, tiny_encoder):
+def test_an_empty_folder_and_models_of_ours_are_replaced(
+    tmp_path, tiny_encoder
+):
     folder = tmp_path / "deep" / "model"
     folder.mkdir(parents=True)
     for number, full in enumerate([False, True, False, True, True]):
@@ -636,7 +719,9 @@ def test_a_link_to_a_model_stays_a_link(folder, tmp_path, tiny_encoder):
 
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
-@pytest.mark.parametrize("where", ["weights", "card", "first rename", "second rename"])
+@pytest.mark.parametrize(
+    "where", ["weights", "card", "first rename", "second rename"]
+)
 def test_an_interrupted_save_leaves_the_old_model(
     folder, tiny_encoder, monkeypatch, where, error
 ):
@@ -675,7 +760,9 @@ def test_an_interrupted_save_leaves_the_old_model(
 def test_peft_reads_our_folder(folder, tiny_encoder):
     from peft import PeftModel
 
-    base = BertForSequenceClassification.from_pretrained(tiny_encoder, num_labels=1)
+    base = BertForSequenceClassification.from_pretrained(
+        tiny_encoder, num_labels=1
+    )
     theirs = PeftModel.from_pretrained(base, folder)
     torch.testing.assert_close(
         logits(theirs), logits(load(folder).network), atol=1e-5, rtol=0
@@ -709,22 +796,32 @@ def test_a_folder_that_peft_wrote_loads(tmp_path, tiny_encoder, labels):
         logits(loaded.network), logits(theirs), atol=1e-5, rtol=0
     )
     if labels != 1:
-        with pytest.raises(EncoderError, match="has 3 labels; this task has 1"):
+        with pytest.raises(
+            EncoderError, match="has 3 labels; this task has 1"
+        ):
             load(tmp_path / "theirs")
     fresh = BertForSequenceClassification.from_pretrained(
         tiny_encoder, num_labels=labels
     )
     loaded.adapter.save(tmp_path)
     again = PeftModel.from_pretrained(fresh, tmp_path)
-    torch.testing.assert_close(logits(again), logits(theirs), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        logits(again), logits(theirs), atol=1e-5, rtol=0
+    )
 
 
 def test_an_adapter_of_another_kind_is_refused(tmp_path, tiny_encoder):
     from peft import IA3Config, get_peft_model
 
-    base = BertForSequenceClassification.from_pretrained(tiny_encoder, num_labels=1)
-    get_peft_model(base, IA3Config(task_type="SEQ_CLS")).save_pretrained(tmp_path)
-    with pytest.raises(EncoderError, match="holds a IA3 adapter; expected LoRA"):
+    base = BertForSequenceClassification.from_pretrained(
+        tiny_encoder, num_labels=1
+    )
+    get_peft_model(base, IA3Config(task_type="SEQ_CLS")).save_pretrained(
+        tmp_path
+    )
+    with pytest.raises(
+        EncoderError, match="holds a IA3 adapter; expected LoRA"
+    ):
         load(tmp_path)
 
 

@@ -21,7 +21,13 @@ COMPLAINTS = (
     "edema",
     "fever",
 )
-WHEN = ("on admission", "at home", "in hospital", "for weeks", "without insulin")
+WHEN = (
+    "on admission",
+    "at home",
+    "in hospital",
+    "for weeks",
+    "without insulin",
+)
 
 
 def make_note(generator) -> str:
@@ -68,10 +74,18 @@ def new_recipe(tiny_encoder):
             "corpus": CorpusSettings(held_out=0.2),
             "examples": ExampleSettings(),
         }
-        tables |= {name: changes.pop(name) for name in tables if name in changes}
+        tables |= {
+            name: changes.pop(name) for name in tables if name in changes
+        }
         plan = {"length": 32, "steps": 12, "batch_tokens": 256, "warmup": 0.1}
-        plan |= {"learning_rate": 3e-3, "evaluations": 3, "evaluation_tokens": 2000}
-        return PretrainingRecipe(**tables, training=TrainingPlan(**(plan | changes)))
+        plan |= {
+            "learning_rate": 3e-3,
+            "evaluations": 3,
+            "evaluation_tokens": 2000,
+        }
+        return PretrainingRecipe(
+            **tables, training=TrainingPlan(**(plan | changes))
+        )
 
     return make
 

@@ -28,7 +28,10 @@ def run():
 
 def test_help_waits_for_no_torch():
     code = "import sys; import domainbert.__main__; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False).returncode
+        == 0
+    )
 
 
 def test_it_has_help(run):
@@ -65,6 +68,15 @@ def test_a_short_run(run, notes, notes_file, tiny_encoder, tmp_path):
 def test_what_fails_says_why_in_one_line(run, tmp_path):
     result = run(tmp_path / "none.txt", "--out", tmp_path / "encoder")
     assert result.exit_code == 1
-    assert result.output.strip().partition(";")[0].endswith("none.txt: no such file")
+    assert (
+        result.output.strip()
+        .partition(";")[0]
+        .endswith("none.txt: no such file")
+    )
     assert len(result.output.strip().splitlines()) == 1
-    assert run(tmp_path, "--out", tmp_path / "encoder", "--max-steps", 0).exit_code == 2
+    assert (
+        run(
+            tmp_path, "--out", tmp_path / "encoder", "--max-steps", 0
+        ).exit_code
+        == 2
+    )

@@ -47,10 +47,13 @@ def test_a_file_has_blocks_and_a_folder_has_files(tmp_path):
         (folder / "deep" / f"{number:02}.txt").write_text(f"{text}\n\nStable.")
     corpus = TextCorpus([folder], settings=HALF)
     assert len(list(corpus)) == corpus.counts["documents"] == 12
-    assert read(corpus) == [part for text in texts for part in (text, "Stable.")]
+    assert read(corpus) == [
+        part for text in texts for part in (text, "Stable.")
+    ]
     (tmp_path / "run.txt").write_text("\n".join(texts))
     with pytest.raises(
-        TextCorpusError, match=r"no document is on the .* side: .* lines = 20 under"
+        TextCorpusError,
+        match=r"no document is on the .* side: .* lines = 20 under",
     ):
         list(TextCorpus([tmp_path / "run.txt"], settings=HALF))
 
@@ -83,10 +86,14 @@ def test_columns_may_have_other_names_and_a_cell_may_hold_a_list(tmp_path):
     texts = numbered(20)
     path = table(
         tmp_path / "notes.parquet",
-        TEXT=[np.array(texts[n : n + 2], dtype=object) for n in range(0, 20, 2)],
+        TEXT=[
+            np.array(texts[n : n + 2], dtype=object) for n in range(0, 20, 2)
+        ],
         SUBJECT_ID=range(10),
     )
-    settings = CorpusSettings(text="TEXT", patient_id="SUBJECT_ID", held_out=0.5)
+    settings = CorpusSettings(
+        text="TEXT", patient_id="SUBJECT_ID", held_out=0.5
+    )
     corpus = TextCorpus([path], settings=settings)
     sides = [side for side, _ in corpus]
     assert read(corpus) == texts
@@ -95,19 +102,27 @@ def test_columns_may_have_other_names_and_a_cell_may_hold_a_list(tmp_path):
 
 
 def test_what_is_erased_is_gone_and_list_items_are_still_told_apart(tmp_path):
-    note = "1. Aspirin for [**Name 12**] daily\n2. Insulin at ___ hours\n------\n"
+    note = (
+        "1. Aspirin for [**Name 12**] daily\n2. Insulin at ___ hours\n------\n"
+    )
     path = table(tmp_path / "notes.csv", text=[note, *numbered(9)])
     erase = r"\[\*\*[^\[\]]*\*\*\]|_{2,}|[-=]{3,}|^\d{1,2}[.)](?=\s)"
-    corpus = TextCorpus([path], settings=CorpusSettings(held_out=0.5, erase=erase))
+    corpus = TextCorpus(
+        [path], settings=CorpusSettings(held_out=0.5, erase=erase)
+    )
     assert read(corpus)[:2] == ["Aspirin for daily", "Insulin at hours"]
-    with pytest.raises(ValueError, match=r"^erase must be a regular expression: "):
+    with pytest.raises(
+        ValueError, match=r"^erase must be a regular expression: "
+    ):
         TextCorpus([path], settings=CorpusSettings(erase="["))
 
 
 # --- sides
 
 
-def test_sides_are_by_patient_and_stay_when_documents_are_added(new_notes, tmp_path):
+def test_sides_are_by_patient_and_stay_when_documents_are_added(
+    new_notes, tmp_path
+):
     notes = new_notes(200)
     corpora = {}
     for name, rows in (("some", notes[:100]), ("all", notes)):
@@ -132,7 +147,9 @@ def test_the_counts_add_up(tmp_path):
         "  ",
         "\ufffd" * 50 + "few words here",
     ]
-    corpus = TextCorpus([table(tmp_path / "notes.parquet", text=texts)], settings=HALF)
+    corpus = TextCorpus(
+        [table(tmp_path / "notes.parquet", text=texts)], settings=HALF
+    )
     list(corpus)
     counts = corpus.counts
     assert counts["documents"] == 24
@@ -147,9 +164,9 @@ def test_a_few_undecodable_bytes_cost_nothing(tmp_path):
         numbered(20)
     ).encode() + "\n\nThe caf\u00e9 is closed for all of us.".encode("latin-1")
     (tmp_path / "notes.txt").write_bytes(text)
-    assert read(TextCorpus([tmp_path / "notes.txt"], settings=HALF))[-1].startswith(
-        "The caf\ufffd is"
-    )
+    assert read(TextCorpus([tmp_path / "notes.txt"], settings=HALF))[
+        -1
+    ].startswith("The caf\ufffd is")
 
 
 # --- exclusion
@@ -180,7 +197,9 @@ def test_what_is_excluded_is_never_read(excluded, kind):
     found, corpus = remaining(**{kind: list(chosen[kind])})
     out = {line for text in chosen["text"] for line in text.splitlines()}
     others = {
-        line for text in notes["text"].drop(chosen.index) for line in text.splitlines()
+        line
+        for text in notes["text"].drop(chosen.index)
+        for line in text.splitlines()
     }
     assert not set(found) & (out - others)
     assert set(found) == others
@@ -193,21 +212,33 @@ def test_what_is_excluded_is_never_read(excluded, kind):
 def test_of_a_cohort_what_is_not_on_the_train_side_is_excluded(excluded):
     _, remaining = excluded
     _, corpus = remaining(
-        patient_id=["p0", "p1", "p2", "p3"], split=["train", "val", "test", None]
+        patient_id=["p0", "p1", "p2", "p3"],
+        split=["train", "val", "test", None],
     )
     assert corpus.counts["documents excluded by patient_id"] == 4
 
 
 def test_ids_are_compared_as_strings(tmp_path):
     rows = table(
-        tmp_path / "notes.parquet", patient_id=[1, 2, 3, 4] * 5, text=numbered(20)
+        tmp_path / "notes.parquet",
+        patient_id=[1, 2, 3, 4] * 5,
+        text=numbered(20),
     )
     listed = table(tmp_path / "list.csv", patient_id=["2", "4"])
-    corpus = TextCorpus([rows], settings=HALF, exclusions=read_exclusions([listed]))
-    assert sum(corpus.exclusions.reason(d) is not None for d in documents(corpus)) == 10
+    corpus = TextCorpus(
+        [rows], settings=HALF, exclusions=read_exclusions([listed])
+    )
+    assert (
+        sum(corpus.exclusions.reason(d) is not None for d in documents(corpus))
+        == 10
+    )
     named = CorpusSettings(patient_id="mrn", held_out=0.5)
-    gaps = table(tmp_path / "gaps.parquet", mrn=[1, 2, None, 4] * 5, text=numbered(20))
-    corpus = TextCorpus([gaps], settings=named, exclusions=read_exclusions([listed]))
+    gaps = table(
+        tmp_path / "gaps.parquet", mrn=[1, 2, None, 4] * 5, text=numbered(20)
+    )
+    corpus = TextCorpus(
+        [gaps], settings=named, exclusions=read_exclusions([listed])
+    )
     reasons = [corpus.exclusions.reason(d) for d in documents(corpus)]
     assert reasons[:4] == [
         None,
@@ -223,12 +254,18 @@ def test_ids_with_leading_zeros_are_excluded_under_any_column_name(
     tmp_path, column, ending
 ):
     ids = ["0012", "12", "P7", "0013"] * 5
-    rows = table(tmp_path / f"notes{ending}", **{column: ids, "text": numbered(20)})
+    rows = table(
+        tmp_path / f"notes{ending}", **{column: ids, "text": numbered(20)}
+    )
     listed = table(tmp_path / f"list{ending}", **{column: ["0012", " p7"]})
-    corpus = TextCorpus([rows], settings=HALF, exclusions=read_exclusions([listed]))
+    corpus = TextCorpus(
+        [rows], settings=HALF, exclusions=read_exclusions([listed])
+    )
     found = read(corpus)
     assert found == [
-        text for text, i in zip(numbered(20), ids, strict=True) if i in ("12", "0013")
+        text
+        for text, i in zip(numbered(20), ids, strict=True)
+        if i in ("12", "0013")
     ]
     assert corpus.counts["documents excluded by patient_id"] == 10
     assert corpus.describe()["exclusions"] == {
@@ -242,12 +279,18 @@ def test_the_whole_name_of_a_file_is_the_id_of_its_note(tmp_path, ending):
     folder.mkdir()
     for number, text in enumerate(numbered(20)):
         content = (
-            gzip.compress(text.encode()) if ending.endswith(".gz") else text.encode()
+            gzip.compress(text.encode())
+            if ending.endswith(".gz")
+            else text.encode()
         )
         (folder / f"{number:02}.2020{ending}").write_bytes(content)
     listed = table(tmp_path / "list.csv", note_id=["07.2020"])
-    corpus = TextCorpus([folder], settings=HALF, exclusions=read_exclusions([listed]))
-    assert read(corpus) == [text for n, text in enumerate(numbered(20)) if n != 7]
+    corpus = TextCorpus(
+        [folder], settings=HALF, exclusions=read_exclusions([listed])
+    )
+    assert read(corpus) == [
+        text for n, text in enumerate(numbered(20)) if n != 7
+    ]
     assert corpus.describe()["exclusions"]["note_id"]["not found"] == 0
 
 
@@ -255,9 +298,13 @@ def test_excluded_ids_that_were_not_found_are_counted(tmp_path):
     ids = [str(number) for number in range(20)]
     rows = table(tmp_path / "notes.csv", patient_id=ids, text=numbered(20))
     listed = table(
-        tmp_path / "list.csv", patient_id=["0002", "2", "=A1"], STAY=["", "", "7"]
+        tmp_path / "list.csv",
+        patient_id=["0002", "2", "=A1"],
+        STAY=["", "", "7"],
     )
-    corpus = TextCorpus([rows], settings=HALF, exclusions=read_exclusions([listed]))
+    corpus = TextCorpus(
+        [rows], settings=HALF, exclusions=read_exclusions([listed])
+    )
     list(corpus)
     assert corpus.describe()["exclusions"] == {
         "patient_id": {"listed": 3, "not found": 2},
@@ -276,26 +323,36 @@ def test_a_line_that_is_no_row_costs_no_other_line(tmp_path, caplog):
     assert corpus.counts["unreadable lines"] == 1
     assert "notes.csv line 22: " in caplog.text
     assert "only-one-field" not in caplog.text
-    with pytest.raises(TableError, match=r"notes\.csv line 22: .*; correct the list"):
+    with pytest.raises(
+        TableError, match=r"notes\.csv line 22: .*; correct the list"
+    ):
         read_exclusions([tmp_path / "notes.csv"])
 
 
 def test_a_table_without_a_header_is_refused_without_quoting_it(tmp_path):
     (tmp_path / "notes.csv").write_text("Zebrafinch,well\nOther,ill\n")
     for settings in (CorpusSettings(), CorpusSettings(text="TEXT")):
-        with pytest.raises(TableError, match=r"^notes\.csv has no column '\w+'") as e:
+        with pytest.raises(
+            TableError, match=r"^notes\.csv has no column '\w+'"
+        ) as e:
             TextCorpus([tmp_path / "notes.csv"], settings=settings)
         assert "zebrafinch" not in str(e.value).casefold()
 
 
 def test_a_named_column_that_is_not_there_is_refused(tmp_path):
-    rows = table(tmp_path / "notes.csv", who=["1", "2"] * 10, text=numbered(20))
-    with pytest.raises(TableError, match=r"notes\.csv has no column 'SUBJEKT'"):
+    rows = table(
+        tmp_path / "notes.csv", who=["1", "2"] * 10, text=numbered(20)
+    )
+    with pytest.raises(
+        TableError, match=r"notes\.csv has no column 'SUBJEKT'"
+    ):
         TextCorpus([rows], settings=CorpusSettings(patient_id="SUBJEKT"))
 
 
 def documents(corpus):
-    return [d for file in corpus.files for d in file.documents(corpus.settings)]
+    return [
+        d for file in corpus.files for d in file.documents(corpus.settings)
+    ]
 
 
 def test_exclusion_needs_the_ids_it_goes_by(tmp_path):
@@ -307,14 +364,18 @@ def test_exclusion_needs_the_ids_it_goes_by(tmp_path):
     with pytest.raises(TextCorpusError, match=wanted):
         TextCorpus([rows], exclusions=by_patient)
     (tmp_path / "plain.txt").write_text("text")
-    with pytest.raises(TextCorpusError, match=r"^plain\.txt has no patient_id"):
+    with pytest.raises(
+        TextCorpusError, match=r"^plain\.txt has no patient_id"
+    ):
         TextCorpus([tmp_path / "plain.txt"], exclusions=by_patient)
     # The files of a folder are notes with the names of the files.
     (tmp_path / "notes").mkdir()
     for number, text in enumerate(numbered(20)):
         (tmp_path / "notes" / f"{number}.txt").write_text(text)
     by_note = read_exclusions([table(tmp_path / "list2.csv", note_id=["7"])])
-    corpus = TextCorpus([tmp_path / "notes"], settings=HALF, exclusions=by_note)
+    corpus = TextCorpus(
+        [tmp_path / "notes"], settings=HALF, exclusions=by_note
+    )
     assert numbered(1, start=7)[0] not in read(corpus)
     assert corpus.counts["documents excluded by note_id"] == 1
 
@@ -358,15 +419,22 @@ def test_an_empty_corpus(tmp_path):
         list(TextCorpus([tmp_path / "empty.txt"]))
     rows = table(tmp_path / "notes.parquet", text=[" ", None])
     with pytest.raises(
-        TextCorpusError, match="no document to read: 2 documents, 2 documents without"
+        TextCorpusError,
+        match="no document to read: 2 documents, 2 documents without",
     ):
         list(TextCorpus([rows]))
 
 
 def test_a_corpus_that_is_all_excluded(tmp_path):
-    rows = table(tmp_path / "notes.csv", patient_id=["1", "2"], text=numbered(2))
-    exclusions = read_exclusions([table(tmp_path / "list.csv", patient_id=["2", "1"])])
-    wanted = "no document to read: 2 documents, 2 documents excluded by patient_id$"
+    rows = table(
+        tmp_path / "notes.csv", patient_id=["1", "2"], text=numbered(2)
+    )
+    exclusions = read_exclusions(
+        [table(tmp_path / "list.csv", patient_id=["2", "1"])]
+    )
+    wanted = (
+        "no document to read: 2 documents, 2 documents excluded by patient_id$"
+    )
     with pytest.raises(TextCorpusError, match=wanted):
         list(TextCorpus([rows], exclusions=exclusions))
 
@@ -374,7 +442,9 @@ def test_a_corpus_that_is_all_excluded(tmp_path):
 def test_a_list_that_excludes_nothing(tmp_path):
     wanted = "excludes nothing: expected a column patient_id, stay_id, note_id with ids outside"
     strange = table(tmp_path / "list.csv", name=["x"])
-    with pytest.raises(TextCorpusError, match=rf"^list\.csv {wanted} the train side$"):
+    with pytest.raises(
+        TextCorpusError, match=rf"^list\.csv {wanted} the train side$"
+    ):
         read_exclusions([strange])
     train = table(tmp_path / "cohort.csv", patient_id=["1"], split=["train"])
     with pytest.raises(
@@ -389,7 +459,9 @@ def test_bytes_that_are_no_text(tmp_path):
         TextCorpusError, match=r"no document to read: .*that are not UTF-8"
     ):
         list(TextCorpus([tmp_path / "notes.txt"]))
-    (tmp_path / "wide.txt").write_bytes("\n".join(numbered(50)).encode("utf-16"))
+    (tmp_path / "wide.txt").write_bytes(
+        "\n".join(numbered(50)).encode("utf-16")
+    )
     with pytest.raises(
         TableError, match=r"^wide\.txt is in UTF-16: .*save it as UTF-8$"
     ):
@@ -418,5 +490,7 @@ def test_a_broken_gzip_file(tmp_path):
     ],
 )
 def test_settings_out_of_range_are_refused(name, value, legal):
-    with pytest.raises(ValueError, match=f"^{name}: expected {legal}, got {value!r}$"):
+    with pytest.raises(
+        ValueError, match=f"^{name}: expected {legal}, got {value!r}$"
+    ):
         CorpusSettings(**{name: value})

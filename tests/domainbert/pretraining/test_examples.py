@@ -7,7 +7,12 @@ import pandas as pd
 import pytest
 from hypothesis import strategies as st
 
-from domainbert.pretraining.corpus import HELD_OUT, TRAIN, TextCorpus, TextCorpusError
+from domainbert.pretraining.corpus import (
+    HELD_OUT,
+    TRAIN,
+    TextCorpus,
+    TextCorpusError,
+)
 from domainbert.pretraining.examples import Prepared, SegmentPairMaker
 from domainbert.pretraining.settings import CorpusSettings
 from domainbert.tables import write_table
@@ -23,7 +28,8 @@ class Listed:
         self.all_ends = [np.cumsum(sentences) for sentences in documents]
         starts = np.cumsum([10, *(ends[-1] for ends in self.all_ends)])
         self.all_tokens = [
-            np.arange(a, b) for a, b in zip(starts[:-1], starts[1:], strict=True)
+            np.arange(a, b)
+            for a, b in zip(starts[:-1], starts[1:], strict=True)
         ]
 
     def __len__(self):
@@ -31,15 +37,22 @@ class Listed:
 
     def of(self, token):
         """The document that a token is in."""
-        return next(n for n, tokens in enumerate(self.all_tokens) if token in tokens)
+        return next(
+            n for n, tokens in enumerate(self.all_tokens) if token in tokens
+        )
 
     def __getitem__(self, document):
-        return {"tokens": self.all_tokens[document], "ends": self.all_ends[document]}
+        return {
+            "tokens": self.all_tokens[document],
+            "ends": self.all_ends[document],
+        }
 
 
 def make(documents, *, length=32, seed=0):
     return list(
-        SegmentPairMaker(documents, length=length, tokenizer=TOKENIZER, seed=seed)
+        SegmentPairMaker(
+            documents, length=length, tokenizer=TOKENIZER, seed=seed
+        )
     )
 
 
@@ -53,7 +66,9 @@ def segments(example):
 
 
 collections = st.lists(
-    st.lists(st.integers(1, 40), min_size=1, max_size=12), min_size=2, max_size=8
+    st.lists(st.integers(1, 40), min_size=1, max_size=12),
+    min_size=2,
+    max_size=8,
 )
 
 
@@ -62,7 +77,9 @@ collections = st.lists(
     length=st.integers(16, 64),
     seed=st.integers(0, 99),
 )
-def test_every_token_is_read_once_and_nothing_is_too_long(documents, length, seed):
+def test_every_token_is_read_once_and_nothing_is_too_long(
+    documents, length, seed
+):
     documents = Listed(documents)
     read = {number: [] for number in range(len(documents))}
     for example in make(documents, length=length, seed=seed):
@@ -89,7 +106,10 @@ def test_every_token_is_read_once_and_nothing_is_too_long(documents, length, see
 def some(count=200, *, seed=0, most=12):
     generator = np.random.default_rng(seed)
     return Listed(
-        [generator.integers(4, 20, generator.integers(1, most)) for _ in range(count)]
+        [
+            generator.integers(4, 20, generator.integers(1, most))
+            for _ in range(count)
+        ]
     )
 
 
@@ -102,7 +122,9 @@ def test_half_of_the_pairs_are_true_where_text_follows():
 
 
 def test_examples_are_packed():
-    lengths = [len(each["tokens"]) for each in make(some(60, most=150), length=64)]
+    lengths = [
+        len(each["tokens"]) for each in make(some(60, most=150), length=64)
+    ]
     assert np.mean(lengths) > 0.85 * 64
 
 
@@ -131,7 +153,8 @@ def test_the_seed_decides():
 
 def test_pairs_need_two_documents():
     with pytest.raises(
-        TextCorpusError, match=r"^pairs need two documents on each side .*, got 1$"
+        TextCorpusError,
+        match=r"^pairs need two documents on each side .*, got 1$",
     ):
         make(Listed([[3, 4]]))
 
@@ -149,9 +172,13 @@ TEXTS = {
 }
 
 
-def test_documents_keep_their_sentences(tmp_path, tokenizer, new_recipe, monkeypatch):
+def test_documents_keep_their_sentences(
+    tmp_path, tokenizer, new_recipe, monkeypatch
+):
     monkeypatch.setattr("domainbert.pretraining.examples.TOGETHER", 3)
-    rows = pd.DataFrame({"patient_id": list(TEXTS), "text": list(TEXTS.values())})
+    rows = pd.DataFrame(
+        {"patient_id": list(TEXTS), "text": list(TEXTS.values())}
+    )
     write_table(rows, tmp_path / "notes.jsonl")
     recipe = new_recipe(corpus=CorpusSettings(held_out=0.553))
     corpus = TextCorpus([tmp_path / "notes.jsonl"], settings=recipe.corpus)
@@ -161,8 +188,13 @@ def test_documents_keep_their_sentences(tmp_path, tokenizer, new_recipe, monkeyp
         "work": tmp_path / "work",
     }
     made = Prepared(corpus, **options)
-    documents = [row for side in (TRAIN, HELD_OUT) for row in made.documents[side]]
-    read = {tokenizer.decode(row["tokens"]): row["ends"].tolist() for row in documents}
+    documents = [
+        row for side in (TRAIN, HELD_OUT) for row in made.documents[side]
+    ]
+    read = {
+        tokenizer.decode(row["tokens"]): row["ends"].tolist()
+        for row in documents
+    }
     assert read == {
         "the patient was stable fever": [4, 5],
         "chest pain no edema [UNK] sep [UNK]": [2, 9],  # text is text
@@ -170,7 +202,9 @@ def test_documents_keep_their_sentences(tmp_path, tokenizer, new_recipe, monkeyp
         "history of kidney disease": [4],
         "dyspnea at home ; stable": [6],
     }
-    counts = sum(made.frequencies(side, len(tokenizer)) for side in (TRAIN, HELD_OUT))
+    counts = sum(
+        made.frequencies(side, len(tokenizer)) for side in (TRAIN, HELD_OUT)
+    )
     assert counts.sum() == sum(made.counts["tokens"].values()) == 34
     assert counts[tokenizer.convert_tokens_to_ids("stable")] == 2
     for side, examples in made.examples.items():

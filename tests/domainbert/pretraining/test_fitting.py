@@ -38,7 +38,9 @@ def made(notes, new_recipe, tmp_path_factory):
     """The tiny encoder, trained for twelve steps."""
     folder = tmp_path_factory.mktemp("made")
     write_table(notes, folder / "notes.parquet")
-    pretrain([folder / "notes.parquet"], out=folder / "encoder", recipe=new_recipe())
+    pretrain(
+        [folder / "notes.parquet"], out=folder / "encoder", recipe=new_recipe()
+    )
     return folder / "encoder"
 
 
@@ -64,7 +66,9 @@ def test_it_says_how_it_was_made(made, notes):
     manifest = manifest_of(made)
     counts = manifest["corpus"]["counts"]
     assert counts["documents"] == len(notes)
-    assert counts["train documents"] + counts["held-out documents"] == len(notes)
+    assert counts["train documents"] + counts["held-out documents"] == len(
+        notes
+    )
     assert manifest["encoder"]["fresh_head"]
     assert manifest["before"]["tokens"] == manifest["after"]["tokens"] > 30
     card = (made / "README.md").read_text()
@@ -79,12 +83,16 @@ def test_it_is_an_encoder_like_any_other(made):
     tokenizer = load_tokenizer(found)
     network = load_model(found, BertForSequenceClassification, num_labels=2)
     plain = AutoModel.from_pretrained(made)
-    ids = torch.tensor([tokenizer("The patient denies chest pain.")["input_ids"]])
+    ids = torch.tensor(
+        [tokenizer("The patient denies chest pain.")["input_ids"]]
+    )
     hidden = network.bert(ids).last_hidden_state
     torch.testing.assert_close(plain.eval()(ids).last_hidden_state, hidden)
     with pytest.raises(EncoderError, match="without a trained head"):
         load_model(
-            found, BertForSequenceClassification, train_command="train {encoder}"
+            found,
+            BertForSequenceClassification,
+            train_command="train {encoder}",
         )
 
 
@@ -101,7 +109,8 @@ def test_a_readmission_model_trains_on_it(made, notes, tmp_path):
         }
     )
     recipe = clinical.ReadmissionRecipe().replaced(
-        model={"encoder": str(made)}, training={"epochs": 1.0, "batch_tokens": 512}
+        model={"encoder": str(made)},
+        training={"epochs": 1.0, "batch_tokens": 512},
     )
     model = clinical.ReadmissionModel.fit(cohort, recipe)
     model.save_pretrained(tmp_path / "model")
@@ -117,7 +126,9 @@ def test_one_goes_on_from_it(made, notes_file, new_recipe, tmp_path):
         steps=2,
     )
     again = pretrain([notes_file], out=tmp_path / "again", recipe=recipe)
-    assert again["before"] == pytest.approx(manifest_of(made)["after"], rel=1e-5)
+    assert again["before"] == pytest.approx(
+        manifest_of(made)["after"], rel=1e-5
+    )
     assert not again["encoder"]["fresh_head"]
     assert load_tokenizer(find_encoder(tmp_path / "again")).get_vocab() == (
         load_tokenizer(find_encoder(made)).get_vocab()
@@ -127,7 +138,9 @@ def test_one_goes_on_from_it(made, notes_file, new_recipe, tmp_path):
 # --- what must not be read
 
 
-def test_nothing_of_an_excluded_patient_is_in_any_example(notes, new_recipe, tmp_path):
+def test_nothing_of_an_excluded_patient_is_in_any_example(
+    notes, new_recipe, tmp_path
+):
     marked = notes.assign(
         text=[
             text.replace(" days.", f" days, said {SECRET} {n}.")
@@ -139,12 +152,17 @@ def test_nothing_of_an_excluded_patient_is_in_any_example(notes, new_recipe, tmp
         ]
     )
     write_table(marked, tmp_path / "notes.parquet")
-    write_table(pd.DataFrame({"patient_id": ["p3", "p9"]}), tmp_path / "list.csv")
+    write_table(
+        pd.DataFrame({"patient_id": ["p3", "p9"]}), tmp_path / "list.csv"
+    )
     recipe = new_recipe(steps=1)
 
     def mentions(name, **options):
         made = pretrain(
-            [tmp_path / "notes.parquet"], out=tmp_path / name, recipe=recipe, **options
+            [tmp_path / "notes.parquet"],
+            out=tmp_path / name,
+            recipe=recipe,
+            **options,
         )
         tokenizer = load_tokenizer(find_encoder(tmp_path / name))
         files = list((tmp_path / f"{name}-work").rglob("*.arrow"))
@@ -161,7 +179,9 @@ def test_nothing_of_an_excluded_patient_is_in_any_example(notes, new_recipe, tmp
     assert found == 0
     corpus = made["corpus"]
     assert corpus["counts"]["documents excluded by patient_id"] == 4
-    assert corpus["exclusions"] == {"patient_id": {"listed": 2, "not found": 0}}
+    assert corpus["exclusions"] == {
+        "patient_id": {"listed": 2, "not found": 0}
+    }
     assert (
         "| documents excluded by patient_id | 4 |"
         in (tmp_path / "some" / "README.md").read_text()
@@ -178,7 +198,9 @@ def test_the_same_seed_gives_the_same_encoder_and_another_does_not(
     assert_equal(tmp_path / "again", made)
     pretrain([notes_file], out=tmp_path / "other", recipe=new_recipe(seed=1))
     name = "bert.encoder.layer.0.attention.self.query.weight"
-    assert not torch.equal(weights(tmp_path / "other")[name], weights(made)[name])
+    assert not torch.equal(
+        weights(tmp_path / "other")[name], weights(made)[name]
+    )
 
 
 def test_examples_are_used_again(notes_file, new_recipe, tmp_path):
@@ -186,10 +208,13 @@ def test_examples_are_used_again(notes_file, new_recipe, tmp_path):
 
     def files():
         return {
-            path.name: path.stat().st_mtime_ns for path in work.rglob("*.arrow")
+            path.name: path.stat().st_mtime_ns
+            for path in work.rglob("*.arrow")
         }, len(list(work.rglob("*.arrow")))
 
-    pretrain([notes_file], out=tmp_path / "a", recipe=new_recipe(steps=1), work=work)
+    pretrain(
+        [notes_file], out=tmp_path / "a", recipe=new_recipe(steps=1), work=work
+    )
     before = files()
     assert before[1] == 3
     other = new_recipe(steps=2, learning_rate=1e-5)
@@ -217,7 +242,9 @@ def killed(notes_file, new_recipe, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(ObjectiveTrainer, "compute_loss", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
+                pretrain(
+                    [notes_file], out=tmp_path / "out", recipe=new_recipe()
+                )
         assert not (tmp_path / "out").exists()
         (folder,) = (tmp_path / "out-work").glob("run-*")
         return folder
@@ -275,7 +302,9 @@ def test_the_same_run_twice_at_once_is_refused(
 ):
     with (
         locked(killed(5)),
-        pytest.raises(UserError, match="is in use by another process; wait for it, or"),
+        pytest.raises(
+            UserError, match="is in use by another process; wait for it, or"
+        ),
     ):
         pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe())
 
@@ -321,7 +350,10 @@ def test_sigkill_at_a_random_step_and_another_process(
     pattern = "killed-work/run-*/checkpoint-*"
     while process.poll() is None:
         if (
-            max((int(p.name.split("-")[1]) for p in tmp_path.glob(pattern)), default=0)
+            max(
+                (int(p.name.split("-")[1]) for p in tmp_path.glob(pattern)),
+                default=0,
+            )
             > reached
         ):
             process.send_signal(signal.SIGKILL)
@@ -340,7 +372,9 @@ def test_a_length_that_the_encoder_cannot_read(
 ):
     wanted = r"^\[training\] has examples of 128 tokens, .* at most 64; set length = 64 there$"
     with pytest.raises(ValueError, match=wanted):
-        pretrain([notes_file], out=tmp_path / "out", recipe=new_recipe(length=128))
+        pretrain(
+            [notes_file], out=tmp_path / "out", recipe=new_recipe(length=128)
+        )
     assert not (tmp_path / "out-work").exists()
 
 
@@ -366,7 +400,9 @@ def test_a_folder_that_was_filled_meanwhile_is_kept(
     with pytest.raises(FileExistsError, match="exists already; move it away"):
         pretrain([notes_file], out=out, recipe=new_recipe(steps=1))
     assert [path.name for path in out.iterdir()] == ["theirs"]
-    assert list((tmp_path / "out-work").glob("run-*/checkpoint-*"))  # to be resumed
+    assert list(
+        (tmp_path / "out-work").glob("run-*/checkpoint-*")
+    )  # to be resumed
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_training(
@@ -386,7 +422,9 @@ def test_a_place_that_cannot_be_written_is_refused_before_training(
 def test_nothing_to_read_leaves_nothing_behind(new_recipe, tmp_path, notes):
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(TextCorpusError, match="no document to read"):
-        pretrain([tmp_path / "empty.txt"], out=tmp_path / "out", recipe=new_recipe())
+        pretrain(
+            [tmp_path / "empty.txt"], out=tmp_path / "out", recipe=new_recipe()
+        )
     write_table(notes, tmp_path / "notes.csv")
     with pytest.raises(
         TextCorpusError,
@@ -399,7 +437,9 @@ def test_nothing_to_read_leaves_nothing_behind(new_recipe, tmp_path, notes):
             exclude=[tmp_path / "notes.csv"],
         )
     assert not [
-        path for path in (tmp_path / "out-work").rglob("*") if path.suffix == ".arrow"
+        path
+        for path in (tmp_path / "out-work").rglob("*")
+        if path.suffix == ".arrow"
     ]
 
 
@@ -407,9 +447,14 @@ def test_words_that_no_tokenizer_reads(new_recipe, tmp_path):
     texts = ["\x01 " + "\x03" * n for n in range(1, 40)]
     write_table(pd.DataFrame({"text": texts}), tmp_path / "notes.jsonl")
     with pytest.raises(
-        TextCorpusError, match="the documents on the train side have no word in them"
+        TextCorpusError,
+        match="the documents on the train side have no word in them",
     ):
-        pretrain([tmp_path / "notes.jsonl"], out=tmp_path / "out", recipe=new_recipe())
+        pretrain(
+            [tmp_path / "notes.jsonl"],
+            out=tmp_path / "out",
+            recipe=new_recipe(),
+        )
 
 
 def test_a_stopped_run_says_how_to_resume(killed, tmp_path, caplog):

@@ -10,7 +10,9 @@ ROWS, TOKENS = 400, 60
 def batch(tokenizer):
     """Rows of ordinary tokens between special ones, some padded."""
     special = tokenizer.all_special_ids
-    ordinary = [number for number in range(len(tokenizer)) if number not in special]
+    ordinary = [
+        number for number in range(len(tokenizer)) if number not in special
+    ]
     generator = np.random.default_rng(0)
     ids = generator.choice(ordinary, (ROWS, TOKENS))
     ids[:, 0], ids[:, 30], ids[:, -1] = (
@@ -37,7 +39,9 @@ def hide(masker, ids, seed):
 
 def within(count, total, share):
     """Whether a binomial count lies within five standard deviations."""
-    return abs(count - total * share) < 5 * np.sqrt(total * share * (1 - share))
+    return abs(count - total * share) < 5 * np.sqrt(
+        total * share * (1 - share)
+    )
 
 
 @pytest.mark.parametrize("masked", [0.15, 0.4])

@@ -23,7 +23,9 @@ def batch(tokenizer):
     ids = torch.randint(5, len(tokenizer), (6, 20), generator=generator)
     mask = torch.ones_like(ids)
     mask[2, 12:] = 0
-    labels = torch.where(torch.rand(ids.shape, generator=generator) < 0.2, ids, IGNORED)
+    labels = torch.where(
+        torch.rand(ids.shape, generator=generator) < 0.2, ids, IGNORED
+    )
     return {
         "input_ids": ids,
         "attention_mask": mask,
@@ -41,7 +43,10 @@ def test_its_numbers_are_those_of_the_reference(start, batch):
     hidden = batch["labels"] != IGNORED
     torch.testing.assert_close(found.loss, wanted.loss, atol=1e-5, rtol=0)
     torch.testing.assert_close(
-        found.prediction_logits, wanted.prediction_logits[hidden], atol=1e-5, rtol=0
+        found.prediction_logits,
+        wanted.prediction_logits[hidden],
+        atol=1e-5,
+        rtol=0,
     )
     torch.testing.assert_close(
         found.seq_relationship_logits, wanted.seq_relationship_logits
@@ -51,7 +56,9 @@ def test_its_numbers_are_those_of_the_reference(start, batch):
 def test_without_masked_words_pairs_alone_count(start, batch):
     batch["labels"].fill_(IGNORED)
     output = start.network(**batch)
-    wanted = cross_entropy(output.seq_relationship_logits, batch["next_sentence_label"])
+    wanted = cross_entropy(
+        output.seq_relationship_logits, batch["next_sentence_label"]
+    )
     torch.testing.assert_close(output.loss, wanted)
 
 
@@ -63,17 +70,29 @@ def test_an_encoder_without_heads_gets_new_ones(tiny_encoder):
     assert len(start.sha256) == 64
     assert start.dropout == (0.1, 0.1)
     config = start.network.config
-    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (
+    assert (
+        config.hidden_dropout_prob,
+        config.attention_probs_dropout_prob,
+    ) == (
         0.2,
         0.0,
     )
-    output, words = start.network.cls.predictions.decoder, start.network.bert.embeddings
+    output, words = (
+        start.network.cls.predictions.decoder,
+        start.network.bert.embeddings,
+    )
     assert output.weight is words.word_embeddings.weight
     again = load_start(tiny_encoder, plan=plan).network
-    other = load_start(tiny_encoder, plan=TrainingPlan(length=64, seed=1)).network
+    other = load_start(
+        tiny_encoder, plan=TrainingPlan(length=64, seed=1)
+    ).network
     dense = "cls.predictions.transform.dense.weight"
-    assert torch.equal(again.state_dict()[dense], start.network.state_dict()[dense])
-    assert not torch.equal(other.state_dict()[dense], start.network.state_dict()[dense])
+    assert torch.equal(
+        again.state_dict()[dense], start.network.state_dict()[dense]
+    )
+    assert not torch.equal(
+        other.state_dict()[dense], start.network.state_dict()[dense]
+    )
 
 
 def test_trained_heads_are_kept(start, tokenizer, tmp_path):
@@ -94,14 +113,17 @@ def test_a_new_output_layer_starts_at_the_words_frequencies(start, tokenizer):
     wanted = (counts + 1) / (counts.sum() + len(counts))
     np.testing.assert_allclose(share, wanted, rtol=1e-4)
     assert (
-        start.network.cls.predictions.bias is start.network.cls.predictions.decoder.bias
+        start.network.cls.predictions.bias
+        is start.network.cls.predictions.decoder.bias
     )
     assert torch.equal(
         start.network.cls.predictions.transform.dense.weight, torch.eye(32)
     )
 
 
-def test_a_tokenizer_needs_its_special_tokens(tmp_path, new_network, tokenizer):
+def test_a_tokenizer_needs_its_special_tokens(
+    tmp_path, new_network, tokenizer
+):
     tokenizer.save_pretrained(tmp_path)
     new_network().save_pretrained(tmp_path)
     assert load_start(tmp_path, plan=PLAN).tokenizer.mask_token_id is not None
@@ -116,5 +138,7 @@ def test_a_tokenizer_needs_its_special_tokens(tmp_path, new_network, tokenizer):
             '"mask_token": "[MASK]"', '"x": 1'
         )
     )
-    with pytest.raises(EncoderError, match=r"lacks \[CLS\], \[SEP\] or \[MASK\]"):
+    with pytest.raises(
+        EncoderError, match=r"lacks \[CLS\], \[SEP\] or \[MASK\]"
+    ):
         load_start(tmp_path, plan=PLAN)

@@ -18,21 +18,29 @@ def prepared(notes, new_recipe, tokenizer, tmp_path_factory):
     write_table(notes, folder / "notes.parquet")
     recipe = new_recipe()
     corpus = TextCorpus([folder / "notes.parquet"], settings=recipe.corpus)
-    return Prepared(corpus, plan=recipe.training, tokenizer=tokenizer, work=folder)
+    return Prepared(
+        corpus, plan=recipe.training, tokenizer=tokenizer, work=folder
+    )
 
 
 class Run:
     """A training of the tiny network on the made-up notes."""
 
     def __init__(self, examples, start, folder, plan):
-        self.examples, self.network, self.folder = examples, start.network, folder
+        self.examples, self.network, self.folder = (
+            examples,
+            start.network,
+            folder,
+        )
         self.tokenizer, self.plan = start.tokenizer, plan
 
     def train(self):
         objective = MaskedWords(
             self.examples, plan=self.plan, masker=Masker(self.tokenizer)
         )
-        _, self.before, self.after = train(self.network, objective, folder=self.folder)
+        _, self.before, self.after = train(
+            self.network, objective, folder=self.folder
+        )
 
 
 @pytest.fixture
@@ -54,7 +62,9 @@ def new_trainer(prepared, tiny_encoder, new_recipe, tmp_path):
 
 
 def weights(trainer):
-    return torch.cat([p.detach().flatten() for p in trainer.network.parameters()])
+    return torch.cat(
+        [p.detach().flatten() for p in trainer.network.parameters()]
+    )
 
 
 def watch(trainer):
@@ -63,7 +73,9 @@ def watch(trainer):
 
     def note(_, __, inputs):
         if torch.is_grad_enabled():
-            seen.append((inputs["input_ids"].tolist(), inputs["labels"].tolist()))
+            seen.append(
+                (inputs["input_ids"].tolist(), inputs["labels"].tolist())
+            )
 
     trainer.network.register_forward_pre_hook(note, with_kwargs=True)
     return seen
@@ -114,11 +126,15 @@ def test_a_killed_run_ends_where_an_uninterrupted_one_does(
     later = watch(rest)
     rest.train()
     assert later == passes[saved * each :]
-    torch.testing.assert_close(weights(rest), weights(whole), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        weights(rest), weights(whole), atol=1e-5, rtol=0
+    )
     assert rest.after == pytest.approx(whole.after, abs=1e-4)
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_does_not(new_trainer):
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(
+    new_trainer,
+):
     trained = []
     for number, seed in enumerate([0, 0, 1]):
         trainer = new_trainer(folder=str(number), seed=seed, steps=4)
@@ -142,14 +158,20 @@ def test_an_epoch_hides_other_words_of_the_same_texts(new_trainer):
         for shown, labels in part:
             for row, wanted in zip(shown, labels, strict=True):
                 kept = [
-                    w if w != IGNORED else s for s, w in zip(row, wanted, strict=True)
+                    w if w != IGNORED else s
+                    for s, w in zip(row, wanted, strict=True)
                 ]
-                whole.append((tuple(kept), tuple(w != IGNORED for w in wanted)))
+                whole.append(
+                    (tuple(kept), tuple(w != IGNORED for w in wanted))
+                )
         return sorted(whole)
 
     first, second = texts(passes[:epoch]), texts(passes[epoch : 2 * epoch])
     assert [text for text, _ in first] == [text for text, _ in second]
-    assert np.mean([a == b for (_, a), (_, b) in zip(first, second, strict=True)]) < 0.2
+    assert (
+        np.mean([a == b for (_, a), (_, b) in zip(first, second, strict=True)])
+        < 0.2
+    )
 
 
 def test_a_step_has_its_tokens_in_as_many_passes_as_it_takes(new_trainer):
@@ -174,7 +196,9 @@ def test_a_batch(prepared, tokenizer):
         assert batch["attention_mask"][row].tolist() == [1] * length + [0] * (
             len(shown) - length
         )
-        second = [0] * rows["second"][row] + [1] * (length - rows["second"][row])
+        second = [0] * rows["second"][row] + [1] * (
+            length - rows["second"][row]
+        )
         assert batch["token_type_ids"][row].tolist() == second + [0] * (
             len(shown) - length
         )
@@ -194,7 +218,9 @@ def test_held_out_scores_are_of_the_same_words_each_time(
     assert network.training
     assert first["tokens"] > 50
     assert first["pairs"] > 10
-    few = MaskedWords(data, masker=masker, plan=TrainingPlan(evaluation_tokens=1))
+    few = MaskedWords(
+        data, masker=masker, plan=TrainingPlan(evaluation_tokens=1)
+    )
     assert few.score(network)["pairs"] == 1
 
 

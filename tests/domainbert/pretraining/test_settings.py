@@ -17,7 +17,12 @@ def written(tmp_path, text):
 
 @pytest.mark.parametrize(
     ("name", "length"),
-    [("clinicalbert", 128), ("biobert", 512), ("pubmed", 128), ("medical", 128)],
+    [
+        ("clinicalbert", 128),
+        ("biobert", 512),
+        ("pubmed", 128),
+        ("medical", 128),
+    ],
 )
 def test_the_recipes_are_legal(name, length):
     recipe = read_recipe(PretrainingRecipe, recipe_file(name))
@@ -47,7 +52,9 @@ def test_clinicalbert_erases_what_clinical_erases():
 
 
 def test_options_win(tmp_path):
-    path = written(tmp_path, 'encoder = "a/b"\n[training]\nseed = 3\nsteps = 7\n')
+    path = written(
+        tmp_path, 'encoder = "a/b"\n[training]\nseed = 3\nsteps = 7\n'
+    )
     assert read_recipe(PretrainingRecipe, path).encoder == "a/b"
     options = {"encoder": "c/d", "training.seed": None, "corpus.text": "note"}
     assert read_recipe(PretrainingRecipe, path, options).encoder == "c/d"

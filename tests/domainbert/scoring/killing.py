@@ -20,7 +20,10 @@ from word_count import PatientWords, WordList
 from domainbert.scoring import driver, score_file
 from domainbert.scoring.store import RunStore
 
-PHASES = {"write": ["write"], "manifest": ["_check_folder", "_open", "start", "finish"]}
+PHASES = {
+    "write": ["write"],
+    "manifest": ["_check_folder", "_open", "start", "finish"],
+}
 seen = dict.fromkeys([*PHASES, "model"], 0)
 
 
@@ -53,7 +56,9 @@ def run(job):
     wanted = {job["phase"]: job["after"]}
     for phase, names in PHASES.items():
         for name in names:
-            setattr(RunStore, name, traced(getattr(RunStore, name), phase, wanted))
+            setattr(
+                RunStore, name, traced(getattr(RunStore, name), phase, wanted)
+            )
     task = {"stays": PatientWords, "words": WordList}[job["task"]]()
     plain = task.run
 

@@ -40,14 +40,20 @@ def test_each_window_is_scored_once(tmp_path):
 def test_another_model_has_other_scores(tmp_path):
     scorer = Scorer()
     for model in ("a", "b", "a"):
-        WindowCache(tmp_path / "c.sqlite", model=model).logits(windows(1), scorer)
+        WindowCache(tmp_path / "c.sqlite", model=model).logits(
+            windows(1), scorer
+        )
     assert scorer.seen == [1, 1]
 
 
 def test_scores_that_are_no_number_are_not_kept(tmp_path):
     cache = WindowCache(tmp_path / "c.sqlite", model="a")
-    assert np.isnan(cache.logits(windows(1), lambda some: np.array([np.nan]))).all()
-    assert cache.logits(windows(1), Scorer()).tolist() == pytest.approx([1 / 7])
+    assert np.isnan(
+        cache.logits(windows(1), lambda some: np.array([np.nan]))
+    ).all()
+    assert cache.logits(windows(1), Scorer()).tolist() == pytest.approx(
+        [1 / 7]
+    )
 
 
 def test_the_file_stays_within_its_size(tmp_path):
@@ -58,14 +64,17 @@ def test_the_file_stays_within_its_size(tmp_path):
     assert path.stat().st_size <= 300_000
     scorer = Scorer()
     cache.logits(windows(*range(19_990, 20_000)), scorer)
-    assert cache.logits(windows(19_990), scorer)[0] == pytest.approx(19_990 / 7)
+    assert cache.logits(windows(19_990), scorer)[0] == pytest.approx(
+        19_990 / 7
+    )
 
 
 def test_a_damaged_file_is_refused(tmp_path):
     path = tmp_path / "c.sqlite"
     path.write_bytes(b"SQLite format 3\0" + b"and then no database" * 100)
     with pytest.raises(
-        UserError, match=r"c\.sqlite cannot be opened .*; name a new file, or delete"
+        UserError,
+        match=r"c\.sqlite cannot be opened .*; name a new file, or delete",
     ):
         WindowCache(path, model="a")
 
@@ -92,7 +101,9 @@ def test_a_database_of_another_program_is_left_alone(tmp_path, mark):
     with closing(sqlite3.connect(path)) as con, con:
         con.execute(mark)
     before = path.read_bytes()
-    with pytest.raises(UserError, match=r"clinic\.db is a database of another program"):
+    with pytest.raises(
+        UserError, match=r"clinic\.db is a database of another program"
+    ):
         WindowCache(path, model="a")
     assert path.read_bytes() == before
 
@@ -109,7 +120,9 @@ def test_a_file_that_cannot_be_used_any_more_stops_no_run(tmp_path, caplog):
 def test_nothing_in_the_file_can_be_read_back(tmp_path):
     path = tmp_path / "c.sqlite"
     tokens = [np.arange(start, start + 40) for start in range(0, 4000, 40)]
-    WindowCache(path, model="a").logits(tokens, lambda some: np.zeros(len(some)))
+    WindowCache(path, model="a").logits(
+        tokens, lambda some: np.zeros(len(some))
+    )
     content = path.read_bytes()
     for window in tokens:
         for kind in (np.int16, np.int32, np.int64):
@@ -148,5 +161,7 @@ def test_two_processes_at_once(tmp_path):
     running = [subprocess.Popen(command) for _ in range(2)]
     assert [process.wait() for process in running] == [0, 0]
     scorer = Scorer()
-    WindowCache(tmp_path / "c.sqlite", model="a").logits(windows(*range(2000)), scorer)
+    WindowCache(tmp_path / "c.sqlite", model="a").logits(
+        windows(*range(2000)), scorer
+    )
     assert scorer.seen == []

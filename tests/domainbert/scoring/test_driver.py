@@ -43,7 +43,9 @@ def small_parts(monkeypatch):
 
 def notes(number=100):
     texts = [" ".join(["word"] * (i % 7)) or None for i in range(number)]
-    return pd.DataFrame({"visit_id": [f"0{i}" for i in range(number)], "text": texts})
+    return pd.DataFrame(
+        {"visit_id": [f"0{i}" for i in range(number)], "text": texts}
+    )
 
 
 def blank(frame):
@@ -67,7 +69,13 @@ def test_a_frame_has_a_row_for_every_row():
         {"id": [1, 2.0, "x"], "text": ["two words", None, "13"], "other": 1}
     )
     result = score_frame(WordCount(), frame)
-    assert result.columns.tolist() == ["id", "row", "words", "status", "reason"]
+    assert result.columns.tolist() == [
+        "id",
+        "row",
+        "words",
+        "status",
+        "reason",
+    ]
     assert result["id"].tolist() == ["1", "2", "x"]
     assert result["words"].tolist() == [2, pd.NA, pd.NA]
     assert result["status"].tolist() == ["ok", "empty", "error"]
@@ -75,16 +83,21 @@ def test_a_frame_has_a_row_for_every_row():
 
 
 @pytest.mark.parametrize(
-    "value", [5, b"bytes", [1], np.array(["a", "b"]), {"a": 1}, pd.NA, float("nan")]
+    "value",
+    [5, b"bytes", [1], np.array(["a", "b"]), {"a": 1}, pd.NA, float("nan")],
 )
 def test_strange_values_cost_their_row_alone(value):
-    frame = pd.DataFrame({"text": pd.Series(["a b", value, "c"], dtype=object)})
+    frame = pd.DataFrame(
+        {"text": pd.Series(["a b", value, "c"], dtype=object)}
+    )
     result = score_frame(WordCount(), frame)
     assert result["status"].iloc[[0, 2]].tolist() == ["ok", "ok"]
     assert len(result) == 3
 
 
-@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".tsv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize(
+    "ending", [".csv", ".csv.gz", ".tsv", ".jsonl", ".parquet"]
+)
 @pytest.mark.parametrize("result", [".csv", ".jsonl", ".parquet"])
 def test_files_give_what_frames_give(tmp_path, ending, result):
     frame = notes()
@@ -105,12 +118,18 @@ def test_a_line_that_is_no_row_is_a_row_with_its_reason(tmp_path):
     _, found = scored(tmp_path / "n.csv", tmp_path / "out.csv")
     assert found["id"].fillna("").tolist() == ["1", "", "3", "4", ""]
     assert found["status"].tolist() == ["ok", "error", "ok", "ok", "error"]
-    assert found["reason"].iloc[1].startswith("n.csv line 3: line that is not a row")
+    assert (
+        found["reason"]
+        .iloc[1]
+        .startswith("n.csv line 3: line that is not a row")
+    )
 
 
 def test_columns_are_recognised_named_and_kept(tmp_path):
     frame = pd.DataFrame({"NICK": ["p"], "Body": ["a b c"], "ward": ["7"]})
-    result = score_frame(WordCount(), frame, named={"text": "Body"}, keep=["ward"])
+    result = score_frame(
+        WordCount(), frame, named={"text": "Body"}, keep=["ward"]
+    )
     assert result.columns.tolist() == [
         "NICK",
         "ward",
@@ -126,7 +145,9 @@ def test_columns_are_recognised_named_and_kept(tmp_path):
         TableError, match="a column 'words', a name that the result needs"
     ):
         score_frame(
-            WordCount(), pd.DataFrame({"text": ["a"], "words": [1]}), keep=["words"]
+            WordCount(),
+            pd.DataFrame({"text": ["a"], "words": [1]}),
+            keep=["words"],
         )
 
 
@@ -150,7 +171,8 @@ def test_kept_columns_and_named_ids_are_no_formulas_in_csv(tmp_path):
 def test_a_likely_id_column_that_is_not_used_is_refused():
     frame = pd.DataFrame({"hadm_idx": [1], "text": ["a"]})
     with pytest.raises(
-        TableError, match=r"'hadm_idx' that looks like stay_id.*--stay hadm_idx"
+        TableError,
+        match=r"'hadm_idx' that looks like stay_id.*--stay hadm_idx",
     ):
         score_frame(PatientWords(), frame)
 
@@ -221,7 +243,9 @@ class Passes:
         self.count = 0
         for ending, reader in rows.READERS.items():
             monkeypatch.setitem(
-                rows.READERS, ending, reader._replace(cells=self.counted(reader))
+                rows.READERS,
+                ending,
+                reader._replace(cells=self.counted(reader)),
             )
 
     def counted(self, reader):
@@ -242,7 +266,9 @@ def test_a_file_is_read_once_to_survey_and_once_to_score(
     write_table(frame, tmp_path / f"n{ending}")
     monkeypatch.setattr(driver, "PART_CHARACTERS", 10_000)
     passes = Passes(monkeypatch)
-    summary = score_source(task, tmp_path / f"n{ending}", tmp_path / "out.parquet")
+    summary = score_source(
+        task, tmp_path / f"n{ending}", tmp_path / "out.parquet"
+    )
     assert (summary.rows, passes.count) == (2000, 2)
 
 
@@ -257,7 +283,9 @@ def test_a_json_column_that_begins_late_is_carried(tmp_path):
 def test_a_kept_column_of_json_lines_may_begin_late(tmp_path):
     lines = ['{"text": "a b"}'] * 1500 + ['{"text": "c", "site": "x"}']
     (tmp_path / "n.jsonl").write_text("\n".join(lines))
-    _, found = scored(tmp_path / "n.jsonl", tmp_path / "out.parquet", keep=["site"])
+    _, found = scored(
+        tmp_path / "n.jsonl", tmp_path / "out.parquet", keep=["site"]
+    )
     assert found["site"].dropna().tolist() == ["x"]
     with pytest.raises(TableError, match="no column 'ward'"):
         scored(tmp_path / "n.jsonl", tmp_path / "out.csv", keep=["ward"])
@@ -269,15 +297,25 @@ def test_a_query_runs_once(tmp_path, monkeypatch):
         notes(50).to_sql("notes", con, index=False)
     asked, plain = [], databases.query_batches
     monkeypatch.setattr(
-        databases, "query_batches", lambda *query: asked.append(query) or plain(*query)
+        databases,
+        "query_batches",
+        lambda *query: asked.append(query) or plain(*query),
     )
     options = ReadOptions(query="SELECT visit_id, text FROM notes")
     out = tmp_path / "out.parquet"
-    counts = score_file(WordCount(), f"sqlite:///{tmp_path}/h.db", out, options=options)
+    counts = score_file(
+        WordCount(), f"sqlite:///{tmp_path}/h.db", out, options=options
+    )
     assert (counts.rows, len(asked)) == (50, 1)
     expected = score_frame(WordCount(), notes(50))["words"]
-    assert read_table(out)["words"].fillna(-1).tolist() == expected.fillna(-1).tolist()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["h.db", "out.parquet"]
+    assert (
+        read_table(out)["words"].fillna(-1).tolist()
+        == expected.fillna(-1).tolist()
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "h.db",
+        "out.parquet",
+    ]
 
 
 def test_a_new_format_is_one_reader_and_one_line(tmp_path, monkeypatch):
@@ -290,7 +328,11 @@ def test_a_new_format_is_one_reader_and_one_line(tmp_path, monkeypatch):
     (tmp_path / "n.pipes").write_text("a b|c|d e f")
     _, found = scored(tmp_path / "n.pipes", tmp_path / "out.parquet")
     assert found["words"].tolist() == [2, 1, 3]
-    assert read_table(tmp_path / "n.pipes")["text"].tolist() == ["a b", "c", "d e f"]
+    assert read_table(tmp_path / "n.pipes")["text"].tolist() == [
+        "a b",
+        "c",
+        "d e f",
+    ]
 
 
 def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path):
@@ -320,12 +362,15 @@ def test_a_part_that_was_damaged_is_redone(tmp_path, out):
     part = tmp_path / f"{out}.parts" / "part-000001.parquet"
     part.write_bytes(part.read_bytes()[:100])
     with pytest.raises(
-        UserError, match=r"part-000001\.parquet is damaged; delete it and repeat"
+        UserError,
+        match=r"part-000001\.parquet is damaged; delete it and repeat",
     ):
         score_file(WordCount(), tmp_path / "n.csv", tmp_path / out)
     part.unlink()
     _, found = scored(tmp_path / "n.csv", tmp_path / out)
-    _, whole = scored(tmp_path / "n.csv", tmp_path / f"whole{Path(out).suffix}")
+    _, whole = scored(
+        tmp_path / "n.csv", tmp_path / f"whole{Path(out).suffix}"
+    )
     pd.testing.assert_frame_equal(found, whole)
 
 
@@ -353,7 +398,8 @@ def test_a_damaged_manifest(tmp_path):
         manifest.write_text(text)
         for restart in (False, True):
             with pytest.raises(
-                UserError, match=r"json is damaged; delete .*out.csv.parts and re"
+                UserError,
+                match=r"json is damaged; delete .*out.csv.parts and re",
             ):
                 score_file(
                     WordCount(),
@@ -362,7 +408,10 @@ def test_a_damaged_manifest(tmp_path):
                     restart=restart,
                 )
     shutil.rmtree(folder)
-    assert score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv").made == 100
+    assert (
+        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv").made
+        == 100
+    )
 
 
 def stop_after(task, runs, *, by=signal.SIGINT):
@@ -385,13 +434,17 @@ def test_a_run_of_something_else_is_refused(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         score_file(task, tmp_path / "n.csv", tmp_path / "out.csv")
     write_table(notes(99), tmp_path / "m.csv")
-    with pytest.raises(UserError, match=r"a run with another input; .* --restart"):
+    with pytest.raises(
+        UserError, match=r"a run with another input; .* --restart"
+    ):
         score_file(WordCount(), tmp_path / "m.csv", tmp_path / "out.csv")
     other = WordCount()
     other.facts = lambda: {"version": 2}
     with pytest.raises(UserError, match="with another task"):
         score_file(other, tmp_path / "n.csv", tmp_path / "out.csv")
-    counts, found = scored(tmp_path / "m.csv", tmp_path / "out.csv", restart=True)
+    counts, found = scored(
+        tmp_path / "m.csv", tmp_path / "out.csv", restart=True
+    )
     assert (counts.done, len(found)) == (0, 99)
 
 
@@ -410,7 +463,9 @@ def test_the_digest_of_an_input_is_salted(tmp_path):
 def test_parts_and_input_are_compared_before_the_table_is_written(tmp_path):
     folder = stopped_run(tmp_path)
     manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "salt": "00" * 16}))
+    (folder / "manifest.json").write_text(
+        json.dumps({**manifest, "salt": "00" * 16})
+    )
     with pytest.raises(UserError, match="holds a run with another input"):
         score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv")
     (folder / "manifest.json").write_text(json.dumps(manifest))
@@ -418,7 +473,8 @@ def test_parts_and_input_are_compared_before_the_table_is_written(tmp_path):
     for number in range(int(last.stem[5:]) + 1, 40):
         shutil.copy(last, folder / f"part-{number:06d}.parquet")
     with pytest.raises(
-        UserError, match=r"has \d+ items and the input 100; start over with --restart"
+        UserError,
+        match=r"has \d+ items and the input 100; start over with --restart",
     ):
         score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
@@ -427,7 +483,9 @@ def test_parts_and_input_are_compared_before_the_table_is_written(tmp_path):
 @pytest.mark.parametrize("out", ["out", "."])
 def test_an_output_without_an_ending_is_refused(tmp_path, out):
     write_table(notes(3), tmp_path / "n.csv")
-    with pytest.raises(TableError, match=r"expected a table that ends in \.csv, "):
+    with pytest.raises(
+        TableError, match=r"expected a table that ends in \.csv, "
+    ):
         score_file(WordCount(), tmp_path / "n.csv", tmp_path / out)
     assert [path.name for path in tmp_path.iterdir()] == ["n.csv"]
 
@@ -441,9 +499,14 @@ def test_hidden_files_of_others_stay(tmp_path, restart):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
     before = sorted(folder.rglob("*"))
-    with pytest.raises(UserError, match="holds other files; write to another file"):
+    with pytest.raises(
+        UserError, match="holds other files; write to another file"
+    ):
         score_file(
-            WordCount(), tmp_path / "n.csv", tmp_path / "out.csv", restart=restart
+            WordCount(),
+            tmp_path / "n.csv",
+            tmp_path / "out.csv",
+            restart=restart,
         )
     assert sorted(folder.rglob("*")) == before
 
@@ -451,7 +514,9 @@ def test_hidden_files_of_others_stay(tmp_path, restart):
 def test_files_that_come_to_a_folder_of_parts_later_stay(tmp_path):
     folder = stopped_run(tmp_path)
     (folder / ".hidden").write_text("mine")
-    score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv", restart=True)
+    score_file(
+        WordCount(), tmp_path / "n.csv", tmp_path / "out.csv", restart=True
+    )
     assert [path.read_text() for path in folder.iterdir()] == ["mine"]
 
 
@@ -484,7 +549,12 @@ def test_restart_deletes_no_file_that_is_not_ours(tmp_path):
     lake.mkdir()
     write_table(notes(3), lake / "part-00000.parquet")
     with pytest.raises(UserError, match="holds other files"):
-        score_file(WordCount(), tmp_path / "n.csv", tmp_path / "lake.csv", restart=True)
+        score_file(
+            WordCount(),
+            tmp_path / "n.csv",
+            tmp_path / "lake.csv",
+            restart=True,
+        )
     assert len(read_table(lake / "part-00000.parquet")) == 3
 
 
@@ -493,9 +563,14 @@ def test_a_result_within_the_folder_that_is_read_is_refused(tmp_path):
     write_table(notes(3), tmp_path / "in" / "part-00000.parquet")
     with pytest.raises(UserError, match="is in the folder that is read"):
         score_file(
-            WordCount(), tmp_path / "in", tmp_path / "in" / "out.csv", restart=True
+            WordCount(),
+            tmp_path / "in",
+            tmp_path / "in" / "out.csv",
+            restart=True,
         )
-    assert [path.name for path in (tmp_path / "in").iterdir()] == ["part-00000.parquet"]
+    assert [path.name for path in (tmp_path / "in").iterdir()] == [
+        "part-00000.parquet"
+    ]
 
 
 def test_scattered_stays_may_be_larger_than_memory(tmp_path):
@@ -507,7 +582,9 @@ def test_scattered_stays_may_be_larger_than_memory(tmp_path):
     write_table(frame, tmp_path / "n.csv")
     del frame
     tracemalloc.start()
-    counts, found = scored(tmp_path / "n.csv", tmp_path / "out.parquet", PatientWords())
+    counts, found = scored(
+        tmp_path / "n.csv", tmp_path / "out.parquet", PatientWords()
+    )
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 20 << 20
@@ -613,9 +690,13 @@ def test_memory_does_not_grow_with_the_input(tmp_path, monkeypatch, apart):
     def peak(stays):
         texts = ["word " * (20 + i % 50) for i in range(2 * stays)]
         ids = [f"s{i % stays if apart else i // 2}" for i in range(2 * stays)]
-        write_table(pd.DataFrame({"stay_id": ids, "text": texts}), tmp_path / "n.csv")
+        write_table(
+            pd.DataFrame({"stay_id": ids, "text": texts}), tmp_path / "n.csv"
+        )
         tracemalloc.start()
-        score_file(PatientWords(), tmp_path / "n.csv", tmp_path / f"{stays}.csv")
+        score_file(
+            PatientWords(), tmp_path / "n.csv", tmp_path / f"{stays}.csv"
+        )
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most
@@ -625,7 +706,9 @@ def test_memory_does_not_grow_with_the_input(tmp_path, monkeypatch, apart):
     assert large <= 1.1 * small + 12 * 2 * 5400
 
 
-def test_a_folder_that_goes_while_it_is_locked_is_made_again(tmp_path, monkeypatch):
+def test_a_folder_that_goes_while_it_is_locked_is_made_again(
+    tmp_path, monkeypatch
+):
     folder, make, calls = tmp_path / "out.parts", os.mkdir, []
 
     def mkdir(path, *options):
@@ -644,7 +727,9 @@ def test_a_folder_that_goes_while_it_is_locked_is_made_again(tmp_path, monkeypat
             pass
 
 
-def test_two_processes_never_hold_one_output_while_the_first_tidies_up(tmp_path):
+def test_two_processes_never_hold_one_output_while_the_first_tidies_up(
+    tmp_path,
+):
     code = (
         "import sys\nfrom pathlib import Path\nfrom domainbert.errors import UserError\n"
         "from domainbert.files import locked, release_empty\n"

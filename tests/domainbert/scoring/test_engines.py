@@ -74,18 +74,30 @@ def spark(worker_path):
         "spark.log.level": "OFF",
         "spark.driver.memory": "512m",
     }
-    session = SparkSession.builder.master("local[2]").config(map=options).getOrCreate()
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config(map=options)
+        .getOrCreate()
+    )
     yield session
     session.stop()
 
 
 def notes():
     """Stays whose notes lie apart, spelled in two ways, and notes without a stay."""
-    texts = [f"Patient admitted with chest pain {i}. " * (1 + i % 7) for i in range(60)]
+    texts = [
+        f"Patient admitted with chest pain {i}. " * (1 + i % 7)
+        for i in range(60)
+    ]
     texts[7], texts[8] = None, ""
-    stays = [None if i % 20 == 5 else f"s{i % 13}" + " " * (i % 2) for i in range(60)]
+    stays = [
+        None if i % 20 == 5 else f"s{i % 13}" + " " * (i % 2)
+        for i in range(60)
+    ]
     patients = [None if s is None else f"p{s.strip()}" for s in stays]
-    return pd.DataFrame({"patient_id": patients, "stay_id": stays, "text": texts})
+    return pd.DataFrame(
+        {"patient_id": patients, "stay_id": stays, "text": texts}
+    )
 
 
 def tuples(frame):
@@ -97,9 +109,17 @@ def tuples(frame):
 
 def in_order(frame):
     frame = frame.assign(
-        **{n: frame[n].fillna("") for n in ("stay_id", "patient_id") if n in frame}
+        **{
+            n: frame[n].fillna("")
+            for n in ("stay_id", "patient_id")
+            if n in frame
+        }
     )
-    names = [name for name in ("stay_id", "n_tokens", "row", "words") if name in frame]
+    names = [
+        name
+        for name in ("stay_id", "n_tokens", "row", "words")
+        if name in frame
+    ]
     return (
         frame.sort_values(names).reset_index(drop=True).convert_dtypes()
     )  # one missing value
@@ -108,7 +128,11 @@ def in_order(frame):
 def check_same(found, expected):
     assert list(found.columns) == list(expected.columns)
     pd.testing.assert_frame_equal(
-        in_order(found), in_order(expected), check_dtype=False, atol=1e-5, rtol=0
+        in_order(found),
+        in_order(expected),
+        check_dtype=False,
+        atol=1e-5,
+        rtol=0,
     )
 
 
@@ -131,10 +155,16 @@ def test_spark_gives_what_one_process_gives(spark, model, tmp_path):
         score(table, OrderedWords()).toArrow().to_pandas(),
         score_frame(OrderedWords(), frame),
     )
-    rows = score(table.select("text"), WordCount(), keep=["text"]).toArrow().to_pandas()
+    rows = (
+        score(table.select("text"), WordCount(), keep=["text"])
+        .toArrow()
+        .to_pandas()
+    )
     assert rows["row"].is_unique
     texts = frame[["text"]].replace("", None)
-    expected = score_frame(WordCount(), texts, keep=["text"]).drop(columns="row")
+    expected = score_frame(WordCount(), texts, keep=["text"]).drop(
+        columns="row"
+    )
     assert sorted(tuples(rows.drop(columns="row")), key=str) == sorted(
         tuples(expected), key=str
     )
@@ -174,13 +204,18 @@ def test_ray_scores_rows_without_a_shuffle(ray_data):
     ).to_pandas()
     assert rows["row"].is_unique
     rows = rows.sort_values("row").drop(columns="row").reset_index(drop=True)
-    expected = score_frame(WordCount(), frame, keep=["text"]).drop(columns="row")
+    expected = score_frame(WordCount(), frame, keep=["text"]).drop(
+        columns="row"
+    )
     assert tuples(rows) == tuples(expected)
 
 
 @pytest.mark.parametrize(
     "engine",
-    [pytest.param("ray", marks=needs_ray), pytest.param("spark", marks=needs_spark)],
+    [
+        pytest.param("ray", marks=needs_ray),
+        pytest.param("spark", marks=needs_spark),
+    ],
 )
 def test_other_tables_are_refused(engine):
     kind = {"ray": "Ray dataset", "spark": "Spark DataFrame"}[engine]
@@ -191,8 +226,12 @@ def test_other_tables_are_refused(engine):
 @pytest.mark.parametrize("engine", ["ray", "spark"])
 def test_a_missing_engine_is_a_line_with_its_extra(engine, monkeypatch):
     package = {"ray": "ray", "spark": "pyspark"}[engine]
-    for name in [n for n in sys.modules if n == package or n.startswith(f"{package}.")]:
+    for name in [
+        n for n in sys.modules if n == package or n.startswith(f"{package}.")
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(UserError, match=rf"pip install 'domainbert\[{engine}\]'"):
+    with pytest.raises(
+        UserError, match=rf"pip install 'domainbert\[{engine}\]'"
+    ):
         getattr(engines, f"score_{engine}")(notes(), WordCount())

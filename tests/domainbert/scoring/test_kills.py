@@ -26,7 +26,8 @@ KILLS = 10  # in each of three phases, of two tasks
 def hospital(stays):
     """Stays of one note, every fourth of two that lie apart."""
     texts = [
-        " ".join(f"w{i * j % 13}" for j in range(1, 3 + i % 9)) for i in range(stays)
+        " ".join(f"w{i * j % 13}" for j in range(1, 3 + i % 9))
+        for i in range(stays)
     ]
     ids = [f"s{i}" for i in range(stays)]
     first = pd.DataFrame({"stay_id": ids, "text": texts})
@@ -66,7 +67,11 @@ def test_a_run_killed_at_any_moment_ends_with_the_same_table(
     assert code == 0
     whole = read_table(tmp_path / f"whole{ending}")
     assert len(whole) >= 600
-    chooser, kills, finished = random.Random(task), dict.fromkeys(moments, 0), 0
+    chooser, kills, finished = (
+        random.Random(task),
+        dict.fromkeys(moments, 0),
+        0,
+    )
     out = tmp_path / f"out{ending}"
     while min(kills.values()) < most:
         phase = min(kills, key=kills.get)
@@ -89,7 +94,10 @@ def test_a_run_killed_at_any_moment_ends_with_the_same_table(
 
 def remount(folder, options):
     command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run(command, capture_output=True, check=False).returncode
+        == 0
+    )
 
 
 @pytest.fixture
@@ -113,7 +121,9 @@ TASKS = [(PatientWords, "out.csv"), (WordList, "out.parquet")]
 
 
 @pytest.mark.parametrize(("task", "out"), TASKS)
-def test_a_full_disk_and_a_read_only_one(tmp_path, small_disk, small_parts, task, out):
+def test_a_full_disk_and_a_read_only_one(
+    tmp_path, small_disk, small_parts, task, out
+):
     source = tmp_path / "n.csv"
     write_table(hospital(2000), source)
     score_file(task(), source, tmp_path / f"whole{Path(out).suffix}")
@@ -124,7 +134,9 @@ def test_a_full_disk_and_a_read_only_one(tmp_path, small_disk, small_parts, task
         score_file(task(), source, small_disk / out)
     assert not (small_disk / out).is_file()
     assert remount(small_disk, "remount,ro")
-    with pytest.raises(UserError, match=r"cannot be written \(read-only file system\)"):
+    with pytest.raises(
+        UserError, match=r"cannot be written \(read-only file system\)"
+    ):
         score_file(task(), source, small_disk / out)
     assert remount(small_disk, "remount,rw,size=10m")
     counts = score_file(task(), source, small_disk / out)
@@ -155,12 +167,16 @@ def test_a_file_size_limit_keeps_what_is_done(tmp_path, small_parts):
     # The parts fit, the table does not.
     with (
         files_of_at_most(60_000),
-        pytest.raises(UserError, match=r"cannot be written \(file too large\)"),
+        pytest.raises(
+            UserError, match=r"cannot be written \(file too large\)"
+        ),
     ):
         score_file(WordList(), source, tmp_path / "out.csv")
     counts = score_file(WordList(), source, tmp_path / "out.csv")
     assert (counts.done, counts.made) == (2500, 0)
-    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    assert (tmp_path / "out.csv").read_bytes() == (
+        tmp_path / "whole.csv"
+    ).read_bytes()
 
 
 def test_a_folder_without_permission(tmp_path, small_parts):
@@ -168,18 +184,25 @@ def test_a_folder_without_permission(tmp_path, small_parts):
         pytest.skip("root may write everywhere")
     write_table(hospital(10), tmp_path / "n.csv")
     (tmp_path / "locked").mkdir(mode=0o500)
-    with pytest.raises(UserError, match=r"cannot be written \(permission denied\)"):
-        score_file(WordList(), tmp_path / "n.csv", tmp_path / "locked" / "out.csv")
+    with pytest.raises(
+        UserError, match=r"cannot be written \(permission denied\)"
+    ):
+        score_file(
+            WordList(), tmp_path / "n.csv", tmp_path / "locked" / "out.csv"
+        )
 
 
 def test_a_file_size_limit_while_scattered_rows_wait(tmp_path):
     source = tmp_path / "n.csv"
     stays = [f"s{number % 100}" for number in range(200)]
-    write_table(pd.DataFrame({"stay_id": stays, "text": ["w " * 20_000] * 200}), source)
+    write_table(
+        pd.DataFrame({"stay_id": stays, "text": ["w " * 20_000] * 200}), source
+    )
     with (
         files_of_at_most(100_000),
         pytest.raises(
-            UserError, match=r"cannot be written \((file too large|input/output)"
+            UserError,
+            match=r"cannot be written \((file too large|input/output)",
         ),
     ):
         score_file(PatientWords(), source, tmp_path / "out.csv")

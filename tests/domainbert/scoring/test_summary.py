@@ -41,10 +41,17 @@ def test_the_command_writes_what_it_did(model, tmp_path):
     words += ["--out", str(tmp_path / "risks.csv")]
     assert CliRunner().invoke(app, ["score", *words]).exit_code == 0
     found = json.loads((tmp_path / "risks.csv.summary.json").read_text())
-    assert (found["task"], found["rows"], found["rows_out"]) == ("readmission", 5, 5)
+    assert (found["task"], found["rows"], found["rows_out"]) == (
+        "readmission",
+        5,
+        5,
+    )
     assert found["items"] == {"ok": 4, "empty": 1}
     assert found["seconds"] > 0
-    assert (found["model"], found["model_name"]) == (model.fingerprint(), "model")
+    assert (found["model"], found["model_name"]) == (
+        model.fingerprint(),
+        "model",
+    )
     assert {"notes", "version"} <= set(found)
     assert time.time() - 3600 < found["finished"] <= time.time()
     assert NOTE[:7] not in json.dumps(found)
@@ -55,7 +62,8 @@ def test_after_a_resume_message_and_summary_count_the_whole_table(
 ):
     monkeypatch.setattr(driver, "PART_ITEMS", 2)
     write_table(
-        pd.DataFrame({"text": [f"word {n}" for n in range(9)]}), tmp_path / "n.csv"
+        pd.DataFrame({"text": [f"word {n}" for n in range(9)]}),
+        tmp_path / "n.csv",
     )
     stopped = WordCount()
     plain = stopped.run
@@ -68,8 +76,12 @@ def test_after_a_resume_message_and_summary_count_the_whole_table(
 
     stopped.run = run
     with pytest.raises(KeyboardInterrupt):
-        cli.score_source(lambda: stopped, tmp_path / "n.csv", tmp_path / "out.csv")
-    counts = cli.score_source(WordCount, tmp_path / "n.csv", tmp_path / "out.csv")
+        cli.score_source(
+            lambda: stopped, tmp_path / "n.csv", tmp_path / "out.csv"
+        )
+    counts = cli.score_source(
+        WordCount, tmp_path / "n.csv", tmp_path / "out.csv"
+    )
     assert 0 < counts.done < 9
     found = json.loads((tmp_path / "out.csv.summary.json").read_text())
     assert (found["rows_out"], found["items"]) == (9, {"ok": 9})
@@ -108,7 +120,9 @@ class Slow(WordCount):
         yield from super().run(items)
 
 
-def test_sigterm_ends_a_run_in_time_though_an_item_takes_long(tmp_path, monkeypatch):
+def test_sigterm_ends_a_run_in_time_though_an_item_takes_long(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(driver, "GRACE_SECONDS", 0.5)
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt) as stop:
@@ -118,7 +132,9 @@ def test_sigterm_ends_a_run_in_time_though_an_item_takes_long(tmp_path, monkeypa
     assert time.monotonic() - began < 30
     assert stop.value.args == (signal.SIGTERM,)
     assert (
-        cli.score_source(WordCount, stays(tmp_path), tmp_path / "out.csv").items["ok"]
+        cli.score_source(
+            WordCount, stays(tmp_path), tmp_path / "out.csv"
+        ).items["ok"]
         == 4
     )
 

@@ -25,7 +25,9 @@ class WordCount(Task):
         if text is None:
             return Fault("no text", "empty")
         return (
-            text if isinstance(text, str) else Fault(f"text is {type(text).__name__}")
+            text
+            if isinstance(text, str)
+            else Fault(f"text is {type(text).__name__}")
         )
 
     def run(self, items):
@@ -66,4 +68,6 @@ class OrderedWords(PatientWords):
 
     def run(self, items):
         for text in items:
-            yield sum(number * len(word) for number, word in enumerate(text.split()))
+            yield sum(
+                number * len(word) for number, word in enumerate(text.split())
+            )

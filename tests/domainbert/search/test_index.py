@@ -44,18 +44,28 @@ def piece(vectors, names, *, starts=0, ends=0, texts=""):
     levels=st.integers(1, 4),
     seed=st.integers(0, 99),
 )
-def test_top_k_is_the_sorted_list_with_ties_by_row(rows, block, k, levels, seed):
+def test_top_k_is_the_sorted_list_with_ties_by_row(
+    rows, block, k, levels, seed
+):
     generator = np.random.default_rng(seed)
     # Few different values, so that ties are common.
-    vectors = generator.integers(-levels, levels + 1, (rows, 3)).astype(np.float32)
-    queries = generator.integers(-levels, levels + 1, (4, 3)).astype(np.float32)
-    hits = top_k(queries, (vectors[i : i + block] for i in range(0, rows, block)), k=k)
+    vectors = generator.integers(-levels, levels + 1, (rows, 3)).astype(
+        np.float32
+    )
+    queries = generator.integers(-levels, levels + 1, (4, 3)).astype(
+        np.float32
+    )
+    hits = top_k(
+        queries, (vectors[i : i + block] for i in range(0, rows, block)), k=k
+    )
     products = queries @ vectors.T
     for query in range(4):
         order = np.lexsort((np.arange(rows), -products[query]))[:k]
         count = len(order)
         assert hits.rows[query, :count].tolist() == order.tolist()
-        assert hits.scores[query, :count] == pytest.approx(products[query, order])
+        assert hits.scores[query, :count] == pytest.approx(
+            products[query, order]
+        )
         assert (hits.rows[query, count:] == -1).all()
         assert np.isnan(hits.scores[query, count:]).all()
 
@@ -83,17 +93,24 @@ def test_search_gives_cosines_over_parts_and_blocks(tmp_path, monkeypatch):
     for opened in (index, VectorIndex.open(tmp_path / "index")):
         assert len(opened) == 300
         hits = opened.search(QUERIES, k=5)
-        assert hits.scores == pytest.approx(-np.sort(-cosines)[:, :5], abs=1e-6)
+        assert hits.scores == pytest.approx(
+            -np.sort(-cosines)[:, :5], abs=1e-6
+        )
         assert hits.rows.tolist() == np.argsort(-cosines)[:, :5].tolist()
     sizes = sum(
-        path.stat().st_size for path in (tmp_path / "index").glob("part-00000*")
+        path.stat().st_size
+        for path in (tmp_path / "index").glob("part-00000*")
     )
     assert sizes < 200 * (16 * 4 + 4 + 8 + 8 + 20) + 6000
 
 
 def test_rows_keep_ids_offsets_and_texts_in_the_order_asked(tmp_path):
     index = new_index(tmp_path / "index")
-    options = {"starts": [0, 10, 0], "ends": [10, 25, 7], "texts": ["a", "b", "c"]}
+    options = {
+        "starts": [0, 10, 0],
+        "ends": [10, 25, 7],
+        "texts": ["a", "b", "c"],
+    }
     index.add([piece(VECTORS[:3], ["x", "x", "y"], **options)])
     index.add([piece(VECTORS[3:5], ["z", "038"])])
     found = index.rows([4, 1, 0, 4])
@@ -110,18 +127,28 @@ def test_an_empty_index_finds_nothing(tmp_path):
     assert (index.search(QUERIES, k=3).rows == -1).all()
 
 
-def test_an_index_of_another_encoder_is_refused(new_network, tokenizer, tmp_path):
+def test_an_index_of_another_encoder_is_refused(
+    new_network, tokenizer, tmp_path
+):
     first, same, other = (
         Embedder(new_network(seed=seed).bert, tokenizer) for seed in (0, 0, 1)
     )
-    VectorIndex.create(tmp_path / "i", fingerprint=first.fingerprint(), dimension=32)
+    VectorIndex.create(
+        tmp_path / "i", fingerprint=first.fingerprint(), dimension=32
+    )
     assert len(VectorIndex.open(tmp_path / "i", embedder=same)) == 0
-    with pytest.raises(UserError, match="built with another encoder or other settings"):
+    with pytest.raises(
+        UserError, match="built with another encoder or other settings"
+    ):
         VectorIndex.open(tmp_path / "i", embedder=other)
     maximum = Embedder(
-        new_network().bert, tokenizer, settings=first.settings.replaced(pooling="max")
+        new_network().bert,
+        tokenizer,
+        settings=first.settings.replaced(pooling="max"),
     )
-    with pytest.raises(UserError, match="load that encoder, or build the index again"):
+    with pytest.raises(
+        UserError, match="load that encoder, or build the index again"
+    ):
         VectorIndex.open(tmp_path / "i", embedder=maximum)
 
 
@@ -151,15 +178,30 @@ def damage(folder, how):
     ("how", "message"),
     [
         ("no head", "holds no index: it has no index.json"),
-        ("half a head", "is damaged or of another version; build the index again"),
-        ("another version", "is damaged or of another version; build the index again"),
-        ("vectors missing", "arrow is missing or damaged; build the index again"),
-        ("vectors cut short", "arrow is missing or damaged; build the index again"),
+        (
+            "half a head",
+            "is damaged or of another version; build the index again",
+        ),
+        (
+            "another version",
+            "is damaged or of another version; build the index again",
+        ),
+        (
+            "vectors missing",
+            "arrow is missing or damaged; build the index again",
+        ),
+        (
+            "vectors cut short",
+            "arrow is missing or damaged; build the index again",
+        ),
         (
             "fewer vectors",
             "expected 50 rows of 16 float32 numbers; build the index again",
         ),
-        ("rows cut short", "arrow is missing or damaged; build the index again"),
+        (
+            "rows cut short",
+            "arrow is missing or damaged; build the index again",
+        ),
     ],
 )
 def test_a_damaged_folder_is_one_clear_line(tmp_path, how, message):
@@ -173,7 +215,9 @@ def test_a_part_that_was_not_finished_is_no_part(tmp_path, monkeypatch):
     index = new_index(tmp_path / "i")
     index.add([piece(VECTORS[:50], ids(50))])
     monkeypatch.setattr(
-        module, "write_json", lambda *_: (_ for _ in ()).throw(OSError("killed"))
+        module,
+        "write_json",
+        lambda *_: (_ for _ in ()).throw(OSError("killed")),
     )
     with pytest.raises(OSError, match="killed"):
         index.add([piece(VECTORS[50:90], ids(40))])
@@ -184,9 +228,13 @@ def test_a_part_that_was_not_finished_is_no_part(tmp_path, monkeypatch):
     assert again.search(VECTORS[[95]], k=1).rows.tolist() == [[55]]
 
 
-def test_rows_that_come_in_pieces_lie_in_parts_of_one_size(tmp_path, monkeypatch):
+def test_rows_that_come_in_pieces_lie_in_parts_of_one_size(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(module, "BLOCK_ROWS", 64)
-    whole, pieces = (new_index(tmp_path / name) for name in ("whole", "pieces"))
+    whole, pieces = (
+        new_index(tmp_path / name) for name in ("whole", "pieces")
+    )
     whole.add([piece(VECTORS, ids(300), texts=ids(300))])
 
     def in_pieces():
@@ -195,12 +243,16 @@ def test_rows_that_come_in_pieces_lie_in_parts_of_one_size(tmp_path, monkeypatch
             yield piece(VECTORS[some], ids(300)[some], texts=ids(300)[some])
         assert len(VectorIndex.open(tmp_path / "pieces")) == 0
         with pytest.raises(UserError, match="is in use by another process"):
-            VectorIndex.open(tmp_path / "pieces").add([piece(VECTORS, ids(300))])
+            VectorIndex.open(tmp_path / "pieces").add(
+                [piece(VECTORS, ids(300))]
+            )
 
     pieces.add(in_pieces())
     again = VectorIndex.open(tmp_path / "pieces")
     assert [len(block) for block in again.blocks()] == [64, 64, 64, 64, 44]
-    assert np.array_equal(*(np.concatenate([*i.blocks()]) for i in (again, whole)))
+    assert np.array_equal(
+        *(np.concatenate([*i.blocks()]) for i in (again, whole))
+    )
     assert again.rows(range(300)).equals(whole.rows(range(300)))
 
 
@@ -227,7 +279,10 @@ def test_rows_of_a_block_that_fails_are_not_added(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("vectors", "message"),
     [
-        (VECTORS[:, :3], r"vectors have shape \(300, 3\), expected \(300, 16\)"),
+        (
+            VECTORS[:, :3],
+            r"vectors have shape \(300, 3\), expected \(300, 16\)",
+        ),
         (
             VECTORS[:3],
             r"vectors have shape \(3, 16\), expected \(300, 16\), a row for each id",
@@ -235,7 +290,9 @@ def test_rows_of_a_block_that_fails_are_not_added(tmp_path, monkeypatch):
         (np.full_like(VECTORS, np.nan), "300 of 300 vectors are not finite"),
     ],
 )
-def test_bad_rows_are_refused_and_nothing_is_written(tmp_path, vectors, message):
+def test_bad_rows_are_refused_and_nothing_is_written(
+    tmp_path, vectors, message
+):
     index = new_index(tmp_path / "i")
     with pytest.raises(UserError, match=message):
         index.add([piece(vectors, ids(300))])
@@ -244,7 +301,8 @@ def test_bad_rows_are_refused_and_nothing_is_written(tmp_path, vectors, message)
 
 def test_other_bad_input(tmp_path):
     with pytest.raises(
-        UserError, match=r"no such index folder: .*none; make one with `biomed sen"
+        UserError,
+        match=r"no such index folder: .*none; make one with `biomed sen",
     ):
         VectorIndex.open(tmp_path / "none")
     index = new_index(tmp_path / "i")
@@ -252,7 +310,9 @@ def test_other_bad_input(tmp_path):
         UserError, match="exists already; add to it, or name another folder"
     ):
         new_index(tmp_path / "i")
-    with pytest.raises(UserError, match="queries have 3 numbers, the index has 16"):
+    with pytest.raises(
+        UserError, match="queries have 3 numbers, the index has 16"
+    ):
         index.search(QUERIES[:, :3])
     with pytest.raises(UserError, match="k must be at least 1, got 0"):
         index.search(QUERIES, k=0)
@@ -276,5 +336,7 @@ def test_an_interrupt_after_the_head_was_written_leaves_a_whole_index(
         index.add([piece(VECTORS[50:60], ids(10, 50))])
     monkeypatch.undo()
     again = VectorIndex.open(tmp_path / "i")
-    assert again.rows(range(len(again)))["id"].tolist() == ids(60)[: len(again)]
+    assert (
+        again.rows(range(len(again)))["id"].tolist() == ids(60)[: len(again)]
+    )
     assert len(again) >= 50

@@ -50,7 +50,9 @@ class LengthTask(Task):
         if text is None:
             return Fault("no text", "empty")
         return (
-            text if isinstance(text, str) else Fault(f"text is {type(text).__name__}")
+            text
+            if isinstance(text, str)
+            else Fault(f"text is {type(text).__name__}")
         )
 
     def run(self, items):
@@ -94,9 +96,13 @@ def announce(task, *, known=5.0):
             ),
             fingerprint=lambda: "0" * 64,
         )
-        forms = {("lengths", "short"): lambda records: AsciiResponse(len(records))}
+        forms = {
+            ("lengths", "short"): lambda records: AsciiResponse(len(records))
+        }
         return Served(
-            model, {"lengths": task}, lambda service, _: service.forms.update(forms)
+            model,
+            {"lengths": task},
+            lambda service, _: service.forms.update(forms),
         )
 
     return Announced("lengths", "domainbert.pretraining", load)
@@ -109,7 +115,9 @@ def start(tmp_path):
     def make(*, known=5.0, model=("lengths=x",), **settings):
         task = LengthTask()
         asked = ServiceSettings(model=list(model), **settings)
-        service = Service(asked, work=tmp_path, kinds=[announce(task, known=known)])
+        service = Service(
+            asked, work=tmp_path, kinds=[announce(task, known=known)]
+        )
         return SimpleNamespace(service=service, task=task)
 
     return make
@@ -146,7 +154,9 @@ def connect(found):
     from starlette.testclient import TestClient
 
     client = TestClient(
-        found.service.app, base_url="http://localhost", raise_server_exceptions=False
+        found.service.app,
+        base_url="http://localhost",
+        raise_server_exceptions=False,
     )
     client.task, client.service = found.task, found.service
     return client

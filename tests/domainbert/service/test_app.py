@@ -40,7 +40,12 @@ from domainbert.service import served
 from domainbert.service.http import AsciiResponse, JsonLines, seconds_left
 from domainbert.service.served import find_kind, split_label
 from domainbert.service.worker import LONG_CHARACTERS
-from tests.domainbert.service.conftest import LengthTask, announce, connect, listening
+from tests.domainbert.service.conftest import (
+    LengthTask,
+    announce,
+    connect,
+    listening,
+)
 
 
 def post(client, records, **options):
@@ -63,7 +68,12 @@ def test_records_have_ids_results_statuses_and_reasons(client):
     rows = answer["records"]
     assert [row["stay_id"] for row in rows] == ["7", "B", None, None]
     assert [row["status"] for row in rows] == ["ok", "empty", "error", "ok"]
-    assert [row["reason"] for row in rows] == ["", "no text", "text is dict", ""]
+    assert [row["reason"] for row in rows] == [
+        "",
+        "no text",
+        "text is dict",
+        "",
+    ]
     assert rows[0]["length"] == 3
     assert rows[3]["length"] is None
 
@@ -92,7 +102,11 @@ def test_the_rows_are_those_of_score_frame(client):
         (b'{"records": [{"text": "a", "text": "b"}]}', 400, "a key twice"),
         (b'{"records": []}', 400, "at least 1 item"),
         (b'{"records": [1]}', 400, "records"),
-        (b'{"records": [{"text": "a"}], "secret words": 1}', 400, "not permitted"),
+        (
+            b'{"records": [{"text": "a"}], "secret words": 1}',
+            400,
+            "not permitted",
+        ),
         (b"[" * 100_000, 400, "body"),
         (b'{"records": [{"txt": "a"}]}', 400, "no column 'text'"),
         (
@@ -115,7 +129,9 @@ def test_the_rows_are_those_of_score_frame(client):
 )
 def test_a_bad_body_is_refused_in_words(client, body, status, words):
     answer = client.post(
-        "/v1/lengths", content=body, headers={"content-type": "application/json"}
+        "/v1/lengths",
+        content=body,
+        headers={"content-type": "application/json"},
     )
     assert answer.status_code == status
     assert words in answer.json()["error"]
@@ -125,9 +141,14 @@ def test_other_faults_have_their_own_status(client):
     assert client.post("/v1/lengths", content="a=1").status_code == 415
     assert client.get("/v1/lengths").status_code == 405
     assert client.post("/v1/other", json={}).status_code == 404
-    assert post(client, [{"text": "a"}], params={"format": "xml"}).status_code == 400
     assert (
-        post(client, [{"text": "a"}], headers={"host": "evil.example"}).status_code
+        post(client, [{"text": "a"}], params={"format": "xml"}).status_code
+        == 400
+    )
+    assert (
+        post(
+            client, [{"text": "a"}], headers={"host": "evil.example"}
+        ).status_code
         == 400
     )
     late = post(client, [{"text": "sleep 4"}])
@@ -155,7 +176,9 @@ def test_a_bug_is_one_request_s_and_its_message_is_in_no_log(client):
     try:
         threads = [
             threading.Thread(
-                target=lambda t=t: answers.update({t: post(client, [{"text": t}])})
+                target=lambda t=t: answers.update(
+                    {t: post(client, [{"text": t}])}
+                )
             )
             for t in ("bug", "secret words", "abc")
         ]
@@ -168,7 +191,10 @@ def test_a_bug_is_one_request_s_and_its_message_is_in_no_log(client):
         root.removeHandler(handler)
         root.setLevel(before)
     assert answers["bug"].status_code == 500
-    assert answers["bug"].headers["x-request-id"] in answers["bug"].json()["error"]
+    assert (
+        answers["bug"].headers["x-request-id"]
+        in answers["bug"].json()["error"]
+    )
     assert answers["abc"].json()["records"][0]["length"] == 3
     written = log.getvalue()
     lines = [json.loads(line) for line in written.splitlines()]
@@ -197,7 +223,9 @@ def send_in_turn(client, texts):
     """Send requests from threads of their own, each after the one before has long arrived."""
     threads = []
     for text in texts:
-        threads.append(threading.Thread(target=post, args=(client, [{"text": text}])))
+        threads.append(
+            threading.Thread(target=post, args=(client, [{"text": text}]))
+        )
         threads[-1].start()
         time.sleep(0.3)
     for thread in threads:
@@ -213,25 +241,33 @@ def test_two_batches_of_short_requests_run_side_by_side(patient_client):
     assert beside[texts[0]] == 2
 
 
-def test_a_long_request_has_the_machine_to_itself_and_is_not_overtaken(patient_client):
+def test_a_long_request_has_the_machine_to_itself_and_is_not_overtaken(
+    patient_client,
+):
     long = "sleep 0.3 " + "x" * LONG_CHARACTERS
     texts = ["sleep 3 a", long, "sleep 0.1 b"]
     send_in_turn(patient_client, texts)
-    assert list(patient_client.task.beside) == texts  # in the order in which they ended
+    assert (
+        list(patient_client.task.beside) == texts
+    )  # in the order in which they ended
     assert patient_client.task.beside[long] == 1
 
 
 def test_a_panic_of_a_library_costs_its_own_request_alone(client):
     assert post(client, [{"text": "panic"}]).status_code == 500
     long = "x" * (LONG_CHARACTERS + 1)  # needs all cores
-    assert post(client, [{"text": long}]).json()["records"][0]["length"] == len(long)
+    assert post(client, [{"text": long}]).json()["records"][0][
+        "length"
+    ] == len(long)
 
 
 def test_ids_of_requests(client):
     name = str(uuid.uuid4())
     answer = post(client, [{"text": "a"}], headers={"x-request-id": name})
     assert answer.headers["x-request-id"] == name
-    other = post(client, [{"text": "a"}], headers={"x-request-id": "MRN 12345"})
+    other = post(
+        client, [{"text": "a"}], headers={"x-request-id": "MRN 12345"}
+    )
     assert uuid.UUID(other.headers["x-request-id"])
 
 
@@ -246,7 +282,11 @@ def test_health_readiness_metrics_and_the_page_of_the_interface(client, start):
     before = items(client)
     post(client, [{"text": "abc"}])
     assert client.get("/health").json() == {"status": "ok"}
-    assert client.get("/ready").json() == {"ready": True, "models": ["x"], "why": ""}
+    assert client.get("/ready").json() == {
+        "ready": True,
+        "models": ["x"],
+        "why": "",
+    }
     assert items(client) == before + 1
     assert client.get("/v1").json()["tasks"]["lengths"]["reads"] == [
         "stay_id",
@@ -257,8 +297,12 @@ def test_health_readiness_metrics_and_the_page_of_the_interface(client, start):
     for path in ("/docs/", "/docs/docs.js"):
         answer = client.get(path)
         assert answer.status_code == 200
-        assert "//" not in answer.text.replace("// ", "")  # nothing from elsewhere
-        assert "default-src 'self'" in answer.headers["content-security-policy"]
+        assert "//" not in answer.text.replace(
+            "// ", ""
+        )  # nothing from elsewhere
+        assert (
+            "default-src 'self'" in answer.headers["content-security-policy"]
+        )
 
 
 def test_the_metrics_tell_rows_the_queue_and_the_model_and_no_id(client):
@@ -282,7 +326,9 @@ def test_the_metrics_tell_rows_the_queue_and_the_model_and_no_id(client):
 
 
 def ask(port, path="/health", connection=None):
-    connection = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=9)
+    connection = connection or http.client.HTTPConnection(
+        "127.0.0.1", port, timeout=9
+    )
     connection.request("GET", path)
     answer = connection.getresponse()
     return answer.status, answer.read()
@@ -310,12 +356,16 @@ def test_silent_and_slow_connections_are_closed(client, monkeypatch):
                 time.sleep(0.02)
         assert is_closed(slow)
         assert is_closed(silent)
-        assert ask(server.port, connection=kept)[0] == 200  # the time between requests
+        assert (
+            ask(server.port, connection=kept)[0] == 200
+        )  # the time between requests
 
 
 def test_a_tls_handshake_has_a_time(client, monkeypatch, tmp_path):
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    name = x509.Name(
+        [x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")]
+    )
     now = datetime.now(UTC)
     certificate = x509.CertificateBuilder(name, name, key.public_key(), 1)
     certificate = certificate.not_valid_before(now).not_valid_after(
@@ -339,8 +389,12 @@ def test_silent_connections_keep_nobody_out(client, monkeypatch):
     with listening(client.app) as server:
         clients = []
         for number in range(40):
-            clients.append(socket.create_connection(("127.0.0.1", server.port)))
-            clients[-1].sendall(head * (number % 2))  # half of them send half a body
+            clients.append(
+                socket.create_connection(("127.0.0.1", server.port))
+            )
+            clients[-1].sendall(
+                head * (number % 2)
+            )  # half of them send half a body
         assert ask(server.port)[0] == 200
         assert all(map(is_closed, clients[:30]))
         assert len(server.server_state.connections) <= 6
@@ -352,7 +406,10 @@ def test_half_a_request_is_kept_rather_than_none(client, monkeypatch):
     monkeypatch.setattr(http_module, "WAITING_PER_ADDRESS", 5)
     body = json.dumps({"records": [{"text": "abc"}]}).encode()
     head = b"POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\n"
-    head += b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    head += (
+        b"content-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        % len(body)
+    )
     with listening(client.app) as server:
         address = ("127.0.0.1", server.port)
         slow = socket.create_connection(address)
@@ -369,7 +426,9 @@ def test_half_a_request_is_kept_rather_than_none(client, monkeypatch):
 def test_a_client_that_does_not_read_is_closed(start, monkeypatch):
     monkeypatch.setattr(http_module, "WRITE_SECONDS", 0.3)
     client = connect(start(max_characters=10_000_000))
-    body = json.dumps({"records": [{"stay_id": "s" * 50_000, "text": "a"}] * 100})
+    body = json.dumps(
+        {"records": [{"stay_id": "s" * 50_000, "text": "a"}] * 100}
+    )
     head = "POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\n"
     head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     with listening(client.app) as server:
@@ -394,7 +453,8 @@ def test_health_answers_while_all_threads_wait_for_the_model(start):
         head = "POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\n"
         head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         waiting = [
-            socket.create_connection(("127.0.0.1", server.port)) for _ in range(50)
+            socket.create_connection(("127.0.0.1", server.port))
+            for _ in range(50)
         ]
         for one in waiting:
             one.sendall((head + body).encode())
@@ -427,7 +487,9 @@ def test_too_many_calls_are_refused(client, monkeypatch):
 
 
 def test_every_log_line_of_a_call_has_its_request_id(client):
-    line = json.loads(log_of(lambda: post(client, [{"text": "bug"}])).splitlines()[0])
+    line = json.loads(
+        log_of(lambda: post(client, [{"text": "bug"}])).splitlines()[0]
+    )
     assert line["event"] == "internal error"
     assert uuid.UUID(line["request"])
 
@@ -447,22 +509,29 @@ def log_of(action):
 
 def test_a_model_that_fails_its_example_is_not_ready(start):
     found = start(known=5.1)
-    answer = TestClient(found.service.app, base_url="http://localhost").get("/ready")
+    answer = TestClient(found.service.app, base_url="http://localhost").get(
+        "/ready"
+    )
     assert answer.status_code == 503
     assert "x: length of its card's example differs" in answer.json()["why"]
 
 
 def test_pages_of_other_origins_only_by_list(start):
     client = TestClient(
-        start(cors=("https://ehr.example",)).service.app, base_url="http://localhost"
+        start(cors=("https://ehr.example",)).service.app,
+        base_url="http://localhost",
     )
     asked = {"access-control-request-method": "POST"}
     for origin, allowed in {
         "https://ehr.example": True,
         "https://evil.example": False,
     }.items():
-        answer = client.options("/v1/lengths", headers={"origin": origin, **asked})
-        assert (answer.headers.get("access-control-allow-origin") == origin) is allowed
+        answer = client.options(
+            "/v1/lengths", headers={"origin": origin, **asked}
+        )
+        assert (
+            answer.headers.get("access-control-allow-origin") == origin
+        ) is allowed
 
 
 def test_a_wrong_name_is_refused_without_loading_torch():
@@ -476,7 +545,10 @@ def test_models_are_found_by_name():
     from clinical.bedside.served import READMISSION
 
     kinds = [READMISSION, ENTITIES]
-    assert find_kind("readmission-demo", kinds) == (READMISSION, "readmission-demo")
+    assert find_kind("readmission-demo", kinds) == (
+        READMISSION,
+        "readmission-demo",
+    )
     assert find_kind("disease-drug", kinds) == (ENTITIES, "disease-drug")
     assert find_kind("entities=hub:x/y", kinds) == (ENTITIES, "hub:x/y")
     with pytest.raises(
@@ -507,8 +579,12 @@ def serve(monkeypatch, *words, run=lambda *_, **__: None):
     start = lambda *_, **options: run() or started.append(options)  # noqa: E731
     monkeypatch.setattr(uvicorn, "run", start)
     monkeypatch.setattr(served, "announced", lambda: [announce(LengthTask())])
-    monkeypatch.setattr(app_module, "announced", lambda: [announce(LengthTask())])
-    result = CliRunner().invoke(command_line, ["serve", "--model", "lengths=x", *words])
+    monkeypatch.setattr(
+        app_module, "announced", lambda: [announce(LengthTask())]
+    )
+    result = CliRunner().invoke(
+        command_line, ["serve", "--model", "lengths=x", *words]
+    )
     return result.exit_code, result.stderr, started
 
 
@@ -536,7 +612,9 @@ def test_the_folder_of_a_killed_service_is_removed_at_the_next_start(
     modes = []
 
     def run(*_, **__):
-        modes.extend(path.stat().st_mode & 0o777 for path in tmp_path.iterdir())
+        modes.extend(
+            path.stat().st_mode & 0o777 for path in tmp_path.iterdir()
+        )
 
     assert serve(monkeypatch, run=run)[0] == 0
     assert modes == [0o700]
@@ -548,13 +626,18 @@ def test_check_starts_nothing_and_names_what_is_wrong(monkeypatch, tmp_path):
     assert (code, started) == (0, [])
     assert errors.splitlines()[-1] == "ready: lengths=x"
     clients = tmp_path / "clients.toml"
-    clients.write_text('[[client]]\nissuer = "i"\njwks = "k.json"\naudience = "a"\n')
+    clients.write_text(
+        '[[client]]\nissuer = "i"\njwks = "k.json"\naudience = "a"\n'
+    )
     (tmp_path / "k.json").write_text("{}")
     certificate = tmp_path / "cert.pem"
     certificate.write_text("no certificate")
     for words, fault in (
         (["--trust", str(clients)], "i: k.json gives no keys"),
-        (["--certificate", str(certificate), "--key", str(certificate)], "cert.pem"),
+        (
+            ["--certificate", str(certificate), "--key", str(certificate)],
+            "cert.pem",
+        ),
     ):
         code, errors, started = serve(monkeypatch, "--check", *words)
         assert (code, started) == (1, [])

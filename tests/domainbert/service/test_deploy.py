@@ -33,7 +33,9 @@ def instruction(name):
 
 def started():
     (unit,) = [
-        line for line in UNIT.read_text().splitlines() if line.startswith("ExecStart=")
+        line
+        for line in UNIT.read_text().splitlines()
+        if line.startswith("ExecStart=")
     ]
     return [shlex.split(unit.removeprefix("ExecStart=")), instruction("CMD")]
 
@@ -43,7 +45,9 @@ def test_the_command_has_options_that_exist(command):
     program, name, *words = command
     assert Path(program).name == "domainbert"
     serve = get_command(app).get_command(click.Context(get_command(app)), name)
-    context = serve.make_context(name, list(words))  # raises on an unknown option
+    context = serve.make_context(
+        name, list(words)
+    )  # raises on an unknown option
     assert context.params["model"] == ["readmission-demo"]
     local = context.params["host"] in ("127.0.0.1", "localhost")
     assert (
@@ -54,7 +58,9 @@ def test_the_command_has_options_that_exist(command):
 def test_the_health_check_of_the_container_asks_the_service():
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            self.send_response(200 if healthy[0] and self.path == "/health" else 503)
+            self.send_response(
+                200 if healthy[0] and self.path == "/health" else 503
+            )
             self.end_headers()
 
         def log_message(self, *_):
@@ -67,7 +73,10 @@ def test_the_health_check_of_the_container_asks_the_service():
     server = HTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     code = command[2].replace(":8000", f":{server.server_port}")
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=False).returncode
+        == 0
+    )
     healthy[0] = False
     failed = subprocess.run(
         [sys.executable, "-c", code], check=False, capture_output=True
@@ -79,7 +88,9 @@ def test_the_health_check_of_the_container_asks_the_service():
 def test_the_dashboard_asks_for_numbers_that_the_service_has(client):
     dashboard = json.loads((DEPLOY / "grafana.json").read_text())
     panels = dashboard["panels"]
-    queries = [target["expr"] for panel in panels for target in panel["targets"]]
+    queries = [
+        target["expr"] for panel in panels for target in panel["targets"]
+    ]
     asked = set(re.findall(r"domainbert_\w+", " ".join(queries)))
     client.post("/v1/lengths", json={"records": [{"text": "abc"}]})
     lines = client.get("/metrics").text.splitlines()
@@ -89,9 +100,13 @@ def test_the_dashboard_asks_for_numbers_that_the_service_has(client):
     assert asked <= names
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not here")
+@pytest.mark.skipif(
+    not shutil.which("systemd-analyze"), reason="systemd is not here"
+)
 def test_systemd_knows_every_line_of_the_unit(tmp_path):
-    text = UNIT.read_text().replace("/opt/domainbert/bin/domainbert", sys.executable)
+    text = UNIT.read_text().replace(
+        "/opt/domainbert/bin/domainbert", sys.executable
+    )
     file = tmp_path / UNIT.name
     file.write_text(text.replace("User=domainbert", "User=root"))
     verify = ["systemd-analyze", "verify", "--man=no", str(file)]

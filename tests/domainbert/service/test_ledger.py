@@ -28,7 +28,9 @@ def test_risks_and_feedback_come_back_without_ids(tmp_path):
     served, feedback = read_ledger(ledger.path)
     assert served["probability"].tolist()[0] == 0.4
     assert served["alert"].tolist()[0] == 1
-    assert served["subject"][0] == served["subject"][2]  # one stay, under one hash
+    assert (
+        served["subject"][0] == served["subject"][2]
+    )  # one stay, under one hash
     assert served["subject"].isna().tolist() == [False, True, False]
     assert feedback[["card", "outcome", "reason"]].values.tolist() == [
         ["c1", "overridden", "disagree"]
@@ -65,7 +67,9 @@ def test_the_key_of_the_hashes_is_not_in_the_ledger(tmp_path, monkeypatch):
     assert subject(tmp_path / "a") == first
     assert subject(tmp_path / "b") != first  # with a key of its own
     values = {KEY_VARIABLE: "x" * 32}
-    assert subject(tmp_path / "c", **values) == subject(tmp_path / "d", **values)
+    assert subject(tmp_path / "c", **values) == subject(
+        tmp_path / "d", **values
+    )
     assert not (tmp_path / "c" / "key").exists()
 
 
@@ -85,12 +89,16 @@ def test_a_key_that_cannot_be_used(tmp_path, monkeypatch):
         open_ledger(tmp_path / "l.sqlite")
     key.chmod(0o600)
     key.write_text("short")
-    with pytest.raises(UserError, match=r"has 5 characters; expected .* at least 32"):
+    with pytest.raises(
+        UserError, match=r"has 5 characters; expected .* at least 32"
+    ):
         open_ledger(tmp_path / "l.sqlite")
     with pytest.raises(UserError, match=f"No such file.*{KEY_VARIABLE}"):
         Ledger(tmp_path / "l.sqlite", key_file=tmp_path / "no" / "key")
     monkeypatch.setenv(KEY_VARIABLE, "secret")
-    with pytest.raises(UserError, match=f"{KEY_VARIABLE} .*has 6 characters") as caught:
+    with pytest.raises(
+        UserError, match=f"{KEY_VARIABLE} .*has 6 characters"
+    ) as caught:
         open_ledger(tmp_path / "l.sqlite")
     assert "secret" not in str(caught.value)
 
@@ -98,7 +106,9 @@ def test_a_key_that_cannot_be_used(tmp_path, monkeypatch):
 def test_ids_of_cards_are_compared_as_they_are_written(tmp_path):
     ledger = open_ledger(tmp_path / "l.sqlite")
     for stay in ("aB", "ab"):
-        ledger.served("readmission", "f", [{"visit": stay}], stay="visit", card="c")
+        ledger.served(
+            "readmission", "f", [{"visit": stay}], stay="visit", card="c"
+        )
         ledger.served("readmission", "f", [{"visit": stay}], stay="visit")
     subjects = read_ledger(ledger.path)[0]["subject"].tolist()
     assert subjects[0] != subjects[2]

@@ -51,7 +51,9 @@ def claims(path="/v1/lengths", **changes):
         "jti": str(uuid.uuid4()),
     }
     return {
-        name: value for name, value in (made | changes).items() if value is not None
+        name: value
+        for name, value in (made | changes).items()
+        if value is not None
     }
 
 
@@ -68,7 +70,9 @@ def call(start, trusted):
 
     def send(token, path="/v1/lengths"):
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        return client.post(path, json={"records": [{"text": "abc"}]}, headers=headers)
+        return client.post(
+            path, json={"records": [{"text": "abc"}]}, headers=headers
+        )
 
     send.client = client
     return send
@@ -83,7 +87,8 @@ def test_a_signed_token_is_taken_once(call, keys, alg):
     assert again.headers["www-authenticate"] == "Bearer"
     assert "used before" in again.json()["error"]
     assert (
-        call(token(keys, alg, aud=[HERE + "/v1/lengths", "other"])).status_code == 200
+        call(token(keys, alg, aud=[HERE + "/v1/lengths", "other"])).status_code
+        == 200
     )
 
 
@@ -110,11 +115,18 @@ def test_a_signed_token_is_taken_once(call, keys, alg):
 def test_a_claim_that_does_not_hold(call, keys, changes, words):
     answer = call(token(keys, **changes))
     assert answer.status_code == 401
-    assert words in answer.json()["error"] or "not valid" in answer.json()["error"]
+    assert (
+        words in answer.json()["error"]
+        or "not valid" in answer.json()["error"]
+    )
 
 
 def encoded(part):
-    return base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
+    return (
+        base64.urlsafe_b64encode(json.dumps(part).encode())
+        .rstrip(b"=")
+        .decode()
+    )
 
 
 def test_other_algorithms_and_keys_are_refused(call, keys):
@@ -168,7 +180,9 @@ def remote(tmp_path, monkeypatch, fetch, *, clients=(ISSUER,)):
 
     monkeypatch.setattr(trust_module, "fetch_json", fetch_json)
     monkeypatch.setattr(trust_module, "_RETRY_SECONDS", 0.0)
-    return Trust(file, Ledger(tmp_path / "run.sqlite", key_file=tmp_path / "key"))
+    return Trust(
+        file, Ledger(tmp_path / "run.sqlite", key_file=tmp_path / "key")
+    )
 
 
 def admit(trust, signed):
@@ -219,7 +233,9 @@ def test_keys_that_cannot_be_read_again_are_believed_for_a_while(
     monkeypatch.setattr(trust_module, "_FRESH_SECONDS", 0.0)
     assert admit(trust, token(keys)) == ISSUER
     monkeypatch.setattr(trust_module, "_STALE_SECONDS", 0.0)
-    with pytest.raises(HTTPException, match="keys of this client cannot be read"):
+    with pytest.raises(
+        HTTPException, match="keys of this client cannot be read"
+    ):
         admit(trust, token(keys))
 
 
@@ -263,7 +279,9 @@ def test_a_key_server_that_is_down_delays_its_own_client_alone(
         b'{"keys": [5, null]}',
         b'{"keys": [{}]}',
         b'{"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "ec"}]}',
-        b'{"keys": [{"kty": "RSA", "n": "' + b"_" * 50_000 + b'", "e": "AQAB"}]}',
+        b'{"keys": [{"kty": "RSA", "n": "'
+        + b"_" * 50_000
+        + b'", "e": "AQAB"}]}',
         b'{"keys": [{"kty": "EC", "crv": "P-384", "x": "AA", "y": "AA", "kid": "ec"}]}',
         b'{"keys": [{"kty": ["EC"], "kid": {"a": []}}]}',
         b"[" * 100_000,
@@ -271,7 +289,9 @@ def test_a_key_server_that_is_down_delays_its_own_client_alone(
     ],
     ids=lambda content: content[:20].decode("latin-1"),
 )
-def test_hostile_keys_admit_nobody_and_stop_nothing(call, keys, trusted, content):
+def test_hostile_keys_admit_nobody_and_stop_nothing(
+    call, keys, trusted, content
+):
     trusted.with_name("keys.json").write_bytes(content)
     assert call(token(keys)).status_code == 401
     assert call.client.get("/health").status_code == 200
@@ -316,6 +336,8 @@ def test_a_trust_file_that_cannot_be_used(tmp_path, start):
     file.write_text("client = 1")
     with pytest.raises(UserError, match="client: expected a list, got 1"):
         start(trust=str(file))
-    file.write_text('[[client]]\nissuer = "x"\njwks = "none.json"\naudience = "y"\n')
+    file.write_text(
+        '[[client]]\nissuer = "x"\njwks = "none.json"\naudience = "y"\n'
+    )
     with pytest.raises(UserError, match=r"none\.json"):
         start(trust=str(file))

@@ -23,7 +23,9 @@ def test_intervals_are_quantiles_over_whole_groups():
         np.random.default_rng(0).normal(size=90),
         np.repeat(np.arange(30), 3),
     )
-    found = resample(lambda w: w @ values / w.sum(), codes, bootstrap=50, seed=7)
+    found = resample(
+        lambda w: w @ values / w.sum(), codes, bootstrap=50, seed=7
+    )
     random, drawn = np.random.default_rng(7), []
     for _ in range(50):
         rows = np.concatenate(
@@ -31,16 +33,21 @@ def test_intervals_are_quantiles_over_whole_groups():
         )
         drawn.append(values[rows].mean())
     assert found.replicates == pytest.approx(drawn)
-    assert found.spread[:2] == pytest.approx(np.quantile(drawn, [0.025, 0.975]))
+    assert found.spread[:2] == pytest.approx(
+        np.quantile(drawn, [0.025, 0.975])
+    )
     assert found.spread[2] == pytest.approx(np.std(drawn, ddof=1))
 
 
 def test_a_paired_difference_has_a_narrow_interval():
     easy = np.random.default_rng(0).normal(size=200)
     both = resample(
-        lambda w: np.array([w @ easy, w @ (easy + 0.1)]) / w.sum(), np.arange(200)
+        lambda w: np.array([w @ easy, w @ (easy + 0.1)]) / w.sum(),
+        np.arange(200),
     )
-    assert (both[1] - both[0]).interval() == Interval(*[pytest.approx(0.1)] * 3)
+    assert (both[1] - both[0]).interval() == Interval(
+        *[pytest.approx(0.1)] * 3
+    )
     assert both.spread[1, 0] - both.spread[0, 0] > 0.1
 
 
@@ -65,7 +72,12 @@ def test_few_groups_have_no_intervals(groups):
     codes = np.arange(60) % groups
     assert resample(lambda w: w.sum(), codes).interval() == Interval(60)
     assert (
-        len(resample(lambda w: w.sum(), codes, fewest=1, bootstrap=9).replicates) == 9
+        len(
+            resample(
+                lambda w: w.sum(), codes, fewest=1, bootstrap=9
+            ).replicates
+        )
+        == 9
     )
 
 

@@ -44,7 +44,9 @@ def test_platt_recovers_a_known_distortion_and_undoes_it():
     y, p = draw(200_000, slope=0.5, intercept=0.7)
     found = fit_platt(logit(p), y)
     assert found == pytest.approx((0.5, 0.7), abs=0.03)
-    assert fit_platt(logit(calibrated(p, *found)), y) == pytest.approx((1, 0), abs=1e-6)
+    assert fit_platt(logit(calibrated(p, *found)), y) == pytest.approx(
+        (1, 0), abs=1e-6
+    )
 
 
 def test_weights_count_as_copies():
@@ -87,7 +89,8 @@ def test_platt_says_when_no_fit_exists(y, p):
 def test_an_inverted_calibrator_is_refused():
     y, p = draw(600, slope=-0.9, seed=1)
     with pytest.raises(
-        UserError, match=r"slope on 600 values is -0\.\d\d: .* no better than chance"
+        UserError,
+        match=r"slope on 600 values is -0\.\d\d: .* no better than chance",
     ):
         fit_platt(logit(p), y)
 
@@ -127,7 +130,9 @@ def test_bad_input_is_counted(y, p, message):
 
 
 def test_a_text_column_passed_by_mistake_is_not_quoted():
-    with pytest.raises(ValueError, match="probability is not numeric") as caught:
+    with pytest.raises(
+        ValueError, match="probability is not numeric"
+    ) as caught:
         checked_risks([0, 1], ["CANARY was admitted", "0.5"])
     error = caught.value
     assert "CANARY" not in repr([error, error.__cause__, error.__context__])
@@ -142,7 +147,11 @@ def test_bins_hold_equally_many_stays_and_keep_ties_together():
     assert np.bincount(tied).tolist() == [70, 30]
 
 
-@given(st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9]), min_size=1, max_size=60))
+@given(
+    st.lists(
+        st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9]), min_size=1, max_size=60
+    )
+)
 def test_bins_are_used_and_never_part_equal_risks(risks):
     risks = np.array(risks)
     cells = equal_mass_bins(risks)
@@ -181,4 +190,6 @@ def test_reliability_by_hand():
 
 def test_platt_is_the_logistic_function_of_a_line():
     assert platt(2.0, 0.5, -1.0) == 0.5
-    assert platt([0.0, 4.0], 0.5, 0.0) == pytest.approx([0.5, 1 / (1 + np.exp(-2))])
+    assert platt([0.0, 4.0], 0.5, 0.0) == pytest.approx(
+        [0.5, 1 / (1 + np.exp(-2))]
+    )

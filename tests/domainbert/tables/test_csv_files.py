@@ -26,12 +26,15 @@ def read(path) -> tuple[list[tuple], list[tuple]]:
     flaws: list[tuple[str, int, str]] = []
     batches = csv_batches(path, ["a", "b", "c"], ReadOptions(), flaws)
     return rows_of(batches), [
-        (line, problem.split(":")[0].split(",")[0]) for _, line, problem in flaws
+        (line, problem.split(":")[0].split(",")[0])
+        for _, line, problem in flaws
     ]
 
 
 def rows_of(batches) -> list[tuple]:
-    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    return [
+        tuple(row.values()) for batch in batches for row in batch.to_pylist()
+    ]
 
 
 @given(
@@ -49,7 +52,9 @@ def test_what_is_written_is_read(tmp_path_factory, rows, end):
 
 
 @given(text=st.text(alphabet='xé",\n', max_size=40), cut=st.booleans())
-def test_rows_are_the_same_one_by_one_and_together(tmp_path_factory, text, cut):
+def test_rows_are_the_same_one_by_one_and_together(
+    tmp_path_factory, text, cut
+):
     path = tmp_path_factory.getbasetemp() / "any.csv"
     content = (HEADER + text).encode()
     path.write_bytes(content.replace(b"\xc3", b"") if cut else content)
@@ -61,30 +66,48 @@ def test_rows_are_the_same_one_by_one_and_together(tmp_path_factory, text, cut):
         patch.setattr(csv_files, "_ROWS_AT_ONCE", 1)
         assert read(path) == (rows, flaws)
     if '"' not in text and not cut:
-        assert len(rows) + len(flaws) == sum(1 for line in text.split("\n") if line)
+        assert len(rows) + len(flaws) == sum(
+            1 for line in text.split("\n") if line
+        )
 
 
 @pytest.mark.parametrize(
     ("text", "rows", "flaws"),
     [
-        pytest.param("1,2,3\n4,5\n6,7,8\n", ["1", "6"], [3], id="a field too few"),
-        pytest.param("1,2,3\n4,5,6,7\n6,7,8\n", ["1", "6"], [3], id="a field too many"),
+        pytest.param(
+            "1,2,3\n4,5\n6,7,8\n", ["1", "6"], [3], id="a field too few"
+        ),
+        pytest.param(
+            "1,2,3\n4,5,6,7\n6,7,8\n", ["1", "6"], [3], id="a field too many"
+        ),
         pytest.param(
             '1,2,"open\n4,5,6\n', ["4"], [2], id="a quote that is never closed"
         ),
         pytest.param(
-            '1,2,"open\n4,5,"6"\n7,8,9\n', ["4", "7"], [2], id="closed by the next row"
+            '1,2,"open\n4,5,"6"\n7,8,9\n',
+            ["4", "7"],
+            [2],
+            id="closed by the next row",
         ),
         pytest.param(
-            '1,2,"he "said" no"\n4,5,6\n', ["4"], [2], id="a quote in the middle"
+            '1,2,"he "said" no"\n4,5,6\n',
+            ["4"],
+            [2],
+            id="a quote in the middle",
         ),
         pytest.param('1,2,"last\n', [], [2], id="an open quote at the end"),
         pytest.param('1,2,5" tall\n4,5,6\n', ["1", "4"], [], id="inches"),
         pytest.param(
-            "1,2,3\n\n4,5,6", ["1", "4"], [], id="an empty line, and no end of the last"
+            "1,2,3\n\n4,5,6",
+            ["1", "4"],
+            [],
+            id="an empty line, and no end of the last",
         ),
         pytest.param(
-            '1,2,"a\nb\nc"\nx\n4,5,6\n', ["1", "4"], [5], id="lines within a row count"
+            '1,2,"a\nb\nc"\nx\n4,5,6\n',
+            ["1", "4"],
+            [5],
+            id="lines within a row count",
         ),
     ],
 )
@@ -125,7 +148,10 @@ def test_gzip_and_the_mark_of_spreadsheets(tmp_path, small_blocks):
     ("content", "message"),
     [
         (b"", r"table\.csv is empty; it needs a first line"),
-        (b"a,b,A\n", r"repeats the columns A, a; each needs a name of its own"),
+        (
+            b"a,b,A\n",
+            r"repeats the columns A, a; each needs a name of its own",
+        ),
         (
             b"a;b;c\n1;2;3\n",
             r"separates its fields by ';', not ',': name the delimiter",

@@ -49,7 +49,9 @@ every_format = pytest.mark.parametrize("ending", FORMATS)
 
 def same(found, wanted):
     pd.testing.assert_frame_equal(
-        found.reset_index(drop=True), wanted.reset_index(drop=True), check_dtype=False
+        found.reset_index(drop=True),
+        wanted.reset_index(drop=True),
+        check_dtype=False,
     )
 
 
@@ -62,7 +64,11 @@ def write_text(path, text):
 
 def write_pieces(path, pieces):
     write_table(
-        (pa.Table.from_pandas(piece, preserve_index=False) for piece in pieces), path
+        (
+            pa.Table.from_pandas(piece, preserve_index=False)
+            for piece in pieces
+        ),
+        path,
     )
 
 
@@ -78,7 +84,9 @@ def error_of(path, **options):
 
 def shows_another(error):
     """Whether a traceback would show the error beneath this one too."""
-    return error.__cause__ or (error.__context__ and not error.__suppress_context__)
+    return error.__cause__ or (
+        error.__context__ and not error.__suppress_context__
+    )
 
 
 def names_in(folder):
@@ -149,7 +157,8 @@ def test_columns_are_chosen_and_put_in_order(tmp_path, frame, ending):
     path = tmp_path / f"table{ending}"
     write_table(frame, path)
     same(
-        read_table(path, columns=["text", "patient_id"]), frame[["text", "patient_id"]]
+        read_table(path, columns=["text", "patient_id"]),
+        frame[["text", "patient_id"]],
     )
 
 
@@ -176,7 +185,9 @@ def test_any_text_survives_csv(tmp_path_factory, texts):
 def test_lists_of_texts_survive(tmp_path, ending):
     path = tmp_path / f"stays{ending}"
     stays = [["first note", 'a "second"\nnote'], [], ["ünïcödé"]]
-    write_table(pd.DataFrame({"stay_id": ["1", "2", "3"], "text": stays}), path)
+    write_table(
+        pd.DataFrame({"stay_id": ["1", "2", "3"], "text": stays}), path
+    )
     assert [list(notes) for notes in read_table(path)["text"]] == stays
     again = tmp_path / f"again{ending}"
     write_table(read_table(path), again)
@@ -190,7 +201,11 @@ def test_lists_of_texts_survive(tmp_path, ending):
 def test_ids_keep_their_zeros(tmp_path, ending):
     path = tmp_path / f"ids{ending}"
     frame = pd.DataFrame(
-        {"stay_id": ["007", "7"], "SUBJECT_ID": ["0", "00"], "text": ["1", "02"]}
+        {
+            "stay_id": ["007", "7"],
+            "SUBJECT_ID": ["0", "00"],
+            "text": ["1", "02"],
+        }
     )
     write_table(frame, path)
     same(read_table(path), frame)
@@ -234,10 +249,14 @@ def test_everything_in_json_lines_is_text_until_a_schema_casts_it(tmp_path):
 
 
 def test_the_ending_decides():
-    assert [table_format(f"a.b{ending}") for ending in FORMATS] == list(FORMATS)
+    assert [table_format(f"a.b{ending}") for ending in FORMATS] == list(
+        FORMATS
+    )
     assert table_format("NOTES.CSV.GZ") == ".csv.gz"
     for name in ("notes.xlsx", "notes", "notes.gz", "csv", "notes.parquet.gz"):
-        with pytest.raises(TableError, match=r"expected a table that ends in \.csv, "):
+        with pytest.raises(
+            TableError, match=r"expected a table that ends in \.csv, "
+        ):
             table_format(name)
     with pytest.raises(TableError, match=r"notes\.txt"):
         write_table(pd.DataFrame(), "notes.txt")
@@ -251,11 +270,13 @@ def test_a_missing_column_names_the_nearest(tmp_path):
         "Columns there: stay_id, TEXT, age"
     )
     with pytest.raises(
-        TableError, match=r"did you mean 'stay_id'\? Rename it to 'hadm_stay_id'"
+        TableError,
+        match=r"did you mean 'stay_id'\? Rename it to 'hadm_stay_id'",
     ):
         read_table(path, columns=["hadm_stay_id"])
     with pytest.raises(
-        TableError, match=r"no column 'zzz'. Columns there: stay_id, TEXT, age$"
+        TableError,
+        match=r"no column 'zzz'. Columns there: stay_id, TEXT, age$",
     ):
         read_table(path, columns=["zzz"])
 
@@ -309,7 +330,9 @@ def test_rows_may_leave_out_what_they_lack(tmp_path):
 
 
 @every_format
-def test_a_missing_file_and_an_empty_folder_are_said_to_be_that(tmp_path, ending):
+def test_a_missing_file_and_an_empty_folder_are_said_to_be_that(
+    tmp_path, ending
+):
     path = tmp_path / f"notes{ending}"
     assert error_of(path).startswith(f"{path}: no such file; expected .csv, ")
     path.mkdir()
@@ -329,12 +352,17 @@ def test_an_empty_file_of_json_lines_is_an_empty_table(tmp_path, ending):
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".tsv"])
 def test_an_empty_csv_file_lacks_its_names(tmp_path, ending):
     path = write_text(tmp_path / f"notes{ending}", "")
-    assert error_of(path).startswith(f"notes{ending} is empty; it needs a first line")
+    assert error_of(path).startswith(
+        f"notes{ending} is empty; it needs a first line"
+    )
 
 
 def test_an_empty_parquet_file_is_no_parquet(tmp_path):
     path = write_text(tmp_path / "notes.parquet", "")
-    assert error_of(path) == "notes.parquet cannot be read as Parquet (ArrowInvalid)"
+    assert (
+        error_of(path)
+        == "notes.parquet cannot be read as Parquet (ArrowInvalid)"
+    )
 
 
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet"])
@@ -351,7 +379,10 @@ def test_a_table_without_rows_keeps_its_columns(tmp_path, ending):
 def test_a_file_that_is_not_what_its_ending_says(tmp_path, inside, ending):
     source = tmp_path / f"source{inside}"
     write_table(
-        pd.DataFrame({"text": [f"{CANARY} one", f"{CANARY}, two"], "n": [1, 2]}), source
+        pd.DataFrame(
+            {"text": [f"{CANARY} one", f"{CANARY}, two"], "n": [1, 2]}
+        ),
+        source,
     )
     path = source.rename(tmp_path / f"notes{ending}")
     message = error_of(path, columns=["text", "n"])
@@ -379,7 +410,9 @@ def test_bytes_that_are_not_utf8_cost_their_character_alone(tmp_path, ending):
         ".jsonl": b'{"text": "caf\xe9 au lait", "n": 1}\n{"text": "plain", "n": 2}\n',
     }
     found = read_table(
-        write_text(tmp_path / f"notes{ending}", rows[ending.removesuffix(".gz")])
+        write_text(
+            tmp_path / f"notes{ending}", rows[ending.removesuffix(".gz")]
+        )
     )
     assert found["text"].tolist() == ["caf\ufffd au lait", "plain"]
     assert found["n"].tolist() == ["1", "2"]
@@ -389,11 +422,15 @@ def test_bytes_that_are_not_utf8_cost_their_character_alone(tmp_path, ending):
 
 
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".jsonl", ".jsonl.gz"])
-def test_the_mark_of_spreadsheets_is_no_part_of_the_first_name(tmp_path, ending):
+def test_the_mark_of_spreadsheets_is_no_part_of_the_first_name(
+    tmp_path, ending
+):
     text = {".csv": "text\nx\n", ".jsonl": '{"text": "x"}\n'}[
         ending.removesuffix(".gz")
     ]
-    path = write_text(tmp_path / f"notes{ending}", b"\xef\xbb\xbf" + text.encode())
+    path = write_text(
+        tmp_path / f"notes{ending}", b"\xef\xbb\xbf" + text.encode()
+    )
     assert table_columns(path) == ["text"]
 
 
@@ -436,30 +473,42 @@ def test_a_line_that_is_no_row_is_listed_and_the_others_are_read(
         for n, line in enumerate(lines[1:], start=2)
         if n not in bad
     ]
-    assert [",".join(row.cells.values()) for row in found if not row.fault] == good
+    assert [
+        ",".join(row.cells.values()) for row in found if not row.fault
+    ] == good
 
 
 def test_faults_are_counted_to_the_end_and_the_first_are_listed(tmp_path):
     path = write_text(tmp_path / "notes.csv", "text,n\n" + "x,1\nbad\n" * 30)
     message = error_of(path)
-    assert message.startswith("30 lines cannot be read as rows: notes.csv line 3: ")
+    assert message.startswith(
+        "30 lines cannot be read as rows: notes.csv line 3: "
+    )
     assert message.count("notes.csv line") == 5
     assert message.endswith("; and 25 more. Correct or remove them")
 
 
 @pytest.mark.parametrize(
     "line",
-    ['{"text": "' + CANARY, '{"text": ' + CANARY + "}", f'["{CANARY}"]', f'"{CANARY}"'],
+    [
+        '{"text": "' + CANARY,
+        '{"text": ' + CANARY + "}",
+        f'["{CANARY}"]',
+        f'"{CANARY}"',
+    ],
 )
 @pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
 def test_a_line_that_is_no_json_is_named_by_its_number(tmp_path, ending, line):
     path = write_text(
-        tmp_path / f"notes{ending}", f'{{"text": "a"}}\n\n{line}\n{{"text": "b"}}\n'
+        tmp_path / f"notes{ending}",
+        f'{{"text": "a"}}\n\n{line}\n{{"text": "b"}}\n',
     )
     message = error_of(path)
     assert f"notes{ending} line 3: not a JSON object" in message
     assert CANARY not in message
-    assert [(row.cells.get("text"), bool(row.fault)) for row in iter_rows(path)] == [
+    assert [
+        (row.cells.get("text"), bool(row.fault)) for row in iter_rows(path)
+    ] == [
         ("a", False),
         (None, True),
         ("b", False),
@@ -473,9 +522,12 @@ def test_very_deep_json_is_a_fault(tmp_path):
     assert [bool(row.fault) for row in iter_rows(path)] == [True, False]
 
 
-def test_half_a_surrogate_pair_is_replaced_and_a_whole_one_is_a_character(tmp_path):
+def test_half_a_surrogate_pair_is_replaced_and_a_whole_one_is_a_character(
+    tmp_path,
+):
     path = write_text(
-        tmp_path / "notes.jsonl", '{"text": "a\\ud83d b"}\n{"text": "\\ud83d\\ude00"}'
+        tmp_path / "notes.jsonl",
+        '{"text": "a\\ud83d b"}\n{"text": "\\ud83d\\ude00"}',
     )
     assert read_table(path)["text"].tolist() == ["a\ufffd b", "😀"]
 
@@ -491,7 +543,9 @@ def test_only_the_empty_cell_is_missing(tmp_path):
         {"text": None, "p": "1"},
         {"text": "NaN"},
     ]
-    path = write_text(tmp_path / "a.csv", 'text,p\n,\n"",x\nNULL,NA\nNone,038\nnan, \n')
+    path = write_text(
+        tmp_path / "a.csv", 'text,p\n,\n"",x\nNULL,NA\nNone,038\nnan, \n'
+    )
     cells = [tuple(row.cells.values()) for row in iter_rows(path)]
     nothing = [(None, None), (None, "x")]
     assert cells == [*nothing, ("NULL", "NA"), ("None", "038"), ("nan", " ")]
@@ -506,7 +560,9 @@ def test_parquet_cells_are_the_text_of_their_values(tmp_path):
             "half": pa.array([0.5, None]),
             "ok": pa.array([True, None]),
             "day": pa.array([datetime.date(2020, 1, 31), None]),
-            "time": pa.array([datetime.datetime(2020, 1, 31, 7, 5, tzinfo=utc), None]),
+            "time": pa.array(
+                [datetime.datetime(2020, 1, 31, 7, 5, tzinfo=utc), None]
+            ),
             "nano": pa.array([1, None], pa.timestamp("ns")),
             "word": pa.array(["NA", ""]).dictionary_encode(),
             "bytes": pa.array([b"caf\xe9", None]),
@@ -519,8 +575,20 @@ def test_parquet_cells_are_the_text_of_their_values(tmp_path):
         list(row.cells.values()) for row in iter_rows(tmp_path / "a.parquet")
     )
     assert first == [
-        *("12345678901", "0.5", "true", "2020-01-31", "2020-01-31 07:05:00+00:00"),
-        *("1970-01-01 00:00:00", "NA", "caf\ufffd", ["a", None, "NA"], ["1", "2.5"]),
+        *(
+            "12345678901",
+            "0.5",
+            "true",
+            "2020-01-31",
+            "2020-01-31 07:05:00+00:00",
+        ),
+        *(
+            "1970-01-01 00:00:00",
+            "NA",
+            "caf\ufffd",
+            ["a", None, "NA"],
+            ["1", "2.5"],
+        ),
     ]
     assert second == [None] * 9 + [[]]
     frame = pd.DataFrame(
@@ -549,7 +617,9 @@ def test_a_column_named_twice_in_parquet_is_refused(tmp_path):
         ("float", ["1", "0.5", "1e3"], [1, 0.5, 1000], CANARY, "a number"),
     ],
 )
-def test_a_schema_casts_or_refuses(tmp_path, kind, texts, values, wrong, expected):
+def test_a_schema_casts_or_refuses(
+    tmp_path, kind, texts, values, wrong, expected
+):
     path = write_text(
         tmp_path / "a.csv", "v,w\n" + "".join(f"{text},x\n" for text in texts)
     )
@@ -579,22 +649,32 @@ def test_folders_and_patterns(tmp_path):
     assert [row.place for row in rows] == places
     assert table_columns(folder) == ["text", "n", "note_id"]
     assert read_table(folder)["n"].fillna("-").tolist() == ["-", "1", "2", "-"]
-    assert [row.cells["text"] for row in iter_rows(f"{tmp_path}/*/*.csv")] == ["1"]
+    assert [row.cells["text"] for row in iter_rows(f"{tmp_path}/*/*.csv")] == [
+        "1"
+    ]
     assert "no such file" in error_of(f"{tmp_path}/*/*.parquet")
     lines = [
         row.cells["text"]
-        for row in iter_rows(folder / "deep" / "d.txt", ReadOptions(lines=True))
+        for row in iter_rows(
+            folder / "deep" / "d.txt", ReadOptions(lines=True)
+        )
     ]
     assert lines == ["4", None, "5"]
 
 
 @pytest.mark.parametrize("name", ["h[12]", "h*", "h?"])
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
-def test_a_name_with_the_signs_of_a_pattern_is_that_name(tmp_path, name, ending):
+def test_a_name_with_the_signs_of_a_pattern_is_that_name(
+    tmp_path, name, ending
+):
     for folder in (name, "h1"):
         (tmp_path / folder).mkdir()
-        write_table(pd.DataFrame({"text": [folder]}), tmp_path / folder / f"x{ending}")
-        write_table(pd.DataFrame({"text": [folder]}), tmp_path / f"{folder}{ending}")
+        write_table(
+            pd.DataFrame({"text": [folder]}), tmp_path / folder / f"x{ending}"
+        )
+        write_table(
+            pd.DataFrame({"text": [folder]}), tmp_path / f"{folder}{ending}"
+        )
     for source in (
         tmp_path / name,
         tmp_path / name / f"x{ending}",
@@ -676,10 +756,22 @@ def test_a_file_of_another_kind_names_the_option_that_reads_it(
         ("text^n\na;b^1\n", "x.csv", {"delimiter": "^"}),
         ("text n\na;b 1\n", "x.csv", {"delimiter": " "}),
         ("text,n\na;b,1\n".encode("utf-16"), "x.csv", {"encoding": "utf-16"}),
-        ("text,n\na;b,1\n".encode("utf-16-be"), "x.csv.gz", {"encoding": "utf-16-be"}),
+        (
+            "text,n\na;b,1\n".encode("utf-16-be"),
+            "x.csv.gz",
+            {"encoding": "utf-16-be"},
+        ),
         (b"\xef\xbb\xbftext,n\na;b,1\n", "x.csv", {"encoding": "UTF8"}),
-        ('{"text": "a;b", "n": 1}'.encode("utf-16"), "x.jsonl", {"encoding": "utf-16"}),
-        (b'\xef\xbb\xbf{"text": "a;b", "n": 1}', "x.jsonl", {"encoding": "utf-8"}),
+        (
+            '{"text": "a;b", "n": 1}'.encode("utf-16"),
+            "x.jsonl",
+            {"encoding": "utf-16"},
+        ),
+        (
+            b'\xef\xbb\xbf{"text": "a;b", "n": 1}',
+            "x.jsonl",
+            {"encoding": "utf-8"},
+        ),
     ],
 )
 def test_options_read_what_the_advice_says(tmp_path, content, name, options):
@@ -741,12 +833,16 @@ def test_another_encoding_than_the_one_named_is_one_line(tmp_path, ending):
 def test_a_query_reads_a_database(tmp_path):
     path = tmp_path / "hospital.db"
     with contextlib.closing(sqlite3.connect(path)) as database:
-        database.execute("CREATE TABLE notes (stay_id INTEGER, note TEXT, day REAL)")
+        database.execute(
+            "CREATE TABLE notes (stay_id INTEGER, note TEXT, day REAL)"
+        )
         rows = [(7, "a", 1.5), (8, None, 2.0), (9, "038", None)]
         database.executemany("INSERT INTO notes VALUES (?, ?, ?)", rows)
         database.commit()
     uri = f"sqlite:///{path}"
-    options = ReadOptions(query="SELECT stay_id, note, day FROM notes ORDER BY stay_id")
+    options = ReadOptions(
+        query="SELECT stay_id, note, day FROM notes ORDER BY stay_id"
+    )
     kept = spooled(uri, options, folder=tmp_path)
     found = list(iter_rows(kept))
     assert [tuple(row.cells.values()) for row in found] == [
@@ -754,7 +850,9 @@ def test_a_query_reads_a_database(tmp_path):
         ("8", None, "2"),
         ("9", "038", None),
     ]
-    assert [row.place for row in found] == [f"query.parquet row {n}" for n in (1, 2, 3)]
+    assert [row.place for row in found] == [
+        f"query.parquet row {n}" for n in (1, 2, 3)
+    ]
     assert table_columns(kept) == ["stay_id", "note", "day"]
     for wrong, query, message in (
         (uri, None, "say what to read with --query"),
@@ -773,7 +871,9 @@ def test_a_query_reads_a_database(tmp_path):
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet", ".txt"])
 @pytest.mark.parametrize("change", ["cut", "longer", "replaced", "gone"])
-def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, ending, change):
+def test_a_file_that_changes_while_it_is_read_is_refused(
+    tmp_path, ending, change
+):
     path, other = tmp_path / f"notes{ending}", tmp_path / f"other{ending}"
     texts = [f"{CANARY} {n}" for n in range(5000)]
     for file in (path, other):
@@ -791,7 +891,9 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, ending, chang
         other.replace(path)
     else:
         path.unlink()
-    with pytest.raises(TableError, match=r"was changed while|cannot be read") as caught:
+    with pytest.raises(
+        TableError, match=r"was changed while|cannot be read"
+    ) as caught:
         list(rows)
     assert CANARY not in str(caught.value)
 
@@ -800,13 +902,16 @@ def test_a_table_of_a_million_columns_is_read_in_seconds(tmp_path):
     count = 1_000_000
     names = ",".join(["text", *(f"c{n}" for n in range(count))])
     path = write_text(
-        tmp_path / "wide.csv", f"{names}\nx{',' * count}\nshort\ny{',' * count}\n"
+        tmp_path / "wide.csv",
+        f"{names}\nx{',' * count}\nshort\ny{',' * count}\n",
     )
     start = time.process_time()
-    found = [row.cells.get("text") for row in iter_rows(path, columns=["text"])]
-    assert match_columns(table_columns(path), [TEXT, STAY], source="wide.csv") == {
-        "text": "text"
-    }
+    found = [
+        row.cells.get("text") for row in iter_rows(path, columns=["text"])
+    ]
+    assert match_columns(
+        table_columns(path), [TEXT, STAY], source="wide.csv"
+    ) == {"text": "text"}
     assert found == ["x", None, "y"]
     assert time.process_time() - start < 30
 
@@ -822,7 +927,10 @@ def test_a_huge_row_is_a_fault_and_memory_stays_bounded(tmp_path):
     found = list(iter_rows(path))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert [row.cells.get("text") for row in (found[0], found[-1])] == ["first", "last"]
+    assert [row.cells.get("text") for row in (found[0], found[-1])] == [
+        "first",
+        "last",
+    ]
     assert [row.place for row in found] == [
         f"huge.csv line {line}" for line in (2, 3, 4)
     ]
@@ -845,12 +953,16 @@ cells = st.one_of(
     st.sampled_from(["NA", "038", "None", "1e5"]),
 )
 tables = st.lists(
-    st.tuples(cells | st.none(), cells, cells | st.none()), min_size=1, max_size=6
+    st.tuples(cells | st.none(), cells, cells | st.none()),
+    min_size=1,
+    max_size=6,
 )
 
 
 @hypothesis.given(rows=tables)
-@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".parquet", ".csv.gz"])
+@pytest.mark.parametrize(
+    "ending", [".csv", ".tsv", ".jsonl", ".parquet", ".csv.gz"]
+)
 def test_rows_come_back_cell_for_cell(tmp_path_factory, ending, rows):
     path = tmp_path_factory.getbasetemp() / f"cells{ending}"
     names = ["stay_id", "text", "id"]
@@ -860,20 +972,27 @@ def test_rows_come_back_cell_for_cell(tmp_path_factory, ending, rows):
     else:  # the reader of notes leaves texts as they are
         found = read_table(path)[names].astype(object)
         assert [
-            tuple(row) for row in found.where(found.notna(), None).to_numpy().tolist()
+            tuple(row)
+            for row in found.where(found.notna(), None).to_numpy().tolist()
         ] == rows
-        guarded = [(first, text and guard(text), last) for first, text, last in rows]
+        guarded = [
+            (first, text and guard(text), last) for first, text, last in rows
+        ]
     assert [
         tuple(row.cells[name] for name in names) for row in iter_rows(path)
     ] == guarded
     assert not any(row.fault or row.remark for row in iter_rows(path))
 
 
-damages = st.sampled_from(["", "", "", "open", "short", "long", "return", "blank"])
+damages = st.sampled_from(
+    ["", "", "", "open", "short", "long", "return", "blank"]
+)
 
 
 @hypothesis.given(
-    rows=st.lists(st.tuples(st.text('ab" ,;é', max_size=6), damages), max_size=12),
+    rows=st.lists(
+        st.tuples(st.text('ab" ,;é', max_size=6), damages), max_size=12
+    ),
     block=st.sampled_from([64, 1 << 20]),
 )
 def test_rows_in_are_rows_accounted_for(tmp_path_factory, rows, block):
@@ -893,33 +1012,54 @@ def test_rows_in_are_rows_accounted_for(tmp_path_factory, rows, block):
             }.get(damage, f"{number},{quoted},y\n")
             file.write(line)
             if damage != "blank":
-                expected.append((None, None) if damage else (str(number), f"x{text}x"))
+                expected.append(
+                    (None, None) if damage else (str(number), f"x{text}x")
+                )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv_files, "LONGEST_ROW", block)
         patch.setattr(csv_files, "_LOOKAHEAD", block // 16)
         found = list(iter_rows(path))
-    assert [(row.cells.get("n"), row.cells.get("text")) for row in found] == expected
-    assert [bool(row.fault) for row in found] == [n is None for n, _ in expected]
+    assert [
+        (row.cells.get("n"), row.cells.get("text")) for row in found
+    ] == expected
+    assert [bool(row.fault) for row in found] == [
+        n is None for n, _ in expected
+    ]
     assert [row.number for row in found] == list(range(len(expected)))
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv"])
 def test_text_is_not_written_as_formulas_and_comes_back(tmp_path, ending):
-    ids = ["=1+2", "+4", "-5", "@x", "'=1", "'quoted", "'", "P-1", "\t=1", None]
+    ids = [
+        "=1+2",
+        "+4",
+        "-5",
+        "@x",
+        "'=1",
+        "'quoted",
+        "'",
+        "P-1",
+        "\t=1",
+        None,
+    ]
     frame = pd.DataFrame(
         {"STAY_ID": ids, "id": ids, "MRN": ids, "patient": ids, "text": ids}
     )
     path = tmp_path / f"ids{ending}"
     write_table(frame, path)
     written = list(
-        csv.reader(path.open(newline=""), delimiter="\t" if "t" in ending else ",")
+        csv.reader(
+            path.open(newline=""), delimiter="\t" if "t" in ending else ","
+        )
     )[1:]
     for stay, plain, record, patient, text in written:
         assert stay == plain == record == patient == text
         assert stay[:1] not in tuple("=+-@\t\r") or not stay
     for name in frame.columns[:-1]:
         assert [row.cells[name] for row in iter_rows(path)] == ids
-    assert read_table(path)["text"].fillna("").tolist() == [text or "" for text in ids]
+    assert read_table(path)["text"].fillna("").tolist() == [
+        text or "" for text in ids
+    ]
     write_table(frame, path, raw=True)
     assert path.read_text().splitlines()[1][:4] == "=1+2"
     assert frame["id"].fillna("").tolist() == [
@@ -934,7 +1074,8 @@ def test_text_is_not_written_as_formulas_and_comes_back(tmp_path, ending):
 def test_lists_do_not_go_into_csv(tmp_path, ending):
     frame = pd.DataFrame({"n": [1], "text": [[f"{CANARY}"]]})
     with pytest.raises(
-        TableError, match=r"column 'text' holds lists; write \.parquet or \.jsonl$"
+        TableError,
+        match=r"column 'text' holds lists; write \.parquet or \.jsonl$",
     ):
         write_table(frame, tmp_path / f"stays{ending}")
     assert names_in(tmp_path) == []
@@ -944,7 +1085,9 @@ def test_a_column_of_two_kinds_does_not_go_into_parquet(tmp_path):
     with pytest.raises(
         TableError, match="column 'value' holds values of more than"
     ) as caught:
-        write_table(pd.DataFrame({"value": [CANARY, 1]}), tmp_path / "x.parquet")
+        write_table(
+            pd.DataFrame({"value": [CANARY, 1]}), tmp_path / "x.parquet"
+        )
     assert CANARY not in str(caught.value)
     assert not shows_another(caught.value)
     assert names_in(tmp_path) == []
@@ -952,7 +1095,9 @@ def test_a_column_of_two_kinds_does_not_go_into_parquet(tmp_path):
 
 @every_format
 def test_text_that_is_not_unicode_is_refused_unsaid(tmp_path, ending):
-    frame = pd.DataFrame({"text": pd.Series([f"{CANARY} \ud800"], dtype=object)})
+    frame = pd.DataFrame(
+        {"text": pd.Series([f"{CANARY} \ud800"], dtype=object)}
+    )
     with pytest.raises(TableError, match="text that is not Unicode") as caught:
         write_table(frame, tmp_path / f"notes{ending}")
     assert CANARY not in str(caught.value)
@@ -1000,7 +1145,10 @@ def test_a_rename_that_fails_leaves_the_old_file_alone(tmp_path, monkeypatch):
         raise OSError("disk full")
 
     monkeypatch.setattr("pathlib.Path.replace", fail)
-    with pytest.raises(OSError, match="disk full"), atomic_path(path) as temporary:
+    with (
+        pytest.raises(OSError, match="disk full"),
+        atomic_path(path) as temporary,
+    ):
         temporary.write_text("new")
     assert path.read_text() == "old"
     assert names_in(tmp_path) == [path.name]
@@ -1018,23 +1166,35 @@ def test_a_written_file_has_the_rights_of_any_other(tmp_path):
 def test_the_names_of_columns_are_documented():
     page = (Path(__file__).parents[3] / "docs" / "scale.md").read_text("utf-8")
     for column in (PATIENT, STAY, NOTE, TIME, TEXT):
-        assert ", ".join(f"`{name}`" for name in (column.name, *column.also)) in page
+        assert (
+            ", ".join(f"`{name}`" for name in (column.name, *column.also))
+            in page
+        )
 
 
 def test_a_parquet_file_with_an_index_of_pandas_is_read(tmp_path):
     frame = pd.DataFrame({"id": ["1", "2", "3"], "text": ["a", "b", "c"]})
     frame[frame["text"] != "b"].to_parquet(tmp_path / "n.parquet")
-    assert read_table(tmp_path / "n.parquet", columns=["text"])["text"].tolist() == [
+    assert read_table(tmp_path / "n.parquet", columns=["text"])[
+        "text"
+    ].tolist() == [
         "a",
         "c",
     ]
 
 
-def test_a_parquet_cell_that_python_cannot_hold_is_the_fault_of_its_row(tmp_path):
-    buffers = [None, *map(pa.py_buffer, (np.array([0, 1, 3, 4], np.int32), b"ab\xffc"))]
+def test_a_parquet_cell_that_python_cannot_hold_is_the_fault_of_its_row(
+    tmp_path,
+):
+    buffers = [
+        None,
+        *map(pa.py_buffer, (np.array([0, 1, 3, 4], np.int32), b"ab\xffc")),
+    ]
     texts = pa.Array.from_buffers(pa.string(), 3, buffers)
     days = pa.array([1, 2, 2**31 - 9], pa.int32()).cast(pa.date32())
-    pq.write_table(pa.table({"text": texts, "day": days}), tmp_path / "n.parquet")
+    pq.write_table(
+        pa.table({"text": texts, "day": days}), tmp_path / "n.parquet"
+    )
     found = list(iter_rows(tmp_path / "n.parquet"))
     assert [bool(row.fault) for row in found] == [False, True, True]
     assert found[0].cells == {"text": "a", "day": "1970-01-02"}
@@ -1052,7 +1212,9 @@ def test_a_json_key_twice_is_a_fault(tmp_path):
 
 
 @pytest.mark.parametrize("ending", [".jsonl.gz", ".txt.gz", ".csv.gz"])
-def test_lines_are_bounded_after_they_are_unpacked(tmp_path, monkeypatch, ending):
+def test_lines_are_bounded_after_they_are_unpacked(
+    tmp_path, monkeypatch, ending
+):
     monkeypatch.setattr(csv_files, "LONGEST_ROW", 1 << 16)
     path = tmp_path / f"n{ending}"
     long = '{"text": "' + "x" * (1 << 20) + '"}'
@@ -1060,13 +1222,19 @@ def test_lines_are_bounded_after_they_are_unpacked(tmp_path, monkeypatch, ending
         file.write(f'{long}\n{{"text": "b"}}\n')
     if ending == ".csv.gz":
         with pytest.raises(
-            TableError, match="expected a first line of names, got a line of more"
+            TableError,
+            match="expected a first line of names, got a line of more",
         ):
             list(iter_rows(path))
         return
     first, second = iter_rows(path, ReadOptions(lines=True))
-    assert (first.fault, dict(first.cells)) == ("a line of more than 16 MB", {})
-    assert second.cells["text"] == ("b" if ending == ".jsonl.gz" else '{"text": "b"}')
+    assert (first.fault, dict(first.cells)) == (
+        "a line of more than 16 MB",
+        {},
+    )
+    assert second.cells["text"] == (
+        "b" if ending == ".jsonl.gz" else '{"text": "b"}'
+    )
 
 
 def test_a_pipe_that_is_named_is_refused(tmp_path):
@@ -1078,16 +1246,26 @@ def test_a_pipe_that_is_named_is_refused(tmp_path):
 
 
 def test_a_column_without_a_value_is_text_in_parquet(tmp_path):
-    write_table(pd.DataFrame({"a": [1, 2], "b": [None, None]}), tmp_path / "t.parquet")
-    assert pq.read_schema(tmp_path / "t.parquet").field("b").type == pa.string()
+    write_table(
+        pd.DataFrame({"a": [1, 2], "b": [None, None]}), tmp_path / "t.parquet"
+    )
+    assert (
+        pq.read_schema(tmp_path / "t.parquet").field("b").type == pa.string()
+    )
 
 
 @pytest.mark.parametrize(
     ("message", "said"),
     [
-        ('password authentication failed for user "x"', "wrong user or password"),
+        (
+            'password authentication failed for user "x"',
+            "wrong user or password",
+        ),
         ('column "password_hash" does not exist', "DatabaseError"),
-        ('invalid integer value "a" for connection option "port"', "host or port"),
+        (
+            'invalid integer value "a" for connection option "port"',
+            "host or port",
+        ),
         ('invalid input syntax for type integer: "x"', "DatabaseError"),
     ],
 )
@@ -1102,14 +1280,20 @@ def test_text_files_have_their_names_as_ids(tmp_path):
     (tmp_path / "notes" / "May").mkdir(parents=True)
     (tmp_path / "notes" / "May" / "b.TXT").write_text("second")
     (tmp_path / "notes" / "a.txt").write_text("first\nline")
-    names = {"notes": ["May/b", "a"], "notes/*.txt": ["a"], "notes/a.txt": ["a"]}
+    names = {
+        "notes": ["May/b", "a"],
+        "notes/*.txt": ["a"],
+        "notes/a.txt": ["a"],
+    }
     for source, ids in names.items():
         rows = iter_rows(tmp_path / source)
         assert [row.cells["note_id"] for row in rows] == ids
         assert table_columns(tmp_path / source) == ["note_id", "text"]
     lines = ReadOptions(lines=True)
     assert table_columns(tmp_path / "notes" / "a.txt", lines) == ["text"]
-    assert [r.cells for r in iter_rows(tmp_path / "notes" / "a.txt", lines)] == [
+    assert [
+        r.cells for r in iter_rows(tmp_path / "notes" / "a.txt", lines)
+    ] == [
         {"text": "first"},
         {"text": "line"},
     ]

@@ -55,7 +55,10 @@ def test_a_note_with_wraps_lists_and_no_full_stops():
     [
         ("Stable. Home!  Well?", ["Stable.", "Home!", "Well?"]),
         ('"Call us." Then home.', ['"Call us."', "Then home."]),
-        ("Gave 3.5 mg at 4 p.m. Then home.", ["Gave 3.5 mg at 4 p.m.", "Then home."]),
+        (
+            "Gave 3.5 mg at 4 p.m. Then home.",
+            ["Gave 3.5 mg at 4 p.m.", "Then home."],
+        ),
         (
             "Seen by J. Jones vs. Dr. Who et al. Fine.",
             ["Seen by J. Jones vs. Dr. Who et al. Fine."],
@@ -91,7 +94,8 @@ def test_every_word_is_in_one_sentence_in_order(text):
     sentences = split_sentences(text)
     assert " ".join(sentences).split() == text.split()
     assert all(
-        sentence and sentence == " ".join(sentence.split()) for sentence in sentences
+        sentence and sentence == " ".join(sentence.split())
+        for sentence in sentences
     )
 
 
@@ -126,13 +130,20 @@ def test_time_is_linear_in_the_text(unit):
     seconds(100)
     assert seconds(40_000) < 5
     # Ten times the text: a quadratic pattern would take a hundred times as long.
-    assert min(seconds(400_000) for _ in range(2)) < 40 * max(seconds(40_000), 0.01)
+    assert min(seconds(400_000) for _ in range(2)) < 40 * max(
+        seconds(40_000), 0.01
+    )
 
 
 @hypothesis.given(st.text(alphabet="Ab .?!\n\t1-\u00a0", max_size=80))
 def test_spans_are_the_sentences_in_the_text(text):
-    found = [" ".join(text[start:end].split()) for start, end in sentence_spans(text)]
+    found = [
+        " ".join(text[start:end].split())
+        for start, end in sentence_spans(text)
+    ]
     assert found == [
-        " ".join(sentence.split()) for sentence in split_sentences(text) if sentence
+        " ".join(sentence.split())
+        for sentence in split_sentences(text)
+        if sentence
     ]
     assert sentence_spans(NOTE)[0][0] == len(NOTE) - len(NOTE.lstrip())

@@ -35,17 +35,21 @@ KNOWN = [
     "3",
 ]
 GAPS = [" ", "  ", "\n", "\r\n", "\t", "\n\n", "\u00a0", " \u2003"]
-ANY_TEXT = st.text(max_size=120) | st.text(alphabet="ab. \n!3é漢[SEP]_", max_size=300)
+ANY_TEXT = st.text(max_size=120) | st.text(
+    alphabet="ab. \n!3é漢[SEP]_", max_size=300
+)
 
 
 def ids_of(tokenizer, text):
-    return tokenizer(text, add_special_tokens=False, split_special_tokens=True)[
-        "input_ids"
-    ]
+    return tokenizer(
+        text, add_special_tokens=False, split_special_tokens=True
+    )["input_ids"]
 
 
 def content(windowed):
-    return [int(i) for window in windowed.windows for i in window.input_ids[1:-1]]
+    return [
+        int(i) for window in windowed.windows for i in window.input_ids[1:-1]
+    ]
 
 
 @given(text=ANY_TEXT, window=st.integers(3, 40))
@@ -62,7 +66,9 @@ def test_windows_hold_every_token_once(tokenizer, text, window):
 
 
 @given(text=ANY_TEXT, window=st.integers(4, 30), overlap=st.integers(0, 27))
-def test_consecutive_windows_share_the_overlap(tokenizer, text, window, overlap):
+def test_consecutive_windows_share_the_overlap(
+    tokenizer, text, window, overlap
+):
     overlap = min(overlap, window - 3)
     parts = (
         Windower(tokenizer, window=window, overlap=overlap, limit=64)
@@ -88,7 +94,9 @@ def test_plan_covers_the_run_and_cuts_only_in_the_last_eighth(
 ):
     overlap = min(overlap, capacity - 1)
     good = np.random.default_rng(seed).random(tokens) < 0.2
-    plan = plan_windows(tokens, capacity=capacity, overlap=overlap, good_cuts=good)
+    plan = plan_windows(
+        tokens, capacity=capacity, overlap=overlap, good_cuts=good
+    )
     assert bool(plan) == bool(tokens)
     if not plan:
         return
@@ -101,7 +109,9 @@ def test_plan_covers_the_run_and_cuts_only_in_the_last_eighth(
         allowed = range(
             max(start + capacity - capacity // 8, start + overlap + 1), end + 1
         )
-        later_cuts = [e for e in range(end + 1, start + capacity + 1) if good[e - 1]]
+        later_cuts = [
+            e for e in range(end + 1, start + capacity + 1) if good[e - 1]
+        ]
         assert not later_cuts or not any(good[e - 1] for e in allowed)
         if end - start < capacity:
             assert good[end - 1]
@@ -122,7 +132,10 @@ def test_cut_takes_the_last_good_place_within_the_last_eighth(good, first):
         ("pain " * 14 + ". " + "pain " * 30, 15),  # a sentence ends
         ("pain " * 14 + "\n" + "pain " * 30, 14),  # a line ends
         ("pain " * 14 + "! pain\n" + "pain " * 30, 16),  # the later of the two
-        ("pain " * 13 + "3.5 " + "pain " * 30, 16),  # no sentence ends inside a number
+        (
+            "pain " * 13 + "3.5 " + "pain " * 30,
+            16,
+        ),  # no sentence ends inside a number
         ("pain " * 12 + "\n" + "pain " * 30, 16),  # too early to be worth it
         ("pain " * 12 + ". " + "pain " * 30, 16),
         ("pain " * 45, 16),
@@ -162,12 +175,16 @@ def test_limit_is_the_configs_whatever_the_tokenizer_claims(
     tokenizer.model_max_length = claim
     limit = window_limit(network.config)
     assert limit == 64
-    windowed = Windower(tokenizer, window=limit, limit=limit).split("pain " * 200)
+    windowed = Windower(tokenizer, window=limit, limit=limit).split(
+        "pain " * 200
+    )
     assert [len(part) for part in windowed.windows] == [64, 64, 64, 16]
     assert content(windowed) == ids_of(new_tokenizer(), "pain " * 200)
 
 
-def test_truncation_and_padding_of_the_tokenizer_file_are_not_obeyed(new_tokenizer):
+def test_truncation_and_padding_of_the_tokenizer_file_are_not_obeyed(
+    new_tokenizer,
+):
     tokenizer = new_tokenizer()
     tokenizer.backend_tokenizer.enable_truncation(8)
     tokenizer.backend_tokenizer.enable_padding(length=30)
@@ -238,7 +255,10 @@ def test_unknown_words_are_listed(tokenizer):
 
 def test_ordinary_text_is_read_whole(tokenizer):
     assert (
-        unread(tokenizer, "The patient denies\tchest pain.\r\nHEART failure; café!")
+        unread(
+            tokenizer,
+            "The patient denies\tchest pain.\r\nHEART failure; café!",
+        )
         == []
     )
 
@@ -256,7 +276,12 @@ def test_what_is_dropped_is_listed(tokenizer):
 
 def test_every_character_that_the_tokenizer_drops_is_listed(tokenizer):
     normalizer = tokenizer.backend_tokenizer.normalizer
-    ranges = [(0, 0xD800), (0xE000, 0x12000), (0x1BC00, 0x1BD00), (0x1D100, 0x1D200)]
+    ranges = [
+        (0, 0xD800),
+        (0xE000, 0x12000),
+        (0x1BC00, 0x1BD00),
+        (0x1D100, 0x1D200),
+    ]
     ranges += [
         (0xE0000, 0xE0200),
         (0xEFFFE, 0xF0010),
@@ -284,20 +309,25 @@ def test_every_character_that_the_tokenizer_drops_is_listed(tokenizer):
     listed = Windower(tokenizer, window=8, limit=64).split(text).unread
     assert [text[part.start : part.end] for part in listed] == dropped
     reasons = [
-        INVISIBLE if unicodedata.category(c) == "Cf" else NOT_TEXT for c in dropped
+        INVISIBLE if unicodedata.category(c) == "Cf" else NOT_TEXT
+        for c in dropped
     ]
     assert [part.reason for part in listed] == reasons
 
 
-def test_a_text_as_long_as_the_limit_is_read_and_a_longer_one_refused(tokenizer):
+def test_a_text_as_long_as_the_limit_is_read_and_a_longer_one_refused(
+    tokenizer,
+):
     assert too_long("a" * LONGEST_TEXT) == ""
     longer = "pain " * (LONGEST_TEXT // 5) + "!"
     assert (
-        too_long(longer) == "5,000,001 characters, expected at most 5,000,000; split it"
+        too_long(longer)
+        == "5,000,001 characters, expected at most 5,000,000; split it"
     )
     windower = Windower(tokenizer, window=64, limit=64)
     with pytest.raises(
-        UserError, match=r"^a text has 5,000,001 characters, expected at most 5,0"
+        UserError,
+        match=r"^a text has 5,000,001 characters, expected at most 5,0",
     ):
         windower.split_many(["pain", longer])
 
@@ -347,13 +377,19 @@ def test_texts_together_are_as_each_alone(tokenizer):
         windower.split_many(texts),
         [windower.split(text) for text in texts],
     )
-    assert [content(parts) for parts in together] == [content(parts) for parts in alone]
-    assert [parts.unread for parts in together] == [parts.unread for parts in alone]
+    assert [content(parts) for parts in together] == [
+        content(parts) for parts in alone
+    ]
+    assert [parts.unread for parts in together] == [
+        parts.unread for parts in alone
+    ]
     assert windower.split_many([]) == []
 
 
 def test_repr_shows_no_token(tokenizer):
-    window = Windower(tokenizer, window=64, limit=64).split("chest pain").windows[0]
+    window = (
+        Windower(tokenizer, window=64, limit=64).split("chest pain").windows[0]
+    )
     assert repr(window) == "Window(start=0, end=10)"
 
 
@@ -388,7 +424,8 @@ def test_time_grows_with_the_length(tokenizer, small, large):
 
 
 @pytest.mark.parametrize(
-    ("text", "megabytes"), [((SENTENCE * 16000)[:1_000_000], 100), ("a" * 300_000, 5)]
+    ("text", "megabytes"),
+    [((SENTENCE * 16000)[:1_000_000], 100), ("a" * 300_000, 5)],
 )
 def test_memory_is_bounded(tokenizer, text, megabytes):
     windower = Windower(tokenizer, window=512, limit=512)

@@ -9,7 +9,12 @@ import pytest
 
 from domainbert.errors import UserError
 from domainbert.settings import Names, Settings
-from domainbert.training.recipes import ModelTable, Recipe, read_recipe, shipped_recipes
+from domainbert.training.recipes import (
+    ModelTable,
+    Recipe,
+    read_recipe,
+    shipped_recipes,
+)
 from domainbert.training.settings import TrainingSettings
 from domainbert.training.trainer import training_arguments
 
@@ -19,7 +24,11 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize(
     ("name", "expected", "wrong"),
     [
-        ("epochs", "a number above 0", [0, -1, math.nan, math.inf, "3", None, True]),
+        (
+            "epochs",
+            "a number above 0",
+            [0, -1, math.nan, math.inf, "3", None, True],
+        ),
         ("learning_rate", "a number above 0", [0.0, -1e-4, math.nan, "1e-4"]),
         ("batch_size", "a whole number above 0", [0, -2, 2.5, "16", True]),
         ("batch_tokens", "a whole number above 0", [0, 4096.0]),
@@ -45,9 +54,16 @@ def test_settings_out_of_range_are_refused(name, expected, wrong):
 
 def test_settings_at_the_edge_of_their_range_are_taken():
     TrainingSettings(
-        epochs=0.1, warmup=0, dropout=0.0, weight_decay=0, seed=2**32 - 1, rank=1
+        epochs=0.1,
+        warmup=0,
+        dropout=0.0,
+        weight_decay=0,
+        seed=2**32 - 1,
+        rank=1,
     )
-    TrainingSettings(seed=0, warmup=math.nextafter(1, 0), epochs=math.nextafter(0, 1))
+    TrainingSettings(
+        seed=0, warmup=math.nextafter(1, 0), epochs=math.nextafter(0, 1)
+    )
 
 
 def test_numpy_scalars_are_taken_as_pythons():
@@ -65,7 +81,9 @@ def test_numpy_scalars_are_taken_as_pythons():
         UserError, match=r"batch_size: expected a whole number above 0, got 0$"
     ):
         TrainingSettings(batch_size=np.int64(0))
-    with pytest.raises(UserError, match=r"batch_size: expected a whole number above 0"):
+    with pytest.raises(
+        UserError, match=r"batch_size: expected a whole number above 0"
+    ):
         TrainingSettings(batch_size=np.array([4]))
 
 
@@ -74,7 +92,9 @@ def test_settings_are_frozen_and_replaced_by_checked_copies():
     with pytest.raises(ValueError, match="frozen"):
         settings.epochs = 4
     assert settings.replaced(epochs=4).epochs == 4
-    with pytest.raises(UserError, match=r"epochs: expected a number above 0, got -1$"):
+    with pytest.raises(
+        UserError, match=r"epochs: expected a number above 0, got -1$"
+    ):
         settings.replaced(epochs=-1)
 
 
@@ -82,7 +102,9 @@ def test_a_setting_becomes_an_argument_of_the_trainer(tmp_path):
     settings = TrainingSettings(
         epochs=4, warmup=0.1, weight_decay=0.02, seed=3, evaluations=3
     )
-    arguments = training_arguments(settings, folder=tmp_path, steps=100, metric="f1")
+    arguments = training_arguments(
+        settings, folder=tmp_path, steps=100, metric="f1"
+    )
     assert (arguments.num_train_epochs, arguments.warmup_steps) == (4, 40)
     assert arguments.eval_steps == arguments.save_steps == 33
     assert (arguments.weight_decay, arguments.seed) == (0.02, 3)
@@ -118,18 +140,25 @@ def recipe(tmp_path):
         path = tmp_path / "recipe.toml"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return read_recipe(
-            TagRecipe, path, {k.replace("__", "."): v for k, v in overrides.items()}
+            TagRecipe,
+            path,
+            {k.replace("__", "."): v for k, v in overrides.items()},
         )
 
     return read
 
 
 def test_a_recipe_has_what_the_file_says_and_defaults_for_the_rest(recipe):
-    found = recipe('[training]\nepochs = 2.5\nseed = 7\n[model]\nlabels = ["B", "I"]\n')
+    found = recipe(
+        '[training]\nepochs = 2.5\nseed = 7\n[model]\nlabels = ["B", "I"]\n'
+    )
     assert found.training == TrainingSettings(epochs=2.5, seed=7)
     assert found.model == Tagging(labels=("B", "I"))
     assert recipe("") == read_recipe(TagRecipe) == TagRecipe()
-    assert recipe('[card]\ntitle = "30 days – risk"\n').card.title == "30 days – risk"
+    assert (
+        recipe('[card]\ntitle = "30 days – risk"\n').card.title
+        == "30 days – risk"
+    )
 
 
 def test_options_override_the_file(recipe):
@@ -139,7 +168,11 @@ def test_options_override_the_file(recipe):
         training__seed=None,
         model__window=64,
     )
-    assert (found.training.epochs, found.training.seed, found.model.window) == (
+    assert (
+        found.training.epochs,
+        found.training.seed,
+        found.model.window,
+    ) == (
         5,
         7,
         64,
@@ -170,19 +203,32 @@ def test_options_override_the_file(recipe):
             "[training] epochs: expected a number above 0, got '2'",
         ),
         ("[model]\nlabels = [1]\n", "[model] labels.0: expected text, got 1"),
-        ("[model]\nwindow = 1.5\n", "[model] window: expected a whole number, got 1.5"),
-        ("training = 3\n", "training: expected a table, written [training], got 3"),
-        ('training = "x"\n', "training: expected a table, written [training], got 'x'"),
+        (
+            "[model]\nwindow = 1.5\n",
+            "[model] window: expected a whole number, got 1.5",
+        ),
+        (
+            "training = 3\n",
+            "training: expected a table, written [training], got 3",
+        ),
+        (
+            'training = "x"\n',
+            "training: expected a table, written [training], got 'x'",
+        ),
         (
             "[[training]]\nseed = 1\n",
             "training: expected a table, written [training], got [{'seed",
         ),
     ],
 )
-def test_a_wrong_recipe_is_one_line_with_its_file(recipe, tmp_path, text, message):
+def test_a_wrong_recipe_is_one_line_with_its_file(
+    recipe, tmp_path, text, message
+):
     with pytest.raises(UserError) as caught:
         recipe(text, training__rank=4)
-    assert str(caught.value).startswith(f"{tmp_path / 'recipe.toml'}: {message}")
+    assert str(caught.value).startswith(
+        f"{tmp_path / 'recipe.toml'}: {message}"
+    )
     assert "\n" not in str(caught.value)
 
 
@@ -196,7 +242,8 @@ def test_what_is_not_toml(recipe, text):
 
 def test_a_missing_recipe_names_the_shipped_ones(tmp_path):
     with pytest.raises(
-        UserError, match=r"no such recipe file, and no shipped recipe .*entities, "
+        UserError,
+        match=r"no such recipe file, and no shipped recipe .*entities, ",
     ):
         read_recipe(TagRecipe, tmp_path / "recipe.toml")
 
@@ -209,7 +256,9 @@ def test_a_setting_that_a_class_requires():
         Needy()
 
 
-def test_shipped_recipes_are_found_by_name_where_the_package_is_installed(tmp_path):
+def test_shipped_recipes_are_found_by_name_where_the_package_is_installed(
+    tmp_path,
+):
     """The wheel puts recipes/ into the package; here a copy laid out as it does."""
     import shutil
 
@@ -237,7 +286,9 @@ def test_shipped_recipes_are_found_by_name_where_the_package_is_installed(tmp_pa
         == list(shipped_recipes())
         == sorted(p.stem for p in ROOT.glob("recipes/*.toml"))
     )
-    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))[
+        "tool"
+    ]["hatch"]
     wheel = wheel["build"]["targets"]["wheel"]
     assert wheel["sources"] == {"recipes": "domainbert/recipes"}
     assert [path for path in wheel["include"] if "recipes" in path] == [

@@ -29,7 +29,11 @@ from domainbert.training.checkpoints import (
     last_checkpoint,
     resume_point,
 )
-from domainbert.training.objective import FreshBatches, LengthBatches, Objective
+from domainbert.training.objective import (
+    FreshBatches,
+    LengthBatches,
+    Objective,
+)
 from domainbert.training.settings import TrainingSettings
 from domainbert.training.train import train
 
@@ -48,10 +52,14 @@ class Toy(Objective):
 
     metric = "accuracy"
 
-    def __init__(self, examples=24, *, stop=None, score=None, seed=0, facts=None):
+    def __init__(
+        self, examples=24, *, stop=None, score=None, seed=0, facts=None
+    ):
         rng = np.random.default_rng(1)
         self.targets = np.arange(examples) % 2
-        self.windows = [rng.integers(10, 60, rng.integers(6, 12)) for _ in self.targets]
+        self.windows = [
+            rng.integers(10, 60, rng.integers(6, 12)) for _ in self.targets
+        ]
         for target, window in zip(self.targets, self.windows, strict=True):
             window[0], window[rng.integers(1, len(window))] = (
                 2,
@@ -62,8 +70,12 @@ class Toy(Objective):
 
     @property
     def batches(self):
-        sizes = np.array([(1, len(window)) for window in self.windows]).reshape(-1, 2)
-        return LengthBatches(sizes, batch_size=4, batch_tokens=4096, seed=self.seed)
+        sizes = np.array(
+            [(1, len(window)) for window in self.windows]
+        ).reshape(-1, 2)
+        return LengthBatches(
+            sizes, batch_size=4, batch_tokens=4096, seed=self.seed
+        )
 
     def collate(self, batch, *, epoch):
         self.epochs.append(epoch)
@@ -89,10 +101,14 @@ class Toy(Objective):
         batch = self.collate(range(len(self.windows)), epoch=0)
         ids, mask = batch["input_ids"], batch["attention_mask"]
         with torch.no_grad():
-            logits = network(input_ids=ids, attention_mask=mask).logits.squeeze(-1)
+            logits = network(
+                input_ids=ids, attention_mask=mask
+            ).logits.squeeze(-1)
         loss = binary_cross_entropy_with_logits(logits, batch["targets"])
         return {
-            "accuracy": float(((logits > 0) == batch["targets"]).float().mean()),
+            "accuracy": float(
+                ((logits > 0) == batch["targets"]).float().mean()
+            ),
             "loss": +loss,
         }
 
@@ -121,37 +137,53 @@ def run(tiny_encoder, tmp_path):
     ):
         settings = TrainingSettings(**(QUICK | settings))
         model = ReadmissionModel.untrained(
-            encoder, training=settings, settings=ReadmissionSettings(window=window)
+            encoder,
+            training=settings,
+            settings=ReadmissionSettings(window=window),
         )
         stages = [(objective, settings) for objective in objectives]
         checkpoints = folder and tmp_path / folder
         return train(
-            model, *stages, encoder=encoder, checkpoints=checkpoints, resume=resume
+            model,
+            *stages,
+            encoder=encoder,
+            checkpoints=checkpoints,
+            resume=resume,
         )
 
     return start
 
 
 def weights(model):
-    return torch.cat([p.detach().flatten() for p in model.network.parameters()])
+    return torch.cat(
+        [p.detach().flatten() for p in model.network.parameters()]
+    )
 
 
 def steps_in(folder):
-    return sorted(checkpoint_step(path) for path in folder.glob("checkpoint-*"))
+    return sorted(
+        checkpoint_step(path) for path in folder.glob("checkpoint-*")
+    )
 
 
 # --- batches
 
 
 @hypothesis.given(
-    sizes=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 60)), min_size=1),
+    sizes=st.lists(
+        st.tuples(st.integers(1, 6), st.integers(1, 60)), min_size=1
+    ),
     batch_size=st.integers(1, 8),
     batch_tokens=st.integers(1, 1500),
     seed=st.integers(0, 99),
 )
 def test_length_batches(sizes, batch_size, batch_tokens, seed):
     sizes = np.array(sizes)
-    options = {"batch_size": batch_size, "batch_tokens": batch_tokens, "seed": seed}
+    options = {
+        "batch_size": batch_size,
+        "batch_tokens": batch_tokens,
+        "seed": seed,
+    }
     plan = LengthBatches(sizes, **options)
     first, second = plan.epoch(0), plan.epoch(1)
     assert len(plan) == len(first) == len(second)
@@ -168,14 +200,18 @@ def test_length_batches(sizes, batch_size, batch_tokens, seed):
 
 def test_the_order_is_another_in_each_epoch_and_with_each_seed():
     rng = np.random.default_rng(0)
-    sizes = np.stack([rng.integers(1, 6, 200), rng.integers(5, 513, 200)], axis=1)
+    sizes = np.stack(
+        [rng.integers(1, 6, 200), rng.integers(5, 513, 200)], axis=1
+    )
     plan, other = (
-        LengthBatches(sizes, batch_size=8, batch_tokens=4096, seed=s) for s in (0, 1)
+        LengthBatches(sizes, batch_size=8, batch_tokens=4096, seed=s)
+        for s in (0, 1)
     )
     assert plan.epoch(0) != plan.epoch(1)
     assert sorted(plan.epoch(0)) != sorted(other.epoch(0))
     padded = sum(
-        sizes[batch, 0].sum() * sizes[batch, 1].max() for batch in plan.epoch(0)
+        sizes[batch, 0].sum() * sizes[batch, 1].max()
+        for batch in plan.epoch(0)
     )
     assert padded < 1.15 * (sizes[:, 0] * sizes[:, 1]).sum()
 
@@ -187,7 +223,9 @@ def test_texts_of_similar_length_are_in_one_batch():
     first = plan.epoch(0)
     assert len(first) == len(plan) == 88
     assert sorted(row for batch in first for row in batch) == list(range(700))
-    spread = np.mean([np.ptp([len(rows[row][0]) for row in batch]) for batch in first])
+    spread = np.mean(
+        [np.ptp([len(rows[row][0]) for row in batch]) for batch in first]
+    )
     assert spread < 0.2 * np.ptp([len(row[0]) for row in rows])
     assert plan.epoch(0) == first
     assert plan.epoch(1) != first
@@ -203,7 +241,8 @@ class Maker:
         rng = np.random.default_rng(epoch)
         count = self.counts[epoch % len(self.counts)]
         return [
-            SimpleNamespace(ids=np.full(rng.integers(1, 40), n)) for n in range(count)
+            SimpleNamespace(ids=np.full(rng.integers(1, 40), n))
+            for n in range(count)
         ]
 
 
@@ -219,7 +258,9 @@ def test_fresh_batches(counts, tokens):
         assert all(len(batch) for batch in batches)
         seen = {int(example.ids[0]) for batch in batches for example in batch}
         assert seen == set(range(counts[epoch % len(counts)]))
-        again = FreshBatches(Maker(counts), batch_tokens=tokens, seed=0).epoch(epoch)
+        again = FreshBatches(Maker(counts), batch_tokens=tokens, seed=0).epoch(
+            epoch
+        )
         assert [[e.ids.tolist() for e in b] for b in again] == [
             [e.ids.tolist() for e in b] for b in batches
         ]
@@ -228,7 +269,8 @@ def test_fresh_batches(counts, tokens):
 def test_nothing_to_train_on_is_said(run):
     assert len(FreshBatches(Maker([0]), batch_tokens=100, seed=0)) == 0
     with pytest.raises(
-        UserError, match="nothing to train on: the training side has no examples"
+        UserError,
+        match="nothing to train on: the training side has no examples",
     ):
         run(Toy(0))
 
@@ -240,7 +282,12 @@ def test_nothing_to_train_on_is_said(run):
 def test_training_learns_what_can_be_learnt(run, full):
     objective = Toy(40)
     model = run(
-        objective, full=full, epochs=15, learning_rate=3e-3, dropout=0.0, folder=None
+        objective,
+        full=full,
+        epochs=15,
+        learning_rate=3e-3,
+        dropout=0.0,
+        folder=None,
     )
     scores = objective.score(model.network)
     assert scores["accuracy"] > 0.95
@@ -277,7 +324,9 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(
     rest = Toy()
     found = run(rest, full=full, folder="parts", resume=True)
     assert rest.steps == whole.steps[resumes_at:]
-    torch.testing.assert_close(weights(found), weights(wanted), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        weights(found), weights(wanted), atol=1e-5, rtol=0
+    )
     assert found.manifest == wanted.manifest
 
 
@@ -304,7 +353,9 @@ def test_a_checkpoint_cut_short_falls_back_to_the_one_before(
     found = run(rest, full=True, folder="parts", resume=True)
     assert "checkpoint-12 is incomplete and is skipped" in caplog.text
     assert rest.steps == whole.steps[before:]
-    torch.testing.assert_close(weights(found), weights(wanted), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        weights(found), weights(wanted), atol=1e-5, rtol=0
+    )
 
 
 def test_two_stages_resume_without_repeating_the_first(run, tmp_path):
@@ -315,9 +366,13 @@ def test_two_stages_resume_without_repeating_the_first(run, tmp_path):
     found = run(first, second, folder="parts", epochs=2, resume=True)
     assert first.steps == []
     assert len(second.steps) == 12 - 6
-    torch.testing.assert_close(weights(found), weights(wanted), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        weights(found), weights(wanted), atol=1e-5, rtol=0
+    )
     assert (
-        len(found.manifest.training.stages) == len(found.manifest.training.facts) == 2
+        len(found.manifest.training.stages)
+        == len(found.manifest.training.facts)
+        == 2
     )
 
 
@@ -372,19 +427,26 @@ def test_two_runs_in_one_folder_are_refused(tmp_path):
     ) as other:
         assert other.stdout.readline() == "held\n"
         with (
-            pytest.raises(UserError, match="is in use by another process; wait for it"),
+            pytest.raises(
+                UserError, match="is in use by another process; wait for it"
+            ),
             resume_point(tmp_path, {}, resume=False),
         ):
             pass
         other.kill()
     with resume_point(tmp_path, {"a": 1}, resume=False) as found:
         assert found is None
-        with (tmp_path / ".lock").open() as file, pytest.raises(BlockingIOError):
+        with (
+            (tmp_path / ".lock").open() as file,
+            pytest.raises(BlockingIOError),
+        ):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert json.loads((tmp_path / FACTS).read_text()) == {"a": 1}
 
 
-def test_a_folder_without_checkpoints_starts_from_the_beginning(tmp_path, caplog):
+def test_a_folder_without_checkpoints_starts_from_the_beginning(
+    tmp_path, caplog
+):
     assert last_checkpoint(tmp_path / "none") is None
     with resume_point(tmp_path, {}, resume=True) as found:
         assert found is None
@@ -420,13 +482,17 @@ def test_training_stops_when_it_no_longer_gets_better_and_stays_so(run):
     given = iter(scores)
     objective = Toy(score=lambda _: next(given))
     stopped = run(objective, patience=2)
-    assert list(given) == scores[4:]  # and a later call would have nothing to give
+    assert (
+        list(given) == scores[4:]
+    )  # and a later call would have nothing to give
     assert len(objective.steps) == 4 * 3
     again = Toy(score=lambda _: next(given))
     model = run(again, patience=2, resume=True)
     assert list(given) == []
     assert len(again.steps) <= 1  # Trainer looks whether to stop after a step
-    torch.testing.assert_close(weights(model), weights(stopped), atol=0, rtol=0)
+    torch.testing.assert_close(
+        weights(model), weights(stopped), atol=0, rtol=0
+    )
 
 
 def test_checkpoints_may_be_moved(run, tmp_path):
@@ -440,7 +506,8 @@ def test_checkpoints_may_be_moved(run, tmp_path):
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(run):
     trained = [
-        weights(run(Toy(), folder=None, seed=seed, epochs=1)) for seed in (0, 0, 1)
+        weights(run(Toy(), folder=None, seed=seed, epochs=1))
+        for seed in (0, 0, 1)
     ]
     assert torch.equal(trained[0], trained[1])
     assert (trained[0] - trained[2]).abs().max() > 1e-4
@@ -449,7 +516,11 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(run):
 def test_an_epoch_reads_every_example_once_and_in_an_order_of_its_own(run):
     objective = Toy(score=lambda _: 0.5)
     run(objective, epochs=3, folder=None)
-    epochs = [objective.steps[0:6], objective.steps[6:12], objective.steps[12:18]]
+    epochs = [
+        objective.steps[0:6],
+        objective.steps[6:12],
+        objective.steps[12:18],
+    ]
     rows = [sorted(row for step in epoch for row in step) for epoch in epochs]
     assert rows[0] == rows[1] == rows[2]
     assert len(rows[0]) == 24
@@ -470,7 +541,9 @@ def test_without_a_terminal_scores_go_to_the_log(run, caplog):
     with caplog.at_level("INFO", logger="domainbert.training"):
         run(Toy(score=lambda _: 0.625), epochs=1)
     assert "training run: 6 steps" in caplog.text
-    assert "6 steps are few, and the model may have learned little" in caplog.text
+    assert (
+        "6 steps are few, and the model may have learned little" in caplog.text
+    )
     assert "step 3 of 6: accuracy 0.625" in caplog.text
 
 
@@ -478,15 +551,17 @@ def test_the_log_says_how_long_it_takes(run, caplog, monkeypatch):
     monkeypatch.setattr(trainer_module, "LOG_SECONDS", 0)
     with caplog.at_level("INFO", logger="domainbert.training"):
         run(Toy(score=lambda _: 0.625), epochs=1)
-    assert re.search(r"step 4 of 6: loss [0-9.]+, about 0 minutes left", caplog.text)
+    assert re.search(
+        r"step 4 of 6: loss [0-9.]+, about 0 minutes left", caplog.text
+    )
 
 
 def test_the_first_step_says_how_long_it_will_take(run, caplog):
     with caplog.at_level("INFO", logger="domainbert.training"):
         run(Toy(score=lambda _: 0.625), epochs=1)
-    assert [message for message in caplog.messages if "minutes left" in message] == [
-        "step 1 of 6: about 0 minutes left"
-    ]
+    assert [
+        message for message in caplog.messages if "minutes left" in message
+    ] == ["step 1 of 6: about 0 minutes left"]
 
 
 def test_the_bar_goes_away_when_training_is_interrupted(run, monkeypatch):
@@ -530,7 +605,9 @@ def begin(out, **options):
 
 def test_a_place_that_cannot_be_written_is_refused_before_training(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"cannot be written .*; choose another --out"):
+    with pytest.raises(
+        UserError, match=r"cannot be written .*; choose another --out"
+    ):
         begin(tmp_path / "file" / "model")
     if Path("/proc").is_dir():
         with pytest.raises(UserError, match=r"^/proc/model cannot be written"):
@@ -540,12 +617,15 @@ def test_a_place_that_cannot_be_written_is_refused_before_training(tmp_path):
     with pytest.raises(FileExistsError, match="is not a model folder"):
         begin(tmp_path / "file")
     with pytest.raises(
-        UserError, match=r"no checkpoints in .*model-checkpoints; run without it"
+        UserError,
+        match=r"no checkpoints in .*model-checkpoints; run without it",
     ):
         begin(tmp_path / "model", resume=True)
 
 
-def test_default_checkpoints_stay_after_a_failure_and_go_after_success(run, tmp_path):
+def test_default_checkpoints_stay_after_a_failure_and_go_after_success(
+    run, tmp_path
+):
     out = tmp_path / "model"
     folder = tmp_path / "model-checkpoints"
     with pytest.raises(KeyboardInterrupt), training_run(out) as given:
@@ -560,14 +640,21 @@ def test_default_checkpoints_stay_after_a_failure_and_go_after_success(run, tmp_
     with training_run(out, resume=True) as given:
         given.save(run(Toy(), folder=given.checkpoints, resume=True))
     assert not folder.exists()
-    assert ReadmissionModel.from_pretrained(out).manifest.training.stages[0].epochs == 4
+    assert (
+        ReadmissionModel.from_pretrained(out)
+        .manifest.training.stages[0]
+        .epochs
+        == 4
+    )
     with training_run(out, tmp_path / "named") as given:
         given.checkpoints.mkdir()
     assert given.checkpoints == tmp_path / "named"
     assert given.checkpoints.is_dir()
 
 
-def test_default_checkpoints_of_the_working_folder_are_beside_it(tmp_path, monkeypatch):
+def test_default_checkpoints_of_the_working_folder_are_beside_it(
+    tmp_path, monkeypatch
+):
     (tmp_path / "new").mkdir()
     monkeypatch.chdir(tmp_path / "new")
     with training_run(".") as given:
@@ -584,7 +671,9 @@ def test_a_stopped_command_says_how_to_resume(run, tmp_path, capsys):
     with pytest.raises(KeyboardInterrupt), training_run(out) as given:
         run(Toy(stop=5), folder=given.checkpoints)
     shown = " ".join(capsys.readouterr().err.split())
-    hint = "to resume, repeat the command with --resume; the checkpoints are in"
+    hint = (
+        "to resume, repeat the command with --resume; the checkpoints are in"
+    )
     assert f"{hint} {out}-checkpoints" in shown
 
 

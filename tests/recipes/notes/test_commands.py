@@ -33,7 +33,9 @@ def test_abstracts_and_tagged_notes_are_corpora(data_folder, tmp_path):
 
 
 def test_a_model_gets_the_abbreviations(data_folder, tiny_encoder, tmp_path):
-    fit([corpus("Disease")], recipe(tiny_encoder)).save_pretrained(tmp_path / "model")
+    fit([corpus("Disease")], recipe(tiny_encoder)).save_pretrained(
+        tmp_path / "model"
+    )
     devel = tmp_path / "small" / "devel.tsv"
     devel.parent.mkdir()
     devel.write_text("heart\tB-Disease\nfailure\tI-Disease\nwas\tO\n")

@@ -44,9 +44,12 @@ def test_devel_has_names_of_its_own(notes):
         " ".join(re.findall(r"\w+|[^\w\s]", s[1:].casefold()))
         for s in fillers["symptom"]
     }
-    assert not mentions(notes.train, "Chemical") & mentions(notes.devel, "Chemical")
+    assert not mentions(notes.train, "Chemical") & mentions(
+        notes.devel, "Chemical"
+    )
     assert (
-        mentions(notes.train, "Disease") & mentions(notes.devel, "Disease") <= symptoms
+        mentions(notes.train, "Disease") & mentions(notes.devel, "Disease")
+        <= symptoms
     )
 
 
@@ -78,12 +81,19 @@ def test_more_names_from_public_data(tmp_path):
             "category": "Drug",
             "synonyms": [],
         },
-        {**page, "focus": "Zeta test", "semantic_group": "Disorders", "category": None},
+        {
+            **page,
+            "focus": "Zeta test",
+            "semantic_group": "Disorders",
+            "category": None,
+        },
     ]
     with gzip.open(tmp_path / "text" / "medquad.jsonl.gz", "wt") as handle:
         handle.writelines(json.dumps(page) + "\n" for page in pages)
     titles = "0010  Other zeta fever\n78099 Zeta pain\nV100  Zeta history\n"
-    (tmp_path / "readmission" / "icd9_diagnosis_long_titles.txt").write_text(titles)
+    (tmp_path / "readmission" / "icd9_diagnosis_long_titles.txt").write_text(
+        titles
+    )
     pools = read_names(tmp_path).pools
     assert pools["Disease"]["medquad"] == ("Zeta disease", "Zeta syndrome")
     assert pools["Chemical"]["medquad"] == ("Zetamab",)
@@ -91,7 +101,9 @@ def test_more_names_from_public_data(tmp_path):
 
 
 def test_a_folder_without_the_data_is_refused(tmp_path):
-    with pytest.raises(UserError, match="no such file; training needs MedQuAD"):
+    with pytest.raises(
+        UserError, match="no such file; training needs MedQuAD"
+    ):
         write_notes(tmp_path / "notes", data=tmp_path)
     assert not (tmp_path / "notes").exists()
 

@@ -19,16 +19,23 @@ ROWS = [
     for side in SIDES
     for line in (FOLDER / f"{side}.jsonl").read_text("utf-8").splitlines()
 ]
-ASSERTIONS = {"present", "negated", "possible", "historical", "other", "allergy"}
+ASSERTIONS = {
+    "present",
+    "negated",
+    "possible",
+    "historical",
+    "other",
+    "allergy",
+}
 
 
 def test_offsets_are_exact_and_spans_apart():
     for row in ROWS:
         last = 0
         for entity in row["entities"]:
-            assert last <= entity["start"] < entity["end"] <= len(row["text"]), row[
-                "id"
-            ]
+            assert (
+                last <= entity["start"] < entity["end"] <= len(row["text"])
+            ), row["id"]
             last = entity["end"]
             part = row["text"][entity["start"] : entity["end"]]
             assert part == part.strip(), row["id"]
@@ -44,7 +51,11 @@ def test_offsets_are_exact_and_spans_apart():
 
 
 def test_both_sides_have_a_hundred_texts_and_all_assertions():
-    assert len({row["text"] for row in ROWS}) == len({row["id"] for row in ROWS}) == 200
+    assert (
+        len({row["text"] for row in ROWS})
+        == len({row["id"] for row in ROWS})
+        == 200
+    )
     assert Counter(row["side"] for row in ROWS) == {"dev": 100, "test": 100}
     for side in SIDES:
         mine = [row for row in ROWS if row["side"] == side]
@@ -60,14 +71,17 @@ def test_both_sides_have_a_hundred_texts_and_all_assertions():
 
 
 def test_labels_are_renamed_and_dropped():
-    assert notes_gold("dev", labels={"Chemical": "Drug", "Disease": ""}).types == (
-        "Drug",
-    )
+    assert notes_gold(
+        "dev", labels={"Chemical": "Drug", "Disease": ""}
+    ).types == ("Drug",)
 
 
 def test_names_are_the_two_lists():
     names = note_names()
-    assert Counter(name.kind for name in names) == {"abbreviations": 56, "brands": 54}
+    assert Counter(name.kind for name in names) == {
+        "abbreviations": 56,
+        "brands": 54,
+    }
     assert len({name.name for name in names}) == 110
 
 
@@ -87,12 +101,16 @@ def test_real_sections_are_what_was_tagged(data_folder):
         assert gold.types == ("Chemical", "Disease")
     # No section is also a text that recipes learn from.
     learnt = "\n".join(real_notes(data_folder))
-    texts = [document.text for gold in golds.values() for document in gold.documents]
+    texts = [
+        document.text for gold in golds.values() for document in gold.documents
+    ]
     assert len(set(texts)) == 300
     assert not [text for text in texts if len(text) >= 60 and text in learnt]
 
 
-def test_notes_to_train_on_are_tagged_exactly_and_none_is_measured_on(data_folder):
+def test_notes_to_train_on_are_tagged_exactly_and_none_is_measured_on(
+    data_folder,
+):
     documents = corpus.training_documents(data_folder)
     assert len(documents) == 2200 + 579
     assert {span.label for one in documents for span in one.spans} == {
@@ -107,7 +125,9 @@ def test_notes_to_train_on_are_tagged_exactly_and_none_is_measured_on(data_folde
                 one.text[span.start - 1 : span.start + 1],
                 one.text[span.end - 1 :][:2],
             )
-            assert not any(pair.isalnum() and len(pair) == 2 for pair in around), one.id
+            assert not any(
+                pair.isalnum() and len(pair) == 2 for pair in around
+            ), one.id
     measured = [
         one.text
         for side in SIDES
@@ -120,7 +140,8 @@ def test_notes_to_train_on_are_tagged_exactly_and_none_is_measured_on(data_folde
 
 def test_a_changed_section_is_refused(data_folder, monkeypatch):
     changed = [
-        replace(section, text=section.text + ".") for section in drawn(data_folder)
+        replace(section, text=section.text + ".")
+        for section in drawn(data_folder)
     ]
     monkeypatch.setattr(corpus, "drawn", lambda _: changed)
     with pytest.raises(UserError, match="is not the text that was tagged"):
@@ -128,7 +149,9 @@ def test_a_changed_section_is_refused(data_folder, monkeypatch):
 
 
 def test_the_rules_for_assertions_on_real_sections(data_folder):
-    score = evaluate.evaluate_assertions(corpus.sections_gold("test", data_folder))
+    score = evaluate.evaluate_assertions(
+        corpus.sections_gold("test", data_folder)
+    )
     assert score.accuracy >= 0.8
 
 
@@ -157,7 +180,14 @@ def test_models_are_scored(tmp_path, monkeypatch):
         monkeypatch.setattr(
             evaluate.EntityTagger, "from_pretrained", lambda *_: Knows(*labels)
         )
-        options = ["--model", "m", "--label", "Chemical=Drug", "--json", str(out)]
+        options = [
+            "--model",
+            "m",
+            "--label",
+            "Chemical=Drug",
+            "--json",
+            str(out),
+        ]
         return CliRunner().invoke(app, options)
 
     result = run("Disease", "Drug")
@@ -170,7 +200,9 @@ def test_models_are_scored(tmp_path, monkeypatch):
     # Of a model for one type the other type is left out.
     assert run("Disease").exit_code == 0
     assert (
-        json.loads(out.read_text())["hand-tagged-notes dev"]["entities"]["all"]["gold"]
+        json.loads(out.read_text())["hand-tagged-notes dev"]["entities"][
+            "all"
+        ]["gold"]
         == 143
     )
     result = run("Chemical")

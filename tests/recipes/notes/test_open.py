@@ -51,7 +51,9 @@ def test_no_abstract_is_measured_on(data_folder, name, least, types):
 
     documents = list(abstracts(data_folder, name))
     assert len(documents) > least
-    assert {span.label for document in documents for span in document.spans} == types
+    assert {
+        span.label for document in documents for span in document.spans
+    } == types
     titles = {
         "".join(filter(str.isalnum, d.text.split("\n")[0].casefold()))
         for d in documents
@@ -59,7 +61,8 @@ def test_no_abstract_is_measured_on(data_folder, name, least, types):
     for side in MEASURED:
         texts = read_gold(data_folder / "ner" / side).texts
         measured = {
-            "".join(filter(str.isalnum, "".join(t.words).casefold())) for t in texts
+            "".join(filter(str.isalnum, "".join(t.words).casefold()))
+            for t in texts
         }
         assert len(measured) > 500
         assert not {title for title in titles & measured if len(title) > 50}
