@@ -22,8 +22,6 @@ from domainbert.errors import UserError
 from domainbert.statistics.bootstrap import Interval, ratio_interval
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
     from biomed.corpora.corpus import Gold
     from biomed.corpora.documents import TaggedText
     from biomed.ner.tagger import EntityTagger
@@ -176,31 +174,18 @@ class Prediction:
     entities: tuple[Entity, ...]
 
 
-def evaluate_words(
-    model: EntityTagger,
-    gold: Gold,
-    *,
-    network: PreTrainedModel | None = None,
-) -> Scores:
-    """Scores over the corpus' own words, each text on its own.
-
-    For `network` see `EntityTagger.entities`.
-    """
-    predicted = predicted_words(model, gold, network=network)
+def evaluate_words(model: EntityTagger, gold: Gold) -> Scores:
+    """Scores over the corpus' own words, each text on its own."""
+    predicted = predicted_words(model, gold)
     types = set(gold.types) & set(model.types)
     return score_words(gold.texts, predicted, types=types)
 
 
-def predicted_words(
-    model: EntityTagger,
-    gold: Gold,
-    *,
-    network: PreTrainedModel | None = None,
-) -> list[list[Span]]:
+def predicted_words(model: EntityTagger, gold: Gold) -> list[list[Span]]:
     """The entities of each text, as first word, one past the last, and type."""
     pieces = (model.reader.read(text.words) for text in gold.texts)
     predicted = []
-    for entities in model.entities(pieces, network=network):
+    for entities in model.entities(pieces):
         spans = [(first, end, kind) for first, end, kind, _ in entities]
         predicted.append(spans)
     return predicted

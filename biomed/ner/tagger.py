@@ -328,18 +328,11 @@ class EntityTagger(Model[EntitySettings]):
             text, plain, shown, words, pieces, find_abbreviations(plain)
         )
 
-    def log_probabilities(
-        self,
-        texts: Sequence[Pieces],
-        *,
-        network: PreTrainedModel | None = None,
-    ) -> list[np.ndarray]:
+    def log_probabilities(self, texts: Sequence[Pieces]) -> list[np.ndarray]:
         """Log-probability of each tag for each word of each text, shape (words, tags), float32.
 
-        Listed abbreviations are counted in. O and I of a word without a piece have 0. `network`
-        replaces the model's own during training.
+        Listed abbreviations are counted in. O and I of a word without a piece have 0.
         """
-        runner = self.runner.with_model(network)
         capacity = self.window - SPECIAL_TOKENS
         windows = []
         plans = []
@@ -354,7 +347,7 @@ class EntityTagger(Model[EntitySettings]):
                 self.reader.window(text.ids[start:end])
                 for start, end in ranges
             ]
-        rows = runner.run(
+        rows = self.runner.run(
             windows,
             read=lambda output, _: output.logits.float().log_softmax(dim=-1),
         )
@@ -391,19 +384,14 @@ class EntityTagger(Model[EntitySettings]):
     def entities(
         self,
         texts: Iterable[Pieces],
-        *,
-        network: PreTrainedModel | None = None,
     ) -> Iterator[list[WordSpan]]:
-        """The entities of each text, in constant memory.
-
-        For `network` see `log_probabilities`.
-        """
+        """The entities of each text, in constant memory."""
         for chunk in chunked(
             texts,
             size=len,
             limit=self.runner.buffer_tokens,
         ):
-            scores = self.log_probabilities(chunk, network=network)
+            scores = self.log_probabilities(chunk)
             for text, text_scores in zip(chunk, scores, strict=True):
                 spans = find_entities(text_scores, starts=text.starts)
                 yield [self._named(*span) for span in spans]

@@ -121,9 +121,8 @@ class TagObjective(Objective):
 
     def score(self, network: PreTrainedModel) -> dict[str, float]:
         """Entity F1 on each devel side, and their mean as "f1"."""
-        scores = side_scores(
-            self._model, self._corpora, "devel", network=network
-        )
+        model = self._model.with_network(network)
+        scores = side_scores(model, self._corpora, "devel")
         values = {
             f"f1_{name}": side.overall.f1 for name, side in scores.items()
         }
@@ -215,12 +214,10 @@ def side_scores(
     model: EntityTagger,
     corpora: Sequence[Corpus],
     side: str,
-    *,
-    network: PreTrainedModel | None = None,
 ) -> dict[str, Scores]:
-    """The scores on a side of each corpus that has it; see `EntityTagger.entities`."""
+    """The scores on a side of each corpus that has it."""
     return {
-        corpus.name: evaluate_words(model, corpus.sides[side], network=network)
+        corpus.name: evaluate_words(model, corpus.sides[side])
         for corpus in corpora
         if side in corpus.sides
     }

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from biomed.qa.spans import QuestionWindow
-    from domainbert.text.runner import WindowRunner
 
 
 NO_ANSWER = "No answer was found."
@@ -209,29 +208,24 @@ class QuestionAnswerer(Model[QuestionSettings]):
     def answer_many(
         self,
         pairs: Iterable[tuple[str, str | Sequence[str]] | QuestionPair],
-        *,
-        network: PreTrainedModel | None = None,
         **options: Any,
     ) -> Iterator[list[Answer]]:
         """Stream the answers to many (question, context) pairs, in their order.
 
         Windows of several pairs share batches. Arguments and errors are those of `answer`; an
         error names the pair's number (from 0). A pair may also be the checked result of
-        `reader.pair`. In training, `network` replaces the model's network.
+        `reader.pair`.
         """
         ask = AskSettings(**options)
-        runner = self.runner.with_model(network)
         checked = (
             self._read(pair, number) for number, pair in enumerate(pairs)
         )
         chunks = chunked(
-            checked, size=self.reader.size, limit=runner.buffer_tokens
+            checked, size=self.reader.size, limit=self.runner.buffer_tokens
         )
         for chunk in read_ahead(chunks):
             windows = [self.reader.windows(pair) for pair in chunk]
-            logits = iter(
-                self._logits(runner, list(chain.from_iterable(windows)))
-            )
+            logits = iter(self._logits(list(chain.from_iterable(windows))))
             for pair, pair_windows in zip(chunk, windows, strict=True):
                 pair_logits = list(islice(logits, len(pair_windows)))
                 yield self._best(pair, pair_windows, pair_logits, ask)
@@ -242,7 +236,6 @@ class QuestionAnswerer(Model[QuestionSettings]):
 
     def _logits(
         self,
-        runner: WindowRunner,
         windows: list[QuestionWindow],
     ) -> Iterator[np.ndarray]:
         """Start and end logits of each window, shape (tokens, 2)."""
@@ -251,7 +244,7 @@ class QuestionAnswerer(Model[QuestionSettings]):
         segments = None
         if self.reads_segments:
             segments = [window.segments for window in windows]
-        outputs = runner.run(
+        outputs = self.runner.run(
             [window.ids for window in windows],
             token_types=segments,
             read=lambda out, _: torch.stack(

@@ -187,7 +187,8 @@ class AnswerObjective(Objective):
 
     def score(self, network: PreTrainedModel) -> dict[str, float]:
         """F1 and exact match on the validation questions."""
-        scores = evaluate(self._model, self._validation, network=network)
+        model = self._model.with_network(network)
+        scores = evaluate(model, self._validation)
         return {name: float(scores[name] or 0) for name in ("f1", "exact")}
 
     def facts(self) -> dict[str, object]:

@@ -211,7 +211,8 @@ class TeacherObjective(Objective):
     def score(self, network: PreTrainedModel) -> dict[str, float]:
         """The mean cosine of the held-out texts, of each side and of all sides together."""
         texts = self._texts(self.held_out)
-        vectors = unit(self._student.vectors_of(texts, network=network))
+        student = self._student.with_network(network)
+        vectors = unit(student.vectors_of(texts))
         targets = unit(self._vectors[self.held_out])
         by_side = vectors.reshape(len(self._sides), *targets.shape)
         cosines = (by_side * targets).sum(axis=2).mean(axis=1)

@@ -210,7 +210,8 @@ class TextVectorsObjective(Objective):
 
     def score(self, network: PreTrainedModel) -> dict[str, float]:
         """The metric on validation."""
-        vectors = self._embedder.vectors_of(self._texts, network=network)
+        embedder = self._embedder.with_network(network)
+        vectors = embedder.vectors_of(self._texts)
         return {self.metric: self._measure(vectors)}
 
     def _measure(self, vectors: np.ndarray) -> float:
@@ -336,9 +337,8 @@ class PairsObjective(Objective):
 
     def score(self, network: PreTrainedModel) -> dict[str, float]:
         """The metric on validation."""
-        results = self._model.predict_windows(
-            self._validation, network=network
-        )
+        model = self._model.with_network(network)
+        results = model.predict_windows(self._validation)
         logits = np.array([result.logit for result in results])
         return {
             "spearman": float(np.nan_to_num(spearman(logits, self._expected)))

@@ -267,15 +267,10 @@ class ReadmissionModel(Model[ReadmissionSettings]):
     def window_probabilities(
         self,
         windows: Sequence[Sequence[np.ndarray]],
-        *,
-        network: PreTrainedModel | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Probabilities of the windows (from `token_ids`) of many stays, and windows per stay.
-
-        `network`, such as one in training, is used instead of the model's own.
-        """
-        runner = self.runner.with_model(network)
-        logits = runner.logits([window for stay in windows for window in stay])
+        """Probabilities of the windows (from `token_ids`) of many stays, and windows per stay."""
+        every_window = [window for stay in windows for window in stay]
+        logits = self.runner.logits(every_window)
         return sigmoid(logits), np.array([len(stay) for stay in windows])
 
     def calibrated(self, score: ArrayLike, shift: Any = 0.0) -> np.ndarray:

@@ -370,10 +370,8 @@ class ReadmissionObjective(Objective):
         """AUROC of the scores of the validation stays."""
         from sklearn.metrics import roc_auc_score
 
-        values, counts = self._model.window_probabilities(
-            self.val_windows,
-            network=network,
-        )
+        model = self._model.with_network(network)
+        values, counts = model.window_probabilities(self.val_windows)
         risk = aggregate_stays(values, counts, c=self._model.c)
         return {"auroc": float(roc_auc_score(self.outcome, risk))}
 

@@ -248,30 +248,19 @@ class Embedder(Model[EmbeddingSettings]):
         first, second = unit(self.embed([a, b]))
         return float(first @ second)
 
-    def vectors_of(
-        self,
-        texts: Sequence[str],
-        *,
-        network: PreTrainedModel | None = None,
-    ) -> np.ndarray:
+    def vectors_of(self, texts: Sequence[str]) -> np.ndarray:
         """The vectors of texts that all have tokens, for scoring while a network trains.
 
         The shape is (texts, dimension), the type float32. A text without a token is a `UserError`.
         """
         windowed = self.windower.split_many(texts)
         check_faults("" if text.tokens else NO_TEXT for text in windowed)
-        return self._text_vectors(windowed, network=network)
+        return self._text_vectors(windowed)
 
-    def pooled(
-        self,
-        windows: Sequence[np.ndarray],
-        *,
-        network: PreTrainedModel | None = None,
-    ) -> np.ndarray:
+    def pooled(self, windows: Sequence[np.ndarray]) -> np.ndarray:
         """Pooled hidden states, not scaled, shape (windows, dimension), float32.
 
-        `windows` are token ids with special tokens, each of shape (tokens,). `network` replaces
-        the embedder's own, for example while it trains.
+        `windows` are token ids with special tokens, each of shape (tokens,).
         """
 
         def read(
@@ -281,8 +270,7 @@ class Embedder(Model[EmbeddingSettings]):
                 output.last_hidden_state, mask, pooling=self.settings.pooling
             )
 
-        runner = self.runner.with_model(network)
-        rows = runner.run(windows, read=read)
+        rows = self.runner.run(windows, read=read)
         return np.array(rows, dtype=np.float32).reshape(-1, self.dimension)
 
     def scaled(self, vectors: np.ndarray) -> np.ndarray:
@@ -291,18 +279,13 @@ class Embedder(Model[EmbeddingSettings]):
             return unit(vectors)
         return vectors
 
-    def _text_vectors(
-        self,
-        texts: Sequence[WindowedText],
-        *,
-        network: PreTrainedModel | None = None,
-    ) -> np.ndarray:
+    def _text_vectors(self, texts: Sequence[WindowedText]) -> np.ndarray:
         """The vector of each text, joined from those of its windows, shape (texts, dimension)."""
         windows = [
             window.input_ids for text in texts for window in text.windows
         ]
         rows = join_windows(
-            self.pooled(windows, network=network),
+            self.pooled(windows),
             np.array([len(window) for window in windows]),
             np.array([len(text.windows) for text in texts], dtype=np.int64),
             pooling=self.settings.pooling,

@@ -9,6 +9,7 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -142,6 +143,13 @@ class Model(ABC, Generic[AnySettings]):
         self.config: TaskConfig | None = None
         self.adapter: Adapter | None = None
         self.prepare()
+
+    def with_network(self, network: PreTrainedModel) -> Self:
+        """The model with another network, such as one that is being trained."""
+        model = copy(self)
+        model.network = network
+        model.runner = self.runner.with_model(network)
+        return model
 
     @abstractmethod
     def prepare(self) -> None:

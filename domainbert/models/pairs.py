@@ -205,23 +205,19 @@ class PairModel(Model[PairSettings]):
         )
 
     def predict_windows(
-        self,
-        pairs: Iterable[Sequence[PairWindow]],
-        *,
-        network: PreTrainedModel | None = None,
+        self, pairs: Iterable[Sequence[PairWindow]]
     ) -> Iterator[PairResult]:
-        """The results of pairs that `windower` has split; by `network` while it trains."""
-        runner = self.runner.with_model(network)
+        """The results of pairs that `windower` has split."""
         chunks = chunked(
             pairs,
             size=lambda windows: sum(
                 len(window.input_ids) for window in windows
             ),
-            limit=runner.buffer_tokens,
+            limit=self.runner.buffer_tokens,
         )
         for chunk in read_ahead(chunks):
             windows = list(itertools.chain(*chunk))
-            rows = runner.run(
+            rows = self.runner.run(
                 [window.input_ids for window in windows],
                 token_types=[window.segments for window in windows],
                 read=lambda output, _: output.logits[:, 0],

@@ -104,10 +104,8 @@ class WindowRunner:
         self._model = model.to(self.device)
         self._pad = pad_token_id
 
-    def with_model(self, model: PreTrainedModel | None) -> WindowRunner:
-        """A runner with the same settings over another model; None for this one."""
-        if model is None:
-            return self
+    def with_model(self, model: PreTrainedModel) -> WindowRunner:
+        """A runner with the same settings over another model."""
         return WindowRunner(
             model,
             pad_token_id=self._pad,

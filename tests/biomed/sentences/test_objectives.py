@@ -249,13 +249,13 @@ WORDS = "heart kidney renal pulmonary pneumonia edema fever insulin pain chest".
 FIRST, SECOND = WORDS[0::2], WORDS[1::2]
 
 
-def right(embedder, network=None):
+def right(embedder):
     """Share of first words whose nearest second word is their partner."""
     ids = [
         embedder.windower.split(word).windows[0].input_ids
         for word in FIRST + SECOND
     ]
-    vectors = embedder.pooled(ids, network=network)
+    vectors = embedder.pooled(ids)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = vectors[:5] @ vectors[5:].T
     return float((cosines.argmax(axis=1) == np.arange(5)).mean())
@@ -266,7 +266,7 @@ def by_partners(monkeypatch):
     """The share of right partners chooses the weights, whatever the objective."""
 
     def score(self, network):
-        return {self.metric: right(self._embedder, network)}
+        return {self.metric: right(self._embedder.with_network(network))}
 
     monkeypatch.setattr(TextVectorsObjective, "score", score)
 
@@ -403,7 +403,8 @@ def test_a_class_that_only_validation_has_is_refused(tiny_encoder):
 
 def test_a_share_averages_with_the_plain_encoder(tiny_encoder, monkeypatch):
     def score(self, network):
-        vectors = self._embedder.vectors_of(["heart failure"], network=network)
+        embedder = self._embedder.with_network(network)
+        vectors = embedder.vectors_of(["heart failure"])
         return {self.metric: float(vectors[0, 0])}
 
     monkeypatch.setattr(TextVectorsObjective, "score", score)
