@@ -83,7 +83,7 @@ def assert_spans(
     *,
     rules: AssertionRules | None = None,
     heading: str = "",
-    sections: Sequence[Section | None] | None = None,
+    sections: Sequence[Section] | None = None,
 ) -> list[str]:
     """The assertion of each entity of a text, one of `ASSERTIONS`, in linear time.
 
@@ -118,7 +118,7 @@ def assert_spans(
                 masked[kind], edges, ends, rules.cues[kind]
             )
         default = ""
-        if section is not None:
+        if section.name:
             default = getattr(SECTIONS[section.name], kind)
         if default == "allergy" and _REGIMEN.match(masked[kind], end):
             default = ""  # "Allergies: penicillin. Lisinopril 20 mg daily."
@@ -132,15 +132,11 @@ def drug_spans(spans: Spans) -> Spans:
     return [span for span in spans if span[2].casefold() in DRUGS]
 
 
-def is_allergy_cue(
-    text: str, start: int, end: int, section: Section | None
-) -> bool:
+def is_allergy_cue(text: str, start: int, end: int, section: Section) -> bool:
     """Whether an entity is words that only say that a drug is an allergy: "Allergy to"."""
-    match = _ALLERGY_CUE.fullmatch(text, start, end)
-    is_heading = section is not None and start < section.body
-    return match is not None and (
-        is_heading or _GOVERNS.match(text, end) is not None
-    )
+    if not _ALLERGY_CUE.fullmatch(text, start, end):
+        return False
+    return start < section.body or _GOVERNS.match(text, end) is not None
 
 
 def _clause_edges(text: str, masked: str) -> list[int]:

@@ -34,11 +34,11 @@ LISTED = 20  # texts of each kind
 class EntityError:
     """An error; `expected` and `predicted` are types, assertions or ids, by its kind."""
 
-    kind: str
     text: str = field(repr=False)
+    section: str
+    kind: str
     expected: str
     predicted: str
-    section: str
 
 
 def errors_of(
@@ -73,9 +73,8 @@ def errors_of(
         ):
             words = prediction.text[mention.start : mention.end].split()
             text = " ".join(words)
-            name = getattr(section, "name", "")
-            for kind, expected, predicted in _kinds(mention, entity, codes):
-                yield EntityError(kind, text, expected, predicted, name)
+            for values in _kinds(mention, entity, codes):
+                yield EntityError(text, section.name, *values)
 
 
 def _partners(

@@ -9,6 +9,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from domainbert.files import read_toml
@@ -74,7 +75,7 @@ class _Heading(NamedTuple):
     start: int
     body: int
     name: str
-    is_capital: bool
+    is_capital: bool = False
 
 
 def heading_key(heading: str) -> str:
@@ -93,6 +94,7 @@ for _row in _DATA["section"]:
     _headings_of_row = _row.pop("headings").strip().splitlines()
     _NAMES |= dict.fromkeys(map(heading_key, _headings_of_row), _row["name"])
     SECTIONS[_row["name"]] = SectionKind(**_row)
+ALL_SECTIONS = frozenset(["", *SECTIONS])
 
 
 def sections(text: str) -> list[Section]:
@@ -106,57 +108,47 @@ def sections(text: str) -> list[Section]:
 
 def find_sections(text: str, masked: str) -> list[Section]:
     """`sections` of a text; a heading that the table does not have contains no `MASK`."""
-    headings = list(_headings(text, masked))
-    edges = [heading.start for heading in headings] + [len(text)]
-    results = []
-    for heading, end in zip(headings, edges[1:], strict=True):
-        code = SECTIONS[heading.name].code
-        section = Section(heading.start, heading.body, end, heading.name, code)
-        results.append(section)
-    return results
+    end = _Heading(len(text), len(text), OTHER)
+    headings = [*_headings(text, masked), end]
+    return [
+        Section(
+            heading.start,
+            heading.body,
+            following.start,
+            heading.name,
+            SECTIONS[heading.name].code,
+        )
+        for heading, following in pairwise(headings)
+    ]
 
 
-@dataclass(frozen=True)
-class SectionChoice:
-    """Sections to keep, or all but some; made by `read`."""
+def chosen_sections(choices: Sequence[str]) -> frozenset[str]:
+    """The names of chosen sections; all, and "" for no section, without a choice.
 
-    kept: frozenset[str]
-    left_out: frozenset[str]
+    Args:
+        choices: names or LOINC codes; those after a minus sign are left out.
 
-    @classmethod
-    def read(cls, names: Sequence[str]) -> SectionChoice:
-        """A choice by names or LOINC codes; those after a minus sign are left out.
-
-        Raises:
-            UserError: no such section.
-        """
-        names_by_code = {kind.code: kind.name for kind in SECTIONS.values()}
-        known_names = tuple(sorted(SECTIONS))
-        kept = set()
-        left_out = set()
-        for name in names:
-            bare_name = name.removeprefix("-")
-            section = names_by_code.get(bare_name, bare_name)
-            check_choice("section", section, known_names)
-            if name.startswith("-"):
-                left_out.add(section)
-            else:
-                kept.add(section)
-        return cls(frozenset(kept), frozenset(left_out))
-
-    def holds(self, section: Section | None) -> bool:
-        """Whether entities of a section are kept; None is the text before the first heading."""
-        if section is None:
-            return not self.kept
-        if section.name in self.left_out:
-            return False
-        return not self.kept or section.name in self.kept
+    Raises:
+        UserError: no such section.
+    """
+    names_by_code = {kind.code: kind.name for kind in SECTIONS.values()}
+    kept = set()
+    left_out = set()
+    for choice in choices:
+        bare_choice = choice.removeprefix("-")
+        name = names_by_code.get(bare_choice, bare_choice)
+        check_choice("section", name, tuple(sorted(SECTIONS)))
+        if choice.startswith("-"):
+            left_out.add(name)
+        else:
+            kept.add(name)
+    return frozenset((kept or ALL_SECTIONS) - left_out)
 
 
 def sections_of(
     text: str, spans: Spans, *, heading: str = ""
-) -> list[Section | None]:
-    """The section that holds each entity of a text, or None before the first heading.
+) -> list[Section]:
+    """The section that holds each entity of a text; its name is "" before the first heading.
 
     Args:
         text: a note, or a part of one.
@@ -165,11 +157,11 @@ def sections_of(
     """
     note_sections = find_sections(text, mask_entities(text, spans))
     starts = [section.start for section in note_sections]
-    first_section = None
+    kind = SectionKind("")
     if heading:
         kind = SECTIONS[_table_name(heading) or OTHER]
-        first_end = min(starts, default=len(text))
-        first_section = Section(0, 0, first_end, kind.name, kind.code)
+    first_end = min(starts, default=len(text))
+    first_section = Section(0, 0, first_end, kind.name, kind.code)
     candidates = [first_section, *note_sections]
     return [candidates[bisect_right(starts, start)] for start, _, _ in spans]
 

@@ -25,7 +25,7 @@ from biomed.ner.manifest import EntityManifest, EntitySettings
 from biomed.ner.medications import read_medications
 from biomed.ner.pieces import WordReader, best_window
 from biomed.ner.readable import clean, is_multilingual, joined, masked, name_of
-from biomed.ner.sections import SectionChoice, sections_of
+from biomed.ner.sections import ALL_SECTIONS, chosen_sections, sections_of
 from biomed.ner.slips import framed_words, is_never_entity
 from domainbert.errors import UserError
 from domainbert.models.model import Model
@@ -122,7 +122,7 @@ class EntityTagger(Model[EntitySettings]):
         self.min_score = MIN_SCORE
         self.linker: EntityLinker | None = None
         self._rules = AssertionRules.read(None)
-        self._sections = SectionChoice.read(())
+        self._sections = ALL_SECTIONS
 
     @classmethod
     def network_class(cls) -> type[PreTrainedModel]:
@@ -192,18 +192,18 @@ class EntityTagger(Model[EntitySettings]):
         tagger.min_score = min_score
         tagger.linker = linker
         tagger._rules = AssertionRules.read(assertion_rules)
-        tagger._sections = SectionChoice.read(sections)
+        tagger._sections = chosen_sections(sections)
         return tagger
 
     @property
     def context_facts(self) -> dict[str, object]:
         """The user's rules and the chosen sections, for fingerprints; empty by default."""
-        facts = {
-            "assertion_rules": list(self._rules.source),
-            "sections": sorted(self._sections.kept),
-            "left_out_sections": sorted(self._sections.left_out),
-        }
-        return {name: value for name, value in facts.items() if value}
+        facts: dict[str, object] = {}
+        if self._rules.source:
+            facts["assertion_rules"] = list(self._rules.source)
+        if self._sections != ALL_SECTIONS:
+            facts["sections"] = sorted(self._sections)
+        return facts
 
     @property
     def score_kind(self) -> str:
@@ -259,31 +259,29 @@ class EntityTagger(Model[EntitySettings]):
 
     def _with_context(self, text: str, entities: list[Entity]) -> list[Entity]:
         """The entities of the chosen sections with assertions, sections and medications."""
+        section_of = {}
         sections = sections_of(text, _spans(entities))
-        placed = []
-        kept_sections = []
         for entity, section in zip(entities, sections, strict=True):
             is_cue = is_allergy_cue(text, entity.start, entity.end, section)
-            if self._sections.holds(section) and not is_cue:
-                placed.append(
-                    replace(entity, section=getattr(section, "name", None))
-                )
-                kept_sections.append(section)
+            if section.name in self._sections and not is_cue:
+                section_of[entity] = section
+        spans = _spans(section_of)
+        kept_sections = list(section_of.values())
         assertions = assert_spans(
-            text,
-            _spans(placed),
-            rules=self._rules,
-            sections=kept_sections,
+            text, spans, rules=self._rules, sections=kept_sections
         )
-        medications = read_medications(text, _spans(placed), assertions)
-        by_start = {drug.start: drug for drug in medications}
+        medications = read_medications(text, spans, assertions)
+        drugs = {drug.start: drug for drug in medications}
         return [
             replace(
                 entity,
                 assertion=assertion,
-                medication=by_start.get(entity.start),
+                section=section.name or None,
+                medication=drugs.get(entity.start),
             )
-            for entity, assertion in zip(placed, assertions, strict=True)
+            for (entity, section), assertion in zip(
+                section_of.items(), assertions, strict=True
+            )
         ]
 
     def _linked(
