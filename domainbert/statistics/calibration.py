@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 CLIP = 1e-6
 """Probabilities are clipped to [CLIP, 1 - CLIP] before their logit is taken."""
+_NEWTON_STEPS = 100
+_TOLERANCE = 1e-10  # of the last step, relative to slope and intercept
 
 
 def logit(probability: ArrayLike) -> Floats:
@@ -93,40 +95,22 @@ def fit_logistic(
         y: shape (n,), 0 or 1.
         weights: shape (n,), not negative.
     """
-    from scipy.optimize import root
-
     if not _overlaps(x, y, weights):
         return None
     design = np.stack([x, np.ones_like(x)])
     share = weights / weights.sum()
-
-    def gradient(beta: Floats) -> tuple[Floats, Floats]:
-        """The gradient of the loss in (slope, intercept), and its Hessian."""
+    beta = np.zeros(2)
+    # Newton's method on the mean log-loss, which has one minimum if the outcomes overlap.
+    for _ in range(_NEWTON_STEPS):
         fitted = sigmoid(beta @ design)
-        curvature = share * fitted * (1 - fitted)
-        return design @ (share * (fitted - y)), (design * curvature) @ design.T
-
-    solution = root(
-        gradient,
-        (1.0, 0.0),
-        jac=True,
-        method="hybr",
-        options={"xtol": 1e-12},
-    )
-    if np.abs(solution.fun).max() < 1e-9:
-        slope, intercept = solution.x.tolist()
-        return slope, intercept
-    # The solver above is fast; this one converges from anywhere.
-    from sklearn.linear_model import LogisticRegression
-
-    model = LogisticRegression(
-        C=np.inf,
-        solver="newton-cholesky",
-        tol=1e-10,
-        max_iter=1000,
-    )
-    model.fit(x[:, None], y, sample_weight=weights)
-    return float(model.coef_[0, 0]), float(model.intercept_[0])
+        gradient = design @ (share * (fitted - y))
+        hessian = (design * share * fitted * (1 - fitted)) @ design.T
+        step = np.linalg.solve(hessian, gradient)
+        beta = beta - step
+        if np.abs(step).max() <= _TOLERANCE * np.abs(beta).max():
+            slope, intercept = beta.tolist()
+            return slope, intercept
+    return None
 
 
 def _overlaps(

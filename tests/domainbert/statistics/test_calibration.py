@@ -58,6 +58,13 @@ def test_weights_count_as_copies():
     assert weighed == pytest.approx(copied, abs=1e-9)
 
 
+def test_values_far_from_zero_have_the_same_slope():
+    y, p = draw(300)
+    slope, intercept = fit_platt(logit(p), y)
+    found = fit_platt(logit(p) + 10_000, y)
+    assert found == pytest.approx((slope, intercept - 10_000 * slope))
+
+
 def test_saturated_probabilities_stay_finite():
     y, p = draw(1000)
     p[:20], p[20:40] = 0.0, 1.0
