@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 import pkgutil
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -35,8 +35,8 @@ from domainbert.encoders.loading import (
 from domainbert.encoders.lora import merge_adapter, trained_adapter
 from domainbert.errors import EncoderError, UserError
 from domainbert.models.card import model_card
-from domainbert.models.manifest import Manifest
 from domainbert.models.storage import (
+    TaskClass,
     TaskConfig,
     TaskModel,
     load_task_model,
@@ -81,7 +81,7 @@ class NewWeights(Protocol):
         """Dropout of hidden states."""
 
 
-class Model(ABC, Generic[AnySettings]):
+class Model(TaskClass, Generic[AnySettings]):
     """A network with a tokenizer and settings, loaded from a folder and saved to one.
 
     Args:
@@ -102,14 +102,8 @@ class Model(ABC, Generic[AnySettings]):
     package: ClassVar[str] = (
         ""  # the package that ships such models, if any does
     )
-    task: ClassVar[str]
     default: ClassVar[str] = ""  # the model that is loaded where none is named
-    labels: tuple[
-        str, ...
-    ] = ()  # one name for each output; empty for any number
     settings_class: ClassVar[type[WindowSettings]]
-    manifest_class: ClassVar[type[Manifest]] = Manifest
-    train_command: ClassVar[str]
     trainer: ClassVar[str] = ""  # "module:function", for `fit`
     # "module:class" of each scoring task, for `score_frame`; the first one is the default.
     tasks: ClassVar[Mapping[str, str]] = {}
@@ -154,11 +148,6 @@ class Model(ABC, Generic[AnySettings]):
     @abstractmethod
     def prepare(self) -> None:
         """Add the parts of a task, such as its windows, and check that they fit."""
-
-    @classmethod
-    @abstractmethod
-    def network_class(cls) -> type[PreTrainedModel]:
-        """The Hugging Face class of the network; a method because importing it takes seconds."""
 
     def card(self, config: TaskConfig, adapter: Adapter | None = None) -> str:
         """Markdown for the README of a folder with an adapter, or with all weights."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -102,17 +103,20 @@ class TaskModel:
     manifest: Manifest = field(repr=False, default_factory=Manifest)
 
 
-class TaskClass(Protocol):
-    """What `domainbert.models.model.Model` says of a task."""
+class TaskClass(ABC):
+    """What a class of models says of its task, and loading a folder needs."""
 
     task: ClassVar[str]
-    labels: tuple[str, ...]
+    labels: tuple[
+        str, ...
+    ] = ()  # one name for each output; empty for any number
     train_command: ClassVar[str]
-    manifest_class: ClassVar[type[Manifest]]
+    manifest_class: ClassVar[type[Manifest]] = Manifest
 
     @classmethod
+    @abstractmethod
     def network_class(cls) -> type[PreTrainedModel]:
-        """The Hugging Face class of the network."""
+        """The Hugging Face class of the network; a method because importing it takes seconds."""
 
 
 def shipped_models(package: str) -> dict[str, Path]:
