@@ -35,12 +35,7 @@ RecipeFile = Annotated[
 EncoderName = Annotated[
     _MaybeText, Option(help="Shipped name, folder, or hub:owner/name.")
 ]
-Epochs = Annotated[float | None, Option(help="Passes over the data.")]
-LearningRate = Annotated[float | None, Option(help="Peak learning rate.")]
 Seed = Annotated[int | None, Option(help="Seed of all random choices.")]
-FullWeights = Annotated[
-    bool, Option("--full", help="Train all weights, not an adapter.")
-]
 Checkpoints = Annotated[
     Path | None,
     Option(
@@ -84,37 +79,12 @@ Table = Annotated[
         "--out", help="The table to write: .csv, .tsv, .parquet or .jsonl."
     ),
 ]
-TextColumn = Annotated[
-    _MaybeText, Option("--text", help="The column with the text.")
-]
-TextColumns = Annotated[
-    list[str] | None,
-    Option(
-        "--text",
-        help="The column with the text; repeated, `biomed ner tag` joins them.",
-    ),
-]
+TextColumn = Annotated[_MaybeText, Option(help="The column with the text.")]
 StayColumn = Annotated[
-    _MaybeText, Option("--stay", help="The column with the stay's id.")
+    _MaybeText, Option(help="The column with the stay's id.")
 ]
-PatientColumn = Annotated[
-    _MaybeText, Option("--patient", help="The patient's id.")
-]
-NoteColumn = Annotated[_MaybeText, Option("--note", help="The note's id.")]
-TimeColumn = Annotated[
-    _MaybeText, Option("--time", help="When a note was written.")
-]
-Columns = Annotated[
-    list[str] | None,
-    Option(
-        "--column",
-        help="Another column by our name of it, such as category='Note type'; may be repeated.",
-    ),
-]
-Keep = Annotated[
-    list[str] | None,
-    Option(help="A column to copy to the output; may be repeated."),
-]
+PatientColumn = Annotated[_MaybeText, Option(help="The patient's id.")]
+NoteColumn = Annotated[_MaybeText, Option(help="The note's id.")]
 Delimiter = Annotated[
     _MaybeText,
     Option(
@@ -124,19 +94,6 @@ Delimiter = Annotated[
 Encoding = Annotated[
     _MaybeText,
     Option(help="Encoding of text files, such as cp1252; by default UTF-8."),
-]
-Query = Annotated[
-    _MaybeText, Option(help="With a database: the SELECT statement to run.")
-]
-Restart = Annotated[
-    bool, Option("--restart", help="Start over instead of resuming.")
-]
-Raw = Annotated[
-    bool,
-    Option(
-        "--raw",
-        help="Do not put an apostrophe before text that looks like a formula.",
-    ),
 ]
 Device = Annotated[
     _MaybeText,
@@ -151,18 +108,42 @@ class ScoringOptions:
     A column that is named here and that the task does not read is copied to the output.
     """
 
-    text: TextColumns = None
+    text: Annotated[
+        list[str] | None,
+        Option(
+            help="The column with the text; repeated, `biomed ner tag` joins them.",
+        ),
+    ] = None
     stay: StayColumn = None
     patient: PatientColumn = None
     note: NoteColumn = None
-    time: TimeColumn = None
-    column: Columns = None
-    keep: Keep = None
+    time: Annotated[str | None, Option(help="When a note was written.")] = None
+    column: Annotated[
+        list[str] | None,
+        Option(
+            help="Another column by our name of it, such as category='Note type'; may be repeated.",
+        ),
+    ] = None
+    keep: Annotated[
+        list[str] | None,
+        Option(help="A column to copy to the output; may be repeated."),
+    ] = None
     delimiter: Delimiter = None
     encoding: Encoding = None
-    query: Query = None
-    restart: Restart = False
-    raw: Raw = False
+    query: Annotated[
+        str | None,
+        Option(help="With a database: the SELECT statement to run."),
+    ] = None
+    restart: Annotated[
+        bool, Option("--restart", help="Start over instead of resuming.")
+    ] = False
+    raw: Annotated[
+        bool,
+        Option(
+            "--raw",
+            help="Do not put an apostrophe before text that looks like a formula.",
+        ),
+    ] = False
     device: Device = None
 
     def named(self, *, text: str = "text") -> dict[str, str]:

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
 
 from domainbert.cli import options
 from domainbert.cli.console import say
@@ -138,10 +140,16 @@ class TrainingOptions:
 
     recipe: options.RecipeFile = None
     encoder: options.EncoderName = None
-    epochs: options.Epochs = None
-    learning_rate: options.LearningRate = None
+    epochs: Annotated[float | None, Option(help="Passes over the data.")] = (
+        None
+    )
+    learning_rate: Annotated[
+        float | None, Option(help="Peak learning rate.")
+    ] = None
     seed: options.Seed = None
-    full: options.FullWeights = False
+    full: Annotated[
+        bool, Option("--full", help="Train all weights, not an adapter.")
+    ] = False
     checkpoints: options.Checkpoints = None
     resume: options.Resume = False
 
