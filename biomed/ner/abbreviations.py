@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
-from biomed.ner.entities import Entity
+if TYPE_CHECKING:
+    from biomed.ner.entities import Entity
 
 _BRACKETS = re.compile(r"\(([^()\n]{2,120})\)")
 _SHORT = re.compile(
@@ -21,6 +24,8 @@ _STOP = re.compile(r"[.;:!?()]\s|\n\s*\n")  # no long form reaches over these
 _FARTHEST = 200  # characters of the longest long form
 _LONGEST = 10  # characters of a short form
 _TOKEN = re.compile(r"\w+(?:-\w+)*")
+_WORD_START = re.compile(r"(?<!\w)\w")
+_WORD_END = re.compile(r"(?!\w)")
 
 
 class Abbreviation(NamedTuple):
@@ -67,21 +72,15 @@ def _long_start(short: str, before: str) -> int | None:
     if not words:
         return None
     first = words[0].start()
+    lowered = "".join(char.lower()[0] for char in before)
+    letters = [char.lower()[0] for char in short if char.isalnum()]
     position = len(before)
-    for number in range(len(short) - 1, -1, -1):
-        letter = short[number].lower()
-        if not letter.isalnum():
-            continue
-        candidates = range(first, position)
-        position = next(
-            (
-                index
-                for index in reversed(candidates)
-                if before[index].lower() == letter
-                and (number or not before[index - 1 : index].isalnum())
-            ),
-            -1,
-        )
+    for letter in reversed(letters):
+        position = lowered.rfind(letter, first, position)
+        if position < 0:
+            return None
+    while before[position - 1 : position].isalnum():
+        position = lowered.rfind(letters[0], first, position)
         if position < 0:
             return None
     long = before[position:]
@@ -108,15 +107,32 @@ def with_short_forms(
     abbreviations: Mapping[str, Abbreviation],
 ) -> list[Entity]:
     """Add each defined abbreviation wherever it occurs, with the label of its long form."""
-    added: list[Entity] = []
-    for short, definition in abbreviations.items():
-        long = next((e for e in entities if e.end == definition.end), None)
-        if long is None:
-            continue
-        for match in re.finditer(rf"(?<!\w){re.escape(short)}(?!\w)", text):
-            start, end = match.span()
-            if not any(
-                e.start < end and start < e.end for e in (*entities, *added)
+    entity_ending_at = {entity.end: entity for entity in reversed(entities)}
+    long_forms = {
+        short: entity_ending_at[definition.end]
+        for short, definition in abbreviations.items()
+        if definition.end in entity_ending_at
+    }
+    if not long_forms:
+        return entities
+    extents = [range(entity.start, entity.end) for entity in entities]
+    covered = set(chain.from_iterable(extents))
+    lengths = sorted(set(map(len, long_forms)), reverse=True)
+    added = []
+    # Looked up by length at each word: a pattern of all would take quadratic time.
+    for match in _WORD_START.finditer(text):
+        start = match.start()
+        for length in lengths:
+            end = start + length
+            long = long_forms.get(text[start:end])
+            if (
+                long
+                and _WORD_END.match(text, end)
+                and covered.isdisjoint(range(start, end))
             ):
-                added.append(Entity(start, end, short, long.label, long.score))
+                covered.update(range(start, end))
+                entity = replace(
+                    long, start=start, end=end, text=text[start:end]
+                )
+                added.append(entity)
     return sorted([*entities, *added], key=lambda e: e.start)

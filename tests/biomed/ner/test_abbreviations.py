@@ -1,10 +1,17 @@
 import time
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from biomed.ner.abbreviations import expanded, find_abbreviations
+from biomed.ner.abbreviations import (
+    Abbreviation,
+    expanded,
+    find_abbreviations,
+    with_short_forms,
+)
+from biomed.ner.entities import Entity
 
 
 @pytest.mark.parametrize(
@@ -69,3 +76,34 @@ def test_time_is_linear():
     start = time.perf_counter()
     find_abbreviations("heart failure (HF) " * 20_000 + "(" * 20_000)
     assert time.perf_counter() - start < 10
+
+
+def test_short_forms_take_linear_time():
+    names = [f"A{number}" for number in range(3000)]
+    text = " ".join(names)
+    ends = np.cumsum([len(name) + 1 for name in names]) - 1
+    entities = [
+        Entity(end - len(name), end, name, "Disease", 0.9)
+        for name, end in zip(names, ends.tolist(), strict=True)
+    ]
+    known = {
+        f"B{name}": Abbreviation(name, entity.end)
+        for name, entity in zip(names, entities, strict=True)
+    }
+    start = time.process_time()
+    found = with_short_forms(" ".join([text, *known]), entities, known)
+    assert time.process_time() - start < 2
+    assert len(found) == 6000
+
+
+def test_the_longest_short_form_counts():
+    entities = [
+        Entity(0, 4, "gout", "Disease", 0.9),
+        Entity(6, 10, "rash", "Finding", 0.9),
+    ]
+    known = {"MI": Abbreviation("gout", 4), "MI-2": Abbreviation("rash", 10)}
+    added = with_short_forms("gout, rash: MI-2, MI", entities, known)[2:]
+    assert [(e.text, e.label) for e in added] == [
+        ("MI-2", "Finding"),
+        ("MI", "Disease"),
+    ]
