@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from biomed.corpora.documents import (
-    ASSERTION_VALUES,
+    ASSERTIONS,
     CorpusError,
     Document,
     Span,
@@ -16,8 +16,11 @@ from biomed.corpora.documents import (
     lines_of,
 )
 
-_REFERENCE = re.compile(r"N\d+\tReference (T\S+) (\S+)")
-_ASSERTION = re.compile(r"A\d+\tAssertion (T\S+) (\w+)")
+_REFERENCE = re.compile(r"^N\d+\tReference (T\S+) (\S+)", re.MULTILINE)
+_ASSERTION = re.compile(
+    rf"^A\d+\tAssertion (T\S+) ({'|'.join(ASSERTIONS)})(?!\w)",
+    re.MULTILINE,
+)
 
 
 def is_brat(path: Path) -> bool:
@@ -54,37 +57,34 @@ def _read_document(file: Path) -> Document:
     for number, line in enumerate(lines, start=1):
         if not line.startswith("T"):
             continue
-        span_or_fault = _entity(line.split("\t"), text)
-        if isinstance(span_or_fault, Span):
-            spans[line.split("\t")[0]] = span_or_fault
+        name, *columns = line.split("\t")
+        entity = _entity(columns, text)
+        if isinstance(entity, Span):
+            spans[name] = entity
         else:
-            faults.append(f"{file.name}, line {number}: {span_or_fault}")
-    for line in lines:
-        reference = _REFERENCE.match(line)
-        if reference and (span := spans.get(reference[1])) and not span.id:
-            spans[reference[1]] = replace(span, id=reference[2])
-        attribute = _ASSERTION.match(line)
-        if (
-            attribute
-            and attribute[1] in spans
-            and attribute[2] in ASSERTION_VALUES
-        ):
-            span = spans[attribute[1]]
-            spans[attribute[1]] = replace(span, assertion=attribute[2])
-    return Document(file.stem, text, tuple(spans.values()), tuple(faults))
+            faults.append(f"{file.name}, line {number}: {entity}")
+    annotations = "\n".join(lines)
+    # The first reference of an entity counts.
+    ids = dict(reversed(_REFERENCE.findall(annotations)))
+    assertions = dict(_ASSERTION.findall(annotations))
+    complete_spans = [
+        replace(span, id=ids.get(name, ""), assertion=assertions.get(name, ""))
+        for name, span in spans.items()
+    ]
+    return Document(file.stem, text, tuple(complete_spans), tuple(faults))
 
 
 def _entity(columns: list[str], text: str) -> Span | str:
     """The span of a T line, or what is wrong with it."""
     try:
-        label, offsets = columns[1].split(" ", maxsplit=1)
+        label, offsets = columns[0].split(" ", maxsplit=1)
         fragments = [
             tuple(map(int, part.split())) for part in offsets.split(";")
         ]
         pieces = [text[start:end] for start, end in fragments]
     except (IndexError, ValueError):
         return "expected an entity as T-number, tab, type start end, tab, text"
-    quoted = " ".join(columns[2:3]).split()
+    quoted = " ".join(columns[1:2]).split()
     # BRAT writes line breaks as spaces, and joins fragments with a space.
     if not all(pieces) or " ".join(pieces).split() != quoted:
         return "the text at its offsets differs from the mention in the file"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -20,9 +21,11 @@ DISCONTINUOUS = "discontinuous: replaced by its extent"
 OVERLAPS = "overlaps a longer span: left out"
 INSIDE_WORD = "begins or ends inside a word: widened to whole words"
 NO_WORD = "covers no word: left out"
-ASSERTION_VALUES = frozenset(
-    {"present", "negated", "possible", "historical", "other", "allergy"}
-)
+Assertion = Literal[
+    "other", "allergy", "negated", "possible", "historical", "present"
+]
+# In this order: of several that apply, the first counts.
+ASSERTIONS: tuple[str, ...] = get_args(Assertion)
 
 WordSpan = tuple[int, int, str]
 """First word, one past the last, and type of an entity."""
@@ -80,7 +83,7 @@ class Span:
         label: its type.
         discontinuous: whether it is a mention in parts ("breast … cancer"), whose span is
             its extent, from first to last character.
-        assertion: one of `ASSERTION_VALUES`, or "" where the corpus has none.
+        assertion: one of `ASSERTIONS`, or "" where the corpus has none.
         id: the id of a concept, or "" where the corpus has none.
     """
 

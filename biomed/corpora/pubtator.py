@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from biomed.corpora.documents import (
-    ASSERTION_VALUES,
+    ASSERTIONS,
     CorpusError,
     Document,
     Span,
@@ -59,13 +59,11 @@ def read_pubtator(path: Path) -> list[Document]:
         spans = []
         faults = []
         for number, cells in draft.rows:
-            span = None
-            if cells[0] == draft.id:
-                span = _mention(cells, text)
-            if span:
-                spans.append(span)
-            elif fault := _fault(cells, draft.id):
-                faults.append(f"{path.name}, line {number}: {fault}")
+            mention = _mention(cells, draft.id, text)
+            if isinstance(mention, Span):
+                spans.append(mention)
+            elif mention:
+                faults.append(f"{path.name}, line {number}: {mention}")
             else:
                 unread.append(number)
         documents.append(Document(draft.id, text, tuple(spans), tuple(faults)))
@@ -96,57 +94,52 @@ def _drafts(path: Path) -> list[_Draft]:
     return drafts
 
 
-def _mention(cells: list[str], text: str) -> Span | None:
-    """The mention of a line: two offsets, and the text that is there."""
-    for position in range(1, len(cells) - 2):
-        if not (
-            cells[position].isdecimal() and cells[position + 1].isdecimal()
-        ):
-            continue
-        start = int(cells[position])
-        end = int(cells[position + 1])
-        if not _is_at(cells[position + 2], text, start, end):
-            continue
-        before = cells[1:position]
-        after = [cell.strip() for cell in cells[position + 3 :]]
-        if before and not _MENTION_ID.fullmatch(before[-1]):
-            after.insert(0, before[-1].strip())
-        label, concept, *_ = [*after, "", ""]
-        if not label:
-            return None
-        if concept in _NO_CONCEPT:
-            concept = ""
-        assertions = (cell for cell in after[1:] if cell in ASSERTION_VALUES)
-        return Span(
-            start, end, label, id=concept, assertion=next(assertions, "")
-        )
-    return None
-
-
-def _is_at(mention: str, text: str, start: int, end: int) -> bool:
-    """Whether a mention has the same words as the text at its offsets, in any case."""
-    if not 0 <= start < end <= len(text):
-        return False
-    words = _WORDS.findall(text[start:end].casefold())
-    return words == _WORDS.findall(mention.casefold())
-
-
-def _fault(cells: list[str], document_id: str) -> str:
-    """What is wrong with a line that is not a readable mention; "" for a relation."""
+def _mention(cells: list[str], document_id: str, text: str) -> Span | str:
+    """The mention of a line, or what is wrong with it; "" for a relation."""
     if len(cells) < 2:
         return "expected an abstract (id|a|…) or a mention, separated by tabs"
     if cells[0] != document_id:
         return f"a mention of document {cells[0]!r} under document {document_id!r}"
-    are_offsets = [a.isdecimal() and b.isdecimal() for a, b in pairwise(cells)]
-    has_offsets = any(are_offsets[1:])
-    if not cells[1].isdecimal() and not (
-        has_offsets and _MENTION_ID.fullmatch(cells[1])
-    ):
+    positions = [
+        number
+        for number, (start, end) in enumerate(pairwise(cells))
+        if number and start.isdecimal() and end.isdecimal()
+    ]
+    for position in positions:
+        if span := _span(cells, position, text):
+            return span
+    has_id = positions and _MENTION_ID.fullmatch(cells[1])
+    if not cells[1].isdecimal() and not has_id:
         return ""
-    if not has_offsets or len(cells) < 5:
+    if not positions or len(cells) < 5:
         return "expected a mention as id, start, end, text, type, separated by tabs"
-    start = 1 + are_offsets[1:].index(True)
+    start, end = cells[positions[0] :][:2]
     return (
-        f"characters {cells[start]} to {cells[start + 1]} differ from the mention in the "
-        "file; offsets count the title, one character, then the abstract"
+        f"characters {start} to {end} differ from the mention in the file; offsets count "
+        "the title, one character, then the abstract"
     )
+
+
+def _span(cells: list[str], position: int, text: str) -> Span | None:
+    """The mention with offsets at a position, if its words are in the text there."""
+    start = int(cells[position])
+    end = int(cells[position + 1])
+    mention, *after = [cell.strip() for cell in [*cells[position + 2 :], ""]]
+    before = cells[1:position]
+    if before and not _MENTION_ID.fullmatch(before[-1]):
+        after.insert(0, before[-1].strip())
+    label, concept, *_ = [*after, "", ""]
+    is_there = start < end <= len(text) and _words(mention) == _words(
+        text[start:end]
+    )
+    if not is_there or not label:
+        return None
+    if concept in _NO_CONCEPT:
+        concept = ""
+    assertions = [cell for cell in after[1:] if cell in ASSERTIONS]
+    assertion = "".join(assertions[:1])
+    return Span(start, end, label, id=concept, assertion=assertion)
+
+
+def _words(mention: str) -> list[str]:
+    return _WORDS.findall(mention.casefold())

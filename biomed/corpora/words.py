@@ -50,14 +50,6 @@ class _Line(NamedTuple):
     text: str
     blanks: int
 
-    @property
-    def first_word(self) -> str:
-        return self.text.split(maxsplit=1)[0]
-
-    @property
-    def starts_lower(self) -> bool:
-        return self.text[0].islower()
-
 
 def starts_after_breaks(text: str, words: np.ndarray) -> np.ndarray:
     """The words that start a paragraph or a list item, into which no entity continues.
@@ -75,10 +67,7 @@ def starts_after_breaks(text: str, words: np.ndarray) -> np.ndarray:
     for block in _blocks(text):
         starts.append(block[0].offset)
         is_double_spaced = len(block) > 1 and block[1].blanks == 1
-        if is_double_spaced:
-            starts += _after_blanks(block)
-        else:
-            starts += _list_items(block)
+        starts += _later_starts(block, is_double_spaced=is_double_spaced)
     numbers = np.searchsorted(words[:, 0], np.array(starts, dtype=np.int64))
     return np.unique(numbers[(numbers > 0) & (numbers < len(words))])
 
@@ -115,9 +104,10 @@ def _blocks(text: str) -> list[list[_Line]]:
 
 def _had_room(lines: Sequence[_Line], width: int) -> list[bool]:
     """For each line but the last, whether the next line's first word would have fitted."""
+    first_words = [line.text.split(maxsplit=1)[0] for line in lines[1:]]
     return [
-        len(line.text) + 1 + len(following.first_word) <= width
-        for line, following in itertools.pairwise(lines)
+        len(line.text) + 1 + len(word) <= width
+        for line, word in zip(lines, first_words, strict=False)
     ]
 
 
@@ -129,7 +119,7 @@ def _wrapped_width(lines: Sequence[_Line]) -> int:
     """
     width = max(len(line.text) for line in lines)
     following = lines[1:]
-    lower_count = sum(line.starts_lower for line in following)
+    lower_count = sum(line.text[0].islower() for line in following)
     word_count = sum(len(line.text.split()) for line in lines)
     is_running_text = (
         width >= _NARROW_WIDTH
@@ -143,46 +133,34 @@ def _wrapped_width(lines: Sequence[_Line]) -> int:
     return width
 
 
-def _list_items(lines: Sequence[_Line]) -> list[int]:
-    """Offsets of the lines of a paragraph that start a list item, but for the first line."""
-    if len(lines) == 1:
-        return []
-    had_room = _had_room(lines, _wrapped_width(lines))
-    is_list = len(lines) > 2 and all(had_room)
-    starts = []
-    for room, (line, following) in zip(
-        had_room,
-        itertools.pairwise(lines),
-        strict=True,
-    ):
-        is_item = room and (is_list or not following.starts_lower)
-        if is_item and not _BROKEN_WORD.search(line.text):
-            starts.append(following.offset)
-    return starts
+def _later_starts(
+    lines: Sequence[_Line], *, is_double_spaced: bool
+) -> list[int]:
+    """Offsets of the lines of a block, but for the first, into which no entity continues.
 
-
-def _after_blanks(lines: Sequence[_Line]) -> list[int]:
-    """Offsets of the lines after a blank one that start a paragraph, but for the first line.
-
-    A line continues the one before the blank line if that was wrapped within a sentence. A
-    few lines show this by a small letter; on a page, a third of them must be wrapped.
+    In a double-spaced block a line continues the one before it if that was wrapped within a
+    sentence. A few lines show this by a small letter; on a page, a third of them must be wrapped.
     """
     had_room = _had_room(lines, _wrapped_width(lines))
     full_count = len(had_room) - sum(had_room)
-    is_running_text = full_count >= _LEAST_FULL and 3 * full_count >= len(
-        had_room
-    )
+    is_list = len(lines) > 2 and not full_count
+    is_page = full_count >= _LEAST_FULL and 3 * full_count >= len(had_room)
     starts = []
     for room, (line, following) in zip(
         had_room,
         itertools.pairwise(lines),
         strict=True,
     ):
-        is_wrapped = not (room or _SENTENCE_END.search(line.text))
-        can_follow = is_running_text or following.starts_lower
-        is_continued = (
-            is_wrapped and can_follow and not _LIST_MARK.match(following.text)
-        )
-        if not (is_continued or _BROKEN_WORD.search(line.text)):
+        is_lower = following.text[0].islower()
+        is_start = room and (is_list or not is_lower)
+        if is_double_spaced:
+            can_follow = is_page or is_lower
+            is_start = (
+                room
+                or not can_follow
+                or _SENTENCE_END.search(line.text)
+                or _LIST_MARK.match(following.text)
+            )
+        if is_start and not _BROKEN_WORD.search(line.text):
             starts.append(following.offset)
     return starts

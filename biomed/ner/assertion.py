@@ -12,8 +12,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from biomed.corpora.documents import ASSERTIONS as ASSERTIONS
 from biomed.corpora.words import split_words, starts_after_breaks
-from biomed.ner.cues import ASSERTIONS as ASSERTIONS
 from biomed.ner.cues import AssertionRules, Cue, Kind
 from biomed.ner.sections import (
     MASK,

@@ -12,14 +12,10 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
+from biomed.corpora.documents import Assertion
 from domainbert.errors import UserError
 from domainbert.settings import Settings
 
-Assertion = Literal[
-    "other", "allergy", "negated", "possible", "historical", "present"
-]
-# In this order: of several that apply, the first counts.
-ASSERTIONS: tuple[str, ...] = get_args(Assertion)
 Kind = Literal["disease", "drug"]
 RuleSource = str | Path | Sequence[Mapping[str, object]]
 """Cues of a user: a TOML file of `[[cue]]` tables, as in `cues.toml`, or a list of such tables."""
