@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -199,17 +199,16 @@ def predictions_of_words(
     predictions = []
     for text, spans in zip(texts, predicted, strict=True):
         joined = " ".join(text.words)
-        lengths = [len(word) for word in text.words]
-        starts = np.cumsum([0, *lengths])[:-1] + np.arange(len(lengths))
-        ends = starts + lengths
+        lengths = [len(word) + 1 for word in text.words]
+        starts = list(accumulate(lengths, initial=0))
         gold = [
-            GoldSpan(int(starts[first]), int(ends[stop - 1]), kind)
+            GoldSpan(starts[first], starts[stop] - 1, kind)
             for first, stop, kind in spans_of(text.tags)
         ]
         entities = []
         for first, stop, kind in spans:
-            start = int(starts[first])
-            end = int(ends[stop - 1])
+            start = starts[first]
+            end = starts[stop] - 1
             entities.append(Entity(start, end, joined[start:end], kind, 1.0))
         predictions.append(Prediction(joined, tuple(gold), tuple(entities)))
     return predictions

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
     from transformers.utils import ModelOutput
 
-    from domainbert.text.windows import Window, WindowedText
+    from domainbert.text.windows import WindowedText
 
 NO_TEXT = "no text"
 log = logging.getLogger(__name__)
@@ -180,16 +180,13 @@ class Embedder(Model[EmbeddingSettings]):
                 for text, fault in zip(windowed, faults, strict=True)
                 if not fault
             }
-            row_of = {key: row for row, key in enumerate(distinct)}
-            # The last row is for texts without a vector.
-            missing = np.full((1, self.dimension), np.nan, np.float32)
-            vectors = np.vstack(
-                [self._text_vectors([*distinct.values()]), missing]
-            )
+            vectors = self._text_vectors([*distinct.values()])
+            vector_of = dict(zip(distinct, vectors, strict=True))
+            missing = np.full(self.dimension, np.nan, np.float32)
             yield TextVectors(
-                vectors=vectors[
-                    [row_of.get(id(text), -1) for text in windowed]
-                ],
+                vectors=np.stack(
+                    [vector_of.get(id(text), missing) for text in windowed]
+                ),
                 tokens=np.array([text.tokens for text in windowed]),
                 windows=np.array([len(text.windows) for text in windowed]),
                 faults=tuple(faults),
@@ -215,8 +212,8 @@ class Embedder(Model[EmbeddingSettings]):
             windower = self._windower(window)
         first = 0
         for windowed, faults in self._tokenised(texts, windower):
-            passages: list[Window] = []
-            numbers = []
+            ids = []
+            extents = []  # number of the text, start and end of each passage
             faults_by_number = {}
             for number, (text, fault) in enumerate(
                 zip(windowed, faults, strict=True),
@@ -225,19 +222,13 @@ class Embedder(Model[EmbeddingSettings]):
                 if fault:
                     faults_by_number[number] = fault
                     continue
-                passages += text.windows
-                numbers += [number] * len(text.windows)
-            pooled = self.pooled([passage.input_ids for passage in passages])
+                for passage in text.windows:
+                    ids.append(passage.input_ids)
+                    extents.append((number, passage.start, passage.end))
+            columns = np.array(extents, dtype=np.int64).reshape(-1, 3).T
             yield PassageVectors(
-                vectors=self.scaled(pooled),
-                texts=np.array(numbers, dtype=np.int64),
-                starts=np.array(
-                    [passage.start for passage in passages],
-                    dtype=np.int64,
-                ),
-                ends=np.array(
-                    [passage.end for passage in passages], dtype=np.int64
-                ),
+                self.scaled(self.pooled(ids)),
+                *columns,
                 faults=faults_by_number,
                 count=len(windowed),
             )
