@@ -190,17 +190,17 @@ class _Reader:
         edge = bisect_right(self._edges, hit.start)
         return edge < len(self._edges) and self._edges[edge] < hit.end
 
+    def _hits_from(self, start: int, stop: int) -> list[_Hit]:
+        """The cues that start from `start` on and before `stop`."""
+        first = bisect_left(self._starts, start)
+        return self._hits[first : bisect_left(self._starts, stop)]
+
     def _cues_before(self, mention: _Mention) -> Iterator[Cue]:
         """The cues before an entity that reach it; of each cue the nearest one counts."""
         first_start = max(mention.clause_start, mention.start - _FARTHEST)
         nearer: list[_Hit] = []
         seen = set()
-        for number in range(
-            bisect_left(self._starts, mention.start) - 1, -1, -1
-        ):
-            hit = self._hits[number]
-            if hit.start < first_start:
-                break
+        for hit in reversed(self._hits_from(first_start, mention.start)):
             if hit.cue.row.after or hit.end > mention.start:
                 continue
             is_nearest = hit.cue not in seen
@@ -266,13 +266,13 @@ class _Reader:
 
     def _cues_after(self, mention: _Mention) -> Iterator[Cue]:
         """The cues in the clause after an entity that reach back to it."""
-        last_start = min(mention.clause_end, mention.end + _NEAR)
-        first_number = bisect_left(self._starts, mention.end)
-        for number in range(first_number, len(self._hits)):
-            hit = self._hits[number]
-            if hit.start > last_start or hit.end > mention.clause_end:
-                break
-            if hit.cue.row.after and self._reaches_backward(hit, mention.end):
+        for hit in self._hits_from(mention.end, mention.end + _NEAR + 1):
+            is_inside = hit.end <= mention.clause_end
+            if (
+                is_inside
+                and hit.cue.row.after
+                and self._reaches_backward(hit, mention.end)
+            ):
                 yield hit.cue
 
     def _reaches_backward(self, hit: _Hit, end: int) -> bool:

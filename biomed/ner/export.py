@@ -36,9 +36,8 @@ NEEDED = {"omop": "note_id", "fhir": "patient_id"}
 _ID_WORDS = {"omop": "a whole number as note_id", "fhir": "a patient_id"}
 _ID_FORMS = {"omop": r"\d{1,18}", "fhir": r"(?s).+"}
 _FORMS = Path(__file__).with_name("forms")
-# Columns made of `drug_attributes`, as text; the first four are JSON.
-_MADE = ["dosage", "reasons", "reactions", "reaction_starts"]
-_MADE += ["sig", "days", "route_concept"]
+# Columns made of `drug_attributes`, as text; the first is JSON.
+_MADE = ["dosage", "sig", "days", "route_concept"]
 Tagged = tuple[
     str, str, "Sequence[Entity]"
 ]  # id, text and entities of a document
@@ -251,12 +250,7 @@ def _dosage_columns(cell: object) -> dict[str, object]:
         return {}
     parts = [Attribute(**part) for part in json.loads(cell)]
     doses = dosages(parts)
-    reactions = [part for part in parts if part.kind == "reaction"]
-    columns: dict[str, object] = {
-        "reaction_starts": json.dumps([part.start for part in reactions]),
-        "reasons": _concepts(part for part in parts if part.kind == "reason"),
-        "reactions": _concepts(reactions),
-    }
+    columns: dict[str, object] = {}
     if doses:
         columns["dosage"] = json.dumps(doses)
         columns["sig"] = "; ".join(dosage["text"] for dosage in doses)
@@ -265,11 +259,3 @@ def _dosage_columns(cell: object) -> dict[str, object]:
     if route:
         columns["route_concept"] = route_concept(route)
     return columns
-
-
-def _concepts(parts: Iterable[Attribute]) -> str | None:
-    """CodeableConcepts as JSON; None without any."""
-    texts = dict.fromkeys(part.text for part in parts)
-    if not texts:
-        return None
-    return json.dumps([{"text": text} for text in texts])

@@ -1,7 +1,6 @@
 -- Candidates: Conditions, MedicationStatements and AllergyIntolerances of FHIR R4, one a line. In:
--- FOUND, the entities of a table, with `system`, `read_at`, `is_drug`, and of drugs `dosage`,
--- `reasons` and `reactions` as JSON. Nobody has confirmed what a machine has read, so nothing is
--- "confirmed". These are no resource: what other people have; a drug without an allergy to it, where
+-- FOUND, the entities of a table, with `system`, `read_at`, `is_drug`, and of drugs `dosage` as
+-- JSON. Nobody has confirmed what a machine has read, so nothing is "confirmed". These are no resource: what other people have; a drug without an allergy to it, where
 -- the note denies one; and the reaction of an allergy as a Condition of its own.
 COPY (
     WITH SYSTEMS(prefix, uri) AS (VALUES
@@ -11,11 +10,20 @@ COPY (
         ('mesh', 'http://terminology.hl7.org/CodeSystem/MSH'), ('omim', 'http://www.omim.org'),
         ('mondo', 'http://purl.obolibrary.org/obo/mondo.owl'),
         ('drugbank', 'http://www.drugbank.ca')),
+    DRUGS AS (
+        SELECT *, from_json(drug_attributes,
+            '[{"kind": "VARCHAR", "start": "BIGINT", "text": "VARCHAR"}]') AS attributes
+        FROM FOUND),
+    STATED AS (
+        SELECT *, [a.text FOR a IN attributes IF a.kind = 'reason'] AS reasons,
+            [a.text FOR a IN attributes IF a.kind = 'reaction'] AS reactions,
+            [a.start FOR a IN attributes IF a.kind = 'reaction'] AS reaction_starts
+        FROM DRUGS),
     REACTIONS AS (
-        SELECT "row", unnest(from_json(reaction_starts, '["BIGINT"]')) AS start FROM FOUND WHERE assertion = 'allergy'),
+        SELECT "row", unnest(reaction_starts) AS start FROM STATED WHERE assertion = 'allergy'),
     NUMBERED AS (
-        SELECT *, row_number() OVER () AS number FROM FOUND ANTI JOIN REACTIONS
-            ON FOUND."row" = REACTIONS."row" AND FOUND.start::DOUBLE = REACTIONS.start
+        SELECT *, row_number() OVER () AS number FROM STATED ANTI JOIN REACTIONS
+            ON STATED."row" = REACTIONS."row" AND STATED.start::DOUBLE = REACTIONS.start
         WHERE assertion <> 'other' AND drug_status IS DISTINCT FROM 'no allergy'),
     CODES AS (
         SELECT number, unnest(string_split(concat_ws('|', entity_id, entity_codes), '|')) AS code
@@ -47,8 +55,9 @@ COPY (
             'code', 'unconfirmed'))),
         'category', CASE WHEN is_drug THEN json_array('medication') END,
         'code', code, 'patient', subject, 'encounter', encounter, 'note', note,
-        'reaction', CASE WHEN reactions IS NOT NULL
-            THEN json_array(json_object('manifestation', reactions::JSON)) END)
+        -- The same words are one concept.
+        'reaction', CASE WHEN len(reactions) > 0 THEN json_array(json_object('manifestation',
+            [{'text': t} FOR t, i IN reactions IF list_position(reactions, t) = i])) END)
     WHEN is_drug THEN json_object(
         'resourceType', 'MedicationStatement', 'id', 'nlp-' || number,
         'status', CASE WHEN drug_status = 'held' THEN 'on-hold'
@@ -57,7 +66,9 @@ COPY (
             WHEN assertion = 'negated' THEN 'not-taken' ELSE 'unknown' END,
         'medicationCodeableConcept', code, 'subject', subject, 'context', encounter,
         'derivedFrom', CASE WHEN document IS NOT NULL THEN json_array(document) END,
-        'reasonCode', reasons::JSON, 'note', note, 'dosage', dosage::JSON)
+        'reasonCode', CASE WHEN len(reasons) > 0 THEN
+            [{'text': t} FOR t, i IN reasons IF list_position(reasons, t) = i] END,
+        'note', note, 'dosage', dosage::JSON)
     ELSE json_object(
         'resourceType', 'Condition', 'id', 'nlp-' || number,
         'clinicalStatus', CASE assertion WHEN 'historical' THEN json_object('coding', json_array(
