@@ -154,12 +154,11 @@ def _later_starts(
         is_lower = following.text[0].islower()
         is_start = room and (is_list or not is_lower)
         if is_double_spaced:
+            is_wrapped = not (room or _SENTENCE_END.search(line.text))
             can_follow = is_page or is_lower
             is_start = (
-                room
-                or not can_follow
-                or _SENTENCE_END.search(line.text)
-                or _LIST_MARK.match(following.text)
+                not (is_wrapped and can_follow)
+                or _LIST_MARK.match(following.text) is not None
             )
         if is_start and not _BROKEN_WORD.search(line.text):
             starts.append(following.offset)

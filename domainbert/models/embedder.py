@@ -225,10 +225,14 @@ class Embedder(Model[EmbeddingSettings]):
                 for passage in text.windows:
                     ids.append(passage.input_ids)
                     extents.append((number, passage.start, passage.end))
-            columns = np.array(extents, dtype=np.int64).reshape(-1, 3).T
+            numbers, starts, ends = (
+                np.array(extents, dtype=np.int64).reshape(-1, 3).T
+            )
             yield PassageVectors(
-                self.scaled(self.pooled(ids)),
-                *columns,
+                vectors=self.scaled(self.pooled(ids)),
+                texts=numbers,
+                starts=starts,
+                ends=ends,
                 faults=faults_by_number,
                 count=len(windowed),
             )
