@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import sys
+import traceback
 from pathlib import Path
 
 import hypothesis
@@ -210,6 +212,57 @@ def new_tokenizer():
 def new_network():
     """`make_network`, for tests that need their own."""
     return make_network
+
+
+FILE_CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir"}
+DEAD = 86
+
+
+def changes_file(event, arguments):
+    """Whether an event of Python's audit is a change of a file or folder."""
+    if event == "open":
+        flags = arguments[2]
+        return bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+    return event in FILE_CHANGES
+
+
+def fork_that_dies(run, moment):
+    """The exit code of a fork that ends at this change of a file, without cleaning up."""
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        return os.waitstatus_to_exitcode(status)
+    count = itertools.count(1)
+
+    def watch(event, arguments):
+        if changes_file(event, arguments) and next(count) == moment:
+            os._exit(DEAD)
+
+    sys.addaudithook(watch)
+    try:
+        run()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+@pytest.fixture(scope="session")
+def deaths():
+    """Runs a function in forks that die at their first, second, ... change of a file.
+
+    Yields after each death, and ends when a run has reached its end.
+    """
+
+    def each(run):
+        for moment in itertools.count(1):
+            code = fork_that_dies(run, moment)
+            if code == 0:
+                return
+            assert code == DEAD, "the run failed"
+            yield moment
+
+    return each
 
 
 # A busy machine is no reason to fail.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,9 +13,10 @@ import numpy as np
 import pandas as pd
 
 from domainbert.errors import UserError
+from domainbert.files import folder_beside
 from domainbert.models.embedder import check_many
 from domainbert.search import WordIndex, fuse
-from domainbert.search.vectors import VectorIndex
+from domainbert.search.vectors import VectorIndex, check_new
 
 if TYPE_CHECKING:
     from domainbert.models.embedder import Embedder
@@ -91,21 +91,22 @@ class SentenceIndex:
         if folder is None:
             temporary = tempfile.TemporaryDirectory(prefix="sentence-index-")
             folder = Path(temporary.name) / "index"
+        folder = Path(folder)
         if window is None:
             window = min(PASSAGE, encoder.windower.window)
-        vectors = VectorIndex.create(
-            folder,
-            fingerprint=encoder.fingerprint(),
-            dimension=encoder.dimension,
-            about={"window": window},
-        )
-        index = cls(encoder, vectors)
-        index._temporary = temporary
-        try:
+        check_new(folder)
+        # The name appears with all passages: an index with a few of them looks complete.
+        with folder_beside(folder) as work:
+            vectors = VectorIndex.create(
+                work,
+                fingerprint=encoder.fingerprint(),
+                dimension=encoder.dimension,
+                about={"window": window},
+            )
+            index = cls(encoder, vectors)
+            index._temporary = temporary
             index.add(texts, ids=ids)
-        except BaseException:
-            shutil.rmtree(folder)
-            raise
+            vectors.move(folder)
         return index
 
     @classmethod

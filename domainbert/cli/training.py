@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -16,7 +15,7 @@ from typer import Option
 from domainbert.cli import options
 from domainbert.cli.console import say
 from domainbert.errors import UserError
-from domainbert.files import expanded
+from domainbert.files import expanded, remove_abandoned, remove_folder
 from domainbert.training.checkpoints import resume_hint
 
 if TYPE_CHECKING:
@@ -99,6 +98,8 @@ def training_run(
     if not out.name.strip("."):
         named_out = out.resolve()
     folder = expanded(checkpoints or f"{named_out}-checkpoints")
+    # A model that was being replaced when its process was killed gets its name back.
+    remove_abandoned(out.absolute().parent)
     check_replaceable(out)
     _check_writable(out)
     if resume and not folder.is_dir():
@@ -117,8 +118,8 @@ def training_run(
     )
     with progress_on_stderr(), resume_hint(folder, f"{hint} {folder}"):
         yield TrainingRun(out, folder, resume)
-    if not checkpoints:
-        shutil.rmtree(folder, ignore_errors=True)
+    if not checkpoints and folder.is_dir():
+        remove_folder(folder)
 
 
 def _check_writable(out: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from domainbert.errors import UserError
-from domainbert.files import atomic_path, folder_beside, locked, write_json
+from domainbert.files import atomic_path, locked, write_json
 from domainbert.models.pooling import unit
 from domainbert.search import Hits, top_k
 from domainbert.settings import Count, Settings
@@ -86,22 +86,18 @@ class VectorIndex:
         """An empty index in a new folder; for the options see `Head`.
 
         Raises:
-            UserError: the folder is there.
+            UserError: there is something in the folder.
         """
         folder = Path(folder)
-        if folder.exists():
-            raise UserError(
-                f"{folder} exists already; add to it, or name another folder"
-            )
+        check_new(folder)
         head = Head(
             fingerprint=fingerprint,
             dimension=dimension,
             about=about or {},
             parts=[],
         )
-        with folder_beside(folder) as temporary:
-            write_json(head.model_dump(), temporary / HEAD)
-            temporary.rename(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(head.model_dump(), folder / HEAD)
         return cls(folder)
 
     @classmethod
@@ -128,6 +124,18 @@ class VectorIndex:
                 f"here {embedder.fingerprint()[:12]}…); load that encoder, or {_REBUILD}"
             )
         return index
+
+    def move(self, folder: Path) -> None:
+        """Rename the folder.
+
+        Raises:
+            UserError: there is something in a folder of this name.
+        """
+        check_new(folder)
+        self._parts.clear()  # Windows does not rename a folder of open files
+        self.folder.rename(folder)
+        self.folder = folder
+        self._read_head()
 
     def _read_head(self) -> None:
         """Read what the index is made of; raise a `UserError` if there is no index."""
@@ -190,6 +198,7 @@ class VectorIndex:
         """
         with locked(self.folder):
             self._read_head()
+            self._remove_unfinished()
             parts: list[Part] = []
             try:
                 for table in _joined(self._table(*piece) for piece in pieces):
@@ -203,6 +212,13 @@ class VectorIndex:
                 raise
             # The head is written last: what it does not name is not part of the index.
             self._write_head([*self.head.parts, *parts])
+
+    def _remove_unfinished(self) -> None:
+        """Remove the parts of an `add` that was killed: the head does not name them."""
+        names = {part.name for part in self.head.parts}
+        for path in self.folder.glob("part-*.arrow"):
+            if path.stem not in names:
+                path.unlink()
 
     def _part_path(self, name: str) -> Path:
         return self.folder / f"{name}.arrow"
@@ -287,6 +303,15 @@ class VectorIndex:
             vectors = _vectors(part)
             for start in range(0, len(part), BLOCK_ROWS):
                 yield vectors[start : start + BLOCK_ROWS]
+
+
+def check_new(folder: Path) -> None:
+    """Raise `UserError` if there is something in the folder of a new index."""
+    is_empty = folder.is_dir() and not any(folder.iterdir())
+    if folder.exists() and not is_empty:
+        raise UserError(
+            f"{folder} exists already; add to it, or name another folder"
+        )
 
 
 def _vectors(part: pa.Table) -> np.ndarray:

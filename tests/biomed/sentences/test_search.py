@@ -1,5 +1,6 @@
 """Search: every passage is found at its place, by meaning, by words, and reranked."""
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -85,6 +86,10 @@ def test_texts_without_a_passage_keep_their_numbers(encoder, tmp_path):
     assert index.vectors.rows(range(4))["id"].tolist() == ["0", "9", "x", "10"]
 
 
+def names(folder):
+    return {path.relative_to(folder) for path in folder.rglob("*")}
+
+
 def files(folder):
     return {
         p.name: p.read_bytes() for p in folder.iterdir() if p.name != ".lock"
@@ -152,6 +157,51 @@ def test_the_command_indexes_a_table_or_leaves_things_as_they_were(
     notes.write_text("id,text\nc,Cough.\nd,Pain.\n")
     assert run().exit_code == 0
     assert len(SentenceIndex.open(out, encoder)) == 4
+
+
+@pytest.mark.parametrize(
+    ("first", "options"), [([], ["--window", "20"]), ([4], [])]
+)
+def test_an_index_is_whole_after_a_death_at_any_moment_and_a_second_start(
+    encoder, tmp_path, monkeypatch, deaths, first, options
+):
+    monkeypatch.setattr(
+        "biomed.sentences.commands._encoder", lambda *_: encoder
+    )
+    monkeypatch.setattr("domainbert.search.vectors.BLOCK_ROWS", 4)
+    monkeypatch.setattr(encoder.runner, "buffer_tokens", 40)  # several pieces
+    source = tmp_path / "notes.csv"
+
+    def run(folder):
+        command = ["index", str(source), "--out", str(folder / "i"), *options]
+        return CliRunner().invoke(app, command).exit_code
+
+    def texts(folder):
+        if not (folder / "i").exists():
+            return []
+        vectors = SentenceIndex.open(folder / "i", encoder).vectors
+        return list(vectors.stored("text"))
+
+    start = tmp_path / "start"
+    start.mkdir()
+    for number in first:
+        SentenceIndex.build(
+            [f"Pain {n}." for n in range(number)], encoder, folder=start / "i"
+        )
+    source.write_text("text\n" + "".join(f"Fever {n}.\n" for n in range(7)))
+    before = texts(start)
+    whole = shutil.copytree(start, tmp_path / "whole")
+    assert run(whole) == 0
+    after = texts(whole)
+    killed = shutil.copytree(start, tmp_path / "killed")
+    for _ in deaths(lambda: run(killed)):
+        left = texts(killed)
+        assert left in (before, after)
+        assert (run(killed) == 0) == (left == before)  # else refused: known
+        assert texts(killed) == after
+        assert names(killed) == names(whole)
+        shutil.rmtree(killed)
+        shutil.copytree(start, killed)
 
 
 def test_passages_of_many_texts_lie_in_one_part(encoder, monkeypatch):

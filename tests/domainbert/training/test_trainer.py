@@ -20,6 +20,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from clinical import ReadmissionModel, ReadmissionSettings
 from domainbert.cli.training import training_run
 from domainbert.errors import UserError
+from domainbert.models.storage import read_task_config
 from domainbert.text.runner import pad
 from domainbert.training import trainer as trainer_module
 from domainbert.training.checkpoints import (
@@ -650,6 +651,46 @@ def test_default_checkpoints_stay_after_a_failure_and_go_after_success(
         given.checkpoints.mkdir()
     assert given.checkpoints == tmp_path / "named"
     assert given.checkpoints.is_dir()
+
+
+def content(folder):
+    files = filter(Path.is_file, folder.rglob("*"))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_a_death_at_any_moment_leaves_a_whole_model_and_whole_checkpoints(
+    model, tmp_path, deaths
+):
+    """A model is read and replaced, as in `clinical recalibrate` with one name for both."""
+    start = tmp_path / "start"
+    model.save_pretrained(start / "m")
+    for step in (3, 6):
+        folder = start / "m-checkpoints" / f"checkpoint-{step}"
+        folder.mkdir(parents=True)
+        (folder / STATE).write_text(f"{step}")
+
+    settings = ReadmissionSettings(c=4.0)
+    changed = ReadmissionModel(
+        model.network, model.tokenizer, settings=settings
+    )
+
+    def run(folder):
+        out = folder / "m"
+        is_resumed = (folder / "m-checkpoints").is_dir()
+        with training_run(out, resume=is_resumed) as given:
+            assert read_task_config(out), "there is no model to read"
+            given.save(changed)
+
+    whole = shutil.copytree(start, tmp_path / "whole")
+    run(whole)
+    killed = shutil.copytree(start, tmp_path / "killed")
+    checkpoints = content(start / "m-checkpoints")
+    for _ in deaths(lambda: run(killed)):
+        assert content(killed / "m-checkpoints") in (checkpoints, {})
+        run(killed)
+        assert content(killed) == content(whole)
+        shutil.rmtree(killed)
+        shutil.copytree(start, killed)
 
 
 def test_default_checkpoints_of_the_working_folder_are_beside_it(
