@@ -161,13 +161,6 @@ def replace_folder(new: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def remove_folder(folder: Path) -> None:
-    """Remove a folder so that a kill leaves all of it, or a temporary folder."""
-    temporary = _temporary_name(folder)
-    folder.replace(temporary)
-    shutil.rmtree(temporary, ignore_errors=True)
-
-
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Lock a folder during the block, and make it if needed.

@@ -14,16 +14,30 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cryptography.fernet import Fernet, InvalidToken
-from fastapi import Header
+from fastapi import Body, Header
 from jinja2 import Environment, PackageLoader
+from pydantic import Field
 from starlette.exceptions import HTTPException
 
 import domainbert
-from clinical.bedside.hooks import HookRequest, HookService, operation_outcome
+from clinical.bedside.hooks import (
+    Documents,
+    Feedback,
+    HookRequest,
+    Resource,
+    fetch_documents,
+    has_failed,
+    next_page,
+    operation_outcome,
+    origins,
+    read_documents,
+    resource_row,
+)
 from clinical.cohort.attachments import address_id
+from clinical.cohort.fhir import entries, values_at
 from clinical.risk.exports import risk_assessment
 from domainbert.files import data_text
-from domainbert.service.http import AsciiResponse, where
+from domainbert.service.http import MAX_RECORDS, AsciiResponse, where
 from domainbert.service.ledger import now
 
 if TYPE_CHECKING:
@@ -33,38 +47,49 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
 
 log = logging.getLogger(__name__)
+TASK = "readmission"  # and the last part of the address
+HOOKS = ("encounter-discharge", "patient-view")
 KEPT_SECONDS = 900
 _TEXTS = json.loads(data_text(__file__, "texts/readmission.json"))
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~&:@])")
 
 
-class ReadmissionService(HookService):
-    """The risk of readmission, at discharge and when a record is opened."""
-
-    id = "readmission"
-    hooks = ("encounter-discharge", "patient-view")
-    reasons = _TEXTS["reasons"]
+class ReadmissionService:
+    """The risk of readmission, at discharge and when a record is opened, with its routes."""
 
     def __init__(self, service: Service, served: Served) -> None:
-        super().__init__(service)
+        self._service = service
+        self._servers = origins(service.settings.fhir or ())
         fingerprint = served.model.fingerprint()[:12]
         self._method = (
             f"{served.name} {fingerprint}, domainbert {domainbert.__version__}"
         )
-        self._outcome = str(served.tasks[self.id].about()["outcome"])
-        self.about = _TEXTS["about"] | {"title": f"Risk: {self._outcome}"}
+        self._outcome = str(served.tasks[TASK].about()["outcome"])
         self._folder = service.work / "evidence"
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        service.app.get("/evidence", summary="Evidence of a card")(
-            self._evidence
-        )
+        about = _TEXTS["about"] | {
+            "id": TASK,
+            "title": f"Risk: {self._outcome}",
+            "version": "2.0.1",
+        }
+        offered = {"services": [{"hook": hook, **about} for hook in HOOKS]}
+        get = service.app.get
+        get("/evidence", summary="Evidence of a card")(self._evidence)
+        get("/cds-services", summary="CDS Hooks: discovery")(lambda: offered)
+        path = f"/cds-services/{TASK}"
+        summary = f"CDS Hooks: {about['title']}"
+        post = service.app.post
+        post(path, summary=summary)(self.answer)
+        post(f"{path}/feedback", summary=f"{summary}: feedback")(self.keep)
+        service.errors["/cds-services"] = operation_outcome
+        service.forms[TASK, "fhir"] = self.assessments
 
     def cards(self, request: HookRequest) -> list[dict[str, object]]:
         """One card; none where a record is opened outside of a stay."""
         stay = address_id(request.context.encounterId or "")
-        if not stay and request.hook == "patient-view":
-            return []
         if not stay:
+            if request.hook == "patient-view":
+                return []
             raise HTTPException(
                 400,
                 "context.encounterId: required for encounter-discharge",
@@ -79,7 +104,7 @@ class ReadmissionService(HookService):
             )
         name = str(uuid.uuid4())
         passages = self._service.score("passages", records)
-        (risk,) = self._service.score(self.id, records, card=name)
+        (risk,) = self._service.score(TASK, records, card=name)
         if risk["status"] != "ok":
             raise HTTPException(
                 412,
@@ -112,17 +137,103 @@ class ReadmissionService(HookService):
             "detail": detail,
             "indicator": "warning" if risk.get("alert") else "info",
             "source": {"label": self._method, "url": url},
-            "overrideReasons": self.reasons,
+            "overrideReasons": _TEXTS["reasons"],
         }
         if key:
             link = _TEXTS["link"] | {"url": f"{settings.address}/#card={key}"}
             card["links"] = [link]
         return [card]
 
+    def answer(self, request: HookRequest) -> AsciiResponse:
+        """The response to a call."""
+        if request.hook not in HOOKS:
+            raise HTTPException(400, f"hook: expected {' or '.join(HOOKS)}")
+        return AsciiResponse({"cards": self.cards(request)})
+
+    def keep(
+        self,
+        feedback: Annotated[
+            list[Feedback],
+            Body(embed=True),
+            Field(min_length=1, max_length=MAX_RECORDS),
+        ],
+    ) -> AsciiResponse:
+        """Keep feedback without its texts: a comment, or a code that is not ours, is "other"."""
+        entries_kept = []
+        for entry in feedback:
+            code = self._reason_code(
+                (entry.overrideReason or {}).get("reason")
+            )
+            entries_kept.append((str(entry.card), entry.outcome, code))
+        self._service.ledger.feedback(TASK, entries_kept)
+        return AsciiResponse({})
+
+    def _reason_code(self, coding: object) -> str:
+        """Our code for a reason to override a card, or "other"; "" without a reason."""
+        if not coding:
+            return ""
+        system = values_at(coding, "system")
+        code = values_at(coding, "code")
+        for reason in _TEXTS["reasons"]:
+            if system == [reason["system"]] and code == [reason["code"]]:
+                return reason["code"]
+        return "other"
+
+    def documents(self, request: HookRequest, stay: str) -> Documents:
+        """The notes of a stay, prefetched or from the FHIR server; see `read_documents`."""
+        prefetch = request.prefetch or {}
+        patient = address_id(request.context.patientId)
+        encounters = [
+            resource | {"resourceType": "Encounter"}
+            for resource in entries(prefetch.get("encounter"))
+            if resource.get("resourceType") in (None, "Encounter")
+        ]
+        for encounter in encounters:  # before any server is asked
+            resource_row(encounter, "Encounter", patient)
+        notes = prefetch.get("notes")
+        resources = entries(notes)
+        next_address = next_page(notes)
+        fault = ""
+        if "notes" not in prefetch:
+            fault = "is missing"
+        elif has_failed(resources):
+            fault = "is an error"
+        elif next_address:
+            fault = "has another page"
+        if fault:
+            resources += self._fetch(request, stay, fault, start=next_address)
+        return read_documents([*encounters, *resources], patient, stay)
+
+    def _fetch(
+        self,
+        request: HookRequest,
+        stay: str,
+        fault: str,
+        *,
+        start: str,
+    ) -> list[Resource]:
+        """The documents of a stay from the client's FHIR server, because of a fault."""
+        if not (request.fhirServer and request.fhirAuthorization):
+            raise HTTPException(
+                412,
+                f"prefetch.notes {fault}, and no FHIR server was named",
+            )
+        resources = fetch_documents(
+            request.fhirServer,
+            request.fhirAuthorization.access_token,
+            stay,
+            servers=self._servers,
+            proxy=self._service.settings.fhir_proxy,
+            start=start,
+        )
+        if has_failed(resources):
+            raise HTTPException(412, "the FHIR server answered with an error")
+        return resources
+
     def assessments(self, records: Sequence[Row]) -> AsciiResponse:
         """`?format=fhir`: a RiskAssessment or OperationOutcome; of several stays, a Bundle."""
         passages = self._service.score("passages", records)
-        risks = self._service.score(self.id, records)
+        risks = self._service.score(TASK, records)
         assessments = [self._assessment(risk, passages) for risk in risks]
         if len(assessments) == 1:
             (content,) = assessments
@@ -133,7 +244,9 @@ class ReadmissionService(HookService):
                 "type": "collection",
                 "entry": entries,
             }
-        status = 422 if content["resourceType"] == "OperationOutcome" else 200
+        status = 200
+        if has_failed([content]):
+            status = 422
         return AsciiResponse(
             content, status, media_type="application/fhir+json"
         )
@@ -239,10 +352,8 @@ def receipt_text(
 ) -> str:
     """What was read of a stay, and the numbers of `documents` by what became of them."""
     amount = f"{risk['n_tokens']:,} tokens"
-    if n_notes == 1:
-        amount += " of 1 note"
-    elif n_notes is not None:
-        amount += f" of {n_notes} notes"
+    if n_notes is not None:
+        amount += f" of {n_notes} {'note' if n_notes == 1 else 'notes'}"
     sentences = [f"All {amount} were read."]
     if risk["reason"]:
         sentences = [f"{amount} were read; {risk['reason']}."]

@@ -1,36 +1,29 @@
-"""CDS Hooks 2.0.1: discovery, calls of a service with the notes of a stay, feedback."""
+"""CDS Hooks 2.0.1: calls and feedback, and the notes of a stay, sent or fetched."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid  # noqa: TC003  (pydantic reads it)
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Any, Literal
 from urllib.parse import quote, urljoin
 
 import httpx
 from anyio import from_thread
-from fastapi import Body
 from pydantic import AwareDatetime, BaseModel, Field, model_validator
 from starlette.exceptions import HTTPException
 
-from clinical.cohort.attachments import address_id
 from clinical.cohort.definition import load_schema
 from clinical.cohort.documents import REASONS, left_out
 from clinical.cohort.fhir import entries, read_resource, values_at
 from domainbert.errors import UserError
 from domainbert.service.commands import LOOPBACK
 from domainbert.service.http import (
-    MAX_RECORDS,
-    AsciiResponse,
     fetch_json,
     http_client,
     seconds_left,
 )
-
-if TYPE_CHECKING:
-    from domainbert.service.app import Service
 
 Origin = tuple[str, str, int]
 """Scheme, host and port of a server."""
@@ -83,7 +76,9 @@ class HookRequest(BaseModel):
         return self
 
 
-class _Feedback(BaseModel):
+class Feedback(BaseModel):
+    """What became of a card."""
+
     card: uuid.UUID
     outcome: Literal["accepted", "overridden"]  # cds-fb-1
     acceptedSuggestions: list[dict[str, Any]] | None = None  # noqa: N815
@@ -91,7 +86,7 @@ class _Feedback(BaseModel):
     outcomeTimestamp: AwareDatetime  # noqa: N815
 
     @model_validator(mode="after")
-    def _invariants(self) -> _Feedback:
+    def _invariants(self) -> Feedback:
         """Check what CDS Hooks requires of several fields together."""
         if (
             self.outcome == "accepted" and not self.acceptedSuggestions
@@ -108,145 +103,6 @@ class _Feedback(BaseModel):
             return self
         raise ValueError(  # cds-fb-3
             "overrideReason: expected a reason, a userComment, or both"
-        )
-
-
-class HookService:
-    """One CDS service: its entry in the discovery, and its answers."""
-
-    id: ClassVar[str]  # last part of its address
-    hooks: ClassVar[tuple[str, ...]]  # each is one entry of the discovery
-    about: dict[str, Any]  # title, description, usageRequirements, prefetch
-    reasons: ClassVar[
-        list[dict[str, str]]
-    ] = []  # Codings, for overriding a card
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._servers = set()
-        for name in service.settings.fhir or ():
-            try:
-                self._servers.add(origin(name))
-            except (ValueError, httpx.InvalidURL):
-                raise UserError(
-                    f"--fhir {name}: expected HOST, HOST:PORT, or https://HOST:PORT; http only for "
-                    "this machine"
-                ) from None
-
-    def cards(self, request: HookRequest) -> list[dict[str, object]]:
-        """The cards for a call.
-
-        Raises:
-            HTTPException: 412, data that is needed is missing.
-        """
-        raise NotImplementedError
-
-    def answer(self, request: HookRequest) -> AsciiResponse:
-        """The response to a call."""
-        if request.hook not in self.hooks:
-            raise HTTPException(
-                400, f"hook: expected {' or '.join(self.hooks)}"
-            )
-        return AsciiResponse({"cards": self.cards(request)})
-
-    def keep(
-        self,
-        feedback: Annotated[
-            list[_Feedback],
-            Body(embed=True),
-            Field(min_length=1, max_length=MAX_RECORDS),
-        ],
-    ) -> AsciiResponse:
-        """Keep feedback without its texts: a comment, or a code that is not ours, is "other"."""
-        entries_kept = []
-        for entry in feedback:
-            code = self._reason_code(
-                (entry.overrideReason or {}).get("reason")
-            )
-            entries_kept.append((str(entry.card), entry.outcome, code))
-        self._service.ledger.feedback(self.id, entries_kept)
-        return AsciiResponse({})
-
-    def _reason_code(self, coding: object) -> str:
-        """Our code for a reason to override a card, or "other"; "" without a reason."""
-        if not coding:
-            return ""
-        system = values_at(coding, "system")
-        code = values_at(coding, "code")
-        for reason in self.reasons:
-            if system == [reason["system"]] and code == [reason["code"]]:
-                return reason["code"]
-        return "other"
-
-    def documents(self, request: HookRequest, stay: str) -> Documents:
-        """The notes of a stay, prefetched or from the FHIR server; see `read_documents`."""
-        prefetch = request.prefetch or {}
-        patient = address_id(request.context.patientId)
-        encounters = [
-            resource | {"resourceType": "Encounter"}
-            for resource in entries(prefetch.get("encounter"))
-            if resource.get("resourceType") in (None, "Encounter")
-        ]
-        for encounter in encounters:  # before any server is asked
-            resource_row(encounter, "Encounter", patient)
-        notes = prefetch.get("notes")
-        resources = entries(notes)
-        next_address = next_page(notes)
-        fault = ""
-        if "notes" not in prefetch:
-            fault = "is missing"
-        elif has_failed(resources):
-            fault = "is an error"
-        elif next_address:
-            fault = "has another page"
-        if fault:
-            resources += self._fetch(request, stay, fault, start=next_address)
-        return read_documents([*encounters, *resources], patient, stay)
-
-    def _fetch(
-        self,
-        request: HookRequest,
-        stay: str,
-        fault: str,
-        *,
-        start: str,
-    ) -> list[Resource]:
-        """The documents of a stay from the client's FHIR server, because of a fault."""
-        if not (request.fhirServer and request.fhirAuthorization):
-            raise HTTPException(
-                412,
-                f"prefetch.notes {fault}, and no FHIR server was named",
-            )
-        resources = fetch_documents(
-            request.fhirServer,
-            request.fhirAuthorization.access_token,
-            stay,
-            servers=self._servers,
-            proxy=self._service.settings.fhir_proxy,
-            start=start,
-        )
-        if has_failed(resources):
-            raise HTTPException(412, "the FHIR server answered with an error")
-        return resources
-
-
-def add_services(service: Service, offered: Sequence[HookService]) -> None:
-    """Add the discovery, the services and their feedback to the application."""
-    service.errors["/cds-services"] = operation_outcome
-    entries_of_discovery = [
-        {"hook": hook, "id": offer.id, **offer.about, "version": "2.0.1"}
-        for offer in offered
-        for hook in offer.hooks
-    ]
-    service.app.get("/cds-services", summary="CDS Hooks: discovery")(
-        lambda: {"services": entries_of_discovery}
-    )
-    for offer in offered:
-        path = f"/cds-services/{offer.id}"
-        summary = f"CDS Hooks: {offer.about['title']}"
-        service.app.post(path, summary=summary)(offer.answer)
-        service.app.post(f"{path}/feedback", summary=f"{summary}: feedback")(
-            offer.keep
         )
 
 
@@ -277,24 +133,20 @@ def read_documents(
     have the contents of attachments that are links. A `note_id` is the position of a document,
     since documents may share an id.
     """
-    by_type: dict[str, list[Resource]] = {}
+    by_type: defaultdict[str, list[Resource]] = defaultdict(list)
     for resource in resources:
-        by_type.setdefault(str(resource.get("resourceType")), []).append(
-            resource
-        )
+        by_type[str(resource.get("resourceType"))].append(resource)
     encounters = [
         resource_row(encounter, "Encounter", patient)
-        for encounter in by_type.get("Encounter", [])
+        for encounter in by_type["Encounter"]
     ]
     admissions = [row["admit_time"] for row in encounters if row["admit_time"]]
-    binaries = {
-        str(binary.get("id")): binary for binary in by_type.get("Binary", [])
-    }
+    binaries = {str(binary.get("id")): binary for binary in by_type["Binary"]}
     rows = [
         resource_row(note, table.table, patient, binaries)
         | {"source": table.table}
         for table in _SCHEMA.notes
-        for note in by_type.get(table.table, [])
+        for note in by_type[table.table]
     ]
     parents = {str(row["id"]): row["part_of"] for row in encounters}
     of_stay = [
@@ -453,6 +305,20 @@ async def _read_pages(
     raise HTTPException(
         412, f"the notes of this stay fill more than {PAGES} pages"
     )
+
+
+def origins(names: Iterable[str]) -> set[Origin]:
+    """The servers of `--fhir`; a name that is none is a `UserError`."""
+    servers = set()
+    for name in names:
+        try:
+            servers.add(origin(name))
+        except (ValueError, httpx.InvalidURL):
+            raise UserError(
+                f"--fhir {name}: expected HOST, HOST:PORT, or https://HOST:PORT; http only for "
+                "this machine"
+            ) from None
+    return servers
 
 
 def origin(name: str) -> Origin:

@@ -26,15 +26,12 @@ def load(name: str, *, cache: Path) -> Served:
 
 
 def _routes(service: Any, served: Served) -> None:
-    """Add the services of CDS Hooks, the form "fhir" and the page."""
+    """Add CDS Hooks, the form "fhir" and the page."""
     from starlette.staticfiles import StaticFiles
 
     from clinical.bedside.cards import ReadmissionService
-    from clinical.bedside.hooks import add_services
 
-    cards = ReadmissionService(service, served)
-    add_services(service, [cards])
-    service.forms["readmission", "fhir"] = cards.assessments
+    ReadmissionService(service, served)
     service.app.mount(
         "/",
         StaticFiles(packages=[("clinical.bedside", "page")], html=True),

@@ -15,7 +15,7 @@ from typer import Option
 from domainbert.cli import options
 from domainbert.cli.console import say
 from domainbert.errors import UserError
-from domainbert.files import expanded, remove_abandoned, remove_folder
+from domainbert.files import expanded, folder_beside, remove_abandoned
 from domainbert.training.checkpoints import resume_hint
 
 if TYPE_CHECKING:
@@ -119,7 +119,9 @@ def training_run(
     with progress_on_stderr(), resume_hint(folder, f"{hint} {folder}"):
         yield TrainingRun(out, folder, resume)
     if not checkpoints and folder.is_dir():
-        remove_folder(folder)
+        # In one step, so that a kill leaves no part of the checkpoints.
+        with folder_beside(folder) as removed:
+            folder.rename(removed / "checkpoints")
 
 
 def _check_writable(out: Path) -> None:

@@ -126,12 +126,7 @@ class VectorIndex:
         return index
 
     def move(self, folder: Path) -> None:
-        """Rename the folder.
-
-        Raises:
-            UserError: there is something in a folder of this name.
-        """
-        check_new(folder)
+        """Rename the folder."""
         self._parts.clear()  # Windows does not rename a folder of open files
         self.folder.rename(folder)
         self.folder = folder
@@ -198,7 +193,10 @@ class VectorIndex:
         """
         with locked(self.folder):
             self._read_head()
-            self._remove_unfinished()
+            # Parts of an `add` that was killed are not named by the head.
+            named = {self._part_path(part.name) for part in self.head.parts}
+            for path in set(self.folder.glob("*.arrow")) - named:
+                path.unlink()
             parts: list[Part] = []
             try:
                 for table in _joined(self._table(*piece) for piece in pieces):
@@ -212,13 +210,6 @@ class VectorIndex:
                 raise
             # The head is written last: what it does not name is not part of the index.
             self._write_head([*self.head.parts, *parts])
-
-    def _remove_unfinished(self) -> None:
-        """Remove the parts of an `add` that was killed: the head does not name them."""
-        names = {part.name for part in self.head.parts}
-        for path in self.folder.glob("part-*.arrow"):
-            if path.stem not in names:
-                path.unlink()
 
     def _part_path(self, name: str) -> Path:
         return self.folder / f"{name}.arrow"
@@ -307,8 +298,7 @@ class VectorIndex:
 
 def check_new(folder: Path) -> None:
     """Raise `UserError` if there is something in the folder of a new index."""
-    is_empty = folder.is_dir() and not any(folder.iterdir())
-    if folder.exists() and not is_empty:
+    if folder.is_file() or any(folder.glob("*")):
         raise UserError(
             f"{folder} exists already; add to it, or name another folder"
         )

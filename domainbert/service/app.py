@@ -157,8 +157,7 @@ class Service:
         self._in_shadow = ThreadPoolExecutor(max_workers=1)
         self._shadow_calls = threading.BoundedSemaphore(_SHADOW_CALLS)
         self._fault = ""
-        if kinds is None:
-            kinds = announced()
+        kinds = kinds or announced()
         for entry in settings.model:
             label, model_name = split_label(entry, kinds)
             kind, name = find_kind(model_name, kinds)
@@ -204,9 +203,13 @@ class Service:
         Raises:
             HTTPException: 413 if there are too many records or characters.
         """
-        count = max(
-            len(records), sum(_count_listed(record) for record in records)
-        )
+        lists = [
+            value
+            for record in records
+            for value in record.values()
+            if isinstance(value, list)  # the notes of a stay
+        ]
+        count = max(len(records), sum(map(len, lists)))
         if count > MAX_RECORDS:
             raise HTTPException(
                 413,
@@ -392,13 +395,6 @@ class Service:
             "tasks": tasks,
             "limits": limits,
         }
-
-
-def _count_listed(record: Mapping[str, object]) -> int:
-    """The notes of a stay, and other values in lists."""
-    return sum(
-        len(value) for value in record.values() if isinstance(value, list)
-    )
 
 
 async def _health() -> dict[str, str]:
