@@ -1,10 +1,10 @@
-"""The smallest source of each form: stays of one patient, the death, a summary of each stay."""
+"""The smallest source of each form: stays, deaths, and a summary of each stay."""
 
 from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -62,11 +62,16 @@ class Stay:
     admitted: str
     discharged: str
     place: str = ""
+    patient: str = "7"
 
     def row(self, *names: str) -> dict[str, str]:
         """The patient, the stay, its times and its place, under these names."""
-        values = ("7", self.id, self.admitted, self.discharged, self.place)
+        times = (self.admitted, self.discharged)
+        values = (self.patient, self.id, *times, self.place)
         return dict(zip(names, values, strict=True))
+
+
+Deaths = dict[str, str]  # of each patient; "" for one who is alive
 
 
 def as_time(text: str) -> str:
@@ -79,7 +84,7 @@ def write_tables(folder: Path, **tables: list[dict]) -> None:
         pd.DataFrame(rows).to_csv(folder / f"{name}.csv", index=False)
 
 
-def write_mimic3(folder: Path, stays: list[Stay], death: str) -> None:
+def write_mimic3(folder: Path, stays: list[Stay], deaths: Deaths) -> None:
     names = (
         "SUBJECT_ID",
         "HADM_ID",
@@ -101,17 +106,18 @@ def write_mimic3(folder: Path, stays: list[Stay], death: str) -> None:
         ADMISSIONS=rows,
         PATIENTS=[
             {
-                "SUBJECT_ID": "7",
+                "SUBJECT_ID": patient,
                 "GENDER": "F",
                 "DOB": "",
                 "DOD": as_time(death),
             }
+            for patient, death in deaths.items()
         ],
         NOTEEVENTS=[{"HADM_ID": stay.id} | note for stay in stays],
     )
 
 
-def write_mimic4(folder: Path, stays: list[Stay], death: str) -> None:
+def write_mimic4(folder: Path, stays: list[Stay], deaths: Deaths) -> None:
     """The time of a death is with the last stay, the date with the patient."""
     names = (
         "subject_id",
@@ -128,11 +134,17 @@ def write_mimic4(folder: Path, stays: list[Stay], death: str) -> None:
     rows = [stay.row(*names) | kind for stay in stays]
     for row in rows:
         row["dischtime"] = as_time(row["dischtime"])
-    rows[-1]["deathtime"] = death if len(death) > 10 else ""
+    last_rows = {row["subject_id"]: row for row in rows}
+    for patient, row in last_rows.items():
+        death = deaths[patient]
+        row["deathtime"] = death if len(death) > 10 else ""
     write_tables(
         folder,
         admissions=rows,
-        patients=[{"subject_id": "7", "gender": "F", "dod": death[:10]}],
+        patients=[
+            {"subject_id": patient, "gender": "F", "dod": death[:10]}
+            for patient, death in deaths.items()
+        ],
         discharge=[
             {"hadm_id": s.id, "charttime": "", "text": "summary"}
             for s in stays
@@ -140,15 +152,17 @@ def write_mimic4(folder: Path, stays: list[Stay], death: str) -> None:
     )
 
 
-def write_generic(folder: Path, stays: list[Stay], death: str) -> None:
+def write_generic(folder: Path, stays: list[Stay], deaths: Deaths) -> None:
     names = ("patient", "stay", "in", "out", "to")
-    rows = [stay.row(*names) | {"died": death} for stay in stays]
+    rows = [
+        stay.row(*names) | {"died": deaths[stay.patient]} for stay in stays
+    ]
     letters = [{"stay": stay.id, "text": "summary"} for stay in stays]
     write_tables(folder, stays=rows, letters=letters)
     (folder / "columns.toml").write_text(MAPPING)
 
 
-def write_omop(folder: Path, stays: list[Stay], death: str) -> None:
+def write_omop(folder: Path, stays: list[Stay], deaths: Deaths) -> None:
     names = (
         "person_id", "visit_occurrence_id", "visit_start_datetime", "visit_end_datetime",
         "discharged_to_source_value",
@@ -164,13 +178,21 @@ def write_omop(folder: Path, stays: list[Stay], death: str) -> None:
             row[f"visit_{end}_date"] = text[:10]
             row[f"visit_{end}_datetime"] = text if len(text) > 10 else ""
         visits.append(row)
-    dead = {
-        "person_id": "7",
-        "death_date": death[:10],
-        "death_datetime": as_time(death),
+    dead = [
+        {
+            "person_id": patient,
+            "death_date": death[:10],
+            "death_datetime": as_time(death),
+        }
+        for patient, death in deaths.items()
+        if death
+    ]
+    stranger = {
+        "person_id": "8",
+        "death_date": "2020-01-01",
+        "death_datetime": "",
     }
     note = {
-        "person_id": "7",
         "note_class_concept_id": "44814637",
         "note_text": "summary",
     }
@@ -179,19 +201,21 @@ def write_omop(folder: Path, stays: list[Stay], death: str) -> None:
         VISIT_OCCURRENCE=visits,
         PERSON=[
             {
-                "person_id": "7",
+                "person_id": patient,
                 "gender_concept_id": "8532",
                 "year_of_birth": "1950",
             }
+            for patient in deaths
         ],
-        DEATH=[
-            dead
-            if death
-            else dead | {"person_id": "8", "death_date": "2020-01-01"}
-        ],
+        DEATH=dead or [stranger],
         NOTE=[
-            {"note_id": s.id, "visit_occurrence_id": s.id} | note
-            for s in stays
+            {
+                "note_id": stay.id,
+                "person_id": stay.patient,
+                "visit_occurrence_id": stay.id,
+            }
+            | note
+            for stay in stays
         ],
     )
 
@@ -205,13 +229,17 @@ def fhir_time(text: str) -> str:
     )
 
 
-def write_fhir(folder: Path, stays: list[Stay], death: str) -> None:
-    patient = {"resourceType": "Patient", "id": "7", "gender": "female"}
-    if death:
-        patient["deceasedDateTime"] = fhir_time(death)
+def write_fhir(folder: Path, stays: list[Stay], deaths: Deaths) -> None:
+    patients = []
+    for id, death in deaths.items():
+        patient = {"resourceType": "Patient", "id": id, "gender": "female"}
+        if death:
+            patient["deceasedDateTime"] = fhir_time(death)
+        patients.append(patient)
     encounters = []
     documents = []
     for stay in stays:
+        subject = {"reference": f"Patient/{stay.patient}"}
         times = {
             "start": fhir_time(stay.admitted),
             "end": fhir_time(stay.discharged),
@@ -221,7 +249,7 @@ def write_fhir(folder: Path, stays: list[Stay], death: str) -> None:
             "id": stay.id,
             "status": "finished",
             "class": {"code": "IMP"},
-            "subject": {"reference": "Patient/7"},
+            "subject": subject,
             "period": {end: text for end, text in times.items() if text},
         }
         if stay.place:
@@ -235,13 +263,13 @@ def write_fhir(folder: Path, stays: list[Stay], death: str) -> None:
             "id": f"d{stay.id}",
             "status": "current",
             "type": {"coding": [{"code": "18842-5"}]},
-            "subject": {"reference": "Patient/7"},
+            "subject": subject,
             "content": [{"attachment": {"contentType": "text/plain", "data": text}}],
             "context": {"encounter": [{"reference": f"Encounter/{stay.id}"}]},
         })  # fmt: skip
         encounters.append(encounter)
     kinds = {
-        "Patient": [patient],
+        "Patient": patients,
         "Encounter": encounters,
         "DocumentReference": documents,
     }
@@ -250,23 +278,30 @@ def write_fhir(folder: Path, stays: list[Stay], death: str) -> None:
         (folder / f"{kind}.ndjson").write_text(lines + "\n")
 
 
-def write_meds(folder: Path, stays: list[Stay], death: str) -> None:
-    events = [("MEDS_DEATH", death, None, None)] if death else []
+def write_meds(folder: Path, stays: list[Stay], deaths: Deaths) -> None:
+    events = [
+        (patient, "MEDS_DEATH", death, None, None)
+        for patient, death in deaths.items()
+        if death
+    ]
     for stay in stays:
         leaving = "//".join(filter(None, ["HOSPITAL_DISCHARGE", stay.place]))
-        events.append(
-            ("HOSPITAL_ADMISSION//EMERGENCY", stay.admitted, stay.id, None)
-        )
-        if stay.discharged:
-            events.append((leaving, stay.discharged, stay.id, None))
-        events.append(
-            ("NOTE//Discharge summary", stay.admitted, stay.id, "summary")
-        )
+        times = {
+            "HOSPITAL_ADMISSION//EMERGENCY": stay.admitted,
+            leaving: stay.discharged,
+        }
+        events += [
+            (stay.patient, code, time, stay.id, None)
+            for code, time in times.items()
+            if time
+        ]
+        note = ("NOTE//Discharge summary", stay.admitted, stay.id, "summary")
+        events.append((stay.patient, *note))
     table = pd.DataFrame(
-        events, columns=["code", "time", "hadm_id", "text_value"]
+        events, columns=["subject_id", "code", "time", "hadm_id", "text_value"]
     )
+    table["subject_id"] = table["subject_id"].astype("int64")
     table["time"] = pd.to_datetime(table["time"], format="ISO8601")
-    table.insert(0, "subject_id", 7)
     (folder / "data").mkdir()
     table.to_parquet(folder / "data" / "0.parquet", index=False)
 
@@ -282,10 +317,19 @@ WRITERS = {
 
 
 def build(
-    folder: Path, form: str, stays: list[Stay], *, death: str = "", **options
+    folder: Path,
+    form: str,
+    stays: list[Stay],
+    *,
+    death: str = "",
+    deaths: Deaths | None = None,
+    **options,
 ) -> Cohort:
-    """Write a source of a form and build its cohort, without an end of data."""
-    WRITERS[form](folder, stays, death)
+    """Write a source of a form and build its cohort, without an end of data.
+
+    `deaths` is for several patients, `death` for the one.
+    """
+    WRITERS[form](folder, stays, deaths or {"7": death})
     return rebuild(folder, form, **options)
 
 
@@ -297,10 +341,55 @@ def rebuild(folder: Path, form: str, **options) -> Cohort:
     )
 
 
-def fates(cohort: Cohort) -> dict[str, tuple[str | None, int | None]]:
-    """The exclusion and the label of each stay."""
+Fate = tuple[str | None, int | None]  # the exclusion and the label of a stay
+
+
+def fates(cohort: Cohort) -> dict[str, Fate]:
+    """The fate of each stay."""
     rows = by_stay(cohort)
     return {
         stay: (row["exclusion"], row["readmitted"])
         for stay, row in rows.items()
     }
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Cases that one source holds: each is a patient with stays of `(admitted, discharged, place)`.
+
+    Cohorts are built once for all cases of a form, which takes less time than once for each.
+    """
+
+    spans: dict[str, list[tuple[str, ...]]]
+    deaths: dict[str, str] = field(default_factory=dict)
+
+    def patients(self) -> dict[str, str]:
+        """The id of each case's patient."""
+        return {case: str(n) for n, case in enumerate(self.spans, start=100)}
+
+    def stays(self, case: str) -> list[Stay]:
+        patient = self.patients()[case]
+        return [
+            Stay(f"{patient}{number}", *span, patient=patient)
+            for number, span in enumerate(self.spans[case], start=1)
+        ]
+
+    def write(self, folder: Path, form: str) -> None:
+        stays = [stay for case in self.spans for stay in self.stays(case)]
+        deaths = {
+            patient: self.deaths.get(case, "")
+            for case, patient in self.patients().items()
+        }
+        WRITERS[form](folder, stays, deaths)
+
+    def build(self, folder: Path, form: str, **options) -> Cohort:
+        self.write(folder, form)
+        return rebuild(folder, form, **options)
+
+    def fates(self, cohort: Cohort) -> dict[str, list[Fate]]:
+        """The fates of each case's stays, in their order."""
+        by_id = fates(cohort)
+        return {
+            case: [by_id[stay.id] for stay in self.stays(case)]
+            for case in self.spans
+        }

@@ -14,6 +14,7 @@ from .sources import (
     HOME,
     HOSPICE,
     UNKNOWN,
+    Cases,
     Stay,
     build,
     fates,
@@ -85,39 +86,34 @@ KINDS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_becomes_of_each_stay(tmp_path, form, kind):
-    spans, death, expected = KINDS[kind]
-    if (
-        form.startswith("mimic")
-        and kind == "an evening with a date as its end"
-    ):
-        expected = [
-            BACK,
-            ("negative_stay", None),
-        ]  # MIMIC has times: midnight is one
-    stays = [
-        Stay(str(number), admitted, discharged, place[form])
-        for number, (admitted, discharged, place) in enumerate(spans, start=1)
+def test_what_becomes_of_each_stay(tmp_path, form):
+    spans = {
+        kind: [(start, end, place[form]) for start, end, place in stays]
+        for kind, (stays, *_) in KINDS.items()
+    }
+    deaths = {kind: death for kind, (_, death, _) in KINDS.items()}
+    expected = {kind: outcomes for kind, (*_, outcomes) in KINDS.items()}
+    if form.startswith("mimic"):
+        # MIMIC has times: midnight is one.
+        evening = "an evening with a date as its end"
+        expected[evening] = [BACK, ("negative_stay", None)]
+    cases = Cases(spans, deaths)
+    cohort = cases.build(tmp_path, form)
+    assert cases.fates(cohort) == expected
+    kept = [
+        exclusion is None
+        for outcomes in expected.values()
+        for exclusion, _ in outcomes
     ]
-    cohort = build(tmp_path, form, stays, death=death)
-    assert list(fates(cohort).values()) == expected
-    left = cohort.flow["left"].iloc[-1]
-    assert left == sum(exclusion is None for exclusion, _ in expected)
+    assert cohort.flow["left"].iloc[-1] == sum(kept)
 
 
-@pytest.mark.parametrize("death", ["2020-03-05 09:12:00", "2020-03-05"])
-def test_a_death_in_hospital_does_not_leak_into_the_outcome_death(
-    tmp_path, death
-):
-    cohort = build(
-        tmp_path,
-        "omop",
-        [Stay("1", IN, OUT)],
-        death=death,
-        definition="death-30d",
-    )
-    assert fates(cohort)["1"][1] is None
+def test_a_death_in_hospital_does_not_leak_into_the_outcome_death(tmp_path):
+    deaths = {"time": "2020-03-05 09:12:00", "date": "2020-03-05"}
+    cases = Cases({when: [(IN, OUT)] for when in deaths}, deaths)
+    cohort = cases.build(tmp_path, "omop", definition="death-30d")
+    labels = [label for _, label in fates(cohort).values()]
+    assert labels == [None, None]
 
 
 # -- the definition may say otherwise -----------------------------------------------------------
@@ -204,26 +200,24 @@ DEATH_LIKE = [
 ]
 
 
-@pytest.mark.parametrize("place", DEATH_LIKE)
-def test_a_place_that_may_be_a_death_stops_the_build(tmp_path, place):
-    stays = [
-        Stay("1", IN, OUT, place),
-        Stay("2", "2020-05-01", "2020-05-03", "Home"),
-    ]
-    name = place.upper().removesuffix(".0")
-    message = f"stays has stays whose place of discharge may mean death: {name} \\(1\\).*--died-loc"
+def test_places_that_may_be_a_death_stop_the_build(tmp_path):
+    cases = Cases({place: [(IN, OUT, place)] for place in DEATH_LIKE})
+    names = sorted(place.upper().removesuffix(".0") for place in DEATH_LIKE)
+    counts = ", ".join(rf"{name} \(1\)" for name in names)
+    message = f"stays has stays whose place of discharge may mean death: {counts}.*--died-loc"
     with pytest.raises(UserError, match=message):
-        build(tmp_path, "generic", stays)
-    assert (
-        fates(rebuild(tmp_path, "generic", died_locations=[name.lower()]))["1"]
-        == DEAD
-    )
+        cases.build(tmp_path, "generic")
+    folded = [name.lower() for name in names]
+    cohort = rebuild(tmp_path, "generic", died_locations=folded)
+    all_dead = {place: [DEAD] for place in DEATH_LIKE}
+    assert cases.fates(cohort) == all_dead
     mapping = tmp_path / "columns.toml"
     listed = mapping.read_text()
-    mapping.write_text(f'died_locations = "{name}"\n{listed}')
-    assert fates(rebuild(tmp_path, "generic"))["1"] == DEAD
-    mapping.write_text(f'alive_locations = "{name}"\n{listed}')
-    assert fates(rebuild(tmp_path, "generic"))["1"] == ALIVE
+    mapping.write_text(f"died_locations = {names}\n{listed}")
+    assert cases.fates(rebuild(tmp_path, "generic")) == all_dead
+    mapping.write_text(f"alive_locations = {names}\n{listed}")
+    all_alive = {place: [ALIVE] for place in DEATH_LIKE}
+    assert cases.fates(rebuild(tmp_path, "generic")) == all_alive
 
 
 @pytest.mark.parametrize(
@@ -234,16 +228,14 @@ def test_every_form_stops_at_a_place_that_may_be_a_death(tmp_path, form):
         build(tmp_path, form, [Stay("1", IN, OUT, "Expired")])
 
 
-@pytest.mark.parametrize(
-    "place", ["20", "40", "41", "42", "Expired", "Deceased"]
-)
 @pytest.mark.parametrize("form", ["omop", "fhir"])
 def test_the_codes_of_the_us_claim_form_are_known_where_they_are_usual(
-    tmp_path, form, place
+    tmp_path, form
 ):
-    assert (
-        fates(build(tmp_path, form, [Stay("1", IN, OUT, place)]))["1"] == DEAD
-    )
+    places = ["20", "40", "41", "42", "Expired", "Deceased"]
+    cases = Cases({place: [(IN, OUT, place)] for place in places})
+    cohort = cases.build(tmp_path, form)
+    assert cases.fates(cohort) == {place: [DEAD] for place in places}
 
 
 def test_a_place_is_no_question_where_the_source_marks_the_deaths(hospital):
@@ -253,111 +245,107 @@ def test_a_place_is_no_question_where_the_source_marks_the_deaths(hospital):
     assert hospital.rows()[stay]["exclusion"] == "died_in_hospital"
 
 
-@pytest.mark.parametrize(
-    ("disposition", "expected"),
-    [
-        (
-            {
-                "coding": [
-                    {"system": "urn:nubc", "code": "20", "display": "Expired"}
-                ]
-            },
-            DEAD,
-        ),
-        (
-            {
-                "coding": [
-                    {"system": "urn:local", "code": "20", "display": "Home"}
-                ]
-            },
-            ALIVE,
-        ),
-        ({"text": "Deceased"}, DEAD),
-    ],
-)
-def test_a_number_of_another_system_is_no_death(
-    tmp_path, disposition, expected
-):
-    build(tmp_path, "fhir", [Stay("1", IN, OUT)])
+DISPOSITIONS = {
+    "a code of the claim form": (
+        {"coding": [{"system": "urn:nubc", "code": "20", "display": "Expired"}]},
+        DEAD,
+    ),
+    "a code of their own": (
+        {"coding": [{"system": "urn:local", "code": "20", "display": "Home"}]},
+        ALIVE,
+    ),
+    "a text": ({"text": "Deceased"}, DEAD),
+}  # fmt: skip
+
+
+def test_a_number_of_another_system_is_no_death(tmp_path):
+    cases = Cases({case: [(IN, OUT)] for case in DISPOSITIONS})
+    cases.write(tmp_path, "fhir")
     path = tmp_path / "Encounter.ndjson"
-    encounter = json.loads(path.read_text())
-    encounter["hospitalization"] = {"dischargeDisposition": disposition}
-    path.write_text(json.dumps(encounter) + "\n")
-    assert fates(rebuild(tmp_path, "fhir"))["1"] == expected
+    encounters = map(json.loads, path.read_text().splitlines())
+    lines = [
+        json.dumps(
+            encounter
+            | {"hospitalization": {"dischargeDisposition": disposition}}
+        )
+        for encounter, (disposition, _) in zip(
+            encounters, DISPOSITIONS.values(), strict=True
+        )
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    expected = {case: [fate] for case, (_, fate) in DISPOSITIONS.items()}
+    assert cases.fates(rebuild(tmp_path, "fhir")) == expected
 
 
 # -- the clock of the source --------------------------------------------------------------------
 
 
+# Admission, discharge and death, and the fate of the stay.
+CLOCKS = [
+    # 22:30 in New York is the next day in UTC.
+    ("2020-03-01T08:00:00-05:00", "2020-03-05T22:30:00-05:00", "2020-03-05", SAME_DAY),
+    ("2020-03-01T08:00:00-05:00", "2020-03-05T22:30:00-05:00", "2020-03-06", ALIVE),
+    ("2020-03-01T08:00:00-05:00", "2020-03-05T22:30:00-05:00", "2020-03-06T03:00:00Z", DEAD),
+    ("2020-03-01T08:00:00-05:00", "2020-03-05T22:30:00-05:00", "2020-03-06T04:00:00Z", ALIVE),
+    # 06:30 in Tokyo is the day before in UTC.
+    ("2020-03-01T08:00:00+09:00", "2020-03-05T06:30:00+09:00", "2020-03-04", DEAD),
+    ("2020-03-01T08:00:00+09:00", "2020-03-05T06:30:00+09:00", "2020-03-05", SAME_DAY),
+    # A date has the clock of the other end of the stay.
+    ("2020-03-01T22:10:00-05:00", "2020-03-01", "", ALIVE),
+    ("2020-03-05", "2020-03-05T08:00:00+10:00", "", ALIVE),
+    ("2020-03-05", "2020-03-05", "", ALIVE),
+    # The clocks went back, and forward.
+    ("2023-11-05T01:30:00-04:00", "2023-11-05T01:10:00-05:00", "", ALIVE),
+    ("2023-03-12T01:30:00-05:00", "2023-03-12T03:10:00-04:00", "2023-03-12", SAME_DAY),
+    ("2020-03-05T01:30:00-05:00", "2020-03-05T01:10:00-05:00", "", ("negative_stay", None)),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("form", ["fhir", "generic"])
-@pytest.mark.parametrize(
-    ("admitted", "discharged", "death", "expected"),
-    [
-        # 22:30 in New York is the next day in UTC.
-        ("2020-03-01T08:00:00-05:00", "2020-03-05T22:30:00-05:00", "2020-03-05", SAME_DAY),
-        ("2020-03-01T08:00:00-05:00", "2020-03-05T22:30:00-05:00", "2020-03-06", ALIVE),
-        ("2020-03-01T08:00:00-05:00", "2020-03-05T22:30:00-05:00", "2020-03-06T03:00:00Z", DEAD),
-        ("2020-03-01T08:00:00-05:00", "2020-03-05T22:30:00-05:00", "2020-03-06T04:00:00Z", ALIVE),
-        # 06:30 in Tokyo is the day before in UTC.
-        ("2020-03-01T08:00:00+09:00", "2020-03-05T06:30:00+09:00", "2020-03-04", DEAD),
-        ("2020-03-01T08:00:00+09:00", "2020-03-05T06:30:00+09:00", "2020-03-05", SAME_DAY),
-        # A date has the clock of the other end of the stay.
-        ("2020-03-01T22:10:00-05:00", "2020-03-01", "", ALIVE),
-        ("2020-03-05", "2020-03-05T08:00:00+10:00", "", ALIVE),
-        ("2020-03-05", "2020-03-05", "", ALIVE),
-        # The clocks went back, and forward.
-        ("2023-11-05T01:30:00-04:00", "2023-11-05T01:10:00-05:00", "", ALIVE),
-        ("2023-03-12T01:30:00-05:00", "2023-03-12T03:10:00-04:00", "2023-03-12", SAME_DAY),
-        ("2020-03-05T01:30:00-05:00", "2020-03-05T01:10:00-05:00", "", ("negative_stay", None)),
-    ],
-)  # fmt: skip
-def test_days_are_those_of_the_local_clock(
-    tmp_path, form, admitted, discharged, death, expected
-):
-    cohort = build(
-        tmp_path, form, [Stay("1", admitted, discharged)], death=death
-    )
-    assert fates(cohort)["1"] == expected
+def test_days_are_those_of_the_local_clock(tmp_path, form):
+    names = [" to ".join(row[:3]) for row in CLOCKS]
+    rows = dict(zip(names, CLOCKS, strict=True))
+    spans = {name: [(start, end)] for name, (start, end, *_) in rows.items()}
+    deaths = {name: death for name, (_, _, death, _) in rows.items()}
+    cases = Cases(spans, deaths)
+    expected = {name: [fate] for name, (*_, fate) in rows.items()}
+    assert cases.fates(cases.build(tmp_path, form)) == expected
 
 
-@pytest.mark.parametrize(
-    ("returns", "expected"),
-    [
-        ("2020-03-06", BACK),  # the day after the day of discharge
-        ("2020-03-05", ("transfer", None)),  # the same day: one episode
-        ("2020-04-04", BACK),  # thirty days later, by the date, as CMS counts
-        ("2020-04-05", ALIVE),
-    ],
-)
-def test_returns_in_a_source_of_dates(tmp_path, returns, expected):
-    stays = [
-        Stay("1", "2020-03-01", "2020-03-05"),
-        Stay("2", returns, "2020-05-01"),
-    ]
-    assert fates(build(tmp_path, "generic", stays))["1"] == expected
+RETURNS = {
+    "2020-03-06": BACK,  # the day after the day of discharge
+    "2020-03-05": ("transfer", None),  # the same day: one episode
+    "2020-04-04": BACK,  # thirty days later, by the date, as CMS counts
+    "2020-04-05": ALIVE,
+}
 
 
-@pytest.mark.parametrize(
-    ("discharged", "label"), [("2020-03-08", 0), ("2020-03-09", 1)]
-)
-def test_a_long_stay_in_a_source_of_dates_is_counted_in_nights(
-    tmp_path, discharged, label
-):
-    mapping = 'category = "kind"\nchart_time = "at"\n'
-    build(tmp_path, "generic", [Stay("1", "2020-03-01", discharged)])
+def test_returns_in_a_source_of_dates(tmp_path):
+    first = ("2020-03-01", "2020-03-05")
+    cases = Cases({day: [first, (day, "2020-05-01")] for day in RETURNS})
+    outcomes = cases.fates(cases.build(tmp_path, "generic"))
+    assert {day: stays[0] for day, stays in outcomes.items()} == RETURNS
+
+
+def test_a_long_stay_in_a_source_of_dates_is_counted_in_nights(tmp_path):
+    labels = {"2020-03-08": 0, "2020-03-09": 1}
+    cases = Cases({day: [("2020-03-01", day)] for day in labels})
+    cases.write(tmp_path, "generic")
     path = tmp_path / "columns.toml"
+    mapping = 'category = "kind"\nchart_time = "at"\n'
     path.write_text(
         'discharge_categories = "DS"\n' + path.read_text() + mapping
     )
-    (tmp_path / "letters.csv").write_text(
-        "stay,text,kind,at\n1,note,Nursing,2020-03-01\n"
-    )
-    assert fates(rebuild(tmp_path, "generic", definition="long-stay-7d"))[
-        "1"
-    ] == (
-        None,
-        label,
-    )
+    notes = [
+        f"{stay.id},note,Nursing,2020-03-01"
+        for day in labels
+        for stay in cases.stays(day)
+    ]
+    letters = "\n".join(["stay,text,kind,at", *notes])
+    (tmp_path / "letters.csv").write_text(letters + "\n")
+    cohort = rebuild(tmp_path, "generic", definition="long-stay-7d")
+    expected = {day: [(None, label)] for day, label in labels.items()}
+    assert cases.fates(cohort) == expected
 
 
 def test_rows_that_agree_on_the_admission_are_a_return(hospital):
@@ -402,22 +390,26 @@ PERIODS = {
 }
 
 
-@pytest.mark.parametrize("case", PERIODS)
 @pytest.mark.parametrize("form", ["omop", "generic"])
-def test_the_period_that_contains_the_discharge_counts(tmp_path, form, case):
-    periods, expected = PERIODS[case]
-    build(tmp_path, form, [Stay("1", IN, OUT)])
-    rows = [("7", *period) for period in periods]
+def test_the_period_that_contains_the_discharge_counts(tmp_path, form):
+    cases = Cases({case: [(IN, OUT)] for case in PERIODS})
+    cases.write(tmp_path, form)
+    patients = cases.patients()
+    rows = [
+        (patients[case], *period)
+        for case, (periods, _) in PERIODS.items()
+        for period in periods
+    ]
     write_periods(tmp_path, form, [*rows, ("8", "2019-01-01", "2019-01-01")])
     cohort = rebuild(tmp_path, form)
-    assert fates(cohort)["1"] == expected
-    assert by_stay(cohort)["1"]["scorable"]
-    has_bad_row = any(start > end for start, end in periods)
+    expected = {case: [fate] for case, (_, fate) in PERIODS.items()}
+    assert cases.fates(cohort) == expected
+    assert cohort.to_frame()["scorable"].all()
+    issues = list_issues(cohort)
     problem = "period of observation without a patient"
-    assert (
-        any(p.startswith(problem) for p in list_issues(cohort)["problem"])
-        == has_bad_row
-    )
+    is_period = issues["problem"].str.startswith(problem)
+    bad_rows = {patients["unreadable"], patients["backwards"]}
+    assert set(issues["id"][is_period]) == bad_rows
 
 
 def write_periods(
@@ -442,11 +434,8 @@ def write_periods(
 
 
 def test_an_empty_table_of_periods_says_nothing(tmp_path):
-    write_omop(
-        tmp_path,
-        [Stay("1", IN, OUT), Stay("2", "2020-06-01", "2020-06-02")],
-        "",
-    )
+    stays = [Stay("1", IN, OUT), Stay("2", "2020-06-01", "2020-06-02")]
+    write_omop(tmp_path, stays, {"7": ""})
     write_periods(tmp_path, "omop", [])
     cohort = rebuild(tmp_path, "omop", data_end=None)
     assert fates(cohort)["1"] == ALIVE

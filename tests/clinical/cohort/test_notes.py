@@ -39,39 +39,36 @@ def test_an_episode_has_the_notes_of_all_its_stays(hospital):
     assert rows[first]["text"] == []
 
 
-@pytest.mark.parametrize(
-    ("when", "used"),
-    [
-        pytest.param({"day": 8}, False, id="on the day of the return"),
-        pytest.param({"day": 7}, True, id="the day before"),
-        pytest.param({"at": 8.5}, False, id="at the hour of the return"),
-        pytest.param({"at": 8.5 - SECOND}, True, id="a second before"),
-        pytest.param(
-            {"at": "2100-01-09 00:00:00"}, False, id="midnight is a date alone"
-        ),
-        pytest.param(
-            {"at": "2100-01-08 00:00:00"},
-            True,
-            id="midnight of the day before",
-        ),
-        pytest.param({}, True, id="nobody knows when"),
-    ],
-)
-def test_nothing_is_read_that_was_written_after_the_return(
-    hospital, when, used
-):
-    stay = hospital.stay(0, 3)
-    hospital.stay(8.5, 9, kind="ELECTIVE")
-    hospital.note(stay, "summary", day=3)
-    hospital.note(stay, "addendum", DESCRIPTION="Addendum", **when)
+# When an addendum was written whose patient was back 8.5 days after the first day.
+ADDENDA = {
+    "on the day of the return": ({"day": 8}, False),
+    "the day before": ({"day": 7}, True),
+    "at the hour of the return": ({"at": 8.5}, False),
+    "a second before": ({"at": 8.5 - SECOND}, True),
+    "midnight is a date alone": ({"at": "2100-01-09 00:00:00"}, False),
+    "midnight of the day before": ({"at": "2100-01-08 00:00:00"}, True),
+    "nobody knows when": ({}, True),
+}
+
+
+def test_nothing_is_read_that_was_written_after_the_return(hospital):
+    stays = {}
+    late_notes = set()
+    for case, (when, used) in hospital.cases(ADDENDA):
+        stay = hospital.stay(0, 3)
+        hospital.stay(8.5, 9, kind="ELECTIVE")
+        hospital.note(stay, "summary", day=3)
+        hospital.note(stay, "addendum", DESCRIPTION="Addendum", **when)
+        stays[case] = stay
+        late_notes |= set() if used else {str(len(hospital.notes))}
     cohort = hospital.build()
-    row = cohort.to_frame().set_index("stay_id").loc[stay]
-    assert row["text"] == ["summary", "addendum"][: 1 + used]
-    problems = dict(
-        zip(cohort.issues["problem"], cohort.issues["count"], strict=True)
-    )
-    late = problems.get("discharge note charted when the patient was back", 0)
-    assert late == (0 if used else 1)
+    texts = cohort.to_frame().set_index("stay_id")["text"]
+    for case, (_, used) in ADDENDA.items():
+        expected = ["summary", "addendum"][: 1 + used]
+        assert texts[stays[case]] == expected, case
+    issues = list_issues(cohort)
+    problem = "discharge note charted when the patient was back"
+    assert set(issues["id"][issues["problem"] == problem]) == late_notes
 
 
 def test_same_day_return_does_not_cost_the_summary(hospital):
@@ -81,47 +78,35 @@ def test_same_day_return_does_not_cost_the_summary(hospital):
     assert hospital.rows()[stay]["text"] == ["summary"]
 
 
-@pytest.mark.parametrize(
-    ("when", "used"),
-    [
-        pytest.param({"at": 0.25 + 2}, True, id="at exactly the hour"),
-        pytest.param(
-            {"at": "2100-01-03 00:00:00"}, True, id="at midnight, with a clock"
-        ),
-        pytest.param({"at": 0.25 + 2 + SECOND}, False, id="a second later"),
-        pytest.param({"at": -0.1}, True, id="in the emergency room"),
-        pytest.param({"day": 1}, True, id="a date that is over by then"),
-        pytest.param({"day": 2}, False, id="a date that is not"),
-        pytest.param(
-            {"day": 0, "at": 2.5},
-            False,
-            id="the time is more exact than the date",
-        ),
-        pytest.param(
-            {"at": "2100-01-03"}, False, id="a time that is only a date"
-        ),
-        pytest.param(
-            {"at": "2100-01-02"},
-            True,
-            id="a time that is only a date, over by then",
-        ),
-        pytest.param({}, False, id="nobody knows when"),
-        pytest.param({"at": "yesterday"}, False, id="unreadable"),
-        pytest.param(
-            {"at": "yesterday", "day": 1},
-            True,
-            id="unreadable, but the date is not",
-        ),
-    ],
-)
-def test_early_notes(hospital, when, used):
-    stay = hospital.stay(0.25, 6)
-    hospital.note(stay, "on arrival", category="Nursing", at=0.3)
-    hospital.note(stay, "this one", category="Physician ", **when)
-    row = hospital.rows(notes="early", hours=48)[stay]
-    assert sorted(row["text"]) == sorted(
-        ["on arrival", "this one"][: 1 + used]
-    )
+# When a note was written that is read, or not, for a prediction two days after the admission.
+EARLY_NOTES = {
+    "at exactly the hour": ({"at": 0.25 + 2}, True),
+    "at midnight, with a clock": ({"at": "2100-01-03 00:00:00"}, True),
+    "a second later": ({"at": 0.25 + 2 + SECOND}, False),
+    "in the emergency room": ({"at": -0.1}, True),
+    "a date that is over by then": ({"day": 1}, True),
+    "a date that is not": ({"day": 2}, False),
+    "the time is more exact than the date": ({"day": 0, "at": 2.5}, False),
+    "a time that is only a date": ({"at": "2100-01-03"}, False),
+    "a time that is only a date, over by then": ({"at": "2100-01-02"}, True),
+    "nobody knows when": ({}, False),
+    "unreadable": ({"at": "yesterday"}, False),
+    "unreadable, but the date is not": ({"at": "yesterday", "day": 1}, True),
+}
+
+
+def test_early_notes(hospital):
+    stays = {}
+    for case, (when, _) in hospital.cases(EARLY_NOTES):
+        stay = hospital.stay(0.25, 6)
+        hospital.note(stay, "on arrival", category="Nursing", at=0.3)
+        hospital.note(stay, "this one", category="Physician ", **when)
+        stays[case] = stay
+    rows = hospital.rows(notes="early", hours=48)
+    for case, (_, used) in EARLY_NOTES.items():
+        texts = rows[stays[case]]["text"]
+        assert set(texts) == set(["on arrival", "this one"][: 1 + used]), case
+        assert len(texts) == 1 + used, case
 
 
 def test_early_prediction_never_sees_a_discharge_summary(hospital):
@@ -161,18 +146,17 @@ def test_hours_of_early_prediction(hospital, hours, texts):
     )
 
 
-@pytest.mark.parametrize(
-    ("days", "exclusion"),
-    [(2 + SECOND, None), (2, "left_early"), (1, "left_early")],
-)
-def test_early_prediction_is_for_those_still_in_hospital(
-    hospital, days, exclusion
-):
-    stay = hospital.stay(0, days)
-    hospital.note(stay, "nursing", category="Nursing", at=0.5)
-    assert (
-        hospital.rows(notes="early", hours=48)[stay]["exclusion"] == exclusion
-    )
+def test_early_prediction_is_for_those_still_in_hospital(hospital):
+    days = {2 + SECOND: None, 2: "left_early", 1: "left_early"}
+    stays = {}
+    for case, _ in hospital.cases(days):
+        stays[case] = hospital.stay(0, case)
+        hospital.note(stays[case], "nursing", category="Nursing", at=0.5)
+    rows = hospital.rows(notes="early", hours=48)
+    exclusions = {
+        case: rows[stay]["exclusion"] for case, stay in stays.items()
+    }
+    assert exclusions == days
 
 
 def test_early_hours_of_an_episode_count_from_its_beginning(hospital):

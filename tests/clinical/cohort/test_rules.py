@@ -5,78 +5,69 @@ import pytest
 SECOND = 1 / 86400
 
 
-@pytest.mark.parametrize(
-    ("returns", "readmitted", "days"),
-    [
-        pytest.param([], 0, None, id="last stay is a negative"),
-        pytest.param([(29.99, "EMERGENCY")], 1, 29.99, id="29.99 days"),
-        pytest.param(
-            [(30 - SECOND, "EMERGENCY")],
-            1,
-            30 - SECOND,
-            id="a second before 30 days",
-        ),
-        pytest.param([(30, "EMERGENCY")], 0, 30, id="30 days"),
-        pytest.param([(30.01, "URGENT")], 0, 30.01, id="30.01 days"),
-        pytest.param([(SECOND, "EMERGENCY")], 1, SECOND, id="a second"),
-        pytest.param([(0.2, "EMERGENCY")], 1, 0.2, id="same-day return"),
-        pytest.param([(5, "ELECTIVE")], 0, None, id="planned"),
-        pytest.param(
-            [(5, "elective ")], 0, None, id="planned, in other letters"
-        ),
-        pytest.param(
-            [(5, "SURGICAL SAME DAY ADMISSION")], 0, None, id="planned surgery"
-        ),
-        pytest.param(
-            [(5, "ELECTIVE"), (20, "EMERGENCY")],
-            1,
-            20,
-            id="planned, then emergency",
-        ),
-        pytest.param(
-            [(5, "ELECTIVE"), (30, "EMERGENCY")],
-            0,
-            30,
-            id="planned, then too late",
-        ),
-        pytest.param(
-            [(5, "EMERGENCY"), (20, "EMERGENCY")],
-            1,
-            5,
-            id="the first return counts",
-        ),
-        pytest.param([(5, "")], 1, 5, id="no admission type is unplanned"),
-    ],
-)
-def test_label(hospital, returns, readmitted, days):
-    index = hospital.stay(0, 3)
-    for day, kind in returns:
-        hospital.stay(3 + day, 3 + day + 1, kind=kind)
-    row = hospital.rows()[index]
-    assert row["exclusion"] is None
-    assert row["readmitted"] == readmitted
-    assert row["days_to_readmission"] == (
-        pytest.approx(days, abs=1e-9) if days else None
-    )
-    assert not row["transfer"]
+# When a patient comes back and how, the label, and the days to the return that gives it.
+LABELS = {
+    "last stay is a negative": ([], 0, None),
+    "29.99 days": ([(29.99, "EMERGENCY")], 1, 29.99),
+    "a second before 30 days": (
+        [(30 - SECOND, "EMERGENCY")],
+        1,
+        30 - SECOND,
+    ),
+    "30 days": ([(30, "EMERGENCY")], 0, 30),
+    "30.01 days": ([(30.01, "URGENT")], 0, 30.01),
+    "a second": ([(SECOND, "EMERGENCY")], 1, SECOND),
+    "same-day return": ([(0.2, "EMERGENCY")], 1, 0.2),
+    "planned": ([(5, "ELECTIVE")], 0, None),
+    "planned, in other letters": ([(5, "elective ")], 0, None),
+    "planned surgery": ([(5, "SURGICAL SAME DAY ADMISSION")], 0, None),
+    "planned, then emergency": (
+        [(5, "ELECTIVE"), (20, "EMERGENCY")],
+        1,
+        20,
+    ),
+    "planned, then too late": ([(5, "ELECTIVE"), (30, "EMERGENCY")], 0, 30),
+    "the first return counts": (
+        [(5, "EMERGENCY"), (20, "EMERGENCY")],
+        1,
+        5,
+    ),
+    "no admission type is unplanned": ([(5, "")], 1, 5),
+}
 
 
-@pytest.mark.parametrize(
-    ("gap", "expected"),
-    [
-        pytest.param(-1, "transfer", id="overlap of a day"),
-        pytest.param(0, "transfer", id="touching"),
-        pytest.param(SECOND, None, id="a second apart"),
-    ],
-)
-def test_stays_that_touch_are_one_episode(hospital, gap, expected):
-    first = hospital.stay(0, 3)
-    second = hospital.stay(3 + gap, 6)
+def test_label(hospital):
+    stays = {}
+    for case, (returns, *_) in hospital.cases(LABELS):
+        stays[case] = hospital.stay(0, 3)
+        for day, kind in returns:
+            hospital.stay(3 + day, 3 + day + 1, kind=kind)
     rows = hospital.rows()
-    assert rows[first]["exclusion"] == expected
-    assert rows[second]["transfer"] == (expected is not None)
-    assert rows[first]["readmitted"] == (None if expected else 1)
-    assert rows[first]["episode_stay_id"] == (second if expected else first)
+    for case, (_, readmitted, days) in LABELS.items():
+        row = rows[stays[case]]
+        assert row["exclusion"] is None, case
+        assert row["readmitted"] == readmitted, case
+        assert row["days_to_readmission"] == (
+            pytest.approx(days, abs=1e-9) if days else None
+        ), case
+        assert not row["transfer"], case
+
+
+def test_stays_that_touch_are_one_episode(hospital):
+    gaps = {"overlap of a day": -1, "touching": 0, "a second apart": SECOND}
+    stays = {
+        case: (hospital.stay(0, 3), hospital.stay(3 + gap, 6))
+        for case, gap in hospital.cases(gaps)
+    }
+    rows = hospital.rows()
+    for case, (first, second) in stays.items():
+        is_one = gaps[case] <= 0
+        expected = "transfer" if is_one else None
+        assert rows[first]["exclusion"] == expected, case
+        assert rows[second]["transfer"] == is_one, case
+        assert rows[first]["readmitted"] == (None if is_one else 1), case
+        last = second if is_one else first
+        assert rows[first]["episode_stay_id"] == last, case
 
 
 @pytest.mark.parametrize(
@@ -123,25 +114,22 @@ def test_planned_episode_is_told_by_its_first_stay(hospital):
     assert hospital.rows()[index]["readmitted"] == 0
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        pytest.param({"HOSPITAL_EXPIRE_FLAG": "1"}, id="flag"),
-        pytest.param({"DEATHTIME": "2100-01-03 05:00:00"}, id="time of death"),
-        pytest.param({"DISCHARGE_LOCATION": "DEAD/EXPIRED"}, id="location"),
-        pytest.param(
-            {"DISCHARGE_LOCATION": "died"}, id="location of MIMIC-IV"
-        ),
-    ],
-)
-def test_death_in_hospital(hospital, columns):
-    stay = hospital.stay(0, 2.5, **columns)
-    row = hospital.rows()[stay]
-    assert (row["exclusion"], row["readmitted"], row["split"]) == (
-        "died_in_hospital",
-        None,
-        None,
-    )
+def test_death_in_hospital(hospital):
+    columns = {
+        "flag": {"HOSPITAL_EXPIRE_FLAG": "1"},
+        "time of death": {"DEATHTIME": "2100-01-03 05:00:00"},
+        "location": {"DISCHARGE_LOCATION": "DEAD/EXPIRED"},
+        "location of MIMIC-IV": {"DISCHARGE_LOCATION": "died"},
+    }
+    stays = {
+        case: hospital.stay(0, 2.5, **columns_of_case)
+        for case, columns_of_case in hospital.cases(columns)
+    }
+    rows = hospital.rows()
+    for case, stay in stays.items():
+        row = rows[stay]
+        fate = (row["exclusion"], row["readmitted"], row["split"])
+        assert fate == ("died_in_hospital", None, None), case
 
 
 def test_death_before_the_day_of_discharge_is_no_index(hospital):
@@ -163,31 +151,28 @@ def test_dying_during_the_return_is_a_readmission(hospital):
 
 
 @pytest.mark.parametrize(
-    ("death", "choice", "exclusion", "flag"),
-    [
-        pytest.param(10, "keep", None, True, id="at home at 10 days, kept"),
-        pytest.param(
-            10,
-            "exclude",
-            "died_after_discharge",
-            True,
-            id="at home at 10 days, out",
-        ),
-        pytest.param(30, "exclude", None, False, id="at 30 days"),
-        pytest.param("", "exclude", None, False, id="alive"),
-    ],
+    ("choice", "at_ten_days"),
+    [("keep", None), ("exclude", "died_after_discharge")],
 )
-def test_death_after_discharge(
-    hospital, define, death, choice, exclusion, flag
-):
-    stay = hospital.stay(0, 3)
-    hospital.patient(died=3 + death if death else "")
-    row = hospital.rows(
+def test_death_after_discharge(hospital, define, choice, at_ten_days):
+    # Days from the discharge to the death, the exclusion, and whether the death counts.
+    deaths = {
+        "at home at 10 days": (10, at_ten_days, True),
+        "at 30 days": (30, None, False),
+        "alive": ("", None, False),
+    }
+    stays = {}
+    for case, (death, *_) in hospital.cases(deaths):
+        stays[case] = hospital.stay(0, 3)
+        hospital.patient(died=3 + death if death else "")
+    rows = hospital.rows(
         definition=define(death_after_discharge=f'"{choice}"')
-    )[stay]
-    assert row["exclusion"] == exclusion
-    assert row["died_within_horizon"] is flag
-    assert row["readmitted"] == (None if exclusion else 0)
+    )
+    for case, (_, exclusion, flag) in deaths.items():
+        row = rows[stays[case]]
+        assert row["exclusion"] == exclusion, case
+        assert row["died_within_horizon"] is flag, case
+        assert row["readmitted"] == (None if exclusion else 0), case
 
 
 def test_death_after_a_readmission_is_no_reason_to_leave_it_out(
@@ -229,13 +214,21 @@ def test_newborn_moved_to_intensive_care_is_still_a_newborn(hospital):
     )
 
 
-@pytest.mark.parametrize(
-    ("hours", "exclusion"),
-    [(-SECOND * 24, "negative_stay"), (-24, "negative_stay"), (0, None)],
-)
-def test_discharge_before_admission(hospital, hours, exclusion):
-    stay = hospital.stay(3, 3 + hours / 24)
-    assert hospital.rows()[stay]["exclusion"] == exclusion
+def test_discharge_before_admission(hospital):
+    hours = {
+        -SECOND * 24: "negative_stay",
+        -24: "negative_stay",
+        0: None,
+    }
+    stays = {
+        case: hospital.stay(3, 3 + case / 24)
+        for case, _ in hospital.cases(hours)
+    }
+    rows = hospital.rows()
+    exclusions = {
+        case: rows[stay]["exclusion"] for case, stay in stays.items()
+    }
+    assert exclusions == hours
 
 
 def test_stay_with_contradicting_times_is_a_readmission_but_no_index(hospital):
@@ -283,35 +276,44 @@ def test_censoring_takes_positives_and_negatives_alike(hospital):
 
 
 @pytest.mark.parametrize(
-    ("born", "limits", "age", "exclusion"),
+    ("limits", "births"),
     [
-        pytest.param(
-            "2082-01-01", {"minimum_age": 18}, 18, None, id="18th birthday"
-        ),
-        pytest.param(
-            "2082-01-02", {"minimum_age": 18}, 17, "age", id="the day before"
-        ),
-        pytest.param(
-            "2034-12-31", {"maximum_age": 65}, 65, None, id="65 and a day"
-        ),
-        pytest.param("2034-01-01", {"maximum_age": 65}, 66, "age", id="66"),
-        pytest.param("", {"minimum_age": 18}, None, "age", id="unknown"),
-        pytest.param("", {}, None, None, id="unknown, and no limit"),
-        pytest.param(
-            "1800-01-01",
+        # Birth, age, and the exclusion.
+        (
             {"minimum_age": 18},
-            90,
-            None,
-            id="shifted: 90 or older",
+            {
+                "18th birthday": ("2082-01-01", 18, None),
+                "the day before": ("2082-01-02", 17, "age"),
+                "unknown": ("", None, "age"),
+                "shifted: 90 or older": ("1800-01-01", 90, None),
+            },
         ),
-        pytest.param("2101-01-01", {}, None, None, id="born after admission"),
+        (
+            {"maximum_age": 65},
+            {
+                "65 and a day": ("2034-12-31", 65, None),
+                "66": ("2034-01-01", 66, "age"),
+            },
+        ),
+        (
+            {},
+            {
+                "unknown, and no limit": ("", None, None),
+                "born after admission": ("2101-01-01", None, None),
+            },
+        ),
     ],
+    ids=["at least 18", "at most 65", "no limit"],
 )
-def test_age(hospital, define, born, limits, age, exclusion):
-    stay = hospital.stay(0, 3)
-    hospital.patient(born=born)
-    row = hospital.rows(definition=define(**limits))[stay]
-    assert (row["age"], row["exclusion"]) == (age, exclusion)
+def test_age(hospital, define, limits, births):
+    stays = {}
+    for case, (born, *_) in hospital.cases(births):
+        stays[case] = hospital.stay(0, 3)
+        hospital.patient(born=born)
+    rows = hospital.rows(definition=define(**limits))
+    for case, (_, age, exclusion) in births.items():
+        row = rows[stays[case]]
+        assert (row["age"], row["exclusion"]) == (age, exclusion), case
 
 
 def test_horizon_and_planned_types_are_the_definitions(hospital, define):
