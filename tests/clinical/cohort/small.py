@@ -50,6 +50,32 @@ def tables(form: str, *, stays=STAYS, notes=NOTES) -> dict[str, pd.DataFrame]:
     return {name: pd.DataFrame(rows).fillna("") for name, rows in made.items()}
 
 
+ID_COLUMNS = {
+    *("id", "patient", "stay"),  # of FHIR resources, see `_fhir`
+    *("subject_id", "hadm_id", "row_id", "note_id"),
+    *("person_id", "visit_occurrence_id", "mrn", "case", "letter no"),
+}
+
+
+def copies(
+    form: str, hospitals: list[dict[str, pd.DataFrame]]
+) -> dict[str, pd.DataFrame]:
+    """Hospitals of a form as one; the ids of each begin with its number, from 1."""
+    joined = {}
+    for name in tables(form):
+        parts = []
+        for number, hospital in enumerate(hospitals, start=1):
+            part = hospital[name].copy()
+            for column in part.columns:
+                if column.lower() in ID_COLUMNS:
+                    is_id = part[column].str.fullmatch(r"\d+")
+                    ids = str(number) + part[column]
+                    part[column] = ids.where(is_id, part[column])
+            parts.append(part)
+        joined[name] = pd.concat(parts, ignore_index=True)
+    return joined
+
+
 def write(folder: Path, form: str, spoiled: dict[str, pd.DataFrame]) -> dict:
     """Write tables into a folder; returns the arguments of `build_cohort`."""
     folder.mkdir(exist_ok=True)
