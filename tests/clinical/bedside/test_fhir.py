@@ -122,7 +122,7 @@ plain = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
 json_values = st.recursive(plain, nested, max_leaves=12)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.sampled_from(sorted(document("a"))), json_values, json_values)
 def test_any_json_is_read_or_refused(field, value, other):
     resources = entries(

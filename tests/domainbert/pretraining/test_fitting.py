@@ -27,6 +27,7 @@ from domainbert.pretraining.corpus import TextCorpusError
 from domainbert.pretraining.fitting import pretrain
 from domainbert.pretraining.settings import PretrainingRecipe
 from domainbert.tables import write_table
+from domainbert.training.recipes import read_recipe
 from domainbert.training.trainer import ObjectiveTrainer
 
 ROOT = Path(__file__).parents[3]
@@ -323,10 +324,10 @@ encoder = "{encoder}"
 [corpus]
 held_out = 0.2
 [training]
-evaluations = 50
+evaluations = 20
 evaluation_tokens = 500
 length = 32
-steps = 150
+steps = 60
 batch_tokens = 512
 learning_rate = 3e-3
 """
@@ -337,30 +338,24 @@ def test_sigkill_at_a_random_step_and_another_process(
     notes_file, tiny_encoder, tmp_path
 ):
     (tmp_path / "recipe.toml").write_text(RECIPE.format(encoder=tiny_encoder))
-
-    def start(out):
-        arguments = [notes_file, tmp_path / out, tmp_path / "recipe.toml"]
-        return subprocess.Popen(
-            [sys.executable, "-c", RUN, *map(str, arguments)], cwd=ROOT
-        )
-
-    assert start("whole").wait() == 0
-    process = start("killed")
-    reached = np.random.default_rng().integers(5, 100)
+    recipe = read_recipe(PretrainingRecipe, tmp_path / "recipe.toml")
+    pretrain([notes_file], out=tmp_path / "whole", recipe=recipe)
+    arguments = [notes_file, tmp_path / "killed", tmp_path / "recipe.toml"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUN, *map(str, arguments)], cwd=ROOT
+    )
+    reached = np.random.default_rng().integers(2, 40)
     pattern = "killed-work/run-*/checkpoint-*"
     while process.poll() is None:
-        if (
-            max(
-                (int(p.name.split("-")[1]) for p in tmp_path.glob(pattern)),
-                default=0,
-            )
-            > reached
-        ):
+        checkpoints = tmp_path.glob(pattern)
+        steps = [int(path.name.split("-")[1]) for path in checkpoints]
+        if max(steps, default=0) > reached:
             process.send_signal(signal.SIGKILL)
         time.sleep(0.01)
     assert process.returncode == -signal.SIGKILL
     assert not (tmp_path / "killed").exists()
-    assert start("killed").wait() == 0
+    # This process is another one.
+    pretrain([notes_file], out=tmp_path / "killed", recipe=recipe)
     assert_equal(tmp_path / "killed", tmp_path / "whole")
 
 

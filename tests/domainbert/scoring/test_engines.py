@@ -66,6 +66,10 @@ def ray_data(worker_path):
 def spark(worker_path):
     worker_path.setenv("PYSPARK_PYTHON", sys.executable)
     worker_path.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    # A session of seconds gains nothing from the second compiler of Java.
+    worker_path.setenv(
+        "JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    )
     from pyspark.sql import SparkSession
 
     options = {
