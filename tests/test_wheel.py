@@ -93,18 +93,15 @@ def test_each_command_runs(installed):
     file, prefix = place.split()
     assert file.startswith(prefix)
     installed("clinical", "demo", "--out", "demo", "--stays", "80")
-    installed("clinical", "score", "demo/hospital/NOTEEVENTS.csv", "--model", "readmission-demo",
-              "--out", "risks.csv")  # fmt: skip
-    installed(
-        "python",
-        "-c",
-        "open('t.txt', 'w').write('Metformin for type 2 diabetes.')",
-    )
+    lines = r"id,text\n1,Metformin for type 2 diabetes. Lives alone.\n"
+    installed("python", "-c", f"open('notes.csv', 'w').write('{lines}')")
+    score = ("clinical", "score", "notes.csv", "--out", "risks.csv")
+    installed(*score, "--model", "readmission-demo")
     installed(
         "biomed",
         "ner",
         "tag",
-        "t.txt",
+        "notes.csv",
         "--model",
         "disease-drug",
         "--out",

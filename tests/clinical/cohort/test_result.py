@@ -14,18 +14,22 @@ from clinical.stays.patients import check_disjoint
 from domainbert.tables import TableError, write_table
 from domainbert.tables.frames import read_metadata
 
+from .conftest import Hospital
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-@pytest.fixture
-def cohort(hospital, tmp_path):
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
     """Three patients: a return, a newborn, a death."""
+    folder = tmp_path_factory.mktemp("result")
+    hospital = Hospital(folder / "hospital")
     stay = hospital.stay(0, 3)
     hospital.stay(10, 12)
     hospital.stay(0, 3, patient="8", kind="NEWBORN")
     hospital.stay(0, 3, patient="9", HOSPITAL_EXPIRE_FLAG="1")
     hospital.note(stay, "summary", day=3)
-    return hospital.build(out=tmp_path / "cohort.parquet")
+    return hospital.build(out=folder / "cohort.parquet")
 
 
 def test_the_file_carries_its_definition_and_its_flow(cohort):
