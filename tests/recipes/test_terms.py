@@ -4,10 +4,13 @@ import re
 
 import pandas as pd
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from biomed.terms.similarity import TermEmbedder
 from domainbert.tables import TableError
 from domainbert.training.recipes import read_recipe, recipe_file
+from recipes import terms
 from recipes.categories import vocabulary_terms
 from recipes.relations import (
     Concept,
@@ -28,7 +31,6 @@ from recipes.terms import (
     all_relations,
     evaluate_synonyms,
     repeated,
-    train_medical_terms,
 )
 from recipes.vocabularies import (
     CHOOSING,
@@ -195,16 +197,20 @@ def test_no_text_of_the_training_data_contains_a_held_out_name(
 
 @pytest.mark.data
 @pytest.mark.slow
-def test_the_shipped_recipe_runs_on_real_text(
+def test_the_command_runs_the_shipped_recipe_on_real_text(
     tiny_encoder, some_data, tmp_path
 ):
-    changes = {"model.encoder": str(tiny_encoder), "training.epochs": 0.01}
-    model = train_medical_terms(
-        read_recipe(MedicalTermRecipe, recipe_file("terms"), changes),
-        some_data,
-    )
-    model.save_pretrained(tmp_path / "model")
-    card = (tmp_path / "model" / "README.md").read_text()
+    recipe = recipe_file("terms").read_text("utf-8")
+    recipe = recipe.replace("all-MiniLM-L6-v2", str(tiny_encoder), 1)
+    recipe = re.sub(r"(?m)^epochs = .*", "epochs = 0.01", recipe)
+    (tmp_path / "terms.toml").write_text(recipe, "utf-8")
+    app = typer.Typer()
+    app.command()(terms.main)
+    words = [some_data, "--recipe", tmp_path / "terms.toml"]
+    words += ["--out", tmp_path / "model"]
+    result = CliRunner().invoke(app, list(map(str, words)))
+    assert result.exit_code == 0, result.output
+    card = (tmp_path / "model" / "README.md").read_text("utf-8")
     for part in ("# Vectors", "Spearman, 224 pairs", "training rows, names"):
         assert part in card
 

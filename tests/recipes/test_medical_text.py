@@ -1,15 +1,11 @@
-import runpy
-from pathlib import Path
+"""Medical text for pretraining: every document once."""
 
 from domainbert.tables import read_table
-
-SCRIPT = Path(__file__).parents[3] / "recipes" / "medical_text.py"
+from recipes.medical_text import main
 
 
 def test_every_document_once_and_with_text(data_folder, tmp_path):
-    runpy.run_path(str(SCRIPT))["main"](
-        data_folder, tmp_path / "medical.parquet"
-    )
+    main(data_folder, tmp_path / "medical.parquet")
     table = read_table(tmp_path / "medical.parquet")
     assert table["note_id"].is_unique
     assert table["text"].str.strip().ne("").all()

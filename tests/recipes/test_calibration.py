@@ -1,3 +1,5 @@
+"""Calibration of the scores of entity models."""
+
 import json
 from dataclasses import replace
 
@@ -8,11 +10,19 @@ import typer
 from typer.testing import CliRunner
 
 from biomed.corpora import Gold, TaggedText
-from biomed.ner.tagger import EntityManifest, EntityTagger
+from biomed.ner.tagger import EntityManifest, EntitySettings, EntityTagger
 from domainbert.errors import UserError
 from domainbert.models.storage import read_manifest, shipped_models
 from domainbert.statistics.calibration import calibrated, calibration_error
 from recipes import calibration
+from tests.biomed.ner.conftest import make_rules
+
+
+@pytest.fixture(scope="module")
+def disease(tokenizer):
+    """Knows "heart failure" and the like; windows of 24 tokens."""
+    settings = EntitySettings(window=24)
+    return EntityTagger(make_rules(tokenizer), tokenizer, settings=settings)
 
 
 @pytest.fixture
