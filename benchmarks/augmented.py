@@ -28,7 +28,8 @@ from domainbert.training.recipes import read_recipe
 if TYPE_CHECKING:
     import pandas as pd
 
-GOLD, VALIDATION = 1000, 300
+GOLD = 1000
+VALIDATION = 300
 CAPTIONS = "main-captions"
 
 
@@ -44,10 +45,8 @@ def few_rated(
     recipe = _recipe(seed, pooling)
     rest = without(train, test)
     order = np.random.default_rng(seed).permutation(len(rest))
-    gold, validation = (
-        rest.iloc[order[:GOLD]],
-        rest.iloc[order[GOLD : GOLD + VALIDATION]],
-    )
+    gold = rest.iloc[order[:GOLD]]
+    validation = rest.iloc[order[GOLD : GOLD + VALIDATION]]
     found = augment(recipe, gold, validation)
     # As many steps on gold alone as on gold and silver, so that only the pairs differ.
     longer = (
@@ -78,14 +77,13 @@ def none_rated(
     is_caption, is_test_caption = (
         np.array(part) == CAPTIONS for part in genres
     )
-    captions, domain = test[is_test_caption], train[is_caption]
+    captions = test[is_test_caption]
+    domain = train[is_caption]
     general = without(train[~is_caption], test)
     recipe = _recipe(seed, pooling)
     order = np.random.default_rng(seed).permutation(len(general))
-    gold, validation = (
-        general.iloc[order[VALIDATION:]],
-        general.iloc[order[:VALIDATION]],
-    )
+    gold = general.iloc[order[VALIDATION:]]
+    validation = general.iloc[order[:VALIDATION]]
     texts = [*domain["first"], *domain["second"]]
     found = augment(recipe, gold, validation, texts=texts, silver_only=True)
     return {

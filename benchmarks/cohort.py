@@ -38,7 +38,8 @@ from reporting import options, report, say, spread, versions_of
 
 NOTES_A_STAY = 40
 SIZES = (500_000, 1_000_000, 2_000_000)
-SUMMARY_BYTES, NOTE_BYTES = 10_000, 1_800
+SUMMARY_BYTES = 10_000
+NOTE_BYTES = 1_800
 WORDS = (
     'admitted afebrile alert "baseline" blood breath, chest chronic clinic compliance, creatinine '
     "denies discharge disease dyspnea edema failure fever for from furosemide had has history home "
@@ -179,7 +180,8 @@ def _note_lines(
     )
     order = rng.permutation(notes)
     for number, place in enumerate(order, start=1):
-        stay, is_summary = place // NOTES_A_STAY, place % NOTES_A_STAY == 0
+        stay = place // NOTES_A_STAY
+        is_summary = place % NOTES_A_STAY == 0
         wanted = int(
             (SUMMARY_BYTES if is_summary else NOTE_BYTES)
             * (0.5 + rng.random())
@@ -421,7 +423,8 @@ def conclusions(measured: Sequence[Measured]) -> list[str]:
             f"{other.notes:,} notes: {spread(ratios, '.1f')} times as fast as {other.way} in "
             f"1/{memory:.1f} of its memory; labels and texts are the same."
         )
-    small, large = ours[0], ours[-1]
+    small = ours[0]
+    large = ours[-1]
     growth = statistics.median(large.seconds) / statistics.median(
         small.seconds
     )

@@ -9,7 +9,7 @@ highest window; neutral windows are those of the half of the notes with the lowe
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 from itertools import cycle, islice
 from pathlib import Path
@@ -25,12 +25,15 @@ from domainbert.models.card import table
 from domainbert.statistics.calibration import calibrated, fit_platt, logit
 from domainbert.tables import read_table
 
-NOTES, CHARACTERS = 40, 1500
-ADDED, GRID = (0, 1, 5, 20, 60), (2, 8, 32, 128)
+DESCRIPTION = "How neutral notes lower the risk of a stay, for several c."
+NOTES = 40
+CHARACTERS = 1500
+ADDED = (0, 1, 5, 20, 60)
+GRID = (2, 8, 32, 128)
 
 
-def main() -> None:
-    """Print the table."""
+def by_added_notes() -> None:
+    """Print how the risk of a stay falls with the number of neutral windows."""
     with tempfile.TemporaryDirectory() as folder:
         synthesize(folder, stays=20, seed=5)
         notes = read_table(Path(folder) / "NOTEEVENTS.csv")["TEXT"].dropna()
@@ -64,14 +67,13 @@ def main() -> None:
     )
 
 
-def by_c(cohort: str, stays: int) -> None:
+def by_c(cohort: Path, stays: int) -> None:
     """Print how well each c ranks a sample of a cohort's stays, and the likelihood it reaches."""
-    rows = usable_stays(read_cohort(Path(cohort))).sample(
-        stays, random_state=0
-    )
+    rows = usable_stays(read_cohort(cohort)).sample(stays, random_state=0)
     model = ReadmissionModel.from_pretrained("readmission-demo")
     values, counts = model.window_probabilities(model.token_ids(rows["text"]))
-    outcome, lines = rows["readmitted"].to_numpy(), []
+    outcome = rows["readmitted"].to_numpy()
+    lines = []
     for c in C_GRID:
         score = aggregate_stays(values, counts, c=c)
         chance = calibrated(score, *fit_platt(logit(score), outcome))
@@ -81,8 +83,17 @@ def by_c(cohort: str, stays: int) -> None:
     print(table(["c", "AUROC", "log-likelihood"], lines))
 
 
-if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        by_c(sys.argv[1], int(sys.argv[2]))
+def main() -> None:
+    """Print one of the two tables."""
+    parser = argparse.ArgumentParser(description=DESCRIPTION)
+    parser.add_argument("cohort", type=Path, nargs="?")
+    parser.add_argument("stays", type=int, nargs="?", default=700)
+    asked = parser.parse_args()
+    if asked.cohort is None:
+        by_added_notes()
     else:
-        main()
+        by_c(asked.cohort, asked.stays)
+
+
+if __name__ == "__main__":
+    main()

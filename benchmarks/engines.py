@@ -165,7 +165,8 @@ def main() -> None:
                 subprocess.run(command, check=True)  # noqa: S603
                 runs[way].append(json.loads(out.read_text()))
                 say(f"  seconds {runs[way][-1]['seconds']}")
-    rates, fixed = {}, {}
+    rates = {}
+    fixed = {}
     for way, found in runs.items():
         seconds = np.array([f["seconds"] for f in found])
         rates[way] = (sizes[1] - sizes[0]) / (seconds[:, 1] - seconds[:, 0])

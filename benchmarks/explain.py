@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 METHODS = ("occlusion", "random")
-TOP, POSITIVES, ROUNDS = 3, 30, 3
+TOP = 3
+POSITIVES = 30
+ROUNDS = 3
 SIZES = (1000, 2000, 4000)
 
 
@@ -137,7 +139,8 @@ def fact_rows(
         total=len(readmitted),
     )
     positives = readmitted[[bool(risk.alert) for risk in risks]][:POSITIVES]
-    generator, result = np.random.default_rng(0), []
+    generator = np.random.default_rng(0)
+    result = []
     for method in METHODS:
         hits = []
         for stay in counted(

@@ -226,7 +226,8 @@ def _numbers(curves: Mapping[str, np.ndarray]) -> Numbers:
         name: float(comprehensive.mean())
         for name, (comprehensive, _) in curves.items()
     }
-    low, high = min(areas.values()), max(areas.values())
+    low = min(areas.values())
+    high = max(areas.values())
     numbers: Numbers = {}
     for name, (comprehensive, sufficient) in curves.items():
         if name in LIMITS:
@@ -370,7 +371,8 @@ def integrated_gradients(
     from captum.attr import LayerIntegratedGradients
 
     model = case.model
-    network, device = model.network.eval(), model.runner.device
+    network = model.network.eval()
+    device = model.runner.device
     nothing = model.tokenizer.pad_token_id
 
     def forward(ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:

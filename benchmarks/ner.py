@@ -193,7 +193,8 @@ def compare(
 ) -> Comparison:
     """Tag one workload in all three ways, after a warm-up."""
     say(f"{workload.name}: warming up, and the pipeline's best batch size")
-    texts, sample = workload.texts, workload.texts[: SAMPLE[workload.name]]
+    texts = workload.texts
+    sample = workload.texts[: SAMPLE[workload.name]]
     stride = STRIDE if workload.name == "articles" else None
     pipe = partial(piped, pipe=make_pipeline(tagger), stride=stride)
     pipe(sample[:2], batch_size=ONE_BY_ONE)

@@ -43,7 +43,8 @@ OBJECTIVES = {
     "classification (u, v, |u − v|)": {"model.objective": "classification"},
     "regression (cosine)": {"model.objective": "regression"},
 }
-PAIRS, VALIDATION = 1920, 200
+PAIRS = 1920
+VALIDATION = 200
 SCALE = 5.0
 
 
@@ -62,7 +63,8 @@ def cell(
     changes["training.evaluations"] = 1
     recipe = read_recipe(SentenceRecipe, "sts", changes)
     if recipe.model.objective == "classification":
-        train, validation = thirds(train), thirds(validation)
+        train = thirds(train)
+        validation = thirds(validation)
     return fit(train, recipe, validation=validation)
 
 

@@ -42,7 +42,8 @@ from domainbert.encoders.loading import (
     load_tokenizer,
 )
 
-WINDOW, OVERLAP = 384, 96
+WINDOW = 384
+OVERLAP = 96
 TOLERANCE = 1e-4
 
 Found = list[tuple[int, int, float]]
@@ -127,7 +128,8 @@ def make_answerer(name: str | None) -> QuestionAnswerer:
         tokenizer = load_tokenizer(find_encoder())
     else:
         loaded = QuestionAnswerer.from_pretrained(name, device="cpu")
-        network, tokenizer = loaded.network, loaded.tokenizer
+        network = loaded.network
+        tokenizer = loaded.tokenizer
     settings = QuestionSettings(window=WINDOW, overlap=OVERLAP)
     return QuestionAnswerer(
         network, tokenizer, settings=settings, device="cpu"
@@ -191,10 +193,8 @@ def word_edges(tokenizer: Any, text: str) -> tuple[np.ndarray, np.ndarray]:
         return_offsets_mapping=True,
         verbose=False,
     )
-    words, offsets = (
-        np.array(encoded.word_ids(0)),
-        np.array(encoded["offset_mapping"]),
-    )
+    words = np.array(encoded.word_ids(0))
+    offsets = np.array(encoded["offset_mapping"])
     changes = words[1:] != words[:-1]
     return offsets[np.append(True, changes), 0], offsets[
         np.append(changes, True), 1

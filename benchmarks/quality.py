@@ -29,7 +29,8 @@ from domainbert.models.storage import read_manifest, shipped_models
 from domainbert.tables import read_table
 from recipes.diabetes130.encounters import build_diabetes130
 
-FRESH_SEED, FRESH_STAYS = 2027, 1000
+FRESH_SEED = 2027
+FRESH_STAYS = 1000
 NOTES = "real-sections test"
 # The two hospitals that readmission-demo was trained on; see its recipe.
 TRAINING = (("hospital", 1500, 1, False), ("brief", 20_000, 2, True))

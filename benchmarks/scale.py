@@ -27,7 +27,8 @@ from reporting import markdown, say, spread
 
 STAYS = (1_000, 10_000, 100_000)
 NOTE = "Pt. {number} admitted with dyspnea, diuresed, discharged home on day {day}."
-DAYS, GROWING = 10, 20
+DAYS = 10
+GROWING = 20
 WORDS = [
     "pain",
     "dyspnea",
@@ -39,7 +40,8 @@ WORDS = [
     "edema",
     "renal",
 ]
-OVERHEAD_STAYS, ROUNDS = 1000, 3
+OVERHEAD_STAYS = 1000
+ROUNDS = 3
 SEED = 2029
 
 
@@ -162,7 +164,8 @@ def daily() -> list[dict[str, str]]:
     rows = []
     with tempfile.TemporaryDirectory() as work:
         for cached in (False, True):
-            model, computed = stub_model(), 0
+            model = stub_model()
+            computed = 0
             plain = model.runner.logits
 
             def counting(windows: Any, plain: Any = plain) -> Any:

@@ -99,10 +99,8 @@ class Comparison:
         seconds = {
             way: np.array(values) for way, values in self.seconds.items()
         }
-        achieved, left_out = (
-            self.flop / seconds["model"],
-            f" ({self.retokenised} left out)",
-        )
+        achieved = self.flop / seconds["model"]
+        left_out = f" ({self.retokenised} left out)"
         return {
             "shape": self.shape,
             "notes": f"{self.stays} {self.workload} of {self.tokens / self.stays:.0f} tokens",
@@ -128,7 +126,8 @@ def multiply_adds(config: BertConfig, tokens: int) -> int:
         config: the model's.
         tokens: of the window, special ones counted.
     """
-    hidden, inner = config.hidden_size, config.intermediate_size
+    hidden = config.hidden_size
+    inner = config.intermediate_size
 
     def layer(rows: int) -> int:
         keys_and_values = 2 * tokens * hidden * hidden
@@ -264,7 +263,8 @@ def compare(
     say(
         f"{shape}, {workload.name}: warming up, and the pipeline's best batch size"
     )
-    network, texts = load_network(shape), workload.windows
+    network = load_network(shape)
+    texts = workload.windows
     ours = ReadmissionModel(
         network, load_tokenizer(find_encoder()), device="cpu"
     )

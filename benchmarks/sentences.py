@@ -46,11 +46,9 @@ from domainbert.search.vectors import VectorIndex
 
 BATCHES = (32, 64, 128, 256, 512)
 SAMPLE = 1000
-DIMENSION, QUERIES, PIECE = (
-    384,
-    100,
-    250,
-)  # rows that an encoder gives at a time
+DIMENSION = 384
+QUERIES = 100
+PIECE = 250  # rows that an encoder gives at a time
 TOLERANCE = 1e-5
 
 
@@ -216,7 +214,9 @@ def main() -> None:
     ) as lines:
         sentences = [line.strip() for line in lines if line.strip()]
     if asked.quick:
-        asked.sentences, asked.vectors, asked.rounds = 500, 20_000, 1
+        asked.sentences = 500
+        asked.vectors = 20_000
+        asked.rounds = 1
     measured: dict[str, Any] = {}
     if "encoding" in asked.only:
         measured["encoding"] = encoding(

@@ -69,10 +69,8 @@ def main() -> None:
     parser.add_argument("--recipes", nargs="+", default=["small", "entities"])
     args = parser.parse_args()
     folder = args.data / "ner" / "biored"
-    pool, measured = (
-        list(gold(folder / "train.pubtator").texts),
-        gold(folder / "devel.pubtator"),
-    )
+    pool = list(gold(folder / "train.pubtator").texts)
+    measured = gold(folder / "devel.pubtator")
     random.Random(0).shuffle(pool)
     devel = Gold("devel", tuple(pool[:DEVEL]))
     for size in args.sizes:
@@ -83,7 +81,8 @@ def main() -> None:
             model = fit([Corpus("genes", train, devel, None)], recipe)
             scores[name] = evaluate_words(model, measured)
         for name, score in scores.items():
-            one, (low, high) = score.overall, score.interval
+            one = score.overall
+            (low, high) = score.interval
             f1 = f"F1 {one.f1:.3f} [{low:.3f}, {high:.3f}]"
             both = f"precision {one.precision:.3f}, recall {one.recall:.3f}"
             say(f"{size} sentences, {name}: {both}, {f1}")

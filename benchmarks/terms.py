@@ -30,7 +30,9 @@ from domainbert.encoders.loading import DEFAULT_ENCODER, find_encoder
 
 BATCHES = (32, 64, 128, 256, 512)
 SAMPLE = 2000  # terms on which sentence-transformers' batch size is chosen
-FEW, MANY = 10_000, 100_000  # terms whose memory is compared
+# Terms whose memory is compared.
+FEW = 10_000
+MANY = 100_000
 TOLERANCE = 1e-5
 # Words around a term, so that a hundred thousand of them differ, as they do in a hospital's table.
 BEFORE = (

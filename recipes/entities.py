@@ -59,7 +59,8 @@ def fit_seeds(
     Its manifest has the scores of all seeds, with mean and standard deviation. With `average`,
     the last model is the average of all, see `averaged`. `trainer` is called as `fit` is.
     """
-    best, highest = None, -1.0
+    best = None
+    highest = -1.0
     models: list[EntityTagger] = []
     runs: list[SeedRun] = []
     checkpoints = options.pop("checkpoints", None)
@@ -120,7 +121,8 @@ def averaged(
     (Wortsman et al., arXiv 2203.05482); the weights of the start keep what the runs unlearned
     (arXiv 2109.01903). `share` is that of the start.
     """
-    soup, weight = models[0], (1 - share) / len(models)
+    soup = models[0]
+    weight = (1 - share) / len(models)
     parts = [(start, share), *((model, weight) for model in models)]
     tensors = {
         name: sum(

@@ -35,10 +35,8 @@ def main(
     ] = 80,
 ) -> None:
     """Measure faithfulness on a random part of one side."""
-    model, rows = (
-        ReadmissionModel.from_pretrained(folder),
-        usable_stays(read_cohort(cohort)),
-    )
+    model = ReadmissionModel.from_pretrained(folder)
+    rows = usable_stays(read_cohort(cohort))
     side = rows[rows["split"] == split]
     check_unseen(side["patient_id"], model.manifest.data.patients, side=split)
     found = evaluate_faithfulness(

@@ -188,7 +188,8 @@ def _person(row: Mapping[str, str]) -> str:
 
 
 def _admission(row: Mapping[str, str], kind: str, source: str) -> str:
-    specialty, payer = _specialty(row["medical_specialty"]), row["payer_code"]
+    specialty = _specialty(row["medical_specialty"])
+    payer = row["payer_code"]
     parts = (
         kind,
         f"from {source}" if source == "emergency room" else source,

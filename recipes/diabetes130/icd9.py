@@ -99,10 +99,8 @@ class CodeTitles:
 
 def read_titles(folder: str | Path) -> CodeTitles:
     """Read what the codes mean; `TableError` if a file is missing or holds something else."""
-    ids, diagnoses = (
-        source_file(folder, ID_TITLES),
-        source_file(folder, DIAGNOSIS_TITLES),
-    )
+    ids = source_file(folder, ID_TITLES)
+    diagnoses = source_file(folder, DIAGNOSIS_TITLES)
     return CodeTitles(_read_ids(ids), _read_diagnoses(diagnoses))
 
 

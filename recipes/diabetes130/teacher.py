@@ -34,10 +34,8 @@ def teacher_targets(
         "\n".join([notes] if isinstance(notes, str) else notes)
         for notes in rows["text"]
     ]
-    labels, patients = (
-        rows["readmitted"].to_numpy(dtype=np.float64),
-        rows["patient_id"],
-    )
+    labels = rows["readmitted"].to_numpy(dtype=np.float64)
+    patients = rows["patient_id"]
     found = cross_val_predict(
         teacher,
         texts,

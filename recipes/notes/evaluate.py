@@ -210,7 +210,8 @@ def main(
     ] = None,
 ) -> None:
     """Score a model, and the rules for assertions, on the corpora of notes."""
-    tagger, labels = EntityTagger.from_pretrained(model), renaming(label)
+    tagger = EntityTagger.from_pretrained(model)
+    labels = renaming(label)
     golds = [notes_gold(side, labels=labels) for side in SIDES]
     golds += [
         sections_gold(side, data, labels=labels) for side in SIDES if data
@@ -218,10 +219,8 @@ def main(
     known = known_types(tagger, golds[0])  # all corpora have the same types
     result: dict[str, Any] = {}
     for gold in golds:
-        scores, given = (
-            evaluate_documents(tagger, gold),
-            evaluate_assertions(gold).to_dict(),
-        )
+        scores = evaluate_documents(tagger, gold)
+        given = evaluate_assertions(gold).to_dict()
         result[gold.name] = {
             "entities": scores.table.to_dict("index"),
             "assertions": given,

@@ -84,7 +84,8 @@ class Generator:
         random = np.random.default_rng(seed)
         while number:
             template = self.templates[random.integers(len(self.templates))]
-            text, spans = "", []
+            text = ""
+            spans = []
             for part, label in self._filled(template, random):
                 if label:
                     spans.append(Span(len(text), len(text) + len(part), label))
@@ -138,10 +139,8 @@ class Generator:
         self, slot: str, random: np.random.Generator
     ) -> Iterator[Part]:
         """A list within a line, with commas or semicolons, sometimes "and" before the last."""
-        count, mark = (
-            random.integers(1, 7),
-            _choice((", ", ", ", ", ", "; ", "/"), random),
-        )
+        count = random.integers(1, 7)
+        mark = _choice((", ", ", ", ", ", "; ", "/"), random)
         for number in range(count):
             if number:
                 is_last = number == count - 1 and random.random() < 0.4
@@ -201,7 +200,8 @@ def _misspelt(name: str, random: np.random.Generator) -> str:
     if len(name) < 8 or random.random() >= MISSPELT:
         return name
     at = int(random.integers(1, len(name) - 2))
-    first, second = name[at], name[at + 1]
+    first = name[at]
+    second = name[at + 1]
     if not (first + second).isalpha():
         return name
     return (

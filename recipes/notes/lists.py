@@ -31,7 +31,8 @@ _NO_DISEASES = re.compile(r"C23\.(888|550\.(291\.\d+$|727))")
 
 def diseases(data: Path) -> set[str]:
     """Keys of the names of diseases in MONDO and MeSH, without findings, tests and procedures."""
-    found, left_out = set[str](), set[str]()
+    found = set[str]()
+    left_out = set[str]()
     for file in ("mondo", "mesh_diseases"):
         for row in read_rows(data / "names" / f"{file}.csv.gz"):
             names = {
@@ -64,7 +65,8 @@ def abbreviations(data: Path) -> list[str]:
             cells = line.split("\t") if "\t" in line else line.split(" ", 1)
             if len(cells) < 2 or cells[0] == "abbreviation":
                 continue
-            short, sense = cells[0].casefold(), cells[1].strip().casefold()
+            short = cells[0].casefold()
+            sense = cells[1].strip().casefold()
             is_one = (
                 key(sense) in names
                 and not is_no_name(sense)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-DISEASE, CHEMICAL = "Disease", "Chemical"
+DISEASE = "Disease"
+CHEMICAL = "Chemical"
 # With the open lists, see `open_names`: names that real notes have count most.
 OPEN_WEIGHTS = {
     "abbreviations": 0.35,
@@ -119,9 +120,12 @@ def brands() -> pd.DataFrame:
 
 def read_names(data: Path | None = None) -> Names:
     """The names of the shipped tables and, with `data`, of MedQuAD and ICD-9 (`write_notes`)."""
-    terms, short, sold = medical_terms(), abbreviations(), brands()
+    terms = medical_terms()
+    short = abbreviations()
+    sold = brands()
     is_drug = terms["category"] == "medication"
-    drugs, diseases = terms[is_drug], terms[~is_drug]
+    drugs = terms[is_drug]
+    diseases = terms[~is_drug]
     common = short["abbreviation"].str.casefold().isin(COMMON_WORDS)
     of = {
         kind: rows["abbreviation"]
@@ -164,7 +168,8 @@ def read_names(data: Path | None = None) -> Names:
 def with_open_names(names: Names, data: Path) -> Names:
     """The names, and those of `names/` in the public data; see `recipes.notes.open_names`."""
     known, others = open_names.abbreviations(data)
-    seen, drawn = open_names.in_real_notes(data), np.random.default_rng(0)
+    seen = open_names.in_real_notes(data)
+    drawn = np.random.default_rng(0)
     pools = {}
     for label, each in names.pools.items():
         rest = sorted(

@@ -14,7 +14,8 @@ from recipes.notes.sections import read_rows, real_notes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DISEASE, CHEMICAL = "Disease", "Chemical"
+DISEASE = "Disease"
+CHEMICAL = "Chemical"
 MAIN_SENSE = 0.7  # share of a sense in real notes from which an abbreviation is read as it
 RARE_SENSE = 0.05
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9'-]*")
@@ -91,10 +92,8 @@ def _names(folder: Path) -> Iterator[tuple[str, str]]:
 
 def in_real_notes(data: Path) -> dict[str, Counter[str]]:
     """Entity type -> listed names as real notes write them, with how often they do."""
-    names, found = (
-        listed(data),
-        {DISEASE: Counter[str](), CHEMICAL: Counter[str]()},
-    )
+    names = listed(data)
+    found = {DISEASE: Counter[str](), CHEMICAL: Counter[str]()}
     for text in real_notes(data):
         for line in re.split(r"[\n.;:,()]", text):
             words = line.split()
@@ -119,7 +118,8 @@ def abbreviations(data: Path) -> tuple[dict[str, list[str]], list[str]]:
     """
     senses: dict[str, dict[str, float]] = defaultdict(dict)
     spelt: dict[str, Counter[str]] = defaultdict(Counter)
-    folder, names = data / "names" / "abbreviations", listed(data)
+    folder = data / "names" / "abbreviations"
+    names = listed(data)
     for file in sorted(folder.glob("*.txt")):
         for line in file.read_text("utf-8", errors="replace").splitlines():
             cells = line.split("\t")
@@ -129,7 +129,8 @@ def abbreviations(data: Path) -> tuple[dict[str, list[str]], list[str]]:
                 cells = line.split(" ", 1)
             if len(cells) < 2 or cells[0] in ("abbreviation", ""):
                 continue
-            short, sense = cells[0].casefold(), cells[1].strip().casefold()
+            short = cells[0].casefold()
+            sense = cells[1].strip().casefold()
             share = float(cells[4]) if len(cells) > 4 else 1.0
             senses[short][sense] = max(share, senses[short].get(sense, 0.0))
             for variation in (

@@ -58,10 +58,9 @@ MEASURED = (
 )
 TIMES = 3  # an epoch reads the tagged notes so often
 TITLE = 50  # letters of a title that tell an abstract
-SURE, UNSURE = (
-    0.9,
-    0.3,
-)  # scores from which a name that no list has is kept, or a sentence left out
+# Scores from which a name that no list has is kept, or a sentence is left out.
+SURE = 0.9
+UNSURE = 0.3
 LISTED = 0.6  # score from which a listed name is kept
 _SENTENCE = re.compile(r"[^\n]+?(?:[.!?](?=\s)|$)", re.MULTILINE)
 
@@ -104,10 +103,8 @@ def only_letters(text: str) -> str:
 
 def silver(data: Path, model: str) -> Iterator[Document]:
     """Sentences of real notes where model and lists agree, with the entities that both find."""
-    names, (short, others) = (
-        open_names.listed(data),
-        open_names.abbreviations(data),
-    )
+    names = open_names.listed(data)
+    short, others = open_names.abbreviations(data)
     known = {name.casefold() for label in short for name in short[label]}
     wrong = {name.casefold() for name in others} - known
     tagger = EntityTagger.from_pretrained(model, min_score=0.0)
@@ -122,7 +119,8 @@ def silver(data: Path, model: str) -> Iterator[Document]:
     for sentence, entities in zip(
         sentences, tagger.tag_many(sentences), strict=True
     ):
-        spans, agreed = [], True
+        spans = []
+        agreed = True
         for entity in entities:
             name = entity.text
             is_listed = names.get(open_names.key(name)) == entity.label

@@ -384,7 +384,7 @@ def test_the_order_of_notes_does_not_matter(
 
 @pytest.mark.parametrize("seed", range(3))
 def test_many_random_admissions(tmp_path, define, seed):
-    rows = random_rows(random.Random(seed), 800)
+    rows = random_rows(random.Random(seed), 400)
     deaths = {
         row["SUBJECT_ID"]: START
         + timedelta(days=random.Random(n).randrange(130))
