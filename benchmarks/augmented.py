@@ -43,25 +43,29 @@ def few_rated(
 ) -> Any:
     """Spearman on test of each way of training."""
     recipe = _recipe(seed, pooling)
-    rest = without(train, test)
-    order = np.random.default_rng(seed).permutation(len(rest))
-    gold = rest.iloc[order[:GOLD]]
-    validation = rest.iloc[order[GOLD : GOLD + VALIDATION]]
-    found = augment(recipe, gold, validation)
+    unread_pairs = without(train, test)
+    order = np.random.default_rng(seed).permutation(len(unread_pairs))
+    gold = unread_pairs.iloc[order[:GOLD]]
+    validation = unread_pairs.iloc[order[GOLD : GOLD + VALIDATION]]
+    augmented = augment(recipe, gold, validation)
     # As many steps on gold alone as on gold and silver, so that only the pairs differ.
     longer = (
-        recipe.training.epochs * (len(gold) + len(found.silver)) / len(gold)
+        recipe.training.epochs
+        * (len(gold) + len(augmented.silver))
+        / len(gold)
     )
     long = recipe.replaced(
         training=recipe.training.replaced(epochs=round(longer))
     )
     models: dict[str, Any] = {
         "gold only": fit(gold, long, validation=validation),
-        "gold and silver": found.encoder,
-        "cross-encoder on gold": found.cross,
+        "gold and silver": augmented.encoder,
+        "cross-encoder on gold": augmented.cross,
     }
     if upper:
-        models["all pairs rated"] = fit(rest, recipe, validation=validation)
+        models["all pairs rated"] = fit(
+            unread_pairs, recipe, validation=validation
+        )
     return {name: _spearman(model, test) for name, model in models.items()}
 
 
@@ -85,13 +89,15 @@ def none_rated(
     gold = general.iloc[order[VALIDATION:]]
     validation = general.iloc[order[:VALIDATION]]
     texts = [*domain["first"], *domain["second"]]
-    found = augment(recipe, gold, validation, texts=texts, silver_only=True)
+    augmented = augment(
+        recipe, gold, validation, texts=texts, silver_only=True
+    )
     return {
         "general pairs only": _spearman(
             fit(gold, recipe, validation=validation), captions
         ),
-        "silver pairs of the domain": _spearman(found.encoder, captions),
-        "cross-encoder on general pairs": _spearman(found.cross, captions),
+        "silver pairs of the domain": _spearman(augmented.encoder, captions),
+        "cross-encoder on general pairs": _spearman(augmented.cross, captions),
     }
 
 

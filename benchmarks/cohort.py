@@ -83,7 +83,7 @@ class Measured:
         sha256: of the labels and texts, stay by stay.
     """
 
-    way: str
+    method: str
     notes: int
     stays: int
     bytes: int
@@ -97,7 +97,7 @@ class Measured:
         """A line of the table."""
         rate = [self.bytes / 1e6 / seconds for seconds in self.seconds]
         return {
-            "way": self.way,
+            "way": self.method,
             "notes": f"{self.notes:,}",
             "stays": f"{self.stays:,}",
             "CSV, GB": f"{self.bytes / 1e9:.2f}",
@@ -179,26 +179,26 @@ def _note_lines(
         np.flatnonzero(np.frombuffer(breaks, dtype=np.uint8) == ord("\n")) + 1
     )
     order = rng.permutation(notes)
-    for number, place in enumerate(order, start=1):
-        stay = place // NOTES_A_STAY
-        is_summary = place % NOTES_A_STAY == 0
-        wanted = int(
+    for number, position in enumerate(order, start=1):
+        stay = position // NOTES_A_STAY
+        is_summary = position % NOTES_A_STAY == 0
+        byte_count = int(
             (SUMMARY_BYTES if is_summary else NOTE_BYTES)
             * (0.5 + rng.random())
         )
         begin = int(
             starts[
                 rng.integers(
-                    0, np.searchsorted(starts, len(breaks) - 2 * wanted)
+                    0, np.searchsorted(starts, len(breaks) - 2 * byte_count)
                 )
             ]
         )
-        text = breaks[begin : breaks.index(b"\n", begin + wanted)]
+        text = breaks[begin : breaks.index(b"\n", begin + byte_count)]
         charted = admit[stay] + (leave[stay] - admit[stay]) * rng.random()
         category = (
             "Discharge summary"
             if is_summary
-            else CATEGORIES[place % len(CATEGORIES)]
+            else CATEGORIES[position % len(CATEGORIES)]
         )
         day = str(leave[stay] if is_summary else charted)[:10]
         clock = "" if is_summary else _clock(charted)
@@ -207,7 +207,7 @@ def _note_lines(
             (
                 head.encode(),
                 b"[**Note ",
-                str(place).encode(),
+                str(position).encode(),
                 b"**]\n",
                 text,
                 b'"\n',
@@ -283,27 +283,29 @@ def label_with_pandas(folder: Path) -> Any:
     ]
 
 
-def run_way(way: str, folder: Path, out: Path) -> None:
+def run_way(method: str, folder: Path, out: Path) -> None:
     """In a process of its own: build, and say on stdout how long it took and what memory."""
     started = time.perf_counter()
-    if way in PANDAS:
-        run_pandas(folder, out, lean=way == "lean pandas")
+    if method in PANDAS:
+        run_pandas(folder, out, lean=method == "lean pandas")
     else:
-        run_ours(folder, out, notes="early" if way == "early" else "discharge")
+        run_ours(
+            folder, out, notes="early" if method == "early" else "discharge"
+        )
     seconds = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps({"seconds": seconds, "peak": peak}))
 
 
 def measure_once(
-    way: str, hospital: Hospital, out: Path, *, limit: float
+    method: str, hospital: Hospital, out: Path, *, limit: float
 ) -> dict[str, Any] | None:
     """Seconds and peak bytes of one run; None if it needed more memory than `limit` bytes."""
     command = [
         sys.executable,
         __file__,
         "--run",
-        way,
+        method,
         str(hospital.folder),
         str(out),
     ]
@@ -314,15 +316,15 @@ def measure_once(
         if resident > limit:
             child.kill()
         time.sleep(0.05)
-    said = child.communicate()[0]
+    output = child.communicate()[0]
     if (
         child.returncode < 0
     ):  # killed, by us or by the system, for want of memory
         return None
     if child.returncode:
-        sys.exit(f"{way} failed on {hospital.notes:,} notes")
-    found: dict[str, Any] = json.loads(said)
-    return found if found["peak"] <= limit else None
+        sys.exit(f"{method} failed on {hospital.notes:,} notes")
+    measured: dict[str, Any] = json.loads(output)
+    return measured if measured["peak"] <= limit else None
 
 
 def describe(path: Path) -> tuple[int, int, str]:
@@ -363,36 +365,41 @@ def compare(
     with tempfile.TemporaryDirectory(prefix="cohort-") as work:
         say(f"writing {notes:,} notes")
         hospital = write_hospital(Path(work) / "hospital", notes=notes)
-        runs: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
+        runs: dict[str, list[dict[str, Any]]] = {method: [] for method in ways}
         for number in range(1, rounds + 1):
-            for way in list(runs):
-                allowed = limit if way in PANDAS else math.inf
+            for method in list(runs):
+                allowed = limit if method in PANDAS else math.inf
                 run = measure_once(
-                    way, hospital, Path(work) / f"{way}.parquet", limit=allowed
+                    method,
+                    hospital,
+                    Path(work) / f"{method}.parquet",
+                    limit=allowed,
                 )
                 if run is None:
-                    say(f"  {way}: more than {allowed / 1e9:g} GB")
-                    del runs[way]
+                    say(f"  {method}: more than {allowed / 1e9:g} GB")
+                    del runs[method]
                     continue
+                gigabytes = run["peak"] / 1e9
+                seconds = f"{run['seconds']:.1f} s"
                 say(
-                    f"  {way}, round {number}: {run['seconds']:.1f} s, {run['peak'] / 1e9:.2f} GB"
+                    f"  {method}, round {number}: {seconds}, {gigabytes:.2f} GB"
                 )
-                runs[way].append(run)
+                runs[method].append(run)
         return {
-            way: summarise(
-                way, hospital, measured, Path(work) / f"{way}.parquet"
+            method: summarise(
+                method, hospital, measured, Path(work) / f"{method}.parquet"
             )
-            for way, measured in runs.items()
+            for method, measured in runs.items()
         }
 
 
 def summarise(
-    way: str, hospital: Hospital, runs: list[dict[str, Any]], out: Path
+    method: str, hospital: Hospital, runs: list[dict[str, Any]], out: Path
 ) -> Measured:
     """All runs of a way, and what it made."""
     kept, readmitted, sha256 = describe(out)
     return Measured(
-        way=way,
+        method=method,
         notes=hospital.notes,
         stays=hospital.stays,
         bytes=hospital.bytes,
@@ -408,19 +415,21 @@ def conclusions(measured: Sequence[Measured]) -> list[str]:
     """The ratios, in sentences; ends the program where ours and pandas disagree."""
     lines = []
     ours = sorted(
-        (m for m in measured if m.way == "ours"), key=lambda m: m.notes
+        (m for m in measured if m.method == "ours"), key=lambda m: m.notes
     )
-    for other in (m for m in measured if m.way in PANDAS):
+    for other in (m for m in measured if m.method in PANDAS):
         same = next(m for m in ours if m.notes == other.notes)
         if same.sha256 != other.sha256:
-            sys.exit(f"ours and {other.way} differ on {other.notes:,} notes")
+            sys.exit(
+                f"ours and {other.method} differ on {other.notes:,} notes"
+            )
         ratios = [
             theirs / mine
             for theirs, mine in zip(other.seconds, same.seconds, strict=True)
         ]
         memory = statistics.median(other.peaks) / statistics.median(same.peaks)
         lines.append(
-            f"{other.notes:,} notes: {spread(ratios, '.1f')} times as fast as {other.way} in "
+            f"{other.notes:,} notes: {spread(ratios, '.1f')} times as fast as {other.method} in "
             f"1/{memory:.1f} of its memory; labels and texts are the same."
         )
     small = ours[0]
@@ -454,26 +463,30 @@ def main() -> None:
     )
     parser.add_argument(
         "--run", nargs=3, help=argparse.SUPPRESS
-    )  # a child: way, folder, result
+    )  # a child: method, folder, result
     asked = parser.parse_args()
     if asked.run:
-        way, folder, out = asked.run
-        run_way(way, Path(folder), Path(out))
+        method, folder, out = asked.run
+        run_way(method, Path(folder), Path(out))
         return
     measured: list[Measured] = []
     for notes in sorted(asked.notes, reverse=True):
-        known = {m.way for m in measured}
+        measured_methods = {m.method for m in measured}
         ways = [
             "ours",
-            *(way for way in ("early", *PANDAS) if way not in known),
+            *(
+                method
+                for method in ("early", *PANDAS)
+                if method not in measured_methods
+            ),
         ]
-        found = compare(
+        comparison = compare(
             notes,
             ways=ways,
             rounds=asked.rounds,
             limit=asked.pandas_memory * 1e9,
         )
-        measured += found.values()
+        measured += comparison.values()
     lines = conclusions(measured)
     report(
         [m.row() for m in measured],

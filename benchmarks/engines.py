@@ -84,9 +84,9 @@ def score_with_spark(path: Path, task: Any) -> pd.DataFrame:
     )
 
 
-def start(way: str) -> Any:
+def start(engine: str) -> Any:
     """Start the engine, and return how to score with it."""
-    if way == "ray":
+    if engine == "ray":
         import ray
 
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -98,7 +98,7 @@ def start(way: str) -> Any:
         )
         ray.data.DataContext.get_current().enable_progress_bars = False
         return score_with_ray
-    if way == "spark":
+    if engine == "spark":
         from pyspark.sql import SparkSession
 
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -113,24 +113,24 @@ def start(way: str) -> Any:
     return score_alone
 
 
-def measure(way: str, paths: list[Path], out: Path) -> None:
+def measure(engine: str, paths: list[Path], out: Path) -> None:
     """Score each table with one way; write seconds and scores."""
     from clinical import ReadmissionModel
     from clinical.risk.task import ReadmissionTask
 
     model = ReadmissionModel.from_pretrained("readmission-demo", device="cpu")
     task = ReadmissionTask(model, notes="as-given")
-    score = start(way)
+    score = start(engine)
     score(
         paths[0], task
     )  # the first time, Spark compiles and Ray starts its workers
-    found: dict[str, Any] = {"seconds": []}
+    measured: dict[str, Any] = {"seconds": []}
     for path in paths:
         clock = time.perf_counter()
         table = score(path, task)
-        found["seconds"].append(time.perf_counter() - clock)
-    found["scores"] = table.sort_values("stay_id")["score"].tolist()
-    out.write_text(json.dumps(found))
+        measured["seconds"].append(time.perf_counter() - clock)
+    measured["scores"] = table.sort_values("stay_id")["score"].tolist()
+    out.write_text(json.dumps(measured))
 
 
 def main() -> None:
@@ -148,42 +148,42 @@ def main() -> None:
     )
     asked = parser.parse_args()
     if asked.measure:
-        way, few, many, out = asked.measure
-        measure(way, [Path(few), Path(many)], Path(out))
+        engine, short_run, long_run, out = asked.measure
+        measure(engine, [Path(short_run), Path(long_run)], Path(out))
         return
     sizes = (10, 30) if asked.quick else tuple(asked.stays)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         paths = make_tables(folder, sizes)
-        runs: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
+        runs: dict[str, list[dict[str, Any]]] = {engine: [] for engine in WAYS}
         for number in range(1, (1 if asked.quick else asked.rounds) + 1):
-            for way in WAYS:
-                say(f"round {number}: {way}")
+            for engine in WAYS:
+                say(f"round {number}: {engine}")
                 out = folder / "found.json"
-                words = [way, *map(str, paths), str(out)]
+                words = [engine, *map(str, paths), str(out)]
                 command = [sys.executable, __file__, "--measure", *words]
                 subprocess.run(command, check=True)  # noqa: S603
-                runs[way].append(json.loads(out.read_text()))
-                say(f"  seconds {runs[way][-1]['seconds']}")
+                runs[engine].append(json.loads(out.read_text()))
+                say(f"  seconds {runs[engine][-1]['seconds']}")
     rates = {}
     fixed = {}
-    for way, found in runs.items():
-        seconds = np.array([f["seconds"] for f in found])
-        rates[way] = (sizes[1] - sizes[0]) / (seconds[:, 1] - seconds[:, 0])
-        fixed[way] = seconds[:, 0] - sizes[0] / rates[way]
+    for engine, measured in runs.items():
+        seconds = np.array([f["seconds"] for f in measured])
+        rates[engine] = (sizes[1] - sizes[0]) / (seconds[:, 1] - seconds[:, 0])
+        fixed[engine] = seconds[:, 0] - sizes[0] / rates[engine]
     expected = np.array(runs[WAYS[0]][0]["scores"])
-    worst = {way: float(np.abs(np.array(found[-1]["scores"]) - expected).max())
-             for way, found in runs.items()}  # fmt: skip
+    worst = {engine: float(np.abs(np.array(measured[-1]["scores"]) - expected).max())
+             for engine, measured in runs.items()}  # fmt: skip
     report(
         [
             {
-                "way": way,
-                "stays/s": spread(rates[way], ".1f"),
-                "× one process": spread(rates[way] / rates[WAYS[0]], ".2f"),
-                "fixed cost of a run, s": spread(fixed[way], ".0f"),
-                "differ by": f"{worst[way]:.0e}",
+                "way": engine,
+                "stays/s": spread(rates[engine], ".1f"),
+                "× one process": spread(rates[engine] / rates[WAYS[0]], ".2f"),
+                "fixed cost of a run, s": spread(fixed[engine], ".0f"),
+                "differ by": f"{worst[engine]:.0e}",
             }
-            for way in WAYS
+            for engine in WAYS
         ],
         setting={
             "stays": sizes[1],

@@ -70,13 +70,13 @@ def made_up(folder: str, *, stays: int, seed: int) -> set[str]:
 
     def noted(*args: Any, **options: Any) -> list[sentences.Told]:
         result = tell(*args, **options)
-        for told in result:
-            parts = told.statements
+        for statement in result:
+            parts = statement.statements
             if any(
                 p.truth and not p.elsewhere and p.fact.weight > 0
                 for p in parts
             ):
-                planted.add(told.sentence)
+                planted.add(statement.sentence)
         return result
 
     with patch.object(sentences, "tell", noted):
@@ -90,7 +90,7 @@ def speed_rows(model: ReadmissionModel, rows: pd.DataFrame) -> list[list[str]]:
         [model.read(stay).risk.coverage.tokens for stay in rows["text"][:200]]
     )
     longest = model.network.config.max_position_embeddings
-    whole = ReadmissionModel(
+    unsplit = ReadmissionModel(
         model.network,
         model.tokenizer,
         settings=model.settings.replaced(window=longest),
@@ -98,7 +98,7 @@ def speed_rows(model: ReadmissionModel, rows: pd.DataFrame) -> list[list[str]]:
     result = []
     for size, reader in [
         *((size, model) for size in SIZES),
-        (SIZES[1], whole),
+        (SIZES[1], unsplit),
     ]:
         chosen = int(np.abs(tokens - size).argmin())
         stay = rows["text"][chosen]
@@ -149,20 +149,20 @@ def fact_rows(
             facts = places(stay.text, planted)
             if method == "random":
                 pieces = sentence_pieces(model.read(stay.text))
-                found = [
+                passages = [
                     pieces[i]
                     for i in generator.choice(len(pieces), TOP, replace=False)
                 ]
             else:
-                found = model.explain(stay.text, top=TOP).raising
+                passages = model.explain(stay.text, top=TOP).raising
             hits.append(
                 [
-                    any(meets(passage, place) for place in facts)
-                    for passage in found
+                    any(meets(passage, position) for position in facts)
+                    for passage in passages
                 ]
             )
-        right = np.mean([any(one) for one in hits])
-        share = np.mean([hit for one in hits for hit in one])
+        right = np.mean([any(stay_hits) for stay_hits in hits])
+        share = np.mean([hit for stay_hits in hits for hit in stay_hits])
         result.append([method, str(len(hits)), f"{right:.0%}", f"{share:.0%}"])
     return result
 
@@ -170,9 +170,9 @@ def fact_rows(
 def places(notes: list[str], planted: set[str]) -> list[tuple[int, int, int]]:
     """Where sentences are in notes, whatever the line breaks: note, start, end."""
     flat = " ".join(" ".join(notes).split())
-    there = [sentence for sentence in planted if sentence in flat]
+    present = [sentence for sentence in planted if sentence in flat]
     patterns = [
-        r"\s+".join(map(re.escape, sentence.split())) for sentence in there
+        r"\s+".join(map(re.escape, sentence.split())) for sentence in present
     ]
     return [
         (number, *match.span())
@@ -182,9 +182,9 @@ def places(notes: list[str], planted: set[str]) -> list[tuple[int, int, int]]:
     ]
 
 
-def meets(passage: Passage | Piece, place: tuple[int, int, int]) -> bool:
+def meets(passage: Passage | Piece, position: tuple[int, int, int]) -> bool:
     """Whether a passage and a place overlap."""
-    note, start, end = place
+    note, start, end = position
     return passage.note == note and passage.start < end and start < passage.end
 
 

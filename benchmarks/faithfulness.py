@@ -121,14 +121,15 @@ class Faithfulness:
 
     def verdicts(self) -> list[str]:
         """What the numbers say of the default method, and of the order of words."""
-        said = []
+        sentences = []
         for name in (*(m for m in METHODS if m != DEFAULT), *CONTROLS):
             leads = [self.intervals[name, lead(area)] for area in AREAS]
             shown = all(
-                each.low is not None and each.low > 0 for each in leads
+                interval.low is not None and interval.low > 0
+                for interval in leads
             )
             ahead = "beats" if shown else "is not shown to beat"
-            said.append(
+            sentences.append(
                 f"{DEFAULT} {ahead} {name}: AOPC higher by {leads[0]}, normalised by {leads[1]}."
             )
         before, after, change = (
@@ -139,11 +140,11 @@ class Faithfulness:
                 "absolute change",
             )
         )
-        said.append(
+        sentences.append(
             f"With the words of each window shuffled, the mean probability changes from {before} "
             f"to {after}, and that of a stay by {change} on average."
         )
-        return said
+        return sentences
 
 
 def evaluate_methods(
@@ -182,7 +183,8 @@ def _measure(case: Case, generator: np.random.Generator) -> Numbers:
         name: method(case, pieces, windows) for name, method in METHODS.items()
     }
     orders = {
-        name: [np.argsort(-one, kind="stable")] for name, one in values.items()
+        name: [np.argsort(-weights, kind="stable")]
+        for name, weights in values.items()
     }
     risks = np.array([case.probabilities[piece.window] for piece in pieces])
     orders["windows"] = [np.argsort(-risks, kind="stable")]
@@ -203,17 +205,19 @@ def _curves(
     """Comprehensiveness and sufficiency at every share, shape (2, shares), means over orders."""
     chosen = [
         chosen_tokens(case.stay, [pieces[i] for i in order], share=share)
-        for some in orders.values()
-        for order in some
+        for orders_of_method in orders.values()
+        for order in orders_of_method
         for share in SHARES
     ]
     choices = [
-        kept for one in chosen for kept in ([~mask for mask in one], one)
+        kept for masks in chosen for kept in ([~mask for mask in masks], masks)
     ]
     drops = (case.risk.probability - case.risks(choices)[1]).reshape(
         -1, len(SHARES), 2
     )
-    ends = np.cumsum([len(some) for some in orders.values()])[:-1]
+    ends = np.cumsum(
+        [len(orders_of_method) for orders_of_method in orders.values()]
+    )[:-1]
     return {
         name: part.mean(axis=0).T
         for name, part in zip(orders, np.split(drops, ends), strict=True)
@@ -232,11 +236,11 @@ def _numbers(curves: Mapping[str, np.ndarray]) -> Numbers:
     for name, (comprehensive, sufficient) in curves.items():
         if name in LIMITS:
             continue
-        for share, one, other in zip(
+        for share, removed, alone in zip(
             SHARES, comprehensive, sufficient, strict=True
         ):
-            numbers[name, f"comprehensiveness {share:.0%}"] = float(one)
-            numbers[name, f"sufficiency {share:.0%}"] = float(other)
+            numbers[name, f"comprehensiveness {share:.0%}"] = float(removed)
+            numbers[name, f"sufficiency {share:.0%}"] = float(alone)
         numbers[name, "AOPC"] = areas[name]
         numbers[name, "normalised AOPC"] = (areas[name] - low) / max(
             high - low, TINY
@@ -270,11 +274,11 @@ def _intervals(
     """With the ratios of the AOPCs to that of random, and the default's leads."""
     by_chance = columns["random", "AOPC"]
     for name in (*METHODS, *CONTROLS):
-        own = columns[name, "AOPC"]
+        areas = columns[name, "AOPC"]
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = Resampled(
-                own.value / by_chance.value,
-                own.replicates / by_chance.replicates,
+                areas.value / by_chance.value,
+                areas.replicates / by_chance.replicates,
             )
         columns[name, "AOPC over random"] = ratio
         for area in AREAS if name != DEFAULT else ():
@@ -324,11 +328,11 @@ def greedy_order(
             case.shortened(w, [pieces[j] for j in (*paths[w], i)])
             for w, i in tried
         ]
-        found = case.score(shorter)
+        drops = case.score(shorter)
         for w in windows:
             options = [
                 (float(p), i)
-                for p, (v, i) in zip(found, tried, strict=True)
+                for p, (v, i) in zip(drops, tried, strict=True)
                 if v == w
             ]
             if options:
@@ -342,11 +346,13 @@ def greedy_order(
         riskiest = max(unfinished, key=lambda w: risks[w][done[w]])
         order.append(paths[riskiest][done[riskiest]])
         done[riskiest] += 1
-    rest = [i for i, piece in enumerate(pieces) if piece.window not in paths]
+    unread = [i for i, piece in enumerate(pieces) if piece.window not in paths]
     return np.array(
         [
             *order,
-            *sorted(rest, key=lambda i: -case.probabilities[pieces[i].window]),
+            *sorted(
+                unread, key=lambda i: -case.probabilities[pieces[i].window]
+            ),
         ]
     )
 
@@ -430,13 +436,15 @@ def attention_weights(
         hidden = bert.eval().embeddings(input_ids=ids)
         for before in layers[: layer % len(layers)]:
             hidden = before(hidden, None)
-        own = layers[layer].attention.self
-        heads = (own.num_attention_heads, own.attention_head_size)
+        attention = layers[layer].attention.self
+        heads = (attention.num_attention_heads, attention.attention_head_size)
         query, key = (
             part(hidden)[0].unflatten(-1, heads).transpose(0, 1)
-            for part in (own.query, own.key)
+            for part in (attention.query, attention.key)
         )
-        scores = query @ key.transpose(1, 2) / own.attention_head_size**0.5
+        scores = (
+            query @ key.transpose(1, 2) / attention.attention_head_size**0.5
+        )
         return scores.softmax(-1).float().cpu().numpy()
 
 

@@ -80,7 +80,7 @@ def measure(
 ) -> dict[str, list[dict[str, Any]]]:
     """What `build` says of each form, round by round; ends the program where cohorts differ."""
     runs: dict[str, list[dict[str, Any]]] = {form: [] for form in folders}
-    found = {}
+    measured = {}
     for number in range(1, rounds + 1):
         for form, folder in folders.items():
             command = [
@@ -97,9 +97,9 @@ def measure(
             say(
                 f"  {form}, round {number}: {run['seconds']:.1f} s, {run['peak'] / 1e9:.2f} GB"
             )
-            found[form] = describe(out)
-    if len(set(found.values())) > 1:
-        sys.exit(f"the cohorts differ: {found}")
+            measured[form] = describe(out)
+    if len(set(measured.values())) > 1:
+        sys.exit(f"the cohorts differ: {measured}")
     return runs
 
 

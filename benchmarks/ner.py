@@ -70,7 +70,7 @@ class Comparison:
         texts: number of texts.
         words: number of words.
         batch: the pipeline's fastest batch size.
-        whole: texts that the pipeline reads in one window.
+        seen_whole: texts that the pipeline reads in one window.
         identical: of those, texts with identical entities.
         broken: of the others, texts whose most likely tags are not valid IOB2.
         seconds: of "ours", "as called" and "at its best".
@@ -80,7 +80,7 @@ class Comparison:
     texts: int
     words: int
     batch: int
-    whole: int
+    seen_whole: int
     identical: int
     broken: int
     seconds: dict[str, list[float]]
@@ -88,12 +88,12 @@ class Comparison:
     @property
     def unexplained(self) -> int:
         """Texts with different entities for no known reason."""
-        return self.whole - self.identical - self.broken
+        return self.seen_whole - self.identical - self.broken
 
     def row(self) -> dict[str, str]:
         """A row of the table."""
         seconds = {
-            way: np.array(values) for way, values in self.seconds.items()
+            method: np.array(values) for method, values in self.seconds.items()
         }
         return {
             "texts": f"{self.texts} {self.workload} of {self.words / self.texts:.0f} words",
@@ -106,7 +106,7 @@ class Comparison:
                 seconds["at its best"] / seconds["ours"], ".2f"
             ),
             "its batch": str(self.batch),
-            "identical": f"{self.identical} of {self.whole} seen whole",
+            "identical": f"{self.identical} of {self.seen_whole} seen whole",
             "invalid tags": str(self.broken),
         }
 
@@ -163,28 +163,28 @@ def piped(
     """The pipeline's entities of each text."""
     options: dict[str, Any] = {} if stride is None else {"stride": stride}
     if batch_size == ONE_BY_ONE:
-        found = [pipe(text, **options) for text in texts]
+        predictions = [pipe(text, **options) for text in texts]
     else:
-        found = pipe(texts, batch_size=batch_size, **options)
+        predictions = pipe(texts, batch_size=batch_size, **options)
     spans = [
         [(e["start"], e["end"], e["entity_group"]) for e in entities]
-        for entities in found
+        for entities in predictions
     ]
     return [
         [
             span
-            for span in each
+            for span in text_spans
             if any(map(str.isalpha, text[slice(*span[:2])]))
         ]
-        for text, each in zip(texts, spans, strict=True)
+        for text, text_spans in zip(texts, spans, strict=True)
     ]
 
 
 def ours(texts: list[str], *, tagger: EntityTagger) -> list[Spans]:
     """Our entities of each text."""
     return [
-        [(e.start, e.end, e.label) for e in found]
-        for found in tagger.tag_many(texts)
+        [(e.start, e.end, e.label) for e in entities]
+        for entities in tagger.tag_many(texts)
     ]
 
 
@@ -212,25 +212,29 @@ def compare(
     results: dict[str, list[Spans]] = {}
     for number in range(1, rounds + 1):
         say(f"  round {number} of {rounds}")
-        for name, way in ways.items():
+        for name, action in ways.items():
             start = time.perf_counter()
-            results[name] = way()
+            results[name] = action()
             seconds[name].append(time.perf_counter() - start)
-    whole = [
+    seen_whole = [
         number
         for number, text in enumerate(texts)
         if is_seen_whole(text, tagger)
     ]
-    same = [n for n in whole if results["ours"][n] == results["as called"][n]]
+    same = [
+        n for n in seen_whole if results["ours"][n] == results["as called"][n]
+    ]
     broken = [
-        n for n in whole if n not in same and breaks_iob2(texts[n], tagger)
+        n
+        for n in seen_whole
+        if n not in same and breaks_iob2(texts[n], tagger)
     ]
     return Comparison(
         workload=workload.name,
         texts=len(texts),
         words=sum(len(split_words(text)) for text in texts),
         batch=batch,
-        whole=len(whole),
+        seen_whole=len(seen_whole),
         identical=len(same),
         broken=len(broken),
         seconds=seconds,

@@ -76,12 +76,12 @@ def thirds(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 @drawing()
-def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
+def draw(scores: dict[str, dict[str, Any]], path: Path) -> None:
     """Spearman's correlation of each cell with its interval; trained and plain."""
     figure, (axes,) = new_axes((7.0, 3.4))
-    for number, (name, cells) in enumerate(found.items()):
-        place = (
-            np.arange(len(POOLINGS)) + (number - (len(found) - 1) / 2) * 0.2
+    for number, (name, cells) in enumerate(scores.items()):
+        positions = (
+            np.arange(len(POOLINGS)) + (number - (len(scores) - 1) / 2) * 0.2
         )
         value = np.array([cells[pooling].value for pooling in POOLINGS])
         low, high = (
@@ -89,7 +89,7 @@ def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
             for side in ("low", "high")
         )
         axes.errorbar(
-            *(place, value),
+            *(positions, value),
             yerr=[value - low, high - value],
             fmt="os^D"[number],
             color=COLOURS[number],
@@ -116,30 +116,32 @@ def main() -> int:
     asked = parser.parse_args()
     folder = asked.data / "sentences"
     test = read_pairs(folder / "stsb_en_dev.tsv")
-    rest = without(read_pairs(folder / "stsb_en_train.tsv"), test)
-    order = np.random.default_rng(0).permutation(len(rest))
+    unread_pairs = without(read_pairs(folder / "stsb_en_train.tsv"), test)
+    order = np.random.default_rng(0).permutation(len(unread_pairs))
     number = 64 if asked.quick else PAIRS
-    validation = rest.iloc[order[:VALIDATION]]
-    train = without(rest.iloc[order[VALIDATION:]], validation).head(number)
-    found: dict[str, dict[str, Any]] = {"plain": {}}
+    validation = unread_pairs.iloc[order[:VALIDATION]]
+    train = without(unread_pairs.iloc[order[VALIDATION:]], validation).head(
+        number
+    )
+    scores: dict[str, dict[str, Any]] = {"plain": {}}
     for pooling in POOLINGS:
         plain = SentenceEncoder.from_pretrained(
             DEFAULT_ENCODER, pooling=pooling
         )
-        found["plain"][pooling] = evaluate_pairs(plain, test).scores[
+        scores["plain"][pooling] = evaluate_pairs(plain, test).scores[
             "Spearman"
         ]
         for name, change in OBJECTIVES.items():
             encoder = cell(pooling, change, train, validation)
             figures = evaluate_pairs(encoder, test).scores["Spearman"]
-            found.setdefault(name, {})[pooling] = figures
+            scores.setdefault(name, {})[pooling] = figures
             say(f"{pooling}, {name}: {figures}")
     rows = [
         {
             "objective": name,
             **{pooling: str(cells[pooling]) for pooling in POOLINGS},
         }
-        for name, cells in found.items()
+        for name, cells in scores.items()
     ]
     setting = {
         "pairs": number,
@@ -147,11 +149,12 @@ def main() -> int:
         **versions_of("torch", "transformers"),
     }
     measured = {
-        n: {p: vars(i) for p, i in cells.items()} for n, cells in found.items()
+        n: {p: vars(i) for p, i in cells.items()}
+        for n, cells in scores.items()
     }
     report(rows, setting=setting, measured=measured, out=asked.out)
     if asked.figure:
-        draw(found, asked.figure)
+        draw(scores, asked.figure)
     return 0
 
 

@@ -87,7 +87,7 @@ class Comparison:
     def row(self) -> dict[str, str]:
         """A line of the table."""
         seconds = {
-            way: np.array(values) for way, values in self.seconds.items()
+            method: np.array(values) for method, values in self.seconds.items()
         }
         return {
             "texts": f"{self.questions} {self.workload}, {self.windows} windows",
@@ -138,8 +138,8 @@ def make_answerer(name: str | None) -> QuestionAnswerer:
 
 def ours(pairs: list[tuple[str, str]], *, answerer: QuestionAnswerer) -> Found:
     """Our answers."""
-    found = answerer.answer_many(pairs, threshold=-np.inf)
-    return [(answer.start, answer.end, answer.score) for (answer,) in found]
+    answers = answerer.answer_many(pairs, threshold=-np.inf)
+    return [(answer.start, answer.end, answer.score) for (answer,) in answers]
 
 
 def looped(
@@ -160,7 +160,7 @@ def looped(
             return_tensors="pt",
         )
         edges = word_edges(tokenizer, context)
-        found = []
+        answers = []
         for number in range(len(encoded["input_ids"])):
             names = ("input_ids", "attention_mask", "token_type_ids")
             with torch.inference_mode():
@@ -179,9 +179,9 @@ def looped(
                 [any(map(str.isalnum, context[a:b])) for a, b in offsets]
             )
             limits = {"edges": edges, "worded": worded, "longest": longest}
-            found.append(best_of_window(encoded, number, *logits, **limits))
+            answers.append(best_of_window(encoded, number, *logits, **limits))
         # The first of equals.
-        answers.append(max(found, key=lambda span: (span[2], -span[0])))
+        answers.append(max(answers, key=lambda span: (span[2], -span[0])))
     return answers
 
 
@@ -260,17 +260,17 @@ def compare(
     results: dict[str, Found] = {}
     for number in range(1, rounds + 1):
         say(f"  round {number} of {rounds}")
-        for name, way in ways.items():
+        for name, action in ways.items():
             answerer.reader.read.cache_clear()  # each round tokenises anew, as the loop does
             start = time.perf_counter()
-            results[name] = way()
+            results[name] = action()
             seconds[name].append(time.perf_counter() - start)
-    both = list(zip(results["ours"], results["loop"], strict=True))
-    same = sum(one[:2] == other[:2] for one, other in both)
+    answer_pairs = list(zip(results["ours"], results["loop"], strict=True))
+    same = sum(ours[:2] == theirs[:2] for ours, theirs in answer_pairs)
     alike = sum(
-        abs(one[2] - other[2]) < TOLERANCE
-        for one, other in both
-        if one[:2] != other[:2]
+        abs(ours[2] - theirs[2]) < TOLERANCE
+        for ours, theirs in answer_pairs
+        if ours[:2] != theirs[:2]
     )
     windows = [
         window

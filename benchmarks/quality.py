@@ -82,9 +82,9 @@ def headline(
     """Markdown: the main scores of the shipped models, each beside the usual alternative."""
     rows = []
     for name, comparison in comparisons.items():
-        found = comparison.evaluations.items()
         scores = {
-            key: score_text(evaluation.auroc) for key, evaluation in found
+            key: score_text(evaluation.auroc)
+            for key, evaluation in comparison.evaluations.items()
         }
         is_demo = name == "readmission-demo"
         where = (
@@ -116,17 +116,17 @@ def headline(
         ("bc5cdr-chemical devel", "", ""),
         (NOTES, "200 sections of real notes (test)", ""),
     ):
-        found = score_text(models["disease-drug"]["f1"][side])
+        score = score_text(models["disease-drug"]["f1"][side])
         rows.append(
-            ["`disease-drug`", data or side, "entity F1", found, other]
+            ["`disease-drug`", data or side, "entity F1", score, other]
         )
-    for data, found in models["qa"]["F1"].items():
-        rows.append(["`qa`", data, "F1", score_text(found), ""])
-    for data, found in models["terms"]["this model"].items():
+    for data, score in models["qa"]["F1"].items():
+        rows.append(["`qa`", data, "F1", score_text(score), ""])
+    for data, score in models["terms"]["this model"].items():
         if "Spearman" in data:
             plain = f"plain encoder {score_text(models['terms']['plain encoder'][data])}"
             rows.append(
-                ["`terms`", data, "Spearman", score_text(found), plain]
+                ["`terms`", data, "Spearman", score_text(score), plain]
             )
     return table(
         ["model", "measured on", "measure", "score", "for comparison"], rows
@@ -140,13 +140,13 @@ def scores_of(folder: Path) -> Scores:
 
 def write_section(page: Path, section: str, text: str) -> None:
     """Replace the text between `<!-- section -->` and `<!-- /section -->`."""
-    whole = re.sub(
+    text_of_page = re.sub(
         rf"(<!-- {section} -->\n).*?(<!-- /{section} -->)",
-        lambda found: f"{found[1]}{text}\n{found[2]}",
+        lambda match: f"{match[1]}{text}\n{match[2]}",
         page.read_text(encoding="utf-8"),
         flags=re.DOTALL,
     )
-    page.write_text(whole, encoding="utf-8")
+    page.write_text(text_of_page, encoding="utf-8")
 
 
 def main() -> None:

@@ -127,15 +127,15 @@ def growth(numbers: list[int]) -> list[dict[str, str]]:
         child = subprocess.run(  # noqa: S603
             command, check=True, stdout=subprocess.PIPE
         )
-        found = json.loads(child.stdout)
+        measured = json.loads(child.stdout)
         rows.append(
             {
                 "stays": f"{stays:,}",
-                "peak memory, MiB": f"{found['peak']:.0f}",
-                "before scoring": f"{found['loaded']:.0f}",
-                "CPU seconds": f"{found['cpu']:.1f}",
-                "µs a stay": f"{found['cpu'] / stays * 1e6:.0f}",
-                "cache file, MB": f"{found['cache']:.1f}",
+                "peak memory, MiB": f"{measured['peak']:.0f}",
+                "before scoring": f"{measured['loaded']:.0f}",
+                "CPU seconds": f"{measured['cpu']:.1f}",
+                "µs a stay": f"{measured['cpu'] / stays * 1e6:.0f}",
+                "cache file, MB": f"{measured['cache']:.1f}",
             }
         )
         say(str(rows[-1]))
@@ -199,10 +199,10 @@ def hospital(work: Path, *, stays: int) -> pd.DataFrame:
     from clinical.datasets.hospital import synthesize
 
     synthesize(work / "hospital", stays=stays, seed=SEED, brief=True)
-    found = build_cohort(
+    cohort = build_cohort(
         work / "hospital", out=work / "hospital.parquet"
     ).to_frame()
-    return found[found["exclusion"].isna()].reset_index(drop=True)
+    return cohort[cohort["exclusion"].isna()].reset_index(drop=True)
 
 
 def overhead(stays: list[list[str]]) -> list[dict[str, str]]:
@@ -226,13 +226,13 @@ def overhead(stays: list[list[str]]) -> list[dict[str, str]]:
 
         def plain(model: Any) -> None:
             model.cache = None
-            found = pd.read_parquet(work / "stays.parquet")
-            risks = model.predict_many(list(map(list, found["text"])))
+            stays = pd.read_parquet(work / "stays.parquet")
+            risks = model.predict_many(list(map(list, stays["text"])))
             result = [
                 (risk.probability, risk.score, risk.p_max, risk.p_mean)
                 for risk in risks
             ]
-            pd.DataFrame(result).assign(stay_id=found["stay_id"]).to_parquet(
+            pd.DataFrame(result).assign(stay_id=stays["stay_id"]).to_parquet(
                 work / "plain.parquet"
             )
 

@@ -97,7 +97,7 @@ class Comparison:
     def row(self) -> dict[str, str]:
         """A line of the table."""
         seconds = {
-            way: np.array(values) for way, values in self.seconds.items()
+            method: np.array(values) for method, values in self.seconds.items()
         }
         achieved = self.flop / seconds["model"]
         left_out = f" ({self.retokenised} left out)"
@@ -323,10 +323,10 @@ def race(
     rates: list[float] = []
     for number in range(1, rounds + 1):
         say(f"  round {number} of {rounds}")
-        for name, way in ways.items():
+        for name, action in ways.items():
             before = matrix_rate()
             start = time.perf_counter()
-            results[name] = way()
+            results[name] = action()
             seconds[name].append(time.perf_counter() - start)
         rates.append((before + matrix_rate()) / 2)
     return results, seconds, rates
@@ -339,8 +339,8 @@ def worst_difference(
     again = load_tokenizer(find_encoder())(workload.windows)["input_ids"]
     pairs = zip(again, workload.token_ids, strict=True)
     same = np.array([np.array_equal(new, old) for new, old in pairs])
-    others = np.stack([results["padded"], results["pipeline"]])
-    return float(np.abs(others - results["ours"])[:, same].max()), int(
+    reference = np.stack([results["padded"], results["pipeline"]])
+    return float(np.abs(reference - results["ours"])[:, same].max()), int(
         (~same).sum()
     )
 
@@ -361,12 +361,12 @@ def main() -> None:
         compare(
             shape,
             make_workload(
-                name, stays=1 if asked.quick else more * asked.stays
+                name, stays=1 if asked.quick else factor * asked.stays
             ),
             rounds=rounds,
             sample=sample,
         )
-        for shape, more in SHAPES.items()
+        for shape, factor in SHAPES.items()
         if asked.shape in (shape, "both")
         for name in WORKLOADS
     ]

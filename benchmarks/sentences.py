@@ -59,26 +59,26 @@ def encoding(texts: list[str], *, rounds: int) -> dict[str, Any]:
     )
     theirs = SentenceTransformer(find_encoder().location, device="cpu")
     theirs.max_seq_length = ours.windower.window
-    some = texts[:SAMPLE]
-    ours.encode(some)
+    sample = texts[:SAMPLE]
+    ours.encode(sample)
     trials = [
-        seconds_of(partial(theirs.encode, some, batch_size=size))
+        seconds_of(partial(theirs.encode, sample, batch_size=size))
         for size in BATCHES
     ]
     batch = BATCHES[int(np.argmin(trials))]
-    found: dict[str, Any] = {}
+    vectors: dict[str, Any] = {}
     ways: dict[str, Callable[[], Any]] = {
-        "ours": lambda: found.update(ours=ours.encode(texts)),
-        "theirs": lambda: found.update(
+        "ours": lambda: vectors.update(ours=ours.encode(texts)),
+        "theirs": lambda: vectors.update(
             theirs=theirs.encode(texts, batch_size=batch)
         ),
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds):
         say(f"encoding, round {number + 1} of {rounds}")
-        for name, way in ways.items():
-            seconds[name].append(seconds_of(way))
-    worst = float(np.abs(found["ours"] - found["theirs"]).max())
+        for name, action in ways.items():
+            seconds[name].append(seconds_of(action))
+    worst = float(np.abs(vectors["ours"] - vectors["theirs"]).max())
     return {
         "texts": len(texts),
         "batch": batch,
@@ -135,21 +135,25 @@ def students(
             encoders[name] = SentenceTransformer(
                 name, device="cpu", local_files_only=True
             )
-    found: dict[str, dict[str, Any]] = {}
+    measured: dict[str, dict[str, Any]] = {}
     for name, encoder in encoders.items():
         first, second = (
             unit(encoder.encode(column))
             for column in (pairs["first"].tolist(), pairs["second"].tolist())
         )
         score = spearman((first * second).sum(axis=1), rated)
-        found[name] = {"spearman": score, "texts": len(texts), "seconds": []}
+        measured[name] = {
+            "spearman": score,
+            "texts": len(texts),
+            "seconds": [],
+        }
     for number in range(rounds):
         say(f"students, round {number + 1} of {rounds}")
         for name, encoder in encoders.items():
-            found[name]["seconds"].append(
+            measured[name]["seconds"].append(
                 seconds_of(partial(encoder.encode, texts))
             )
-    return found
+    return measured
 
 
 def ratio(seconds: dict[str, list[float]], first: str, second: str) -> str:
@@ -157,31 +161,31 @@ def ratio(seconds: dict[str, list[float]], first: str, second: str) -> str:
     return spread(np.array(seconds[first]) / np.array(seconds[second]), ".2f")
 
 
-def _encoding_row(found: dict[str, Any]) -> dict[str, str]:
-    seconds = found["seconds"]
+def _encoding_row(measured: dict[str, Any]) -> dict[str, str]:
+    seconds = measured["seconds"]
     return {
-        "what": f"encoding {found['texts']:,} sentences",
+        "what": f"encoding {measured['texts']:,} sentences",
         "ours, s": spread(seconds["ours"], ".1f"),
-        "reference, s": f"{spread(seconds['theirs'], '.1f')} (batches of {found['batch']})",
+        "reference, s": f"{spread(seconds['theirs'], '.1f')} (batches of {measured['batch']})",
         "ratio": f"{ratio(seconds, 'theirs', 'ours')} times as fast",
     }
 
 
-def _searching_row(found: dict[str, Any]) -> dict[str, str]:
-    seconds = found["seconds"]
+def _searching_row(measured: dict[str, Any]) -> dict[str, str]:
+    seconds = measured["seconds"]
     return {
-        "what": f"{QUERIES} queries in {found['vectors']:,} vectors",
+        "what": f"{QUERIES} queries in {measured['vectors']:,} vectors",
         "ours, s": spread(seconds["index"], ".2f"),
         "reference, s": spread(seconds["product"], ".2f"),
         "ratio": f"{ratio(seconds, 'index', 'product')} times one product",
     }
 
 
-def _student_row(name: str, found: dict[str, Any]) -> dict[str, str]:
-    speeds = 60 * found["texts"] / np.array(found["seconds"])
+def _student_row(name: str, measured: dict[str, Any]) -> dict[str, str]:
+    speeds = 60 * measured["texts"] / np.array(measured["seconds"])
     return {
         "model": Path(name).name,
-        "STS-B dev, Spearman": f"{found['spearman']:.3f}",
+        "STS-B dev, Spearman": f"{measured['spearman']:.3f}",
         "sentences a minute": spread(speeds, ",.0f"),
     }
 
@@ -226,11 +230,14 @@ def main() -> None:
         measured["searching"] = searching(asked.vectors, rounds=asked.rounds)
     if asked.students:
         names = [DEFAULT_ENCODER, *asked.students]
-        some = sentences[: asked.sentences]
-        compared = students(asked.data, some, names, rounds=asked.rounds)
+        texts = sentences[: asked.sentences]
+        compared = students(asked.data, texts, names, rounds=asked.rounds)
         print(
             markdown(
-                [_student_row(name, found) for name, found in compared.items()]
+                [
+                    _student_row(name, numbers)
+                    for name, numbers in compared.items()
+                ]
             ),
             "\n",
         )
@@ -238,7 +245,7 @@ def main() -> None:
     if not measured:
         return
     report(
-        [ROWS[name](found) for name, found in measured.items()],
+        [ROWS[name](numbers) for name, numbers in measured.items()],
         setting={**threads, **versions_of("torch", "sentence-transformers")},
         measured=measured,
         out=asked.out,

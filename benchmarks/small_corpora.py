@@ -49,9 +49,9 @@ def gold(path: Path) -> Gold:
 def sentences(text: TaggedText) -> list[TaggedText]:
     """A text cut after full stops, outside entities."""
     ends = [
-        place + 1
-        for place, word in enumerate(text.words[:-1])
-        if word == "." and text.tags[place + 1][0] != "I"
+        position + 1
+        for position, word in enumerate(text.words[:-1])
+        if word == "." and text.tags[position + 1][0] != "I"
     ]
     cuts = [0, *ends, len(text.words)]
     return [
@@ -81,11 +81,11 @@ def main() -> None:
             model = fit([Corpus("genes", train, devel, None)], recipe)
             scores[name] = evaluate_words(model, measured)
         for name, score in scores.items():
-            one = score.overall
+            overall = score.overall
             (low, high) = score.interval
-            f1 = f"F1 {one.f1:.3f} [{low:.3f}, {high:.3f}]"
-            both = f"precision {one.precision:.3f}, recall {one.recall:.3f}"
-            say(f"{size} sentences, {name}: {both}, {f1}")
+            f1 = f"F1 {overall.f1:.3f} [{low:.3f}, {high:.3f}]"
+            shares = f"precision {overall.precision:.3f}, recall {overall.recall:.3f}"
+            say(f"{size} sentences, {name}: {shares}, {f1}")
 
 
 if __name__ == "__main__":

@@ -94,9 +94,11 @@ class Comparison:
     def row(self) -> dict[str, str]:
         """The line of the table."""
         ours, theirs = (
-            np.array(self.seconds[way]) for way in ("ours", "theirs")
+            np.array(self.seconds[method]) for method in ("ours", "theirs")
         )
-        few, many = (self.peaks.get(number) for number in (FEW, MANY))
+        peak_of_few, peak_of_many = (
+            self.peaks.get(number) for number in (FEW, MANY)
+        )
         return {
             "terms": f"{self.terms:,} of {self.tokens / self.terms:.1f} tokens",
             "terms/s": spread(self.terms / ours, ".0f"),
@@ -104,23 +106,23 @@ class Comparison:
             "×": spread(theirs / ours, ".2f"),
             "its batch": str(self.batch),
             "differ by": f"{self.worst_difference:.0e}",
-            f"MiB at {FEW:,} and {MANY:,}": f"{few:.0f} and {many:.0f}"
-            if few and many
+            f"MiB at {FEW:,} and {MANY:,}": f"{peak_of_few:.0f} and {peak_of_many:.0f}"
+            if peak_of_few and peak_of_many
             else "",
         }
 
 
 def make_terms(number: int) -> list[str]:
     """Different terms: those of the vocabulary, and with words around them; in no order."""
-    known = medical_terms()["term"].tolist()
-    made = [
+    vocabulary = medical_terms()["term"].tolist()
+    terms = [
         f"{b}{term}{a}"
-        for b, a, term in itertools.product(BEFORE, AFTER, known)
+        for b, a, term in itertools.product(BEFORE, AFTER, vocabulary)
     ]
-    order = np.random.default_rng(0).permutation(len(made))[:number]
+    order = np.random.default_rng(0).permutation(len(terms))[:number]
     if len(order) < number:
-        sys.exit(f"at most {len(made)} terms, got {number}")
-    return [made[i] for i in order]
+        sys.exit(f"at most {len(terms)} terms, got {number}")
+    return [terms[i] for i in order]
 
 
 def load_ours() -> TermEmbedder:
@@ -171,9 +173,9 @@ def race(
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(1, rounds + 1):
         say(f"round {number} of {rounds}")
-        for name, way in ways.items():
+        for name, action in ways.items():
             start = time.perf_counter()
-            results[name] = way()
+            results[name] = action()
             seconds[name].append(time.perf_counter() - start)
     return results, seconds
 

@@ -221,12 +221,12 @@ def calibrate(
     return calibration, table
 
 
-def thinned(gold: Gold, most: int | None) -> Gold:
+def thinned(gold: Gold, limit: int | None) -> Gold:
     """At most so many of the texts, evenly spread."""
-    if most is None or len(gold.texts) <= most:
+    if limit is None or len(gold.texts) <= limit:
         return gold
-    places = np.linspace(0, len(gold.texts) - 1, most).astype(int).tolist()
-    return Gold(gold.name, tuple(gold.texts[place] for place in places))
+    rows = np.linspace(0, len(gold.texts) - 1, limit).astype(int).tolist()
+    return Gold(gold.name, tuple(gold.texts[row] for row in rows))
 
 
 @one_line_errors
@@ -282,8 +282,8 @@ def main(
     table = Table(
         "expected calibration error", "entities", "right", "before", "after"
     )
-    for side, each in numbers.errors.items():
-        table.add_row(side, *map(score_text, each.values()))
+    for side, errors in numbers.errors.items():
+        table.add_row(side, *map(score_text, errors.values()))
     stdout.print(table)
     if figure:
         curves = {"before": scored["score"], "calibrated": scored["after"]}

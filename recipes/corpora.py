@@ -44,8 +44,8 @@ def write_iob2(texts: Iterable[TaggedText], path: Path) -> None:
 
 
 def _fits(word: str) -> bool:
-    whole = word == word.strip() != "" and not set(word) & set("\t\r\n")
-    return whole and not word.startswith((DOCUMENT_MARK, BYTE_ORDER_MARK))
+    is_plain = word == word.strip() != "" and not set(word) & set("\t\r\n")
+    return is_plain and not word.startswith((DOCUMENT_MARK, BYTE_ORDER_MARK))
 
 
 def overlaid(corpora: Sequence[Corpus]) -> list[Corpus]:

@@ -39,11 +39,13 @@ def main(
     rows = usable_stays(read_cohort(cohort))
     side = rows[rows["split"] == split]
     check_unseen(side["patient_id"], model.manifest.data.patients, side=split)
-    found = evaluate_faithfulness(
+    faithfulness = evaluate_faithfulness(
         model, side.sample(min(stays, len(side)), random_state=0)
     )
-    say(found["verdicts"][0])
-    model.manifest.evidence = Evidence(cohort=cohort.name, side=split, **found)
+    say(faithfulness["verdicts"][0])
+    model.manifest.evidence = Evidence(
+        cohort=cohort.name, side=split, **faithfulness
+    )
     model.save_pretrained(folder)
 
 

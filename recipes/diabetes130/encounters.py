@@ -196,8 +196,8 @@ def _admission(row: Mapping[str, str], kind: str, source: str) -> str:
         f"under {specialty}" if specialty else "",
         f"payer {_PAYERS.get(payer, payer)}" if _known(payer) else "",
     )
-    told = ", ".join(filter(None, parts))
-    return f"Admission: {told}." if told else ""
+    description = ", ".join(filter(None, parts))
+    return f"Admission: {description}." if description else ""
 
 
 def _specialty(name: str) -> str:
@@ -227,17 +227,19 @@ def _course(row: Mapping[str, str]) -> str:
 
 def _diagnoses(row: Mapping[str, str], titles: CodeTitles) -> str:
     codes = (row["diag_1"], row["diag_2"], row["diag_3"])
-    first, *others = (
+    first, *secondary_titles = (
         titles.diagnosis(code) if _known(code) else "" for code in codes
     )
     number = _count(row["number_diagnoses"], "diagnosis", plural="diagnoses")
-    secondary = "; ".join(filter(None, others))
-    told = (
+    secondary = "; ".join(filter(None, secondary_titles))
+    description = (
         f"Principal of {number}: {first}."
         if first
         else f"{number.capitalize()}."
     )
-    return f"{told} Secondary: {secondary}." if secondary else told
+    return (
+        f"{description} Secondary: {secondary}." if secondary else description
+    )
 
 
 def _drugs(row: Mapping[str, str]) -> str:
@@ -279,8 +281,11 @@ def _read_encounters(path: Path, *, titles: CodeTitles) -> pd.DataFrame:
             )
             raise TableError(msg)
 
-    known = {**_KNOWN, **{column: titles.ids[column] for column in ID_COLUMNS}}
-    for column, values in known.items():
+    known_values = {
+        **_KNOWN,
+        **{column: titles.ids[column] for column in ID_COLUMNS},
+    }
+    for column, values in known_values.items():
         check(
             column,
             ~source[column].isin(list(values)),

@@ -50,8 +50,8 @@ _ID_REWRITES: Final = (
     (r"rehab fac including.*", "rehabilitation facility"),
     (r"hospital inpt/same fac.*", "the same hospital"),
     (r"critial", "critical"),
-    (r"\b(?:hmo|iv)\b", lambda found: found[0].upper()),
-    (r"\bmedic(?:are|aid)\b", lambda found: found[0].capitalize()),
+    (r"\b(?:hmo|iv)\b", lambda match: match[0].upper()),
+    (r"\bmedic(?:are|aid)\b", lambda match: match[0].capitalize()),
     (r" \(cah\)", ""),
 )
 # Parts of a title that are only for the coder, or about what is unknown.
@@ -88,9 +88,9 @@ class CodeTitles:
 
     def diagnosis(self, code: str) -> str:
         """The title of an ICD-9-CM code, or of the nearest category above it, or the code."""
-        whole, _, decimals = code.strip().upper().partition(".")
+        digits, _, decimals = code.strip().upper().partition(".")
         # The source lost leading zeros: 38 is category 038, 8 is 008.
-        plain = whole.zfill(3) + decimals
+        plain = digits.zfill(3) + decimals
         for length in range(len(plain), _category_length(plain) - 1, -1):
             if title := self.diagnoses.get(plain[:length]):
                 return title
@@ -113,9 +113,9 @@ def source_file(folder: str | Path, name: str) -> Path:
         files = f"{ENCOUNTERS}, {ID_TITLES} and {DIAGNOSIS_TITLES}"
         msg = f"{folder}: no such folder; name the one that holds {files}"
         raise TableError(msg)
-    found = {entry.name.lower(): entry.name for entry in folder.iterdir()}
-    near = difflib.get_close_matches(name.lower(), found, n=1)
-    guess = f"; rename {found[near[0]]!r} to that" if near else ""
+    file_names = {entry.name.lower(): entry.name for entry in folder.iterdir()}
+    near = difflib.get_close_matches(name.lower(), file_names, n=1)
+    guess = f"; rename {file_names[near[0]]!r} to that" if near else ""
     msg = f"{folder} has no file {name!r}{guess}"
     raise TableError(msg)
 

@@ -36,7 +36,7 @@ def teacher_targets(
     ]
     labels = rows["readmitted"].to_numpy(dtype=np.float64)
     patients = rows["patient_id"]
-    found = cross_val_predict(
+    probabilities = cross_val_predict(
         teacher,
         texts,
         labels,
@@ -44,4 +44,4 @@ def teacher_targets(
         cv=GroupKFold(5),
         method="predict_proba",
     )
-    return (1 - weight) * labels + weight * found[:, 1]
+    return (1 - weight) * labels + weight * probabilities[:, 1]

@@ -92,28 +92,30 @@ class AssertionScore:
         """Share of entities with the right assertion."""
         right = sum(
             count
-            for (gold, given), count in self.counts.items()
-            if gold == given
+            for (gold, predicted), count in self.counts.items()
+            if gold == predicted
         )
         return right / max(sum(self.counts.values()), 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Accuracy, and for each assertion its entities and those that got it, for JSON."""
-        each = {}
+        by_assertion = {}
         for name in ASSERTIONS:
             rows = {
-                given: n
-                for (gold, given), n in self.counts.items()
+                predicted: n
+                for (gold, predicted), n in self.counts.items()
                 if gold == name
             }
-            each[name] = {
+            by_assertion[name] = {
                 "gold": sum(rows.values()),
                 "given": sum(
-                    n for (_, given), n in self.counts.items() if given == name
+                    n
+                    for (_, predicted), n in self.counts.items()
+                    if predicted == name
                 ),
                 "correct": rows.get(name, 0),
             }
-        return {"accuracy": self.accuracy, **each}
+        return {"accuracy": self.accuracy, **by_assertion}
 
 
 def evaluate_assertions(
@@ -126,13 +128,15 @@ def evaluate_assertions(
     headings = headings or {}
     counts: Counter[tuple[str, str]] = Counter()
     for document in gold.documents:
-        given = assert_spans(
+        predicted = assert_spans(
             document.text,
             [(s.start, s.end, s.label) for s in document.spans],
             heading=headings.get(document.id, ""),
         )
         right = (span.assertion for span in document.spans)
-        counts.update((r, g) for r, g in zip(right, given, strict=True) if r)
+        counts.update(
+            (r, g) for r, g in zip(right, predicted, strict=True) if r
+        )
     return AssertionScore(counts)
 
 
@@ -142,54 +146,54 @@ def known_types(tagger: EntityTagger, gold: Gold) -> list[str]:
     Raises:
         UserError: it finds none of them.
     """
-    known = [kind for kind in gold.types if kind in tagger.types]
-    if not known:
-        found = ", ".join(tagger.types)
+    types = [kind for kind in gold.types if kind in tagger.types]
+    if not types:
+        model_types = ", ".join(tagger.types)
         msg = (
-            f"the notes have {', '.join(gold.types)}; the model finds {found}. "
+            f"the notes have {', '.join(gold.types)}; the model finds {model_types}. "
             "Map them: --label OLD=NEW"
         )
         raise UserError(msg)
-    return known
+    return types
 
 
 def names_found(
-    tagger: EntityTagger, known: Sequence[str], labels: Mapping[str, str]
+    tagger: EntityTagger, types: Sequence[str], labels: Mapping[str, str]
 ) -> dict[str, tuple[int, int]]:
     """For each list, the names that are found exactly, and all of them."""
     names = [
         name
         for name in note_names()
-        if labels.get(name.label, name.label) in known
+        if labels.get(name.label, name.label) in types
     ]
     texts = [f"{name.context} {name.name}" for name in names]
-    found: Counter[str] = Counter()
+    matches: Counter[str] = Counter()
     for name, entities in zip(names, tagger.tag_many(texts), strict=True):
-        wanted = (len(name.context) + 1, labels.get(name.label, name.label))
-        found[name.kind] += any(
-            (e.start, e.label) == wanted and e.text == name.name
+        expected = (len(name.context) + 1, labels.get(name.label, name.label))
+        matches[name.kind] += any(
+            (e.start, e.label) == expected and e.text == name.name
             for e in entities
         )
     total = Counter(name.kind for name in names)
-    return {kind: (found[kind], count) for kind, count in total.items()}
+    return {kind: (matches[kind], count) for kind, count in total.items()}
 
 
 def abbreviations_in_frames(
     tagger: EntityTagger, *, label: str = "Disease"
 ) -> dict[str, int]:
     """For each sentence, how many of 30 common abbreviations of diseases are found exactly."""
-    found = {}
+    counts = {}
     for frame in FRAMES:
         start = frame.index("{}")
         tagged = tagger.tag_many([frame.format(name) for name in COMMON])
-        found[frame.format("X")] = sum(
+        counts[frame.format("X")] = sum(
             any(
                 (e.start, e.text, e.label) == (start, name, label)
                 for e in entities
             )
             for name, entities in zip(COMMON, tagged, strict=True)
         )
-    return found
+    return counts
 
 
 @one_line_errors
@@ -216,40 +220,40 @@ def main(
     golds += [
         sections_gold(side, data, labels=labels) for side in SIDES if data
     ]
-    known = known_types(tagger, golds[0])  # all corpora have the same types
+    types = known_types(tagger, golds[0])  # all corpora have the same types
     result: dict[str, Any] = {}
     for gold in golds:
         scores = evaluate_documents(tagger, gold)
-        given = evaluate_assertions(gold).to_dict()
+        assertions = evaluate_assertions(gold).to_dict()
         result[gold.name] = {
             "entities": scores.table.to_dict("index"),
-            "assertions": given,
+            "assertions": assertions,
         }
         print_scores(gold.name, scores)
         table = Table(f"assertions, {gold.name}", "gold", "given", "correct")
         for name in ASSERTIONS:
-            counts = given[name]
+            counts = assertions[name]
             table.add_row(
                 name,
                 *(str(counts[key]) for key in ("gold", "given", "correct")),
             )
         stdout.print(table)
         stdout.print(
-            f"accuracy of assertions on gold entities: {given['accuracy']:.3f}"
+            f"accuracy of assertions on gold entities: {assertions['accuracy']:.3f}"
         )
     for side in SIDES if data else ():
         gold = sections_gold(side, data, labels=labels)
         headed = evaluate_assertions(gold, section_headings(side)).to_dict()
         result[gold.name]["assertions_with_headings"] = headed
         stdout.print(f"with headings, {gold.name}: {headed['accuracy']:.3f}")
-    names = names_found(tagger, known, labels or {})
+    names = names_found(tagger, types, labels or {})
     result["names"] = {kind: list(pair) for kind, pair in names.items()}
-    for kind, (found, count) in names.items():
-        stdout.print(f"{kind}: {found} of {count} found")
+    for kind, (matches, count) in names.items():
+        stdout.print(f"{kind}: {matches} of {count} found")
     if "Disease" in tagger.types:
         result["frames"] = abbreviations_in_frames(tagger)
-        for frame, found in result["frames"].items():
-            stdout.print(f"{frame} {found} of {len(COMMON)} found")
+        for frame, matches in result["frames"].items():
+            stdout.print(f"{frame} {matches} of {len(COMMON)} found")
     if json:
         write_json(result, json)
 

@@ -96,8 +96,8 @@ class Generator:
     def _filled(
         self, template: str, random: np.random.Generator
     ) -> Iterator[Part]:
-        for place, piece in enumerate(_SLOT.split(template)):
-            if place % 2:
+        for position, piece in enumerate(_SLOT.split(template)):
+            if position % 2:
                 yield from self._slot(piece, random)
             elif piece:
                 yield piece, ""
@@ -110,7 +110,7 @@ class Generator:
                 LABELS[slot],
             )
         elif slot == "other":
-            yield _choice(self.names.others, random), ""
+            yield _choice(self.names.no_entities, random), ""
         elif slot == "number":
             yield (
                 str(random.integers(2, 400 if random.random() < 0.3 else 100)),

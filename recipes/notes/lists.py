@@ -31,7 +31,7 @@ _NO_DISEASES = re.compile(r"C23\.(888|550\.(291\.\d+$|727))")
 
 def diseases(data: Path) -> set[str]:
     """Keys of the names of diseases in MONDO and MeSH, without findings, tests and procedures."""
-    found = set[str]()
+    disease_names = set[str]()
     left_out = set[str]()
     for file in ("mondo", "mesh_diseases"):
         for row in read_rows(data / "names" / f"{file}.csv.gz"):
@@ -43,9 +43,11 @@ def diseases(data: Path) -> set[str]:
             if any(map(_NO_DISEASES.match, places)):
                 left_out |= names
             elif file == "mondo" or any(map(_DISEASES.match, places)):
-                found |= names
+                disease_names |= names
     return {
-        name for name in found - left_out if listed(data).get(name) == DISEASE
+        name
+        for name in disease_names - left_out
+        if listed(data).get(name) == DISEASE
     }
 
 
@@ -108,18 +110,18 @@ def main(
     out: Annotated[Path, typer.Option(help="Write the model to this folder.")],
 ) -> None:
     """Add the abbreviations, and measure the devel sides again."""
-    found = abbreviations(data)
+    forms = abbreviations(data)
     model = EntityTagger.from_pretrained(
-        name, abbreviations={DISEASE: found}, calibration={}
+        name, abbreviations={DISEASE: forms}, calibration={}
     )
-    model.manifest.data.counts["listed abbreviations of diseases"] = len(found)
+    model.manifest.data.counts["listed abbreviations of diseases"] = len(forms)
     for path in golds:
         if path.suffix == ".tsv":
             scores = evaluate_words(model, read_gold(path))
             row = f"{path.resolve().parent.name} {path.stem}"
             model.manifest.scores.add_row(row, scores.card_row())
     model.save_pretrained(out)
-    say(f"{len(found):,} abbreviations, model in {out}")
+    say(f"{len(forms):,} abbreviations, model in {out}")
 
 
 if __name__ == "__main__":

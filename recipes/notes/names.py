@@ -76,7 +76,7 @@ class Names:
     """Names of each entity type from each source, and abbreviations that are no entity."""
 
     pools: dict[str, dict[str, tuple[str, ...]]]
-    others: tuple[str, ...] = ()
+    no_entities: tuple[str, ...] = ()
 
     def draw(self, label: str, random: np.random.Generator) -> str:
         """A name of this type: a source by its weight, then any of its names."""
@@ -85,7 +85,7 @@ class Names:
             for source, names in self.pools[label].items()
             if names
         }
-        weigh = OPEN_WEIGHTS if self.others else WEIGHTS
+        weigh = OPEN_WEIGHTS if self.no_entities else WEIGHTS
         weights = np.array([weigh[source] for source in pools])
         names = list(pools.values())[
             random.choice(len(pools), p=weights / weights.sum())
@@ -104,7 +104,9 @@ class Names:
                 }
                 for label, pools in self.pools.items()
             },
-            tuple(name for name in self.others if is_devel(name) == held_out),
+            tuple(
+                name for name in self.no_entities if is_devel(name) == held_out
+            ),
         )
 
 
@@ -147,10 +149,10 @@ def read_names(data: Path | None = None) -> Names:
         },
     }
     if data is not None:
-        found = list(_medquad(data / "text" / "medquad.jsonl.gz"))
+        medquad_names = list(_medquad(data / "text" / "medquad.jsonl.gz"))
         for label in (DISEASE, CHEMICAL):
             pools[label]["medquad"] = [
-                name for kind, name in found if kind == label
+                name for kind, name in medquad_names if kind == label
             ]
         titles = data / "readmission" / "icd9_diagnosis_long_titles.txt"
         pools[DISEASE]["icd9"] = _icd9(titles)
@@ -158,35 +160,37 @@ def read_names(data: Path | None = None) -> Names:
         {
             label: {
                 source: tuple(dict.fromkeys(names))
-                for source, names in each.items()
+                for source, names in sources.items()
             }
-            for label, each in pools.items()
+            for label, sources in pools.items()
         }
     )
 
 
 def with_open_names(names: Names, data: Path) -> Names:
     """The names, and those of `names/` in the public data; see `recipes.notes.open_names`."""
-    known, others = open_names.abbreviations(data)
+    by_type, no_entities = open_names.abbreviations(data)
     seen = open_names.in_real_notes(data)
     drawn = np.random.default_rng(0)
     pools = {}
-    for label, each in names.pools.items():
-        rest = sorted(
+    for label, sources in names.pools.items():
+        candidates = sorted(
             {name for kind, name in open_names.names_of(data) if kind == label}
         )
         pools[label] = {
-            **each,
-            "inventories": tuple(known[label]),
+            **sources,
+            "inventories": tuple(by_type[label]),
             # A name that is four times as frequent is drawn twice as often.
             "notes": tuple(
                 name
                 for name, count in seen[label].items()
                 for _ in range(round(count**0.5))
             ),
-            "lists": tuple(drawn.choice(rest, LISTED, replace=False).tolist()),
+            "lists": tuple(
+                drawn.choice(candidates, LISTED, replace=False).tolist()
+            ),
         }
-    return Names(pools, tuple(others))
+    return Names(pools, tuple(no_entities))
 
 
 def _medquad(path: Path) -> Iterator[tuple[str, str]]:

@@ -51,12 +51,12 @@ def key(name: str) -> str:
 @cache
 def listed(data: Path) -> dict[str, str]:
     """The key of every listed name -> its entity type; names of both types are left out."""
-    found: dict[str, set[str]] = defaultdict(set)
+    types: dict[str, set[str]] = defaultdict(set)
     for label, name in names_of(data):
-        found[key(name)].add(label)
+        types[key(name)].add(label)
     return {
         name: labels.pop()
-        for name, labels in found.items()
+        for name, labels in types.items()
         if name and len(labels) == 1
     }
 
@@ -93,7 +93,7 @@ def _names(folder: Path) -> Iterator[tuple[str, str]]:
 def in_real_notes(data: Path) -> dict[str, Counter[str]]:
     """Entity type -> listed names as real notes write them, with how often they do."""
     names = listed(data)
-    found = {DISEASE: Counter[str](), CHEMICAL: Counter[str]()}
+    counts = {DISEASE: Counter[str](), CHEMICAL: Counter[str]()}
     for text in real_notes(data):
         for line in re.split(r"[\n.;:,()]", text):
             words = line.split()
@@ -103,11 +103,11 @@ def in_real_notes(data: Path) -> dict[str, Counter[str]]:
                     name = " ".join(words[at : at + size])
                     label = names.get(key(name)) if len(name) > 3 else None
                     if label and not is_no_name(name):
-                        found[label][name] += 1
+                        counts[label][name] += 1
                         at += size - 1
                         break
                 at += 1
-    return found
+    return counts
 
 
 def abbreviations(data: Path) -> tuple[dict[str, list[str]], list[str]]:

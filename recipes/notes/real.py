@@ -104,16 +104,18 @@ def only_letters(text: str) -> str:
 def silver(data: Path, model: str) -> Iterator[Document]:
     """Sentences of real notes where model and lists agree, with the entities that both find."""
     names = open_names.listed(data)
-    short, others = open_names.abbreviations(data)
-    known = {name.casefold() for label in short for name in short[label]}
-    wrong = {name.casefold() for name in others} - known
+    short, no_entities = open_names.abbreviations(data)
+    entity_names = {
+        name.casefold() for label in short for name in short[label]
+    }
+    wrong = {name.casefold() for name in no_entities} - entity_names
     tagger = EntityTagger.from_pretrained(model, min_score=0.0)
     sentences = list(
         dict.fromkeys(
-            found[0].strip()
+            match[0].strip()
             for text in real_notes(data)
-            for found in _SENTENCE.finditer(text)
-            if 15 < len(found[0]) < 400
+            for match in _SENTENCE.finditer(text)
+            if 15 < len(match[0]) < 400
         )
     )
     for sentence, entities in zip(
@@ -124,7 +126,7 @@ def silver(data: Path, model: str) -> Iterator[Document]:
         for entity in entities:
             name = entity.text
             is_listed = names.get(open_names.key(name)) == entity.label
-            is_listed |= name.casefold() in known
+            is_listed |= name.casefold() in entity_names
             if name.casefold() in wrong or open_names.is_no_name(name):
                 continue
             if entity.score >= (LISTED if is_listed else SURE):

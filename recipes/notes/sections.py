@@ -52,7 +52,7 @@ def read_rows(path: Path) -> Iterator[dict[str, str]]:
 @cache
 def drawn(data: Path) -> list[Section]:
     """The sections that are kept apart, each with its side, "dev" or "test"."""
-    found = []
+    sections = []
     for name, number in DRAWN.items():
         kinds: dict[str, list[Section]] = defaultdict(list)
         for section in sorted(
@@ -78,12 +78,15 @@ def drawn(data: Path) -> list[Section]:
             ]
             shares[max(free, key=lambda kind: len(kinds[kind]))] += step
         for kind, group in sorted(kinds.items()):
-            found += group[: shares[kind]]
+            sections += group[: shares[kind]]
     return [
         Section(
-            one.id, one.kind, one.text, "dev" if number % DEV == 0 else "test"
+            section.id,
+            section.kind,
+            section.text,
+            "dev" if number % DEV == 0 else "test",
         )
-        for number, one in enumerate(found)
+        for number, section in enumerate(sections)
     ]
 
 
@@ -97,16 +100,16 @@ def others(data: Path) -> list[Section]:
     apart = drawn(data)
     texts = {section.text for section in apart}
     notes = {_note(section) for section in apart}
-    known = set().union(*(_runs(text) for text in texts))
-    found = [
+    held_out_runs = set().union(*(_runs(text) for text in texts))
+    sections = [
         section
         for name in DRAWN
         for section in drawable(data, name)
         if section.text not in texts
         and _note(section) not in notes
-        and known.isdisjoint(_runs(section.text))
+        and held_out_runs.isdisjoint(_runs(section.text))
     ]
-    return sorted(found, key=lambda section: _digest(section.text))
+    return sorted(sections, key=lambda section: _digest(section.text))
 
 
 def _note(section: Section) -> str:
@@ -151,11 +154,11 @@ def drawable(data: Path, name: str) -> Iterable[Section]:
     """Sections that may be drawn; a text that occurs twice is one."""
     rows = read_rows(data / "notes" / f"{name}.csv.gz")
     if name == "mts_dialog":
-        found = (
+        sections = (
             Section(row["id"], row["section"], row["text"].strip())
             for row in rows
         )
-        return {s.text: s for s in found if len(s.text) in LENGTH}.values()
+        return {s.text: s for s in sections if len(s.text) in LENGTH}.values()
     parts = (
         Section(f"{row['id']}-{number}", name, part.strip())
         for row in rows
