@@ -24,7 +24,7 @@ from biomed.corpora.pubtator import read_pubtator
 from biomed.ner.abbreviations import expanded, find_abbreviations
 from biomed.ner.dictionaries import Dictionary, Link
 from biomed.ner.linking import MIN_SCORE, EntityLinker
-from biomed.terms.names import Names, normalised, split_names
+from biomed.terms.names import NameTable, normalised, split_names
 from biomed.terms.similarity import TermEmbedder
 from domainbert.models.card import table
 from domainbert.tables import read_table
@@ -51,7 +51,8 @@ def mentions(
 
 def with_names(dictionary: Dictionary, table: Path) -> Dictionary:
     """With the names of rows whose first name, or else most names, belong to one concept."""
-    known, joined = Names(dictionary.pairs), []
+    known = NameTable(dictionary.pairs)
+    joined = []
     for row in read_table(table).itertuples():
         names = [row.name, *split_names(row.synonyms)]
         ids = known.find(row.name)[0]

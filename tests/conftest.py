@@ -15,6 +15,11 @@ import pytest
 # `recipes` and `benchmarks` are not installed. At the end of the path: the packages are.
 sys.path.append(str(Path(__file__).parents[1]))
 
+# Threads gain nothing in tiny models, and lose much where the cores are busy: neither here nor in
+# the notebooks, commands and servers that tests start.
+for library in ("OMP", "OPENBLAS", "MKL", "RAYON"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
 FUZZ_INPUTS = 2620  # texts, stays and rows of tests/fuzz/test_fuzz.py; FUZZ asks for more
 
 WORDS = """
