@@ -37,6 +37,7 @@ from domainbert.errors import UserError
 from domainbert.files import atomic_path, folder_beside
 from domainbert.settings import check_choice
 from domainbert.tables import ExactId, ReadOptions, TableError, id_key
+from domainbert.tables.csv_files import NO_ROW, UNDECODABLE
 from domainbert.tables.databases import open_source
 
 if TYPE_CHECKING:
@@ -310,14 +311,6 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
                 f"the stays end in {latest.year}: their dates are shifted, by another amount for "
                 "each patient, and have no order; use split_by='patient'"
             )
-        # Shares of the stays after which the validation and the test period begin.
-        val_from = request.fractions["train"]
-        starts = {
-            "val_from": val_from,
-            "test_from": val_from + request.fractions["val"],
-        }
-        for name, share in starts.items():
-            con.execute(f"SET VARIABLE {name} = $share", {"share": share})
         con.execute(step("split_by_time"))
         return
     has_sides = "SELECT 1 FROM patients WHERE split IS NOT NULL LIMIT 1"
@@ -363,8 +356,14 @@ def _set_rules(
         "addendum_kinds": request.schema.addendum_kinds,
         "has_patients": tables.patients is not None,
         "has_notes": bool(tables.notes),
-        "has_types": "admission_type" in tables.admissions.chosen,
-        "deaths_known": "death_date" in tables.columns,
+        "admissions_table": tables.admissions.name,
+        "patients_table": tables.patients.name if tables.patients else "",
+        "follow_up_table": tables.follow_up.name if tables.follow_up else "",
+        "no_row": NO_ROW,
+        "undecodable": UNDECODABLE,
+        "val_from": request.fractions["train"],
+        "test_from": request.fractions["train"] + request.fractions["val"],
+        "columns": sorted(tables.columns),
     }
     for name in ("died_locations", "alive_locations"):
         values[name] += getattr(request.schema, name)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from clinical.cohort.definition import SHIPPED
 from clinical.cohort.result import rows_of, unmatched_values
 from clinical.cohort.source import counts_text, step
 from domainbert.errors import UserError
+from domainbert.files import read_toml
 
 if TYPE_CHECKING:
     import duckdb
@@ -19,10 +17,9 @@ if TYPE_CHECKING:
     from clinical.cohort.source import MatchedTable, Tables
     from clinical.cohort.views import ViewSource
 
-_CAVEATS: dict[str, str] = tomllib.loads(
-    (SHIPPED / "caveats.toml").read_text("utf-8")
-)
-_USUAL_PERCENT = (2, 35)  # of stays that are followed by a readmission
+_CAVEATS: dict[str, dict[str, str]] = read_toml(__file__, "caveats.toml")
+# Rows of the table of admissions that are not admissions, counted by reason.
+_SKIPPED_ROWS = "FROM others ORDER BY rows DESC, other"
 
 
 def require_contents(
@@ -67,12 +64,12 @@ def _no_admission(
 ) -> str:
     """What the table of admissions has instead, and how to read it."""
     reason = f"{source.name} has no admission: {table.name} has no row"
-    if skipped := _skipped_rows(con):
+    if skipped := _counted(con, _SKIPPED_ROWS):
         rules = [
             f"{name} is {' or '.join(v)}" for name, v in table.where.items()
         ]
         return (
-            f"{reason} whose {' and '.join(rules)}, but {counts_text(skipped)}. To read others, "
+            f"{reason} whose {' and '.join(rules)}, but {skipped}. To read others, "
             f"change where of [admissions] in {_mapping(schema)}"
         )
     if lost := len(source.flaws.get(table.name.lower(), [])):
@@ -116,119 +113,41 @@ def find_caveats(
     request: Request,
     tables: Tables,
 ) -> list[str]:
-    """The caveats of a cohort as sentences, most general first; `caveats.toml` has their words."""
-    (counts,) = rows_of(con, step("caveats"))
-    skipped = _skipped_rows(con)
-    unmatched = unmatched_values(con)
+    """The caveats of a cohort as sentences, most general first; see `caveats.toml`."""
     schema = request.schema
-    definition = request.definition
-    absent = ", ".join(tables.absent) or "none is mapped"
-    died_locations = " or ".join(definition.index.died_locations) or "listed"
-    values = {
-        **counts,
-        "absent": absent,
-        "admissions_table": schema.admissions.table,
-        "patients_table": schema.patients and schema.patients.table,
-        "others": counts_text(skipped),
-        "days": f"{definition.horizon_days:g}",
+    unmatched = unmatched_values(con)
+    texts = {
+        "schema": schema.name,
+        "shifted_dates": schema.shifted_dates,
+        "mapped_patients": schema.patients.table if schema.patients else "",
+        "absent": ", ".join(tables.absent),
+        "others": _counted(con, _SKIPPED_ROWS),
         "locations": counts_text(unmatched["discharge_location"]),
         "types": counts_text(unmatched["admission_type"]),
-        "died_locations": died_locations,
-        "same_day_death": definition.index.same_day_death,
+        "unread": _counted(con, step("unread")),
+        "other_sides": _counted(con, step("other_sides")),
     }
-    holds = {
-        definition.outcome: True,
-        **_holds_for_tables(counts, request, tables),
-        "others": skipped,
-        **_holds_for_stays(counts, request),
-        **_holds_for_columns(counts, request, tables.columns, unmatched),
-        _end_of_data(counts, request): True,
-        "untimed": counts["untimed"],
-        "unreadable": counts["unreadable"],
-        "same_day": counts["same_day_in_hospital"]
-        + counts["same_day_after_discharge"],
-    }
-    names = [name for name, is_so in holds.items() if is_so and name]
-    first, *sentences = [_CAVEATS[name].format(**values) for name in names]
+    con.execute(step("caveats"), texts)
+    (facts,) = rows_of(con, "FROM facts")
+    rules = [f"{rule['when']} AS {name}" for name, rule in _CAVEATS.items()]
+    (holds,) = rows_of(con, f"SELECT {', '.join(rules)} FROM facts")  # noqa: S608
+    first, *sentences = [
+        rule["text"].format(**facts)
+        for name, rule in _CAVEATS.items()
+        if holds[name]
+    ]
     return [first, *schema.caveats, *sentences]
 
 
-def _holds_for_tables(
-    counts: Mapping[str, Any],
-    request: Request,
-    tables: Tables,
-) -> dict[str, object]:
-    """The caveats on missing tables, and whether each holds."""
-    has_notes = tables.notes and counts["n_notes"]
-    return {
-        "no_note_table": not tables.notes,
-        "no_note": tables.notes and not counts["n_notes"],
-        "absent_notes": has_notes and tables.absent,
-        "no_patients": request.schema.patients and not tables.patients,
-    }
-
-
-def _holds_for_stays(
-    counts: Mapping[str, Any], request: Request
-) -> dict[str, object]:
-    """The caveats on the stays that were kept, and whether each holds."""
-    low, high = _USUAL_PERCENT
-    is_usual = low <= counts["percent"] <= high
-    is_readmission = request.definition.outcome == "readmission"
-    return {
-        "unusual_rate": is_readmission
-        and counts["kept"] >= 100
-        and not is_usual,
-        "short": counts["short"],
-        "observed": counts["observed"],
-    }
-
-
-def _holds_for_columns(
-    counts: Mapping[str, Any],
-    request: Request,
-    columns: set[str],
-    unmatched: Mapping[str, Mapping[str, int]],
-) -> dict[str, object]:
-    """The caveats on missing columns and unknown values, and whether each holds."""
-    is_generic = request.schema.name == "generic"
-    marks_death = columns & {"died", "death_time"}
-    locations = unmatched["discharge_location"]
-    return {
-        "no_death_date": "death_date" not in columns,
-        "no_hospital_deaths": not marks_death
-        and "discharge_location" not in columns,
-        "no_admission_type": "admission_type" not in columns,
-        "unmatched_location": locations,
-        "no_death_location": (
-            is_generic and locations and not counts["dead"] and not marks_death
-        ),
-        "unmatched_type": is_generic and unmatched["admission_type"],
-    }
-
-
-def _end_of_data(counts: Mapping[str, Any], request: Request) -> str:
-    """The caveat on where the follow-up of stays ends; "" for an end that was given."""
-    if counts["derived_end"]:
-        return "derived_end"
-    if counts["has_follow_up"]:
-        return "follow_up"
-    if request.data_end:
-        return ""
-    return "shifted_end" if request.schema.shifted_dates else "no_end"
-
-
-def _skipped_rows(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    """Rows of the table of admissions that are not admissions, counted by reason."""
-    return dict(
-        con.execute("FROM others ORDER BY rows DESC, other").fetchall()
-    )
+def _counted(con: duckdb.DuckDBPyConnection, query: str) -> str:
+    """The rows of a query as values with their counts; "" without a row."""
+    return counts_text(dict(con.execute(query).fetchall()))
 
 
 def reading_remarks(
     con: duckdb.DuckDBPyConnection, source: ViewSource
 ) -> list[str]:
-    """What reading changed or left out, and the patients of no split or of an unusual one."""
+    """What reading changed in cells and in the bytes of files."""
     changes = source.changed().items()
     lines = [
         f"{kind} (cells): {counts_text(columns)}." for kind, columns in changes
@@ -240,12 +159,4 @@ def reading_remarks(
         "encoding, read as U+FFFD: name the encoding of the file, such as --encoding cp1252"
         for file, damaged, rows in con.execute(encodings).fetchall()
     ]
-    if unread := dict(con.execute(step("unread")).fetchall()):
-        lines.append(f"Documents that are not read: {counts_text(unread)}.")
-    sides = dict(con.execute(step("other_sides")).fetchall())
-    if sides:
-        lines.append(
-            f"Patients on sides that are neither trained nor tested on: {counts_text(sides)}; none "
-            f"means no side. To measure one: clinical evaluate --split {next(iter(sides))}"
-        )
     return lines

@@ -13,7 +13,6 @@ from clinical.cohort.views import ViewSource
 from domainbert.errors import UserError
 from domainbert.files import data_text
 from domainbert.tables import TableError, require_columns
-from domainbert.tables.csv_files import UNDECODABLE
 from domainbert.tables.sources import identifier, quoted
 
 if TYPE_CHECKING:
@@ -271,12 +270,6 @@ class CohortReader:
                 self._scan(f"CREATE TABLE raw_{role} AS", table, numbered=True)
             else:
                 run(step(f"no_{role}"))
-        for role, table in {
-            "admissions": tables.admissions,
-            **optional,
-        }.items():
-            name = table.name if table else ""
-            run(f"SET VARIABLE {role}_table = $name", {"name": name})
         run(step("places"))
         self._check_places(tables.admissions.name)
         for name in (
@@ -294,17 +287,11 @@ class CohortReader:
             self._read_notes(table)
         if any("names" in table.chosen for table in tables.notes):
             run(step("current").replace("{documents}", step("documents")))
-        run(
-            "CREATE TABLE flaws (source VARCHAR, line BIGINT, problem VARCHAR)"
-        )
         # A file that several tables are looked for in is listed once.
         flaws = list(dict.fromkeys(chain(*self.source.flaws.values())))
-        self.con.register(
-            "found",
-            pd.DataFrame(flaws, columns=["source", "line", "problem"]),
-        )
-        run("INSERT INTO flaws FROM found")
-        run("SET VARIABLE undecodable = $problem", {"problem": UNDECODABLE})
+        columns = ["source", "line", "problem"]
+        listed = pd.DataFrame(flaws, columns=columns)
+        self.con.register("listed_flaws", listed)
         run(step("encodings"))
         self.source.check_unchanged()
 

@@ -1,5 +1,5 @@
 -- What each rule removed, in the order in which the rules are tried, and how many stays it left.
--- In:  cohort, flaws, the variables admissions_table and no_row.
+-- In:  cohort, flaws, rules.
 -- Out: (box, step, reason, removed, left). `step` is a value of the column `exclusion`; steps of the
 --      same box share a box of the figure.
 
@@ -28,9 +28,8 @@ WITH rule(number, box, step, reason) AS (VALUES
 excluded AS (
     SELECT exclusion AS step, count(*) AS removed FROM cohort GROUP BY exclusion
     UNION ALL
-    SELECT 'malformed_line', count(*) FROM flaws   -- such lines have no row in the cohort
-    WHERE starts_with(problem, getvariable('no_row'))
-      AND starts_with(lower(source), lower(getvariable('admissions_table')) || '.')
+    SELECT 'malformed_line', count(*) FROM flaws, rules   -- such lines have no row in the cohort
+    WHERE starts_with(problem, no_row) AND starts_with(lower(source), lower(admissions_table) || '.')
 ),
 counted AS (
     SELECT 0 AS number, 'Admissions' AS box, 'admissions' AS step, 'all admissions' AS reason, 0 AS removed

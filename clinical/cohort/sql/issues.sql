@@ -5,8 +5,8 @@
 -- Out: issues, listed_issues (for a CSV file).
 
 CREATE TABLE issues AS
-SELECT getvariable('admissions_table') AS source, row, stay_text AS id, problem
-FROM (
+SELECT admissions_table AS source, row, stay_text AS id, problem
+FROM rules, (
     SELECT row, stay_text, CASE
         WHEN fault = 'duplicate_stay' AND NOT is_contradicted THEN 'copy of another row'
         WHEN fault = 'duplicate_stay' THEN 'stay id with contradicting rows'
@@ -55,8 +55,8 @@ FROM (
 WHERE problem IS NOT NULL
 
 UNION ALL
-SELECT getvariable('patients_table'), row, patient_text, problem
-FROM (
+SELECT patients_table, row, patient_text, problem
+FROM rules, (
     SELECT row, patient_text, CASE
         WHEN patient_id IS NULL THEN 'no patient id'
         WHEN is_contradicted THEN 'patient id with contradicting rows, none used'
@@ -75,9 +75,9 @@ FROM (
 WHERE problem IS NOT NULL
 
 UNION ALL
-SELECT getvariable('follow_up_table'), row, patient_text,
+SELECT follow_up_table, row, patient_text,
     'period of observation without a patient, with unreadable days, or that ends before it begins'
-FROM follow_up_read
+FROM follow_up_read, rules
 WHERE patient_id IS NULL OR NOT coalesce(last_day >= first_day, false)
 
 UNION ALL

@@ -1,5 +1,5 @@
 -- The definition and the request as one row, for all other steps.
--- In:  one value for each name.  Out: rules.
+-- In:  one value for each name; `columns` are those that the source has of ours.  Out: rules.
 
 CREATE TABLE rules AS
 SELECT
@@ -24,6 +24,14 @@ SELECT
     $addendum_kinds::VARCHAR[] AS addendum_kinds,
     $has_patients::BOOLEAN AS has_patients,
     $has_notes::BOOLEAN AS has_notes,
-    $has_types::BOOLEAN AS has_types,
-    $deaths_known::BOOLEAN AS deaths_known,
-    false AS has_follow_up;
+    $columns::VARCHAR[] AS columns,
+    list_contains(columns, 'admission_type') AS has_types,
+    list_contains(columns, 'death_date') AS deaths_known,
+    false AS has_follow_up,
+    $admissions_table AS admissions_table,   -- the source's names, "" for a table that it lacks
+    $patients_table AS patients_table,
+    $follow_up_table AS follow_up_table,
+    $no_row AS no_row,                       -- the problems of a file that change what is counted
+    $undecodable AS undecodable,
+    $val_from::DOUBLE AS val_from,           -- shares of the stays before these periods
+    $test_from::DOUBLE AS test_from;

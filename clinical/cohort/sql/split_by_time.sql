@@ -1,6 +1,10 @@
 -- The side of each patient by time: the last stay decides, earlier periods lose the patient.
--- In:  stays, the variables val_from and test_from (shares of the stays before these periods).
+-- In:  stays, rules.
 -- Out: splits; changes the exclusion of stays.
+
+-- A quantile takes a constant, which a column is not.
+SET VARIABLE val_from = (SELECT val_from FROM rules);
+SET VARIABLE test_from = (SELECT test_from FROM rules);
 
 CREATE TABLE periods AS
 WITH cuts AS (
