@@ -305,14 +305,14 @@ class _HtmlTarget:
 # -- RTF ----------------------------------------------------------------------------------------
 
 _RTF_TOKEN = re.compile(
-    r"((?:\\'[0-9a-fA-F]{2})+)"  # bytes in the code page
+    r"((?:\\'[0-9a-fA-F]{2}|[^\\{}])++)"  # letters, and bytes in the code page
     r"|\\([a-zA-Z]{1,32})(-?\d{1,10})? ?"  # a control word
     r"|\\(.?)"  # a control symbol
-    r"|([{}])"
-    r"|[\r\n]+"
-    r"|([^\\{}\r\n]+)",
+    r"|([{}])",
     re.DOTALL,
 )
+_RTF_BYTE = re.compile(r"\\'(..)|[\r\n]")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _RTF = _DATA["rtf"]
 _RTF_NO_TEXT = frozenset(_RTF["no_text"].split())
 _RTF_LEFT_OUT = frozenset(_RTF["left_out"].split())
@@ -325,10 +325,15 @@ def rtf_text(raw: bytes) -> Reading:
     Bytes that are not ASCII are UTF-8 where they can be, and else in the text's code page.
     """
     with suppress(UnicodeDecodeError):
-        return _RtfReader(is_unicode=not raw.isascii()).read(
-            raw.decode("utf-8-sig")
-        )
-    return _RtfReader(is_unicode=False).read(raw.decode("latin-1"))
+        text = raw.decode("utf-8-sig")
+        raw = _NOT_ASCII.sub(_unicode_words, text).encode("ascii")
+    return _RtfReader().read(raw.decode("latin-1"))
+
+
+def _unicode_words(letter: re.Match[str]) -> str:
+    """A letter as RTF writes it: a control word for each of its UTF-16 units."""
+    units = memoryview(letter[0].encode("utf-16-le")).cast("H")
+    return "".join(rf"{{\uc0\u{unit} }}" for unit in units)
 
 
 class _RtfGroup(NamedTuple):
@@ -343,31 +348,27 @@ class _RtfGroup(NamedTuple):
 class _RtfReader:
     """Reads RTF token by token."""
 
-    def __init__(self, *, is_unicode: bool) -> None:
-        self._is_unicode = is_unicode
+    def __init__(self) -> None:
         self._group = _RtfGroup()
         self._outer: list[_RtfGroup] = []
-        self._pages: dict[int | None, str] = {
-            None: "cp1252"
-        }  # of fonts and the document
-        self._font: int | None = (
-            None  # that the table of fonts describes, inside of it
-        )
+        # Code pages of fonts, and of the document.
+        self._pages: dict[int | None, str] = {None: "cp1252"}
+        # The font that the table of fonts describes, inside of it.
+        self._font: int | None = None
         self._skip = 0  # letters that stand for the Unicode letter before them
-        self._bytes = bytearray()
         self._parts: list[str] = []
         self._remarks: dict[str, None] = {}
 
     def read(self, markup: str) -> Reading:
-        """The text of RTF markup, token by token."""
+        """The text of RTF markup, of which each character is a byte."""
         position = 0
         while token := _RTF_TOKEN.match(markup, position):
             position = token.end()
-            codes, word, number, symbol, brace, text = token.groups()
+            letters, word, number, symbol, brace = token.groups()
             # A switch is on without a number.
             value = int(number or word in _RTF_LEFT_OUT)
-            if codes:
-                self._add_bytes(bytes.fromhex(codes.replace("\\'", "")))
+            if letters:
+                self._add_letters(letters)
             elif word == "bin" and position + value <= len(markup):
                 position += max(value, 0)
             elif word:
@@ -376,13 +377,6 @@ class _RtfReader:
                 self._add_symbol(symbol)
             elif brace:
                 self._brace(brace)
-            elif text and self._is_unicode:
-                self._flush()
-                self._add(text[self._skip :])
-                self._skip = max(self._skip - len(text), 0)
-            elif text:
-                self._add_bytes(text.encode("latin-1"))
-        self._flush()
         # Letters beyond the first 65,536 are written as two halves.
         units = "".join(self._parts).encode("utf-16-le", "surrogatepass")
         words = units.decode("utf-16-le", "replace").strip()
@@ -390,7 +384,6 @@ class _RtfReader:
 
     def _brace(self, brace: str) -> None:
         """Open or close a group."""
-        self._flush()
         self._skip = 0
         if brace == "{":
             self._outer.append(self._group)
@@ -400,8 +393,7 @@ class _RtfReader:
                 self._font = None
 
     def _control(self, word: str, value: int) -> None:
-        """A control word; one that changes how bytes are read ends those before it."""
-        self._flush()
+        """A control word."""
         self._skip = 0
         if word == "u":
             self._add(chr(value % 0x10000))
@@ -437,7 +429,6 @@ class _RtfReader:
             self._pages[self._font] = page
 
     def _add_symbol(self, symbol: str) -> None:
-        self._flush()
         if symbol == "*":
             self._change(is_text=False)
         elif self._skip:
@@ -445,18 +436,17 @@ class _RtfReader:
         else:
             self._add(_RTF["symbols"].get(symbol, ""))
 
-    def _add_bytes(self, codes: bytes) -> None:
-        self._bytes += codes[self._skip :]
-        self._skip = max(self._skip - len(codes), 0)
-
-    def _flush(self) -> None:
-        """Decode the bytes that were collected: two of them may be one letter."""
+    def _add_letters(self, letters: str) -> None:
+        """Decode a run of letters in their code page, where two bytes may be one letter."""
+        codes = _RTF_BYTE.sub(
+            lambda code: chr(int(code[1], 16)) if code[1] else "", letters
+        ).encode("latin-1")
         page = self._group.page or self._pages[None]
-        text = self._bytes.decode(page, "replace")
+        text = codes[self._skip :].decode(page, "replace")
+        self._skip = max(self._skip - len(codes), 0)
         if "\ufffd" in text:
             self._remarks[_RTF_LOST] = None
         self._add(text)
-        self._bytes.clear()
 
     def _add(self, text: str) -> None:
         if self._group.is_text and self._group.left_out and text.strip():

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from clinical.cohort.result import rows_of, unmatched_values
 from clinical.cohort.source import counts_text, step
 from domainbert.errors import UserError
 from domainbert.files import read_toml
@@ -115,28 +114,34 @@ def find_caveats(
 ) -> list[str]:
     """The caveats of a cohort as sentences, most general first; see `caveats.toml`."""
     schema = request.schema
-    unmatched = unmatched_values(con)
+    con.execute(step("unmatched"))
+    unmatched = "SELECT text, n FROM unmatched WHERE name ="
     texts = {
         "schema": schema.name,
         "shifted_dates": schema.shifted_dates,
         "mapped_patients": schema.patients.table if schema.patients else "",
         "absent": ", ".join(tables.absent),
         "others": _counted(con, _SKIPPED_ROWS),
-        "locations": counts_text(unmatched["discharge_location"]),
-        "types": counts_text(unmatched["admission_type"]),
+        "locations": _counted(con, f"{unmatched} 'discharge_location'"),
+        "types": _counted(con, f"{unmatched} 'admission_type'"),
         "unread": _counted(con, step("unread")),
         "other_sides": _counted(con, step("other_sides")),
     }
     con.execute(step("caveats"), texts)
-    (facts,) = rows_of(con, "FROM facts")
+    (facts,) = _rows(con, "FROM facts")
     rules = [f"{rule['when']} AS {name}" for name, rule in _CAVEATS.items()]
-    (holds,) = rows_of(con, f"SELECT {', '.join(rules)} FROM facts")  # noqa: S608
+    (holds,) = _rows(con, f"SELECT {', '.join(rules)} FROM facts")  # noqa: S608
     first, *sentences = [
         rule["text"].format(**facts)
         for name, rule in _CAVEATS.items()
         if holds[name]
     ]
     return [first, *schema.caveats, *sentences]
+
+
+def _rows(con: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
+    """The rows of a query as dictionaries."""
+    return con.sql(query).to_arrow_table().to_pylist()
 
 
 def _counted(con: duckdb.DuckDBPyConnection, query: str) -> str:

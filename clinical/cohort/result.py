@@ -156,72 +156,20 @@ def summarise(
     caveats: list[str],
 ) -> dict[str, Any]:
     """The request, the flow, the counts and the caveats of a finished build, as one dictionary."""
+    for name in ("flow", "followed", "deaths"):
+        con.execute(step(name))
+    ((counts,),) = con.execute(step("summary")).fetchall()
     definition = request.definition
-    hours = request.hours if request.notes == "early" else None
-    steps = rows_of(con, step("flow"))
-    counts = {row.pop("side"): row for row in rows_of(con, step("sides"))}
-    total = counts.pop("all")
-    notes = con.execute(
-        "SELECT status, count(*) FROM notes GROUP BY ALL ORDER BY ALL"
-    ).fetchall()
-    issues = (
-        "SELECT source, problem, count(*) AS count, "
-        "coalesce(min(coalesce(id, 'row ' || row), 3), []) AS examples "
-        "FROM issues GROUP BY source, problem ORDER BY source, problem"
-    )
-    ((data_end,),) = con.execute("SELECT data_end FROM rules").fetchall()
     return {
         "schema": request.schema.name,
         "exact_ids": request.schema.exact_ids,
         "notes": request.notes,
-        "hours": hours,
+        "hours": request.hours if request.notes == "early" else None,
         "seed": request.seed,
         "split_by": request.split_by,
-        "data_end": data_end and data_end.isoformat(),
         "definition": {
             name: getattr(definition, name) for name in _DEFINITION
         },
-        "steps": steps,
-        "kept": total,
-        "deaths": _deaths(con, definition.horizon_days),
-        "splits": counts,
-        "notes_read": dict(notes),
-        "issues": rows_of(con, issues),
-        "unmatched": unmatched_values(con),
+        **json.loads(counts),
         "caveats": caveats,
     }
-
-
-def _deaths(con: duckdb.DuckDBPyConnection, horizon: float) -> str:
-    """What deaths after discharge mean for readmissions, as a sentence; "" where not known."""
-    con.execute(step("followed"))
-    ((back, dead),) = con.execute(step("incidence")).fetchall()
-    if back is None:
-        return ""
-    query = "SELECT count(*) FROM cohort WHERE readmitted = 0 AND died_within_horizon"
-    ((died,),) = con.execute(query).fetchall()
-    return (
-        f"Within {horizon:g} days of discharge {back:.1%} came back and {dead:.1%} died "
-        "before they could (cumulative incidence with death as a competing event, Aalen-Johansen); "
-        f"{died:,} of the stays that count as not readmitted had died."
-    )
-
-
-def unmatched_values(
-    con: duckdb.DuckDBPyConnection,
-) -> dict[str, dict[str, int]]:
-    """By column, the most frequent values that no list of the definition has, with counts."""
-    counts: dict[str, dict[str, int]] = {
-        "discharge_location": {},
-        "admission_type": {},
-    }
-    for name, value, count in con.execute(step("unmatched")).fetchall():
-        counts[name][value] = count
-    return counts
-
-
-def rows_of(
-    con: duckdb.DuckDBPyConnection, query: str
-) -> list[dict[str, Any]]:
-    """The rows of a query as dictionaries."""
-    return con.sql(query).to_arrow_table().to_pylist()

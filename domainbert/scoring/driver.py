@@ -7,8 +7,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -323,28 +324,22 @@ def _survey(
     salt: bytes,
 ) -> tuple[Plan, Survey]:
     """The columns of a run, and the survey of its rows."""
-    keep = list(keep)
+    new_plan = partial(
+        make_plan,
+        task,
+        named=named,
+        keep=list(keep),
+        source=Path(source).name,
+    )
     columns = table_columns(source, options, lines=FIRST_LINES)
-    while True:
-        try:
-            plan = make_plan(
-                task,
-                columns,
-                named=named,
-                keep=keep,
-                source=Path(source).name,
-            )
-        except TableError:
-            # Later lines of JSON may have further columns.
-            all_columns = table_columns(source, options)
-            if columns == all_columns:
-                raise
-            columns = all_columns
-            continue
+    with suppress(TableError):
+        plan = new_plan(columns)
         surveyed = survey(iter_rows(source, options), plan, salt=salt)
         if set(surveyed.columns) <= set(columns):
             return plan, surveyed
-        columns = list(dict.fromkeys([*columns, *surveyed.columns]))
+    # Later lines of JSON may have further columns.
+    plan = new_plan(table_columns(source, options))
+    return plan, survey(iter_rows(source, options), plan, salt=salt)
 
 
 def score_items(

@@ -6,7 +6,6 @@ import json
 import sqlite3
 from abc import ABC, abstractmethod
 from array import array
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from domainbert.tables import (
     require_columns,
 )
 from domainbert.tables.ids import is_id_column
+from domainbert.tables.options import repeated
 from domainbert.text.windows import too_long
 
 if TYPE_CHECKING:
@@ -216,51 +216,45 @@ def make_plan(
     chosen = match_columns(available, task.columns, named=named, source=source)
     group = chosen.get(task.group or "")
     task_names = {column.name for column in task.columns}
-    keep = list(keep)
-    for ours, theirs in (named or {}).items():
-        if theirs and ours not in task_names:
-            keep.append(theirs)
-    require_columns(available, keep, source=source)
-    carried = _carried_columns(
-        task, chosen, available, is_grouped=group is not None
-    )
-    carried = [name for name in available if name in carried or name in keep]
+    further = {
+        theirs
+        for ours, theirs in (named or {}).items()
+        if theirs and ours not in task_names
+    }
+    kept = [*keep, *further]
+    require_columns(available, kept, source=source)
+    ids = _id_columns(task, chosen, available, is_grouped=group is not None)
+    carried = [name for name in available if name in ids.union(kept)]
     fields = [(name, "string") for name in carried]
     if group is None:
         fields.append(("row", "int64"))
     fields += [*task.output, ("status", "string"), ("reason", "string")]
     schema = pa.schema(fields)
-    counts = Counter(schema.names)
-    repeated = sorted(name for name, count in counts.items() if count > 1)
-    if repeated:
+    if names := repeated(schema.names):
         raise TableError(
-            f"{source} has a column {repeated[0]!r}, a name that the result needs; rename it"
+            f"{source} has a column {names[0]!r}, a name that the result needs; rename it"
         )
     return Plan(chosen, tuple(carried), group, schema)
 
 
-def _carried_columns(
+def _id_columns(
     task: Task[Item, Result],
     chosen: Mapping[str, str],
     available: Sequence[str],
     *,
     is_grouped: bool,
-) -> list[str]:
-    """The table's columns of ids."""
-    ids = []
-    texts = set()
-    for column in task.columns:
-        name = chosen.get(column.name)
-        if name is None:
-            continue
-        if column.kind != "id":
-            texts.add(name)
-        elif not (is_grouped and column.within):
-            ids.append(name)
-    if not is_grouped:
-        named_ids = {name for name in available if is_id_column(name)}
-        ids += named_ids - texts
-    return ids
+) -> set[str]:
+    """The table's columns of ids; of grouped rows only the declared ids of the group."""
+    columns = [column for column in task.columns if column.name in chosen]
+    ids = {
+        chosen[column.name]
+        for column in columns
+        if column.kind == "id" and not (is_grouped and column.within)
+    }
+    if is_grouped:
+        return ids
+    texts = {chosen[c.name] for c in columns if c.kind != "id"}
+    return ids | set(filter(is_id_column, available)) - texts
 
 
 def grouped(rows: Iterable[Row], plan: Plan) -> Iterator[list[Row]]:

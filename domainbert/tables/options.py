@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -144,6 +145,11 @@ def _checked_encoding(encoding: str | None) -> str | None:
 
 
 DEFAULTS = ReadOptions()
+
+
+def repeated(names: Sequence[str]) -> list[str]:
+    """The names that occur more than once, sorted."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def shortened(texts: Sequence[str], limit: int, separator: str = ", ") -> str:

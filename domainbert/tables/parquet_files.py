@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from domainbert.files import whole_text
 from domainbert.tables.csv_files import unchanged
 from domainbert.tables.ids import id_text
-from domainbert.tables.options import TableError, read_errors
+from domainbert.tables.options import TableError, read_errors, repeated
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,11 +56,9 @@ def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
         unchanged(path),
         pq.ParquetFile(path) as file,
     ):
-        counts = Counter(file.schema_arrow.names)
-        repeated = [name for name, count in counts.items() if count > 1]
-        if repeated:
+        if names := repeated(file.schema_arrow.names):
             raise TableError(
-                f"{path.name} repeats the columns {', '.join(repeated)}; each needs a name "
+                f"{path.name} repeats the columns {', '.join(names)}; each needs a name "
                 "of its own"
             )
         yield file

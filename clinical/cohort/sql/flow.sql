@@ -1,8 +1,9 @@
 -- What each rule removed, in the order in which the rules are tried, and how many stays it left.
 -- In:  cohort, flaws, rules.
--- Out: (box, step, reason, removed, left). `step` is a value of the column `exclusion`; steps of the
---      same box share a box of the figure.
+-- Out: flow. `step` is a value of the column `exclusion`; steps of the same box share a box of the
+--      figure.
 
+CREATE TABLE flow AS
 WITH rule(number, box, step, reason) AS (VALUES
     (1, 'Usable stays', 'malformed_line', 'line of the file that cannot be read'),
     (2, 'Usable stays', 'missing_id', 'no patient id or no stay id'),

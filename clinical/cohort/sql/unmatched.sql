@@ -1,5 +1,6 @@
 -- The most frequent values that no list of the definition gives a meaning, with counts.
--- In:  admissions, places, rules.  Out: (name, text, n).
+-- In:  admissions, places, rules.  Out: unmatched.
+CREATE TABLE unmatched AS
 WITH seen AS (
     SELECT 'discharge_location' AS name, discharge_location AS value, died OR alive AS is_known
     FROM admissions JOIN places ON place = discharge_location
