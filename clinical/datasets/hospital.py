@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import csv
-import glob
 import random
 import tempfile
 import zlib
@@ -20,17 +19,19 @@ from clinical.stays.patients import assign_splits
 from domainbert.errors import UserError
 from domainbert.files import data_text, read_toml
 from domainbert.settings import check_choice
-from domainbert.tables.sources import quoted
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from clinical.datasets.patients import Patient, Stay
+    import duckdb
+
+    from clinical.datasets.patients import Patient
 
     Cells = list[object]
 
 _TABLES = read_toml(__file__, "tables.toml")
 COLUMNS: dict[str, list[str]] = _TABLES["columns"]
+NOTES_FILE = "NOTEEVENTS.csv"
 ADDENDA = 0.05  # share of stays with an addendum
 ERRORS = 0.01  # share of stays with a note marked as wrong
 FORMS = ("mimic4", "omop", "meds", "fhir")
@@ -83,6 +84,9 @@ def synthesize(
     Raises:
         UserError: `stays` is less than 1, or an option is not one of those above.
     """
+    import duckdb
+    import pandas as pd
+
     if stays < 1:
         raise UserError(
             f"stays is {stays}, expected at least 1: synthesize(folder, stays=1000)"
@@ -97,51 +101,50 @@ def synthesize(
     patients = draw_patients(stays, random.Random(seed), dates=dates)  # noqa: S311 - no secret
     rng = random.Random(f"wording {seed}")  # noqa: S311 - no secret
     writer = _Writer(patients, rng, brief=brief, notes_per_stay=notes_per_stay)
-    # The tables draw from one generator: their order decides the words.
-    tables = {
-        "PATIENTS": writer.patients(),
-        "ADMISSIONS": writer.admissions(),
-        "NOTEEVENTS": writer.notes(),
-        "TRUE_RISK": writer.risks(),
-    }
-    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as temporary,
+        duckdb.connect() as con,
+    ):
         work = Path(temporary)
-        counts = {
-            name: _write(work, name, rows) for name, rows in tables.items()
-        }
-        copied = list(tables)
+        # Notes are drawn after the stays: the order decides the words.
+        rows = pd.DataFrame(writer.stays(), columns=_TABLES["stays"])
+        rows["number"] = rows.index + 1
+        con.register("stays", rows.convert_dtypes())  # missing is NULL
+        con.execute(data_text(__file__, "forms/tables.sql"))
+        n_notes = _write_notes(work / NOTES_FILE, writer.notes())
+        copied = ["TRUE_RISK"]
         if form:
-            counts["ADMISSIONS"] = _translate(work, folder, form)
-            copied = ["TRUE_RISK"]
+            _translate(con, work / NOTES_FILE, folder, form)
+        else:
+            (work / NOTES_FILE).replace(folder / NOTES_FILE)
+            copied += ["PATIENTS", "ADMISSIONS"]
         for name in copied:
+            con.table(name).write_csv(str(work / f"{name}.csv"))
             (work / f"{name}.csv").replace(folder / f"{name}.csv")
-    return Hospital(folder, *counts.values())
+        n_patients, n_admissions, n_risks = (
+            len(con.table(name))
+            for name in ("PATIENTS", "ADMISSIONS", "TRUE_RISK")
+        )
+    return Hospital(folder, n_patients, n_admissions, n_notes, n_risks)
 
 
-def _translate(mimic3: Path, folder: Path, form: str) -> int:
-    """Write the tables of MIMIC-III in a form, with what is rare; return the admissions."""
-    import duckdb
-
+def _translate(
+    con: duckdb.DuckDBPyConnection, notes: Path, folder: Path, form: str
+) -> None:
+    """Write the tables of MIMIC-III in a form, with what is rare."""
     for name in SUBFOLDERS.get(form, ()):
         (folder / name).mkdir(exist_ok=True)
-    with duckdb.connect() as con:
-        for name in ("ADMISSIONS", "PATIENTS", "NOTEEVENTS"):
-            path = quoted(glob.escape(str(mimic3 / f"{name}.csv")))
-            con.execute(
-                f"CREATE TABLE {name} AS FROM read_csv({path}, all_varchar = true)"
-            )
-        con.execute(data_text(__file__, "forms/rare.sql"))
-        splits = con.sql("SELECT SUBJECT_ID AS subject_id FROM PATIENTS").df()
-        con.register(
-            "SPLITS", splits.assign(split=assign_splits(splits["subject_id"]))
-        )
-        target = str(folder).replace("'", "''")
-        query = data_text(__file__, f"forms/{form}.sql")
-        con.execute(query.replace("{folder}", target))
-        admissions = con.table("ADMISSIONS").shape[0]
+    con.read_csv(str(notes), all_varchar=True).create("NOTEEVENTS")
+    con.execute(data_text(__file__, "forms/rare.sql"))
+    splits = con.sql("SELECT SUBJECT_ID AS subject_id FROM PATIENTS").df()
+    con.register(
+        "SPLITS", splits.assign(split=assign_splits(splits["subject_id"]))
+    )
+    target = str(folder).replace("'", "''")
+    query = data_text(__file__, f"forms/{form}.sql")
+    con.execute(query.replace("{folder}", target))
     for shard in folder.glob("data/*.parquet"):
         _use_large_strings(shard)
-    return admissions
 
 
 def _use_large_strings(shard: Path) -> None:
@@ -155,24 +158,19 @@ def _use_large_strings(shard: Path) -> None:
     pq.write_table(table.cast(table.schema.set(position, texts)), shard)
 
 
-def _write(folder: Path, name: str, rows: Iterable[Cells]) -> int:
-    """Write rows, with a ROW_ID if the table has one; return their number."""
-    columns = COLUMNS[name]
-    count = 0
-    with (folder / f"{name}.csv").open(
-        "w", encoding="utf-8", newline=""
-    ) as handle:
+def _write_notes(path: Path, notes: Iterable[Cells]) -> int:
+    """Write the table of notes; return their number."""
+    number = 0
+    with path.open("w", encoding="utf-8", newline="") as handle:
         writer = csv.writer(handle, lineterminator="\n")
-        writer.writerow(columns)
-        for row in rows:
-            count += 1
-            # TRUE_RISK has no ROW_ID.
-            writer.writerow([count, *row][-len(columns) :])
-    return count
+        writer.writerow(COLUMNS["NOTEEVENTS"])
+        for number, row in enumerate(notes, start=1):
+            writer.writerow([number, *row])
+    return number
 
 
 class _Writer:
-    """The rows of each table without ROW_ID; the row of a note is written when it is needed."""
+    """Draws stays, and then the rows of notes without ROW_ID, each when it is needed."""
 
     def __init__(
         self,
@@ -200,70 +198,36 @@ class _Writer:
                 (subject + 1_000_000 * hospital, patient, stays)
             )
 
-    def patients(self) -> Iterator[Cells]:
-        for subject, patient, _ in self.numbered:
-            last = patient.stays[-1]
-            is_dead = last.kind == "death"
-            died = _time(last.discharged) * is_dead
-            birth = _time(patient.birth)
-            yield [subject, patient.sex, birth, died, died, "", int(is_dead)]
-
-    def risks(self) -> Iterator[Cells]:
-        for subject, _, stays in self.numbered:
-            for hadm, stay in stays:
-                if stay.risk is not None:
-                    yield [subject, hadm, f"{stay.risk:.6f}"]
-
-    def admissions(self) -> Iterator[Cells]:
-        """The rows of the table of admissions."""
-        for subject, _, stays in self.numbered:
-            person = list(map(self.rng.choice, _TABLES["person"].values()))
-            was_moved = False
-            for hadm, stay in stays:
-                yield [
-                    subject,
-                    hadm,
-                    *self._admission(stay, person, was_moved=was_moved),
-                ]
-                was_moved = stay.kind == "transfer"
-
-    def _admission(
-        self, stay: Stay, person: list[str], *, was_moved: bool
-    ) -> Cells:
-        """One row from ADMITTIME on; `was_moved`: the stay before it ended in a transfer."""
+    def stays(self) -> Iterator[Cells]:
+        """The columns of `stays` in `tables.toml`."""
         rng = self.rng
-        locations = _TABLES["discharge_location"]
-        admission_type = _TABLES["planned"].get(stay.kind)
-        source = "PHYS REFERRAL/NORMAL DELI"
-        if not admission_type:
-            admission_type = rng.choice(("EMERGENCY",) * 9 + ("URGENT",))
-            source = "EMERGENCY ROOM ADMIT"
-        if was_moved:
-            source = "TRANSFER FROM HOSP/EXTRAM"
-        usual = rng.choice(locations["usual"])
-        emergency = [
-            "",
-            "",
-        ]  # when the patient came to the emergency room and left it
-        if source == "EMERGENCY ROOM ADMIT":
-            came = stay.admitted - timedelta(minutes=rng.randint(120, 600))
-            went = stay.admitted + timedelta(minutes=rng.randint(5, 60))
-            emergency = [_time(came), _time(went)]
-        is_dead = stay.kind == "death"
-        discharged = _time(stay.discharged)
-        return [
-            _time(stay.admitted),
-            discharged,
-            discharged * is_dead,
-            admission_type,
-            source,
-            locations.get(stay.kind, usual),
-            *person,
-            *emergency,
-            stay.diagnosis,
-            int(is_dead),
-            1,
-        ]
+        for subject, patient, stays in self.numbered:
+            person = map(rng.choice, _TABLES["person"].values())
+            facts = [subject, patient.sex, patient.birth, *person]
+            kind_before = ""
+            for hadm, stay in stays:
+                is_urgent = stay.kind not in ("elective", "newborn")
+                urgency = None
+                if is_urgent:
+                    urgency = rng.choice(("EMERGENCY",) * 9 + ("URGENT",))
+                usual_location = rng.choice(_TABLES["usual_location"])
+                minutes = [None, None]
+                if is_urgent and kind_before != "transfer":
+                    minutes = [rng.randint(120, 600), rng.randint(5, 60)]
+                yield [
+                    *facts,
+                    hadm,
+                    stay.kind,
+                    kind_before,
+                    stay.admitted,
+                    stay.discharged,
+                    stay.diagnosis,
+                    stay.risk,
+                    urgency,
+                    usual_location,
+                    *minutes,
+                ]
+                kind_before = stay.kind
 
     def notes(self) -> Iterator[Cells]:
         """The rows of the table of notes."""

@@ -35,7 +35,7 @@ from domainbert.pretraining.model import (
     start_output_layer,
 )
 from domainbert.pretraining.settings import PretrainingRecipe
-from domainbert.text.runner import plan_batches
+from domainbert.text.runner import evaluating, plan_batches
 from domainbert.training.checkpoints import last_checkpoint, resume_hint
 from domainbert.training.objective import (
     Batch,
@@ -257,23 +257,9 @@ class MaskedWords(Objective):
             `mlm_loss` (mean cross-entropy in nats), `perplexity`, `mlm_accuracy` and `tokens` of
             the masked tokens; `nsp_accuracy` and `pairs`.
         """
-        device = network.device
-        was_training = network.training
-        totals = np.zeros(5)
-        network.eval()
-        autocast = torch.autocast(
-            device.type,
-            torch.bfloat16,
-            enabled=device.type == "cuda",
-        )
-        with torch.inference_mode(), autocast:
-            for batch in self._held_out:
-                on_device = {
-                    name: tensor.to(device) for name, tensor in batch.items()
-                }
-                totals += _counts(network, on_device)
-        network.train(was_training)
-        loss, correct, tokens, correct_pairs, pairs = totals.tolist()
+        with evaluating(network):
+            counts = [_counts(network, batch) for batch in self._held_out]
+        loss, correct, tokens, correct_pairs, pairs = np.sum(counts, axis=0)
         mean_loss = loss / max(tokens, 1)
         return {
             "mlm_loss": mean_loss,
@@ -289,23 +275,16 @@ class MaskedWords(Objective):
         return {"plan": self.plan.model_dump()}
 
 
-def _counts(network: PretrainingNetwork, batch: Batch) -> np.ndarray:
+def _counts(network: PretrainingNetwork, batch: Batch) -> list[float]:
     """The summed loss, then correct and all masked tokens, then correct and all pairs."""
+    batch = {name: tensor.to(network.device) for name, tensor in batch.items()}
     output = network(**batch)
     masked = batch["labels"][batch["labels"] != IGNORED]
     words = output.prediction_logits.float()
     loss = cross_entropy(words, masked, reduction="sum")
     correct = (words.argmax(dim=-1) == masked).sum()
     pairs = batch["next_sentence_label"]
-    correct_pairs = (
-        output.seq_relationship_logits.argmax(dim=-1) == pairs
-    ).sum()
-    return np.array(
-        [
-            float(loss),
-            int(correct),
-            len(masked),
-            int(correct_pairs),
-            len(pairs),
-        ]
-    )
+    orders = output.seq_relationship_logits.argmax(dim=-1)
+    correct_pairs = (orders == pairs).sum()
+    totals = [loss, correct, masked.numel(), correct_pairs, pairs.numel()]
+    return list(map(float, totals))

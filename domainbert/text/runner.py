@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -133,18 +134,10 @@ class WindowRunner:
                 per window. Of an axis of tokens, the first `len(window)` entries are the window's.
             token_types: the segment of each token, shaped as `windows`; one segment by default.
         """
-        import torch
-
         rows = [np.empty(0)] * len(windows)
         lengths = [len(window) for window in windows]
         batches = plan_batches(lengths, batch_tokens=self.batch_tokens)
-        autocast = torch.autocast(
-            self.device.type,
-            dtype=torch.bfloat16,
-            enabled=self.device.type == "cuda",
-        )
-        self._model.eval()  # a trainer may have used it since
-        with torch.inference_mode(), autocast:
+        with evaluating(self._model):  # a trainer may have used it since
             for batch in batches:
                 segments = None
                 if token_types is not None:
@@ -165,6 +158,20 @@ class WindowRunner:
         return rows
 
 
+@contextmanager
+def evaluating(network: PreTrainedModel) -> Iterator[None]:
+    """Evaluation mode without gradients, in bf16 on CUDA; the training mode is restored."""
+    import torch
+
+    was_training = network.training
+    network.eval()
+    kind = network.device.type
+    autocast = torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda")
+    with torch.inference_mode(), autocast:
+        yield
+    network.train(was_training)
+
+
 def pad(
     windows: Sequence[np.ndarray],
     *,
@@ -175,17 +182,13 @@ def pad(
     The mask is None if all rows are equally long.
     """
     import torch
+    from torch.nn.utils.rnn import pad_sequence
 
-    longest = max(len(window) for window in windows)
-    ids = np.full((len(windows), longest), pad_token_id, dtype=np.int64)
-    mask = np.zeros_like(ids)
-    for row, window in enumerate(windows):
-        ids[row, : len(window)] = window
-        mask[row, : len(window)] = 1
-    padded = torch.from_numpy(ids)
-    if mask.all():
-        return padded, None
-    return padded, torch.from_numpy(mask)
+    rows = [torch.from_numpy(window.astype(np.int64)) for window in windows]
+    ids = pad_sequence(rows, batch_first=True, padding_value=pad_token_id)
+    ones = list(map(torch.ones_like, rows))
+    mask = pad_sequence(ones, batch_first=True)
+    return ids, None if mask.all() else mask
 
 
 def padded_inputs(
