@@ -156,7 +156,7 @@ def summarise(
     caveats: list[str],
 ) -> dict[str, Any]:
     """The request, the flow, the counts and the caveats of a finished build, as one dictionary."""
-    for name in ("flow", "followed", "deaths"):
+    for name in ("flow", "followed", "incidence"):
         con.execute(step(name))
     ((counts,),) = con.execute(step("summary")).fetchall()
     definition = request.definition

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -27,7 +27,6 @@ from domainbert.scoring.task import (
     gathered,
     grouped,
     make_plan,
-    same_rows,
     survey,
     together,
 )
@@ -192,25 +191,21 @@ def score_file(
         local = spooled(source, options, folder=work)
         if not isinstance(task, Task):
             task = task()
-        plan, surveyed = _survey(
-            task,
-            local,
-            options,
-            named=named,
-            keep=keep,
-            salt=store.salt,
-        )
+        digest = store.digest(local)
+        plan, surveyed = _survey(task, local, options, named=named, keep=keep)
         facts = {
             "task": {"name": task.name, **task.facts()},
-            "input": {"rows": surveyed.rows, "digest": surveyed.digest},
+            "input": {
+                "rows": surveyed.rows,
+                "digest": digest,
+                "options": asdict(replace(options, query=None)),
+                "columns": plan.chosen,
+            },
             "columns": plan.schema.names,
         }
         n_stored = store.start(facts)
-        rows = iter_rows(local, options)
         with ExitStack() as stack:
-            stream = same_rows(
-                rows, plan, salt=store.salt, digest=surveyed.digest
-            )
+            stream = iter_rows(local, options)
             if not surveyed.contiguous:
                 stream = stack.enter_context(
                     gathered(stream, plan, folder=work)
@@ -224,6 +219,10 @@ def score_file(
                 counts,
                 n_stored=n_stored,
                 progress=progress,
+            )
+        if store.digest(local) != digest:
+            raise UserError(
+                "the input changed while it was read; start over with --restart"
             )
         counts.items, counts.written = store.totals()
         if counts.items.total() != total:
@@ -321,7 +320,6 @@ def _survey(
     *,
     named: Mapping[str, str] | None,
     keep: Iterable[str],
-    salt: bytes,
 ) -> tuple[Plan, Survey]:
     """The columns of a run, and the survey of its rows."""
     new_plan = partial(
@@ -334,12 +332,12 @@ def _survey(
     columns = table_columns(source, options, lines=FIRST_LINES)
     with suppress(TableError):
         plan = new_plan(columns)
-        surveyed = survey(iter_rows(source, options), plan, salt=salt)
+        surveyed = survey(iter_rows(source, options), plan)
         if set(surveyed.columns) <= set(columns):
             return plan, surveyed
     # Later lines of JSON may have further columns.
     plan = new_plan(table_columns(source, options))
-    return plan, survey(iter_rows(source, options), plan, salt=salt)
+    return plan, survey(iter_rows(source, options), plan)
 
 
 def score_items(

@@ -11,6 +11,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,8 +111,16 @@ class RunStore:
             self._remove_parts()
             self._manifest = {}
             self._update(format=_FORMAT, salt=secrets.token_hex(_SALT))
-        # The key of the hash of the input.
-        self.salt = bytes.fromhex(self._manifest["salt"])
+
+    def digest(self, source: str | Path) -> str:
+        """Hash of the names and bytes of the files of a source, keyed by the salt of the run."""
+        key = bytes.fromhex(self._manifest["salt"])
+        digest = blake2b(key=key)
+        for path in source_files(source):
+            with path.open("rb") as file:
+                content = file_digest(file, blake2b)
+            digest.update(path.name.encode() + content.digest())
+        return digest.hexdigest()
 
     def start(self, facts: Mapping[str, object]) -> int:
         """Compare the facts with those of an earlier run, and count the items that it scored.

@@ -1,5 +1,9 @@
 -- The flow, the counts and the issues of a finished cohort, as JSON.
--- In:  cohort, flow, deaths, notes, issues, unmatched, rules.
+-- In:  cohort, flow, incidence, notes, issues, unmatched, rules.
+
+-- Without a row the aggregate is NULL.
+CREATE MACRO counted_names(names, counts) AS coalesce(json_group_object(names, counts), '{}'::JSON);
+
 WITH sides AS (      -- a source may have sides of its own, and patients on none of them
     SELECT CASE WHEN grouping(split) = 1 THEN 'all' ELSE split END AS side, {
         'stays': count(*),
@@ -25,14 +29,20 @@ SELECT json_object(
     'data_end', (SELECT replace(data_end::VARCHAR, ' ', 'T') FROM rules),
     'steps', (SELECT list(flow) FROM flow),
     'kept', (SELECT counts FROM sides WHERE side = 'all'),
-    'deaths', coalesce((SELECT sentence FROM deaths), ''),
-    'splits', (SELECT json_group_object(side, counts) FROM sides WHERE side <> 'all'),
-    'notes_read', (SELECT json_group_object(status, n) FROM statuses),
+    'deaths', (SELECT coalesce(format(
+        'Within {:g} days of discharge {:.1f}% came back and {:.1f}% died before they could (cumulative '
+        'incidence with death as a competing event, Aalen-Johansen); {:,} of the stays that count as not '
+        'readmitted had died.',
+        horizon_us / 86400e6, 100 * back, 100 * dead,
+        (SELECT count(*) FROM cohort WHERE readmitted = 0 AND died_within_horizon)), '')
+        FROM incidence, rules),
+    'splits', (SELECT counted_names(side, counts) FROM sides WHERE side <> 'all'),
+    'notes_read', (SELECT counted_names(status, n) FROM statuses),
     'issues', (SELECT coalesce(list(problems), []) FROM problems),
     'unmatched', {
         'discharge_location':
-            (SELECT json_group_object(text, n) FROM unmatched WHERE name = 'discharge_location'),
+            (SELECT counted_names(text, n) FROM unmatched WHERE name = 'discharge_location'),
         'admission_type':
-            (SELECT json_group_object(text, n) FROM unmatched WHERE name = 'admission_type')
+            (SELECT counted_names(text, n) FROM unmatched WHERE name = 'admission_type')
     }
 );
