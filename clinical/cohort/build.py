@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.contents import (
     find_caveats,
-    reading_remarks,
     require_contents,
 )
 from clinical.cohort.definition import Request, load_definition, load_schema
@@ -242,7 +241,7 @@ def _read_source(
     _set_rules(con, request, tables)
     CohortReader(con, source, request.schema).read(tables)
     require_contents(con, source, request.schema, tables)
-    return [*find_caveats(con, request, tables), *reading_remarks(con, source)]
+    return find_caveats(con, request, tables)
 
 
 def _export_cohort(
@@ -341,19 +340,19 @@ def _set_rules(
     definition = request.definition
     # Every step reads the same row, so rules that another outcome lacks have defaults.
     values: dict[str, Any] = {
-        "planned_types": (),
+        "planned_types": [],
         "death_after_discharge": "keep",
     }
     for table in ("episode", "index", definition.outcome):
-        values |= getattr(definition, table).model_dump()
+        values |= getattr(definition, table).model_dump(mode="json")
     values |= {
         "outcome": definition.outcome,
         "hours": request.hours,
         "data_end": request.data_end,
         "derive_data_end": request.derive_data_end,
         "early": request.notes == "early",
-        "discharge_categories": request.schema.summary_categories,
-        "addendum_kinds": request.schema.addendum_kinds,
+        "discharge_categories": [*request.schema.summary_categories],
+        "addendum_kinds": [*request.schema.addendum_kinds],
         "has_patients": tables.patients is not None,
         "has_notes": bool(tables.notes),
         "admissions_table": tables.admissions.name,
@@ -367,10 +366,4 @@ def _set_rules(
     }
     for name in ("died_locations", "alive_locations"):
         values[name] += getattr(request.schema, name)
-    # DuckDB takes lists as parameters, and no tuples.
-    lists = {
-        name: list(value)
-        for name, value in values.items()
-        if isinstance(value, tuple)
-    }
-    con.execute(step("rules"), values | lists)
+    con.execute(step("rules"), values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.source import counts_text, step
@@ -136,7 +137,8 @@ def find_caveats(
         for name, rule in _CAVEATS.items()
         if holds[name]
     ]
-    return [first, *schema.caveats, *sentences]
+    remarks = con.execute(step("remarks")).fetchall()
+    return [first, *schema.caveats, *sentences, *chain(*remarks)]
 
 
 def _rows(con: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
@@ -147,21 +149,3 @@ def _rows(con: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
 def _counted(con: duckdb.DuckDBPyConnection, query: str) -> str:
     """The rows of a query as values with their counts; "" without a row."""
     return counts_text(dict(con.execute(query).fetchall()))
-
-
-def reading_remarks(
-    con: duckdb.DuckDBPyConnection, source: ViewSource
-) -> list[str]:
-    """What reading changed in cells and in the bytes of files."""
-    changes = source.changed().items()
-    lines = [
-        f"{kind} (cells): {counts_text(columns)}." for kind, columns in changes
-    ]
-    encodings = "SELECT file, damaged, rows FROM encodings ORDER BY file"
-    # A file without a count of its rows is named with its damaged ones only.
-    lines += [
-        f"{damaged:,} of {rows or damaged:,} rows of {file} have bytes that are not in the "
-        "encoding, read as U+FFFD: name the encoding of the file, such as --encoding cp1252"
-        for file, damaged, rows in con.execute(encodings).fetchall()
-    ]
-    return lines

@@ -45,7 +45,7 @@ class ViewSource(Source):
         self._texts = {
             name.lower() for table in schema.notes for name in table.text
         }
-        self._counters: dict[tuple[str, str, str], str] = {}
+        self._counters: set[str] = set()
 
     def tables(self) -> list[str]:
         """Names of the source's own tables."""
@@ -124,26 +124,12 @@ class ViewSource(Source):
 
     def _counter(self, table: str, column: str, kind: str) -> str:
         """A sequence that counts, as a SQL literal; "uncounted" from the second scan on."""
-        key = (table, column, kind)
-        if key in self._counters:
+        name = identifier(f"{kind}|{table}.{column}")
+        if name in self._counters:
             return quoted("uncounted")
-        name = self._counters[key] = f"changed_{len(self._counters)}"
+        self._counters.add(name)
         self._con.execute(f"CREATE SEQUENCE {name}")
         return quoted(name)
-
-    def changed(self) -> dict[str, dict[str, int]]:
-        """By kind of change, the cells that were changed in each column."""
-        rows = self._con.execute(
-            "SELECT sequence_name, last_value FROM duckdb_sequences()"
-        )
-        counts = dict(rows.fetchall())
-        changes: dict[str, dict[str, int]] = {}
-        for (table, column, kind), name in self._counters.items():
-            if counts[name]:
-                changes.setdefault(kind, {})[f"{table}.{column}"] = counts[
-                    name
-                ]
-        return changes
 
     def _own_columns(self, table: str) -> list[str] | None:
         """Columns of a table of the source, from all of its files; None if it lacks the table."""

@@ -257,8 +257,10 @@ class MaskedWords(Objective):
             `mlm_loss` (mean cross-entropy in nats), `perplexity`, `mlm_accuracy` and `tokens` of
             the masked tokens; `nsp_accuracy` and `pairs`.
         """
+        was_training = network.training
         with evaluating(network):
             counts = [_counts(network, batch) for batch in self._held_out]
+        network.train(was_training)
         loss, correct, tokens, correct_pairs, pairs = np.sum(counts, axis=0)
         mean_loss = loss / max(tokens, 1)
         return {

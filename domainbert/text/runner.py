@@ -160,16 +160,14 @@ class WindowRunner:
 
 @contextmanager
 def evaluating(network: PreTrainedModel) -> Iterator[None]:
-    """Evaluation mode without gradients, in bf16 on CUDA; the training mode is restored."""
+    """Evaluation mode without gradients, in bf16 on CUDA; the network stays in this mode."""
     import torch
 
-    was_training = network.training
     network.eval()
     kind = network.device.type
     autocast = torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda")
     with torch.inference_mode(), autocast:
         yield
-    network.train(was_training)
 
 
 def pad(
