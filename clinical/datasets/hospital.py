@@ -121,10 +121,8 @@ def synthesize(
         for name in copied:
             con.table(name).write_csv(str(work / f"{name}.csv"))
             (work / f"{name}.csv").replace(folder / f"{name}.csv")
-        n_patients, n_admissions, n_risks = (
-            len(con.table(name))
-            for name in ("PATIENTS", "ADMISSIONS", "TRUE_RISK")
-        )
+        tables = map(con.table, ("PATIENTS", "ADMISSIONS", "TRUE_RISK"))
+        n_patients, n_admissions, n_risks = map(len, tables)
     return Hospital(folder, n_patients, n_admissions, n_notes, n_risks)
 
 
@@ -211,7 +209,7 @@ class _Writer:
                 if is_urgent:
                     urgency = rng.choice(("EMERGENCY",) * 9 + ("URGENT",))
                 usual_location = rng.choice(_TABLES["usual_location"])
-                minutes = [None, None]
+                minutes: Cells = [None, None]
                 if is_urgent and kind_before != "transfer":
                     minutes = [rng.randint(120, 600), rng.randint(5, 60)]
                 yield [
