@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,9 +45,7 @@ class Gold:
     @property
     def types(self) -> tuple[str, ...]:
         """The entity types, sorted."""
-        tags = set(
-            itertools.chain.from_iterable(text.tags for text in self.texts)
-        )
+        tags = {tag for text in self.texts for tag in text.tags}
         return tuple(sorted({tag[2:] for tag in tags - {OUTSIDE}}))
 
     @property

@@ -44,6 +44,11 @@ class TaggedText:
     )  # they may come from a patient's note
     tags: tuple[str, ...] = field(repr=False)
 
+    @property
+    def folded(self) -> tuple[str, ...]:
+        """The words without differences of case."""
+        return tuple(map(str.casefold, self.words))
+
 
 def spans_of(tags: Sequence[str]) -> list[WordSpan]:
     """The entities of a tag sequence, in order.

@@ -220,17 +220,12 @@ def look_up_names(texts: Iterable[TaggedText], gold: Gold) -> Scores:
     for text in texts:
         for start, end, kind in spans_of(text.tags):
             if kind in gold.types:
-                names[_folded(text.words[start:end])] = kind
+                names[text.folded[start:end]] = kind
     longest = max(map(len, names), default=0)
     predicted = [
-        _looked_up(_folded(text.words), names, longest=longest)
-        for text in gold.texts
+        _looked_up(text.folded, names, longest=longest) for text in gold.texts
     ]
     return score_words(gold.texts, predicted, types=gold.types)
-
-
-def _folded(words: Iterable[str]) -> tuple[str, ...]:
-    return tuple(word.casefold() for word in words)
 
 
 def _looked_up(

@@ -103,10 +103,10 @@ def _kept(
         if other.devel and not corpus.devel:
             excluded.append(other.train)
     excluded_texts = {
-        _folded(text) for gold in filter(None, excluded) for text in gold.texts
+        text.folded for gold in filter(None, excluded) for text in gold.texts
     }
     texts = tuple(
-        text for text in train.texts if _folded(text) not in excluded_texts
+        text for text in train.texts if text.folded not in excluded_texts
     )
     if not texts:
         raise CorpusError(
@@ -121,10 +121,6 @@ def _kept(
             dropped_count,
         )
     return texts
-
-
-def _folded(text: TaggedText) -> tuple[str, ...]:
-    return tuple(map(str.casefold, text.words))
 
 
 @dataclass(frozen=True, eq=False)

@@ -315,9 +315,11 @@ class _Reader:
     def _take_drug(self, drug: _Drug) -> None:
         """Give a drug what stands before it, and start a group or add the drug to it."""
         gap = self.masked[self.anchor : drug.start]
-        is_joined = bool(self.group) and self.anchor == self.group[-1].end
         is_joined = (
-            is_joined and not self.closed and bool(_JOINED.fullmatch(gap))
+            self.group
+            and self.anchor == self.group[-1].end
+            and not self.closed
+            and _JOINED.fullmatch(gap)
         )
         drug.attributes += self._take_reasons(drug.start)
         drug.attributes += self._take_chain(drug.start)

@@ -198,7 +198,7 @@ class TermIndex:
             UserError: k < 1, or a term that has no vector.
         """
         (result,) = self.look_up([term], k=k)
-        check_faults([result.fault], first=0)
+        check_faults([result.fault])
         rows = [asdict(neighbour) for neighbour in result.nearest]
         return pd.DataFrame(rows, columns=list(COLUMNS))
 

@@ -141,12 +141,8 @@ class Embedder(Model[EmbeddingSettings]):
         """
         if isinstance(texts, str):
             return self.embed([texts])[0]
-        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
-        start = 0
-        for part in self.embed_many(texts):
-            check_faults(part.faults, first=start)
-            vectors[start : start + len(part.vectors)] = part.vectors
-            start += len(part.vectors)
+        vectors, faults = self.embed_all(texts)
+        check_faults(faults)
         return vectors
 
     def embed_all(
@@ -325,9 +321,9 @@ def check_many(texts: object) -> None:
         )
 
 
-def check_faults(faults: Iterable[str], *, first: int = 0) -> None:
-    """Raise `UserError` for the first text with a fault, by its number, counted from `first`."""
-    for number, fault in enumerate(faults, start=first):
+def check_faults(faults: Iterable[str]) -> None:
+    """Raise `UserError` for the first text with a fault, by its number."""
+    for number, fault in enumerate(faults):
         if fault:
             raise UserError(f"text number {number} has no vector: {fault}")
 

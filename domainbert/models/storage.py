@@ -333,12 +333,7 @@ def _check_task(
         raise EncoderError(
             f"{path} is a model for {config.task}, not for {kind.task}"
         )
-    expected = len(kind.labels)
-    labels = len(config.labels)
-    if expected not in (0, labels):
-        raise EncoderError(
-            f"{path} has {labels} labels; a model for {kind.task} has {expected}"
-        )
+    _check_labels(str(path), len(config.labels), kind)
 
 
 def _check_head(
@@ -355,11 +350,14 @@ def _check_head(
                 raise EncoderError(
                     f"{encoder.name} is a {name}, and this needs a {expected_class}"
                 )
+    _check_labels(encoder.name, network.config.num_labels, kind)
+
+
+def _check_labels(name: str, labels: int, kind: type[TaskClass]) -> None:
     expected = len(kind.labels)
-    labels = network.config.num_labels
     if expected not in (0, labels):
         raise EncoderError(
-            f"{encoder.name} has {labels} labels; this task has {expected}"
+            f"{name} has {labels} labels; a model for {kind.task} has {expected}"
         )
 
 
