@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ _DURATION = re.compile(
     r"(.{0,20}?)[\s-]{0,6}(d|w|mo|y|h|n)(?:ays?|(?:ee)?ks?|nths?|s|ea?rs?|(?:ou)?rs?|ights?)?"
 )
 _LENGTHS = {"d": "d", "w": "wk", "mo": "mo", "y": "a", "h": "h", "n": "d"}
-_DAYS_IN = {"d": 1, "wk": 7}
 # A value of FHIR, which is written as JSON.
 Json = dict[str, Any]
 _STRENGTHS = ("/mL", "/{dose}")
@@ -69,18 +68,6 @@ def dosages(attributes: Iterable[Attribute]) -> list[Json]:
         if dosage["text"]:
             results.append({**dosage, "sequence": number})
     return results
-
-
-def days_of(doses: Sequence[Json]) -> int | None:
-    """Days of a single dosage whose duration is stated in days or weeks."""
-    if len(doses) != 1:
-        return None
-    repeat = doses[0].get("timing", {}).get("repeat", {})
-    bounds = repeat.get("boundsDuration", {})
-    days = _DAYS_IN.get(bounds.get("code"))
-    if days is None:
-        return None
-    return int(days * bounds["value"])
 
 
 def route_concept(text: str) -> int | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from biomed.ner.assertion import DRUGS
-from biomed.ner.dosages import days_of, dosages, route_concept
+from biomed.ner.dosages import dosages, route_concept
 from biomed.ner.entities import Attribute
 from biomed.ner.task import OUTPUT
 from domainbert.errors import UserError
@@ -37,7 +37,7 @@ _ID_WORDS = {"omop": "a whole number as note_id", "fhir": "a patient_id"}
 _ID_FORMS = {"omop": r"\d{1,18}", "fhir": r"(?s).+"}
 _FORMS = Path(__file__).with_name("forms")
 # Columns made of `drug_attributes`, as text; the first is JSON.
-_MADE = ["dosage", "sig", "days", "route_concept"]
+_MADE = ["dosage", "route_concept"]
 Tagged = tuple[
     str, str, "Sequence[Entity]"
 ]  # id, text and entities of a document
@@ -253,8 +253,6 @@ def _dosage_columns(cell: object) -> dict[str, object]:
     columns: dict[str, object] = {}
     if doses:
         columns["dosage"] = json.dumps(doses)
-        columns["sig"] = "; ".join(dosage["text"] for dosage in doses)
-        columns["days"] = days_of(doses)
     route = next((part.text for part in parts if part.kind == "route"), None)
     if route:
         columns["route_concept"] = route_concept(route)

@@ -1,6 +1,6 @@
 import pytest
 
-from biomed.ner.dosages import days_of, dosages, route_concept
+from biomed.ner.dosages import dosages, route_concept
 from biomed.ner.medications import read_medications
 
 
@@ -112,6 +112,4 @@ def test_route_duration_and_need():
     assert dosage["route"]["coding"][0]["code"] == "26643006"
     assert dosage["timing"]["repeat"]["boundsDuration"]["code"] == "wk"
     assert dosage["asNeededBoolean"] is True
-    assert days_of([dosage]) == 14
     assert route_concept("p.o.") == 4132161
-    assert days_of(dosages_of("5 mg for 3 doses")) is None

@@ -309,9 +309,9 @@ NOTES = """note_id,person_id,visit_occurrence_id,note_date,text
 def notes(both, tmp_path):
     """Exports the notes in a form; returns the files by what follows the name of the table."""
     both.save_pretrained(tmp_path / "both")
-    (tmp_path / "notes.csv").write_text(NOTES)
 
-    def write(form):
+    def write(form, text=NOTES):
+        (tmp_path / "notes.csv").write_text(text)
         out = tmp_path / "found.csv"
         model = ["--model", tmp_path / "both"]
         result = run(
@@ -369,6 +369,25 @@ def test_dosages_and_statuses_in_fhir(notes):
     (bedtime,) = drugs[3]["dosage"]
     assert bedtime["doseAndRate"][0]["doseRange"]["high"]["value"] == 12
     assert "dosage" not in drugs[1]
+
+
+def test_the_days_of_an_exposure_are_those_of_a_single_dosage(notes):
+    sigs = (
+        "5 mg daily for 2 weeks",
+        "5 mg for 3 doses",
+        "4 mg daily for 2 days then 5 mg daily for 3 days",
+        "daily",
+    )
+    rows = [f"1,7,70,2020-01-02,Takes furosemide {sig}." for sig in sigs]
+    head = NOTES.splitlines()[0]
+    files, _ = notes("omop", "\n".join([head, *rows]))
+    exposures = pd.read_csv(files["found.omop.DRUG_EXPOSURE.csv"])
+    assert exposures["days_supply"].fillna(0).tolist() == [14, 0, 0, 0]
+    assert exposures["drug_exposure_end_date"].tolist() == [
+        "2020-01-15",
+        *["2020-01-02"] * 3,
+    ]
+    assert exposures["sig"][2] == "4 mg daily 2 days; 5 mg daily 3 days"
 
 
 def test_exposures_and_observations_of_omop(notes):
