@@ -595,7 +595,9 @@ def test_a_published_classifier_with_other_labels_is_refused(
         model_class=BertForSequenceClassification,
         labels=3,
     )
-    with pytest.raises(EncoderError, match=r"has 3 labels; a model for .* has 1$"):
+    with pytest.raises(
+        EncoderError, match=r"has 3 labels; a model for .* has 1$"
+    ):
         load(tmp_path)
     assert load(tmp_path, labels=0).network.config.num_labels == 3
 
@@ -797,7 +799,7 @@ def test_a_folder_that_peft_wrote_loads(tmp_path, tiny_encoder, labels):
     )
     if labels != 1:
         with pytest.raises(
-            EncoderError, match="has 3 labels; a model for .* has 1"
+            EncoderError, match=r"has 3 labels; a model for .* has 1"
         ):
             load(tmp_path / "theirs")
     fresh = BertForSequenceClassification.from_pretrained(
