@@ -150,10 +150,8 @@ def score_words(
         zero_division=0,
     )
     table = scores.table.copy()
-    for name in table.index:
-        row = report["micro avg" if name == "all" else name]
-        values = [row["precision"], row["recall"], row["f1-score"]]
-        table.loc[name, ["precision", "recall", "f1"]] = values
+    names = {"micro avg": "all", "f1-score": "f1"}
+    table.update(pd.DataFrame(report).T.rename(names).rename(columns=names))
     return replace(scores, table=table)
 
 

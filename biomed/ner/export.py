@@ -90,14 +90,17 @@ def to_pubtator(name: str, text: str, entities: Iterable[Entity]) -> str:
         f"{name}|a|{flat[title_end + 1 :]}",
     ]
     for entity in entities:
-        cells = [name, str(entity.start), str(entity.end)]
-        cells += [
+        cells = (
+            name,
+            entity.start,
+            entity.end,
             flat[entity.start : entity.end],
             entity.label,
             entity.id or "-",
-        ]
-        cells += [f"{entity.score:.4f}", entity.assertion]
-        lines.append("\t".join(cells))
+            f"{entity.score:.4f}",
+            entity.assertion,
+        )
+        lines.append("\t".join(map(str, cells)))
     return "\n".join(lines) + "\n\n"
 
 

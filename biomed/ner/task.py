@@ -58,17 +58,12 @@ def columns_of(fields: Sequence[str] = ()) -> tuple[Column, ...]:
 
 def joined_text(row: Row, fields: Sequence[str] = ()) -> JoinedText | Fault:
     """The text of a row, or its texts joined; some of several may be empty."""
-    texts = []
-    faults = []
-    for field in fields or ("text",):
-        text = text_of(row, field)
-        if isinstance(text, Fault):
-            faults.append(text)
-            text = ""
-        texts.append(text)
+    results = [text_of(row, field) for field in fields or ("text",)]
+    faults = [result for result in results if isinstance(result, Fault)]
     errors = [fault for fault in faults if fault.status == "error"]
-    if errors or len(faults) == len(texts):
+    if errors or len(faults) == len(results):
         return (errors or faults)[0]
+    texts = [result if isinstance(result, str) else "" for result in results]
     return JoinedText.of(texts)
 
 

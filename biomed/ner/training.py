@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -202,8 +201,12 @@ def measure(model: EntityTagger, corpora: Sequence[Corpus]) -> None:
         for name, scores in side_scores(model, corpora, side).items():
             recorded.of_side(side)[name] = scores.table.to_dict("index")
             recorded.add_row(f"{name} {side}", scores.card_row())
-    training_sides = [corpus.train for corpus in corpora if corpus.train]
-    texts = list(chain.from_iterable(gold.texts for gold in training_sides))
+    texts = [
+        text
+        for corpus in corpora
+        if corpus.train
+        for text in corpus.train.texts
+    ]
     for corpus in corpora:
         if corpus.test:
             row = f"{corpus.name} test, names of training looked up"
