@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from biomed.corpora.documents import Span
 
 MIN_SCORE = 0.4
 """Entities with a lower score are left out; chosen on the notes corpus' dev side."""
@@ -185,6 +187,11 @@ class TaggedView:
 
     def _colour(self, entity: Entity) -> str:
         return _COLOURS[self.labels.index(entity.label) % len(_COLOURS)]
+
+
+def extents(entities: Iterable[Entity | Span]) -> list[tuple[int, int, str]]:
+    """Start, end and label of each entity."""
+    return [(entity.start, entity.end, entity.label) for entity in entities]
 
 
 def _printable(text: str) -> str:

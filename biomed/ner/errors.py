@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from biomed.ner.entities import extents
 from biomed.ner.sections import sections_of
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def errors_of(
     Assertions and links are compared where the gold standard has them and, for links, a
     dictionary is given.
     """
-    codes = None
+    codes = {}
     if dictionary:
         codes = _codes(dictionary)
     for prediction in predictions:
@@ -64,10 +65,7 @@ def errors_of(
         invented = [e for e in entities if not _is_part(e, gold)]
         mentions: list[Span | Entity] = [*gold, *invented]
         partners = [*_partners(gold, entities), *invented]
-        extents = [
-            (mention.start, mention.end, mention.label) for mention in mentions
-        ]
-        sections = sections_of(prediction.text, extents)
+        sections = sections_of(prediction.text, extents(mentions))
         for mention, entity, section in zip(
             mentions, partners, sections, strict=True
         ):
@@ -111,7 +109,7 @@ def _overlap(span: Span, entity: Entity) -> float:
 def _kinds(
     mention: Span | Entity,
     entity: Entity | None,
-    codes: dict[str, str] | None,
+    codes: dict[str, str],
 ) -> Iterator[tuple[str, str, str]]:
     """Kind, expected and predicted value of each error of a gold span and its entity.
 
@@ -128,7 +126,7 @@ def _kinds(
     else:
         if mention.assertion and mention.assertion != entity.assertion:
             yield "assertion", mention.assertion, entity.assertion
-        if mention.id and codes is not None:
+        if mention.id and codes:
             yield from _link_error(mention.id, entity, codes)
 
 

@@ -17,7 +17,7 @@ from biomed.corpora.documents import WordSpan as Span
 from biomed.corpora.documents import flat_spans, spans_of, tags_of
 from biomed.corpora.schemes import UNTYPED
 from biomed.ner.assertion import DRUGS
-from biomed.ner.entities import Entity
+from biomed.ner.entities import Entity, extents
 from domainbert.errors import UserError
 from domainbert.statistics.bootstrap import Interval, ratio_interval
 
@@ -265,13 +265,9 @@ def score_predictions(
     types: Collection[str],
 ) -> Scores:
     """Scores of entities by exact character spans."""
-    gold = [_positions(prediction.gold) for prediction in predictions]
-    predicted = [_positions(prediction.entities) for prediction in predictions]
+    gold = [extents(prediction.gold) for prediction in predictions]
+    predicted = [extents(prediction.entities) for prediction in predictions]
     return score_spans(gold, predicted, types=types)
-
-
-def _positions(entities: Iterable[GoldSpan | Entity]) -> list[Span]:
-    return [(entity.start, entity.end, entity.label) for entity in entities]
 
 
 def check_types(known: Iterable[str], gold: Gold) -> None:

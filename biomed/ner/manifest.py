@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from domainbert.models.manifest import Manifest, Record, Scores
 from domainbert.models.model import WindowSettings
 
@@ -18,8 +16,8 @@ class EntitySettings(WindowSettings):
             Their log-odds are raised by `LISTED` when tags are decoded.
     """
 
-    calibration: dict[str, list[float]] = Field(default_factory=dict)
-    abbreviations: dict[str, list[str]] = Field(default_factory=dict)
+    calibration: dict[str, list[float]] = {}
+    abbreviations: dict[str, list[str]] = {}
 
 
 # Corpus, then entity type or "all", then measure.
@@ -29,8 +27,8 @@ CorpusScores = dict[str, dict[str, dict[str, float]]]
 class EntityScores(Scores):
     """How an entity model scored on the sides of its corpora."""
 
-    devel: CorpusScores = Field(default_factory=dict)
-    test: CorpusScores = Field(default_factory=dict)
+    devel: CorpusScores = {}
+    test: CorpusScores = {}
 
     def of_side(self, side: str) -> CorpusScores:
         """The scores of the side "devel" or "test"."""
@@ -53,6 +51,6 @@ class EntityManifest(Manifest):
         average: share of the start in the average of the runs; None without averaging.
     """
 
-    scores: EntityScores = Field(default_factory=EntityScores)
-    seeds: list[SeedRun] = Field(default_factory=list)
+    scores: EntityScores = EntityScores()
+    seeds: list[SeedRun] = []
     average: float | None = None

@@ -20,7 +20,7 @@ from biomed.ner.abbreviations import (
 from biomed.ner.assertion import assert_spans, is_allergy_cue
 from biomed.ner.cues import AssertionRules
 from biomed.ner.decoding import Outputs, find_entities, tidy_span
-from biomed.ner.entities import MIN_SCORE, Entity, TaggedView
+from biomed.ner.entities import MIN_SCORE, Entity, TaggedView, extents
 from biomed.ner.manifest import EntityManifest, EntitySettings
 from biomed.ner.medications import read_medications
 from biomed.ner.pieces import WordReader, best_window
@@ -260,12 +260,12 @@ class EntityTagger(Model[EntitySettings]):
     def _with_context(self, text: str, entities: list[Entity]) -> list[Entity]:
         """The entities of the chosen sections with assertions, sections and medications."""
         section_of = {}
-        sections = sections_of(text, _spans(entities))
+        sections = sections_of(text, extents(entities))
         for entity, section in zip(entities, sections, strict=True):
             is_cue = is_allergy_cue(text, entity.start, entity.end, section)
             if section.name in self._sections and not is_cue:
                 section_of[entity] = section
-        spans = _spans(section_of)
+        spans = extents(section_of)
         kept_sections = list(section_of.values())
         assertions = assert_spans(
             text, spans, rules=self._rules, sections=kept_sections
@@ -407,10 +407,6 @@ class EntityTagger(Model[EntitySettings]):
         if calibration:
             score = float(calibrated(score, *calibration))
         return first, end, kind, score
-
-
-def _spans(entities: Iterable[Entity]) -> list[tuple[int, int, str]]:
-    return [(entity.start, entity.end, entity.label) for entity in entities]
 
 
 def _kept(read: _ReadText, spans: Iterable[WordSpan]) -> Iterator[Entity]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field, JsonValue
+from pydantic import JsonValue  # noqa: TC002 - read by pydantic at run time
 
 from domainbert.models.manifest import (
     Calibration,
@@ -29,7 +29,7 @@ class QuantityProfile(Record):
     median: float
     edges: list[float]
     shares: list[float]
-    percentiles: list[float] = Field(default_factory=list)
+    percentiles: list[float] = []
 
 
 class CohortData(Data):
@@ -45,12 +45,12 @@ class CohortData(Data):
         profile_note: what a reader should know about it.
     """
 
-    stays: dict[str, int] = Field(default_factory=dict)
-    prevalence: dict[str, float] = Field(default_factory=dict)
+    stays: dict[str, int] = {}
+    prevalence: dict[str, float] = {}
     without_patient_id: int = 0
     disjoint: bool = False
     patients: dict[str, str | int] | None = None
-    profile: dict[str, QuantityProfile] = Field(default_factory=dict)
+    profile: dict[str, QuantityProfile] = {}
     profile_note: str = ""
 
 
@@ -74,11 +74,11 @@ class RiskScores(Scores):
         disparities: what the differences between groups of patients show.
     """
 
-    risks: dict[str, RiskMeasures] = Field(default_factory=dict)
-    summary: list[list[str]] = Field(default_factory=list)
-    verdicts: list[str] = Field(default_factory=list)
-    caveats: list[str] = Field(default_factory=list)
-    disparities: list[str] = Field(default_factory=list)
+    risks: dict[str, RiskMeasures] = {}
+    summary: list[list[str]] = []
+    verdicts: list[str] = []
+    caveats: list[str] = []
+    disparities: list[str] = []
 
     @property
     def model(self) -> RiskMeasures | None:
@@ -106,7 +106,7 @@ class RiskCalibration(Calibration):
     method: str = ""
     refused: str = ""
     recalibrated: StayCounts | None = None
-    without: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
+    without: dict[str, dict[str, JsonValue]] = {}
 
 
 class Evidence(Record):
@@ -124,7 +124,7 @@ class Evidence(Record):
 class RiskManifest(Manifest):
     """All that is known of a readmission model beyond what loading needs."""
 
-    data: CohortData = Field(default_factory=CohortData)
-    scores: RiskScores = Field(default_factory=RiskScores)
-    calibration: RiskCalibration = Field(default_factory=RiskCalibration)
+    data: CohortData = CohortData()
+    scores: RiskScores = RiskScores()
+    calibration: RiskCalibration = RiskCalibration()
     evidence: Evidence | None = None

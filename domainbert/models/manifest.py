@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from domainbert.settings import Settings
 from domainbert.statistics.bootstrap import Interval
@@ -50,7 +50,7 @@ class Data(Record):
         counts: numbers for the card, by what was counted.
     """
 
-    counts: dict[str, int] = Field(default_factory=dict)
+    counts: dict[str, int] = {}
 
 
 class Stage(Record):
@@ -77,11 +77,11 @@ class Training(Record):
     """
 
     objective: str = ""
-    stages: list[Stage] = Field(default_factory=list)
-    facts: list[dict[str, JsonValue]] = Field(default_factory=list)
+    stages: list[Stage] = []
+    facts: list[dict[str, JsonValue]] = []
     start: str = ""
-    versions: dict[str, str] = Field(default_factory=dict)
-    validation: Mapping[str, int | float | None] = Field(default_factory=dict)
+    versions: dict[str, str] = {}
+    validation: Mapping[str, int | float | None] = {}
 
 
 class Scores(Record):
@@ -92,7 +92,7 @@ class Scores(Record):
         note: what was measured on.
     """
 
-    table: ScoreTable = Field(default_factory=dict)
+    table: ScoreTable = {}
     note: str = ""
 
     def rows(self) -> list[list[str]]:
@@ -126,8 +126,8 @@ class Calibration(Record):
     """
 
     note: str = ""
-    errors: dict[str, dict[str, int | float]] = Field(default_factory=dict)
-    bins: list[tuple[float, float, int]] = Field(default_factory=list)
+    errors: dict[str, dict[str, int | float]] = {}
+    bins: list[tuple[float, float, int]] = []
 
 
 class Example(Record):
@@ -141,10 +141,10 @@ class Manifest(Record):
     """All that is known of a model beyond what loading needs; a task adds its own fields."""
 
     card: Card = Card()
-    data: Data = Field(default_factory=Data)
-    training: Training = Field(default_factory=Training)
-    scores: Scores = Field(default_factory=Scores)
-    calibration: Calibration = Field(default_factory=Calibration)
+    data: Data = Data()
+    training: Training = Training()
+    scores: Scores = Scores()
+    calibration: Calibration = Calibration()
     example: Example | None = None
 
 

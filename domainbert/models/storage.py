@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from domainbert.encoders import loading as encoders
 from domainbert.encoders.configs import dropouts, named_outputs, read_object
@@ -81,7 +81,7 @@ class TaskConfig(Settings):
     encoder: str
     encoder_sha256: str | None
     lower_case: bool
-    settings: dict[str, object] = Field(default_factory=dict)
+    settings: dict[str, object] = {}
 
 
 @dataclass(frozen=True)
