@@ -44,7 +44,7 @@ _BATCH_ROWS = 500  # notes among them
 _LISTS = ("codes", "encounters", "disposition_codes", "studies")
 _SPACES = b" \t\n\r\v\f"
 _TEXT_COLUMNS = ("text", "remark", "words")
-_NOTE_COLUMNS = ("error", "fault", "names", "replaces", "link")
+_NOTE_COLUMNS = ("fault", "names", "replaces", "link")
 _TARGET_IDENTIFIERS = (
     "target.identifier", "targetReference.identifier", "targetIdentifier",
 )  # fmt: skip
@@ -259,12 +259,7 @@ def _note(resource: Resource, binaries: Mapping[str, object]) -> Row:
         # The narrative of a document is about it; that of other resources may be all there is.
         reading = _narrative(resource, reading, reads_text=not is_document)
     row = _text_columns(reading)
-    is_error = "entered-in-error" in (
-        resource.get("status"),
-        resource.get("docStatus"),
-    )
     row |= {
-        "error": str(int(is_error)),
         "fault": None,
         "names": _names(resource),
         "replaces": _replaced_names(resource),

@@ -213,10 +213,9 @@ class Chart:
     ) -> list[str]:
         """Sentences for the facts."""
         parts = statements(self.true, self.rng, told=told, refuted=refuted)
-        texts = sentences.tell(
+        return sentences.tell(
             parts, self.names, self.rng, clause_share=clause_share
         )
-        return [text.sentence for text in texts]
 
 
 def count_pieces(text: str) -> int:

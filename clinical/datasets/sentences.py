@@ -64,13 +64,6 @@ class Statement(NamedTuple):
     elsewhere: bool = False
 
 
-class Told(NamedTuple):
-    """A sentence and the statements in it."""
-
-    sentence: str
-    statements: Sequence[Statement]
-
-
 _PHRASES = read_toml(__file__, "phrases.toml")
 
 INTERCEPT: float = _PHRASES["intercept"]
@@ -165,7 +158,7 @@ def noun_sentences(
     parts: Sequence[Statement],
     names: Names,
     rng: random.Random,
-) -> list[Told]:
+) -> list[str]:
     """Sentences around one to three noun phrases each; every statement is told once."""
     remaining = list(parts)
     sentences = []
@@ -173,9 +166,7 @@ def noun_sentences(
         frame, chosen = _draw_frame(remaining, rng)
         nouns = [fill(rng.choice(s.fact.nouns), names, rng) for s in chosen]
         phrases = dict(zip("abd", nouns, strict=False))
-        sentences.append(
-            Told(fill(frame.text, {**names, **phrases}, rng), chosen)
-        )
+        sentences.append(fill(frame.text, {**names, **phrases}, rng))
         remaining = [s for s in remaining if s not in chosen]
     return sentences
 
@@ -204,7 +195,7 @@ def tell(
     rng: random.Random,
     *,
     clause_share: float,
-) -> list[Told]:
+) -> list[str]:
     """Shuffled sentences for all statements; a share of `clause_share`, 0 to 1, as clauses."""
     clauses: list[Statement] = []
     nouns: list[Statement] = []
@@ -212,9 +203,7 @@ def tell(
         has_frame = any(frame.fits(0, part) for frame in NOUN_FRAMES)
         is_clause = rng.random() < clause_share or not has_frame
         (clauses if is_clause else nouns).append(part)
-    sentences = [
-        Told(clause_sentence(part, names, rng), (part,)) for part in clauses
-    ]
+    sentences = [clause_sentence(part, names, rng) for part in clauses]
     sentences += noun_sentences(nouns, names, rng)
     rng.shuffle(sentences)
     return sentences

@@ -23,7 +23,8 @@ from domainbert.tables.frames import read_metadata
 
 SUMMARY_KEY = "clinical.cohort"  # of the flow in the metadata of a cohort
 IDS = ("patient_id", "stay_id", "readmission_stay_id", "episode_stay_id")
-NEEDED = ("patient_id", "text", "readmitted", "split")
+LABELS = ("patient_id", "readmitted", "split")
+NEEDED = (*LABELS, "text")
 log = logging.getLogger(__name__)
 
 
@@ -42,11 +43,7 @@ def read_stays(
     """
     columns = [name for name in table_columns(path) if notes or name != "text"]
     require_columns(columns, needed, source=path.name)
-    rows = read_table(
-        path,
-        columns=columns,
-        schema={"readmitted": "int"} if "readmitted" in columns else {},
-    )
+    rows = read_table(path, columns=columns, schema={"readmitted": "int"})
     if _has_exact_ids(path):
         for name in set(IDS).intersection(columns):
             ids = [
@@ -84,17 +81,14 @@ def read_cohort(
         TableError: a file cannot be read, or a column is missing.
         UserError: a patient of another cohort's train side is on another side here.
     """
-    rows = read_stays(path, needed=_needed(notes=notes), notes=notes)
+    needed = NEEDED if notes else LABELS
+    rows = read_stays(path, needed=needed, notes=notes)
     cohorts = [read_stays(other, needed=NEEDED) for other in also]
     train_sides = [cohort[cohort["split"] == "train"] for cohort in cohorts]
     rows = pd.concat([rows, *train_sides])
     if also:
         check_disjoint(rows)
     return rows.reset_index(drop=True)
-
-
-def _needed(*, notes: bool) -> list[str]:
-    return [name for name in NEEDED if notes or name != "text"]
 
 
 def usable_stays(cohort: pd.DataFrame, *, notes: bool = True) -> pd.DataFrame:
@@ -107,7 +101,8 @@ def usable_stays(cohort: pd.DataFrame, *, notes: bool = True) -> pd.DataFrame:
         UserError: no row is left, patients on more than one side, labels other than 0 and 1, or
             notes that are not text.
     """
-    require_columns(cohort.columns, _needed(notes=notes), source="cohort")
+    needed = NEEDED if notes else LABELS
+    require_columns(cohort.columns, needed, source="cohort")
     rows = _not_excluded(cohort)
     if rows.empty:
         raise UserError(

@@ -248,10 +248,8 @@ class TextCorpus:
         self.settings = settings or CorpusSettings()
         self.exclusions = exclusions or Exclusions()
         self.counts: Counter[str] = Counter()
-        self._erased: re.Pattern[str] | None = None
         try:
-            if self.settings.erase:
-                self._erased = re.compile(self.settings.erase)
+            re.compile(self.settings.erase)
         except re.error as error:
             raise UserError(
                 f"erase must be a regular expression: {error}"
@@ -298,11 +296,10 @@ class TextCorpus:
     def _sentences(self, text: str) -> list[str]:
         """The sentences of a text, without what the settings erase."""
         sentences = split_sentences(text)
-        if self._erased is None:
+        if not self.settings.erase:
             return sentences
-        erased = [
-            self._erased.sub(" ", sentence).split() for sentence in sentences
-        ]
+        erase = re.compile(self.settings.erase)
+        erased = [erase.sub(" ", sentence).split() for sentence in sentences]
         return [" ".join(words) for words in erased if words]
 
     def _reason(self, document: TextDocument, seen: set[bytes]) -> str | None:

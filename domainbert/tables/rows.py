@@ -47,6 +47,7 @@ from domainbert.tables.parquet_files import (
 if TYPE_CHECKING:
     import pandas as pd
 
+_TEXT_ENDING = re.compile(r"\.txt(\.gz)?\Z", re.IGNORECASE)
 FILE_ID = "note_id"  # the column of a .txt file's name
 _CONSTANTS = {
     "NaN": None,
@@ -160,11 +161,14 @@ def iter_rows(
     """
     numbers = count()
     readers = _readers(source)
-    root = _root(source, [path for _, path in readers])
+    root = Path(source)
+    if not root.is_dir():  # the deepest folder that holds all files
+        root = Path(os.path.commonpath([path.parent for _, path in readers]))
     for reader, path in readers:
         ids = {}
         if is_text_file(path) and not options.lines:
-            ids[FILE_ID] = _file_id(path, root)
+            name = path.relative_to(root).as_posix()
+            ids[FILE_ID] = _TEXT_ENDING.sub("", name)
         with read_errors(path):
             for cells, *remarks in reader.cells(path, options, columns):
                 yield Row(next(numbers), {**ids, **cells}, *remarks)
@@ -214,19 +218,6 @@ def _readers(source: str | Path) -> list[tuple[Reader, Path]]:
         (READERS[table_format(path, endings)], path)
         for path in source_files(source)
     ]
-
-
-def _root(source: str | Path, paths: Sequence[Path]) -> Path:
-    """The folder of a source, or the deepest one that holds all files of a pattern."""
-    if Path(source).is_dir():
-        return Path(source)
-    return Path(os.path.commonpath([path.parent for path in paths]))
-
-
-def _file_id(path: Path, root: Path) -> str:
-    """The name of a text file within a source, without its ending."""
-    name = path.relative_to(root).as_posix()
-    return re.sub(r"\.txt(\.gz)?$", "", name, flags=re.IGNORECASE)
 
 
 def frame_rows(frame: pd.DataFrame) -> Iterator[Row]:

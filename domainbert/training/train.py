@@ -17,7 +17,6 @@ from domainbert.models.manifest import Stage, Training
 from domainbert.training.trainer import fit
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
     from domainbert.encoders.lora import Adapter
     from domainbert.models.model import Model
@@ -94,7 +93,11 @@ def train(
             resume=resume,
         )
     if share != 1:
-        _shrink(network, share)
+        # The change is a product, of which one factor is enough.
+        with torch.no_grad():
+            for name, weights in network.named_parameters():
+                if "lora_B" in name:
+                    weights.mul_(share)
         best = stages[-1][0].score(network.eval())
     trained = model.finished(
         network,
@@ -113,14 +116,6 @@ def train(
         validation=best,
     )
     return trained
-
-
-def _shrink(network: PreTrainedModel, share: float) -> None:
-    """Keep a share of what the adapters change, in place: their product with it."""
-    with torch.no_grad():
-        for name, weights in network.named_parameters():
-            if "lora_B" in name:
-                weights.mul_(share)
 
 
 def _start_adapter(

@@ -535,7 +535,7 @@ def test_every_sentence_has_one_reading_which_is_what_was_told():
             if fact.weight < 0 and elsewhere:
                 continue  # no noun frame of that kind suits an arrangement
             for _ in range(8):
-                ((sentence, _),) = noun_sentences([statement], names, rng)
+                (sentence,) = noun_sentences([statement], names, rng)
                 assert _readings(sentence) == {
                     ((fact.name, truth, elsewhere),)
                 }, sentence
