@@ -58,7 +58,7 @@ def check_output(out: str | Path, inputs: Iterable[str | Path]) -> None:
     for name in inputs:
         source = expanded(name)
         with suppress(OSError):
-            if target.samefile(source):
+            if target.resolve() == source.resolve() or target.samefile(source):
                 raise UserError(
                     f"{out} is an input of this command; write to another file"
                 )

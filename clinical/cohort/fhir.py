@@ -26,7 +26,7 @@ from clinical.cohort.attachments import (
 from domainbert.files import whole_text
 from domainbert.tables import TableError
 from domainbert.tables.csv_files import NO_ROW
-from domainbert.tables.options import READ_ERRORS
+from domainbert.tables.options import READ_ERRORS, read_errors
 
 if TYPE_CHECKING:
     from domainbert.tables.options import Flaws
@@ -116,35 +116,25 @@ def _resources(
 
 def _lines(path: Path, flaws: Flaws) -> Iterator[tuple[int, str]]:
     """The numbered lines of a file of JSON lines; a document of several lines is one."""
-    try:
-        with _open(path) as raw:
-            is_utf16 = raw.read(2) in _UTF16_MARKS
-            raw.seek(0)
-            encoding = "utf-16" if is_utf16 else "utf-8"
-            with io.TextIOWrapper(
-                raw, encoding, errors="surrogateescape"
-            ) as file:
-                first = file.readline()
-                lines = chain([first], file)
-                if ".json" in path.suffixes and not _is_json(first):
-                    lines = chain([first + file.read()])
-                is_flawed = False
-                for number, line in enumerate(lines, start=1):
-                    text = _utf8(line)
-                    if text != line and not is_flawed:
-                        is_flawed = True
-                        problem = (
-                            "bytes that are not UTF-8, read as windows-1252"
-                        )
-                        flaws.append((path.name, number, problem))
-                    # A mark stands before each of several files that were put together.
-                    if text := text.lstrip("\ufeff \t\r\n"):
-                        yield number, text
-    except READ_ERRORS as error:
-        kind = type(error).__name__
-        raise TableError(
-            f"{path.name} cannot be read to its end ({kind}): copy or download it again"
-        ) from None
+    with read_errors(path), _open(path) as raw:
+        is_utf16 = raw.read(2) in _UTF16_MARKS
+        raw.seek(0)
+        encoding = "utf-16" if is_utf16 else "utf-8"
+        file = io.TextIOWrapper(raw, encoding, errors="surrogateescape")
+        first = file.readline()
+        lines = chain([first], file)
+        if ".json" in path.suffixes and not _is_json(first):
+            lines = chain([first + file.read()])
+        is_flawed = False
+        for number, line in enumerate(lines, start=1):
+            text = _utf8(line)
+            if text != line and not is_flawed:
+                is_flawed = True
+                problem = "bytes that are not UTF-8, read as windows-1252"
+                flaws.append((path.name, number, problem))
+            # A mark stands before each of several files that were put together.
+            if text := text.lstrip("\ufeff \t\r\n"):
+                yield number, text
 
 
 def _utf8(line: str) -> str:

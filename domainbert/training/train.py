@@ -17,7 +17,6 @@ from domainbert.models.manifest import Stage, Training
 from domainbert.training.trainer import fit
 
 if TYPE_CHECKING:
-
     from domainbert.encoders.lora import Adapter
     from domainbert.models.model import Model
     from domainbert.training.objective import Objective
