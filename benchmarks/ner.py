@@ -167,23 +167,22 @@ def piped(
     texts: list[str], *, pipe: Any, batch_size: int, stride: int | None
 ) -> list[Spans]:
     """The pipeline's entities of each text."""
-    options: dict[str, Any] = {} if stride is None else {"stride": stride}
+    options: dict[str, Any] = {}
+    if stride is not None:
+        options["stride"] = stride
     if batch_size == ONE_BY_ONE:
         predictions = [pipe(text, **options) for text in texts]
     else:
         predictions = pipe(texts, batch_size=batch_size, **options)
-    spans = [
-        [(e["start"], e["end"], e["entity_group"]) for e in entities]
-        for entities in predictions
-    ]
-    return [
-        [
-            span
-            for span in text_spans
-            if any(map(str.isalpha, text[slice(*span[:2])]))
+    spans = []
+    for text, entities in zip(texts, predictions, strict=True):
+        text_spans = [
+            (entity["start"], entity["end"], entity["entity_group"])
+            for entity in entities
+            if any(map(str.isalpha, text[entity["start"] : entity["end"]]))
         ]
-        for text, text_spans in zip(texts, spans, strict=True)
-    ]
+        spans.append(text_spans)
+    return spans
 
 
 def ours(texts: list[str], *, tagger: EntityTagger) -> list[Spans]:

@@ -124,12 +124,12 @@ def averaged(
     soup = models[0]
     weight = (1 - share) / len(models)
     parts = [(start, share), *((model, weight) for model in models)]
-    tensors = {
-        name: sum(
+    tensors = {}
+    for name in soup.adapter.tensors:
+        weighted = (
             part * model.adapter.tensors[name].float() for model, part in parts
-        ).half()
-        for name in soup.adapter.tensors
-    }
+        )
+        tensors[name] = sum(weighted).half()
     soup.adapter = replace(soup.adapter, tensors=tensors)
     with TemporaryDirectory() as folder:
         soup.save_pretrained(folder)
@@ -138,20 +138,19 @@ def averaged(
 
 def _over_seeds(runs: Sequence[SeedRun]) -> dict[str, dict[str, float]]:
     """Two columns of the card's table: mean and standard deviation of F1 over the seeds."""
-    f1 = {
-        f"{corpus} test": [run.test[corpus] for run in runs]
-        for corpus in runs[0].test
-    }
-    f1 |= {
-        f"{corpus} devel": [run.devel[corpus] for run in runs]
-        for corpus in runs[0].devel
-    }
+    f1_of_seeds: dict[str, list[float]] = {}
+    for run in runs:
+        for corpus, f1 in run.test.items():
+            f1_of_seeds.setdefault(f"{corpus} test", []).append(f1)
+        for corpus, f1 in run.devel.items():
+            f1_of_seeds.setdefault(f"{corpus} devel", []).append(f1)
+    rows = f1_of_seeds.items()
     return {
         f"f1, mean of {len(runs)} seeds": {
-            row: statistics.fmean(of) for row, of in f1.items()
+            row: statistics.fmean(values) for row, values in rows
         },
         "its standard deviation": {
-            row: statistics.stdev(of) for row, of in f1.items()
+            row: statistics.stdev(values) for row, values in rows
         },
     }
 

@@ -176,11 +176,9 @@ def _person(row: Mapping[str, str]) -> str:
     noun, pronoun = _PEOPLE.get(row["gender"], ("Patient", "the"))
     decade = _AGES.get(row["age"])
     age = f"in {pronoun} {decade}" if decade else "under ten years old"
-    race = (
-        f", {_RACES.get(row['race'], row['race'])}"
-        if _known(row["race"])
-        else ""
-    )
+    race = ""
+    if _known(row["race"]):
+        race = f", {_RACES.get(row['race'], row['race'])}"
     inpatient = _count(row["number_inpatient"], "inpatient stay")
     emergency = _count(row["number_emergency"], "emergency visit")
     outpatient = _count(row["number_outpatient"], "outpatient visit")
@@ -197,7 +195,9 @@ def _admission(row: Mapping[str, str], kind: str, source: str) -> str:
         f"payer {_PAYERS.get(payer, payer)}" if _known(payer) else "",
     )
     description = ", ".join(filter(None, parts))
-    return f"Admission: {description}." if description else ""
+    if not description:
+        return ""
+    return f"Admission: {description}."
 
 
 def _specialty(name: str) -> str:
@@ -232,14 +232,12 @@ def _diagnoses(row: Mapping[str, str], titles: CodeTitles) -> str:
     )
     number = _count(row["number_diagnoses"], "diagnosis", plural="diagnoses")
     secondary = "; ".join(filter(None, secondary_titles))
-    description = (
-        f"Principal of {number}: {first}."
-        if first
-        else f"{number.capitalize()}."
-    )
-    return (
-        f"{description} Secondary: {secondary}." if secondary else description
-    )
+    description = f"{number.capitalize()}."
+    if first:
+        description = f"Principal of {number}: {first}."
+    if secondary:
+        description += f" Secondary: {secondary}."
+    return description
 
 
 def _drugs(row: Mapping[str, str]) -> str:
@@ -255,8 +253,12 @@ def _drugs(row: Mapping[str, str]) -> str:
 def _count(text: str, noun: str, *, plural: str = "") -> str:
     """`3, stay` -> `three stays`: bags of words drop single digits, so small numbers are words."""
     number = int(text)
-    words = _NUMBERS[number] if number < len(_NUMBERS) else str(number)
-    return f"{words} {noun if number == 1 else plural or noun + 's'}"
+    words = str(number)
+    if number < len(_NUMBERS):
+        words = _NUMBERS[number]
+    if number != 1:
+        noun = plural or f"{noun}s"
+    return f"{words} {noun}"
 
 
 def _known(text: str) -> bool:

@@ -115,7 +115,9 @@ def source_file(folder: str | Path, name: str) -> Path:
         raise TableError(msg)
     file_names = {entry.name.lower(): entry.name for entry in folder.iterdir()}
     near = difflib.get_close_matches(name.lower(), file_names, n=1)
-    guess = f"; rename {file_names[near[0]]!r} to that" if near else ""
+    guess = ""
+    if near:
+        guess = f"; rename {file_names[near[0]]!r} to that"
     msg = f"{folder} has no file {name!r}{guess}"
     raise TableError(msg)
 

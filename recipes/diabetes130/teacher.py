@@ -31,7 +31,7 @@ def teacher_targets(
     )
     teacher = make_pipeline(words, LogisticRegression(C=0.3, max_iter=1000))
     texts = [
-        "\n".join([notes] if isinstance(notes, str) else notes)
+        notes if isinstance(notes, str) else "\n".join(notes)
         for notes in rows["text"]
     ]
     labels = rows["readmitted"].to_numpy(dtype=np.float64)

@@ -186,13 +186,11 @@ def abbreviations_in_frames(
     for frame in FRAMES:
         start = frame.index("{}")
         tagged = tagger.tag_many([frame.format(name) for name in COMMON])
-        counts[frame.format("X")] = sum(
-            any(
-                (e.start, e.text, e.label) == (start, name, label)
-                for e in entities
-            )
-            for name, entities in zip(COMMON, tagged, strict=True)
-        )
+        count = 0
+        for name, entities in zip(COMMON, tagged, strict=True):
+            spans = [(e.start, e.text, e.label) for e in entities]
+            count += (start, name, label) in spans
+        counts[frame.format("X")] = count
     return counts
 
 

@@ -83,11 +83,17 @@ def with_gold_drugs(
 ) -> list[tuple[int, int, str]]:
     """The drugs of the tags, with the tagger's diseases that do not overlap them."""
     drugs = [(drug["start"], drug["end"], "Chemical") for drug in row["drugs"]]
+
+    def is_free(entity: Entity) -> bool:
+        return not any(
+            entity.start < end and start < entity.end
+            for start, end, _ in drugs
+        )
+
     diseases = [
-        (e.start, e.end, e.label)
-        for e in entities
-        if e.label.casefold() not in DRUGS
-        and not any(e.start < end and start < e.end for start, end, _ in drugs)
+        (entity.start, entity.end, entity.label)
+        for entity in entities
+        if entity.label.casefold() not in DRUGS and is_free(entity)
     ]
     return drugs + diseases
 

@@ -211,17 +211,16 @@ def _medquad(path: Path) -> Iterator[tuple[str, str]]:
 
 def _icd9(path: Path) -> list[str]:
     """Short titles of diseases, without those of external causes and factors."""
-    rows = path.read_text("latin-1").splitlines()
-    titles = [
-        title.strip()
-        for code, _, title in (row.partition(" ") for row in rows)
-        if code[:1].isdigit() and int(code[:3]) < SYMPTOMS
-    ]
-    names = (
-        title.removeprefix("Unspecified ").removeprefix("Other ")
-        for title in titles
-    )
-    return [name[0].lower() + name[1:] for name in names if _is_name(name)]
+    names = []
+    for row in path.read_text("latin-1").splitlines():
+        code, _, title = row.partition(" ")
+        if not code[:1].isdigit() or int(code[:3]) >= SYMPTOMS:
+            continue
+        name = title.strip().removeprefix("Unspecified ")
+        name = name.removeprefix("Other ")
+        if _is_name(name):
+            names.append(name[0].lower() + name[1:])
+    return names
 
 
 def _is_name(name: str) -> bool:

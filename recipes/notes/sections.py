@@ -114,11 +114,9 @@ def others(data: Path) -> list[Section]:
 
 def _note(section: Section) -> str:
     """The note of a paragraph; a section of MTS-Dialog is a note of its own."""
-    return (
-        section.id
-        if section.id.startswith("mts-")
-        else section.id.rpartition("-")[0]
-    )
+    if section.id.startswith("mts-"):
+        return section.id
+    return section.id.rpartition("-")[0]
 
 
 def _runs(text: str) -> set[tuple[str, ...]]:
@@ -135,19 +133,17 @@ def real_notes(data: Path) -> Iterator[str]:
     """
     apart = {section.text for section in drawn(data)}
     long = [text for text in apart if len(text) >= REPEATED]
+
+    def is_kept_apart(part: str) -> bool:
+        return part.strip() in apart or any(text in part for text in long)
+
     for name in DRAWN:
         for row in read_rows(data / "notes" / f"{name}.csv.gz"):
-            parts = (
-                PARAGRAPHS[name].split(row["text"])
-                if name in PARAGRAPHS
-                else [row["text"]]
-            )
-            yield "".join(
-                part
-                for part in parts
-                if part.strip() not in apart
-                and not any(text in part for text in long)
-            )
+            parts = [row["text"]]
+            if name in PARAGRAPHS:
+                parts = PARAGRAPHS[name].split(row["text"])
+            kept = [part for part in parts if not is_kept_apart(part)]
+            yield "".join(kept)
 
 
 def drawable(data: Path, name: str) -> Iterable[Section]:
