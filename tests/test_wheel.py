@@ -95,8 +95,8 @@ def test_each_command_runs(installed):
     installed("clinical", "demo", "--out", "demo", "--stays", "80")
     lines = r"id,text\n1,Metformin for type 2 diabetes. Lives alone.\n"
     installed("python", "-c", f"open('notes.csv', 'w').write('{lines}')")
-    score = ("clinical", "score", "notes.csv", "--out", "risks.csv")
-    installed(*score, "--model", "readmission-demo")
+    score = ("clinical", "score", "notes.csv", "--notes", "as-given")
+    installed(*score, "--model", "readmission-demo", "--out", "risks.csv")
     installed(
         "biomed",
         "ner",
