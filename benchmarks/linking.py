@@ -48,7 +48,7 @@ from biomed.terms.names import NameTable, normalised, split_names
 from biomed.terms.similarity import TermEmbedder
 from domainbert.models.card import table
 from domainbert.models.manifest import score_text
-from domainbert.statistics.bootstrap import Interval, ratio_interval
+from domainbert.statistics.bootstrap import ratio_interval
 from domainbert.tables import read_table
 from domainbert.text.sentences import split_sentences
 from recipes.notes.real import only_letters
@@ -232,9 +232,9 @@ def article_row(
         [_counts(prediction, match) for prediction in predictions]
     )
     hit_mentions, gold, right_entities, entities = counts.T
-    recall = _ratio(hit_mentions, gold)
-    precision = _ratio(right_entities, entities)
-    f1 = _ratio(hit_mentions + right_entities, gold + entities)
+    recall = ratio_interval(hit_mentions, gold)
+    precision = ratio_interval(right_entities, entities)
+    f1 = ratio_interval(hit_mentions + right_entities, gold + entities)
     return [score_text(score) for score in (precision, recall, f1)]
 
 
@@ -250,11 +250,6 @@ def _counts(
     hit_mentions = int(hit_matrix.any(axis=1).sum())
     right_entities = int(hit_matrix.any(axis=0).sum())
     return [hit_mentions, len(gold), right_entities, len(entities)]
-
-
-def _ratio(above: np.ndarray, below: np.ndarray) -> Interval:
-    value = above.sum() / max(below.sum(), 1)
-    return Interval(float(value), *ratio_interval(above, below))
 
 
 def tagged_articles(

@@ -82,10 +82,8 @@ def main() -> None:
             scores[name] = evaluate_words(model, measured)
         for name, score in scores.items():
             overall = score.overall
-            (low, high) = score.interval
-            f1 = f"F1 {overall.f1:.3f} [{low:.3f}, {high:.3f}]"
             shares = f"precision {overall.precision:.3f}, recall {overall.recall:.3f}"
-            say(f"{size} sentences, {name}: {shares}, {f1}")
+            say(f"{size} sentences, {name}: {shares}, F1 {score.interval}")
 
 
 if __name__ == "__main__":

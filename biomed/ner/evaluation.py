@@ -49,11 +49,11 @@ class Scores:
     Attributes:
         table: `precision, recall, f1, correct, predicted, gold`; the index is "all" and then each
             type. A score without entities is 0.
-        interval: that of the F1 of "all": 2.5% to 97.5% of 1,000 resamples of the texts.
+        interval: the F1 of "all", and 2.5% to 97.5% of it in 1,000 resamples of the texts.
     """
 
     table: pd.DataFrame
-    interval: tuple[float, float]
+    interval: Interval
 
     @property
     def overall(self) -> pd.Series[float]:
@@ -66,7 +66,7 @@ class Scores:
         return {
             "precision": overall["precision"],
             "recall": overall["recall"],
-            "f1": Interval(overall["f1"], *self.interval),
+            "f1": self.interval,
         }
 
 

@@ -147,18 +147,15 @@ def resample(
     return Resampled(value, replicates)
 
 
-def ratio_interval(
-    above: np.ndarray, below: np.ndarray
-) -> tuple[float, float]:
-    """The interval of sum(above) / sum(below), by resampling units; (0, 0) without units.
+def ratio_interval(above: np.ndarray, below: np.ndarray) -> Interval:
+    """sum(above) / sum(below) and its interval, by resampling units; 0 without units.
 
     Both have shape (units,); a sum of `below` under 1 counts as 1.
     """
     if not len(above):
-        return 0.0, 0.0
+        return Interval(0.0, 0.0, 0.0)
 
     def ratio(weights: Floats) -> float:
         return float(weights @ above / max(weights @ below, 1))
 
-    low, high, _ = resample(ratio, np.arange(len(above)), fewest=1).spread
-    return float(low), float(high)
+    return resample(ratio, np.arange(len(above)), fewest=1).interval()

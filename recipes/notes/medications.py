@@ -125,8 +125,8 @@ def main(
     for kind in (*_TAGGED, "status"):
         scores = score_spans(gold, predicted, types=[kind])  # type: ignore[arg-type]
         overall = scores.overall
-        low, high = scores.interval
-        numbers = [f"{overall['f1']:.3f}", f"[{low:.3f}, {high:.3f}]"]
+        f1 = scores.interval
+        numbers = [f"{f1.value:.3f}", f"[{f1.low:.3f}, {f1.high:.3f}]"]
         numbers += [f"{overall['precision']:.3f}", f"{overall['recall']:.3f}"]
         lines.append([kind, *numbers, str(int(overall["gold"]))])
     print_table(lines, _HEAD)

@@ -83,10 +83,11 @@ def test_few_groups_have_no_intervals(groups):
 
 def test_the_interval_of_a_ratio():
     above, below = np.arange(50) % 2, np.ones(50)
-    low, high = ratio_interval(above, below)
-    assert 0.3 < low < 0.5 < high < 0.7
-    assert ratio_interval(above[:0], below[:0]) == (0, 0)
-    assert ratio_interval(np.zeros(9), np.zeros(9)) == (0, 0)
+    interval = ratio_interval(above, below)
+    assert 0.3 < interval.low < interval.value == 0.5 < interval.high < 0.7
+    nothing = Interval(0, 0, 0)
+    assert ratio_interval(above[:0], below[:0]) == nothing
+    assert ratio_interval(np.zeros(9), np.zeros(9)) == nothing
 
 
 def test_parts_keep_their_replicates():
