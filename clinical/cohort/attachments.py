@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from domainbert.files import read_toml, whole_text
@@ -53,24 +54,23 @@ def read_attachments(
     different words (pages, say) and are joined. `binaries` has Binary resources by id,
     contained ones by `#id`.
     """
-    by_rank: dict[int, list[Mapping[str, Any]]] = {}
-    for attachment in attachments:
-        if isinstance(attachment, dict):
-            address = address_id(str(attachment.get("url") or ""))
-            source = (binaries or {}).get(address, attachment)
-            by_rank.setdefault(_rank(source), []).append(source)
-    for rank in sorted(by_rank):
-        readings = [_read(source) for source in by_rank[rank]]
-        texts = dict.fromkeys(
-            one.text for one in readings if one.text is not None
-        )
-        if texts:
-            remarks = [remark for one in readings for remark in one.remarks]
-            remarks += [JOINED] if len(texts) > 1 else []
-            remarks += (
-                [UNREAD] if any(one.text is None for one in readings) else []
-            )
-            return Reading("\n\n".join(texts), tuple(dict.fromkeys(remarks)))
+    sources = [
+        (binaries or {}).get(address_id(str(one.get("url") or "")), one)
+        for one in attachments
+        if isinstance(one, dict)
+    ]
+    for _, group in groupby(sorted(sources, key=_rank), key=_rank):
+        readings = list(map(_read, group))
+        all_texts = [one.text for one in readings]
+        texts = dict.fromkeys(text for text in all_texts if text is not None)
+        if not texts:
+            continue
+        remarks = list(chain(*(one.remarks for one in readings)))
+        if len(texts) > 1:
+            remarks.append(JOINED)
+        if None in all_texts:
+            remarks.append(UNREAD)
+        return Reading("\n\n".join(texts), tuple(dict.fromkeys(remarks)))
     return Reading(None)
 
 
@@ -111,17 +111,17 @@ def _read(attachment: Mapping[str, Any]) -> Reading:
         return Reading(None)
     if not raw or len(raw) > LONGEST or _IS_BINARY.match(raw):
         return Reading(None)
-    rank = _rank(attachment)
     if _IS_RTF.match(raw):
         return rtf_text(raw)
-    named = _CHARSET.search(str(attachment.get("contentType", "")))
-    is_html = bool(_IS_HTML.match(raw))
+    rank = _rank(attachment)
+    is_html = rank == 1 or bool(_IS_HTML.match(raw))
     if rank == _UNNAMED and not is_html:
         return Reading(None)
-    if rank == 1 or is_html:
+    named = _CHARSET.search(str(attachment.get("contentType", "")))
+    if is_html:
         named = named or _INNER_CHARSET.search(raw[:1024].decode("latin-1"))
     reading = decode(raw, named[1] if named else None)
-    if reading.text is None or not (rank == 1 or is_html):
+    if reading.text is None or not is_html:
         return reading
     words = html_text(reading.text)
     return Reading(words.text, reading.remarks + words.remarks)

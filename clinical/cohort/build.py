@@ -30,7 +30,7 @@ from clinical.cohort.source import (
     step,
 )
 from clinical.cohort.views import ViewSource
-from clinical.stays.choice import CHOICE, NoteChoice
+from clinical.stays.choice import NoteChoice
 from clinical.stays.patients import FRACTIONS, assign_splits
 from domainbert.errors import UserError
 from domainbert.files import atomic_path, folder_beside
@@ -252,7 +252,6 @@ def _export_cohort(
     caveats: list[str],
 ) -> None:
     """Write the cohort piece by piece, with the definition and the flow in its metadata."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     _split(con, request)
@@ -281,13 +280,9 @@ def _export_cohort(
     ).fetchall()
 
     def read(first: int, last: int) -> Any:
-        bounds = {"first_stay": first, "last_stay": last}
-        table = (
-            con.sql(query, params=bounds)
-            .to_arrow_table()
-            .replace_schema_metadata(metadata)
-        )
-        return table.append_column(CHOICE, pa.repeat(choice, len(table)))
+        values = {"first_stay": first, "last_stay": last, "choice": choice}
+        table = con.sql(query, params=values).to_arrow_table()
+        return table.replace_schema_metadata(metadata)
 
     # The cohort of an empty source has columns too.
     with pq.ParquetWriter(
@@ -299,8 +294,6 @@ def _export_cohort(
 
 def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
     """Create `splits`: the side of every patient with a stay that is kept."""
-    import pyarrow as pa
-
     if request.split_by == "time":
         latest = con.execute(
             "SELECT max(discharge_time) FROM stays"
@@ -318,17 +311,14 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
         return
     # Patients are split by their ids as they are compared.
     query = "SELECT DISTINCT patient_id FROM stays WHERE exclusion IS NULL ORDER BY 1"
-    rows = con.sql(query).to_arrow_table()
-    patients = rows["patient_id"].to_pylist()
+    splits = con.sql(query).df()
+    patients = splits["patient_id"].tolist()
     if request.schema.exact_ids:
         patients = list(map(ExactId, patients))
-    sides = assign_splits(
+    splits["split"] = assign_splits(
         patients, seed=request.seed, fractions=request.fractions
     )
-    con.register(
-        "sides", rows.append_column("split", pa.array(sides, pa.string()))
-    )
-    con.execute("CREATE TABLE splits AS FROM sides")
+    con.register("splits", splits)
 
 
 def _set_rules(

@@ -209,17 +209,12 @@ def apply_adapter(
     with loading_errors(name):
         wrapped = _wrapped(network, config)
     expected = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
-    differing = [
-        key
-        for key in adapter.tensors | expected
-        if _shape(adapter.tensors.get(key)) != _shape(expected.get(key))
-    ]
-    if differing:
+    if differing := dict(_shapes(adapter.tensors) ^ _shapes(expected)):
         raise EncoderError(
             f"{name} does not fit its encoder: {len(differing)} tensors differ"
         )
     return merge_adapter(wrapped, adapter)
 
 
-def _shape(tensor: torch.Tensor | None) -> tuple[int, ...]:
-    return () if tensor is None else tuple(tensor.shape)
+def _shapes(tensors: Mapping[str, torch.Tensor]) -> set[tuple[str, object]]:
+    return {(name, tensor.shape) for name, tensor in tensors.items()}

@@ -112,4 +112,4 @@ SELECT source, row, note_id, 'copy of another note of the stay, not read again'
 FROM notes SEMI JOIN repeated_notes ON note = notes.rowid;
 
 CREATE VIEW listed_issues AS
-SELECT * REPLACE (no_formula(id) AS id) FROM issues ORDER BY source, problem, row;
+SELECT * REPLACE (no_formula(id) AS id) FROM issues ORDER BY source, problem, row, id;

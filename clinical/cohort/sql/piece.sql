@@ -2,7 +2,8 @@
 SELECT
     c.patient_id, c.stay_id, c.admit_time, c.discharge_time,
     coalesce(t.text, []) AS text,
-    c.* EXCLUDE (stay_no, bytes, patient_id, stay_id, admit_time, discharge_time)
+    c.* EXCLUDE (stay_no, bytes, patient_id, stay_id, admit_time, discharge_time),
+    $choice AS note_choice
 FROM cohort c
 LEFT JOIN (
     SELECT stay_no, list(text ORDER BY
