@@ -294,6 +294,8 @@ def _export_cohort(
 
 def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
     """Create `splits`: the side of every patient with a stay that is kept."""
+    import pyarrow as pa
+
     if request.split_by == "time":
         latest = con.execute(
             "SELECT max(discharge_time) FROM stays"
@@ -311,13 +313,14 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
         return
     # Patients are split by their ids as they are compared.
     query = "SELECT DISTINCT patient_id FROM stays WHERE exclusion IS NULL ORDER BY 1"
-    splits = con.sql(query).df()
-    patients = splits["patient_id"].tolist()
+    rows = con.sql(query).to_arrow_table()
+    patients = rows["patient_id"].to_pylist()
     if request.schema.exact_ids:
         patients = list(map(ExactId, patients))
-    splits["split"] = assign_splits(
+    sides = assign_splits(
         patients, seed=request.seed, fractions=request.fractions
     )
+    splits = rows.append_column("split", pa.array(sides, pa.string()))
     con.register("splits", splits)
 
 

@@ -2,7 +2,6 @@
 -- In:  admissions, places, stays, notes, rules; the texts that the sentences quote, "" for none.
 -- Out: facts.
 CREATE TABLE facts AS
-WITH kept AS (SELECT * FROM stays WHERE exclusion IS NULL)
 SELECT
     rules.* REPLACE (coalesce(nullif(array_to_string(died_locations, ' or '), ''), 'listed') AS died_locations),
     $schema = 'generic' AS is_generic,
@@ -16,14 +15,21 @@ SELECT
     $other_sides AS other_sides,
     split_part($other_sides, ' (', 1) AS first_side,
     horizon_us / 86400e6 AS days,
-    (SELECT coalesce(sum(rows), 0) FROM places WHERE died) AS dead,
-    (SELECT count(*) FROM stays WHERE exclusion = 'same_day_death') AS same_day_in_hospital,
-    (SELECT count(*) FROM kept WHERE died_same_day AND NOT died_in_hospital) AS same_day_after_discharge,
-    (SELECT count_if(fault = 'unreadable_time') FROM admissions)::BIGINT AS unreadable,
-    (SELECT count(*) FROM kept) AS kept,
-    (SELECT coalesce(100 * count_if(readmitted) / nullif(count(*), 0), 0) FROM kept) AS percent,
-    (SELECT count_if(discharge_time < episode_start + INTERVAL 4 HOUR) FROM kept)::BIGINT AS short,
-    (SELECT count_if(observation) FROM stays)::BIGINT AS observed,
-    (SELECT count(*) FROM notes) AS n_notes,
-    (SELECT count_if(status = 'used' AND charted_by IS NULL) FROM notes)::BIGINT AS untimed
-FROM rules;
+    places.dead,
+    admissions.unreadable,
+    stays.*,
+    notes.*
+FROM rules,
+(SELECT coalesce(sum(rows), 0) AS dead FROM places WHERE died) places,
+(SELECT count(*) AS unreadable FROM admissions WHERE fault = 'unreadable_time') admissions,
+(SELECT count(*) AS n_notes, count(*) FILTER (status = 'used' AND charted_by IS NULL) AS untimed
+ FROM notes) notes,
+(SELECT
+    count(*) FILTER (exclusion = 'same_day_death') AS same_day_in_hospital,
+    count(*) FILTER (is_kept AND died_same_day AND NOT died_in_hospital) AS same_day_after_discharge,
+    count(*) FILTER (observation) AS observed,
+    count(*) FILTER (is_kept) AS kept,
+    coalesce(100 * count(*) FILTER (is_kept AND readmitted) / nullif(count(*) FILTER (is_kept), 0), 0)
+        AS percent,
+    count(*) FILTER (is_kept AND discharge_time < episode_start + INTERVAL 4 HOUR) AS short
+ FROM (SELECT *, exclusion IS NULL AS is_kept FROM stays)) stays;

@@ -27,7 +27,7 @@ SELECT
     CASE WHEN exclusion IS NULL THEN readmitted::TINYINT END AS readmitted,
     CASE WHEN exclusion IS NULL THEN days_to_readmission END AS days_to_readmission,
     CASE WHEN exclusion IS NULL THEN returned.stay_text END AS readmission_stay_id,
-    CASE WHEN exclusion IS NULL THEN splits.split::VARCHAR END AS split,
+    CASE WHEN exclusion IS NULL THEN splits.split END AS split,
     exclusion,
     scorable,
     age::SMALLINT AS age,

@@ -4,7 +4,7 @@
 -- Without a row the aggregate is NULL.
 CREATE MACRO counted_names(names, counts) AS coalesce(json_group_object(names, counts), '{}'::JSON);
 
-WITH sides AS (      -- a source may have sides of its own, and patients on none of them
+WITH sides AS MATERIALIZED (      -- a source may have sides of its own, and patients on none of them
     SELECT CASE WHEN grouping(split) = 1 THEN 'all' ELSE split END AS side, {
         'stays': count(*),
         'patients': count(DISTINCT patient_id),
