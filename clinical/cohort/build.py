@@ -330,23 +330,17 @@ def _set_rules(
     tables: Tables,
 ) -> None:
     """Create `rules`: the definition and the request as a table of one row for all SQL steps."""
-    definition = request.definition
     # Every step reads the same row, so rules that another outcome lacks have defaults.
     values: dict[str, Any] = {
         "planned_types": [],
         "death_after_discharge": "keep",
-    }
-    for table in ("episode", "index", definition.outcome):
-        values |= getattr(definition, table).model_dump(mode="json")
-    values |= {
-        "outcome": definition.outcome,
+        **request.definition.rules(),
         "hours": request.hours,
         "data_end": request.data_end,
         "derive_data_end": request.derive_data_end,
         "early": request.notes == "early",
         "discharge_categories": [*request.schema.summary_categories],
         "addendum_kinds": [*request.schema.addendum_kinds],
-        "has_patients": tables.patients is not None,
         "has_notes": bool(tables.notes),
         "admissions_table": tables.admissions.name,
         "patients_table": tables.patients.name if tables.patients else "",

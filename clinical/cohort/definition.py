@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -163,19 +163,20 @@ class Definition(Settings):
         if not path.is_file():
             return title
         shipped = load_definition(self.name)
-        rules = self._rules()
-        usual = shipped._rules()
+        rules = self.rules()
+        usual = shipped.rules()
         names = dict.fromkeys([*rules, *usual])
         changed = [
             name for name in names if rules.get(name) != usual.get(name)
         ]
         return f"{title}, changed: {', '.join(changed)}" if changed else title
 
-    def _rules(self) -> dict[str, object]:
-        """The outcome and every rule, by name."""
+    def rules(self) -> dict[str, Any]:
+        """The outcome and every rule, by name, as JSON."""
         outcome = getattr(self, self.outcome)
         tables = [
-            table.model_dump() for table in (self.episode, self.index, outcome)
+            table.model_dump(mode="json")
+            for table in (self.episode, self.index, outcome)
         ]
         return dict(
             chain(*(table.items() for table in tables)), outcome=self.outcome

@@ -175,22 +175,12 @@ class ViewSource(Source):
             try:
                 names = parquet_columns(path)
             except TableError:
-                flaws.append(
-                    (
-                        path.name,
-                        1,
-                        "file that cannot be read as Parquet, left out",
-                    )
-                )
-                continue
-            if missing := ", ".join(sorted(set(shards.columns) - set(names))):
-                flaws.append(
-                    (
-                        path.name,
-                        1,
-                        f"file without the columns {missing}, left out",
-                    )
-                )
+                problem = "file that cannot be read as Parquet"
+            else:
+                missing = ", ".join(sorted(set(shards.columns) - set(names)))
+                problem = missing and f"file without the columns {missing}"
+            if problem:
+                flaws.append((path.name, 1, f"{problem}, left out"))
             else:
                 by_file[path] = names
         return by_file

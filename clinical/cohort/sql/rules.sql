@@ -22,7 +22,7 @@ SELECT
     $planned_types::VARCHAR[] AS planned_types,
     $discharge_categories::VARCHAR[] AS discharge_categories,
     $addendum_kinds::VARCHAR[] AS addendum_kinds,
-    $has_patients::BOOLEAN AS has_patients,
+    $patients_table <> '' AS has_patients,
     $has_notes::BOOLEAN AS has_notes,
     $columns::VARCHAR[] AS columns,
     list_contains(columns, 'admission_type') AS has_types,
