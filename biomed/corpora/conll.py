@@ -55,9 +55,7 @@ def read_conll(path: Path) -> tuple[list[TaggedText], list[str]]:
     tags = read_tags(line.cells[-1] for line in lines if len(line.cells) > 1)
     texts = []
     faults = []
-    rewritten: dict[
-        str, str
-    ] = {}  # tags that are not IOB2, and what they became
+    changes = []  # tags that are not IOB2, and what they became
     for sentence in sentences:
         if fault := _fault(sentence, tags):
             faults.append(f"{path.name}, {fault}")
@@ -67,10 +65,18 @@ def read_conll(path: Path) -> tuple[list[TaggedText], list[str]]:
         texts.append(TaggedText(words, tuple(converted)))
         for line, tag in zip(sentence, converted, strict=True):
             if line.cells[-1] != tag:
-                rewritten.setdefault(line.cells[-1], tag)
+                changes.append(f"{line.cells[-1]} to {tag}")
     refuse_if_most(faults, read=len(texts), what="sentences")
     remarks += [f"{fault}; the sentence is left out" for fault in faults]
-    remarks += _conversion_remarks(rewritten, tags, path.name)
+    if changes:
+        remarks.append(
+            f"{path.name}: tags are converted to IOB2, {changes[0]} for example"
+        )
+        if any(kind == UNTYPED for _, kind in tags.values()):
+            remarks.append(
+                f"{path.name}: its tags name no type; the type is called {UNTYPED}. Rename "
+                f"it with --label {UNTYPED}=NAME"
+            )
     return texts, remarks
 
 
@@ -152,23 +158,3 @@ def _fault(sentence: _Sentence, tags: dict[str, Tag]) -> str:
                 "the last column; tags of IOB1, IOBES and BILOU are read too"
             )
     return ""
-
-
-def _conversion_remarks(
-    rewritten: dict[str, str],
-    tags: dict[str, Tag],
-    name: str,
-) -> list[str]:
-    """What to say about tags that were rewritten as IOB2."""
-    remarks = []
-    if rewritten:
-        old, new = next(iter(rewritten.items()))
-        remarks.append(
-            f"{name}: tags are converted to IOB2, {old} to {new} for example"
-        )
-    if any(kind == UNTYPED for _, kind in tags.values()) and rewritten:
-        remarks.append(
-            f"{name}: its tags name no type; the type is called {UNTYPED}. Rename it "
-            f"with --label {UNTYPED}=NAME"
-        )
-    return remarks
