@@ -83,18 +83,20 @@ def read_gold(
     """
     path = Path(path)
     if is_brat(path):
-        return gold_of(read_brat(path), name=path.name, labels=labels)
-    if not path.is_file():
+        documents = read_brat(path)
+    elif not path.is_file():
         raise CorpusError(
             f"{path}: no such file, and no folder with BRAT .ann files"
         )
-    if is_pubtator(path):
-        return gold_of(read_pubtator(path), name=path.name, labels=labels)
-    sentences, remarks = read_conll(path)
-    if not sentences:
-        raise CorpusError(f"{path.name} has no sentences")
-    texts = tuple(_renamed(text, labels or {}) for text in sentences)
-    return Gold(path.name, texts, remarks=tuple(remarks))
+    elif is_pubtator(path):
+        documents = read_pubtator(path)
+    else:
+        sentences, remarks = read_conll(path)
+        if not sentences:
+            raise CorpusError(f"{path.name} has no sentences")
+        texts = tuple(_renamed(text, labels or {}) for text in sentences)
+        return Gold(path.name, texts, remarks=tuple(remarks))
+    return gold_of(documents, name=path.name, labels=labels)
 
 
 def gold_of(
