@@ -211,18 +211,15 @@ def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
         source=Path(source).name,
     )
     paper_ids = [name for name in available if name.casefold() in _PAPER_IDS]
-    id_columns = [*filter(None, [chosen.get("note_id")]), *paper_ids]
+    id_columns = [chosen.get("note_id", ""), *paper_ids]
     for row in iter_rows(source, reading):
         texts = {
             ours: row.cells.get(theirs) for ours, theirs in chosen.items()
         }
         item = row.fault or joined_text(replace(row, cells=texts), fields)
         if isinstance(item, JoinedText):
-            ids = [row.cells.get(column) for column in id_columns]
-            yield (
-                next((str(id_) for id_ in ids if id_), str(row.number)),
-                item.text,
-            )
+            ids = filter(None, map(row.cells.get, id_columns))
+            yield str(next(ids, row.number)), item.text
         else:
             say(f"{row.place}: {getattr(item, 'reason', item)}")
 

@@ -220,7 +220,7 @@ def _read_entities(table: Path, named: Mapping[str, str]) -> pd.DataFrame:
         columns={theirs: ours for ours, theirs in names.items()}
     )
     expected = [*(column.name for column in ids), *OUTPUT]
-    columns = list(dict.fromkeys([*entities.columns, *expected]))
+    columns = entities.columns.union(expected, sort=False)
     # A column without any value would be read as one of numbers.
     texts = {name: "string" for name in OUTPUT if name.startswith("drug_")}
     return entities.reindex(columns=columns).astype(texts)

@@ -76,10 +76,10 @@ _WEAK = re.compile(
     r"(?:an?|per|each)\b|/|(?:once|stat)$"
 )  # only directly after a dose
 _JOINED = re.compile(r"[\s,&+]{0,4}(?:and|or|plus|with|/|-)?\s{0,3}")
+# Between an attribute and the next one, or the drug after it: "six weeks of Lamisil".
 _LEADS = re.compile(
-    r"[\s-]{0,3}(?:(?:doses?|course|total|supply|applications?|use)\s)?"
+    r"[\s-]{0,3}(?:(?:doses?|course|total|supply|applications?|use)\s)?(?P<of>of\s{1,3})?"
 )
-_OF = re.compile(_LEADS.pattern + r"of\s{1,3}")
 _TREATED = re.compile(
     r"[\s,]{1,3}(?:with|using|on|takes?|taking)\s(?:\w+\s){0,2}"
 )
@@ -257,9 +257,11 @@ class _Reader:
         first = parts[0]
         last = parts[-1]
         # A weak attribute belongs to the drug before it only if no word is between them.
-        is_weak = last.kind == "dose"
-        is_weak |= first.kind == "frequency" and bool(_WEAK.match(first.text))
-        is_weak |= first.kind == "form" and len(first.text) == 2  # "XR"
+        is_weak = (
+            last.kind == "dose"
+            or (first.kind == "frequency" and _WEAK.match(first.text))
+            or (first.kind == "form" and len(first.text) == 2)  # "XR"
+        )
         # "2 tablets" is an amount, and says the form too.
         if last.kind == "unit" and _FORM.fullmatch(token["unit"]):
             parts.append(self._attribute("form", last.start, last.end))
@@ -276,8 +278,8 @@ class _Reader:
     def _extends_chain(self, start: int) -> bool:
         if not self.chain:
             return False
-        gap = self.masked[self.chain[-1].end : start]
-        return bool(_LEADS.fullmatch(gap) or _OF.fullmatch(gap))
+        end = self.chain[-1].end
+        return _LEADS.fullmatch(self.masked, end, start) is not None
 
     def _give(self, parts: list[Attribute]) -> None:
         """Give attributes to the last drug of the group, or to all that share them."""
@@ -376,11 +378,11 @@ class _Reader:
         owners = [
             drug for drug in self.group if self.chain[-1] in drug.attributes
         ]
-        is_leading = _OF.fullmatch(gap) is not None
+        lead = _LEADS.fullmatch(gap)
+        is_leading = lead is not None
         if owners:
-            is_leading |= self._is_for_next(gap)
-        else:
-            is_leading |= _LEADS.fullmatch(gap) is not None
+            has_of = bool(lead and lead["of"])
+            is_leading = has_of or self._is_for_next(gap)
         if not is_leading:
             return []
         for owner in owners:
@@ -446,8 +448,8 @@ class _Reader:
             return
         gap = self.text[self.anchor : start]
         is_direct = 0 < len(gap) < 4 and not gap.strip(" (:-")
-        is_after = is_direct or is_passive
-        is_after = is_after and self._reaches(start, _USUAL_REACH)
+        may_follow = is_direct or is_passive
+        is_after = may_follow and self._reaches(start, _USUAL_REACH)
         # "She stopped this medication", after the sentence with the drug.
         if is_after or (self.closed and _THIS.match(self.masked, end)):
             for drug in self.group:
