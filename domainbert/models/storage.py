@@ -275,12 +275,12 @@ def load_task_model(
         if dropout is not None:
             plain_config = encoders.load_config(encoder)
             outputs |= dropouts(plain_config, dropout)
-        plain = encoders.load_model(encoder, kind.network_class(), **outputs)
-        network = apply_adapter(plain, adapter, name=str(path))
     else:
         encoder = find_encoder(folder)
         outputs["train_command"] = kind.train_command
-        network = encoders.load_model(encoder, kind.network_class(), **outputs)
+    network = encoders.load_model(encoder, kind.network_class(), **outputs)
+    if adapter:
+        network = apply_adapter(network, adapter, name=str(path))
     if config is None:
         _check_head(encoder, network, kind)
     return TaskModel(
