@@ -489,9 +489,16 @@ def _summed(
     )
 
 
+def occlusion_values(
+    case: Case, pieces: Sequence[Piece], windows: Sequence[int]
+) -> np.ndarray:
+    """The values by which `clinical.explain` ranks the pieces."""
+    return occlusion(case, pieces, windows)[0]
+
+
 Method = Callable[[Case, Sequence[Piece], Sequence[int]], np.ndarray]
 METHODS: dict[str, Method] = {
-    "occlusion": occlusion,
+    "occlusion": occlusion_values,
     "gradients": gradients,
     "attention": attention,
 }

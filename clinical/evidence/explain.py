@@ -11,6 +11,7 @@ from clinical.evidence.case import Case, sentence_pieces
 from clinical.evidence.view import Explanation, Passage
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import logit
+from domainbert.text.windows import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
     from clinical.evidence.case import Piece
@@ -19,8 +20,17 @@ if TYPE_CHECKING:
 
 TOP = 5
 
-EFFORT = 3.0
-"""Occlusion reads at most this many times the tokens of the stay."""
+EFFORT = 2.5
+"""The search reads at most this many times the tokens of the stay."""
+
+LEAST_TOKENS = 2_500
+"""The search of a short stay may read this many tokens."""
+
+LEAST_LEFT_OUT = 3
+"""Sentences that are left out in turn, however long their windows are."""
+
+ALONE_SHARE = 0.25
+"""Share of the search in which sentences are read alone, to choose those that are left out."""
 
 
 def explain(
@@ -28,8 +38,9 @@ def explain(
 ) -> Explanation:
     """Find the sentences that raise and lower the risk of one stay.
 
-    Each sentence of the riskiest windows is left out in turn, see `occlusion`. The strongest ones
-    are then removed from the stay one by one; the change of the risk is their contribution.
+    The sentences of the riskiest windows are read alone, and the strongest of them are left out in
+    turn, see `occlusion`. The strongest ones are then removed from the stay one by one; the change
+    of the risk is their contribution.
 
     Args:
         model: the model that scores the stay.
@@ -47,8 +58,8 @@ def explain(
         return Explanation(case.risk, (), (), None, None, texts, model.outcome)
     pieces = sentence_pieces(case.stay)
     examined = riskiest_windows(case, pieces)
-    values = occlusion(case, pieces, examined)
-    passages = _measured(case, pieces, values, top=top)
+    values, left_out = occlusion(case, pieces, examined)
+    passages = _measured(case, pieces, values * left_out, top=top)
     without_raising = None
     raising_alone = None
     raising = [piece for piece, passage in passages if passage.raises]
@@ -69,30 +80,32 @@ def explain(
 
 
 def riskiest_windows(case: Case, pieces: Sequence[Piece]) -> list[int]:
-    """The windows to examine: the riskiest, as many as `EFFORT` allows and at least one.
+    """The windows to examine: the riskiest, whose sentences `ALONE_SHARE` of the search can read.
 
-    Under the readmission rule, the riskiest windows contribute most to the stay's score.
+    It is at least one. Under the readmission rule, the riskiest windows contribute most to the
+    stay's score.
     """
     order = np.argsort(-case.probabilities, kind="stable")
-    window_of_piece = [piece.window for piece in pieces]
-    # Every window has a piece, so both have the shape (windows,).
-    n_pieces = np.bincount(window_of_piece)
-    n_tokens = np.bincount(
-        window_of_piece, weights=[len(piece) for piece in pieces]
+    # Every window has a piece, so the costs have the shape (windows,).
+    costs = np.bincount(
+        [piece.window for piece in pieces],
+        weights=[len(piece) + SPECIAL_TOKENS for piece in pieces],
     )
-    # Occlusion scores a window once without each of its n pieces. Each token is missing from one
-    # of these n versions, so together they have n - 1 times the tokens of the window.
-    costs = (n_pieces - 1) * n_tokens
-    is_affordable = np.cumsum(costs[order]) <= EFFORT * n_tokens.sum()
+    is_affordable = np.cumsum(costs[order]) <= ALONE_SHARE * _budget(case)
     n_windows = max(1, int(is_affordable.sum()))
     return order[:n_windows].tolist()
+
+
+def _budget(case: Case) -> float:
+    """The tokens that the search may read."""
+    return max(EFFORT * case.risk.coverage.tokens, LEAST_TOKENS)
 
 
 def occlusion(
     case: Case,
     pieces: Sequence[Piece],
     windows: Sequence[int],
-) -> np.ndarray:
+) -> tuple[np.ndarray, np.ndarray]:
     """What each piece adds to the log-odds of its window, times the window's probability.
 
     It is the mean of two changes: the loss when the piece is removed from the window, and the gain
@@ -101,26 +114,41 @@ def occlusion(
     and Fergus 2014 (arXiv 1311.2901). The factor ranks pieces of the riskiest windows first, which
     decide the stay's score.
 
+    A gain takes as many tokens as the piece has, a loss as many as its window. The gains are
+    therefore measured first, and the losses of the pieces with the largest ones, as long as
+    the search may read. Without a loss, half the gain is the value.
+
     Args:
         case: the stay.
         pieces: the pieces of the stay, from `sentence_pieces`.
         windows: numbers of the windows to examine.
 
     Returns:
-        Shape (pieces,); 0 for pieces of other windows.
+        The values, 0 for pieces of other windows, and whether the loss of a piece was measured;
+        each of shape (pieces,).
     """
-    rows = [row for row, piece in enumerate(pieces) if piece.window in windows]
+    rows = np.flatnonzero(np.isin([p.window for p in pieces], windows))
     examined = [pieces[row] for row in rows]
+    empty = case.window(0).input_ids[[0, -1]]  # [CLS] and [SEP]
+    alone = [np.insert(empty, 1, case.tokens(piece)) for piece in examined]
+    gains = logit(case.score(alone)) - logit(case.score([empty]))
     window_numbers = [piece.window for piece in examined]
     probabilities = case.probabilities[window_numbers]
-    empty = case.window(0).input_ids[[0, -1]]  # [CLS] and [SEP]
-    shortened = [case.shortened(piece.window, [piece]) for piece in examined]
-    alone = [np.insert(empty, 1, case.tokens(piece)) for piece in examined]
-    losses = logit(probabilities) - logit(case.score(shortened))
-    gains = logit(case.score(alone)) - logit(case.score([empty]))
+    order = np.argsort(-np.abs(gains * probabilities), kind="stable")
+    costs = [len(case.window(window_numbers[i]).input_ids) for i in order]
+    remaining = _budget(case) - sum(map(len, alone))
+    n_affordable = int((np.cumsum(costs) <= remaining).sum())
+    chosen = order[: max(LEAST_LEFT_OUT, n_affordable)]
+    shortened = [
+        case.shortened(window_numbers[i], [examined[i]]) for i in chosen
+    ]
+    losses = logit(probabilities[chosen]) - logit(case.score(shortened))
+    gains[chosen] += losses
     values = np.zeros(len(pieces))
-    values[rows] = (losses + gains) / 2 * probabilities
-    return values
+    values[rows] = gains / 2 * probabilities
+    left_out = np.zeros(len(pieces), dtype=bool)
+    left_out[rows[chosen]] = True
+    return values, left_out
 
 
 def _measured(

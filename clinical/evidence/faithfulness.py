@@ -125,7 +125,7 @@ def measure_stays(
 def _falls(case: Case, generator: np.random.Generator) -> tuple[float, float]:
     """How far the probability falls without the first sentences, and without random ones."""
     pieces = sentence_pieces(case.stay)
-    values = occlusion(case, pieces, riskiest_windows(case, pieces))
+    values, _ = occlusion(case, pieces, riskiest_windows(case, pieces))
     orders = [np.argsort(-values, kind="stable")]
     orders += [
         generator.permutation(len(pieces)) for _ in range(RANDOM_ORDERS)

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from clinical.evidence.case import MAX_TOKENS, sentence_pieces
-from clinical.evidence.explain import EFFORT, occlusion, riskiest_windows
+from clinical.evidence.explain import (
+    ALONE_SHARE,
+    EFFORT,
+    LEAST_TOKENS,
+    occlusion,
+    riskiest_windows,
+)
 from clinical.risk.aggregation import aggregate
 
 
@@ -50,12 +56,9 @@ def test_the_riskiest_windows_are_searched_within_the_effort(case):
             : len(found)
         ].tolist()
     )
-    cost = sum(
-        len(case.window(piece.window).offsets) - len(piece)
-        for piece in pieces
-        if piece.window in found
-    )
-    assert len(found) == 1 or cost <= EFFORT * case.risk.coverage.tokens
+    cost = sum(len(piece) + 2 for piece in pieces if piece.window in found)
+    budget = max(EFFORT * case.risk.coverage.tokens, LEAST_TOKENS)
+    assert len(found) == 1 or cost <= ALONE_SHARE * budget
 
 
 def test_a_stay_with_all_or_none_of_its_tokens(case):
@@ -94,6 +97,7 @@ def test_a_shortened_window_is_read_once(case, monkeypatch):
 
 def test_pieces_outside_the_examined_windows_have_no_value(case):
     pieces = sentence_pieces(case.stay)
-    values = occlusion(case, pieces, [1])
+    values, left_out = occlusion(case, pieces, [1])
+    assert not left_out[values == 0].any()
     for piece, value in zip(pieces, values, strict=True):
         assert (value != 0) == (piece.window == 1)
