@@ -3,9 +3,9 @@
     python benchmarks/facts.py [--model readmission-demo] [--stays 1000] [--seed 2027] [--brief]
 
 The true risk of a stay is the logistic function of the weights of its facts. The log-odds of the
-model's probability are regressed on the same facts, and on those that the summary denies or tells of
-another time or person, which should weigh nothing. A second table says how far the expected AUROC is
-below the best possible, and how far it would be without each kind of error.
+model's probability are regressed on the same facts, and on those that the summary denies or tells
+of another time or person, which should weigh nothing. A second table says how far the expected
+AUROC is below the best possible, and how far it would be without each kind of error.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def made_up(
     # The table has the stays in the order in which they were drawn.
     drawn = [
         stay
-        for patient in draw_patients(stays, random.Random(seed))  # noqa: S311
+        for patient in draw_patients(stays, random.Random(seed))
         for stay in patient.stays
         if stay.risk is not None
     ]

@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 
 import clinical
+from clinical import ReadmissionModel, ReadmissionSettings
 from clinical.evidence.explain import explain
 from domainbert.errors import UserError
 
 SECRET = "furosemide"
+WORDS = "fever pain edema failure insulin blood chest disease"
 
 
 @pytest.fixture
@@ -52,6 +54,29 @@ def test_passages_are_exact_spans_with_measured_contributions(
         assert passage.probability_contribution == pytest.approx(
             change, abs=1e-5
         )
+
+
+@pytest.mark.parametrize("n_windows", [2, 5])
+def test_explaining_reads_at_most_four_times_the_tokens_of_the_stay(
+    network, tokenizer, monkeypatch, n_windows
+):
+    monkeypatch.setattr("clinical.evidence.explain.LEAST_TOKENS", 0)
+    settings = ReadmissionSettings(window=64, calibration=(1.0, 0.0))
+    model = ReadmissionModel(network, tokenizer, settings=settings)
+    # A note is a window of eight sentences.
+    note = " ".join(f"He has {word} and {word}." for word in WORDS.split())
+    tokens = []
+    read = model.runner.logits
+    monkeypatch.setattr(
+        model.runner,
+        "logits",
+        lambda rows: tokens.extend(map(len, rows)) or read(rows),
+    )
+    notes = [f"{number} {note}" for number in range(n_windows)]
+    found = explain(model, notes, top=2)
+    assert len(found.risk.windows) == n_windows
+    assert found.passages
+    assert sum(tokens) <= 4 * found.risk.coverage.tokens
 
 
 def test_without_all_raising_passages(evidence_model_of_words, every_window):
