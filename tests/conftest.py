@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import socket
@@ -75,6 +76,17 @@ def one_thread():
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_collections():
+    """Leave what was loaded before out of the garbage collections that trainers ask for.
+
+    Each looks through all objects of the libraries otherwise, which takes longer than a step of
+    training a tiny model.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

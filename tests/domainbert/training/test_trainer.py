@@ -124,9 +124,8 @@ class Toy(Objective):
 QUICK = {"epochs": 4, "batch_size": 4, "patience": 99, "learning_rate": 1e-2}
 
 
-@pytest.fixture
-def run(tiny_encoder, tmp_path):
-    """Objectives and settings -> the finished model."""
+def runner(tiny_encoder, home):
+    """Objectives and settings -> the finished model, with checkpoints in a folder of `home`."""
 
     def start(
         *objectives,
@@ -143,7 +142,7 @@ def run(tiny_encoder, tmp_path):
             settings=ReadmissionSettings(window=window),
         )
         stages = [(objective, settings) for objective in objectives]
-        checkpoints = folder and tmp_path / folder
+        checkpoints = folder and home / folder
         return train(
             model,
             *stages,
@@ -153,6 +152,31 @@ def run(tiny_encoder, tmp_path):
         )
 
     return start
+
+
+@pytest.fixture
+def run(tiny_encoder, tmp_path):
+    return runner(tiny_encoder, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def whole_runs(tiny_encoder, tmp_path_factory):
+    """The objective and the model of a run that nothing stopped, by `full`."""
+    run = runner(tiny_encoder, tmp_path_factory.mktemp("whole"))
+    objectives = {False: Toy(), True: Toy()}
+    return {
+        full: (objective, run(objective, full=full, folder=f"full-{full}"))
+        for full, objective in objectives.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def stopped(tiny_encoder, tmp_path_factory):
+    """The folder of a run of full weights that was stopped after 14 steps."""
+    home = tmp_path_factory.mktemp("stopped")
+    with pytest.raises(KeyboardInterrupt):
+        runner(tiny_encoder, home)(Toy(stop=14), full=True, folder="parts")
+    return home / "parts"
 
 
 def weights(model):
@@ -312,10 +336,9 @@ def test_training_learns_what_can_be_learnt(run, full):
     ],
 )
 def test_a_resumed_run_ends_where_an_uninterrupted_one_does(
-    run, tmp_path, monkeypatch, full, stop, by_time, resumes_at
+    run, whole_runs, tmp_path, monkeypatch, full, stop, by_time, resumes_at
 ):
-    whole = Toy()
-    wanted = run(whole, full=full, folder="whole")
+    whole, wanted = whole_runs[full]
     assert len(whole.steps) == 4 * 6
     if by_time:
         monkeypatch.setattr(trainer_module, "SAVE_SECONDS", 0.0)
@@ -336,14 +359,12 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(
 )
 @pytest.mark.parametrize("damage", ["cut", "gone"])
 def test_a_checkpoint_cut_short_falls_back_to_the_one_before(
-    run, tmp_path, caplog, file, damage
+    run, whole_runs, stopped, tmp_path, caplog, file, damage
 ):
     if (file, damage) == ("rng_state.pth", "gone"):
         pytest.skip("only the state of dropout: a warning of the Trainer's")
-    whole = Toy()
-    wanted = run(whole, full=True, folder="whole")
-    with pytest.raises(KeyboardInterrupt):
-        run(Toy(stop=14), full=True, folder="parts")
+    whole, wanted = whole_runs[True]
+    shutil.copytree(stopped, tmp_path / "parts")
     assert steps_in(tmp_path / "parts")[-1] == 12
     before = steps_in(tmp_path / "parts")[-2]
     path = tmp_path / "parts" / "checkpoint-12" / file
