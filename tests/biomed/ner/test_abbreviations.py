@@ -73,9 +73,9 @@ def test_any_text(text):
 
 
 def test_time_is_linear():
-    start = time.perf_counter()
+    start = time.process_time()
     find_abbreviations("heart failure (HF) " * 20_000 + "(" * 20_000)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_short_forms_take_linear_time():

@@ -1,4 +1,5 @@
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -116,11 +117,13 @@ def test_no_words():
     assert not list(nothing)
 
 
-def test_a_million_words_take_seconds():
+def test_two_hundred_thousand_words_take_seconds():
     """Also where every word could go on with the one before: nothing grows with the square."""
     scores = np.tile(np.log(np.float32([0.1, 0.3, 0.6])), (200_000, 1))
     scores[0] = np.log([0.1, 0.8, 0.1])
+    start = time.process_time()
     path = best_path(scores, starts=np.array([0]))
+    assert time.process_time() - start < 10
     assert path[0] == 1
     assert (path[1:] == 2).all()
 
