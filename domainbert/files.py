@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -11,7 +12,7 @@ import secrets
 import shutil
 import time
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,11 @@ from domainbert.errors import UserError
 
 LOCK = ".lock"
 _LONGEST = 100  # characters of the original name in a temporary one
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+_DISK = _FULL | {errno.EACCES, errno.EPERM, errno.EIO}
+# SQLite has codes of its own, SQLITE_FULL and SQLITE_IOERR.
+_SQLITE = {13: errno.ENOSPC, 10: errno.EIO}
+_RUST_ERROR = re.compile(r"\(os error (\d+)\)")
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _PARTIAL = re.compile(
     r"\A\.(.+)\.partial-(\w+)-(\d+)-(\w+)-[0-9a-f]+(-old)?(?:\..*)?"
@@ -103,11 +109,46 @@ def write_text(text: str, path: str | Path) -> None:
 
 
 @contextmanager
+def disk_errors(
+    path: Path, codes: Collection[int] = frozenset(_DISK)
+) -> Iterator[None]:
+    """Report a full or read-only disk as a `UserError`, whichever library meets it.
+
+    Args:
+        path: what is being written.
+        codes: the `errno` of such errors; a block that also reads has to leave some out.
+    """
+    try:
+        yield
+    except Exception as error:
+        number = _disk_fault(error)
+        if number not in codes:
+            raise
+        reason = os.strerror(number).lower()
+        raise UserError(
+            f"{path} cannot be written ({reason}); correct this and repeat the command"
+        ) from None
+
+
+def _disk_fault(error: Exception) -> int:
+    """The `errno` in an error of Python, SQLite, safetensors or PyTorch; 0 if it has none."""
+    # The low byte of SQLite's code is the kind of error.
+    sqlite_code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if sqlite_code in _SQLITE:
+        return _SQLITE[sqlite_code]
+    if match := _RUST_ERROR.search(str(error)):
+        return int(match[1])
+    if "PytorchStreamWriter failed" in str(error):
+        return errno.EIO  # it does not say which
+    return getattr(error, "errno", None) or 0
+
+
+@contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """A temporary file next to `path`, renamed over it if the block succeeds.
 
     It is flushed to disk first. Files that killed processes left in the folder are removed. A
-    missing folder is a `UserError`.
+    missing folder or a full disk is a `UserError`.
     """
     path = Path(path)
     if not path.parent.is_dir():
@@ -115,11 +156,13 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             f"{path.parent}: no such folder; make it first, or write somewhere else"
         )
     temporary = _temporary_name(path, ending="".join(path.suffixes))
-    temporary.touch(exist_ok=False)
+    with disk_errors(path):
+        temporary.touch(exist_ok=False)
     try:
-        yield temporary
-        _flush(temporary)
-        temporary.replace(path)
+        with disk_errors(path, _FULL):
+            yield temporary
+            _flush(temporary)
+            temporary.replace(path)
         _flush(path.parent)
     finally:
         temporary.unlink(missing_ok=True)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import secrets
 import shutil
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -20,6 +17,7 @@ from domainbert.files import (
     LOCK,
     atomic_path,
     check_output,
+    disk_errors,
     folder_beside,
     is_temporary,
     locked,
@@ -36,9 +34,6 @@ MANIFEST = "manifest.json"
 _FORMAT = "domainbert parts 5"  # of the parts
 _SALT = 16  # bytes
 _ITEMS = b"domainbert.items"
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_DISK = _NO_SPACE | {errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
-_SQLITE = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}
 
 
 class RunStore:
@@ -278,21 +273,4 @@ def _part_counts(part: Path) -> tuple[Counter[str], int]:
         raise UserError(
             f"{part} is damaged; delete it and repeat the command: its rows, and those after it, "
             "are scored again"
-        ) from None
-
-
-@contextmanager
-def disk_errors(folder: Path) -> Iterator[None]:
-    """Report a full or read-only disk as a `UserError`."""
-    try:
-        yield
-    except (OSError, sqlite3.OperationalError) as error:
-        # The low byte of SQLite's code is the kind of error.
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        number = _SQLITE.get(code, getattr(error, "errno", None))
-        if number not in _DISK:
-            raise
-        reason = os.strerror(number).lower()
-        raise UserError(
-            f"{folder} cannot be written ({reason}); correct this and repeat the command to resume"
         ) from None

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 
-from domainbert.files import whole_text
-from domainbert.scoring.store import disk_errors
+from domainbert.files import disk_errors, whole_text
 from domainbert.tables import (
     Row,
     TableError,

@@ -42,6 +42,12 @@ def too_long(text: str) -> str:
     return f"{len(text):,} characters, expected at most {LONGEST_TEXT:,}; split it"
 
 
+_GIVES_UP = (
+    "the tokenizer of this model gives up on a text: a pattern in its tokenizer.json needs too "
+    "many steps; correct the pattern, or use another model"
+)
+
+
 def checked_text(text: object, name: str) -> str:
     """The text; a `UserError` that names it if it is not a string, empty or too long."""
     if not isinstance(text, str):
@@ -187,16 +193,24 @@ class Windower:
     def split_many(self, texts: Sequence[str]) -> list[WindowedText]:
         """The windows of every text; a text without a token has none.
 
-        No token is dropped, and `[SEP]` and the like are read as text. The time is linear. A text
-        longer than `LONGEST_TEXT` is a `UserError`.
+        No token is dropped, and `[SEP]` and the like are read as text. The time is linear.
+
+        Raises:
+            UserError: a text longer than `LONGEST_TEXT`, or a tokenizer whose pattern gives up.
         """
         for text in texts:
             if reason := too_long(text):
                 raise UserError(f"a text has {reason}")
         readable = [whole_text(text) for text in texts]
-        encodings = self._tokenizer.encode_batch(
-            readable, add_special_tokens=False
-        )
+        try:
+            encodings = self._tokenizer.encode_batch(
+                readable, add_special_tokens=False
+            )
+        except BaseException as error:
+            # A panic of the library is no `Exception`, and would pass all handlers.
+            if type(error).__name__ != "PanicException":
+                raise
+            raise UserError(_GIVES_UP) from None
         return list(map(self._windowed, texts, encodings))
 
     def without_tokens(self, texts: Sequence[str]) -> Iterator[int]:

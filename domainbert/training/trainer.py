@@ -21,6 +21,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 from domainbert.encoders.loading import quiet
+from domainbert.files import disk_errors
 from domainbert.progress import progress
 from domainbert.training.checkpoints import resume_point
 
@@ -103,7 +104,11 @@ def fit(
                 total,
                 FEW_STEPS,
             )
-        with training_attention(network, settings.attention), quiet():
+        with (
+            training_attention(network, settings.attention),
+            quiet(),
+            disk_errors(run),
+        ):
             trainer.train(
                 resume_from_checkpoint=checkpoint and str(checkpoint)
             )

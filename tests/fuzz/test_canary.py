@@ -2,6 +2,7 @@
 
 import json
 import logging
+import resource
 import sys
 import tempfile
 import warnings
@@ -410,3 +411,43 @@ def test_the_canary_is_in_the_results_alone(
         if path.is_file()
     ]
     assert not [path for path in left if CANARY.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("command", "size", "name"),
+    [
+        ("clinical cohort", 500, "out.issues.csv"),
+        ("clinical train", 20_000, "model-checkpoints"),  # a checkpoint
+        ("clinical evaluate", 500, "report/calibration.png"),
+        ("biomed ner tag", 500, "out.csv.parts/manifest.json"),
+        ("biomed terms plot", 500, "out.svg"),
+        ("biomed sentences index", 500, "part-00000.arrow"),
+        ("domainbert pretrain", 20_000, "model-work/run-"),
+    ],
+)
+def test_a_full_disk_is_one_line(
+    command, size, name, inputs, tmp_path, monkeypatch
+):
+    """Files cannot become longer than a size, as with a quota."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").symlink_to(inputs / "in")
+    package, *rest = command.split()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        result = CliRunner().invoke(
+            applications()[package], [*rest, *COMMANDS[command]]
+        )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert result.exit_code == 1, result.output
+    (line,) = [
+        line
+        for line in result.stderr.splitlines()
+        if line.startswith("error: ")
+    ]
+    assert name in line
+    ending = " cannot be written (file too large); correct this and repeat the command"
+    assert line.endswith(ending)
+    outputs = {"out.parquet", "out.csv", "out.svg", "model", "index"}
+    assert outputs.isdisjoint(path.name for path in tmp_path.iterdir())

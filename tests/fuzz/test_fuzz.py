@@ -241,6 +241,8 @@ def test_cohorts(tmp_path, times, quiet_about_notes):
     from clinical.cohort.build import build_cohort
 
     chooser = random.Random(4)
+    # More rows have more patients: each stay of a patient is compared with the others.
+    patients = ["1", "2", "P3", *(str(n) for n in range(10, 10 * times))]
     for number in range(12):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -254,7 +256,7 @@ def test_cohorts(tmp_path, times, quiet_about_notes):
         ]
         admissions = [
             {
-                "SUBJECT_ID": chooser.choice(["1", "2", "02", "", "P3"]),
+                "SUBJECT_ID": chooser.choice([*patients, "02", ""]),
                 "HADM_ID": str(chooser.choice([stay, stay, "", "1"])),
                 "ADMITTIME": chooser.choice(days),
                 "DISCHTIME": chooser.choice(days),
@@ -274,7 +276,7 @@ def test_cohorts(tmp_path, times, quiet_about_notes):
         notes = [
             {
                 "ROW_ID": str(chooser.randrange(40 * times)),
-                "SUBJECT_ID": chooser.choice(["1", "2", "P3"]),
+                "SUBJECT_ID": chooser.choice(patients),
                 "HADM_ID": str(chooser.randrange(30 * times)),
                 "CHARTDATE": chooser.choice(days),
                 "CHARTTIME": "",

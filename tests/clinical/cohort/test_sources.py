@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import socket
 import sqlite3
@@ -669,3 +670,98 @@ def test_odd_passwords_are_kept(address):
     with pytest.raises(TableError) as caught:
         build_cohort(address)
     assert "secret-word" not in str(caught.value)
+
+
+ODD = """x "y" 'z'; DROP TABLE é -- \\ %s {} [a].b ?"""
+"""A name of a table or column that no statement may take for more than a name."""
+ODD_TABLES = {
+    f"stays {ODD}": {
+        f"patient {ODD}": ["7", "7"],
+        f"stay {ODD}": ["1", "2"],
+        f"in {ODD}": ["2019-02-01 10:00", "2019-02-20 10:00"],
+        f"out {ODD}": ["2019-02-05 09:30", "2019-02-25 09:30"],
+    },
+    f"notes {ODD}": {f"stay {ODD}": ["1"], f"text {ODD}": ["chest pain"]},
+}
+
+
+@pytest.fixture
+def odd_mapping(tmp_path):
+    """The mapping of `ODD_TABLES`."""
+    roles = {
+        "admissions": [
+            "patient_id",
+            "stay_id",
+            "admit_time",
+            "discharge_time",
+        ],
+        "notes": ["stay_id", "text"],
+    }
+    lines = []
+    for (role, ours), table in zip(roles.items(), ODD_TABLES, strict=True):
+        lines += [f"[{role}]", f"table = {json.dumps(table)}"]
+        names = zip(ours, ODD_TABLES[table], strict=True)
+        lines += [f"{our} = {json.dumps(name)}" for our, name in names]
+    mapping = tmp_path / "columns.toml"
+    mapping.write_text("\n".join(lines), encoding="utf-8")
+    return mapping
+
+
+def create_odd_tables(execute):
+    """The statements that a database needs."""
+
+    def quoted(name):
+        return '"' + name.replace('"', '""') + '"'
+
+    for table, columns in ODD_TABLES.items():
+        names = ", ".join(f"{quoted(name)} TEXT" for name in columns)
+        execute(f"CREATE TABLE {quoted(table)} ({names})")
+        for row in zip(*columns.values(), strict=True):
+            values = ", ".join(f"'{cell}'" for cell in row)
+            execute(f"INSERT INTO {quoted(table)} VALUES ({values})")
+
+
+def assert_odd_names_are_read(source, mapping):
+    cohort = build_cohort(
+        source, schema="generic", mapping=mapping, data_end="none"
+    )
+    stays = cohort.to_frame().set_index("stay_id")
+    assert stays.loc["1", "text"] == ["chest pain"]
+    assert stays.loc["1", "readmitted"] == 1
+    assert stays.loc["2", "exclusion"] == "no_text"
+
+
+def test_names_with_quotes_and_semicolons_in_files(tmp_path, odd_mapping):
+    folder = tmp_path / "source"
+    folder.mkdir()
+    for table, columns in ODD_TABLES.items():
+        pd.DataFrame(columns).to_csv(folder / f"{table}.csv", index=False)
+    assert_odd_names_are_read(folder, odd_mapping)
+
+
+def test_names_with_quotes_and_semicolons_in_duckdb(tmp_path, odd_mapping):
+    import duckdb
+
+    path = tmp_path / "it's a hospital;.duckdb"
+    with duckdb.connect(str(path)) as con:
+        create_odd_tables(con.execute)
+    assert_odd_names_are_read(path, odd_mapping)
+
+
+def test_names_with_quotes_and_semicolons_in_sqlite(tmp_path, odd_mapping):
+    pytest.importorskip(
+        "adbc_driver_sqlite", reason="the extra 'databases' is not installed"
+    )
+    path = tmp_path / f"hospital {ODD}.db"
+    with sqlite3.connect(path) as con:
+        create_odd_tables(con.execute)
+    assert_odd_names_are_read(f"sqlite:///{path}", odd_mapping)
+
+
+def test_names_with_quotes_and_semicolons_in_postgres(postgres, odd_mapping):
+    from adbc_driver_postgresql import dbapi
+
+    with dbapi.connect(postgres) as con, con.cursor() as cursor:
+        create_odd_tables(cursor.execute)
+        con.commit()
+    assert_odd_names_are_read(postgres, odd_mapping)

@@ -436,3 +436,21 @@ def test_memory_is_bounded(tokenizer, text, megabytes):
     finally:
         tracemalloc.stop()
     assert peak < megabytes * 1e6
+
+
+def test_a_pattern_that_gives_up_is_a_fault_of_the_tokenizer(
+    new_tokenizer, capfd
+):
+    from tokenizers import Regex, pre_tokenizers
+
+    tokenizer = new_tokenizer()
+    split = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
+    tokenizer.backend_tokenizer.pre_tokenizer = split
+    windower = Windower(tokenizer, window=24)
+    assert windower.split("aa").tokens
+    started = time.process_time()
+    message = r"gives up on a text: a pattern in its tokenizer\.json needs too"
+    with pytest.raises(UserError, match=message):
+        windower.split("a" * 1000 + "zebrafinch")
+    assert time.process_time() - started < 5  # the library stops by itself
+    assert "zebrafinch" not in capfd.readouterr().err
