@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,11 +37,14 @@ from clinical.bedside.hooks import (
 from clinical.cohort.attachments import address_id
 from clinical.cohort.fhir import entries, values_at
 from clinical.risk.exports import risk_assessment
+from clinical.risk.reading import remaining_risk
+from clinical.stays.stays import note_time
 from domainbert.files import data_text
 from domainbert.service.http import MAX_RECORDS, AsciiResponse, where
 from domainbert.service.ledger import now
 
 if TYPE_CHECKING:
+    from clinical.risk.reading import RiskGroup
     from domainbert.service.app import Service
     from domainbert.service.served import Served
 
@@ -60,6 +64,7 @@ class ReadmissionService:
     def __init__(self, service: Service, served: Served) -> None:
         self._service = service
         self._servers = origins(service.settings.fhir or ())
+        self._groups = served.model.settings.after_discharge
         fingerprint = served.model.fingerprint()[:12]
         self._method = (
             f"{served.name} {fingerprint}, domainbert {domainbert.__version__}"
@@ -123,6 +128,10 @@ class ReadmissionService:
         if settings.report:
             report = f" Report: {settings.report}"
         summary, statement = risk_statement(risk, self._outcome)
+        discharged = note_time(records[0]["discharge_time"])
+        if discharged:
+            days = (datetime.now(UTC) - discharged) / timedelta(days=1)
+            statement += remaining_statement(risk, self._groups, days)
         detail = _CARD.render(
             statement=statement,
             passages=passage_list(passages, notes),
@@ -326,6 +335,21 @@ def risk_statement(risk: Row, outcome: str) -> tuple[str, str]:
         "complement": 100 - percent,
     }
     return texts["summary"].format(**values), texts["detail"].format(**values)
+
+
+def remaining_statement(
+    risk: Row, groups: Sequence[RiskGroup], days: float
+) -> str:
+    """What is left of the risk some days after discharge; "" where that is not known."""
+    if not groups or not 1 <= days < groups[0].horizon:
+        return ""
+    remaining = remaining_risk(groups, risk["probability"], days)
+    text: str = _TEXTS["remaining"]
+    return text.format(
+        days=int(days),
+        horizon=groups[0].horizon,
+        percent=round(100 * remaining),
+    )
 
 
 def passage_list(passages: Sequence[Row], notes: Sequence[Row]) -> str:

@@ -141,6 +141,7 @@ def read_documents(
         for encounter in by_type["Encounter"]
     ]
     admissions = [row["admit_time"] for row in encounters if row["admit_time"]]
+    ends = {row["id"]: row["discharge_time"] for row in encounters}
     binaries = {str(binary.get("id")): binary for binary in by_type["Binary"]}
     rows = [
         resource_row(note, table.table, patient, binaries)
@@ -173,6 +174,7 @@ def read_documents(
             "stay_id": stay,
             "note_id": f"document-{position}",
             "admit_time": next(iter(admissions), None),
+            "discharge_time": ends.get(stay),
             "category": _category(row),
             "chart_time": row["chart_time"] or "",
             "text": row["text"],

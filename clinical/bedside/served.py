@@ -18,9 +18,11 @@ def load(name: str, *, cache: Path) -> Served:
     model = ReadmissionModel.from_pretrained(name)
     model.cache = WindowCache(cache, model=model.fingerprint())
     passages = ExplainTask(model, top=3, text=True, sources=True)
+    is_known = bool(model.settings.after_discharge)
+    risks = ReadmissionTask(model, remaining=is_known)
     return Served(
         model,
-        {"readmission": ReadmissionTask(model), "passages": passages},
+        {"readmission": risks, "passages": passages},
         _routes,
     )
 

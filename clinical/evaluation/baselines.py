@@ -10,6 +10,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 
@@ -207,6 +208,14 @@ def _points(item: dict[str, Any], stays: pd.DataFrame) -> np.ndarray:
     return np.r_[0.0, points][steps]
 
 
+_EARLIER = """
+SELECT count(DISTINCT earlier.start) AS n
+FROM stays LEFT JOIN stays earlier ON earlier.patient = stays.patient
+    AND earlier.start < stays.start AND earlier.start >= stays.start - INTERVAL 365 DAY
+GROUP BY stays.row ORDER BY stays.row
+"""
+
+
 def with_history(cohort: pd.DataFrame) -> pd.DataFrame:
     """A cohort with `length_of_stay` (days) and `admissions_12_months`, where it has times.
 
@@ -222,20 +231,11 @@ def with_history(cohort: pd.DataFrame) -> pd.DataFrame:
         start_name = "episode_start"
     start = pd.to_datetime(cohort[start_name], errors="coerce")
     end = pd.to_datetime(cohort["discharge_time"], errors="coerce")
-    patient = cohort["patient_id"].map(id_key)
-    episodes = pd.DataFrame({"patient": patient, "start": start})
-    episodes = episodes.dropna().drop_duplicates()
-    starts_of = {
-        key: starts.to_numpy()
-        for key, starts in episodes.groupby("patient")["start"]
-    }
-    unknown = np.array([], dtype="datetime64[us]")
-    year = np.timedelta64(365, "D")
-    n_earlier = []
-    for key, time in zip(patient, start.to_numpy(), strict=True):
-        starts = starts_of.get(key, unknown)
-        n_earlier.append(
-            int(((starts < time) & (starts >= time - year)).sum())
-        )
+    stays = pd.DataFrame({"start": start.to_numpy()})
+    stays["patient"] = [id_key(patient) for patient in cohort["patient_id"]]
+    stays["row"] = range(len(stays))
+    with duckdb.connect() as con:
+        con.register("stays", stays)
+        n_earlier = con.sql(_EARLIER).fetchnumpy()["n"]
     days = (end - start) / np.timedelta64(1, "D")
     return cohort.assign(length_of_stay=days, admissions_12_months=n_earlier)

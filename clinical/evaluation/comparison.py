@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from clinical.evaluation.after_discharge import remaining_risks
 from clinical.evaluation.baselines import (
     BaselineScores,
     baselines,
@@ -66,6 +67,7 @@ class Comparison:
             threshold, else that for 10 alerts per 100 discharges; None without either.
         curve, benefit, burden: the tables of `clinical.evaluation.decision`.
         periods: from `by_period`; None without dates that mean anything, and `dates` says why.
+        remaining: risk after discharge, from `remaining_risks`; empty where it was not measured.
         inputs, findings: drift since validation, from `compare_inputs`.
         caveats: what a reader of the numbers should know.
     """
@@ -81,6 +83,7 @@ class Comparison:
     burden: pd.DataFrame = field(repr=False)
     periods: pd.DataFrame | None = field(repr=False)
     dates: str
+    remaining: pd.DataFrame = field(repr=False)
     inputs: pd.DataFrame = field(repr=False)
     findings: list[str]
     caveats: list[str]
@@ -231,6 +234,7 @@ def measure(
     if periods is not None and dates:
         caveats.append(dates)
     inputs, findings = compare_inputs(model, keyed)
+    groups = model.settings.after_discharge if model else ()
     return Comparison(
         stays=stays,
         evaluations={
@@ -252,6 +256,7 @@ def measure(
         burden=alert_burden(keyed, points, bootstrap=bootstrap),
         periods=periods,
         dates=dates,
+        remaining=remaining_risks(groups, keyed, bootstrap=bootstrap),
         inputs=inputs,
         findings=findings,
         caveats=caveats,

@@ -176,6 +176,33 @@ def plot_decision_curve(
 
 
 @drawing()
+def plot_remaining(table: pd.DataFrame) -> Figure:
+    """The risk that is left on days after discharge, by group; see `remaining_risks`.
+
+    Lines are predicted, points observed with 95% intervals.
+    """
+    figure, (axes,) = new_axes((6.4, 4.4))
+    names = table["risk"].unique()
+    for name, colour in zip(names, COLOURS, strict=False):
+        rows = table[table["risk"] == name]
+        ends = rows[["observed_low", "observed_high"]].to_numpy()
+        error = np.abs(ends.T - rows["observed"].to_numpy())
+        axes.plot(rows["day"], rows["predicted"], color=colour)
+        axes.errorbar(
+            rows["day"],
+            rows["observed"],
+            error,
+            fmt="o",
+            label=name,
+            color=colour,
+        )
+    axes.set(xlabel="Days since discharge", ylabel="Remaining risk")
+    axes.set(xlim=(-0.5, None), ylim=(0, None), xticks=table["day"].unique())
+    _legend(axes, title="Risk at discharge")
+    return figure
+
+
+@drawing()
 def plot_windows(risk: StayRisk) -> Figure:
     """Window probabilities along the notes of one stay, one note after the other.
 

@@ -114,6 +114,8 @@ def _draw(comparison: Comparison) -> dict[str, Figure]:
             outcome, next(iter(scores.values()))
         )
     }
+    if len(comparison.remaining):
+        drawn["remaining"] = figures.plot_remaining(comparison.remaining)
     if outcome.nunique() == 2:
         levels = [point.threshold for point in comparison.points.values()]
         drawn["decision_curve"] = figures.plot_decision_curve(
@@ -149,7 +151,7 @@ def write_metrics(
     """Write `metrics.json`, always with the same keys, in full precision; gaps are null."""
     (_, model), *baselines = comparison.evaluations.items()
     content = {
-        "version": 5,
+        "version": 6,
         "model": model.to_dict(),
         "baselines": {
             name: baseline.to_dict() for name, baseline in baselines
@@ -163,6 +165,7 @@ def write_metrics(
         "net_benefit": records(comparison.benefit),
         "alerts": records(comparison.burden),
         "periods": records(comparison.periods),
+        "remaining_risk": records(comparison.remaining),
         "drift": records(comparison.inputs),
         "facts": dict(facts or {}),
         "verdicts": [vars(verdict) for verdict in comparison.verdicts()],

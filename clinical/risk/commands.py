@@ -13,6 +13,8 @@ from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from clinical.risk.discharges import SourceOptions
     from clinical.risk.model import ReadmissionModel
     from clinical.risk.task import ReadmissionTask, TrajectoryTask
@@ -51,6 +53,13 @@ def score(
     scoring: options.ScoringOptions,
     notes: NotesOption = "chosen",
     cache: Cache = None,
+    remaining: Annotated[
+        bool,
+        Option(
+            "--remaining",
+            help="Add the risk that is left on days 1, 3, 7, 14 and 21 after discharge.",
+        ),
+    ] = False,
     form: Annotated[
         Literal["table", "meds", "omop", "fhir"],
         Option(
@@ -77,6 +86,15 @@ def score(
     """
     from clinical.risk.discharges import SourceOptions, has_admissions
 
+    def make_task() -> ReadmissionTask:
+        from clinical.risk.task import ReadmissionTask
+
+        return ReadmissionTask(
+            _load(model, cache, scoring.device),
+            notes=notes,
+            remaining=remaining,
+        )
+
     tables = SourceOptions(
         schema=schema,
         mapping=mapping,
@@ -91,9 +109,7 @@ def score(
             raise BadParameter(
                 "--notes: no effect on a hospital's tables, whose notes the model chooses"
             )
-        _score_discharges(
-            source, model, out, scoring, tables, since, cache, form
-        )
+        _score_discharges(source, make_task, out, scoring, tables, since, form)
         return
     if form != "table":
         from clinical.cohort.result import Cohort
@@ -101,31 +117,21 @@ def score(
         Cohort.open(
             source
         )  # only a cohort has the times that other forms need
-
-    def make_task() -> ReadmissionTask:
-        from clinical.risk.task import ReadmissionTask
-
-        return ReadmissionTask(
-            _load(model, cache, scoring.device), notes=notes
-        )
-
     options.score_source(make_task, source, out, scoring)
     _export(out, Path(source), form)
 
 
 def _score_discharges(
     source: str,
-    model: str,
+    make_task: Callable[[], ReadmissionTask],
     out: Path,
     scoring: options.ScoringOptions,
     tables: SourceOptions,
     since: str | None,
-    cache: Path | None,
     form: str,
 ) -> None:
     """Score the stays of a source with admissions that were discharged since a time."""
     from clinical.risk.discharges import new_discharges, parse_since
-    from clinical.risk.task import ReadmissionTask
     from domainbert.tables.options import table_format
 
     table_format(out)  # before a source is read
@@ -136,8 +142,8 @@ def _score_discharges(
     start = None
     if since:
         start = parse_since(since)
-    loaded = _load(model, cache, scoring.device)
-    choice = loaded.settings.notes
+    task = make_task()
+    choice = task.choice
     with new_discharges(
         source,
         choice,
@@ -160,7 +166,7 @@ def _score_discharges(
             )
         keep = [*(scoring.keep or ()), "discharge_time"]
         options.score_source(
-            lambda: ReadmissionTask(loaded),
+            lambda: task,
             discharges.path,
             out,
             replace(scoring, keep=keep),

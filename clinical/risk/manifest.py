@@ -101,12 +101,15 @@ class RiskCalibration(Calibration):
         refused: why there is no calibrator; empty if there is one.
         recalibrated: the stays of a later calibration; None if there was none.
         without: settings for the risk without each column, by what is left out.
+        remaining: the risk that was left on days after discharge, a record for each third of the
+            risks and day; see `clinical.evaluation.after_discharge.remaining_risks`.
     """
 
     method: str = ""
     refused: str = ""
     recalibrated: StayCounts | None = None
     without: dict[str, dict[str, JsonValue]] = {}
+    remaining: list[dict[str, JsonValue]] = []
 
 
 class Evidence(Record):

@@ -17,6 +17,7 @@ from clinical.risk.reading import (
     ColumnEffect,
     OtherLanguages,
     ReadStay,
+    RiskGroup,
     StayReader,
     StayRisk,
     WindowRisk,
@@ -70,6 +71,8 @@ class ReadmissionSettings(ReadingSettings):
         columns: what is read beside the notes, and how it shifts the calibrated log-odds.
         alert_threshold: the probability from which validation reached 80% precision; None if no
             probability did.
+        after_discharge: when the outcome came in validation, by risk from 0 on; empty if that is
+            not known.
         notes: which notes of a stay training read; None if its table did not say.
     """
 
@@ -82,6 +85,10 @@ class ReadmissionSettings(ReadingSettings):
         Field(strict=False, exclude_if=lambda found: not found),
     ] = ()
     alert_threshold: Annotated[float, Field(ge=0, le=1)] | None = None
+    after_discharge: Annotated[
+        tuple[RiskGroup, ...],
+        Field(strict=False, exclude_if=lambda groups: not groups),
+    ] = ()
     notes: NoteChoice | None = None
 
 
@@ -312,6 +319,7 @@ class ReadmissionModel(Model[ReadmissionSettings]):
             calibrated=self.settings.calibration is not None,
             windows=tuple(windows),
             alert=alert,
+            after_discharge=self.settings.after_discharge,
         )
 
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from clinical.stays.stays import OTHER_LANGUAGE, clean, is_english, note_texts
-from domainbert.settings import Settings
+from domainbert.errors import UserError
+from domainbert.settings import Positive, Settings
 from domainbert.tables.ids import id_key
 from domainbert.text.windows import too_long
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import ArrayLike
 
     from clinical.stays.stays import StayInput
     from domainbert.text.windows import Window, Windower
@@ -23,6 +26,12 @@ if TYPE_CHECKING:
 NOTE_JOINT = "\n\n"
 Status = Literal["ok", "empty", "error"]
 OtherLanguages = Literal["remark", "error", "accept"]
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Point = Annotated[tuple[Positive, _Share, _Share], Field(strict=False)]
+NO_DAYS = (
+    "this model does not know on which days readmissions come; learn it from a cohort with "
+    "days_to_readmission: clinical recalibrate COHORT.parquet --model MODEL --out NEW"
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,60 @@ class Coverage:
     unread: tuple[UnreadSpan, ...] = ()
 
 
+class RiskGroup(Settings):
+    """When the outcome came after discharge, in validation stays of similar risk.
+
+    Attributes:
+        above: the smallest risk of the group.
+        points: days, rising to the horizon of the outcome; the share of the group's readmissions
+            that had come by this day; and the share of its other stays in which the patient had
+            died by then.
+    """
+
+    above: _Share
+    points: Annotated[tuple[_Point, ...], Field(strict=False, min_length=1)]
+
+    @property
+    def horizon(self) -> float:
+        """The last day."""
+        return self.points[-1][0]
+
+    def remaining(self, risk: ArrayLike, day: float) -> np.ndarray:
+        """The risks that are left on a day after discharge; see `StayRisk.remaining`.
+
+        With p the risk at discharge, R the share of readmissions that came by that day and D the
+        share of other patients who died by then (both linear between the known days), this is
+        p (1 - R) / (1 - p R - (1 - p) D).
+
+        Args:
+            risk: calibrated risks at discharge, of any shape.
+            day: from 0 to the horizon.
+
+        Raises:
+            UserError: another day.
+        """
+        if not 0 <= day <= self.horizon:
+            raise UserError(
+                f"day is {day}; expected days since discharge, 0 to {self.horizon:g}"
+            )
+        days, returned, died = np.array([(0.0, 0.0, 0.0), *self.points]).T
+        at_discharge = np.asarray(risk)
+        later = at_discharge * (1 - np.interp(day, days, returned))
+        never = (1 - at_discharge) * (1 - np.interp(day, days, died))
+        free = later + never
+        return np.asarray(later / np.where(free == 0, 1.0, free))
+
+
+def remaining_risk(
+    groups: Sequence[RiskGroup], risk: float, day: float
+) -> float:
+    """The risk that is left on a day, by the group of a risk; see `StayRisk.remaining`."""
+    if not groups:
+        raise UserError(NO_DAYS)
+    below = [group for group in groups if group.above <= risk]
+    return float(below[-1].remaining(risk, day))
+
+
 @dataclass(frozen=True)
 class StayRisk:
     """The risk of one stay, of readmission within 30 days or of another outcome.
@@ -75,6 +138,7 @@ class StayRisk:
         status: "ok", "empty" (no note has text) or "error" (not text, or not a number).
         reason: why it is not "ok"; else a remark, or "".
         shift: what the columns beside the notes add to the log-odds of `probability`.
+        after_discharge: when readmissions came in validation, by risk; empty if not known.
     """
 
     probability: float
@@ -88,13 +152,35 @@ class StayRisk:
     status: Status = "ok"
     reason: str = ""
     shift: float = 0.0
+    after_discharge: tuple[RiskGroup, ...] = field(default=(), repr=False)
+
+    def remaining(self, day: float) -> float:
+        """The risk that is left on a day after discharge, if the patient lives and is not back.
+
+        It is the chance of a readmission from this day to the end of the 30 days (or whatever the
+        outcome is): `probability` on day 0, and 0 on the last day. Days may have fractions. It is
+        NaN where there is no risk.
+
+        When readmissions come is known from the validation stays of similar risk, with death as a
+        competing event. It assumes that they come here as they did there, and that the patient's
+        risk is calibrated; nothing that happened since discharge is used, except that the patient
+        was neither readmitted nor died. See docs/explanation/after_discharge.md.
+
+        Raises:
+            UserError: a day outside of this time, or a model that does not know when readmissions
+                come.
+        """
+        if self.status != "ok":
+            return math.nan
+        return remaining_risk(self.after_discharge, self.probability, day)
 
     def _repr_html_(self) -> str:
         """A small table, for a notebook."""
         import pandas as pd
 
         facts = vars(self) | vars(self.coverage)  # `windows` is their number
-        del facts["coverage"]
+        for name in ("coverage", "after_discharge"):
+            del facts[name]
         return pd.Series(facts).to_frame("stay").to_html()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -19,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from clinical.risk.aggregation import aggregate
+from clinical.risk.reading import NO_DAYS
 from clinical.stays.choice import (
     AS_GIVEN,
     CHOICE,
@@ -105,6 +107,7 @@ class StayTask(Task[ReadNotes, Result]):
 
     columns: tuple[Column, ...] = (PATIENT, STAY, NOTE, TIME, TEXT)
     group = STAY.name
+    _days: Mapping[str, float] = MappingProxyType({})
 
     def __init__(
         self, model: ReadmissionModel, *, notes: Notes = "chosen"
@@ -112,9 +115,9 @@ class StayTask(Task[ReadNotes, Result]):
         check_choice("notes", notes, get_args(Notes))
         self._model = model
         self._notes = notes
-        self._choice = model.settings.notes
+        self.choice = model.settings.notes
         columns_of_choice = COHORT_COLUMNS
-        if self._choice:
+        if self.choice:
             columns_of_choice = COLUMNS
         self._beside = [effect.name for effect in model.settings.columns]
         columns_beside = [Column(name, required=True) for name in self._beside]
@@ -133,6 +136,7 @@ class StayTask(Task[ReadNotes, Result]):
         }
         if self._alerts:
             columns["alert"] = "bool"
+        columns |= dict.fromkeys(self._days, "double")
         return pa.schema(columns)
 
     def read(self, rows: Sequence[Row]) -> ReadNotes | Fault:
@@ -157,16 +161,16 @@ class StayTask(Task[ReadNotes, Result]):
         if STAY.name in cells and id_key(cells[STAY.name]) is None:
             return Fault("this row has no stay_id, and the table has stay ids")
         if self._notes == "as-given":
-            if self._choice is None:
+            if self.choice is None:
                 return read_notes(rows)
             return _remarked(read_notes(rows), AS_GIVEN)
         # A copied row of the admissions is excluded; the row that it copies has the notes.
         scorable = [row for row in rows if _exclusion(row.cells) is None]
         if not scorable:
             return _excluded(_exclusion(cells))
-        if self._choice is None:
+        if self.choice is None:
             return read_notes(scorable)
-        return self._chosen_notes(scorable, self._choice)
+        return self._chosen_notes(scorable, self.choice)
 
     def _chosen_notes(
         self,
@@ -213,6 +217,8 @@ class StayTask(Task[ReadNotes, Result]):
             row["alert"] = risk.alert
         if risk.status == "ok":
             row |= _numbers(risk)
+            for name, day in self._days.items():
+                row[name] = risk.remaining(day)
         return row
 
     def about(self) -> Record:
@@ -221,8 +227,8 @@ class StayTask(Task[ReadNotes, Result]):
             "model_name": self._model.name,
             "outcome": self._model.outcome,
         }
-        if self._choice:
-            facts |= self._choice.model_dump(include=_DEFINITION)
+        if self.choice:
+            facts |= self.choice.model_dump(include=_DEFINITION)
         if self._chose_notes:
             facts["remark"] = _NO_ADMISSIONS
         return {**facts, "notes": self._notes}
@@ -236,10 +242,26 @@ class ReadmissionTask(StayTask["StayRisk"]):
     """Scores stays, one row each, in order of first appearance; see `StayTask` for the options.
 
     Output: `patient_id` and `stay_id`, `probability, score, p_max, p_mean, n_windows, n_tokens,
-    calibrated`, `alert` if the model has a threshold, `status` and `reason`.
+    calibrated`, `alert` if the model has a threshold, `status` and `reason`. With `remaining`, also
+    the risk that is left on days after discharge (see `StayRisk.remaining`), as `remaining_day_7`.
     """
 
     name: ClassVar[str] = "readmission"
+
+    def __init__(
+        self,
+        model: ReadmissionModel,
+        *,
+        notes: Notes = "chosen",
+        remaining: bool = False,
+    ) -> None:
+        super().__init__(model, notes=notes)
+        groups = model.settings.after_discharge
+        if remaining and not groups:
+            raise UserError(NO_DAYS)
+        if remaining:
+            days = [point[0] for point in groups[0].points[:-1]]
+            self._days = {f"remaining_day_{day:g}": day for day in days}
 
     def run(self, items: Iterable[ReadNotes]) -> Iterator[StayRisk]:
         """The risk of each stay."""

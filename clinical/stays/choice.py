@@ -7,6 +7,7 @@ episode, and when a patient came back, is known only with the admissions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -41,6 +42,9 @@ COLUMNS = (
 """What a table of notes may have for the choice."""
 EVENT = "readmitted within 30 days of discharge"
 """What happened to a stay with the outcome, of a table that does not say."""
+_READMISSION = re.compile(
+    r"unplanned readmission within (\d{1,4}(?:\.\d{1,4})?) days of discharge"
+)
 AS_GIVEN = "notes as given, not chosen as in training"
 NOT_A_CHOICE = (
     f"{CHOICE} is not a choice of notes as clinical cohort writes it"
@@ -186,6 +190,12 @@ def outcome_of(choice: NoteChoice | None) -> str:
     if choice:
         event = choice.event
     return outcome_noun(event)
+
+
+def readmission_days(choice: NoteChoice | None) -> float:
+    """The days after discharge in which a readmission counts; 0 if the outcome is another."""
+    outcome = _READMISSION.fullmatch(outcome_of(choice))
+    return float(outcome[1]) if outcome else 0.0
 
 
 def outcome_noun(event: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clinical.evaluation.after_discharge import record_after_discharge
 from clinical.evaluation.drift import describe_notes, profile
 from clinical.evaluation.measures import precise_threshold
 from clinical.risk.aggregation import aggregate_stays
@@ -37,6 +38,7 @@ REFUSED = frozenset(
     (
         "readmitted",
         "days_to_readmission",
+        "days_to_death",
         "died_within_horizon",
         "censored",
         "score",
@@ -194,6 +196,9 @@ def recalibrate(
 ) -> None:
     """Fit c, the calibrator and the alert threshold on a hospital's own stays.
 
+    The model also learns when readmissions come after discharge, for `StayRisk.remaining`, where
+    the cohort has `days_to_readmission`.
+
     A few hundred stays are enough. They should resemble those that will be scored, above all in the
     number of their notes (see docs/explanation/dilution.md); the model reads the notes that this
     cohort chose from then on.
@@ -247,6 +252,7 @@ def recalibrate(
     choice = choice_of(rows.get(CHOICE, ()))
     if choice:
         model.settings = model.settings.replaced(notes=choice)
+    record_after_discharge(model, rows.loc[readable], probability)
     hashes = manifest.data.patients
     if hashes:
         patients = with_patients(hashes, rows["patient_id"], side="val")

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
+from clinical.evaluation.after_discharge import record_after_discharge
 from clinical.evaluation.drift import describe_notes, profile
 from clinical.risk.aggregation import aggregate_stays, aggregate_tensor
 from clinical.risk.manifest import CohortData
@@ -132,8 +133,10 @@ def fit(
         model.manifest.calibration.refused = str(error)
     scores = aggregate_stays(values, counts, c=model.c)
     val_rows = objective.rows["split"] == "val"
+    probability = model.calibrated(scores)
+    record_after_discharge(model, objective.rows[val_rows], probability)
     description = describe_notes(model, objective.rows.loc[val_rows, "text"])
-    description |= {"probability": model.calibrated(scores)}
+    description |= {"probability": probability}
     model.manifest.data.profile = profile(description)
     return model
 

@@ -39,6 +39,8 @@ SELECT
     episode_start,
     coalesce(transfer, false) AS transfer,
     died_within_horizon,
+    -- Within the horizon only: a later death is nobody's outcome.
+    CASE WHEN exclusion IS NULL AND died_within_horizon THEN death_us / 86400e6 END AS days_to_death,
     censored
 FROM judged
 LEFT JOIN splits ON splits.patient_id = judged.patient_id

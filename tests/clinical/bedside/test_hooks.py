@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 import uuid
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -616,6 +617,44 @@ def test_risks_of_a_model_without_a_threshold_are_kept(
     card_of(ask(TestClient(service.app, base_url="http://localhost")))
     said = in_service(file, model)
     assert said[0] == "Served: 1 risks, no alert threshold."
+
+
+def test_a_card_after_discharge_says_what_is_left_of_the_risk(
+    start, new_network, tokenizer, tmp_path
+):
+    from clinical import ReadmissionModel, ReadmissionSettings
+
+    group = {"above": 0.0, "points": [[10, 0.5, 0.0], [30, 1.0, 0.0]]}
+    settings = ReadmissionSettings(
+        calibration=(1.0, 0.0), after_discharge=[group]
+    )
+    model = ReadmissionModel(new_network(), tokenizer, settings=settings)
+    model.save_pretrained(tmp_path / "model")
+    service = start(folder=tmp_path / "model")
+    client = TestClient(service.app, base_url="http://localhost")
+
+    def detail(days):
+        period = {}
+        if days is not None:
+            end = datetime.now(UTC) - timedelta(days=days, minutes=5)
+            period = {"end": end.isoformat()}
+        call = hook_request(hook="patient-view")
+        call["prefetch"]["encounter"]["period"] = period
+        return card_of(client.post(PATH, json=call))["detail"]
+
+    probability = model.predict(list(NOTES)).probability
+    percent = round(100 * model.predict(list(NOTES)).remaining(10 + 5 / 1440))
+    assert percent < round(100 * probability)
+    assert (
+        "The day of discharge was 10 days ago. If the patient was not readmitted since, the risk "
+        f"that is left until day 30 is {percent}%."
+    ) in detail(10)
+    for other in (None, 0.5, 31, -2):
+        assert "days ago" not in detail(other)
+    records = [{"stay_id": "s", "text": NOTES[0]}]
+    answer = client.post("/v1/readmission", json={"records": records})
+    row = answer.json()["records"][0]
+    assert 0 < row["remaining_day_10"] < row["probability"]
 
 
 @pytest.mark.parametrize(

@@ -168,11 +168,13 @@ def test_death_after_discharge(hospital, define, choice, at_ten_days):
     rows = hospital.rows(
         definition=define(death_after_discharge=f'"{choice}"')
     )
-    for case, (_, exclusion, flag) in deaths.items():
+    for case, (death, exclusion, flag) in deaths.items():
         row = rows[stays[case]]
         assert row["exclusion"] == exclusion, case
         assert row["died_within_horizon"] is flag, case
         assert row["readmitted"] == (None if exclusion else 0), case
+        days = death if flag and not exclusion else None
+        assert row["days_to_death"] == days, case
 
 
 def test_death_after_a_readmission_is_no_reason_to_leave_it_out(

@@ -6,11 +6,9 @@ import pytest
 
 from clinical.evaluation.intervals import evaluate
 from clinical.evaluation.verdicts import (
-    against_baseline,
     benefit_verdicts,
+    judge,
     monitoring_verdicts,
-    ranking,
-    slope,
     verdicts,
 )
 from clinical.risk.manifest import RiskMeasures
@@ -141,44 +139,44 @@ def test_net_benefit(low, high, statuses):
 
 
 @pytest.mark.parametrize(
-    ("judge", "interval", "status", "text"),
+    ("question", "interval", "status", "text"),
     [
-        (slope, (0.7, 0.5, 0.9), "against", "High risks are too high"),
-        (slope, (1.5, 1.2, 1.9), "against", "not extreme enough"),
-        (slope, (1.0, 0.9, 1.1), "shown", "about as far as they should"),
+        ("slope", (0.7, 0.5, 0.9), "against", "High risks are too high"),
+        ("slope", (1.5, 1.2, 1.9), "against", "not extreme enough"),
+        ("slope", (1.0, 0.9, 1.1), "shown", "about as far as they should"),
         (
-            slope,
+            "slope",
             (1.0, 0.6, 1.4),
             "not shown",
             "not shown that the risks spread",
         ),
-        (ranking, (0.4, 0.3, 0.6), "against", "worse than chance"),
+        ("worse", (0.4, 0.3, 0.6), "against", "worse than chance"),
         (
-            ranking,
+            "ranking",
             (0.55, 0.51, 0.59),
             "against",
             "slightly better than chance",
         ),
         (
-            ranking,
+            "ranking",
             (0.7, 0.6, 0.8),
             "shown",
             "better than chance (AUROC 0.700 [0.600,",
         ),
         (
-            ranking,
+            "ranking",
             (0.7, None, None),
             "not shown",
             "not shown to rank stays better",
         ),
     ],
 )
-def test_an_interval_decides_the_sentence(judge, interval, status, text):
-    verdict = judge(Interval(*interval))
+def test_an_interval_decides_the_sentence(question, interval, status, text):
+    (verdict,) = judge(question, Interval(*interval))
     assert verdict.status == status
     assert text in verdict.text
-    assert slope(Interval(1.0)) is None
-    assert against_baseline("it", Interval(None)).status == "not shown"
+    (unknown,) = judge("baseline", Interval(None), name="it")
+    assert unknown.status == "not shown"
 
 
 def test_a_model_in_use_is_calibrated_again_only_where_it_ranks():

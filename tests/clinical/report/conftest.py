@@ -6,10 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from clinical.evaluation.after_discharge import remaining_risks
 from clinical.evaluation.comparison import measure
 from clinical.evaluation.decision import alert_points
 from clinical.evaluation.drift import drift, profile
 from clinical.report.facts import gather
+from clinical.risk.reading import RiskGroup
 
 
 def made_up(n=900, seed=0):
@@ -41,8 +43,17 @@ def made_up(n=900, seed=0):
         caveats=["A caveat."],
         bootstrap=30,
     )
+    curve = [
+        RiskGroup(above=low, points=[[7, 0.3, 0], [14, 0.5, 0], [30, 1, 0]])
+        for low in (0.0, 0.2)
+    ]
+    days = np.where(p > 0.2, 12 * p, 25 * p)
+    remaining = remaining_risks(
+        curve, stays.assign(days_to_readmission=days), bootstrap=30
+    )
     return dataclasses.replace(
         found,
+        remaining=remaining,
         inputs=inputs,
         findings=["Tokens of a stay: a clear change since validation."],
     )

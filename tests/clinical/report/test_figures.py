@@ -10,6 +10,7 @@ from clinical.report.figures import (
     plot_calibration,
     plot_decision_curve,
     plot_ranking,
+    plot_remaining,
     plot_windows,
 )
 from clinical.risk.reading import Coverage, StayRisk, WindowRisk
@@ -103,6 +104,23 @@ def test_windows_follow_one_another_note_by_note():
     bars = [(b.get_x(), b.get_width(), b.get_height()) for b in axes.patches]
     assert bars == [(0, 100, 0.2), (100, 50, 0.8), (150, 80, 0.5)]
     assert legend(axes) == ["score 0.62", "P_max 0.80", "P_mean 0.50"]
+
+
+def test_remaining_risks_are_lines_with_observed_points(comparison):
+    (axes,) = plot_remaining(comparison.remaining).axes
+    table = comparison.remaining
+    assert legend(axes) == table["risk"].unique().tolist()
+    predicted = [
+        line for line in axes.get_lines() if line.get_linestyle() == "-"
+    ]
+    first = table[table["risk"] == table["risk"].iloc[0]]
+    assert predicted[0].get_ydata() == pytest.approx(first["predicted"])
+    (points, _, (bars,)), *_ = axes.containers
+    assert points.get_ydata() == pytest.approx(first["observed"])
+    ends = np.array([segment[:, 1] for segment in bars.get_segments()])
+    assert ends == pytest.approx(
+        first[["observed_low", "observed_high"]].to_numpy()
+    )
 
 
 def test_names_from_data_are_drawn_as_they_are(scored, comparison, tmp_path):

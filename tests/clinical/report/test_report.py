@@ -241,6 +241,7 @@ def test_metrics_keep_their_keys_and_every_digit(tmp_path, scored):
             "net_benefit",
             "alerts",
             "periods",
+            "remaining_risk",
             "drift",
             "facts",
             "verdicts",

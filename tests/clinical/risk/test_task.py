@@ -1,8 +1,11 @@
+import math
+
 import pandas as pd
 import pytest
 
 from clinical import ReadmissionModel, ReadmissionSettings
 from clinical.risk.task import ReadmissionTask
+from domainbert.errors import UserError
 from domainbert.scoring import score_file
 from domainbert.statistics.calibration import calibrated
 from domainbert.tables import TableError, read_table, write_table
@@ -64,6 +67,52 @@ def test_the_columns_are_those_of_the_design(model, notes):
     assert list(scores.columns) == expected.split()
     assert not scores["calibrated"].any()
     assert scores["probability"].equals(scores["score"])
+
+
+GROUPS = [
+    {"above": 0.0, "points": [[1, 0.1, 0.0], [7, 0.5, 0.1], [30, 1.0, 0.2]]}
+]
+
+
+def test_remaining_risks_are_columns_on_request_only(
+    network, tokenizer, notes, tmp_path
+):
+    plain = ReadmissionModel(network, tokenizer)
+    settings = ReadmissionSettings(
+        calibration=(1.0, -2.0), after_discharge=GROUPS
+    )
+    model = ReadmissionModel(network, tokenizer, settings=settings)
+    scores = model.score_frame(notes, remaining=True)
+    usual = model.score_frame(notes)
+    added = ["remaining_day_1", "remaining_day_7"]
+    assert scores.drop(columns=added).equals(usual)
+    assert list(scores.columns[-4:]) == [*added, "status", "reason"]
+    risk = model.predict([NOTE])
+    p = risk.probability
+    assert scores.loc[1, added].tolist() == pytest.approx(
+        [risk.remaining(1), risk.remaining(7)]
+    )
+    assert risk.remaining(0) == pytest.approx(p)
+    assert risk.remaining(7) == pytest.approx(
+        p * 0.5 / (1 - 0.5 * p - 0.1 * (1 - p))
+    )
+    assert risk.remaining(30) == 0
+    assert scores.loc[2, added].isna().all()  # a stay without text
+    assert math.isnan(model.predict("").remaining(7))
+    assert "points" not in repr(risk) + risk._repr_html_()
+    model.save_pretrained(tmp_path / "model")
+    loaded = ReadmissionModel.from_pretrained(tmp_path / "model")
+    assert loaded.predict([NOTE]).remaining(7) == pytest.approx(
+        risk.remaining(7), abs=1e-6
+    )
+    for ask in (
+        lambda: plain.predict(NOTE).remaining(7),
+        lambda: plain.score_frame(notes, remaining=True),
+    ):
+        with pytest.raises(
+            UserError, match=r"clinical recalibrate COHORT.parquet --model"
+        ):
+            ask()
 
 
 def test_a_calibrated_model_has_alerts_on_the_probability(

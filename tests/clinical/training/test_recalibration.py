@@ -75,6 +75,30 @@ def test_only_what_is_around_the_network_is_fitted(model, cohort):
     )  # calibrated in the large
 
 
+def test_when_readmissions_come_is_learned_and_is_in_the_card(
+    model, cohort, tmp_path
+):
+    recalibrate(model, cohort)
+    assert model.settings.after_discharge == ()
+    days = np.random.default_rng(1).uniform(1, 29, len(cohort))
+    dated = cohort.assign(
+        days_to_readmission=np.where(cohort["readmitted"] == 1, days, np.nan)
+    )
+    recalibrate(model, dated)
+    groups = model.settings.after_discharge
+    assert len(groups) == 3
+    risk = next(model.predict_many(cohort["text"].head(1)))
+    assert 0 < risk.remaining(21) < risk.remaining(7) < risk.probability
+    table = compare(model, dated, bootstrap=0).remaining
+    assert table["n"].head(1).item() > 50
+    model.save_pretrained(tmp_path / "model")
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "## After discharge" in card
+    assert f"| 0.00 to {groups[1].above:.2f} | 7 |" in card
+    recalibrate(model, cohort)  # the days are not known: no old curve is kept
+    assert model.settings.after_discharge == ()
+
+
 def test_patients_of_the_training_are_refused_and_new_ones_are_recorded(
     model, cohort
 ):
