@@ -26,8 +26,8 @@ from clinical.stays.choice import (
     CHOICE,
     COHORT_COLUMNS,
     COLUMNS,
+    exclusion_of,
     in_time_order,
-    is_true,
     read_choice,
     require_same_notes,
 )
@@ -67,7 +67,6 @@ _NO_RISK = {
     "transfer": "the later stay that continues it has the risk",
 }
 """What a reader of the risks should know of some exclusions."""
-_OUTCOME_UNKNOWN = ("censored", "not_followed")
 _NO_ADMISSIONS = (
     "The notes were chosen without the admissions, so transfers, earlier stays of an episode and "
     "deaths are unknown: a few stays may get another risk than from a cohort, or one where a "
@@ -165,9 +164,9 @@ class StayTask(Task[ReadNotes, Result]):
                 return read_notes(rows)
             return _remarked(read_notes(rows), AS_GIVEN)
         # A copied row of the admissions is excluded; the row that it copies has the notes.
-        scorable = [row for row in rows if _exclusion(row.cells) is None]
+        scorable = [row for row in rows if exclusion_of(row.cells) is None]
         if not scorable:
-            return _excluded(_exclusion(cells))
+            return _excluded(exclusion_of(cells))
         if self.choice is None:
             return read_notes(scorable)
         return self._chosen_notes(scorable, self.choice)
@@ -413,23 +412,6 @@ def _points(
 
 def _numbers(risk: StayRisk) -> dict[str, float]:
     return {name: getattr(risk, name) for name in _NUMBERS}
-
-
-def _exclusion(cells: Mapping[str, object]) -> str | None:
-    """Why a row of a cohort is not scored; None if it is.
-
-    `scorable` decides if the row has it, except that a stay whose outcome is unknown is not scored
-    if the patient died.
-    """
-    exclusion = id_text(cells.get("exclusion"))
-    scorable = cells.get("scorable")
-    if not is_missing(scorable) and not is_true(scorable):
-        return exclusion or "not scorable"
-    if exclusion in _OUTCOME_UNKNOWN and is_true(
-        cells.get("died_within_horizon")
-    ):
-        return "died_after_discharge"
-    return exclusion if is_missing(scorable) else None
 
 
 def _excluded(exclusion: str | None) -> Fault:

@@ -45,6 +45,7 @@ EVENT = "readmitted within 30 days of discharge"
 _READMISSION = re.compile(
     r"unplanned readmission within (\d{1,4}(?:\.\d{1,4})?) days of discharge"
 )
+_OUTCOME_UNKNOWN = ("censored", "not_followed")
 AS_GIVEN = "notes as given, not chosen as in training"
 NOT_A_CHOICE = (
     f"{CHOICE} is not a choice of notes as clinical cohort writes it"
@@ -182,6 +183,23 @@ class NoteChoice(Settings):
             note,
             str(row.cells.get("text")),
         )
+
+
+def exclusion_of(cells: Mapping[str, object]) -> str | None:
+    """Why a row of a cohort is not scored; None if it is.
+
+    `scorable` decides if the row has it, except that a stay whose outcome is unknown is not scored
+    if the patient died.
+    """
+    exclusion = id_text(cells.get("exclusion"))
+    scorable = cells.get("scorable")
+    if not is_missing(scorable) and not is_true(scorable):
+        return exclusion or "not scorable"
+    if exclusion in _OUTCOME_UNKNOWN and is_true(
+        cells.get("died_within_horizon")
+    ):
+        return "died_after_discharge"
+    return exclusion if is_missing(scorable) else None
 
 
 def outcome_of(choice: NoteChoice | None) -> str:
