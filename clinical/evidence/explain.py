@@ -128,7 +128,7 @@ def occlusion(
         each of shape (pieces,).
     """
     rows = np.flatnonzero(np.isin([p.window for p in pieces], windows))
-    examined = [pieces[row] for row in rows]
+    examined = [pieces[row] for row in rows.tolist()]
     empty = case.window(0).input_ids[[0, -1]]  # [CLS] and [SEP]
     alone = [np.insert(empty, 1, case.tokens(piece)) for piece in examined]
     gains = logit(case.score(alone)) - logit(case.score([empty]))
