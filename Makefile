@@ -95,10 +95,12 @@ models: $(INSTALLED)
 		--out biomed/models/disease-drug
 	$(BIN)/python -m recipes.calibration biomed/models/disease-drug $(DEVEL) $(TESTS) --data $(DATA) \
 		--texts 1000 --out biomed/models/disease-drug --figure docs/lab/reliability.png
-	$(BIN)/biomed qa train $(DATA)/qa/squad_v1.1_dev.json $(DATA)/qa/covid_qa_train.json \
-		--recipe recipes/qa.toml --out biomed/models/qa
+	$(BIN)/python -m recipes.contrast runs/contrast --data $(DATA)
+	$(BIN)/python -m recipes.answers runs/contrast --data $(DATA) --out biomed/models/qa
 	$(BIN)/python -m recipes.calibrate_answers biomed/models/qa $(DATA)/qa/covid_qa_train.json \
-		--held-out 0.2 --out biomed/models/qa
+		--held-out 0.2 --numbers runs/contrast/devel.json \
+		$(foreach file,runs/contrast/test.json recipes/questions/two-groups-test.jsonl,--measure $(file)) \
+		--out biomed/models/qa
 	$(BIN)/python -m recipes.terms $(DATA) --out biomed/models/terms
 	$(BIN)/python -m recipes.examples clinical/models/*/ $(addprefix biomed/models/,disease-drug qa terms)
 	$(BIN)/python benchmarks/quality.py --page docs/lab/benchmarks.md --readme README.md

@@ -1,114 +1,167 @@
-"""Fit the threshold and the probability of a question-answering model, as the shipped one has them.
+r"""Fit the threshold and the probability of a question-answering model as the shipped one has.
 
 Held-out questions are asked of their own article and of another one. The threshold best tells the
-two apart; Platt scaling makes the score the probability that there is an answer.
+two apart. Platt scaling makes the score of an answer the probability that it is right; it is
+fitted on these answers and on those to questions on contexts with several numbers.
 
-    python -m recipes.calibrate_answers MODEL QUESTIONS --held-out 0.2 --out MODEL
+    python -m recipes.calibrate_answers MODEL QUESTIONS --held-out 0.2 --numbers FILE \
+        --measure FILE --out MODEL
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import pandas as pd
 import typer
 
-from biomed.qa.model import NoAnswer, QuestionAnswerer
+from biomed.qa.evaluation import MIN_ARTICLES, token_f1
+from biomed.qa.model import QuestionAnswerer
 from biomed.qa.questions import (
+    Question,
     QuestionSet,
     evenly,
     read_questions,
     split_by_article,
 )
 from domainbert.cli.console import one_line_errors, say
-from domainbert.errors import UserError
 from domainbert.models.manifest import Calibration
+from domainbert.statistics.bootstrap import resample
 from domainbert.statistics.calibration import (
     calibration_error,
-    fit_platt,
+    fit_logistic,
     platt,
     reliability_curve,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from domainbert.statistics.bootstrap import Interval
+
 FEWEST_QUESTIONS = 20  # to fit two numbers on
+MOST_QUESTIONS = 600  # of a file of questions on contexts with several numbers
+SURE = 0.8  # probability
 SCORES_NOTE = (
     " The last two columns: questions with an answer, asked of their own article and of another "
     "one, with the model's own threshold, {threshold:.2f}, which was chosen on these."
 )
 CALIBRATION_NOTE = (
     "`Answer.probability` is Platt scaling of the score (slope {slope:.3f}, intercept "
-    "{intercept:.3f}). It was fitted on the {questions} held-out questions that chose the "
-    "threshold, each asked of its own article and of another one; so it assumes that half of all "
-    "questions have an answer. Of maps fitted on one half of these questions and "
-    "measured on the other, the expected calibration error is {error:.3f}."
+    "{intercept:.3f}). It was fitted on the best answers to {questions}, which weigh the same "
+    "together; the first were asked of their own article and of another one. An answer is right if "
+    "it has the numbers of a gold answer and an F1 of at least a half with it. The table has maps "
+    "fitted on one half of the answers and measured on the other. The expected calibration error "
+    "is {errors}."
 )
+_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 log = logging.getLogger(__name__)
 
 
 def calibrate(
-    model: QuestionAnswerer, questions: QuestionSet, *, choosing: int = 64
+    model: QuestionAnswerer,
+    questions: QuestionSet,
+    numbers: Sequence[QuestionSet] = (),
+    *,
+    choosing: int = 64,
 ) -> None:
     """Fit threshold and probability on at most `choosing` questions; notes go to the manifest."""
     own, elsewhere = ask_elsewhere(model, questions, count=choosing)
-    none = find_threshold(own, elsewhere)
+    threshold = find_threshold(own["score"], elsewhere["score"])
     model.settings = model.settings.replaced(
-        threshold=none["threshold"], calibration=None
+        threshold=threshold["threshold"], calibration=None
     )
     row = f"{len(own)} of {questions.name}"
     manifest = model.manifest
-    manifest.no_answer = NoAnswer(**none)
-    manifest.scores.table |= {
-        "answered from the right article": {row: none["answered"]},
-        "no answer from a wrong one": {row: none["abstained"]},
+    shares = {
+        "answered from the right article": threshold["answered"],
+        "no answer from a wrong one": threshold["abstained"],
     }
-    note = manifest.scores.note.removesuffix(".").split(
-        " The last two columns:"
-    )[0]
-    manifest.scores.note = note.rstrip(".") + "." + SCORES_NOTE.format(**none)
+    manifest.scores.add_row(row, shares)
+    note = manifest.scores.note.partition(" The last two columns:")[0]
+    manifest.scores.note = (
+        note.rstrip(".") + "." + SCORES_NOTE.format(**threshold)
+    )
     manifest.calibration = Calibration()
-    if fitted := find_calibration(own, elsewhere):
-        slope, intercept = fitted["map"]
-        model.settings = model.settings.replaced(
-            calibration=(slope, intercept)
-        )
-        numbers = {"questions": len(own), "error": fitted["error"]}
-        note = CALIBRATION_NOTE.format(
-            slope=slope, intercept=intercept, **numbers
-        )
-        manifest.calibration = Calibration(
-            note=note, errors={questions.name: numbers}, bins=fitted["bins"]
-        )
+    answers = {questions.name: pd.concat([own, elsewhere])}
+    for more in numbers:
+        some = evenly(more, MOST_QUESTIONS)
+        answers[more.name] = ask(model, [(q, q.context) for q in some])
+    fitted = find_calibration(answers)
+    if fitted is None:
+        return
+    slope, intercept = fitted["map"]
+    model.settings = model.settings.replaced(calibration=(slope, intercept))
+    errors = [
+        f"{side['error']:.3f} on {name}"
+        for name, side in fitted["errors"].items()
+    ]
+    counts = [f"{len(side)} of {name}" for name, side in answers.items()]
+    note = CALIBRATION_NOTE.format(
+        slope=slope,
+        intercept=intercept,
+        questions=" and ".join(counts),
+        errors=", ".join(errors),
+    )
+    manifest.calibration = Calibration(
+        note=note, errors=fitted["errors"], bins=fitted["bins"]
+    )
+
+
+def is_right(text: str, answers: Sequence[str]) -> bool:
+    """Whether an answer has the numbers of a gold answer and an F1 of at least a half with it."""
+    return any(
+        _DIGITS.findall(text) == _DIGITS.findall(answer)
+        and token_f1(text, [answer]) >= 0.5
+        for answer in answers
+    )
+
+
+def ask(
+    answerer: QuestionAnswerer, pairs: Sequence[tuple[Question, str]]
+) -> pd.DataFrame:
+    """The best candidate for each question from a text.
+
+    Returns:
+        `score`, and `right`, which is false for a text that is not the question's own.
+    """
+    texts = [(question.text, context) for question, context in pairs]
+    best = [
+        answers[0]
+        for answers in answerer.answer_many(texts, threshold=-math.inf)
+    ]
+    right = [
+        context == question.context and is_right(answer.text, question.answers)
+        for answer, (question, context) in zip(best, pairs, strict=True)
+    ]
+    scores = [answer.score for answer in best]
+    return pd.DataFrame({"score": scores, "right": right})
 
 
 def ask_elsewhere(
     answerer: QuestionAnswerer, questions: QuestionSet, *, count: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The best scores of at most `count` questions from their own and from another article.
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What `ask` gives for at most `count` questions on their own and on another article.
 
-    Both results have shape (questions,), and are empty if all questions are on one article.
+    Both results are empty if all questions are on one article.
     """
-    asked = evenly(
-        questions.subset(q for q in questions if q.answers), count
-    ).questions
-    pairs: list[tuple[str, str]] = []
+    answerable = questions.subset(q for q in questions if q.answers)
+    asked = evenly(answerable, count).questions
+    pairs: list[tuple[Question, str]] = []
     for number, question in enumerate(asked):
         following = (*asked[number + 1 :], *asked[:number])
         other = next(
             (o for o in following if o.article != question.article), None
         )
         if other:
-            pairs += [
-                (question.text, question.context),
-                (question.text, other.context),
-            ]
-    # No answer has the score of the best candidate, whichever would be preferred.
-    scores = np.array(
-        [a[0].score for a in answerer.answer_many(pairs, threshold=math.inf)]
-    )
-    return scores[::2], scores[1::2]
+            pairs += [(question, question.context), (question, other.context)]
+    answers = ask(answerer, pairs)
+    return answers[::2], answers[1::2]
 
 
 def find_threshold(
@@ -152,42 +205,87 @@ def best_threshold(answerable: np.ndarray, unanswerable: np.ndarray) -> float:
 
 
 def find_calibration(
-    own: np.ndarray, elsewhere: np.ndarray
+    answers: Mapping[str, pd.DataFrame],
 ) -> dict[str, Any] | None:
-    """A map from the scores of `ask_elsewhere` to the probability that there is an answer.
+    """A map from scores to the probability that an answer is right; each file weighs the same.
+
+    Args:
+        answers: what `ask` gave for each file.
 
     Returns:
-        "map": slope and intercept; "error" and "bins": the expected calibration error, and mean
-        probability, share with an answer and number of each bin, by maps fitted on the other half
-        of the questions. None with fewer than 20 questions whose scores are finite, or with
+        "map": slope and intercept. By maps fitted on the other half of the answers: "errors",
+        the number of answers and the expected calibration error of each file, and "bins", mean
+        probability, share that is right and number. None with fewer than 20 answers, or with
         scores that allow no calibration (see `fit_platt`), which is logged.
     """
-    finite = np.isfinite(own) & np.isfinite(elsewhere)
-    own, elsewhere = own[finite], elsewhere[finite]
-    if len(own) < FEWEST_QUESTIONS:
+    together = pd.concat(answers, names=["file"])
+    if len(together) < FEWEST_QUESTIONS:
         return None
-    scores, right = (
-        np.concatenate((own, elsewhere)),
-        np.arange(2 * len(own)) < len(own),
-    )
-    half = np.tile(np.arange(len(own)) % 2 == 0, 2)
-    crossed = np.empty(len(scores))
-    try:
-        for side in (half, ~half):
-            crossed[side] = platt(
-                scores[side], *fit_platt(scores[~side], right[~side])
-            )
-        fitted = fit_platt(scores, right)
-    except UserError as error:
-        log.warning("no calibration: %s", error)
-        return None
+    scores = together["score"].to_numpy()
+    right = together["right"].to_numpy(dtype=bool)
+    files = together.index.get_level_values("file")
+    weights = 1 / files.map(files.value_counts()).to_numpy(dtype=float)
+    # Halves of questions: the answers from the own and the other article stay together.
+    half = together.groupby("file").cumcount().to_numpy() // 2 % 2 == 0
+    crossed = np.empty(len(together))
+    for side in (half, ~half):
+        fitted = fit_logistic(scores[~side], right[~side], weights[~side])
+        if fitted is None:
+            log.warning("no calibration: the scores tell all answers apart")
+            return None
+        crossed[side] = platt(scores[side], *fitted)
     bins = reliability_curve(right, crossed, bins=5)[
         ["predicted", "observed", "count"]
     ]
+    errors = {
+        name: {
+            "questions": int((files == name).sum()),
+            "error": calibration_error(
+                right[files == name], crossed[files == name]
+            ),
+        }
+        for name in answers
+    }
     return {
-        "map": fitted,
-        "error": calibration_error(right, crossed),
+        "map": fit_logistic(scores, right, weights),
+        "errors": errors,
         "bins": [*map(list, bins.itertuples(index=False))],
+    }
+
+
+def measure(
+    model: QuestionAnswerer, questions: QuestionSet
+) -> dict[str, Interval]:
+    """How often answers are right, and how often they are wrong but sure, with intervals.
+
+    "right" counts questions without an answer that get none. "wrong, probability over 0.8" is a
+    share of all questions, and "right, probability over 0.8" of the answers that are so sure.
+    """
+    pairs = [(question.text, question.context) for question in questions]
+    best = [answers[0] for answers in model.answer_many(pairs)]
+    right = np.array(
+        [
+            is_right(answer.text, question.answers)
+            or not (answer.is_found or question.answers)
+            for answer, question in zip(best, questions, strict=True)
+        ]
+    )
+    sure = np.array([a.is_found and (a.probability or 0) > SURE for a in best])
+    texts = [question.context for question in questions]
+    _, groups = np.unique(texts, return_inverse=True)
+
+    def share(counted: np.ndarray, among: np.ndarray) -> Interval:
+        return resample(
+            lambda weights: (weights @ counted) / max(weights @ among, 1),
+            groups,
+            fewest=MIN_ARTICLES,
+        ).interval()
+
+    everything = np.ones(len(right))
+    return {
+        "right": share(right, everything),
+        f"wrong, probability over {SURE}": share(sure & ~right, everything),
+        f"right of those over {SURE}": share(sure & right, sure),
     }
 
 
@@ -209,15 +307,25 @@ def main(
             help="Only the articles that training held out at this share."
         ),
     ] = None,
+    numbers: Annotated[
+        list[Path] | None,
+        typer.Option(help="More questions to fit the probability on."),
+    ] = None,
+    measured: Annotated[
+        list[Path] | None,
+        typer.Option("--measure", help="Questions to measure on."),
+    ] = None,
 ) -> None:
     """Fit threshold and probability on questions that the model was not trained on."""
-    loaded, gold = (
-        QuestionAnswerer.from_pretrained(model),
-        read_questions(questions),
-    )
-    calibrate(
-        loaded, split_by_article(gold, share=held_out)[1] if held_out else gold
-    )
+    loaded = QuestionAnswerer.from_pretrained(model)
+    gold = read_questions(questions)
+    if held_out:
+        _, gold = split_by_article(gold, share=held_out)
+    calibrate(loaded, gold, [read_questions(path) for path in numbers or []])
+    for path in measured or []:
+        side = read_questions(path)
+        row = f"{len(side)} questions of {path.name}"
+        loaded.manifest.scores.add_row(row, measure(loaded, side))
     loaded.save_pretrained(out)
     say(f"model in {out}: threshold {loaded.settings.threshold:.2f}")
 

@@ -29,6 +29,8 @@ from recipes.corpora import overlaid
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from domainbert.training.train import AnyModel
+
 
 def joined(corpora: Sequence[Corpus]) -> list[Corpus]:
     """Corpora of the same training texts as one to learn from, and the parts to measure on."""
@@ -113,8 +115,8 @@ def _f1(scores: CorpusScores) -> dict[str, float]:
 
 
 def averaged(
-    models: Sequence[EntityTagger], start: EntityTagger, *, share: float
-) -> EntityTagger:
+    models: Sequence[AnyModel], start: AnyModel, *, share: float
+) -> AnyModel:
     """The average of the adapters and heads of models and of the model that they started from.
 
     Weights of runs from one start lie in one valley, where their average is better than each
@@ -133,7 +135,7 @@ def averaged(
     soup.adapter = replace(soup.adapter, tensors=tensors)
     with TemporaryDirectory() as folder:
         soup.save_pretrained(folder)
-        return EntityTagger.from_pretrained(folder)
+        return type(soup).from_pretrained(folder)
 
 
 def _over_seeds(runs: Sequence[SeedRun]) -> dict[str, dict[str, float]]:

@@ -154,7 +154,7 @@ def _show(answer: Answer, name: str) -> None:
             f"score {answer.score:.2f}"
         )
         if answer.probability is not None:
-            line += f", probability of an answer {answer.probability:.2f}"
+            line += f", probability {answer.probability:.2f}"
         say(line)
     stdout.print(answer_view([answer]), soft_wrap=True)
 
@@ -199,18 +199,18 @@ def evaluate(
     from biomed.qa import evaluation
     from biomed.qa.model import QuestionAnswerer
     from biomed.qa.questions import read_questions, split_by_article
+    from domainbert.models.manifest import score_text
 
     gold = read_questions(questions)
     if held_out is not None:
         _, gold = split_by_article(gold, share=held_out)
         say(f"{len(gold)} questions of held-out articles")
     scores = evaluation.evaluate(QuestionAnswerer.from_pretrained(model), gold)
-    rows = []
-    for name, score in scores.items():
-        if isinstance(score, float):
-            rows.append((name.replace("_", " "), f"{score:.3f}"))
-        elif score is not None:
-            rows.append((name.replace("_", " "), str(score)))
+    rows = [
+        (name.replace("_", " "), score_text(score))
+        for name, score in scores.items()
+        if score is not None
+    ]
     print_table(rows, [gold.name, ""])
     if json:
         write_json({"file": gold.name, "held_out": held_out, **scores}, json)

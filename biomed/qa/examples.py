@@ -124,10 +124,11 @@ class WindowMaker:
     def make(self, epoch: int) -> list[AnswerExample]:
         """The windows of an epoch; the same seed and epoch give the same windows."""
         generator = np.random.default_rng((self._seed, epoch))
-        windows: list[AnswerExample] = []
-        for question in self._questions:
-            windows.extend(self._windows(question, generator))
-        return windows
+        return [
+            window
+            for question in self._questions
+            for window in self._windows(question, generator)
+        ]
 
     def _windows(
         self,
@@ -147,8 +148,7 @@ class WindowMaker:
         start = int(generator.integers(min(earliest, latest), latest + 1))
         yield self._example(asked, context, start, (first, last))
         # A mean of 1.5 negatives is one, and a second one for half of the questions.
-        n_negatives = int(self._negatives)
-        n_negatives += generator.random() < self._negatives - n_negatives
+        n_negatives = int(self._negatives + generator.random())
         for _ in range(n_negatives):
             negative = self._negative(asked, generator)
             if negative:

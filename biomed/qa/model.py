@@ -19,7 +19,6 @@ from biomed.qa.spans import (
     window_spans,
 )
 from domainbert.errors import UserError
-from domainbert.models.manifest import Manifest, Record
 from domainbert.models.model import Model, WindowSettings
 from domainbert.settings import Count, Settings
 from domainbert.statistics.calibration import platt
@@ -47,8 +46,8 @@ class Answer:
             of the best rejected candidate, -inf without a candidate, and NaN if the network's
             output is NaN.
         document: number of the document with the answer, from 0.
-        probability: calibrated probability that the documents answer the question; None for a
-            model without calibration.
+        probability: calibrated probability that this answer is right, or without an answer that
+            the best rejected candidate is; None for a model without calibration.
         sentence: the sentence with the answer.
         sentence_start, sentence_end: its first character and one past its last.
     """
@@ -90,28 +89,6 @@ class QuestionSettings(WindowSettings):
     )
 
 
-class NoAnswer(Record):
-    """How well questions without an answer are told from others.
-
-    Attributes:
-        threshold: the score that decides.
-        questions: the questions, of either kind.
-        answered: share of the questions with an answer that get one.
-        abstained: share of the questions without an answer that get none.
-    """
-
-    threshold: float
-    questions: int
-    answered: float
-    abstained: float
-
-
-class QuestionManifest(Manifest):
-    """All that is known of a model of answers beyond what loading needs."""
-
-    no_answer: NoAnswer | None = None
-
-
 class AskSettings(Settings):
     """How to answer a question: the options of `answer`, `answer_many` and `AskTask`.
 
@@ -148,8 +125,6 @@ class QuestionAnswerer(Model[QuestionSettings]):
     trainer = "biomed.qa.training:fit"
     tasks: ClassVar = {"answers": "biomed.qa.task:AskTask"}
     settings_class = QuestionSettings
-    manifest_class = QuestionManifest
-    manifest: QuestionManifest
 
     def prepare(self) -> None:
         """The reader of questions with their documents."""
@@ -180,11 +155,7 @@ class QuestionAnswerer(Model[QuestionSettings]):
     @property
     def reads_segments(self) -> bool:
         """Whether the encoder tells question and context apart by segments, as BERT does."""
-        import inspect
-
-        parameters = inspect.signature(self.network.forward).parameters
-        n_segments = getattr(self.network.config, "type_vocab_size", 0)
-        return "token_type_ids" in parameters and n_segments > 1
+        return getattr(self.network.config, "type_vocab_size", 0) > 1
 
     def answer(
         self, question: str, context: str | Sequence[str], **options: Any
@@ -294,20 +265,21 @@ class QuestionAnswerer(Model[QuestionSettings]):
                 longest=self.max_answer,
                 top_k=ask.top_k,
             )
-        accepted = [
-            span for span in spans if span.score + span.bonus > threshold
-        ]
+        accepted = [span for span in spans if span.total > threshold]
         best = best_candidates(accepted, top_k=ask.top_k)
-        score = max((span.score for span in spans), default=float("-inf"))
-        probability = None
-        if self.settings.calibration:
-            probability = float(platt(score, *self.settings.calibration))
         if not best:
-            return [Answer("", 0, 0, score, probability=probability)]
+            score = max((span.score for span in spans), default=float("-inf"))
+            return [Answer("", 0, 0, score, probability=self._right(score))]
         return [
-            _answer(pair, candidate, probability=probability)
-            for candidate in best
+            _answer(pair, span, probability=self._right(span.score))
+            for span in best
         ]
+
+    def _right(self, score: float) -> float | None:
+        """How likely a candidate with a score is right; None without calibration."""
+        if not self.settings.calibration:
+            return None
+        return float(platt(score, *self.settings.calibration))
 
 
 def answer_view(answers: Iterable[Answer]) -> TaggedView:

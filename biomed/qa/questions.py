@@ -174,12 +174,9 @@ def _squad_rows(path: Path) -> Iterator[Row]:
 
 def _article_name(*sources: Mapping[str, Any]) -> str | None:
     """The first id or title of an article or its paragraph, None without one."""
-    for source in sources:
-        for key in _NAMES:
-            name = source.get(key)
-            if name and str(name).strip():
-                return str(name)
-    return None
+    names = [source.get(key) for source in sources for key in _NAMES]
+    filled = (str(name) for name in names if name and str(name).strip())
+    return next(filled, None)
 
 
 def _squad_answers(qa: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -280,14 +280,14 @@ class Candidate:
     """Tokens `first` to `last` (inclusive) of one document.
 
     The score is start plus end logit minus those of [CLS], in the window where this is largest.
-    Candidates are ranked by score plus `bonus`.
+    Candidates are ranked by their total: the score, or more for a number that is asked for.
     """
 
     document: int
     first: int
     last: int
     score: float
-    bonus: float = 0.0
+    total: float
 
 
 def window_spans(
@@ -339,7 +339,7 @@ def window_spans(
                 tokens.start + first,
                 tokens.start + last,
                 score - no_answer,
-                bonus,
+                score - no_answer + bonus,
             )
 
 
@@ -383,6 +383,8 @@ def best_spans(
     is_outside = (span_weights < limits[0]) | (span_weights > limits[1])
     scores[is_outside] = -np.inf
     crosses_sentence = by_length(sentences, -1) != sentences[:, None]
+    starts = np.arange(len(start))[:, None]
+    ends = starts + np.arange(longest)
     spans = []
     for _ in range(top_k):
         in_sentence = np.where(crosses_sentence, -np.inf, scores)
@@ -393,16 +395,8 @@ def best_spans(
             break
         last = first + int(in_sentence[first].argmax())
         spans.append((first, last, float(best_scores[first])))
-        _exclude_overlapping(scores, first, last)
+        scores[(starts <= last) & (ends >= first)] = -np.inf
     return spans
-
-
-def _exclude_overlapping(scores: np.ndarray, first: int, last: int) -> None:
-    """Set the scores of all spans that share a token with a span to -inf."""
-    longest = scores.shape[1]
-    scores[first : last + 1] = -np.inf
-    for row in range(max(0, first - longest + 1), first):
-        scores[row, first - row :] = -np.inf
 
 
 def best_candidates(
@@ -414,9 +408,9 @@ def best_candidates(
     equal scores, the first in the text wins.
     """
 
-    def rank(candidate: Candidate) -> tuple[float, int, int, int]:
-        total = candidate.score + candidate.bonus
-        return (-total, candidate.document, candidate.first, candidate.last)
+    def rank(candidate: Candidate) -> tuple[float, ...]:
+        span = (candidate.first, candidate.last)
+        return (-candidate.total, candidate.document, *span)
 
     best: list[Candidate] = []
     for candidate in sorted(candidates, key=rank):

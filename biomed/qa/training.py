@@ -268,7 +268,7 @@ def fit(
     manifest.card = recipe.card
     manifest.data.counts = _counts(objectives, validation)
     manifest.training.validation = scores
-    manifest.scores = _card_scores(scores, validation, note)
+    manifest.scores = card_scores(scores, validation, note)
     return model
 
 
@@ -288,7 +288,7 @@ def _counts(
     }
 
 
-def _card_scores(
+def card_scores(
     scores: Mapping[str, float | int | None],
     validation: QuestionSet,
     note: str,

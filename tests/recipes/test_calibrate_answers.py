@@ -1,6 +1,8 @@
+import dataclasses
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,19 +10,22 @@ from typer.testing import CliRunner
 
 from biomed.qa.model import (
     QuestionAnswerer,
-    QuestionManifest,
     QuestionSettings,
 )
 from biomed.qa.questions import Question, QuestionSet
+from domainbert.models.manifest import Manifest
 from domainbert.models.storage import read_manifest
 from domainbert.statistics.calibration import platt
 from recipes import calibrate_answers
 from recipes.calibrate_answers import (
+    ask,
     ask_elsewhere,
     best_threshold,
     calibrate,
     find_calibration,
     find_threshold,
+    is_right,
+    measure,
 )
 
 SCORES = st.lists(st.integers(-5, 5), min_size=1, max_size=12).map(np.array)
@@ -64,7 +69,7 @@ def test_questions_are_asked_of_another_article(answerer):
     words = ["insulin", "kidney", "insulin", "fever"]
     asked = [question(n, f"article {n}", word) for n, word in enumerate(words)]
     questions = QuestionSet("q", tuple(asked))
-    found = find_threshold(*ask_elsewhere(answerer, questions, count=9))
+    found = threshold_of(answerer, questions)
     # Own scores 7 -1 7 -5; of the next article -1 7 -5 7.
     assert (found["questions"], found["answered"] + found["abstained"]) == (
         4,
@@ -72,31 +77,89 @@ def test_questions_are_asked_of_another_article(answerer):
     )
     nothing = question(9, "article 9", "x")
     questions = QuestionSet("q", (asked[0], nothing))
-    found = find_threshold(*ask_elsewhere(answerer, questions, count=9))
-    assert found["questions"] == 2
+    assert threshold_of(answerer, questions)["questions"] == 2
+
+
+def threshold_of(answerer, questions):
+    own, elsewhere = ask_elsewhere(answerer, questions, count=9)
+    return find_threshold(own["score"], elsewhere["score"])
 
 
 def test_one_article_tells_nothing(answerer):
     asked = (question(1, "a", "insulin"), question(2, "a", "renal"))
-    questions = QuestionSet("q", asked)
-    found = find_threshold(*ask_elsewhere(answerer, questions, count=9))
+    found = threshold_of(answerer, QuestionSet("q", asked))
     assert (found["threshold"], found["questions"]) == (0.0, 0)
 
 
-def test_a_probability_is_fitted_on_questions_with_and_without_an_answer():
+@pytest.mark.parametrize(
+    ("text", "answers", "right"),
+    [
+        ("80 mg", ["80 mg daily"], True),
+        ("300 mg", ["80 mg"], False),
+        ("4.1%", ["41%"], False),
+        ("of the 80 who were at home and well", ["80"], False),
+        ("two doses", ["two"], True),
+        ("Twelve", ["one"], False),
+        ("", ["one"], False),
+        ("none", [], False),
+    ],
+)
+def test_a_right_answer_has_the_right_number(text, answers, right):
+    assert is_right(text, answers) == right
+
+
+def test_an_answer_from_another_text_is_wrong(answerer):
+    asked = question(1, "a", "insulin")
+    answers = ask(answerer, [(asked, asked.context), (asked, "on insulin")])
+    assert answers["right"].tolist() == [True, False]
+    assert answers["score"].tolist() == pytest.approx([7, 7], abs=1e-3)
+    assert answerer.settings.calibration is None
+
+
+def frame(scores, right):
+    return pd.DataFrame({"score": scores, "right": right})
+
+
+def test_a_probability_is_fitted_on_answers_that_weigh_the_same_by_file():
     rng = np.random.default_rng(0)
-    scores = rng.normal(0, 3, 4000)
-    has = rng.uniform(size=4000) < platt(scores, 0.8, 0.5)
-    size = min(has.sum(), (~has).sum())
-    found = find_calibration(scores[has][:size], scores[~has][:size])
-    assert found["map"][0] == pytest.approx(0.8, abs=0.05)
-    assert found["error"] < 0.03
-    assert sum(number for *_, number in found["bins"]) == 2 * size
-    assert all(abs(mean - share) < 0.05 for mean, share, _ in found["bins"])
-    assert find_calibration(scores[:19], scores[19:38]) is None
-    unread = np.append(scores[has][:size], [-np.inf, np.nan])
-    same = find_calibration(unread, np.append(scores[~has][:size], [0.0, 0.0]))
-    assert same["map"] == found["map"]
+    sides = {}
+    for name, size in (("few", 3000), ("several", 6000)):
+        scores = rng.normal(0, 3, size)
+        right = rng.uniform(size=size) < platt(scores, 0.8, 0.5)
+        sides[name] = frame(scores, right)
+    found = find_calibration(sides)
+    assert found["map"] == pytest.approx((0.8, 0.5), abs=0.06)
+    assert found["errors"]["several"]["questions"] == 6000
+    assert all(side["error"] < 0.03 for side in found["errors"].values())
+    assert sum(number for *_, number in found["bins"]) == 9000
+    assert all(abs(mean - share) < 0.06 for mean, share, _ in found["bins"])
+    # The same answers three times in a file of their own change nothing.
+    sides["several"] = pd.concat([sides["several"]] * 3)
+    assert find_calibration(sides)["map"] == pytest.approx(found["map"])
+
+
+def test_too_few_answers_or_none_that_differ_give_no_probability():
+    assert find_calibration({"q": frame([1.0] * 19, [True] * 19)}) is None
+    assert find_calibration({"q": frame([1.0] * 30, [True] * 30)}) is None
+
+
+def test_sure_and_wrong_answers_are_counted(answerer):
+    sure = QuestionAnswerer(
+        answerer.network,
+        answerer.tokenizer,
+        settings=answerer.settings.replaced(calibration=(1.0, 0.0)),
+    )
+    right = [question(n, f"a{n}", "insulin") for n in range(6)]
+    wrong = dataclasses.replace(right[0], id="w", answers=("renal",))
+    none = dataclasses.replace(
+        right[0], id="n", answers=(), context="patient at home"
+    )
+    found = measure(sure, QuestionSet("q", (*right, wrong, none)))
+    assert [round(share.value, 3) for share in found.values()] == [
+        0.875,
+        0.125,
+        0.857,
+    ]
 
 
 def test_the_model_and_its_card_have_what_was_fitted(
@@ -104,8 +167,12 @@ def test_the_model_and_its_card_have_what_was_fitted(
 ):
     rng = np.random.default_rng(0)
     scores = rng.normal(2, 2, 30), rng.normal(-2, 2, 30)
+    sides = [
+        frame(values, rng.uniform(size=30) < share)
+        for values, share in zip(scores, (0.9, 0.1), strict=True)
+    ]
     monkeypatch.setattr(
-        calibrate_answers, "ask_elsewhere", lambda *_, **__: scores
+        calibrate_answers, "ask_elsewhere", lambda *_, **__: sides
     )
     answerer.save_pretrained(tmp_path / "model")
     (tmp_path / "q.csv").write_text(
@@ -115,20 +182,23 @@ def test_the_model_and_its_card_have_what_was_fitted(
     app.command()(calibrate_answers.main)
     paths = [str(tmp_path / name) for name in ("model", "q.csv")]
     result = CliRunner().invoke(
-        app, [*paths, "--out", str(tmp_path / "fitted")]
+        app,
+        [*paths, "--out", str(tmp_path / "fitted"), "--measure", paths[1]],
     )
     assert result.exit_code == 0, result.output
     fitted = json.loads((tmp_path / "fitted" / "config.json").read_text())[
         "domainbert"
     ]
-    manifest = read_manifest(tmp_path / "fitted", QuestionManifest)
-    assert manifest.no_answer.questions == 30
-    assert fitted["settings"]["threshold"] == manifest.no_answer.threshold
+    manifest = read_manifest(tmp_path / "fitted", Manifest)
+    assert "30 of q.csv" in manifest.scores.table["no answer from a wrong one"]
+    threshold = fitted["settings"]["threshold"]
+    assert f"threshold, {threshold:.2f}, which" in manifest.scores.note
     slope, intercept = fitted["settings"]["calibration"]
     card = (tmp_path / "fitted" / "README.md").read_text()
     assert f"slope {slope:.3f}, intercept {intercept:.3f}" in card
-    assert "fitted on the 30 held-out questions" in card
-    assert "| probability | there is an answer | questions |" in card
+    assert "fitted on the best answers to 60 of q.csv" in card
+    assert "| probability | right | answers |" in card
+    assert "| 1 questions of q.csv |" in card
     assert "no answer from a wrong one" in card
 
 
@@ -139,4 +209,4 @@ def test_too_few_questions_give_a_threshold_alone(answerer):
     ]
     calibrate(answerer, QuestionSet("q", tuple(asked)))
     assert answerer.settings.calibration is None
-    assert answerer.settings.threshold == answerer.manifest.no_answer.threshold
+    assert answerer.settings.threshold in (3.0, 0.0)

@@ -593,3 +593,47 @@ class TestWithHuggingFace:
             EncoderError, match="is a model for readmission, not for qa"
         ):
             QuestionAnswerer.from_pretrained(tmp_path / "readmission")
+
+
+TWO_DRUGS = (
+    "We enrolled 164 adults with sciatica. Of them, 80 took pregabalin 150 mg twice daily and 84 "
+    "took duloxetine 60 mg daily. Pain was halved in 45% of the pregabalin group and in 31% of the "
+    "duloxetine group. Dizziness was reported by 23 patients on pregabalin and 9 on duloxetine. "
+    "Median sick leave was 12 days with pregabalin and 19 days with duloxetine."
+)
+TWO_LABELS = (
+    "Group A had acupuncture and group B had physiotherapy. Systolic pressure fell by 7 mmHg in "
+    "group A and by 11 mmHg in group B."
+)
+CONTRASTS = (
+    (TWO_DRUGS, "What dose of {} was given?", "150", "60"),
+    (TWO_DRUGS, "How many patients took {}?", "80", "84"),
+    (
+        TWO_DRUGS,
+        "What percentage of the {} group had their pain halved?",
+        "45",
+        "31",
+    ),
+    (TWO_DRUGS, "How many patients on {} had dizziness?", "23", "9"),
+    (TWO_DRUGS, "How long was sick leave with {}?", "12", "19"),
+    (TWO_LABELS, "What was the fall in systolic pressure in {}?", "7", "11"),
+)
+
+
+@pytest.mark.encoder
+def test_the_shipped_model_tells_two_groups_apart():
+    """All twelve were right when this was written, and six before it learned from contrast."""
+    pairs = []
+    numbers = []
+    for text, question, *golds in CONTRASTS:
+        groups = ("pregabalin", "duloxetine")
+        if text == TWO_LABELS:
+            groups = ("group A", "group B")
+        pairs += [(question.format(group), text) for group in groups]
+        numbers += golds
+    answers = QuestionAnswerer.from_pretrained("qa").answer_many(pairs)
+    right = [
+        answer.text.partition(" ")[0].rstrip("%") == number
+        for (answer,), number in zip(answers, numbers, strict=True)
+    ]
+    assert sum(right) >= 10

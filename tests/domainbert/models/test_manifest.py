@@ -3,7 +3,6 @@ import json
 import pytest
 
 from biomed.ner.tagger import EntityManifest
-from biomed.qa.model import QuestionManifest
 from clinical.risk.manifest import RiskManifest
 from domainbert.errors import EncoderError
 from domainbert.models.manifest import (
@@ -26,7 +25,6 @@ KINDS = {
     "readmission-demo": RiskManifest,
     "readmission-diabetes130": RiskManifest,
     "disease-drug": EntityManifest,
-    "qa": QuestionManifest,
 }
 SHIPPED = shipped_models("clinical") | shipped_models("biomed")
 
