@@ -64,16 +64,16 @@ models: $(INSTALLED)
 	$(BIN)/python -m recipes.diabetes130 $(DATA)/readmission --out runs/diabetes130.parquet
 	$(BIN)/clinical train runs/diabetes130.parquet --recipe recipes/readmission-diabetes130.toml \
 		--out clinical/models/readmission-diabetes130
-	$(BIN)/clinical synthesize runs/hospital --stays 1500 --seed 1
-	$(BIN)/clinical cohort runs/hospital --out runs/hospital.parquet
-	$(BIN)/clinical synthesize runs/brief --stays 20000 --seed 2 --brief
+	$(BIN)/clinical synthesize runs/brief --stays 100000 --seed 2 --brief
 	$(BIN)/clinical cohort runs/brief --out runs/brief.parquet
-	$(BIN)/clinical train runs/hospital.parquet --also runs/brief.parquet \
+	$(BIN)/clinical train runs/brief.parquet --recipe recipes/readmission-brief.toml \
+		--out runs/readmission-brief
+	$(BIN)/clinical synthesize runs/hospital --stays 15000 --seed 1
+	$(BIN)/clinical cohort runs/hospital --out runs/hospital.parquet
+	$(BIN)/clinical synthesize runs/more --stays 20000 --seed 6 --brief
+	$(BIN)/clinical cohort runs/more --out runs/more.parquet
+	$(BIN)/clinical train runs/hospital.parquet --also runs/more.parquet \
 		--recipe recipes/readmission-demo.toml --out clinical/models/readmission-demo
-	$(BIN)/clinical synthesize runs/whole --stays 4000 --seed 4
-	$(BIN)/clinical cohort runs/whole --out runs/whole.parquet --fractions 0.6 0.3 0.1
-	$(BIN)/clinical recalibrate runs/whole.parquet --keep-c \
-		--model clinical/models/readmission-demo --out clinical/models/readmission-demo
 	$(BIN)/clinical synthesize runs/new --stays 1500 --seed 3 --notes-per-stay many
 	$(BIN)/clinical cohort runs/new --out runs/new.parquet
 	$(BIN)/python -m recipes.evidence runs/new.parquet clinical/models/readmission-demo

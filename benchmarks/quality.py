@@ -32,8 +32,8 @@ from recipes.diabetes130.encounters import build_diabetes130
 FRESH_SEED = 2027
 FRESH_STAYS = 1000
 NOTES = "real-sections test"
-# The two hospitals that readmission-demo was trained on; see its recipe.
-TRAINING = (("hospital", 1500, 1, False), ("brief", 20_000, 2, True))
+# The two hospitals of the second run of readmission-demo; see its recipe.
+TRAINING = (("hospital", 15_000, 1, False), ("more", 20_000, 6, True))
 
 
 def made_up(work: Path) -> tuple[Comparison, tuple[float, float]]:
