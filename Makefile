@@ -101,7 +101,9 @@ models: $(INSTALLED)
 		--held-out 0.2 --numbers runs/contrast/devel.json \
 		$(foreach file,runs/contrast/test.json recipes/questions/two-groups-test.jsonl,--measure $(file)) \
 		--out biomed/models/qa
+	$(BIN)/python -m recipes.terms $(DATA) --recipe recipes/terms-start.toml --out runs/terms-start
 	$(BIN)/python -m recipes.terms $(DATA) --out biomed/models/terms
+	$(BIN)/python -m recipes.rerank $(DATA) --out biomed/models/rerank
 	$(BIN)/python -m recipes.examples clinical/models/*/ $(addprefix biomed/models/,disease-drug qa terms)
 	$(BIN)/python benchmarks/quality.py --page docs/lab/benchmarks.md --readme README.md
 

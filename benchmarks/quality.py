@@ -128,6 +128,19 @@ def headline(
             rows.append(
                 ["`terms`", data, "Spearman", score_text(score), plain]
             )
+    reranked = models["rerank"]["meaning, reranked"]
+    for data, score in reranked.items():
+        if "MRR" in data:
+            alone = score_text(models["rerank"]["meaning"][data])
+            rows.append(
+                [
+                    "`rerank`",
+                    data,
+                    "MRR@10",
+                    score_text(score),
+                    f"by meaning alone {alone}",
+                ]
+            )
     return table(
         ["model", "measured on", "measure", "score", "for comparison"], rows
     )

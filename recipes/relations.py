@@ -261,7 +261,7 @@ def definition_relations(
         without: folded names that no relation may have.
     """
     return [
-        Relation(concept.key, (names[0], _unnamed(sentence, concept.names)))
+        Relation(concept.key, (names[0], unnamed(sentence, concept.names)))
         for concept in concepts
         if (names := _kept_names(concept, without))
         for sentence in concept.sentences
@@ -295,7 +295,8 @@ def name_keys(
     }
 
 
-def _unnamed(sentence: str, names: Iterable[str]) -> str:
+def unnamed(sentence: str, names: Iterable[str]) -> str:
+    """The sentence with "it" for each of these names."""
     for name in sorted(names, key=len, reverse=True):
         sentence = re.sub(
             rf"(?i)(?<!\w){re.escape(name)}s?(?!\w)", "it", sentence

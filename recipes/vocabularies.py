@@ -19,6 +19,7 @@ import numpy as np
 
 from domainbert.models.pooling import unit
 from recipes.notes.sections import read_rows
+from recipes.relations import spaced, unnamed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -31,16 +32,32 @@ MEASURED, CHOOSING = 0, 1
 LONGEST = 60  # characters of a name that is trained on
 NEAREST = 12  # of them the first three of other concepts are the look-alikes
 BLOCK = 1024
+LONGEST_DEFINITION = 400
+SHORTEST_DEFINITION = 30
+SHORTEST_REPLACED = 4  # characters of a name that is replaced in a definition
+MOST_DRUG_NAMES, MOST_BRANDS = 2, 4  # of one drug
+LONGEST_DRUG = 40
 _WORD = re.compile(r"\w+")
+_DEFINITION = re.compile(r'^def: "(.+?)" \[', re.MULTILINE)
+_REFERENCE = re.compile(r" ?\([A-Z]+:\d+\)|`")
 
 
 class Entry(NamedTuple):
-    """A concept of a vocabulary: its names, the preferred one first, its codes and its parents'."""
+    """A concept of a vocabulary.
+
+    Attributes:
+        source: the vocabulary.
+        names: its names, the preferred one first.
+        codes: tree numbers, or names of HPO.
+        parents: the codes of its parents.
+        definition: a sentence or a few, or "".
+    """
 
     source: str
     names: tuple[str, ...]
     codes: tuple[str, ...] = ()
     parents: tuple[str, ...] = ()
+    definition: str = ""
 
 
 def name_key(name: str) -> str:
@@ -52,7 +69,7 @@ def name_key(name: str) -> str:
 
 
 def read_vocabularies(data: Path) -> list[Entry]:
-    """The concepts of MeSH diseases, MONDO and HPO; codes are tree numbers, or names of HPO."""
+    """The concepts of MeSH diseases, MONDO and HPO."""
     entries = []
     for source in (MESH, MONDO):
         for row in read_rows(data / "names" / f"{source}.csv.gz"):
@@ -61,7 +78,8 @@ def read_vocabularies(data: Path) -> list[Entry]:
                 code.rpartition(".")[0] for code in codes if "." in code
             )
             names = _names([row["name"], *row["synonyms"].split("|")])
-            entries.append(Entry(source, names, codes, parents))
+            definition = row.get("definition") or ""
+            entries.append(Entry(source, names, codes, parents, definition))
     entries += _phenotypes(data / "names" / "hp_2013-11-30.obo.gz")
     return [entry for entry in entries if entry.names]
 
@@ -84,7 +102,11 @@ def _phenotypes(path: Path) -> Iterator[Entry]:
                 f"HPO {text.partition('! ')[2]}" for text in found["is_a"]
             )
             codes = tuple(f"HPO {name}" for name in found["name"])
-            yield Entry(HPO, _names([*found["name"], *others]), codes, parents)
+            names = _names([*found["name"], *others])
+            definition = _DEFINITION.search(term)
+            text = definition[1] if definition else ""
+            text = _REFERENCE.sub("", text)
+            yield Entry(HPO, names, codes, parents, text)
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:
@@ -152,6 +174,50 @@ def synonym_rows(
             (name, first, key) for name in chosen if len(first) <= LONGEST
         ]
     chooser.shuffle(rows)
+    return rows
+
+
+def definition_rows(
+    entries: Sequence[Entry], *, seed: int
+) -> list[tuple[str, str, str]]:
+    """The preferred name and another name of each entry with its definition, and the key.
+
+    Its names in the definition are replaced by "it". The idea is that of BioLORD (arXiv
+    2210.11892).
+    """
+    chooser, rows = random.Random(seed), []  # noqa: S311  (no secret)
+    for entry, key in zip(entries, concept_keys(entries), strict=True):
+        replaced = [n for n in entry.names if len(n) >= SHORTEST_REPLACED]
+        text = unnamed(spaced(entry.definition), replaced)
+        text = text[:LONGEST_DEFINITION]
+        if len(text) <= SHORTEST_DEFINITION:
+            continue
+        names = {entry.names[0], chooser.choice(entry.names)}
+        rows += [
+            (name, text, key) for name in sorted(names) if len(name) <= LONGEST
+        ]
+    return rows
+
+
+def drug_rows(data: Path, *, seed: int) -> list[tuple[str, str, str]]:
+    """Other names of a drug in DrugBank, and its US brands in RxNorm, with its name; the name."""
+    chooser, rows = random.Random(seed), []  # noqa: S311  (no secret)
+    sources = (
+        ("drugbank", "name", "synonyms", MOST_DRUG_NAMES),
+        ("rxnorm_brands", "ingredient", "brands", MOST_BRANDS),
+    )
+    for source, name, others, most in sources:
+        for row in read_rows(data / "names" / f"{source}.csv.gz"):
+            drug = row[name]
+            listed = [
+                other
+                for other in (row[others] or "").split("|")
+                if SHORTEST_REPLACED <= len(other) < LONGEST_DRUG
+                and other.casefold() != drug.casefold()
+            ]
+            if len(drug) < LONGEST_DRUG:
+                chosen = chooser.sample(listed, min(len(listed), most))
+                rows += [(other, drug, drug.casefold()) for other in chosen]
     return rows
 
 

@@ -21,7 +21,7 @@ app = Typer(
     help="Sentences and passages: vectors, search, reranking and training.",
 )
 
-DEFAULT = "all-MiniLM-L6-v2"
+DEFAULT = "terms"
 PAIRS_HELP = "A table (first, second, score or label), or an STS or XNLI .tsv."
 Cross = Annotated[
     str | None, Option("--rerank", help="A cross-encoder that reorders.")
@@ -173,7 +173,7 @@ def evaluate(
     out: Annotated[Path, Option(help="Folder for the table.")],
     model: Annotated[
         list[str] | None,
-        Option(help="May be repeated; by default the shipped encoder."),
+        Option(help="May be repeated; by default `terms`."),
     ] = None,
     sts: Annotated[
         Path | None, Option(help=f"Rated pairs. {PAIRS_HELP}")

@@ -21,6 +21,7 @@ class SentenceEncoder(Embedder):
 
     package = "biomed"
     task = "sentences"
+    default = "terms"
     trainer = "biomed.sentences.training:fit"
     tasks: ClassVar = {"sentence vectors": "biomed.sentences.task:EncodeTask"}
 
@@ -34,9 +35,13 @@ class SentenceEncoder(Embedder):
 
 
 class CrossEncoder(PairModel):
-    """A score for two texts that are read together; see `domainbert.models.pairs.PairModel`."""
+    """A score for two texts that are read together; see `domainbert.models.pairs.PairModel`.
+
+    The shipped one, `rerank`, says how well a passage answers a question.
+    """
 
     package = "biomed"
     task = "pairs"
+    default = "rerank"
     trainer = "biomed.sentences.training:fit"
     tasks: ClassVar = {"pairs": "biomed.sentences.task:PairTask"}

@@ -36,7 +36,8 @@ class PassageHit:
         id: the id of its text.
         start: first character of the passage in its text.
         end: one past its last character.
-        score: cosine, or the cross-encoder's score in (0, 1) after reranking.
+        score: cosine; or, after reranking, the cross-encoder's score in (0, 1), or the cosine plus
+            its logit times the `weight` of its settings.
         text: the passage.
     """
 
@@ -315,10 +316,13 @@ def _reranked(
     query: str,
     passages: list[PassageHit],
 ) -> list[PassageHit]:
-    """The passages in the order of a cross-encoder's scores."""
+    """The passages in the order of a cross-encoder's scores, joined with theirs by its weight."""
     results = model.predict_many((query, passage.text) for passage in passages)
-    scored = [
-        replace(passage, score=result.score)
-        for passage, result in zip(passages, results, strict=True)
-    ]
+    weight = model.settings.weight
+    scored = []
+    for passage, result in zip(passages, results, strict=True):
+        score = result.score
+        if weight is not None:
+            score = passage.score + weight * result.logit
+        scored.append(replace(passage, score=score))
     return sorted(scored, key=lambda passage: -passage.score)

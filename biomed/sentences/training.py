@@ -110,6 +110,7 @@ def fit_encoder(
     recipe: SentenceRecipe,
     *,
     model_class: type[AnyEmbedder] = SentenceEncoder,  # type: ignore[assignment]
+    objective_class: type[TextVectorsObjective] = TextVectorsObjective,
     **resuming: Any,
 ) -> AnyEmbedder:
     """Train a bi-encoder on one or several sets of pairs.
@@ -119,6 +120,7 @@ def fit_encoder(
         validation: pairs that choose the weights.
         recipe: gives the `[model]` and `[training]` tables.
         model_class: `SentenceEncoder` or another embedder.
+        objective_class: `TextVectorsObjective` or one derived from it.
         **resuming: see `fit`.
 
     Raises:
@@ -134,7 +136,7 @@ def fit_encoder(
         training=training,
         settings=settings,
     )
-    objective = TextVectorsObjective(
+    objective = objective_class(
         embedder,
         sets,
         validation,

@@ -94,6 +94,7 @@ class Embedder(Model[EmbeddingSettings]):
     """
 
     task = "embedding"
+    also = ("embedding", "sentences", "terms")
     default = DEFAULT_ENCODER
     trains_further = True
     settings_class = EmbeddingSettings

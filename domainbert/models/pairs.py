@@ -12,6 +12,7 @@ import numpy as np
 from domainbert.errors import UserError
 from domainbert.files import whole_text
 from domainbert.models.model import Model, WindowSettings
+from domainbert.settings import Positive
 from domainbert.streams import chunked, read_ahead
 from domainbert.text.windows import checked_text, own_tokenizer
 
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
 
 
 class PairSettings(WindowSettings):
-    """How two texts are read; a window holds both texts and the special tokens."""
+    """How two texts are read; a window holds both texts and the special tokens.
+
+    Attributes:
+        weight: of the logit beside the cosine when the passages of a search are reranked; None
+            reranks by the score alone.
+    """
+
+    weight: Positive | None = None
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,7 @@ class TaskClass(ABC):
     """What a class of models says of its task, and loading a folder needs."""
 
     task: ClassVar[str]
+    also: ClassVar[tuple[str, ...]] = ()  # tasks whose models load too
     labels: tuple[
         str, ...
     ] = ()  # one name for each output; empty for any number
@@ -329,7 +330,7 @@ def _check_task(
     kind: type[TaskClass],
 ) -> None:
     """Refuse a model for another task, or with another number of labels."""
-    if config.task != kind.task:
+    if config.task not in {kind.task, *kind.also}:
         raise EncoderError(
             f"{path} is a model for {config.task}, not for {kind.task}"
         )

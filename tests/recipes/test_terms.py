@@ -1,15 +1,20 @@
 """What the shipped model of terms is trained on: nothing that is held out."""
 
+import gzip
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from biomed.sentences.objectives import TextVectorsObjective
 from biomed.terms.similarity import TermEmbedder
+from domainbert.models.pooling import unit
 from domainbert.tables import TableError
 from domainbert.training.recipes import read_recipe, recipe_file
+from domainbert.training.settings import TrainingSettings
 from recipes import terms
 from recipes.categories import vocabulary_terms
 from recipes.relations import (
@@ -28,9 +33,11 @@ from recipes.relations import (
 from recipes.terms import (
     MOST_SYNONYMS,
     MedicalTermRecipe,
+    RatedObjective,
     all_relations,
     evaluate_synonyms,
     repeated,
+    without_held_out,
 )
 from recipes.vocabularies import (
     CHOOSING,
@@ -39,6 +46,8 @@ from recipes.vocabularies import (
     MONDO,
     Entry,
     concept_keys,
+    definition_rows,
+    drug_rows,
     family_rows,
     held_out,
     look_alikes,
@@ -203,6 +212,7 @@ def test_the_command_runs_the_shipped_recipe_on_real_text(
     recipe = recipe_file("terms").read_text("utf-8")
     recipe = recipe.replace("all-MiniLM-L6-v2", str(tiny_encoder), 1)
     recipe = re.sub(r"(?m)^epochs = .*", "epochs = 0.01", recipe)
+    recipe = re.sub(r"(?m)^start = .*", "", recipe)
     (tmp_path / "terms.toml").write_text(recipe, "utf-8")
     app = typer.Typer()
     app.command()(terms.main)
@@ -211,7 +221,15 @@ def test_the_command_runs_the_shipped_recipe_on_real_text(
     result = CliRunner().invoke(app, list(map(str, words)))
     assert result.exit_code == 0, result.output
     card = (tmp_path / "model" / "README.md").read_text("utf-8")
-    for part in ("# Vectors", "Spearman, 224 pairs", "training rows, names"):
+    parts = (
+        "# Vectors",
+        "Spearman, 224 pairs",
+        "questions of MedQuAD",
+        "training rows, names",
+        "training rows, explained",
+        "training rows, related",
+    )
+    for part in parts:
         assert part in card
 
 
@@ -316,3 +334,79 @@ def test_no_name_of_a_held_out_mesh_disease_is_trained_on(
     }
     assert len(texts) > 50_000
     assert names.isdisjoint(map(name_key, texts))
+
+
+def test_a_definition_stands_with_the_names_that_it_does_not_tell():
+    text = "Gout is a disease in which gouty arthritis of one joint begins at night."
+    entries = [
+        entry("gout", "gouty arthritis", definition=text),
+        entry("rash", definition="Short."),
+        entry("cough"),
+    ]
+    rows = definition_rows(entries, seed=0)
+    assert {name for name, *_ in rows} <= set(entries[0].names)
+    assert "gout" in {name for name, *_ in rows}
+    assert {definition for _, definition, _ in rows} == {
+        "it is a disease in which it of one joint begins at night."
+    }
+
+
+def test_other_names_and_brands_stand_with_the_drug(tmp_path):
+    tables = {
+        "drugbank": "id,name,synonyms\n1,Warfarin,warfarin|Coumafene|ab\n",
+        "rxnorm_brands": "rxcui,ingredient,brands\n1,warfarin,Coumadin\n2,rest,\n",
+    }
+    (tmp_path / "names").mkdir()
+    for name, text in tables.items():
+        file = tmp_path / "names" / f"{name}.csv.gz"
+        file.write_bytes(gzip.compress(text.encode()))
+    assert drug_rows(tmp_path, seed=0) == [
+        ("Coumafene", "Warfarin", "warfarin"),
+        ("Coumadin", "warfarin", "warfarin"),
+    ]
+
+
+def test_rows_with_a_held_out_name_are_dropped():
+    rows = [
+        ("gout", "A disease of joints.", "1"),
+        ("Asthma", "A disease of lungs.", "2"),
+        ("cough", "Common in heart failure.", "3"),
+    ]
+    kept = without_held_out(rows, {name_key("asthma")}, {"heart failure"})
+    assert kept == rows[:1]
+
+
+def test_rated_pairs_are_learned_by_their_order(tiny_encoder):
+    embedder = TermEmbedder.from_pretrained(tiny_encoder)
+    columns = {
+        "first": ["heart", "left pain", "edema"],
+        "second": ["kidney", "right pain", "fever"],
+    }
+    names = pd.DataFrame(columns).assign(key=["1", "2", "3"])
+    rated = pd.DataFrame(columns).assign(rating=[0.9, 0.2, 0.5])
+    training = TrainingSettings(batch_size=3)
+
+    def objective_of(kind, **sets):
+        return kind(
+            embedder, sets, names, kind="contrastive", training=training
+        )
+
+    def loss(objective, rows):
+        batch = objective.collate(rows, epoch=0)
+        return objective.loss(embedder.network, batch).item()
+
+    first, second = (
+        unit(embedder.embed(columns[name])) for name in ("first", "second")
+    )
+    cosines = 20 * (first * second).sum(axis=1).astype(float)
+    # Each pair that is rated lower should have the lower cosine.
+    lower = ((1, 0), (1, 2), (2, 0))
+    errors = [np.exp(cosines[a] - cosines[b]) for a, b in lower]
+    objective = objective_of(RatedObjective, rated=rated, names=names)
+    assert loss(objective, [0, 1, 2]) == pytest.approx(
+        np.log(1 + sum(errors)), abs=1e-4
+    )
+    plain = objective_of(TextVectorsObjective, names=names)
+    assert loss(objective, [3, 4, 5]) == pytest.approx(
+        loss(plain, [0, 1, 2]), abs=1e-5
+    )

@@ -13,6 +13,7 @@ from biomed.sentences.evaluation import evaluate_retrieval
 from biomed.sentences.search import SentenceIndex
 from biomed.sentences.task import EncodeTask, PairTask, SearchTask, read_texts
 from domainbert.errors import UserError
+from domainbert.models.pairs import PairSettings
 from domainbert.models.pooling import unit
 from domainbert.scoring import score_frame
 from domainbert.search import Hits, WordIndex, fuse
@@ -261,6 +262,22 @@ def test_reranking_orders_the_candidates_by_the_cross_encoder(index, cross):
             cross.predict("fever", p.text).score, abs=1e-5
         )
     assert [p.rank for p in found] == [1, 2, 3]
+
+
+def test_a_weight_joins_the_logit_with_the_cosine(index, cross):
+    (by_meaning,) = index.search("fever", k=5)
+    cross.settings = PairSettings(weight=0.5)
+    (reranked,) = index.search("fever", k=3, rerank=cross, candidates=5)
+    scores = {
+        (hit.id, hit.start): hit.score
+        + 0.5 * cross.predict("fever", hit.text).logit
+        for hit in by_meaning
+    }
+    best = sorted(scores.values(), reverse=True)[:3]
+    assert [hit.score for hit in reranked] == pytest.approx(best, abs=1e-5)
+    for hit in reranked:
+        expected = scores[hit.id, hit.start]
+        assert hit.score == pytest.approx(expected, abs=1e-5)
 
 
 def test_as_many_as_candidates_are_reranked_and_the_others_follow(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from biomed.sentences.encoder import SentenceEncoder
 from biomed.terms.similarity import TermEmbedder
 from domainbert.encoders.loading import EncoderError
 from domainbert.models.embedder import Embedder
@@ -65,6 +66,28 @@ def test_it_saves_and_loads_whole(bare, tokenizer, tmp_path, caplog):
     assert again.embed(TERMS) == pytest.approx(embedder.embed(TERMS), abs=1e-6)
     assert "TermEmbedder" in (tmp_path / "model" / "README.md").read_text()
     assert not caplog.text
+
+
+def test_a_model_of_terms_gives_vectors_of_sentences(
+    bare, tokenizer, tmp_path
+):
+    embedder = TermEmbedder(bare, tokenizer)
+    embedder.save_pretrained(tmp_path / "model")
+    encoder = SentenceEncoder.from_pretrained(tmp_path / "model")
+    assert np.array_equal(encoder.encode(TERMS), embedder.embed(TERMS))
+    encoder.save_pretrained(tmp_path / "sentences")
+    again = TermEmbedder.from_pretrained(tmp_path / "sentences")
+    assert np.array_equal(again.embed(TERMS), embedder.embed(TERMS))
+
+
+@pytest.mark.encoder
+def test_one_shipped_model_reads_terms_and_sentences():
+    encoder = SentenceEncoder.from_pretrained()
+    vectors = TermEmbedder.from_pretrained().embed(TERMS)
+    assert encoder.name == "terms"
+    assert np.array_equal(encoder.encode(TERMS), vectors)
+    plain = SentenceEncoder.from_pretrained("all-MiniLM-L6-v2")
+    assert not np.allclose(plain.encode(TERMS), vectors, atol=0.01)
 
 
 def test_another_tasks_model_is_refused(model, tmp_path):

@@ -82,6 +82,7 @@ def save(
 
 def load(folder, *, task="readmission", labels=1, model_class=CLSClassifier):
     kind = SimpleNamespace(
+        also=(),
         task=task,
         labels=("label",) * labels,
         network_class=lambda: model_class,

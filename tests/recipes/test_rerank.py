@@ -1,0 +1,93 @@
+"""The reranker's recipe: what it is trained on, and the weight that it chooses."""
+
+import re
+
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
+from domainbert.models.pairs import PairResult
+from domainbert.training.recipes import recipe_file
+from recipes import passages, rerank
+
+WORDS = "heart kidney left right pain edema fever insulin".split()
+
+
+@pytest.fixture
+def encoder(tiny_encoder):
+    return SentenceEncoder.from_pretrained(tiny_encoder)
+
+
+def test_a_negative_is_another_passage(encoder):
+    pairs = [
+        (f"what of {word}?", f"{word} {number}", str(number // 2))
+        for number, word in enumerate(WORDS)
+    ]
+    rows = rerank.triplets(pairs, encoder, seed=0)
+    assert rows["second"].tolist() == [passage for _, passage, _ in pairs]
+    assert (rows["second"] != rows["negative"]).all()
+    assert set(rows["negative"]) <= set(rows["second"])
+
+
+@pytest.mark.parametrize(
+    ("answers", "prefers", "weight"),
+    [(WORDS, "others", 0.0001), (WORDS[::-1], "answers", 10.0)],
+    ids=["cosines are right", "logits are right"],
+)
+def test_the_weight_is_the_best_of_those_tried(
+    answers, prefers, weight, encoder, new_network, tokenizer, monkeypatch
+):
+    """A word is nearest to itself."""
+    cross = CrossEncoder(new_network(labels=1), tokenizer)
+    answer_of = dict(zip(WORDS, answers, strict=True))
+
+    def predict_many(pairs):
+        for question, passage in pairs:
+            is_answer = passage == answer_of[question]
+            yield PairResult(float(is_answer == (prefers == "answers")))
+
+    monkeypatch.setattr(cross, "predict_many", predict_many)
+    monkeypatch.setattr(rerank, "WEIGHTS", (0.0001, 10.0))
+    pairs = pd.DataFrame({"first": WORDS, "second": answers})
+    assert rerank.choose_weight(cross, encoder, pairs) == weight
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_the_command_runs_the_shipped_recipe(
+    tiny_encoder, some_data, tmp_path, monkeypatch
+):
+    sides = passages.medquad_sides(some_data)
+    topics = {
+        side: {key for *_, key in pairs} for side, pairs in sides.items()
+    }
+    apart = topics[passages.MEASURED] | topics[passages.CHOOSING]
+    medquad, *_ = rerank.training_pairs(some_data, sides, seed=0)
+    assert apart.isdisjoint(key for *_, key in medquad)
+    recipe = recipe_file("rerank").read_text("utf-8")
+    recipe = recipe.replace("all-MiniLM-L6-v2", str(tiny_encoder), 1)
+    recipe = re.sub(r"(?m)^epochs = .*", "epochs = 0.01", recipe)
+    recipe = re.sub(r"(?m)^(start|window) = .*", "", recipe)
+    (tmp_path / "rerank.toml").write_text(recipe, "utf-8")
+    monkeypatch.setattr(SentenceEncoder, "default", str(tiny_encoder))
+    monkeypatch.setattr(passages, "QUESTIONS", 4)
+    # The tiny encoder has room for few pieces of a question.
+    monkeypatch.setattr(passages, "spaced", lambda text: text[:25])
+    pairs = [(word, f"{word} of the patient", word) for word in WORDS]
+    monkeypatch.setattr(passages, "squad", lambda _: pairs)
+    monkeypatch.setattr(passages, "titles", lambda _: pairs)
+    frame = pd.DataFrame([pair[:2] for pair in pairs])
+    columns = frame.set_axis(["first", "second"], axis=1)
+    monkeypatch.setattr(passages, "pubmedqa", lambda _: columns)
+    app = typer.Typer()
+    app.command()(rerank.main)
+    words = [some_data, "--recipe", tmp_path / "rerank.toml"]
+    words += ["--out", tmp_path / "model"]
+    result = CliRunner().invoke(app, list(map(str, words)))
+    assert result.exit_code == 0, result.output
+    card = (tmp_path / "model" / "README.md").read_text("utf-8")
+    assert "MRR@10, 4 questions of MedQuAD" in card
+    model = CrossEncoder.from_pretrained(tmp_path / "model")
+    assert model.settings.weight in rerank.WEIGHTS
