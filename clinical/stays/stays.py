@@ -70,18 +70,22 @@ def clean(note: str) -> str:
 def note_list(stay: Any) -> list[Any]:
     """The notes of a stay (see `StayInput`) as a list.
 
-    A text, bytes, or what cannot be iterated is one note; the notes themselves are not checked.
+    A text, bytes, a table (which iterates over its column names) or what cannot be iterated is one
+    note; the notes themselves are not checked.
     """
     notes = stay
     if isinstance(stay, Mapping) and "text" in stay:
         notes = stay["text"]
     if isinstance(notes, np.ndarray) and notes.ndim == 0:
         notes = notes.item()
-    if isinstance(notes, str | bytes | dict) or not isinstance(
-        notes, Iterable
-    ):
+    is_whole = isinstance(notes, str | bytes | dict) or _is_table(notes)
+    if is_whole or not isinstance(notes, Iterable):
         return [notes]
     return list(notes)
+
+
+def _is_table(value: object) -> bool:
+    return hasattr(value, "columns")
 
 
 def note_time(cell: Any) -> datetime | None:
@@ -120,7 +124,9 @@ def note_texts(stay: Any) -> tuple[list[tuple[int, str]], list[int], str]:
             fix = "decode it first: note.decode()"
             return [], [], f"note {number} is bytes, not text; {fix}"
         else:
-            return [], [], f"note {number} is {type(note).__name__}, not text"
+            fix = "; for a table use score_frame" if _is_table(note) else ""
+            kind = type(note).__name__
+            return [], [], f"note {number} is {kind}, not text{fix}"
     return notes, missing, ""
 
 

@@ -138,6 +138,11 @@ def test_results_come_while_the_input_is_still_being_read(network, tokenizer):
         ),
         (["fine", 3], "error", "note 1 is int, not text"),
         (7, "error", "note 0 is int, not text"),
+        (
+            pd.DataFrame({"stay": ["1"], "letter": ["fine"]}),
+            "error",
+            "note 0 is DataFrame, not text; for a table use score_frame",
+        ),
     ],
 )
 def test_bad_stays_cost_no_other(model, stay, status, reason):
