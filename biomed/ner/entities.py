@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -119,6 +120,17 @@ class TaggedView:
     text: str
     entities: tuple[Entity, ...]
     labels: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        """How many entities of each type there are; the text is private."""
+        counts = Counter(entity.label for entity in self.entities)
+        types = ", ".join(
+            f"{count} {label}" for label, count in counts.items()
+        )
+        return (
+            f"TaggedView: {len(self.entities)} entities in {len(self.text)} characters"
+            f" ({types or 'none'})"
+        )
 
     def _repr_html_(self) -> str:
         """Escaped HTML without scripts, style sheets or files."""

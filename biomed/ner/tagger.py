@@ -305,8 +305,9 @@ class EntityTagger(Model[EntitySettings]):
     def _read(self, text: object, number: int) -> _ReadText:
         """A text with its words and pieces."""
         if not isinstance(text, str):
+            kind = type(text).__name__
             raise UserError(
-                f"text number {number} is {type(text).__name__}, not a string"
+                f"text number {number} is {kind}, not a string; use tag_many for several texts"
             )
         plain = clean(text)
         shown = joined(plain, self.reader.pieces_saved)

@@ -95,7 +95,15 @@ class Explanation:
 class StayView:
     """The notes of an explained stay, for a notebook or an HTML page."""
 
-    explanation: Explanation = field(repr=False)
+    explanation: Explanation
+
+    def __repr__(self) -> str:
+        """The risk and how many passages there are; the notes are private."""
+        explanation = self.explanation
+        return (
+            f"StayView: risk {explanation.risk.probability:.1%}, "
+            f"{len(explanation.passages)} passages in {len(explanation.texts)} notes"
+        )
 
     def _repr_html_(self) -> str:
         """Escaped HTML without scripts or files."""

@@ -30,6 +30,18 @@ def test_html_is_escaped_and_whole():
     assert len(set(re.findall("background:(#[0-9a-f]+)", page))) == 2
 
 
+def test_its_repr_counts_the_entities_without_the_text():
+    shown = view(
+        entity("heart & failure", "Disease"),
+        entity("insulin", "Drug"),
+        entity("A", "Disease"),
+    )
+    assert repr(shown) == (
+        "TaggedView: 3 entities in 40 characters (2 Disease, 1 Drug)"
+    )
+    assert repr(view()) == "TaggedView: 0 entities in 40 characters (none)"
+
+
 def test_overlapping_entities_show_both():
     shown = view(
         entity("heart & failure", "Disease"), entity("failure</b>\n", "Drug")

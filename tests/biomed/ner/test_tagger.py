@@ -252,7 +252,8 @@ def test_a_very_long_word(tagger):
 def test_what_is_no_text(tagger, text):
     with pytest.raises(
         ValueError,
-        match=f"text number 1 is {type(text).__name__}, not a string",
+        match=f"text number 1 is {type(text).__name__}, not a string; "
+        "use tag_many for several texts$",
     ):
         list(tagger.tag_many(["heart", text]))
 
