@@ -21,7 +21,7 @@ from domainbert.cli.console import (
     say,
 )
 from domainbert.errors import UserError
-from domainbert.files import remove_abandoned
+from domainbert.files import check_output, remove_abandoned
 from domainbert.service.commands import serve
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ PACKAGES = (
     "sentence-transformers",
     "duckdb",
 )
+SHOWN = 20  # places of identifiers, without --out
 EXTRAS = {
     "databases": "adbc_driver_postgresql",
     "ray": "ray",
@@ -61,8 +62,28 @@ def doctor(
             help="Only remove what killed runs left in this folder and those below."
         ),
     ] = None,
+    identifiers: Annotated[
+        str | None,
+        Option(
+            metavar="TABLE",
+            help="Only count what looks like an identifier in the text of this table or folder. It "
+            "detects some kinds and removes nothing: this is no de-identification.",
+        ),
+    ] = None,
+    text: options.TextColumn = None,
+    out: Annotated[
+        Path | None,
+        Option(
+            help="With --identifiers: the table of all places to write, without text."
+        ),
+    ] = None,
 ) -> None:
     """Show versions, extras, threads, encoders and models, and whether their numbers are right."""
+    if identifiers:
+        _report_identifiers(identifiers, text=text, out=out)
+        return
+    if text or out:
+        raise UserError("--text and --out need --identifiers TABLE")
     if clean:
         for folder in clean:
             for path in remove_abandoned(folder, deep=True):
@@ -90,6 +111,29 @@ def doctor(
             f"{', '.join(failed)}: other numbers than in the card; install the package "
             "again"
         )
+
+
+def _report_identifiers(
+    source: str, *, text: str | None, out: Path | None
+) -> None:
+    """Print how much text of a table looks like an identifier, and where it is."""
+    from domainbert.tables import write_table
+    from domainbert.text.identifiers import KINDS, find_identifiers
+
+    places, counts = find_identifiers(source, text=text)
+    if out:
+        check_output(out, [source])
+        write_table(places, out)
+    else:
+        shown = places[:SHOWN].to_numpy()
+        print_table(shown, list(places), title="First places")
+    rows = [(kind, counts[kind], counts[f"{kind} rows"]) for kind in KINDS]
+    print_table(rows, ["kind", "places", "rows with it"])
+    say(
+        f"{len(places):,} places that look like an identifier, in {counts['rows']:,} rows "
+        f"({counts['without text']:,} without text, {counts['unreadable']:,} unreadable). This "
+        "only detects these kinds: a clean result is no proof, and this is no de-identification"
+    )
 
 
 def _installation() -> Iterator[tuple[str, object]]:

@@ -15,8 +15,8 @@ from pydantic import AwareDatetime, BaseModel, Field, model_validator
 from starlette.exceptions import HTTPException
 
 from clinical.cohort.definition import load_schema
-from clinical.cohort.documents import REASONS, left_out
 from clinical.cohort.fhir import entries, read_resource, values_at
+from clinical.cohort.source import REASONS, left_out
 from domainbert.errors import UserError
 from domainbert.service.commands import LOOPBACK
 from domainbert.service.http import (

@@ -16,7 +16,7 @@ from domainbert.tables import TableError, require_columns
 from domainbert.tables.sources import identifier, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import duckdb
 
@@ -29,6 +29,20 @@ _TIMES = frozenset({
     "admit_time", "discharge_time", "death_time", "birth_date", "death_date", "chart_time",
     "chart_date", "start_date", "end_date",
 })  # fmt: skip
+
+REASONS = {
+    "marked_error": "entered in error",
+    "not_current": "not current",
+    "not_final": "not final or cancelled",
+    "replaced": "replaced by another",
+    "older_version": "of an older version",
+    "copy": "copied from another",
+}
+_DOCUMENT_COLUMNS = (
+    "source", "id", "state", "doc_state", "names", "replaces", "codes", "studies", "version",
+    "words",
+)  # fmt: skip
+"""Why a document is not read, by the status in `sql/documents.sql`."""
 
 
 def step(name: str) -> str:
@@ -343,3 +357,25 @@ class CohortReader:
             for error in self.source.errors.values():
                 raise error from None  # it says itself what is wrong
             raise
+
+
+def left_out(documents: Sequence[Mapping[str, str | None]]) -> dict[int, str]:
+    """Why documents of one stay are not read, by their position; see `REASONS`.
+
+    Args:
+        documents: rows of `fhir.read_resource`, with the type of resource as `source`.
+    """
+    import duckdb
+    import pyarrow as pa
+
+    rows = []
+    for position, row in enumerate(documents):
+        status = "used" if row["text"] else None
+        rows.append(
+            {**row, "document": position, "stay": "", "status": status}
+        )
+    texts = dict.fromkeys(("stay", "status", *_DOCUMENT_COLUMNS), "string")
+    schema = pa.schema({"document": "int64", **texts})
+    with duckdb.connect(config={"threads": 1}) as con:
+        con.register("documents", pa.Table.from_pylist(rows, schema))
+        return dict(con.execute(step("documents")).fetchall())

@@ -32,7 +32,6 @@ NO_TEXT = {
     "clinical synthesize",
     "clinical models",
     "biomed models",
-    "domainbert doctor",
     "domainbert serve",
 }
 # What a random model gives, and what is made below, is not what these can use.
@@ -198,6 +197,7 @@ COMMANDS = {
         "--epochs",
         "0.1",
     ],
+    "domainbert doctor": ["--identifiers", "in/notes.csv", "--out", "out.csv"],
     "domainbert pretrain": [
         *(
             "in/hospital/NOTEEVENTS.csv",
