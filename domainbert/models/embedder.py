@@ -123,9 +123,7 @@ class Embedder(Model[EmbeddingSettings]):
     @classmethod
     def settings_of(cls, name: str | Path) -> EmbeddingSettings:
         """Those of a sentence-transformers model; the defaults, with a warning, for any other."""
-        published = read_modules(
-            find_encoder(resolve_model(name, cls.package))
-        )
+        published = read_modules(find_encoder(resolve_model(name, cls)))
         if published is None:
             log.warning(
                 "%s was not trained for similarity: cosines rank texts poorly",

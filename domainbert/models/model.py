@@ -99,9 +99,6 @@ class Model(TaskClass, Generic[AnySettings]):
         adapter: what was merged into the encoder; None with full weights.
     """
 
-    package: ClassVar[str] = (
-        ""  # the package that ships such models, if any does
-    )
     default: ClassVar[str] = ""  # the model that is loaded where none is named
     settings_class: ClassVar[type[WindowSettings]]
     trainer: ClassVar[str] = ""  # "module:function", for `fit`
@@ -176,7 +173,7 @@ class Model(TaskClass, Generic[AnySettings]):
         if cls.trains_further:
             # The error of `find_encoder` for an unknown name says more.
             with suppress(EncoderError):
-                source = resolve_model(name, cls.package)
+                source = resolve_model(name, cls)
         encoder = find_encoder(source, adapters=cls.trains_further)
         return replace(encoder, name=str(name))
 
@@ -203,7 +200,7 @@ class Model(TaskClass, Generic[AnySettings]):
             raise UserError(
                 f"{cls.__name__} has no default: name a folder or hub:owner/name"
             )
-        stored = load_task_model(resolve_model(name, cls.package), cls)
+        stored = load_task_model(resolve_model(name, cls), cls)
         if stored.config:
             model_settings = cls.read_settings(stored.config.settings)
         else:
@@ -331,7 +328,7 @@ class Model(TaskClass, Generic[AnySettings]):
         torch.manual_seed(training.seed)
         if origin.is_adapter:
             stored = load_task_model(
-                resolve_model(encoder, cls.package),
+                resolve_model(encoder, cls),
                 cls,
                 dropout=training.dropout,
             )

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -106,6 +107,8 @@ class TaskModel:
 class TaskClass(ABC):
     """What a class of models says of its task, and loading a folder needs."""
 
+    # The package that ships such models, if any does.
+    package: ClassVar[str] = ""
     task: ClassVar[str]
     also: ClassVar[tuple[str, ...]] = ()  # tasks whose models load too
     labels: tuple[
@@ -127,21 +130,33 @@ def shipped_models(package: str) -> dict[str, Path]:
     return {file.parent.name: file.parent for file in files}
 
 
-def resolve_model(name: str | Path, package: str) -> str | Path:
+def resolve_model(name: str | Path, kind: type[TaskClass]) -> str | Path:
     """The folder of a shipped model; other folders, encoders and Hub models are unchanged.
 
-    Without a package, no model is shipped and every name is unchanged. Otherwise an unknown name
-    is an `EncoderError`.
+    If the class has no package, no model is shipped and every name is unchanged. Otherwise an
+    unknown name, or a shipped model of another task, is an `EncoderError`.
     """
-    if not package:
+    if not kind.package:
         return name
     typed = str(name)
-    shipped = shipped_models(package)
-    if typed in shipped:
-        return shipped[typed]
-    if typed in SHIPPED or typed.startswith(HUB) or expanded(typed).is_dir():
-        return name
-    raise EncoderError(unknown_name(typed, shipped, kind="model"))
+    folders = shipped_models(kind.package)
+    if typed not in folders:
+        is_folder = expanded(typed).is_dir()
+        if typed in SHIPPED or typed.startswith(HUB) or is_folder:
+            return name
+        for point in entry_points(group="domainbert.tasks"):
+            folders |= shipped_models(point.module.partition(".")[0])
+    configs = {key: read_task_config(folders[key]) for key in folders}
+    tasks = {key: config.task for key, config in configs.items() if config}
+    suitable = [key for key in tasks if tasks[key] in (kind.task, *kind.also)]
+    if typed in suitable:
+        return folders[typed]
+    if typed in tasks:
+        raise EncoderError(
+            f"{typed} is a model for {tasks[typed]}, not for {kind.task}; "
+            f"shipped for {kind.task}: {', '.join(suitable)}"
+        )
+    raise EncoderError(unknown_name(typed, suitable, kind="model"))
 
 
 def save_task_model(

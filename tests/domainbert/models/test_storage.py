@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from domainbert.encoders.lora import (
 )
 from domainbert.models.manifest import Manifest
 from domainbert.models.storage import (
+    CONFIG_KEY,
     TaskConfig,
     TaskModel,
     check_replaceable,
@@ -419,31 +421,93 @@ def test_an_adapter_without_finite_numbers_is_refused(folder, number):
         load(folder)
 
 
-def test_a_mistyped_model_lists_the_shipped_models_and_guesses(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    shelf = {
-        "readmission-demo": tmp_path / "a",
-        "readmission-diabetes130": tmp_path / "b",
-    }
+SHELVES = {
+    "clinical": {"readmission-demo": "readmission", "risk": "readmission"},
+    "biomed": {"disease-drug": "entities", "qa": "qa"},
+}
+
+
+@pytest.fixture
+def shelves(tmp_path, monkeypatch):
+    """Shipped models of two packages: their configurations are all that is read."""
+    folders = {}
+    for package, tasks in SHELVES.items():
+        folders[package] = {name: tmp_path / name for name in tasks}
+        for name, task in tasks.items():
+            config = TaskConfig(
+                task=task,
+                labels=("a",),
+                encoder="e",
+                encoder_sha256=None,
+                lower_case=True,
+            )
+            (tmp_path / name).mkdir()
+            text = json.dumps({CONFIG_KEY: config.model_dump()})
+            (tmp_path / name / "config.json").write_text(text)
+    points = [SimpleNamespace(module=f"{name}.served") for name in SHELVES]
     monkeypatch.setattr(
-        "domainbert.models.storage.shipped_models", {"mine": shelf}.get
+        "domainbert.models.storage.entry_points", lambda group: points
     )
-    assert resolve_model("readmission-demo", "mine") == tmp_path / "a"
-    for name in (str(tmp_path), "all-MiniLM-L6-v2", "hub:someone/model"):
-        assert resolve_model(name, "mine") == name
-    listed = (
-        r"no model .*not shipped \(readmission-demo, readmission-diabetes130\)"
+    monkeypatch.setattr(
+        "domainbert.models.storage.shipped_models", folders.__getitem__
     )
-    with pytest.raises(
-        EncoderError, match=listed + r"\. Did you mean 'readmission-demo'\?$"
-    ):
-        resolve_model("readmision-demo", "mine")
-    with pytest.raises(
-        EncoderError, match=listed + r"\. .* write hub:someone/model\.$"
-    ):
-        resolve_model("someone/model", "mine")
+    return tmp_path
+
+
+RISKS = SimpleNamespace(package="clinical", task="readmission", also=())
+ENTITIES = SimpleNamespace(package="biomed", task="entities", also=())
+
+
+def test_a_name_is_that_of_a_shipped_model_or_left_as_it_is(shelves):
+    demo = shelves / "readmission-demo"
+    assert resolve_model("readmission-demo", RISKS) == demo
+    for name in (str(shelves), "all-MiniLM-L6-v2", "hub:someone/model"):
+        assert resolve_model(name, RISKS) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        (
+            "readmision-demo",
+            RISKS,
+            (
+                "no model 'readmision-demo': not a folder here and not shipped "
+                "(readmission-demo, risk). Did you mean 'readmission-demo'?"
+            ),
+        ),
+        (
+            "someone/model",
+            ENTITIES,
+            (
+                "no model 'someone/model': not a folder here and not shipped "
+                "(disease-drug). For the Hugging Face Hub write hub:someone/model."
+            ),
+        ),
+        (
+            "readmission-demo",
+            ENTITIES,
+            (
+                "readmission-demo is a model for readmission, not for entities; "
+                "shipped for entities: disease-drug"
+            ),
+        ),
+        (
+            "qa",
+            ENTITIES,
+            (
+                "qa is a model for qa, not for entities; "
+                "shipped for entities: disease-drug"
+            ),
+        ),
+    ],
+)
+def test_a_wrong_name_lists_the_shipped_models_of_the_task(
+    shelves, monkeypatch, name, kind, message
+):
+    monkeypatch.chdir(shelves.parent)
+    with pytest.raises(EncoderError, match=f"^{re.escape(message)}$"):
+        resolve_model(name, kind)
 
 
 def test_a_missing_adapter_is_refused(folder):
