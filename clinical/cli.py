@@ -102,10 +102,14 @@ def models() -> None:
 
     for name, folder in shipped_models("clinical").items():
         manifest = read_manifest(folder, RiskManifest)
-        scores = next(iter(manifest.scores.risks.values()))
+        quality = "not measured on held-out patients"
+        if scores := manifest.scores.model:
+            quality = (
+                f"AUROC {scores.measures['auroc']} on the {scores.n_stays:,} stays of "
+                f"{scores.n_patients:,} held-out patients"
+            )
         stdout.print(
-            f"{name}: {manifest.card.title}\n    AUROC {scores.measures['auroc']} on the "
-            f"{scores.n_stays:,} stays of {scores.n_patients:,} held-out patients",
+            f"{name}: {manifest.card.title}\n    {quality}",
             markup=False,
             soft_wrap=True,
         )

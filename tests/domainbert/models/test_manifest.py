@@ -40,7 +40,8 @@ def test_shipped_models_keep_what_loading_needs_apart_from_what_was_measured(
     manifest = read_manifest(SHIPPED[name], kind)
     assert manifest.card.name == name
     assert manifest.training.stages[0].epochs > 0
-    assert manifest.example is not None
+    is_served = name != "rerank"  # the example is the self-test of `serve`
+    assert (manifest.example is not None) == is_served
     written = (SHIPPED[name] / MANIFEST_FILE).read_text("utf-8")
     assert manifest_text(manifest) == written
 
