@@ -21,11 +21,11 @@ DOCS = Path(__file__).parent
 WIDTH = 900
 HEIGHTS = {"risk": 400, "entities": 580}  # pixels at that width
 SUMMARY = """\
-Discharge summary. 71M with decompensated heart failure, admitted for the third time this year.
-Hospital course: IV furosemide, weight down 6 kg, oxygen weaned. Creatinine 1.9.
-He lives alone and stopped his furosemide because he could not afford it.
-No fever, no chest pain. Walks with a cane.
-No appointment was made before he left."""
+71M with heart failure, readmitted for the third time this year.
+Hospital course: IV furosemide, weight down 6 kg. Uneventful stay.
+Lives alone and missed several doses at home because he could not afford them.
+Denies chest pain. Walks with a cane.
+Discharged home. Clinic visit in 5 days, and a nurse will visit."""
 NOTE = """\
 CC: shortness of breath. 71M w/ PMH of HTN, DM2 and CHF (EF 30%), s/p CABG 2015.
 Stopped his furosemide two weeks ago. No chest pain, no fever. Mother had breast cancer.
