@@ -9,8 +9,8 @@ days drawn evenly from the following 30. Readmissions come evenly from day 1 to 
 
 from __future__ import annotations
 
+import argparse
 import random
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +32,9 @@ HORIZON = 30
 
 def main() -> None:
     """Print the table."""
-    n_stays = int(sys.argv[1]) if len(sys.argv) > 1 else 6000
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("stays", nargs="?", type=int, default=6000)
+    n_stays = parser.parse_args().stays
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         synthesize(folder, stays=n_stays, seed=11, brief=True)

@@ -87,7 +87,7 @@ def test_the_printed_pages_have_every_figure(browser, report):
     figures = [
         image.open(io.BytesIO(base64.b64decode(source))) for source in sources
     ]
-    assert len(figures) == 3
+    assert len(figures) == 4
     assert sizes == sorted(figure.size for figure in figures)
     text = " ".join(page.extract_text() for page in pages)
     for heading in (

@@ -319,7 +319,7 @@ def test_the_metrics_tell_rows_the_queue_and_the_model_and_no_id(client):
         'domainbert_request_seconds_count{route="none",status="404"}',
     ):
         assert line in text
-    assert "4711" not in text
+    assert "MRN" not in text
 
 
 # --- connections
@@ -396,8 +396,9 @@ def test_silent_connections_keep_nobody_out(client, monkeypatch):
                 head * (number % 2)
             )  # half of them send half a body
         assert ask(server.port)[0] == 200
-        assert all(map(is_closed, clients[:30]))
-        assert len(server.server_state.connections) <= 6
+        # Which ones stay open depends on the order in which the server reads them.
+        connections = server.server_state.connections
+        assert wait_until(lambda: len(connections) <= 6)
     for one in clients:
         one.close()
 
