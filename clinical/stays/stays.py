@@ -78,14 +78,11 @@ def note_list(stay: Any) -> list[Any]:
         notes = stay["text"]
     if isinstance(notes, np.ndarray) and notes.ndim == 0:
         notes = notes.item()
-    is_whole = isinstance(notes, str | bytes | dict) or _is_table(notes)
-    if is_whole or not isinstance(notes, Iterable):
+    is_table = hasattr(notes, "columns")
+    is_text = isinstance(notes, str | bytes | dict)
+    if is_table or is_text or not isinstance(notes, Iterable):
         return [notes]
     return list(notes)
-
-
-def _is_table(value: object) -> bool:
-    return hasattr(value, "columns")
 
 
 def note_time(cell: Any) -> datetime | None:
@@ -124,9 +121,10 @@ def note_texts(stay: Any) -> tuple[list[tuple[int, str]], list[int], str]:
             fix = "decode it first: note.decode()"
             return [], [], f"note {number} is bytes, not text; {fix}"
         else:
-            fix = "; for a table use score_frame" if _is_table(note) else ""
-            kind = type(note).__name__
-            return [], [], f"note {number} is {kind}, not text{fix}"
+            fault = f"note {number} is {type(note).__name__}, not text"
+            if hasattr(note, "columns"):
+                fault += "; for a table use score_frame"
+            return [], [], fault
     return notes, missing, ""
 
 

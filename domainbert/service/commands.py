@@ -120,6 +120,8 @@ def serve(
         Path(tempfile.gettempdir(), "domainbert"), private=True
     ) as work:
         os.environ[SETTINGS] = json.dumps([asdict(settings), str(work)])
+        # Compiled kernels of many shapes would be kept, and memory grow with the requests.
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8")
         if workers > 1:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(work)
         if check:

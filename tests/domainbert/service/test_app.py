@@ -622,6 +622,22 @@ def test_the_folder_of_a_killed_service_is_removed_at_the_next_start(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_few_compiled_kernels_are_kept_unless_the_operator_says_more(
+    monkeypatch,
+):
+    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+    capacities = []
+
+    def run(*_, **__):
+        capacities.append(os.environ[name])
+
+    monkeypatch.setenv(name, "100")
+    assert serve(monkeypatch, run=run)[0] == 0
+    monkeypatch.delenv(name)
+    assert serve(monkeypatch, run=run)[0] == 0
+    assert capacities == ["100", "8"]
+
+
 def test_check_starts_nothing_and_names_what_is_wrong(monkeypatch, tmp_path):
     code, errors, started = serve(monkeypatch, "--check")
     assert (code, started) == (0, [])
