@@ -3,8 +3,8 @@
     python benchmarks/facts.py [--model readmission-demo] [--stays 1000] [--seed 2027] [--brief]
 
 The true risk of a stay is the logistic function of the weights of its facts. The log-odds of the
-model's probability are regressed on the same facts, and on those that the summary denies or tells
-of another time or person, which should weigh nothing. A second table says how far the expected
+model's probability are regressed on the same facts, and on facts that the summary denies or tells
+of another time or person, which should weigh nothing. A second table shows how far the expected
 AUROC is below the best possible, and how far it would be without each kind of error.
 """
 

@@ -106,7 +106,7 @@ def with_short_forms(
     entities: list[Entity],
     abbreviations: Mapping[str, Abbreviation],
 ) -> list[Entity]:
-    """Add each defined abbreviation wherever it occurs, with the label of its long form."""
+    """Add every occurrence of an abbreviation the text defines, labelled like its long form."""
     entity_ending_at = {entity.end: entity for entity in reversed(entities)}
     long_forms = {
         short: entity_ending_at[definition.end]

@@ -310,7 +310,7 @@ async def _read_pages(
 
 
 def origins(names: Iterable[str]) -> set[Origin]:
-    """The servers of `--fhir`; a name that is none is a `UserError`."""
+    """The servers of `--fhir`. An address that cannot be read is a `UserError`."""
     servers = set()
     for name in names:
         try:

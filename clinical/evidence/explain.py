@@ -30,7 +30,7 @@ LEAST_LEFT_OUT = 3
 """Sentences that are left out in turn, however long their windows are."""
 
 ALONE_SHARE = 0.25
-"""Share of the search in which sentences are read alone, to choose those that are left out."""
+"""Share of the token budget for reading sentences alone, to choose which ones to leave out."""
 
 
 def explain(
