@@ -13,6 +13,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -28,6 +29,8 @@ from domainbert.progress import counted
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from clinical.datasets.sentences import Statement
 
 METHODS = ("occlusion", "random")
 TOP = 3
@@ -63,25 +66,48 @@ def main() -> None:
     print(table(head, fact_rows(model, rows, planted)))
 
 
-def made_up(folder: str, *, stays: int, seed: int) -> set[str]:
+def made_up(folder: str | Path, *, stays: int, seed: int) -> set[str]:
     """Write a hospital; the sentences that tell, as true, a fact that raises the risk."""
     planted: set[str] = set()
-    tell = sentences.tell
+    drawn: list[list[Statement]] = []
+    clause_sentence = sentences.clause_sentence
+    noun_sentences = sentences.noun_sentences
+    draw_frame = sentences._draw_frame
 
-    def noted(*args: Any, **options: Any) -> list[sentences.Told]:
-        result = tell(*args, **options)
-        for statement in result:
-            parts = statement.statements
-            if any(
-                p.truth and not p.elsewhere and p.fact.weight > 0
-                for p in parts
-            ):
-                planted.add(statement.sentence)
-        return result
+    def noted_clause(part: Statement, *rest: Any) -> str:
+        sentence = clause_sentence(part, *rest)
+        if raises_risk([part]):
+            planted.add(sentence)
+        return sentence
 
-    with patch.object(sentences, "tell", noted):
+    def noted_frame(*rest: Any) -> tuple[sentences.Frame, list[Statement]]:
+        frame, parts = draw_frame(*rest)
+        drawn.append(parts)
+        return frame, parts
+
+    def noted_nouns(*rest: Any) -> list[str]:
+        drawn.clear()
+        told = noun_sentences(*rest)
+        pairs = zip(told, drawn, strict=True)
+        planted.update(text for text, parts in pairs if raises_risk(parts))
+        return told
+
+    with patch.multiple(
+        sentences,
+        clause_sentence=noted_clause,
+        noun_sentences=noted_nouns,
+        _draw_frame=noted_frame,
+    ):
         synthesize(folder, stays=stays, seed=seed)
     return planted
+
+
+def raises_risk(parts: list[Statement]) -> bool:
+    """Whether one of the statements is true of the stay and raises its risk."""
+    return any(
+        part.truth and not part.elsewhere and part.fact.weight > 0
+        for part in parts
+    )
 
 
 def speed_rows(model: ReadmissionModel, rows: pd.DataFrame) -> list[list[str]]:
