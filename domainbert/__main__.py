@@ -108,8 +108,8 @@ def doctor(
     failed = [name for name, _, numbers in tests if numbers == DIFFERENT]
     if failed:
         raise UserError(
-            f"{', '.join(failed)}: other numbers than in the card; install the package "
-            "again"
+            f"{', '.join(failed)}: the numbers differ from those in the card; reinstall the "
+            "package"
         )
 
 

@@ -43,7 +43,7 @@ def whole_text(text: str) -> str:
 
 
 def expanded(path: str | Path) -> Path:
-    """A path with `~` as the home folder; a name such as `~.csv`, of no user's home, as it is."""
+    """A path with `~` replaced by the home folder, unless no user has that name (`~.csv`)."""
     with suppress(RuntimeError):
         return Path(path).expanduser()
     return Path(path)
@@ -268,9 +268,8 @@ def remove_abandoned(folder: Path, *, deep: bool = False) -> list[Path]:
                 continue
             original = path.with_name(match[1])
             if match[5] and not original.exists():
-                if (
-                    len(match[1]) < _LONGEST
-                ):  # a longer name was cut and is unknown
+                # A longer name was cut, so that the full name is unknown.
+                if len(match[1]) < _LONGEST:
                     path.replace(original)
             elif path.is_dir():
                 shutil.rmtree(path)

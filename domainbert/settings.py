@@ -28,9 +28,8 @@ Seed = Annotated[
         description=f"a whole number from 0 to {2**32 - 1}",
     ),
 ]
-Names = Annotated[
-    tuple[str, ...], Field(strict=False)
-]  # lists in TOML and JSON
+# TOML and JSON have lists, no tuples.
+Names = Annotated[tuple[str, ...], Field(strict=False)]
 _EXPECTED = {
     "bool_type": "true or false",
     "int_type": "a whole number",

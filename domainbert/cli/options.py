@@ -117,11 +117,13 @@ class ScoringOptions:
     stay: StayColumn = None
     patient: PatientColumn = None
     note: NoteColumn = None
-    time: Annotated[str | None, Option(help="When a note was written.")] = None
+    time: Annotated[
+        str | None, Option(help="The column with the time of a note.")
+    ] = None
     column: Annotated[
         list[str] | None,
         Option(
-            help="Another column by our name of it, such as category='Note type'; may be repeated.",
+            help="Another column as OURS=YOURS, such as category='Note type'; may be repeated.",
         ),
     ] = None
     keep: Annotated[

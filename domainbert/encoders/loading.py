@@ -371,9 +371,8 @@ def loading_errors(name: str) -> Iterator[None]:
         yield
     except EncoderError:
         raise
-    except (
-        Exception
-    ) as error:  # the readers of weights and tokenizers raise all kinds
+    except Exception as error:
+        # The readers of weights and tokenizers raise errors of all kinds.
         raise EncoderError(
             f"{name} cannot be loaded: {_short_reason(error)}"
         ) from error
@@ -460,9 +459,9 @@ def _check_loaded(
         misfits = list(filter(in_body, misfits))
     if misfits and not any(key.startswith(f"{prefix}.") for key in misfits):
         raise EncoderError(
-            f"{name}: its head has {shapes[misfits[0]][0]} outputs, but expected were "
-            f"{model.config.num_labels}; if its config.json does not name each output, "
-            'add "id2label": {"0": "O", "1": …}'
+            f"{name}: its head has {shapes[misfits[0]][0]} outputs, but "
+            f"{model.config.num_labels} were expected; if its config.json does not name each "
+            'output, add "id2label": {"0": "O", "1": …}'
         )
     if misfits:
         raise EncoderError(

@@ -203,9 +203,8 @@ def apply_adapter(
     from peft import get_peft_model_state_dict
 
     config = copy.deepcopy(adapter.config)
-    config.base_model_name_or_path = (
-        None  # peft warns of another name than the network's
-    )
+    # PEFT warns of any name but the network's.
+    config.base_model_name_or_path = None
     with loading_errors(name):
         wrapped = _wrapped(network, config)
     expected = get_peft_model_state_dict(wrapped, save_embedding_layers=False)

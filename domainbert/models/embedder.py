@@ -29,14 +29,12 @@ from domainbert.models.pooling import (
 from domainbert.models.storage import resolve_model
 from domainbert.streams import chunked, read_ahead
 from domainbert.tables.ids import is_missing
-from domainbert.text.windows import UNKNOWN, Windower, too_long
+from domainbert.text.windows import UNKNOWN, WindowedText, Windower, too_long
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
     from transformers.utils import ModelOutput
-
-    from domainbert.text.windows import WindowedText
 
 NO_TEXT = "no text"
 log = logging.getLogger(__name__)

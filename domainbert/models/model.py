@@ -26,13 +26,14 @@ from typing import (
 
 from domainbert.encoders.configs import dropouts, named_outputs
 from domainbert.encoders.loading import (
+    Encoder,
     find_encoder,
     load_config,
     load_model,
     load_tokenizer,
     window_limit,
 )
-from domainbert.encoders.lora import merge_adapter, trained_adapter
+from domainbert.encoders.lora import Adapter, merge_adapter, trained_adapter
 from domainbert.errors import EncoderError, UserError
 from domainbert.models.card import model_card
 from domainbert.models.storage import (
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from domainbert.encoders.loading import Encoder
-    from domainbert.encoders.lora import Adapter
     from domainbert.text.runner import Device
 
 

@@ -196,4 +196,4 @@ def _read_json(encoder: Encoder, name: str) -> Any:
     file = Path(encoder.location) / name
     if not file.is_file():
         return None
-    return json.loads(file.read_text(encoding="utf-8"))
+    return json.loads(file.read_text("utf-8"))

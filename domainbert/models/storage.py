@@ -105,15 +105,14 @@ class TaskModel:
 
 
 class TaskClass(ABC):
-    """What a class of models says of its task, and loading a folder needs."""
+    """What a class of models says about its task; loading a folder checks it."""
 
     # The package that ships such models, if any does.
     package: ClassVar[str] = ""
     task: ClassVar[str]
     also: ClassVar[tuple[str, ...]] = ()  # tasks whose models load too
-    labels: tuple[
-        str, ...
-    ] = ()  # one name for each output; empty for any number
+    # One name for each output; empty for any number.
+    labels: tuple[str, ...] = ()
     train_command: ClassVar[str]
     manifest_class: ClassVar[type[Manifest]] = Manifest
 

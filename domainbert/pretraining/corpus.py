@@ -370,7 +370,7 @@ class TextCorpus:
 
 
 def _warn_of_unread(folder: Path, read: int) -> None:
-    """Say how many files of a folder have another form than the `read` ones."""
+    """Warn of the files of a folder that are not among the `read` ones."""
     files = sum(path.is_file() for path in folder.rglob("*"))
     if files > read:
         log.warning(

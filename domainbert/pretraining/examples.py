@@ -17,7 +17,7 @@ from transformers import DataCollatorForLanguageModeling
 
 from domainbert import __version__
 from domainbert.files import write_json
-from domainbert.pretraining.corpus import SIDES, TextCorpusError
+from domainbert.pretraining.corpus import SIDES, TextCorpus, TextCorpusError
 from domainbert.streams import chunked
 from domainbert.text.runner import pad
 from domainbert.training.objective import fingerprint
@@ -25,7 +25,6 @@ from domainbert.training.objective import fingerprint
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from domainbert.pretraining.corpus import TextCorpus
     from domainbert.pretraining.settings import TrainingPlan
 
 Row = dict[str, Any]

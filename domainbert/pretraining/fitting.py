@@ -28,13 +28,14 @@ from domainbert.pretraining.examples import (
 )
 from domainbert.pretraining.model import (
     EncoderManifest,
+    PretrainingNetwork,
     check_free,
     load_start,
     new_manifest,
     save_encoder,
     start_output_layer,
 )
-from domainbert.pretraining.settings import PretrainingRecipe
+from domainbert.pretraining.settings import PretrainingRecipe, TrainingPlan
 from domainbert.text.runner import evaluating, plan_batches
 from domainbert.training.checkpoints import last_checkpoint, resume_hint
 from domainbert.training.objective import (
@@ -48,9 +49,6 @@ from domainbert.training.trainer import fit
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-    from domainbert.pretraining.model import PretrainingNetwork
-    from domainbert.pretraining.settings import TrainingPlan
 
 Scores = dict[str, float]
 # Tokens of an evaluation batch, the same on every device because masks are drawn per batch.

@@ -121,9 +121,8 @@ class WindowCache:
         """Use the file; if that fails, warn and continue without it."""
         try:
             return action(argument)
-        except (
-            sqlite3.DatabaseError
-        ) as error:  # damage, a full disk, a lock that lasts
+        except sqlite3.DatabaseError as error:
+            # The file is damaged or locked, or the disk is full.
             if not self._warned:
                 log.warning(
                     "%s: cache not used for now (%s)", self._path, error

@@ -46,9 +46,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 AnyTask = Task[Any, Any]
-_Scored = tuple[
-    Sequence[Row], list[OutputRow]
-]  # rows of an item, and its output
+# The rows of an item, and its output.
+_Scored = tuple[Sequence[Row], list[OutputRow]]
 
 # A part is written when it is complete: about a minute of work for MiniLM on two cores.
 PART_CHARACTERS = 500_000
@@ -366,7 +365,7 @@ def _read(task: AnyTask, plan: Plan, rows: Sequence[Row]) -> Any | Fault:
 
 
 def _size(item: Sequence[Row]) -> int:
-    """Characters of an item; at least those that give a part its maximum number of items."""
+    """Characters of an item, at least so many that a part has a maximum number of items."""
     cells = chain.from_iterable(row.cells.values() for row in item)
     n_characters = sum(len(str(cell)) for cell in cells if cell is not None)
     return max(n_characters, PART_CHARACTERS // PART_ITEMS)
@@ -374,7 +373,7 @@ def _size(item: Sequence[Row]) -> int:
 
 @contextmanager
 def _stop_requests() -> Iterator[list[int]]:
-    """The signals so far that ask for a stop; a second one, or the grace time's end, interrupts."""
+    """The requests to stop so far; a second one, or the end of the grace time, interrupts."""
     received: list[int] = []
     # Python handles signals in the main thread only.
     if threading.current_thread() is not threading.main_thread():

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from domainbert.errors import UserError
-from domainbert.scoring.driver import score_chunks
+from domainbert.scoring.driver import AnyTask, score_chunks
 from domainbert.scoring.task import Plan, grouped, make_plan, packed, unpacked
 from domainbert.tables import Row
 from domainbert.tables.parquet_files import arrow_cells
@@ -25,8 +25,6 @@ from domainbert.tables.parquet_files import arrow_cells
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from ray.data import Dataset
-
-    from domainbert.scoring.driver import AnyTask
 
 _NUMBER = "__number"  # the column of ascending numbers that an engine adds
 _PARTITIONS = 4  # per worker, so that a slow one does not delay the end

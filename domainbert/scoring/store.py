@@ -47,7 +47,7 @@ class RunStore:
         out: the table that is written at the end.
 
     Raises:
-        TableError: `out` has not the ending of a table.
+        TableError: the name of `out` does not end as that of a table.
         UserError: the input would be overwritten.
     """
 

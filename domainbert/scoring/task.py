@@ -17,6 +17,7 @@ import numpy as np
 
 from domainbert.files import disk_errors, whole_text
 from domainbert.tables import (
+    Column,
     Row,
     TableError,
     id_key,
@@ -26,12 +27,10 @@ from domainbert.tables import (
 )
 from domainbert.tables.ids import is_id_column
 from domainbert.tables.options import repeated
-from domainbert.text.windows import too_long
+from domainbert.text.windows import is_blank, too_long
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from domainbert.tables import Column
 
 OutputRow = dict[str, object]
 Item = TypeVar("Item")
@@ -49,7 +48,7 @@ class Fault:
 def text_of(row: Row, column: str) -> str | Fault:
     """The text of a cell, or why there is none."""
     text = row.cells.get(column)
-    if text is None or (isinstance(text, str) and not text.strip()):
+    if is_blank(text):
         return Fault("no text", "empty")
     if not isinstance(text, str):
         return Fault(f"{column} is {type(text).__name__}, not text")

@@ -10,9 +10,8 @@ import numpy as np
 
 from domainbert.errors import UserError
 
-RANK = (
-    60  # added to each rank when rankings are fused, as in Cormack et al. 2009
-)
+# Added to each rank when rankings are fused, as in Cormack et al. 2009.
+RANK = 60
 QUERIES = 256  # compared with a block of rows at a time
 
 
@@ -68,7 +67,8 @@ def top_k(
         first += len(block)
     is_empty = ~np.isfinite(scores)
     return Hits(
-        np.where(is_empty, -1, rows), np.where(is_empty, np.nan, scores)
+        np.where(is_empty, -1, rows),
+        np.where(is_empty, np.nan, scores),
     )
 
 
@@ -131,7 +131,9 @@ class WordIndex:
         self._count = len(texts)
         self._index = bm25s.BM25()
         self._tokenize = partial(
-            bm25s.tokenize, stopwords="en", show_progress=False
+            bm25s.tokenize,
+            stopwords="en",
+            show_progress=False,
         )
         tokens = self._tokenize(list(texts))
         if not any(map(len, tokens.ids)):
@@ -147,7 +149,8 @@ class WordIndex:
         rows, scores = self._index.retrieve(tokens, k=k, show_progress=False)
         has_word = scores > 0
         return Hits(
-            np.where(has_word, rows, -1), np.where(has_word, scores, np.nan)
+            np.where(has_word, rows, -1),
+            np.where(has_word, scores, np.nan),
         )
 
 

@@ -68,12 +68,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _BYTES_PER_CHARACTER = 12  # in JSON, "\\ud83d\\ude00" is one character
-_SHADOW = (
-    " (shadow)"  # after the name of a task, in the ledger and the metrics
-)
-_SHADOW_CALLS = (
-    100  # that wait for the next model; it does not see further ones
-)
+# Added to the name of a task in the ledger and the metrics.
+_SHADOW = " (shadow)"
+# Calls that may wait for the next model; it does not see further ones.
+_SHADOW_CALLS = 100
 _M_ARENA_MAX = -8  # of mallopt, in malloc.h
 _ROWS = Counter("domainbert_rows_total", "Rows of results", ["task", "status"])
 _QUEUE = Gauge(
@@ -148,7 +146,7 @@ class Service:
         self.errors: dict[str, Callable[[int, str], Any]] = {}
         self.forms: dict[tuple[str, str], Callable[..., Response]] = {}
         # Names, numbers and punctuation are not counted as characters of text.
-        self.most_bytes = _BYTES_PER_CHARACTER * settings.max_characters + (
+        self.max_bytes = _BYTES_PER_CHARACTER * settings.max_characters + (
             1 << 20
         )
         self._models: list[Served] = []
@@ -303,7 +301,7 @@ class Service:
             allow_headers=["authorization", "content-type", "x-request-id"],
         )
         if self.trust is None:
-            # A page of another site must not reach this machine under a name of its own.
+            # A page of another site must not reach this machine by a name of that site (rebinding).
             hosts = [*LOOPBACK, "[::1]"]
             self.app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
         self.app.add_middleware(shell, self)
@@ -404,9 +402,8 @@ async def _health() -> dict[str, str]:
 
 async def _metrics() -> Response:
     registry = REGISTRY
-    if (
-        "PROMETHEUS_MULTIPROC_DIR" in os.environ
-    ):  # the numbers of all processes
+    # With several workers, the numbers of all processes are shown.
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         registry = CollectorRegistry()
         multiprocess.MultiProcessCollector(registry)
     return PlainTextResponse(generate_latest(registry))

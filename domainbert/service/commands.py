@@ -20,9 +20,8 @@ from domainbert.files import folder_beside
 
 # The environment variable with the settings and the work folder, for worker processes.
 SETTINGS = "DOMAINBERT_SERVICE"
-APPLICATION = (
-    "domainbert.service.app"  # imported by name: it imports this module
-)
+# Named, not imported: it imports this module.
+APPLICATION = "domainbert.service.app"
 FILES = 65_536  # that a process may open, if the system allows it
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -45,7 +44,7 @@ class ServiceSettings:
         str | None, Option(help="TOML file of clients and their keys.")
     ] = None
     cors: Annotated[
-        list[str] | None, Option(help="Origin of pages that may call.")
+        list[str] | None, Option(help="Origin of web pages that may call.")
     ] = None
     fhir: Annotated[
         list[str] | None,
@@ -56,7 +55,7 @@ class ServiceSettings:
     fhir_proxy: Annotated[
         str,
         Option(
-            help="Proxy for FHIR servers; by default none, whatever is set."
+            help="Proxy for FHIR servers; variables such as HTTPS_PROXY are ignored."
         ),
     ] = ""
     ledger: Annotated[
@@ -66,10 +65,10 @@ class ServiceSettings:
         str, Option(help="Address of the model's report, for cards.")
     ] = ""
     max_characters: Annotated[
-        int, Option(min=1, help="Of the texts of a request.")
+        int, Option(min=1, help="Most characters of a request.")
     ] = 500_000
     seconds: Annotated[
-        float, Option(min=0.1, max=86_400, help="For a request.")
+        float, Option(min=0.1, max=86_400, help="Time limit of a request.")
     ] = 60.0
     log_level: Annotated[str, Option(help="debug, info or warning.")] = "info"
 
@@ -83,14 +82,16 @@ def serve(
         str, Option(help="Any address but localhost needs --trust.")
     ] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535)] = 8000,
-    workers: Annotated[int, Option(min=1, help="Processes.")] = 1,
-    certificate: Annotated[Path | None, Option(help="For TLS, PEM.")] = None,
+    workers: Annotated[int, Option(min=1, help="Number of processes.")] = 1,
+    certificate: Annotated[
+        Path | None, Option(help="Certificate for TLS, PEM.")
+    ] = None,
     key: Annotated[
-        Path | None, Option(help="Of the certificate, PEM.")
+        Path | None, Option(help="Private key of the certificate, PEM.")
     ] = None,
     check: Annotated[
         bool,
-        Option("--check", help="Load and test all that is named, then exit."),
+        Option("--check", help="Load and test everything, then exit."),
     ] = False,
 ) -> None:
     """Answer over HTTP: risks, entities and answers, CDS Hooks, and a page to try them."""
@@ -129,7 +130,7 @@ def serve(
             say(f"ready: {', '.join(settings.model)}")
             return
         say(f"loading {', '.join(settings.model)}; then open {address}")
-        # A stop that was asked for, after the last response.
+        # After a request to stop, uvicorn raises it once the last response is sent.
         with suppress(KeyboardInterrupt):
             uvicorn.run(
                 f"{APPLICATION}:application",
@@ -170,9 +171,8 @@ def _check(certificate: Path | None, key: Path | None) -> None:
 
 def _allow_files() -> None:
     """Let the process open more files: each connection is one."""
-    with suppress(
-        ImportError, OSError, ValueError
-    ):  # Windows has no such limit
+    with suppress(ImportError, OSError, ValueError):
+        # Windows has no such limit.
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

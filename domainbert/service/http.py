@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
-for name in (
-    "httpx",
-    "httpcore",
-):  # they log addresses, which hold the ids of stays
+# These libraries log addresses, which hold the ids of stays.
+for name in ("httpx", "httpcore"):
     logging.getLogger(name).setLevel(logging.WARNING)
 POLICY = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; form-action 'none'"
 HEADERS = {
@@ -179,24 +177,23 @@ def http_client(*, proxy: str | None = None) -> httpx.AsyncClient:
 
 
 async def fetch_json(
-    client: httpx.AsyncClient, url: str, *, most: int, **headers: str
+    client: httpx.AsyncClient, url: str, *, max_bytes: int, **headers: str
 ) -> Any:
     """The JSON document at an address.
 
     Raises:
-        ValueError: another status than 200, more than `most` bytes, or no JSON.
+        ValueError: another status than 200, more than `max_bytes`, or no JSON.
         httpx.HTTPError: no response.
     """
-    headers["Accept-Encoding"] = (
-        "identity"  # nothing that unpacks to gigabytes
-    )
+    # A compressed response could unpack to gigabytes.
+    headers["Accept-Encoding"] = "identity"
     body = bytearray()
     async with client.stream("GET", url, headers=headers) as response:
         if response.status_code != httpx.codes.OK:
             raise ValueError(str(response.status_code))
         async for part in response.aiter_raw():
             body += part
-            if len(body) > most:
+            if len(body) > max_bytes:
                 raise ValueError("too long")
     return json.loads(body)
 
@@ -211,14 +208,16 @@ class AsciiResponse(JSONResponse):
         ).encode()
 
 
-async def read_body(receive: Receive, *, most: int, seconds: float) -> bytes:
+async def read_body(
+    receive: Receive, *, max_bytes: int, seconds: float
+) -> bytes:
     """The body of a request.
 
     It is read to its end in any case, since a client that is still sending reads no response.
 
     Args:
         receive: the function of ASGI that receives a message.
-        most: maximum bytes.
+        max_bytes: of the body.
         seconds: for the whole body.
 
     Raises:
@@ -234,17 +233,17 @@ async def read_body(receive: Receive, *, most: int, seconds: float) -> bytes:
                 part = message.get("body", b"")
                 has_more = message.get("more_body", False)
                 size += len(part)
-                if size <= most:
+                if size <= max_bytes:
                     parts.append(part)
     except TimeoutError:
         raise HTTPException(
             408,
             f"the body did not arrive within {seconds:g} s",
         ) from None
-    if size > most:
+    if size > max_bytes:
         raise HTTPException(
             413,
-            f"the body has {size:,} bytes; expected at most {most:,}",
+            f"the body has {size:,} bytes; expected at most {max_bytes:,}",
         )
     return b"".join(parts)
 
@@ -308,7 +307,7 @@ def _as_refusal(error: Exception, request_id: str) -> HTTPException:
 
 
 def admission(app: ASGIApp, service: Any) -> ASGIApp:
-    """The layer inside of CORS that checks tokens and bodies; a page can read its refusals."""
+    """The layer inside CORS that checks tokens and bodies, so that a page can read refusals."""
     n_calls = 0
 
     async def handle(scope: Scope, receive: Receive, send: Send) -> None:
@@ -335,7 +334,7 @@ def admission(app: ASGIApp, service: Any) -> ASGIApp:
 
 
 async def _admitted(service: Any, scope: Scope, receive: Receive) -> Receive:
-    """Check the token, the content type and the length; return what then gives the body."""
+    """Check the token and the content type, read the body, and return a `receive` that has it."""
     headers = Headers(scope=scope)
     try:
         if service.trust:
@@ -350,11 +349,11 @@ async def _admitted(service: Any, scope: Scope, receive: Receive) -> Receive:
             raise HTTPException(415, "expected Content-Type: application/json")
     except HTTPException:
         with suppress(HTTPException):
-            await read_body(receive, most=0, seconds=REFUSED_SECONDS)
+            await read_body(receive, max_bytes=0, seconds=REFUSED_SECONDS)
         raise
     body = await read_body(
         receive,
-        most=service.most_bytes,
+        max_bytes=service.max_bytes,
         seconds=service.settings.seconds,
     )
     # Malformed JSON is refused later, by FastAPI, with its position.

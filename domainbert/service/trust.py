@@ -33,9 +33,8 @@ LEEWAY = 60  # seconds that clocks may differ
 LIFETIME = 3600  # seconds of a token, at most
 _RETRY_SECONDS = 60.0  # between two reads of a client's keys
 _FRESH_SECONDS = 300.0  # after which keys are read again
-_STALE_SECONDS = (
-    3600.0  # after which keys that cannot be read again are not believed
-)
+# Age at which keys that cannot be read again are no longer trusted.
+_STALE_SECONDS = 3600.0
 _TIMEOUT_SECONDS = 5.0  # of one read
 _MOST_BYTES = 1 << 20  # of the keys of a client
 
@@ -184,7 +183,7 @@ class Trust:
             )
 
     async def _keys_of(self, client: Client, kid: object) -> KeySet:
-        """The keys of a client; they are read again for a new key, and when they are old.
+        """The keys of a client, read again if they are old or lack the key `kid` of a token.
 
         Calls of the same client wait for the read, and those of other clients do not.
         """
@@ -217,7 +216,7 @@ class Trust:
             with (self._folder / jwks).open("rb") as file:
                 return json.loads(file.read(_MOST_BYTES))
         async with asyncio.timeout(_TIMEOUT_SECONDS), http_client() as client:
-            return await fetch_json(client, jwks, most=_MOST_BYTES)
+            return await fetch_json(client, jwks, max_bytes=_MOST_BYTES)
 
 
 def _is_remote(jwks: str) -> bool:

@@ -22,9 +22,8 @@ WAIT_SECONDS = 0.010  # for more requests, from the arrival of the first
 # About twice the tokens of a CPU's batch, so that little of a batch is padding.
 BATCH_CHARACTERS = 32_768
 LONG_CHARACTERS = 4096  # a request of more characters is long
-SLOTS = (
-    2  # halves of the cores: a short request takes one, a long request both
-)
+# Each slot is half of the cores: a short request takes one, a long request takes both.
+SLOTS = 2
 
 
 @dataclass

@@ -1,1 +1,9 @@
 """Intervals, calibration and the base of all figures."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+"""An array of numbers, of any shape."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike, NDArray
 
-    Floats = NDArray[np.float64]
+    from domainbert.statistics import Floats
 
 CLIP = 1e-6
 """Probabilities are clipped to [CLIP, 1 - CLIP] before their logit is taken."""

@@ -21,12 +21,17 @@ from typing import TYPE_CHECKING, TypeAlias
 from domainbert.streams import read_ahead
 from domainbert.tables.columns import are_names
 from domainbert.tables.ids import is_id_column, unguard
-from domainbert.tables.options import TableError, read_errors
+from domainbert.tables.options import (
+    Cells,
+    Flaws,
+    ReadOptions,
+    TableError,
+    Wanted,
+    read_errors,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from domainbert.tables.options import Cells, Flaws, ReadOptions, Wanted
 
 NO_ROW = "line that is not a row"
 _LONG = "a line of more than 16 MB"
@@ -292,9 +297,8 @@ def _sound_rows(
     position = 0
     line = 1
     at_end = False
-    in_long_line = (
-        False  # longer than the longest row: it is skipped to its end
-    )
+    # A line that is longer than the longest row is skipped to its end.
+    in_long_line = False
     least_lookahead = min(_LOOKAHEAD, LONGEST_ROW)
     lookahead = least_lookahead
     last_single = 2  # up to this line, rows are matched one by one

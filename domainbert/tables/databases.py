@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from domainbert.tables.options import DATABASES, TableError
+from domainbert.tables.options import DATABASES, ReadOptions, TableError
 from domainbert.tables.sources import (
     FILE_ENDINGS,
     FolderSource,
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
     from adbc_driver_manager.dbapi import Connection, Cursor
-
-    from domainbert.tables.options import ReadOptions
 
 _POSTGRES_TABLES = (
     "SELECT CAST(table_schema AS TEXT), CAST(table_name AS TEXT) FROM information_schema.tables "
@@ -255,9 +253,8 @@ def _public_name(uri: str) -> str:
     """The address without user, password and options."""
     scheme, _, address = uri.partition("://")
     login, _, host = address.rpartition("@")
-    if (
-        "?" in login
-    ):  # a password may hold "?" or "@", so that nothing is certain
+    # A password may hold "?" or "@", so its end is not certain.
+    if "?" in login:
         return f"{scheme}://..."
     return f"{scheme}://{host.partition('?')[0]}"
 

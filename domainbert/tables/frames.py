@@ -105,9 +105,8 @@ def _text_frame(
     frame = pd.DataFrame(cells, columns=names)
     if re.search(r"\.[ct]sv(\.gz)?\Z", str(source).lower()):
         for name in names:
-            if not is_id_column(
-                name
-            ):  # the reader has removed the guard of ids
+            # The reader has already removed the apostrophe before ids.
+            if not is_id_column(name):
                 frame[name] = frame[name].map(unguard, na_action="ignore")
     return frame
 

@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING
 from domainbert.files import whole_text
 from domainbert.tables.csv_files import unchanged
 from domainbert.tables.ids import id_text
-from domainbert.tables.options import TableError, read_errors, repeated
+from domainbert.tables.options import (
+    Cell,
+    Cells,
+    ReadOptions,
+    TableError,
+    Wanted,
+    read_errors,
+    repeated,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
-
-    from domainbert.tables.options import Cell, Cells, ReadOptions, Wanted
 
 _BATCH_ROWS = 1024
 _UNREADABLE = object()  # a cell that Python cannot hold

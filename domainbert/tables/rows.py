@@ -54,9 +54,8 @@ _CONSTANTS = {
     "Infinity": "Infinity",
     "-Infinity": "-Infinity",
 }  # of JSON
-FIRST_LINES = (
-    1000  # of JSON, from which its columns are known before all of it is read
-)
+# Lines of JSON that tell the columns before all of the file is read.
+FIRST_LINES = 1000
 
 
 class Reader(NamedTuple):

@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from domainbert.tables.csv_files import csv_batches, csv_columns, unchanged
-from domainbert.tables.options import TableError, is_hidden
+from domainbert.tables.options import Flaws, ReadOptions, TableError, is_hidden
 from domainbert.tables.parquet_files import parquet_columns
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
-
-    from domainbert.tables.options import Flaws, ReadOptions
 
 FILE_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 _MAX_DEPTH = 5  # files are found up to four folders below the source

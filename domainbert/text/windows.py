@@ -35,6 +35,11 @@ _DROPPED = re.compile(
 )
 
 
+def is_blank(text: object) -> bool:
+    """Whether a cell or a document has no text."""
+    return text is None or (isinstance(text, str) and not text.strip())
+
+
 def too_long(text: str) -> str:
     """Why a text is too long to be read, and what to do; "" if it is not."""
     if len(text) <= LONGEST_TEXT:
@@ -96,6 +101,19 @@ class WindowedText:
     unread: tuple[Unread, ...]
 
 
+def check_overlap(overlap: int, *, capacity: int) -> None:
+    """Raise a `UserError` if windows of this capacity cannot share so many tokens."""
+    if capacity < 1:
+        raise UserError(
+            f"a window must hold at least one token of text, got capacity {capacity}"
+        )
+    if not 0 <= overlap < capacity:
+        raise UserError(
+            f"overlap must be between 0 and {capacity - 1} (less than window - {SPECIAL_TOKENS} "
+            f"tokens), got {overlap}"
+        )
+
+
 def plan_windows(
     tokens: int,
     *,
@@ -115,15 +133,7 @@ def plan_windows(
         overlap: tokens that consecutive windows share, 0 <= overlap < capacity.
         good_cuts: shape (tokens,), bool: whether the place after token i is a good cut.
     """
-    if capacity < 1:
-        raise UserError(
-            f"a window must hold at least one token of text, got capacity {capacity}"
-        )
-    if not 0 <= overlap < capacity:
-        raise UserError(
-            f"overlap must be between 0 and {capacity - 1} (less than window - {SPECIAL_TOKENS} "
-            f"tokens), got {overlap}"
-        )
+    check_overlap(overlap, capacity=capacity)
     ranges = []
     start = 0
     while tokens - start > capacity:
@@ -167,11 +177,7 @@ class Windower:
         self.window = window
         self.overlap = overlap
         self._capacity = window - SPECIAL_TOKENS
-        plan_windows(
-            0,
-            capacity=self._capacity,
-            overlap=overlap,
-        )  # checks the overlap
+        check_overlap(overlap, capacity=self._capacity)
         self._tokenizer = own_tokenizer(tokenizer)
         # Byte-level tokenizers, such as ModernBERT's, read every character.
         self._drops = not self._tokenizer.encode(
@@ -226,9 +232,8 @@ class Windower:
         ids = np.array(encoding.ids, dtype=np.int64)
         offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
         cuts = None
-        if (
-            len(ids) > self._capacity
-        ):  # most texts fit one window and need none
+        # Most texts fit one window and need none.
+        if len(ids) > self._capacity:
             cuts = self._good_cuts(text, ids, offsets)
         ranges = plan_windows(
             len(ids),

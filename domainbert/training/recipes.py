@@ -59,7 +59,7 @@ def read_recipe(
     if source is not None:
         path = recipe_file(source)
         try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
+            values = tomllib.loads(path.read_text("utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"{path} is not TOML: {error}") from None
         # The card of a shipped recipe describes the shipped model, not the one to be trained.

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from domainbert import __version__
-from domainbert.encoders.lora import add_lora, set_adapter
+from domainbert.encoders.lora import Adapter, add_lora, set_adapter
 from domainbert.errors import UserError
 from domainbert.models.manifest import Stage, Training
 from domainbert.training.trainer import fit
 
 if TYPE_CHECKING:
-    from domainbert.encoders.lora import Adapter
     from domainbert.models.model import Model
     from domainbert.training.objective import Objective
     from domainbert.training.settings import TrainingSettings

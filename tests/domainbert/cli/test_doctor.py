@@ -49,7 +49,7 @@ def test_other_numbers_than_those_of_the_card_are_a_failure(monkeypatch):
     result = RUN.invoke(command.app, ["doctor"], env=WIDE)
     assert result.exit_code == 1
     assert (
-        "other numbers than in the card; install the package again"
+        "the numbers differ from those in the card; reinstall the package"
         in result.output
     )
 

@@ -511,7 +511,7 @@ def test_a_head_of_another_size_trains_anew_but_never_predicts(
     )
     with pytest.raises(
         EncoderError,
-        match=r'has 3 outputs, but expected were 1.*add "id2label"',
+        match=r'has 3 outputs, but 1 were expected.*add "id2label"',
     ):
         load_model(encoder, CLSClassifier, train_command=TRAIN, num_labels=1)
 

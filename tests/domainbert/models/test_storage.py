@@ -328,7 +328,7 @@ def test_another_number_of_labels_is_refused(folder, full_folder):
     ("full", "message"),
     [
         (False, "tensors differ"),
-        (True, "its head has 1 outputs, but expected were 2"),
+        (True, "its head has 1 outputs, but 2 were expected"),
     ],
 )
 def test_labels_that_the_weights_do_not_have_are_refused(

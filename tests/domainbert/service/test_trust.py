@@ -175,7 +175,7 @@ def remote(tmp_path, monkeypatch, fetch, *, clients=(ISSUER,)):
     ]
     file.write_text("".join(tables))
 
-    async def fetch_json(client, url, *, most):
+    async def fetch_json(client, url, *, max_bytes):
         return await fetch(url)
 
     monkeypatch.setattr(trust_module, "fetch_json", fetch_json)
