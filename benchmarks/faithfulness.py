@@ -385,7 +385,7 @@ def integrated_gradients(
         return network(input_ids=ids, attention_mask=mask).logits[:, 0]
 
     method = LayerIntegratedGradients(forward, network.get_input_embeddings())
-    rows = [case.window(number).input_ids for number in windows]
+    rows = [case.windows[number].input_ids for number in windows]
     result: list[Any] = [None] * len(rows)
     for batch in plan_batches(
         [len(row) for row in rows], batch_tokens=model.runner.batch_tokens
@@ -467,7 +467,7 @@ def attention(
     """
     tokens = {
         number: attention_weights(
-            case.model, case.window(number).input_ids
+            case.model, case.windows[number].input_ids
         ).mean(0)[0, 1:-1]
         for number in windows
     }

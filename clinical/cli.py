@@ -30,7 +30,7 @@ def demo(
         int, Option(help="Stays of the made-up hospital.")
     ] = 1500,
     seed: Annotated[
-        int, Option(help="Another seed is another hospital.")
+        int, Option(help="Each seed gives a different hospital.")
     ] = 2026,
 ) -> None:
     """Run every step on a made-up hospital: notes, cohort, risks, report."""
@@ -48,7 +48,9 @@ def demo(
 def synthesize(
     folder: Annotated[Path, Argument(help="Where to write the tables.")],
     stays: Annotated[int, Option(min=1, help="How many stays.")] = 1000,
-    seed: Annotated[int, Option(help="Another seed is another hospital.")] = 0,
+    seed: Annotated[
+        int, Option(help="Each seed gives a different hospital.")
+    ] = 0,
     brief: Annotated[
         bool, Option("--brief", help="Short discharge summaries.")
     ] = False,

@@ -26,8 +26,8 @@ def run_demo(
     """Make up a hospital, build its cohort, score its test side, and write everything to `out`.
 
     The hospital is new to the shipped model, which was trained on hospitals with other seeds. A
-    tenth of the `stays` is the test side. Returns the measures, and the AUROC on the test side that
-    can be expected at best, and of the model.
+    tenth of the `stays` is the test side. Returns the measures, and the AUROC to expect on the test
+    side: the best possible one, and the model's.
     """
     from clinical.cohort.build import build_cohort
     from clinical.datasets.hospital import synthesize

@@ -37,14 +37,13 @@ from clinical.bedside.hooks import (
 from clinical.cohort.attachments import address_id
 from clinical.cohort.fhir import entries, values_at
 from clinical.risk.exports import risk_assessment
-from clinical.risk.reading import remaining_risk
+from clinical.risk.reading import RiskGroup, remaining_risk
 from clinical.stays.stays import note_time
 from domainbert.files import data_text
 from domainbert.service.http import MAX_RECORDS, AsciiResponse, where
 from domainbert.service.ledger import now
 
 if TYPE_CHECKING:
-    from clinical.risk.reading import RiskGroup
     from domainbert.service.app import Service
     from domainbert.service.served import Served
 

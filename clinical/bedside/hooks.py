@@ -88,9 +88,8 @@ class Feedback(BaseModel):
     @model_validator(mode="after")
     def _invariants(self) -> Feedback:
         """Check what CDS Hooks requires of several fields together."""
-        if (
-            self.outcome == "accepted" and not self.acceptedSuggestions
-        ):  # cds-fb-2
+        # cds-fb-2
+        if self.outcome == "accepted" and not self.acceptedSuggestions:
             raise ValueError(
                 "acceptedSuggestions: required where the outcome is accepted"
             )
@@ -287,7 +286,7 @@ async def _read_pages(
     async with http_client(proxy=proxy) as client:
         for _ in range(PAGES):
             url = urljoin(server.rstrip("/") + "/", url)
-            # The address as the client reads it. A name in it would replace the token.
+            # A user name in the address, as the client parses it, would replace the token.
             if httpx.URL(url).userinfo or origin(url) not in servers:
                 raise HTTPException(
                     412,
@@ -296,7 +295,7 @@ async def _read_pages(
             bundle = await fetch_json(
                 client,
                 url,
-                most=_LARGEST,
+                max_bytes=_LARGEST,
                 authorization=f"Bearer {token}",
                 accept="application/fhir+json",
             )

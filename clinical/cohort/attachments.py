@@ -55,17 +55,17 @@ def read_attachments(
     contained ones by `#id`.
     """
     sources = [
-        (binaries or {}).get(address_id(str(one.get("url") or "")), one)
-        for one in attachments
-        if isinstance(one, dict)
+        (binaries or {}).get(_linked_id(attachment), attachment)
+        for attachment in attachments
+        if isinstance(attachment, dict)
     ]
     for _, group in groupby(sorted(sources, key=_rank), key=_rank):
         readings = list(map(_read, group))
-        all_texts = [one.text for one in readings]
+        all_texts = [reading.text for reading in readings]
         texts = dict.fromkeys(text for text in all_texts if text is not None)
         if not texts:
             continue
-        remarks = list(chain(*(one.remarks for one in readings)))
+        remarks = list(chain(*(reading.remarks for reading in readings)))
         if len(texts) > 1:
             remarks.append(JOINED)
         if None in all_texts:
@@ -77,14 +77,18 @@ def read_attachments(
 def link_of(attachments: Iterable[Any]) -> str | None:
     """The id of the Binary that the preferred attachment is a link to, if it is one."""
     links = [
-        one
-        for one in attachments
-        if isinstance(one, dict) and not one.get("data")
+        attachment
+        for attachment in attachments
+        if isinstance(attachment, dict) and not attachment.get("data")
     ]
-    addresses = [str(one.get("url") or "") for one in sorted(links, key=_rank)]
-    return next(
-        (address_id(url) for url in addresses if "Binary/" in url), None
-    )
+    for link in sorted(links, key=_rank):
+        if "Binary/" in str(link.get("url")):
+            return _linked_id(link)
+    return None
+
+
+def _linked_id(attachment: Mapping[str, object]) -> str:
+    return address_id(str(attachment.get("url") or ""))
 
 
 def address_id(address: str) -> str:
@@ -208,9 +212,8 @@ def html_text(markup: str) -> Reading:
     from lxml import etree
 
     markup = whole_text(markup.replace("\0", ""))
-    if not _TAG.search(
-        markup
-    ):  # plain text by another name: its lines are all it has
+    # Without tags it is plain text, whose line breaks count.
+    if not _TAG.search(markup):
         return Reading(html.unescape(markup).strip())
     for mark in _DATA["html"]["unclosed"]:
         markup = _without_unclosed(markup, **mark)
@@ -240,12 +243,10 @@ class _HtmlTarget:
     def __init__(self) -> None:
         self.left_out = False
         self._parts: list[str] = []
-        self._open = [
-            (False, False)
-        ]  # of each open element: hidden, and verbatim
-        self._at_break = (
-            True  # nothing is before the next word in its line or cell
-        )
+        # For each open element, whether it is hidden and whether it is verbatim.
+        self._open = [(False, False)]
+        # Whether the next word is the first of its line or cell.
+        self._at_break = True
         self._space = False  # there is space before the next word
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:

@@ -71,7 +71,7 @@ def build_cohort(
         source: a folder of `.csv`, `.csv.gz`, `.parquet` or `.ndjson` files, a DuckDB file,
             `postgresql://…` or `sqlite:///…`.
         schema: "mimic3", "mimic4", "omop", "meds", "fhir" or "generic"; by default
-            what the tables are.
+            detected from the tables.
         notes: "discharge": predict at discharge, from the discharge summary and its addenda;
             "early": predict `hours` (> 0) after admission, from every other note charted by then,
             of stays that are still in hospital.
@@ -120,7 +120,8 @@ def build_cohort(
     rules = load_definition(definition)
     end = _moment(data_end)
     if rules.long_stay:
-        notes, hours = "early", rules.long_stay.hours
+        notes = "early"
+        hours = rules.long_stay.hours
     keep = (
         tempfile.TemporaryDirectory(prefix="cohort-") if out is None else None
     )

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from clinical.cohort.source import counts_text, step
+from clinical.cohort.source import MatchedTable, Tables, counts_text, step
 from domainbert.errors import UserError
 from domainbert.files import read_toml
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import duckdb
 
     from clinical.cohort.definition import Request, Schema
-    from clinical.cohort.source import MatchedTable, Tables
     from clinical.cohort.views import ViewSource
 
 _CAVEATS: dict[str, dict[str, str]] = read_toml(__file__, "caveats.toml")
@@ -102,7 +101,7 @@ def _note_types(
 
 
 def _mapping(schema: Schema) -> str:
-    """Where the user says what the tables are."""
+    """The file in which the user describes the tables."""
     if schema.name == "generic":
         return "the mapping"
     return f"a copy of clinical/cohort/schemas/{schema.name}.toml, passed as --mapping"

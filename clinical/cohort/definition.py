@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -25,9 +26,6 @@ from clinical.stays.stays import MISSING_WORDS
 from domainbert.errors import UserError
 from domainbert.settings import Positive, Settings, check_choice
 from domainbert.training.recipes import read_recipe
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 SCHEMAS = ("mimic3", "mimic4", "omop", "meds", "fhir", "generic")
 SHIPPED = Path(__file__).parent
@@ -64,7 +62,7 @@ Value = Annotated[Upper, BeforeValidator(str)]  # a number or true too
 NotNegative = Annotated[float, Field(ge=0)]
 UpperTexts = Annotated[tuple[Upper, ...], Field(strict=False)]
 # One or several: a text may stand for a list of it.
-Names = Annotated[
+Texts = Annotated[
     tuple[Text, ...],
     Field(strict=False, min_length=1),
     BeforeValidator(_listed),
@@ -202,8 +200,8 @@ class TableMap(Settings):
     table: Text
     may_be_absent: bool = False
     where: dict[str, Values] = Field(default={})
-    optional: Names = ()
-    time_format: Annotated[Names, AfterValidator(_formats)] = ()
+    optional: Texts = ()
+    time_format: Annotated[Texts, AfterValidator(_formats)] = ()
 
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:
@@ -215,41 +213,41 @@ class TableMap(Settings):
 class Admissions(TableMap):
     """The table of stays."""
 
-    patient_id: Names
-    stay_id: Names
-    admit_time: Names
-    discharge_time: Names
-    death_time: Names = ()
-    died: Names = ()
-    admission_type: Names = ()
-    discharge_location: Names = ()
-    sex: Names = ()
-    age: Names = ()
-    birth_date: Names = ()
-    death_date: Names = ()
-    ethnicity: Names = ()
-    insurance: Names = ()
+    patient_id: Texts
+    stay_id: Texts
+    admit_time: Texts
+    discharge_time: Texts
+    death_time: Texts = ()
+    died: Texts = ()
+    admission_type: Texts = ()
+    discharge_location: Texts = ()
+    sex: Texts = ()
+    age: Texts = ()
+    birth_date: Texts = ()
+    death_date: Texts = ()
+    ethnicity: Texts = ()
+    insurance: Texts = ()
 
 
 class Patients(TableMap):
     """The table of patients."""
 
-    patient_id: Names
-    sex: Names = ()
-    birth_date: Names = ()
-    death_date: Names = ()
-    anchor_age: Names = ()
-    anchor_year: Names = ()
-    ethnicity: Names = ()
-    split: Names = ()
+    patient_id: Texts
+    sex: Texts = ()
+    birth_date: Texts = ()
+    death_date: Texts = ()
+    anchor_age: Texts = ()
+    anchor_year: Texts = ()
+    ethnicity: Texts = ()
+    split: Texts = ()
 
 
 class FollowUp(TableMap):
     """The table of periods in which patients were followed, whole days with both ends."""
 
-    patient_id: Names
-    start_date: Names = ()
-    end_date: Names
+    patient_id: Texts
+    start_date: Texts = ()
+    end_date: Texts
 
 
 class Notes(TableMap):
@@ -258,25 +256,25 @@ class Notes(TableMap):
     From `state` to `remark` are what `sql/documents.sql` needs to tell which are current.
     """
 
-    note_id: Names = ()
-    patient_id: Names = ()
-    stay_id: Names
-    category: Names = ()
-    kind: Names = ()
-    chart_time: Names = ()
-    chart_date: Names = ()
-    error: Names = ()
-    fault: Names = ()
-    state: Names = ()
-    doc_state: Names = ()
-    names: Names = ()
-    replaces: Names = ()
-    codes: Names = ()
-    studies: Names = ()
-    version: Names = ()
-    words: Names = ()
-    remark: Names = ()
-    text: Names
+    note_id: Texts = ()
+    patient_id: Texts = ()
+    stay_id: Texts
+    category: Texts = ()
+    kind: Texts = ()
+    chart_time: Texts = ()
+    chart_date: Texts = ()
+    error: Texts = ()
+    fault: Texts = ()
+    state: Texts = ()
+    doc_state: Texts = ()
+    names: Texts = ()
+    replaces: Texts = ()
+    codes: Texts = ()
+    studies: Texts = ()
+    version: Texts = ()
+    words: Texts = ()
+    remark: Texts = ()
+    text: Texts
     category_value: Upper | None = None
 
 
@@ -290,9 +288,9 @@ class Shards(Settings):
         fields: columns of FHIR resources, and where they are; see `fhir.read_resource`.
     """
 
-    glob: Names
-    columns: Names = ()
-    as_is: Names = ()
+    glob: Texts
+    columns: Texts = ()
+    as_is: Texts = ()
     fields: dict[str, Text] = Field(default={})
 
 
@@ -306,7 +304,7 @@ class View(Settings):
         sql: a SELECT, with `{TABLE}` for each table of `reads`, and `{NAME}` for each of `values`.
     """
 
-    reads: dict[str, Names]
+    reads: dict[str, Texts]
     needs: dict[str, Text] = Field(default={})
     values: dict[str, Text] = Field(default={})
     sql: Text
@@ -323,7 +321,7 @@ class Schema(Settings):
         discharge_categories: categories of discharge summaries, upper case; may be empty.
         addendum_kinds: kinds of notes that are addenda, upper case.
         died_locations: places of discharge that mean death in this source, upper case.
-        alive_locations: places of discharge of the living in this source, upper case.
+        alive_locations: places of discharge that mean survival in this source, upper case.
         files: tables of several files, by name.
         views: tables that are made from others, by name.
         caveats: what a reader of every such cohort should know.
@@ -345,7 +343,7 @@ class Schema(Settings):
     alive_locations: Values = ()
     files: dict[str, Shards] = Field(default={})
     views: dict[str, View] = Field(default={})
-    caveats: Names = ()
+    caveats: Texts = ()
     shifted_dates: bool = False
     missing: UpperTexts = MISSING_WORDS
     exact_ids: bool = False
@@ -423,13 +421,14 @@ def load_schema(
         if mapping is None
         else Path(mapping)
     )
-    _read_text(path)
+    _read_text(path)  # `read_recipe` would call a missing mapping a recipe
     return read_recipe(Schema, path, {"name": schema})
 
 
 def _read_text(path: Path) -> str:
+    """The text of a TOML file that the user named."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         kind = type(error).__name__
         raise UserError(

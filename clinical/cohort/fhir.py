@@ -26,11 +26,9 @@ from clinical.cohort.attachments import (
 from domainbert.files import whole_text
 from domainbert.tables import TableError
 from domainbert.tables.csv_files import NO_ROW
-from domainbert.tables.options import READ_ERRORS, read_errors
+from domainbert.tables.options import READ_ERRORS, Flaws, read_errors
 
 if TYPE_CHECKING:
-    from domainbert.tables.options import Flaws
-
     Fields = Mapping[str, str]  # name -> path
     Resource = Mapping[str, object]
     Row = dict[str, str | None]
@@ -283,9 +281,8 @@ def _text_columns(reading: Reading) -> Row:
 def _without_spaces(text: str) -> bytes:
     """The characters of a text but for white space, in which copies may differ."""
     if text.isascii():
-        return text.encode().translate(
-            None, _SPACES
-        )  # much faster than to split
+        # Much faster than splitting the text.
+        return text.encode().translate(None, _SPACES)
     return "".join(text.split()).encode()
 
 
@@ -366,7 +363,7 @@ def _alternatives(paths: str) -> tuple[str, ...]:
 
 
 def _texts(resource: object, path: str) -> list[str]:
-    """The texts at a path; of references the ids, of those to contained resources none."""
+    """The texts at a path: of a reference its id, unless it is to a contained resource."""
     texts = []
     is_reference = path.endswith(".reference")
     for value in values_at(resource, path):
@@ -382,7 +379,7 @@ def _texts(resource: object, path: str) -> list[str]:
 
 
 def entries(value: object) -> list[dict[str, Any]]:
-    """The resources of a Bundle or a list, or the one resource; a URL ends with an id too."""
+    """The resources of a Bundle or a list, or the one resource, with the ids of their URLs."""
     if isinstance(value, list):
         return list(chain.from_iterable(map(entries, value)))
     if not isinstance(value, dict):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from clinical.cohort.definition import SHIPPED
+from clinical.cohort.definition import SHIPPED, Request
 from clinical.cohort.source import step
 from clinical.stays.cohorts import SUMMARY_KEY, read_stays
 from domainbert.errors import UserError
@@ -20,8 +20,6 @@ from domainbert.tables.frames import read_metadata
 
 if TYPE_CHECKING:
     import duckdb
-
-    from clinical.cohort.definition import Request
 
 _DEFINITION = ("name", "version", "sha256", "label", "horizon_days", "event")
 

@@ -8,20 +8,23 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from clinical.cohort.definition import SCHEMAS, Notes, TableMap, load_schema
+from clinical.cohort.definition import (
+    SCHEMAS,
+    Notes,
+    Schema,
+    TableMap,
+    load_schema,
+)
 from clinical.cohort.views import ViewSource
 from domainbert.errors import UserError
 from domainbert.files import data_text
 from domainbert.tables import TableError, require_columns
-from domainbert.tables.sources import identifier, quoted
+from domainbert.tables.sources import Source, identifier, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import duckdb
-
-    from clinical.cohort.definition import Schema
-    from domainbert.tables.sources import Source
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +73,7 @@ class MatchedTable:
         """A SELECT of `row` (from 1), our columns as text, NULL where there is none, and `other`.
 
         Row numbers follow the order of the file; without them DuckDB reads it with all cores.
-        `other` is what the `where` of the table has against a row, NULL for a row to be read.
+        `other` names the conditions of `where` that a row does not meet, NULL if it meets all.
         """
         columns = [
             f"{self._column(ours, schema)} AS {ours}"
@@ -185,10 +188,10 @@ def detect_schema(source: Source) -> Schema:
     return load_schema(max(n_columns, key=lambda name: n_columns[name]))
 
 
-def counts_text(counts: Mapping[str, int], *, most: int = 10) -> str:
-    """Values with their counts, such as "AMB (12), EMER (3)"; no more than `most` of them."""
-    shown = [f"{value} ({count:,})" for value, count in counts.items()][:most]
-    ending = ["and more"] if len(counts) > most else []
+def counts_text(counts: Mapping[str, int], *, limit: int = 10) -> str:
+    """Values with their counts, such as "AMB (12), EMER (3)"; at most `limit` of them."""
+    shown = [f"{value} ({count:,})" for value, count in counts.items()][:limit]
+    ending = ["and more"] if len(counts) > limit else []
     return ", ".join([*shown, *ending])
 
 
@@ -229,9 +232,9 @@ def _find(source: Source, table: TableMap, schema: Schema) -> MatchedTable:
         if match is not None:
             chosen[ours] = match
         elif theirs and ours not in table.optional:
-            option = (
-                f"{ours} =" if schema.name == "generic" else ""
-            )  # of the user's mapping
+            option = ""
+            if schema.name == "generic":
+                option = f"{ours} ="  # in the user's mapping
             require_columns(available, theirs[:1], source=named, option=option)
     where_columns = [name.lower() for name in table.where]
     require_columns(spelled, where_columns, source=named)
@@ -310,16 +313,14 @@ class CohortReader:
         self.source.check_unchanged()
 
     def _check_places(self, table: str) -> None:
-        """Stop where stays that may have ended in death would count as discharged alive."""
+        """Raise if stays that may have ended in death would count as discharged alive."""
         query = "FROM places SELECT place, not_marked WHERE looks_dead AND not_marked > 0"
-        places = dict(self.con.execute(f"{query} ORDER BY place").fetchall())
-        if not places:
+        counts = dict(self.con.execute(f"{query} ORDER BY place").fetchall())
+        if not counts:
             return
-        options = [
-            f"--died-locations {shlex.quote(place)}" for place in places
-        ]
+        options = [f"--died-locations {shlex.quote(name)}" for name in counts]
         raise UserError(
-            f"{table} has stays whose place of discharge may mean death: {counts_text(places)}. "
+            f"{table} has stays whose place of discharge may mean death: {counts_text(counts)}. "
             f"If so, add {' '.join(options)}, or died_locations to the mapping; if not, add "
             "alive_locations to the mapping"
         )
@@ -333,7 +334,7 @@ class CohortReader:
         numbered = "note_id" not in table.chosen
         run(f"SET preserve_insertion_order = {str(numbered).lower()}")
         view = "CREATE OR REPLACE TEMP VIEW raw_notes AS"
-        self._scan(view, table, numbered=numbered, then="notes")
+        self._scan(view, table, numbered=numbered, next_step="notes")
         run("RESET preserve_insertion_order")
         run("RESET disabled_optimizers")
 
@@ -343,7 +344,7 @@ class CohortReader:
         table: MatchedTable,
         *,
         numbered: bool,
-        then: str = "",
+        next_step: str = "",
     ) -> None:
         """Scan a table; its malformed lines are listed and left out."""
         import duckdb
@@ -351,8 +352,8 @@ class CohortReader:
         query = table.query(self.source, self.schema, numbered=numbered)
         try:
             self.con.execute(f"{create} {query}")
-            if then:
-                self.con.execute(step(then))
+            if next_step:
+                self.con.execute(step(next_step))
         except duckdb.Error:
             for error in self.source.errors.values():
                 raise error from None  # it says itself what is wrong

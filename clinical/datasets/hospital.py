@@ -9,23 +9,24 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clinical.datasets.notes import Chart
-from clinical.datasets.patients import CALENDARS, draw_facts, draw_patients
+from clinical.datasets.patients import (
+    CALENDARS,
+    Patient,
+    draw_facts,
+    draw_patients,
+)
 from clinical.stays.patients import assign_splits
 from domainbert.errors import UserError
 from domainbert.files import data_text, read_toml
 from domainbert.settings import check_choice
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     import duckdb
-
-    from clinical.datasets.patients import Patient
 
     Cells = list[object]
 
@@ -184,7 +185,7 @@ class _Writer:
         n_patients = len(patients)
         n_stays = sum(len(patient.stays) for patient in patients)
         subjects = rng.sample(range(2, 2 + 3 * n_patients), n_patients)
-        # Another hospital has other patients: their numbers must not meet those of this one.
+        # Two hospitals have different patients, so their numbers must differ.
         hospital = zlib.crc32(repr(subjects).encode()) % 2000
         stay_ids = iter(
             rng.sample(range(100_000, 100_000 + 3 * n_stays), n_stays)
@@ -271,7 +272,7 @@ class _Writer:
             stored = charted + timedelta(minutes=rng.randint(3, 90))
             profession = "nursing" if rng.random() < 0.5 else "physician"
             category, description = _TABLES["short_notes"][profession]
-            text = chart.short_note(profession, told=self.telling_rate)
+            text = chart.short_note(profession, telling_rate=self.telling_rate)
             yield [
                 f"{charted:%Y-%m-%d}",
                 _time(charted),
@@ -296,6 +297,7 @@ class _Writer:
             days=self.rng.choice(delays)
         )
         dated = f"{written:%Y-%m-%d}"
+        # From CHARTDATE to TEXT, as in `tables.toml`.
         return [
             dated,
             "",

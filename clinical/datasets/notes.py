@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -22,7 +22,6 @@ from domainbert.files import data_text
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterable
-    from datetime import datetime
 
     from clinical.datasets.patients import Patient, Stay
 
@@ -93,7 +92,7 @@ class Chart:
             for slot, words in sentences.FILLINGS.items()
         }
         self.complaint = rng.choice(FILLER["complaints"])
-        self.names: sentences.Names = {}
+        self.names: sentences.SlotValues = {}
 
     def discharge_summary(self, *, brief: bool = False) -> str:
         """A discharge summary of about 1,000 to 4,000 word-pieces, usually nearer to 1,000.
@@ -112,11 +111,11 @@ class Chart:
         n_pieces = sum(map(count_pieces, texts))
         header, history, course, medications, instructions, *middle = texts
         writers = [partial(self._report, text) for text in FILLER["reports"]]
-        numbers = [
+        repeatable = [
             partial(self._write, "laboratory"),
             partial(self._write, "progress"),
         ]
-        writers += numbers * 12
+        writers += repeatable * 12
         for section in rng.sample(writers, len(writers)):
             if n_pieces >= target:
                 break
@@ -126,15 +125,17 @@ class Chart:
         sections = [header, history, *middle, medications, instructions]
         return "\n\n".join(sections) + "\n"
 
-    def short_note(self, kind: str, *, told: float = 0.5) -> str:
+    def short_note(self, kind: str, *, telling_rate: float = 0.5) -> str:
         """A "nursing" or "physician" note of 60 to 150 word-pieces.
 
-        It tells each true fact with the chance `told`; other lines fill up the note.
+        It tells each true fact with the chance `telling_rate`; other lines fill up the note.
         """
         self._draw_names()
         # Absent facts are denied less often in notes that tell less.
         sentences_told = self.tell(
-            clause_share=0.6, told=told, refuted=0.4 * told
+            clause_share=0.6,
+            telling_rate=telling_rate,
+            refuted=0.4 * telling_rate,
         )
         story = ""
         for sentence in sentences_told:
@@ -196,23 +197,25 @@ class Chart:
         return sentences.fill(template, self.names, self.rng)
 
     def draw(
-        self, kind: str, least: int, most: int | None = None
+        self, kind: str, fewest: int, limit: int | None = None
     ) -> list[str]:
-        """Different lines of one kind of filler: `least` of them, or up to `most`."""
-        count = least
-        if most is not None:
-            count = self.rng.randint(least, most)
+        """Different lines of one kind of filler: `fewest` of them, or up to `limit`."""
+        count = fewest
+        if limit is not None:
+            count = self.rng.randint(fewest, limit)
         return list(map(self.fill, self.rng.sample(FILLER[kind], count)))
 
     def tell(
         self,
         *,
         clause_share: float,
-        told: float = 1.0,
+        telling_rate: float = 1.0,
         refuted: float = REFUTED,
     ) -> list[str]:
         """Sentences for the facts."""
-        parts = statements(self.true, self.rng, told=told, refuted=refuted)
+        parts = statements(
+            self.true, self.rng, telling_rate=telling_rate, refuted=refuted
+        )
         return sentences.tell(
             parts, self.names, self.rng, clause_share=clause_share
         )

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from clinical.datasets.sentences import FACTS, FILLER, INTERCEPT
-
-if TYPE_CHECKING:
-    import random
 
 # First day and years of admissions; charts tell local time.
 CALENDARS = {
@@ -22,9 +20,8 @@ CALENDARS = {
 # 30 days.
 _RETURNS_LATER = 0.35
 _PLANNED = 0.05
-_TRANSFERRED = (
-    0.02  # share of stays that begin with a transfer between two services
-)
+# Share of stays that begin with a transfer between two services.
+_TRANSFERRED = 0.02
 _DIES = 0.03  # share of later stays that end in death
 _NEWBORN = 0.03  # newborns per patient
 

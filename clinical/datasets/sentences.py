@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import random
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from domainbert.files import read_toml
-
-if TYPE_CHECKING:
-    import random
 
 # How often an absent fact is denied, and how often a fact is told of another time or person. They
 # decide how much the presence of a word alone tells; the tests measure it.
@@ -18,7 +16,7 @@ REFUTED = 0.25
 ELSEWHERE = 0.05
 
 # What named slots are filled with; one entry of a list is drawn each time.
-Names: TypeAlias = "Mapping[str, str | Sequence[str]]"
+SlotValues: TypeAlias = "Mapping[str, str | Sequence[str]]"
 
 _SLOT = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
@@ -77,7 +75,7 @@ FILLINGS: dict[str, list[str]] = _PHRASES["fillings"]
 FILLER: dict[str, list[str]] = read_toml(__file__, "filler.toml")
 
 
-def fill(template: str, names: Names, rng: random.Random) -> str:
+def fill(template: str, names: SlotValues, rng: random.Random) -> str:
     """Fill the slots of a template, the innermost first.
 
     ``{low..high}`` becomes a whole number, ``{one|other}`` one of its options, and ``{name}`` the
@@ -103,35 +101,48 @@ def statements(
     true_names: Collection[str],
     rng: random.Random,
     *,
-    told: float = 1.0,
+    telling_rate: float = 1.0,
     refuted: float = REFUTED,
 ) -> list[Statement]:
     """What a passage says, in random order: true facts, distractors and neutral conditions.
 
-    A true fact is told with the chance `told`, an absent one is denied with the chance `refuted`.
-    Neutral conditions fill up, so that the number of things told hardly depends on the facts.
+    A true fact is told with the chance `telling_rate`, an absent one is denied with the chance
+    `refuted`. Neutral conditions fill up, so that the number of statements hardly depends on the
+    facts.
     """
     true = [fact for fact in FACTS if fact.name in true_names]
     absent = [fact for fact in FACTS if fact.name not in true_names]
-    chosen = [Statement(f, truth=True) for f in true if rng.random() < told]
+    chosen = [
+        Statement(f, truth=True) for f in true if rng.random() < telling_rate
+    ]
     denied = [
         Statement(f, truth=False) for f in absent if rng.random() < refuted
     ]
     distractors = [f for f in FACTS if rng.random() < ELSEWHERE]
-    result = chosen + denied
-    result += [Statement(f, truth=False, elsewhere=True) for f in distractors]
+    told_elsewhere = [
+        Statement(f, truth=False, elsewhere=True) for f in distractors
+    ]
     shuffled = rng.sample(NEUTRAL, len(NEUTRAL))
     neutral = [Statement(f, f.name in true_names) for f in shuffled]
-    n_true = max(0, round(rng.randint(1, 3) * told) - len(chosen))
-    n_denied = max(0, rng.randint(1, 2) - len(denied))
-    result += [s for s in neutral if s.truth][:n_true]
-    result += [s for s in neutral if not s.truth][:n_denied]
+    n_true = round(rng.randint(1, 3) * telling_rate)
+    n_denied = rng.randint(1, 2)
+    true_neutral = [s for s in neutral if s.truth]
+    denied_neutral = [s for s in neutral if not s.truth]
+    result = [
+        *chosen,
+        *denied,
+        *told_elsewhere,
+        *true_neutral[: max(0, n_true - len(chosen))],
+        *denied_neutral[: max(0, n_denied - len(denied))],
+    ]
     rng.shuffle(result)
     return result
 
 
 def clause_sentence(
-    statement: Statement, names: Names, rng: random.Random
+    statement: Statement,
+    names: SlotValues,
+    rng: random.Random,
 ) -> str:
     """One statement as a sentence around a clause."""
     fitting = [frame for frame in CLAUSE_FRAMES if frame.fits(0, statement)]
@@ -156,7 +167,7 @@ def clause_sentence(
 
 def noun_sentences(
     parts: Sequence[Statement],
-    names: Names,
+    names: SlotValues,
     rng: random.Random,
 ) -> list[str]:
     """Sentences around one to three noun phrases each; every statement is told once."""
@@ -191,7 +202,7 @@ def _draw_frame(
 
 def tell(
     parts: Sequence[Statement],
-    names: Names,
+    names: SlotValues,
     rng: random.Random,
     *,
     clause_share: float,
@@ -202,7 +213,10 @@ def tell(
     for part in parts:
         has_frame = any(frame.fits(0, part) for frame in NOUN_FRAMES)
         is_clause = rng.random() < clause_share or not has_frame
-        (clauses if is_clause else nouns).append(part)
+        if is_clause:
+            clauses.append(part)
+        else:
+            nouns.append(part)
     sentences = [clause_sentence(part, names, rng) for part in clauses]
     sentences += noun_sentences(nouns, names, rng)
     rng.shuffle(sentences)

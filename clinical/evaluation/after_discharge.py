@@ -14,13 +14,12 @@ from clinical.stays.patients import patient_keys
 from domainbert.statistics.bootstrap import RESAMPLES, resample
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from clinical.risk.model import ReadmissionModel
-
-    Floats = NDArray[np.float64]
+    from domainbert.statistics import Floats
 
 DAYS = (1.0, 3.0, 7.0, 14.0, 21.0, 30.0, 60.0)
 """Days after discharge that a curve is known at, as far as they are within the horizon."""
@@ -33,7 +32,9 @@ DIED = 2
 
 
 def cumulative_incidence(
-    days: ArrayLike, event: ArrayLike, at: ArrayLike
+    days: ArrayLike,
+    event: ArrayLike,
+    at: ArrayLike,
 ) -> Floats:
     """The chance that each of two competing events came first, by each day.
 
@@ -49,33 +50,45 @@ def cumulative_incidence(
     Returns:
         Shape (2, k).
     """
-    times, rows = np.unique(days, return_inverse=True)
-    kinds = np.asarray(event) == np.array([[READMITTED], [DIED]])
-    events = np.stack([np.bincount(rows, kind, len(times)) for kind in kinds])
-    at_risk = np.searchsorted(-np.sort(days)[::-1], -times, side="right")
-    hazards = events / at_risk
-    free = np.cumprod(1 - hazards.sum(axis=0))
-    incidence = np.cumsum(np.r_[1.0, free[:-1]] * hazards, axis=1)
-    n_past = np.searchsorted(times, at, side="right")
-    return np.pad(incidence, ((0, 0), (1, 0)))[:, n_past]
+    times, time_numbers, n_ending = np.unique(
+        days,
+        return_inverse=True,
+        return_counts=True,
+    )
+    # Follow-up of a stay that is at risk ends at this time or later.
+    n_at_risk = n_ending[::-1].cumsum()[::-1]
+    events = np.asarray(event)
+    n_events = [
+        np.bincount(time_numbers, events == kind, len(times))
+        for kind in (READMITTED, DIED)
+    ]
+    hazards = n_events / n_at_risk
+    event_free = np.cumprod(1 - hazards.sum(axis=0))
+    free_before = np.append(1.0, event_free[:-1])
+    incidence = np.cumsum(free_before * hazards, axis=1)
+    from_discharge = np.insert(incidence, 0, 0.0, axis=1)
+    n_past_times = np.searchsorted(times, at, side="right")
+    return from_discharge[:, n_past_times]
 
 
 def first_events(
-    stays: pd.DataFrame, horizon: float
+    stays: pd.DataFrame,
+    horizon: float,
 ) -> tuple[Floats, NDArray[np.intp]]:
-    """The day and the kind of what came first within the horizon, as `cumulative_incidence` reads.
+    """The day and the kind of each stay's first event, as `cumulative_incidence` reads them.
 
-    Without `days_to_death` no death is known. If a readmitted stay has no `days_to_readmission`,
-    no stay has an event.
+    Follow-up ends at the horizon. Without `days_to_death` no death is known. If a readmitted stay
+    has no `days_to_readmission`, no stay has an event.
     """
     columns = ["readmitted", "days_to_readmission", "days_to_death"]
     numbers = stays.reindex(columns=columns).apply(pd.to_numeric)
-    readmitted, returned, died = numbers.to_numpy(dtype=np.float64).T
+    readmitted, readmission_day, death_day = numbers.to_numpy(np.float64).T
     is_back = readmitted == 1
-    is_known = not np.isnan(returned[is_back]).any()
-    events = [is_back & is_known, (died < horizon) & is_known]
-    days = np.select(events, [returned, died], horizon)
-    return days, np.select(events, [READMITTED, DIED], 0)
+    is_known = not np.isnan(readmission_day[is_back]).any()
+    is_first = [is_back & is_known, (death_day < horizon) & is_known]
+    days = np.select(is_first, [readmission_day, death_day], horizon)
+    events = np.select(is_first, [READMITTED, DIED], 0)
+    return days, events
 
 
 def record_after_discharge(
@@ -106,9 +119,10 @@ def record_after_discharge(
 
 
 def fit_after_discharge(
-    stays: pd.DataFrame, horizon: float
+    stays: pd.DataFrame,
+    horizon: float,
 ) -> list[RiskGroup]:
-    """When the readmissions of each third of the risks came.
+    """On which days the readmissions came, for each third of the stays by risk.
 
     Args:
         stays: `patient_id`, `readmitted`, `probability`, `days_to_readmission` and, where known,
@@ -116,33 +130,41 @@ def fit_after_discharge(
         horizon: days after discharge in which a readmission counts.
 
     Returns:
-        One group if a third has fewer than `FEWEST` readmissions; none where there are fewer in
-        all, or their days are not known.
+        A group for each third; one for all stays if a third has fewer than `FEWEST` readmissions;
+        none if there are fewer in all, or their days are not known.
     """
     days, event = first_events(stays, horizon)
     is_back = event == READMITTED
     if is_back.sum() < FEWEST:
         return []
-    risk = stays["probability"].to_numpy(dtype=np.float64)
-    above = np.r_[0.0, np.quantile(risk, (1 / 3, 2 / 3)).round(6)]
-    thirds = np.searchsorted(above[1:], risk, side="right")
-    if np.bincount(thirds[is_back], minlength=3).min() < FEWEST:
-        above = above[:1]
-        thirds = np.zeros_like(thirds)
-    known_days = [*(day for day in DAYS if day < horizon), horizon]
+    risk = stays["probability"].to_numpy(np.float64)
+    bounds = np.quantile(risk, (1 / 3, 2 / 3)).round(6)
+    thirds = np.searchsorted(bounds, risk, side="right")
+    n_back = np.bincount(thirds[is_back], minlength=3)
+    if n_back.min() < FEWEST:
+        bounds = bounds[:0]
+        thirds[:] = 0
+    days_within = [day for day in DAYS if day < horizon]
     groups = []
-    for number, lowest in enumerate(above):
-        of_third = thirds == number
-        returned, died = cumulative_incidence(
-            days[of_third], event[of_third], known_days
+    for number, lowest in enumerate([0.0, *bounds]):
+        is_third = thirds == number
+        points = _points(
+            days[is_third], event[is_third], [*days_within, horizon]
         )
-        total = returned[-1]
-        others = max(1 - total, 1e-9)
-        points = np.stack(
-            [known_days, returned / total, died / others], axis=1
-        )
-        groups.append(RiskGroup(above=lowest, points=points.round(6).tolist()))
+        groups.append(RiskGroup(above=lowest, points=points.tolist()))
     return groups
+
+
+def _points(days: Floats, event: ArrayLike, at: ArrayLike) -> Floats:
+    """The points of a `RiskGroup`, from the first events of its stays.
+
+    They are shares of its readmissions and of its other stays, so that over the whole horizon a
+    stay keeps its calibrated risk.
+    """
+    returned, died = cumulative_incidence(days, event, at)
+    never_returned = max(1 - returned[-1], 1e-9)
+    columns = [at, returned / returned[-1], died / never_returned]
+    return np.stack(columns, axis=1).round(6)
 
 
 def remaining_risks(
@@ -168,28 +190,47 @@ def remaining_risks(
         return pd.DataFrame()
     days, event = first_events(stays, groups[0].horizon)
     is_back = event == READMITTED
-    risk = stays["probability"].to_numpy(dtype=np.float64)
-    rows = []
-    masks = []
-    highest = [*(group.above for group in groups[1:]), 1.0]
-    for group, end in zip(groups, highest, strict=True):
-        in_group = (risk >= group.above) & ((risk < end) | (end == 1))
-        name = f"{group.above:.2f} to {end:.2f}"
-        for day in (0.0, *(point[0] for point in group.points[:-1])):
-            mask = in_group & ((days > day) | (day == 0))
-            if mask.sum() >= SMALLEST_GROUP:
-                predicted = float(group.remaining(risk[mask], day).mean())
-                rows.append((name, day, int(mask.sum()), predicted))
-                masks.append(mask)
-    if not rows or not is_back.any():
+    risk = stays["probability"].to_numpy(np.float64)
+    cells = list(_cells(groups, risk, days))
+    if not cells or not is_back.any():
         return pd.DataFrame()
+    rows, masks = zip(*cells, strict=True)
     at_risk = np.array(masks, dtype=np.float64)
 
-    def measure(weights: Floats) -> Floats:
-        return (at_risk @ (weights * is_back)) / (at_risk @ weights)
+    def readmitted_share(weights: Floats) -> Floats:
+        n_back = at_risk @ (weights * is_back)
+        return n_back / (at_risk @ weights)
 
     patients = patient_keys(stays["patient_id"])
     _, codes = np.unique(patients, return_inverse=True)
-    observed = resample(measure, codes, bootstrap=bootstrap)
-    table = pd.DataFrame(rows, columns=["risk", "day", "n", "predicted"])
+    observed = resample(readmitted_share, codes, bootstrap=bootstrap)
+    table = pd.DataFrame(rows)
     return table.assign(**observed.columns("observed"))
+
+
+def _cells(
+    groups: Sequence[RiskGroup],
+    risk: Floats,
+    days: Floats,
+) -> Iterator[tuple[dict[str, object], NDArray[np.bool]]]:
+    """Each group and day with enough stays without an event: its row, and which stays these are."""
+    upper_bounds = [group.above for group in groups[1:]]
+    for group, upper in zip(groups, [*upper_bounds, np.inf], strict=True):
+        in_group = (risk >= group.above) & (risk < upper)
+        name = f"{group.above:.2f} to {min(upper, 1):.2f}"
+        later_days = [day for day, *_ in group.points[:-1]]
+        for day in [0.0, *later_days]:
+            # At discharge all are at risk, also those with an event on day 0.
+            is_free = (days > day) | (day == 0)
+            mask = in_group & is_free
+            n_stays = int(mask.sum())
+            if n_stays < SMALLEST_GROUP:
+                continue
+            predicted = group.remaining(risk[mask], day)
+            row = {
+                "risk": name,
+                "day": day,
+                "n": n_stays,
+                "predicted": predicted.mean(),
+            }
+            yield row, mask

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -17,6 +17,7 @@ import pandas as pd
 from clinical.stays.choice import CHOICE, choice_of
 from domainbert.errors import UserError
 from domainbert.files import read_toml
+from domainbert.statistics import Floats
 from domainbert.statistics.calibration import (
     calibrated,
     fit_platt,
@@ -25,12 +26,8 @@ from domainbert.statistics.calibration import (
 )
 from domainbert.tables import id_key
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-_MANY_PHRASES = (
-    200_000  # bounds the memory of the phrase table on large hospitals
-)
+# Bounds the memory of the phrase table on large hospitals.
+_MANY_PHRASES = 200_000
 _RARE = 5  # a phrase needs this many stays
 _SMALL = 1000  # below this number of stays, phrases of two stays are kept too
 _GRID = (0.3, 1.0, 10.0)
@@ -42,8 +39,8 @@ ENOUGH = 0.5
 class BaselineScores:
     """Probabilities of one baseline for the validation and test stays, in the order they came."""
 
-    validation: NDArray[np.float64] = field(repr=False)
-    test: NDArray[np.float64] = field(repr=False)
+    validation: Floats = field(repr=False)
+    test: Floats = field(repr=False)
 
 
 def baselines(
@@ -51,7 +48,7 @@ def baselines(
     val: pd.DataFrame,
     test: pd.DataFrame,
 ) -> dict[str, BaselineScores]:
-    """TF-IDF with logistic regression, of three penalties the best by AUROC on validation.
+    """TF-IDF with logistic regression; AUROC on validation chooses one of three penalties.
 
     Its risks are calibrated on validation, as the model's are.
 
@@ -111,9 +108,8 @@ def baselines(
     best = max(models, key=auroc)
     val_risks = best.predict_proba(val_features)[:, 1]
     test_risks = best.predict_proba(words.transform(test_texts))[:, 1]
-    with contextlib.suppress(
-        UserError
-    ):  # too few validation stays: as they are
+    with contextlib.suppress(UserError):
+        # With too few validation stays, the risks stay as they are.
         slope, intercept = fit_platt(logit(val_risks), val["readmitted"])
         val_risks = calibrated(val_risks, slope, intercept)
         test_risks = calibrated(test_risks, slope, intercept)
@@ -198,7 +194,7 @@ def _points(item: dict[str, Any], stays: pd.DataFrame) -> np.ndarray:
             item["points"]
             * values.astype(str).str.upper().isin(item["values"]).to_numpy()
         )
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
+    numbers = pd.to_numeric(values, errors="coerce").to_numpy(np.float64)
     if "below" in item:
         return np.asarray(item["points"] * (numbers < item["below"]))
     starts, points = np.array(item["steps"], dtype=np.float64).T

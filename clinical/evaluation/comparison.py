@@ -46,9 +46,8 @@ from domainbert.progress import counted
 from domainbert.tables import ExactId, id_key, id_text, require_columns
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from clinical.risk.model import ReadmissionModel
+    from domainbert.statistics import Floats
 
 MODEL = "domainbert"
 _WORKING_POINTS = (OWN, "10 alerts per 100")
@@ -74,7 +73,7 @@ class Comparison:
 
     stays: pd.DataFrame = field(repr=False)
     evaluations: dict[str, Evaluation]
-    scores: dict[str, NDArray[np.float64]] = field(repr=False)
+    scores: dict[str, Floats] = field(repr=False)
     groups: pd.DataFrame = field(repr=False)
     points: dict[str, Point]
     working: str | None
@@ -203,7 +202,7 @@ def _baselines(
 
 def measure(
     stays: pd.DataFrame,
-    risks: Mapping[str, NDArray[np.float64]],
+    risks: Mapping[str, Floats],
     *,
     thresholds: Mapping[str, float | None],
     points: Mapping[str, Point],
@@ -266,7 +265,7 @@ def measure(
 def _without_columns(
     model: ReadmissionModel,
     stays: pd.DataFrame,
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, Floats]:
     """The risks of stays from the notes alone, and without each of the columns beside them."""
     risks = {}
     variant = copy(model)

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from clinical.evaluation.measures import MEASURES, Stays, measured_values
 from clinical.stays.patients import patient_codes
+from domainbert.statistics import Floats
 from domainbert.statistics.bootstrap import resample
 from domainbert.statistics.calibration import checked_risks
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Floats = NDArray[np.float64]
 
 GRID = tuple(step / 100 for step in range(1, 100))
 """Threshold probabilities of a decision curve."""
@@ -163,7 +159,7 @@ def alert_burden(
 
 
 def alert_points(
-    own: float | None,
+    threshold: float | None,
     percentiles: Sequence[float],
     *,
     source: str,
@@ -173,9 +169,9 @@ def alert_points(
     The latter are from the `percentiles` 1 to 99 of validation risks; `source` says whose.
     """
     points = {}
-    if own is not None:
+    if threshold is not None:
         points[OWN] = Point(
-            own, "80% of alerts right on the model's validation side"
+            threshold, "80% of alerts right on the model's validation side"
         )
     if percentiles:
         for capacity in CAPACITIES:

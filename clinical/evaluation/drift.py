@@ -17,12 +17,11 @@ from clinical.stays.stays import clean, note_list
 from domainbert.text.windows import own_tokenizer
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
     from tokenizers import Encoding
 
     from clinical.risk.model import ReadmissionModel
-
-    Floats = NDArray[np.float64]
+    from domainbert.statistics import Floats
 
 QUANTITIES = {
     "notes": "Notes of a stay",
@@ -96,14 +95,14 @@ def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, QuantityProfile]:
 
     Quantities with fewer than `FEWEST_STAYS` values are left out.
     """
-    kept = {}
+    profiles = {}
     for name, numbers in quantities.items():
         values = np.asarray(numbers, dtype=np.float64)
         values = values[np.isfinite(values)]
         if len(values) < FEWEST_STAYS:
             continue
         edges = np.unique(np.quantile(values, np.arange(1, _BINS) / _BINS))
-        kept[name] = QuantityProfile(
+        profiles[name] = QuantityProfile(
             n=len(values),
             median=float(np.median(values)),
             edges=edges.tolist(),
@@ -111,8 +110,8 @@ def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, QuantityProfile]:
         )
         if name == "probability":
             levels = np.arange(1, 100) / 100
-            kept[name].percentiles = np.quantile(values, levels).tolist()
-    return kept
+            profiles[name].percentiles = np.quantile(values, levels).tolist()
+    return profiles
 
 
 def _shares(values: Floats, edges: Floats) -> Floats:
@@ -121,10 +120,10 @@ def _shares(values: Floats, edges: Floats) -> Floats:
 
 
 def drift(
-    kept: Mapping[str, QuantityProfile],
+    profiles: Mapping[str, QuantityProfile],
     quantities: Mapping[str, ArrayLike],
 ) -> pd.DataFrame:
-    """Then and now, one row a quantity that both have.
+    """Compare then with now: a row for each quantity that both have.
 
     The columns are `quantity`, `then` and `now` (medians), `n_then`, `n_now`, `psi`, `chance` and
     `finding`: "stable", "watch" or "act", the latter two only where `psi` also exceeds `chance`.
@@ -132,36 +131,37 @@ def drift(
     `psi` is the population stability index: the sum over bins of (now - then) × ln(now / then) of
     the shares of stays, each with half a stay added so that an empty bin gives a finite number.
     Below 0.1 counts as stable, above 0.25 as a change to act on (Siddiqi 2006, Credit Risk
-    Scorecards). `chance` is what it stays below in 95 of 100 samples when nothing has changed: it
-    is distributed as chi-square with bins - 1 degrees of freedom, times 1/n + 1/m (Yurdakul 2018),
-    for independent stays.
+    Scorecards). `chance` is its 95% quantile if nothing has changed: for independent stays, `psi`
+    is then distributed as (1/n + 1/m) times chi-square with bins - 1 degrees of freedom (Yurdakul
+    2018).
     """
     from scipy.stats import chi2
 
     rows = []
-    for name, old in kept.items():
+    for name, reference in profiles.items():
         values = np.asarray(quantities.get(name, ()), dtype=np.float64)
         values = values[np.isfinite(values)]
         if not len(values):
             continue
-        n_then = old.n
+        n_then = reference.n
         n_now = len(values)
-        n_bins = len(old.shares)
-        then = _smoothed(np.asarray(old.shares), n_then)
-        now = _smoothed(_shares(values, np.asarray(old.edges)), n_now)
-        index = float(((now - then) * np.log(now / then)).sum())
+        shares = _shares(values, np.asarray(reference.edges))
+        now = _smoothed(shares, n_now)
+        then = _smoothed(np.asarray(reference.shares), n_then)
+        terms = (now - then) * np.log(now / then)
+        psi = float(terms.sum())
         chance = 0.0
-        if n_bins > 1:
-            chance = float(
-                chi2.ppf(0.95, n_bins - 1) * (1 / n_then + 1 / n_now)
-            )
+        degrees_of_freedom = len(then) - 1
+        if degrees_of_freedom:
+            quantile = chi2.ppf(0.95, degrees_of_freedom)
+            chance = float(quantile * (1 / n_then + 1 / n_now))
         finding = "stable"
-        if index > max(chance, WATCH):
+        if psi > max(chance, WATCH):
             finding = "watch"
-        if index > max(chance, ACT):
+        if psi > max(chance, ACT):
             finding = "act"
-        medians = old.median, float(np.median(values))
-        rows.append((name, *medians, n_then, n_now, index, chance, finding))
+        medians = [reference.median, float(np.median(values))]
+        rows.append((name, *medians, n_then, n_now, psi, chance, finding))
     columns = [
         "quantity",
         "then",
@@ -190,13 +190,13 @@ def compare_inputs(
         model: with a profile in its manifest; the table is empty without one.
         rows: `probability` and, where known, `text`, one row a stay.
     """
-    kept = {}
+    profiles = {}
     if model:
-        kept = model.manifest.data.profile
+        profiles = model.manifest.data.profile
     now = {"probability": rows["probability"]}
-    if kept and model and "text" in rows.columns:
+    if profiles and model and "text" in rows.columns:
         now |= describe_notes(model, rows["text"])
-    table = drift(kept, now)
+    table = drift(profiles, now)
     changes = {"watch": "a change", "act": "a clear change"}
     findings = [
         f"{QUANTITIES[row.quantity]}: {changes[row.finding]} since validation (median "

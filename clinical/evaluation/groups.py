@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from clinical.evaluation.measures import GROUP_MEASURES, Stays, measured_values
 from clinical.stays.patients import patient_codes
+from domainbert.statistics import Floats
 from domainbert.statistics.bootstrap import Resampled, resample
 from domainbert.statistics.calibration import checked_risks
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 SUBGROUPS = ("age", "sex", "ethnicity", "insurance")
 SMALLEST_GROUP = 50
@@ -96,7 +93,7 @@ def by_group(
 
 
 def _small_groups(names: list[str], counts: pd.Series) -> dict[str, Any]:
-    """The row that groups share which are too small to be measured."""
+    """The row for the groups that are too small to be measured."""
     group = ", ".join(names)
     if len(group) > _LONGEST_NAME:
         group = f"{len(names)} small groups"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from clinical.evaluation.measures import MEASURES, Stays, measured_values
 from clinical.stays.patients import patient_codes
 from domainbert.errors import UserError
+from domainbert.statistics import Floats
 from domainbert.statistics.bootstrap import (
     MIN_GROUPS,
     Interval,
@@ -19,9 +20,6 @@ from domainbert.statistics.bootstrap import (
     resample,
 )
 from domainbert.statistics.calibration import checked_risks
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,7 @@ def evaluate(
         threshold = float(threshold)
     stays = Stays(outcome, risk, threshold=threshold)
 
-    def measure(weights: NDArray[np.float64]) -> list[float]:
+    def measure(weights: Floats) -> list[float]:
         return measured_values(stays, weights, MEASURES)
 
     measured = resample(measure, codes, bootstrap=bootstrap, seed=seed)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from domainbert.statistics import Floats
 from domainbert.statistics.calibration import (
     calibration_error,
     checked_risks,
@@ -18,12 +19,7 @@ from domainbert.statistics.calibration import (
     sigmoid,
 )
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Floats = NDArray[np.float64]
-    Function = Callable[["WeightedStays"], float]
-
+Function = Callable[["WeightedStays"], float]
 PRECISION = 0.8
 """The precision of the paper's RP80: at most one alert in five may be false."""
 
@@ -101,7 +97,7 @@ def precisions(true: Floats, false: Floats) -> Floats:
 class Measure:
     """One measure: its key in tables and JSON, its name, how to read it, its function.
 
-    `both` says whether it needs both outcomes, and `by_group` whether groups and periods are
+    `needs_both` says whether it needs both outcomes, and `by_group` whether groups and periods are
     compared in it too.
     """
 
@@ -109,7 +105,7 @@ class Measure:
     name: str
     reading: str
     function: Function
-    both: bool = True
+    needs_both: bool = True
     by_group: bool = False
 
 
@@ -120,7 +116,7 @@ MEASURES: list[Measure] = []
 def measure(
     name: str,
     *,
-    both: bool = True,
+    needs_both: bool = True,
     by_group: bool = False,
 ) -> Callable[[Function], Function]:
     """Add a function to `MEASURES`; its docstring tells readers of a report how to read it."""
@@ -128,7 +124,14 @@ def measure(
     def add(function: Function) -> Function:
         reading = " ".join((function.__doc__ or "").split())
         MEASURES.append(
-            Measure(function.__name__, name, reading, function, both, by_group)
+            Measure(
+                function.__name__,
+                name,
+                reading,
+                function,
+                needs_both,
+                by_group,
+            )
         )
         return function
 
@@ -155,7 +158,7 @@ def auprc(stays: WeightedStays) -> float:
     )
 
 
-@measure("Prevalence", both=False)
+@measure("Prevalence", needs_both=False)
 def prevalence(stays: WeightedStays) -> float:
     """Share of these stays that had the outcome, as found."""
     return stays.positive / stays.total
@@ -194,13 +197,13 @@ def false_positive_rate(stays: WeightedStays) -> float:
     return (alerts - right) / (stays.total - stays.positive)
 
 
-@measure("Alerts per 100 stays", both=False)
+@measure("Alerts per 100 stays", needs_both=False)
 def alerts_per_100(stays: WeightedStays) -> float:
     """How many of 100 stays have an alert at the threshold."""
     return 100 * stays.alerts[0] / stays.total
 
 
-@measure("Brier score", both=False)
+@measure("Brier score", needs_both=False)
 def brier(stays: WeightedStays) -> float:
     """Mean squared difference of risk and outcome.
 
@@ -209,7 +212,7 @@ def brier(stays: WeightedStays) -> float:
     return float(stays.weights @ (stays.risk - stays.y) ** 2 / stays.total)
 
 
-@measure("Observed / expected", both=False)
+@measure("Observed / expected", needs_both=False)
 def observed_expected(stays: WeightedStays) -> float:
     """Outcomes that happened for each one that the risks predict.
 
@@ -220,7 +223,7 @@ def observed_expected(stays: WeightedStays) -> float:
     return stays.positive / stays.expected
 
 
-@measure("Observed minus predicted", both=False, by_group=True)
+@measure("Observed minus predicted", needs_both=False, by_group=True)
 def observed_minus_predicted(stays: WeightedStays) -> float:
     """Share of stays with the outcome minus the mean risk; above 0 the risks are too low."""
     return (stays.positive - stays.expected) / stays.total
@@ -255,7 +258,7 @@ def calibration_slope(stays: WeightedStays) -> float:
     return fitted[0]
 
 
-@measure("Expected calibration error", both=False)
+@measure("Expected calibration error", needs_both=False)
 def ece(stays: WeightedStays) -> float:
     """Mean difference of predicted and observed risk over ten bins of equally many stays.
 
@@ -286,7 +289,7 @@ def measured_values(
         return [np.nan] * len(measures)
     values = [np.nan] * len(measures)
     for number, measure in enumerate(measures):
-        if weighted.varies or not measure.both:
+        if weighted.varies or not measure.needs_both:
             values[number] = measure.function(weighted)
     return values
 

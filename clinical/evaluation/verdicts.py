@@ -59,31 +59,31 @@ def judge(
 
 
 def verdicts(evaluations: Mapping[str, Evaluation]) -> list[Verdict]:
-    """The first set of risks by level, spread and ranking, and against the others, in this order.
+    """Level, spread and ranking of the first set of risks, then its comparison with the others.
 
     The others are compared by paired differences, so all must be of the same stays.
     """
-    (name, own), *baselines = evaluations.items()
-    if own.auroc.value is None:
-        return judge("unmeasured", name=name, reason=own.reason)
-    judged = [*calibration(own), *ranking(own.auroc)]
+    (name, first), *baselines = evaluations.items()
+    if first.auroc.value is None:
+        return judge("unmeasured", name=name, reason=first.reason)
+    judged = [*calibration(first), *ranking(first.auroc)]
     for baseline, other in baselines:
         if other.auroc.value is not None:
-            difference = own.minus(other)["auroc"]
+            difference = first.minus(other)["auroc"]
             judged += judge("baseline", difference, name=baseline)
-    return [*judged, *sample_size(own)]
+    return [*judged, *sample_size(first)]
 
 
-def calibration(own: Evaluation) -> list[Verdict]:
+def calibration(evaluation: Evaluation) -> list[Verdict]:
     """Whether the risks are right on average, and whether they spread as far as they should.
 
     Without intervals, nothing is said.
     """
     judged: list[Verdict] = []
-    ratio = own.observed_expected
-    shift = own.calibration_in_the_large
+    ratio = evaluation.observed_expected
+    shift = evaluation.calibration_in_the_large
     if ratio.low is not None and shift.low is not None:
-        observed = 100 * (own.prevalence.value or 0)
+        observed = 100 * (evaluation.prevalence.value or 0)
         predicted = observed / (ratio.value or 1)
         numbers = (
             f"{observed:.1f}% had the outcome and {predicted:.1f}% were predicted "
@@ -91,8 +91,8 @@ def calibration(own: Evaluation) -> list[Verdict]:
         )
         judged = judge("level", ratio, numbers=numbers)
         judged = judged or judge("shift", shift, numbers=numbers)
-    if own.calibration_slope.low is not None:
-        judged += judge("slope", own.calibration_slope)
+    if evaluation.calibration_slope.low is not None:
+        judged += judge("slope", evaluation.calibration_slope)
     return judged
 
 
@@ -103,17 +103,17 @@ def ranking(auroc: Interval) -> list[Verdict]:
     return judge("ranking", auroc)
 
 
-def sample_size(own: Evaluation) -> list[Verdict]:
+def sample_size(evaluation: Evaluation) -> list[Verdict]:
     """What a sample with few events can show; nothing for a large one, or one without events.
 
     The standard error of ln(observed / expected) of a calibrated model is
     sqrt((1 - prevalence) / events) (Riley et al. 2021, Statistics in Medicine 40:4230).
     """
-    events = own.n_readmitted
-    non_events = own.n_stays - events
+    events = evaluation.n_readmitted
+    non_events = evaluation.n_stays - events
     if not events or min(events, non_events) >= FEW_EVENTS:
         return []
-    share = non_events / own.n_stays
+    share = non_events / evaluation.n_stays
     factor = math.exp(1.96 * math.sqrt(share / events))
     rarer = f"{events} stays with the outcome"
     if non_events < events:
@@ -131,7 +131,7 @@ def monitoring_verdicts(
     now: Evaluation | None,
     validated: RiskMeasures | None,
 ) -> list[Verdict]:
-    """A model in use, against the scores of its test side; None without outcomes.
+    """A model in use, compared with its test side; `now` is None without outcomes.
 
     Ranking comes first: calibrating again helps only a model that ranks.
     """
@@ -182,7 +182,7 @@ def group_verdicts(groups: pd.DataFrame) -> list[Verdict]:
     low = groups[[f"{name}_difference_low" for name in names]].to_numpy()
     high = groups[[f"{name}_difference_high" for name in names]].to_numpy()
     n_tested = int((low == low).sum())  # NaN where a difference was not tested
-    n_chance = int(((low > 0) | (high < 0)).sum())
+    n_excluding = int(((low > 0) | (high < 0)).sum())
     rows = groups.to_dict("records")
     judged = judge("no_groups")
     if n_tested:
@@ -191,9 +191,9 @@ def group_verdicts(groups: pd.DataFrame) -> list[Verdict]:
         tested = judge(
             "groups",
             n_tested=n_tested,
-            n_chance=n_chance,
+            n_excluding=n_excluding,
             excluding="interval excludes"
-            if n_chance == 1
+            if n_excluding == 1
             else "intervals exclude",
             expected=0.05 * n_tested,
             n_remaining=n_remaining or "none",

@@ -51,16 +51,17 @@ class Piece:
 
 def sentence_pieces(stay: ReadStay) -> list[Piece]:
     """The sentences of a stay, cut where windows end; every token is in one piece."""
-    starts = {
-        note: np.array([start for start, _ in sentence_spans(text)])
-        for note, text in stay.texts.items()
-    }
+    sentence_starts = {}
+    for note, text in stay.texts.items():
+        starts = [start for start, _ in sentence_spans(text)]
+        sentence_starts[note] = np.array(starts)
     pieces = []
     for number, (note, window) in enumerate(stay.windows):
-        for first, last in _cuts(window, starts[note]):
+        for first, last in _cuts(window, sentence_starts[note]):
             start = int(window.offsets[first, 0])
             end = int(window.offsets[last - 1, 1])
-            pieces.append(Piece(number, first, last, note, start, end))
+            piece = Piece(number, first, last, note, start, end)
+            pieces.append(piece)
     return pieces
 
 
@@ -70,24 +71,37 @@ def word_starts(window: Window) -> np.ndarray:
     return np.flatnonzero(np.append(True, follows_gap))
 
 
-def _cuts(window: Window, starts: np.ndarray) -> Iterator[tuple[int, int]]:
-    """The token ranges of a window's sentences; long ones are cut between words if possible."""
-    sentences = np.searchsorted(starts, window.offsets[:, 0], side="right")
+def _cuts(
+    window: Window,
+    sentence_starts: np.ndarray,
+) -> Iterator[tuple[int, int]]:
+    """The token ranges of a window's sentences; see `_parts` for long ones."""
+    starts = window.offsets[:, 0]
+    sentences = np.searchsorted(sentence_starts, starts, side="right")
     changes = np.flatnonzero(np.diff(sentences)) + 1
     edges = [0, *changes.tolist(), len(sentences)]
     words = word_starts(window)
-    for sentence_start, last in pairwise(edges):
-        first = sentence_start
-        while last - first > MAX_TOKENS:
-            # Pieces of about equal length.
-            n_pieces = math.ceil((last - first) / MAX_TOKENS)
-            cut = first + math.ceil((last - first) / n_pieces)
-            word_cuts = words[(words > first) & (words <= cut)]
-            if len(word_cuts):
-                cut = int(word_cuts[-1])
-            yield first, cut
-            first = cut
-        yield first, last
+    for first, last in pairwise(edges):
+        yield from _parts(first, last, words)
+
+
+def _parts(
+    first: int,
+    last: int,
+    words: np.ndarray,
+) -> Iterator[tuple[int, int]]:
+    """A sentence in parts of about equal length, cut between words if possible."""
+    n_tokens = last - first
+    while n_tokens > MAX_TOKENS:
+        n_parts = math.ceil(n_tokens / MAX_TOKENS)
+        cut = first + math.ceil(n_tokens / n_parts)
+        before_cut = words[words <= cut]
+        if len(before_cut) and before_cut[-1] > first:
+            cut = int(before_cut[-1])
+        yield first, cut
+        first = cut
+        n_tokens = last - first
+    yield first, last
 
 
 class Case:
@@ -102,6 +116,7 @@ class Case:
     Attributes:
         model: the model.
         stay: the windows and texts of the stay.
+        windows: its windows, in reading order.
         probabilities: those of the windows, shape (windows,).
         risk: the risk of the stay.
     """
@@ -109,51 +124,48 @@ class Case:
     def __init__(self, model: ReadmissionModel, notes: StayInput) -> None:
         self.model = model
         self.stay = model.read(notes)
-        windows = [window.input_ids for _, window in self.stay.windows]
+        self.windows = [window for _, window in self.stay.windows]
+        windows = [window.input_ids for window in self.windows]
         self.probabilities = model.score_token_ids(windows)
         self.risk = model.risk_of(self.stay, self.probabilities)
         keys = [ids.tobytes() for ids in windows]
         self._scored = dict(zip(keys, self.probabilities, strict=True))
 
-    def window(self, number: int) -> Window:
-        """A window of the stay."""
-        _, window = self.stay.windows[number]
-        return window
-
     def tokens(self, piece: Piece) -> np.ndarray:
         """The token ids of a piece."""
-        ids = self.window(piece.window).input_ids[1:-1]
-        return ids[piece.first : piece.last]
+        content = self.windows[piece.window].input_ids[1:-1]
+        return content[piece.first : piece.last]
 
     def score(self, windows: Sequence[np.ndarray]) -> np.ndarray:
         """Probabilities of windows as token ids with special tokens, shape (windows,)."""
         keys = [ids.tobytes() for ids in windows]
-        new = {
-            key: ids
-            for key, ids in zip(keys, windows, strict=True)
-            if key not in self._scored
-        }
+        unscored = dict(zip(keys, windows, strict=True))
+        for key in self._scored.keys() & unscored:
+            del unscored[key]
         # The model's window cache is not used: it is for windows of notes.
-        probabilities = sigmoid(self.model.runner.logits(list(new.values())))
-        self._scored |= dict(zip(new, probabilities, strict=True))
+        logits = self.model.runner.logits(list(unscored.values()))
+        new = zip(unscored, sigmoid(logits), strict=True)
+        self._scored.update(new)
         return np.array([self._scored[key] for key in keys])
 
     def shortened(self, number: int, pieces: Iterable[Piece]) -> np.ndarray:
         """The token ids of a window without some of its pieces."""
-        return _only(self.window(number), self.kept(pieces)[number])
+        masks = self.kept(pieces)
+        return _only(self.windows[number], masks[number])
 
     def kept(self, pieces: Iterable[Piece]) -> list[np.ndarray]:
         """A mask of the tokens of each window, without [CLS] and [SEP], that are in no piece."""
         masks = [
-            np.ones(len(window.offsets), dtype=bool)
-            for _, window in self.stay.windows
+            np.ones(len(window.offsets), dtype=bool) for window in self.windows
         ]
         for piece in pieces:
-            masks[piece.window][piece.first : piece.last] = False
+            mask = masks[piece.window]
+            mask[piece.first : piece.last] = False
         return masks
 
     def risks(
-        self, choices: Sequence[Sequence[np.ndarray]]
+        self,
+        choices: Sequence[Sequence[np.ndarray]],
     ) -> tuple[np.ndarray, np.ndarray]:
         """Scores and probabilities of the stay with only some of its tokens.
 
@@ -168,22 +180,28 @@ class Case:
         """
         stays = [self._shortened_windows(masks) for masks in choices]
         windows = list(chain.from_iterable(stays))
-        counts = np.array([len(stay) for stay in stays])
-        scores = aggregate_stays(self.score(windows), counts, c=self.model.c)
+        n_windows = np.array(list(map(len, stays)))
+        probabilities = self.score(windows)
+        scores = aggregate_stays(probabilities, n_windows, c=self.model.c)
         return scores, self.model.calibrated(scores, self.risk.shift)
 
     def _shortened_windows(
-        self, masks: Sequence[np.ndarray]
+        self,
+        masks: Sequence[np.ndarray],
     ) -> list[np.ndarray]:
         windows = [
             _only(window, mask)
-            for (_, window), mask in zip(self.stay.windows, masks, strict=True)
+            for window, mask in zip(self.windows, masks, strict=True)
             if mask.any()
         ]
-        return windows or [self.window(0).input_ids[[0, -1]]]
+        return windows or [self.empty_window()]
+
+    def empty_window(self) -> np.ndarray:
+        """The token ids of a window without text: [CLS] and [SEP]."""
+        return self.windows[0].input_ids[[0, -1]]
 
 
 def _only(window: Window, mask: np.ndarray) -> np.ndarray:
     """The token ids of a window with only the masked tokens between [CLS] and [SEP]."""
-    ids = window.input_ids
-    return np.concatenate((ids[:1], ids[1:-1][mask], ids[-1:]))
+    is_kept = np.pad(mask, 1, constant_values=True)
+    return window.input_ids[is_kept]

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clinical.evidence.case import Case, sentence_pieces
+from clinical.evidence.case import Case, Piece, sentence_pieces
 from clinical.evidence.view import Explanation, Passage
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import logit
 from domainbert.text.windows import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
-    from clinical.evidence.case import Piece
     from clinical.risk.model import ReadmissionModel
     from clinical.stays.stays import StayInput
 
@@ -129,13 +128,14 @@ def occlusion(
     """
     rows = np.flatnonzero(np.isin([p.window for p in pieces], windows))
     examined = [pieces[row] for row in rows.tolist()]
-    empty = case.window(0).input_ids[[0, -1]]  # [CLS] and [SEP]
+    empty = case.empty_window()
     alone = [np.insert(empty, 1, case.tokens(piece)) for piece in examined]
     gains = logit(case.score(alone)) - logit(case.score([empty]))
     window_numbers = [piece.window for piece in examined]
     probabilities = case.probabilities[window_numbers]
     order = np.argsort(-np.abs(gains * probabilities), kind="stable")
-    costs = [len(case.window(window_numbers[i]).input_ids) for i in order]
+    windows_in_order = [case.windows[window_numbers[row]] for row in order]
+    costs = [len(window.input_ids) for window in windows_in_order]
     remaining = _budget(case) - sum(map(len, alone))
     n_affordable = int((np.cumsum(costs) <= remaining).sum())
     chosen = order[: max(LEAST_LEFT_OUT, n_affordable)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from clinical.evidence.case import Case, sentence_pieces
+from clinical.evidence.case import Case, Piece, sentence_pieces
 from clinical.evidence.explain import occlusion, riskiest_windows
 from clinical.stays.patients import patient_codes, patient_keys
 from domainbert.errors import UserError
@@ -17,7 +17,6 @@ from domainbert.statistics.bootstrap import resample
 if TYPE_CHECKING:
     import pandas as pd
 
-    from clinical.evidence.case import Piece
     from clinical.risk.model import ReadmissionModel
     from clinical.risk.reading import ReadStay
 

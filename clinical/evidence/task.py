@@ -9,16 +9,16 @@ import pyarrow as pa
 
 from clinical.evidence.explain import TOP, explain
 from clinical.evidence.view import Explanation
-from clinical.risk.task import ReadNotes, StayTask
+from clinical.risk.task import Notes, ReadNotes, StayTask
 
 if TYPE_CHECKING:
     from clinical.risk.model import ReadmissionModel
-    from clinical.risk.task import Notes
 
+# Columns with one value per stay.
 _OF_STAY = (
     "without_raising",
     "raising_alone",
-)  # columns with one value per stay
+)
 
 
 class ExplainTask(StayTask[Explanation]):

@@ -115,7 +115,7 @@ def monitor(
     served: Annotated[
         Path | None,
         Option(
-            help="What `domainbert serve --ledger` kept: alerts, overrides."
+            help="The ledger of `domainbert serve`: adds alerts and overrides."
         ),
     ] = None,
     bootstrap: Resamples = 1000,

@@ -14,6 +14,7 @@ from clinical.report import figures
 from clinical.report.facts import (
     ASKED,
     QUESTIONS,
+    Facts,
     Hospital,
     checklist,
     environment,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from clinical.evaluation.comparison import Comparison
     from clinical.evaluation.monitoring import Monitoring
-    from clinical.report.facts import Facts
     from domainbert.settings import Settings
     from domainbert.statistics.bootstrap import Interval
 

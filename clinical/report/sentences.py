@@ -203,14 +203,14 @@ def _removed(steps: Sequence[Record]) -> str:
 
 def evaluation_sentences(comparison: Comparison, event: str) -> Sentences:
     """What was evaluated, how, and with what result."""
-    own = comparison.model
+    evaluation = comparison.model
     facts = {
-        "own": own,
+        "own": evaluation,
         "event": event,
-        "sample": f"{own.n_stays:,} stays of {own.n_patients:,} patients",
+        "sample": f"{evaluation.n_stays:,} stays of {evaluation.n_patients:,} patients",
     }
-    intervals = "bootstrap" if own.bootstrap else "none"
-    facts["intervals"] = _TEXTS["intervals"][intervals].format(own=own)
+    intervals = "bootstrap" if evaluation.bootstrap else "none"
+    facts["intervals"] = _TEXTS["intervals"][intervals].format(own=evaluation)
     remarks = _TEXTS["remarks"]
     heterogeneity = ""
     if comparison.periods is not None and len(comparison.periods) > 1:

@@ -37,8 +37,8 @@ NotesOption = Annotated[
 Since = Annotated[
     str | None,
     Option(
-        help="Of a hospital's tables or a cohort, score the stays discharged since this date or "
-        "time, and those still in hospital."
+        help="Score only the stays of a hospital's tables or a cohort that were discharged since "
+        "this date or time, and those still in hospital."
     ),
 ]
 
@@ -68,13 +68,14 @@ def score(
     ] = "table",
     since: Since = None,
     schema: Annotated[
-        str | None, Option(help="Of a hospital's tables; see clinical cohort.")
+        str | None,
+        Option(help="Form of a hospital's tables; see clinical cohort."),
     ] = None,
     mapping: MappingFile = None,
     definition: Annotated[
         str | None,
         Option(
-            help="Of a hospital's tables; by default the model's, if shipped."
+            help="Definition for a hospital's tables; by default the model's, if shipped."
         ),
     ] = None,
     died_locations: DiedLocations = None,
@@ -114,9 +115,8 @@ def score(
     if form != "table":
         from clinical.cohort.result import Cohort
 
-        Cohort.open(
-            source
-        )  # only a cohort has the times that other forms need
+        # Only a cohort has the times that other forms need.
+        Cohort.open(source)
     options.score_source(make_task, source, out, scoring)
     _export(out, Path(source), form)
 
@@ -160,9 +160,9 @@ def _score_discharges(
             say("there is nothing to score: the table has no rows")
         if choice and choice.definition_sha256 != discharges.definition_sha256:
             say(
-                f"note: the stays were chosen by {discharges.definition}, and those that the model "
-                f"was trained on by {choice.definition}, or one of them was edited: check that "
-                "the rules are the same (--definition names others)"
+                f"note: these stays were chosen by {discharges.definition}, those of the model's "
+                f"training by {choice.definition}, or one of the two was edited: check that the "
+                "rules are the same, or name others with --definition"
             )
         keep = [*(scoring.keep or ()), "discharge_time"]
         options.score_source(

@@ -37,7 +37,7 @@ def convert_release(
             raise EncoderError(
                 f"{folder} is not the 2019 release layout: it has no {name}"
             )
-    tokens = (folder / VOCABULARY).read_text(encoding="utf-8").splitlines()
+    tokens = (folder / VOCABULARY).read_text("utf-8").splitlines()
     cased = any(
         token != token.lower() for token in tokens if not token.startswith("[")
     )

@@ -76,8 +76,9 @@ class ReadmissionSettings(ReadingSettings):
         notes: which notes of a stay training read; None if its table did not say.
     """
 
+    # It is a list in JSON.
     calibration: Annotated[tuple[float, float], Field(strict=False)] | None = (
-        None  # JSON: a list
+        None
     )
     # Left out where there are none: the fingerprint of a model without columns stays.
     columns: Annotated[

@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from clinical.stays.stays import OTHER_LANGUAGE, clean, is_english, note_texts
+from clinical.stays.stays import (
+    OTHER_LANGUAGE,
+    StayInput,
+    clean,
+    is_english,
+    note_texts,
+)
 from domainbert.errors import UserError
 from domainbert.settings import Positive, Settings
 from domainbert.tables.ids import id_key
-from domainbert.text.windows import too_long
+from domainbert.text.windows import Window, Windower, too_long
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
-
-    from clinical.stays.stays import StayInput
-    from domainbert.text.windows import Window, Windower
 
 NOTE_JOINT = "\n\n"
 Status = Literal["ok", "empty", "error"]
@@ -251,7 +254,7 @@ class ReadStay:
         wrong = [name for name, shift in by_name.items() if math.isinf(shift)]
         if wrong:
             expected = f"{{'text': notes, {wrong[0]!r}: 3}}"
-            reason = f"no number as {', '.join(wrong)}; expected {expected}"
+            reason = f"not a number: {', '.join(wrong)}; expected {expected}"
             risk = replace(self.risk, status="error", reason=reason)
             return replace(self, windows=[], risk=risk)
         remarks = [self.risk.reason]

@@ -20,12 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from clinical.risk.aggregation import aggregate
-from clinical.risk.reading import NO_DAYS
+from clinical.risk.reading import NO_DAYS, StayRisk
 from clinical.stays.choice import (
     AS_GIVEN,
     CHOICE,
     COHORT_COLUMNS,
     COLUMNS,
+    NoteChoice,
     exclusion_of,
     in_time_order,
     read_choice,
@@ -42,6 +43,7 @@ from domainbert.tables import (
     TEXT,
     TIME,
     Column,
+    Row,
     id_key,
     id_text,
     is_missing,
@@ -49,9 +51,6 @@ from domainbert.tables import (
 
 if TYPE_CHECKING:
     from clinical.risk.model import ReadmissionModel
-    from clinical.risk.reading import StayRisk
-    from clinical.stays.choice import NoteChoice
-    from domainbert.tables import Row
 
 Notes = Literal["chosen", "as-given"]
 Record = dict[str, Any]
@@ -221,7 +220,7 @@ class StayTask(Task[ReadNotes, Result]):
         return row
 
     def about(self) -> Record:
-        """The model, its outcome, the definition of its notes if it has one, and if it was used."""
+        """The model, its outcome, the definition of its notes if any, and which notes were read."""
         facts = {
             "model_name": self._model.name,
             "outcome": self._model.outcome,

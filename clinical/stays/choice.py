@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from clinical.stays.stays import MISSING_WORDS, note_time
 from domainbert.errors import UserError
 from domainbert.settings import Names, Positive, Settings
-from domainbert.tables import Column, TableError, id_text, is_missing
+from domainbert.tables import Column, Row, TableError, id_text, is_missing
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from domainbert.tables import Row
 
 CHOICE = "note_choice"
 COHORT_COLUMNS = tuple(
@@ -50,9 +48,8 @@ AS_GIVEN = "notes as given, not chosen as in training"
 NOT_A_CHOICE = (
     f"{CHOICE} is not a choice of notes as clinical cohort writes it"
 )
-_ANY_TIME = datetime(
-    2000, 1, 1, tzinfo=UTC
-)  # of notes without one, to sort them
+# The time of notes without one, to sort them.
+_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 _TRUE = {
     "1",
     "1.0",
@@ -115,7 +112,7 @@ class NoteChoice(Settings):
         return [rows[position[-1]] for position in sorted(positions)]
 
     def _require_columns(self, cells: Mapping[str, object]) -> None:
-        """Raise a `TableError` if the notes cannot be chosen for want of a column."""
+        """Raise a `TableError` if a column that decides which notes are read is missing."""
         needed = ["category"]
         if self.notes == "early":
             needed += ["chart_time", "admit_time"]

@@ -35,14 +35,13 @@ def patient_keys(patient_ids: Iterable[object]) -> np.ndarray:
         )
     for row, key in enumerate(keys):
         if key is None:
-            keys[row] = (
-                f"\trow {row}"  # no id begins with a tab: ids are stripped
-            )
+            # No id begins with a tab: ids are stripped.
+            keys[row] = f"\trow {row}"
     return np.array(keys, dtype=object)
 
 
 def with_patient_keys(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with keys in the column `patient_id`; a key of a key is this key."""
+    """The rows with keys in the column `patient_id`; keys that are there stay as they are."""
     import pandas as pd
 
     keys = patient_keys(rows.get("patient_id", range(len(rows))))

@@ -10,7 +10,7 @@ from typer import Option
 from clinical.cohort.commands import CohortFile  # noqa: TC001  (typer reads it at run time)
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
-from domainbert.cli.training import TrainingOptions
+from domainbert.cli.training import TrainingOptions, training_run
 
 
 @one_line_errors
@@ -85,7 +85,7 @@ def recalibrate(
         bool,
         Option(
             "--keep-c",
-            help="Keep c: stays of other lengths will be scored too.",
+            help="Keep c, if stays of other lengths will be scored too.",
         ),
     ] = False,
 ) -> None:
@@ -94,7 +94,6 @@ def recalibrate(
     from clinical.risk.model import ReadmissionModel
     from clinical.stays.cohorts import read_cohort
     from clinical.training.recalibration import recalibrate as fit_again
-    from domainbert.cli.training import training_run
 
     with training_run(out) as run:
         table = read_cohort(cohort_file)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,9 +16,6 @@ from clinical.stays.patients import patient_keys
 from clinical.training.training import ReadmissionRecipe, fit
 from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.errors import UserError
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 log = logging.getLogger(__name__)
 
@@ -154,9 +152,8 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
             random_state=self.random_state,
         )
         sides = np.full(len(labels), "train", dtype=object)
-        _, held_out = next(
-            splitter.split(labels, labels, keys)
-        )  # X is not read
+        # The splitter does not read its first argument.
+        _, held_out = next(splitter.split(labels, labels, keys))
         sides[held_out] = "val"
         return sides
 

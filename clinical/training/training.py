@@ -22,7 +22,7 @@ from clinical.risk.model import (
     ReadmissionModel,
     ReadmissionSettings,
 )
-from clinical.stays.choice import CHOICE, choice_of
+from clinical.stays.choice import CHOICE, NoteChoice, choice_of
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, patient_hashes, patient_keys
 from clinical.training.recalibration import EPSILON, check_events, choose
@@ -33,7 +33,6 @@ from domainbert.training.recipes import ModelTable, Recipe
 if TYPE_CHECKING:
     import torch
 
-    from clinical.stays.choice import NoteChoice
     from domainbert.training.settings import TrainingSettings
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 -- Every admission as it was read, with the fault that makes it unusable, if any.
 -- In:  raw_admissions (row, then our columns as text, and other), rules (one row).
 -- Out: admissions; fault is NULL or the name of a step of the flow.
---      others: rows that are no admissions, by what the `where` of the table has against them.
+--      others: rows that are no admissions, by the conditions of `where` that they do not meet.
 
 CREATE TABLE others AS
 SELECT other, count(*) AS rows FROM raw_admissions WHERE other IS NOT NULL GROUP BY other;

@@ -92,7 +92,7 @@ CREATE MACRO date_if_before(x, other) AS
 CREATE MACRO iso_text(x, format) AS strftime(try_strptime(trim(x), format),
     CASE WHEN regexp_matches(format, '%-?[HIcX]') THEN '%Y-%m-%d %H:%M:%S.%f' ELSE '%Y-%m-%d' END);
 
--- What a `where` of the schema has against a value: "visit_concept_id 9202", NULL for those it names.
+-- Why the `where` of the schema excludes a value: "visit_concept_id 9202"; NULL for values it names.
 CREATE MACRO unlike(name, x, known) AS CASE
     WHEN NOT list_contains(known, upper(coalesce(trim(x), 'missing')))
     THEN concat(name, ' ', coalesce(trim(x), 'missing')) END;

@@ -134,7 +134,7 @@ SELECT
         WHEN rules.outcome = 'death' AND died_within_horizon IS NULL THEN 'unknown_outcome'
         WHEN rules.early AND left_early THEN 'left_early'
     END AS exclusion,
-    -- A stay without a usable outcome is nothing to learn from, but it can be scored: at its
+    -- A stay without a usable outcome cannot be learned from, but it can be scored: at its
     -- prediction time nobody knows the outcome.
     coalesce(exclusion, 'none') IN ('none', 'not_followed', 'censored',
             'died_after_discharge', 'unknown_outcome')

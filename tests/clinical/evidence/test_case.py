@@ -66,7 +66,7 @@ def test_a_stay_with_all_or_none_of_its_tokens(case):
     scores, risks = case.risks([everything, [~kept for kept in everything]])
     assert scores[0] == pytest.approx(case.risk.score)
     assert risks[0] == pytest.approx(case.risk.probability)
-    empty = case.model.score_token_ids([case.window(0).input_ids[[0, -1]]])
+    empty = case.model.score_token_ids([case.windows[0].input_ids[[0, -1]]])
     assert scores[1] == pytest.approx(empty[0], abs=1e-6)
 
 

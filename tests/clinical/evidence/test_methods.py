@@ -19,7 +19,7 @@ pytest.importorskip("captum")
 def test_integrated_gradients_add_up_to_the_change_of_the_logit(case):
     numbers = list(range(len(case.stay.windows)))
     values = integrated_gradients(case, numbers, steps=200)
-    windows = [case.window(number).input_ids for number in numbers]
+    windows = [case.windows[number].input_ids for number in numbers]
     blank = [np.array([w[0], *[0] * (len(w) - 2), w[-1]]) for w in windows]
     runner = case.model.runner
     assert case.model.tokenizer.pad_token_id == 0
@@ -41,7 +41,7 @@ def test_gradients_do_not_depend_on_the_company(case):
 def test_attention_is_that_of_hugging_face(case):
     import torch
 
-    window, bert = case.window(0).input_ids, case.model.network.bert
+    window, bert = case.windows[0].input_ids, case.model.network.bert
     bert.set_attn_implementation("eager")
     with torch.inference_mode():
         theirs = bert(

@@ -329,7 +329,8 @@ def test_a_model_of_another_definition_asks_for_it(
     )
     said = run(*words, "--model", tmp_path / "readmission-30d")
     assert (
-        "or one of them was edited: check that the rules are the same" in said
+        "or one of the two was edited: check that the rules are the same"
+        in said
     )
 
 

@@ -246,11 +246,11 @@ def test_a_missing_value_is_the_median_and_a_wrong_one_an_error(model, wide):
     assert found["reason"][1] == "no age: the median is read"
     assert (
         found["reason"][2]
-        == "no number as age; expected {'text': notes, 'age': 3}"
+        == "not a number: age; expected {'text': notes, 'age': 3}"
     )
     with pytest.raises(TableError, match="has no column 'prior'"):
         model.score_frame(rows.drop(columns="prior"))
-    with pytest.raises(UserError, match="no number as age, prior; expected"):
+    with pytest.raises(UserError, match="not a number: age, prior; expected"):
         model.predict("heart failure")
     twice = pd.concat([rows.head(1), rows.head(1).assign(prior="2")])
     assert (
