@@ -18,6 +18,8 @@ from biomed.corpora.documents import (
 from biomed.corpora.pubtator import is_pubtator, read_pubtator
 from domainbert.training.objective import fingerprint
 
+# Formats of documents with spans: whether a path has it, and its reader. Other files are CoNLL.
+_FORMATS = ((is_brat, read_brat), (is_pubtator, read_pubtator))
 # The names that the files of each side may have.
 SIDES = {
     "train": ("train",),
@@ -82,21 +84,19 @@ def read_gold(
             `biomed.corpora.conll`, `biomed.corpora.pubtator` and `biomed.corpora.brat`.
     """
     path = Path(path)
-    if is_brat(path):
-        documents = read_brat(path)
-    elif not path.is_file():
+    for has_format, read_documents in _FORMATS:
+        if has_format(path):
+            documents = read_documents(path)
+            return gold_of(documents, name=path.name, labels=labels)
+    if not path.is_file():
         raise CorpusError(
             f"{path}: no such file, and no folder with BRAT .ann files"
         )
-    elif is_pubtator(path):
-        documents = read_pubtator(path)
-    else:
-        sentences, remarks = read_conll(path)
-        if not sentences:
-            raise CorpusError(f"{path.name} has no sentences")
-        texts = tuple(_renamed(text, labels or {}) for text in sentences)
-        return Gold(path.name, texts, remarks=tuple(remarks))
-    return gold_of(documents, name=path.name, labels=labels)
+    sentences, remarks = read_conll(path)
+    if not sentences:
+        raise CorpusError(f"{path.name} has no sentences")
+    texts = tuple(_renamed(text, labels or {}) for text in sentences)
+    return Gold(path.name, texts, remarks=tuple(remarks))
 
 
 def gold_of(

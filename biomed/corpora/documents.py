@@ -39,9 +39,8 @@ class CorpusError(UserError):
 class TaggedText:
     """The words of a sentence or document, with one IOB2 tag each."""
 
-    words: tuple[str, ...] = field(
-        repr=False
-    )  # they may come from a patient's note
+    # Not in the repr: the words may come from a patient's note.
+    words: tuple[str, ...] = field(repr=False)
     tags: tuple[str, ...] = field(repr=False)
 
     @property
@@ -115,10 +114,12 @@ class Document:
 
 def flat_spans(document: Document) -> list[Span]:
     """The longest of overlapping spans, in text order."""
+    longest_first = sorted(
+        document.spans,
+        key=lambda s: (s.start - s.end, s.start),
+    )
     kept: list[Span] = []
-    for span in sorted(
-        document.spans, key=lambda s: (s.start - s.end, s.start)
-    ):
+    for span in longest_first:
         overlaps = (span.start < k.end and k.start < span.end for k in kept)
         if not any(overlaps):
             kept.append(span)

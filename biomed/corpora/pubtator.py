@@ -18,9 +18,8 @@ from biomed.corpora.documents import (
 
 _TEXT_LINE = re.compile(r"([^|\t]+)\|([a-z])\|(.*)")
 _MENTION_ID = re.compile(r"[A-Za-z]{0,2}\d+")  # T1
-_WORDS = re.compile(
-    r"\w+"
-)  # of a mention; some files lost its quotation marks
+# The words of a mention: some files lost its quotation marks.
+_WORDS = re.compile(r"\w+")
 _NO_CONCEPT = frozenset({"", "-", "-1"})
 
 
@@ -34,7 +33,9 @@ class _Draft:
 
 
 def is_pubtator(path: Path) -> bool:
-    """Whether the first non-blank line is a title."""
+    """Whether this is a file whose first non-blank line is a title."""
+    if not path.is_file():
+        return False
     with path.open(encoding="utf-8-sig", errors="replace") as handle:
         first = next((line for line in handle if line.strip()), "")
     return bool(re.match(r"[^|\t]+\|t\|", first))
@@ -100,6 +101,7 @@ def _mention(cells: list[str], document_id: str, text: str) -> Span | str:
         return "expected an abstract (id|a|…) or a mention, separated by tabs"
     if cells[0] != document_id:
         return f"a mention of document {cells[0]!r} under document {document_id!r}"
+    # Where two whole numbers follow each other: the offsets, if their text fits.
     positions = [
         number
         for number, (start, end) in enumerate(pairwise(cells))
@@ -108,6 +110,7 @@ def _mention(cells: list[str], document_id: str, text: str) -> Span | str:
     for position in positions:
         if span := _span(cells, position, text):
             return span
+    # A relation has a word in place of the offsets or of the id of a mention.
     has_id = positions and _MENTION_ID.fullmatch(cells[1])
     if not cells[1].isdecimal() and not has_id:
         return ""

@@ -31,14 +31,23 @@ def read_tags(names: Iterable[str]) -> dict[str, Tag]:
     """
     spelled = set(names) - {OUTSIDE}
     tags = _read_spelled(spelled)
-    if not any(mark for mark, _ in tags.values()):
-        lowered = spelled - {OUTSIDE.lower()}
-        upper = {name: _with_upper_marks(name) for name in lowered}
-        upper_tags = _read_spelled(set(upper.values()))
-        if lowered and all(mark for mark, _ in upper_tags.values()):
-            tags = {name: upper_tags[upper[name]] for name in lowered}
-            tags[OUTSIDE.lower()] = (OUTSIDE, "")
+    has_marks = any(mark for mark, _ in tags.values())
+    if not has_marks:
+        tags |= _read_small(spelled)
     return {**tags, OUTSIDE: (OUTSIDE, "")}
+
+
+def _read_small(names: Collection[str]) -> dict[str, Tag]:
+    """The tags of names with small marks, such as `b-disease`; empty unless all names have one."""
+    outside = OUTSIDE.lower()
+    upper = {
+        name: _with_upper_marks(name) for name in names if name != outside
+    }
+    tags = _read_spelled(set(upper.values()))
+    if not upper or not all(mark for mark, _ in tags.values()):
+        return {}
+    small_tags = {name: tags[upper_name] for name, upper_name in upper.items()}
+    return {**small_tags, outside: (OUTSIDE, "")}
 
 
 def _read_spelled(names: Collection[str]) -> dict[str, Tag]:

@@ -66,8 +66,7 @@ def starts_after_breaks(text: str, words: np.ndarray) -> np.ndarray:
     starts = []
     for block in _blocks(text):
         starts.append(block[0].offset)
-        is_double_spaced = len(block) > 1 and block[1].blanks == 1
-        starts += _later_starts(block, is_double_spaced=is_double_spaced)
+        starts += _later_starts(block)
     numbers = np.searchsorted(words[:, 0], np.array(starts, dtype=np.int64))
     return np.unique(numbers[(numbers > 0) & (numbers < len(words))])
 
@@ -84,10 +83,10 @@ def _blocks(text: str) -> list[list[_Line]]:
             blanks += 1
             continue
         blanks = 0
-        block = []
+        block: list[_Line] = []
         if blocks:
             block = blocks[-1]
-        is_double_spaced = len(block) > 1 and block[1].blanks == 1
+        is_double_spaced = _is_double_spaced(block)
         if len(block) == 1:
             continues = line.blanks < 2
         else:
@@ -133,9 +132,11 @@ def _wrapped_width(lines: Sequence[_Line]) -> int:
     return width
 
 
-def _later_starts(
-    lines: Sequence[_Line], *, is_double_spaced: bool
-) -> list[int]:
+def _is_double_spaced(lines: Sequence[_Line]) -> bool:
+    return len(lines) > 1 and lines[1].blanks == 1
+
+
+def _later_starts(lines: Sequence[_Line]) -> list[int]:
     """Offsets of the lines of a block, but for the first, into which no entity continues.
 
     In a double-spaced block a line continues the one before it if that was wrapped within a
@@ -153,7 +154,7 @@ def _later_starts(
     ):
         is_lower = following.text[0].islower()
         is_start = room and (is_list or not is_lower)
-        if is_double_spaced:
+        if _is_double_spaced(lines):
             is_wrapped = not (room or _SENTENCE_END.search(line.text))
             can_follow = is_page or is_lower
             is_start = (

@@ -89,13 +89,15 @@ def _long_start(short: str, before: str) -> int | None:
     return position if is_long_form else None
 
 
-def expanded(name: str, known: Mapping[str, Abbreviation]) -> str:
+def expanded(name: str, definitions: Mapping[str, Abbreviation]) -> str:
     """A name with the long forms of its abbreviations; a plural ("MIs") has the same one."""
-    if name in known:
-        return known[name].long
+    if name in definitions:
+        return definitions[name].long
 
     def long(match: re.Match[str]) -> str:
-        entry = known.get(match[0]) or known.get(match[0].removesuffix("s"))
+        entry = definitions.get(match[0]) or definitions.get(
+            match[0].removesuffix("s")
+        )
         return entry.long if entry else match[0]
 
     return _TOKEN.sub(long, name)
@@ -132,7 +134,10 @@ def with_short_forms(
             ):
                 covered.update(range(start, end))
                 entity = replace(
-                    long, start=start, end=end, text=text[start:end]
+                    long,
+                    start=start,
+                    end=end,
+                    text=text[start:end],
                 )
                 added.append(entity)
     return sorted([*entities, *added], key=lambda e: e.start)

@@ -283,6 +283,7 @@ class _Reader:
         words = _single_words(gap.replace(",", " "))
         is_joined = _CONJUNCTION.search(gap) is not None
         if MASK in gap:
+            # A list of entities ends at the cue: "rash and cough denied", not "and cough was".
             is_singular = _SINGULAR.match(self._text, hit.start) is not None
             return is_joined and not words and not is_singular
         if is_joined and _PLURAL.match(self._text, hit.start):

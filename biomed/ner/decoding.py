@@ -20,9 +20,8 @@ from domainbert.files import read_toml
 _DATA = read_toml(__file__, "decoding.toml")
 _SPECIAL = frozenset(_DATA["special"].split())
 _UNNAMED = re.compile(r"LABEL_\d+")
-_JUST_BELOW = (
-    1e-4  # in IOB1, continuing an entity is preferred to starting another one
-)
+# In IOB1, continuing an entity is preferred to starting another one.
+_JUST_BELOW = 1e-4
 # The columns of the B and of the I tags among those of `tags_for`.
 _BEGIN = slice(1, None, 2)
 _INSIDE = slice(2, None, 2)
@@ -76,7 +75,8 @@ class Outputs:
         tags = np.stack(sums, axis=1)
         if self.starts_inside:
             begin = tags[:, _BEGIN]
-            np.maximum(begin, tags[:, _INSIDE] - _JUST_BELOW, out=begin)
+            just_below = tags[:, _INSIDE] - _JUST_BELOW
+            np.maximum(begin, just_below, out=begin)
         return tags
 
 
@@ -107,9 +107,8 @@ def best_path(scores: np.ndarray, *, starts: np.ndarray) -> np.ndarray:
     Returns:
         The number of each word's tag, shape (words,).
     """
-    begins_block = np.asarray(
-        (scores[:, _INSIDE] <= scores[:, _BEGIN]).all(axis=1)
-    )
+    is_better_begun = scores[:, _BEGIN] >= scores[:, _INSIDE]
+    begins_block = np.asarray(is_better_begun.all(axis=1))
     begins_block[starts] = True
     firsts = np.flatnonzero(begins_block)
     stops = np.append(firsts[1:], len(scores))
@@ -119,23 +118,26 @@ def best_path(scores: np.ndarray, *, starts: np.ndarray) -> np.ndarray:
     path[firsts] = at_start.argmax(axis=1)
     for block in np.flatnonzero(stops - firsts > 1):
         words = slice(firsts[block], stops[block])
-        path[words] = _block_path(at_start[block], scores[words][1:])
+        later_words = scores[words][1:]
+        path[words] = _block_path(at_start[block], later_words)
     return path
 
 
 def _block_path(value: np.ndarray, rows: np.ndarray) -> list[int]:
     """The best tags of a word with the scores `value`, and of the words after it."""
     tags = np.arange(len(value))
-    sources = []  # of each word, the best tag before it for each of its tags
+    tags_before = []  # of each word: for each of its tags, the best tag before
     for row in rows:
-        source = np.full(len(value), value.argmax())
+        before = np.full(len(value), value.argmax())
         is_longer = value[_INSIDE] > value[_BEGIN]
-        source[_INSIDE] = np.where(is_longer, tags[_INSIDE], tags[_BEGIN])
-        sources.append(source)
-        value = row + value[source]
-    path = [int(value.argmax())]
-    for source in reversed(sources):
-        path.append(int(source[path[-1]]))
+        before[_INSIDE] = np.where(is_longer, tags[_INSIDE], tags[_BEGIN])
+        tags_before.append(before)
+        value = row + value[before]
+    tag = int(value.argmax())
+    path = [tag]
+    for before in reversed(tags_before):
+        tag = int(before[tag])
+        path.append(tag)
     return path[::-1]
 
 
@@ -156,22 +158,24 @@ def find_entities(
     begin = scores[starts, _BEGIN]
     scores[starts, _BEGIN] = np.maximum(begin, scores[starts, _INSIDE])
     path = best_path(scores, starts=starts)
-    is_inside = (path > 0) & (path % 2 == 0)
-    firsts = np.flatnonzero(path % 2)
+    is_begin = path % 2 == 1
+    is_inside = (path > 0) & ~is_begin
+    firsts = np.flatnonzero(is_begin)
     kinds = path[firsts] // 2
-    outside = np.append(np.flatnonzero(~is_inside), len(path))
-    ends = outside[np.searchsorted(outside, firsts, side="right")]
+    # An entity ends where the next word is not inside one.
+    not_inside = np.append(np.flatnonzero(~is_inside), len(path))
+    following = np.searchsorted(not_inside, firsts, side="right")
+    ends = not_inside[following]
     path_scores = np.take_along_axis(scores, path[:, None], axis=1)
     sums = np.append(0.0, np.cumsum(path_scores, dtype=np.float64))
-    continues = np.exp(log_probabilities[:, _INSIDE]).astype(np.float64)
+    path_probabilities = np.exp(sums[ends] - sums[firsts])
+    # After the last word, and where the network reads nothing, nothing continues.
+    continues = np.exp(log_probabilities[:, _INSIDE])
+    continues = np.pad(continues, ((0, 1), (0, 0))).astype(np.float64)
+    is_unread = log_probabilities[:, 0] == 0
+    continues[:-1][is_unread] = 0.0
     continues[starts] = 0.0
-    continues[log_probabilities[:, 0] == 0] = (
-        0.0  # words that the network does not read
-    )
-    continues = np.pad(continues, ((0, 1), (0, 0)))
-    probabilities = np.exp(sums[ends] - sums[firsts]) * (
-        1 - continues[ends, kinds]
-    )
+    probabilities = path_probabilities * (1 - continues[ends, kinds])
     columns = (firsts, ends, kinds, probabilities)
     return zip(*map(np.ndarray.tolist, columns), strict=True)
 
@@ -226,19 +230,22 @@ def _with_hyphens(
     """The words of an entity with what a hyphen attaches to them."""
     begin = words[first, 0]
     end = words[stop - 1, 1]
-    if before := _BEFORE.search(text[max(begin - _FARTHEST, 0) : begin]):
-        first = int(np.searchsorted(words[:, 0], begin - len(before[0])))
+    starts = words[:, 0]
+    text_before = text[max(begin - _FARTHEST, 0) : begin]
+    if before := _BEFORE.search(text_before):
+        attached_start = begin - len(before[0])
+        first = int(np.searchsorted(starts, attached_start))
     if after := _AFTER.match(text, end):
-        stop = int(np.searchsorted(words[:, 0], after.end()))
+        stop = int(np.searchsorted(starts, after.end()))
     return first, stop
 
 
 def _is_loose(text: str, word: np.ndarray) -> bool:
     """Whether a word is a mark or a function word; in capitals it may be a name ("AS")."""
     string = text[word[0] : word[1]]
-    return string in _LOOSE or (
-        not string.isupper() and string.casefold() in _LOOSE
-    )
+    if not string.isupper():
+        string = string.casefold()
+    return string in _LOOSE
 
 
 def _unmatched(

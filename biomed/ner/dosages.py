@@ -22,7 +22,6 @@ _RATE = re.compile(r"(n|\d)/(n|\d)([a-z]+)")
 _DURATION = re.compile(
     r"(.{0,20}?)[\s-]{0,6}(d|w|mo|y|h|n)(?:ays?|(?:ee)?ks?|nths?|s|ea?rs?|(?:ou)?rs?|ights?)?"
 )
-_LENGTHS = {"d": "d", "w": "wk", "mo": "mo", "y": "a", "h": "h", "n": "d"}
 # A value of FHIR, which is written as JSON.
 Json = dict[str, Any]
 _STRENGTHS = ("/mL", "/{dose}")
@@ -174,7 +173,7 @@ def _bounds(duration: str) -> Json:
     value = _number(match[1] or "a")
     if value is None:
         return {}
-    code = _LENGTHS[match[2]]
+    code = DATA["lengths"][match[2]]
     length = {"value": value, "unit": code, "system": UCUM, "code": code}
     return {"boundsDuration": length}
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from biomed.ner.entities import extents
+from biomed.ner.entities import Entity, extents
 from biomed.ner.sections import sections_of
 
 if TYPE_CHECKING:
     from biomed.corpora.documents import Span
     from biomed.ner.dictionaries import Dictionary
-    from biomed.ner.entities import Entity
     from biomed.ner.evaluation import Prediction
 
 KINDS = {

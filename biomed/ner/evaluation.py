@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from biomed.corpora.documents import Span as GoldSpan
-from biomed.corpora.documents import WordSpan as Span
-from biomed.corpora.documents import flat_spans, spans_of, tags_of
+from biomed.corpora.documents import (
+    Span,
+    TaggedText,
+    WordSpan,
+    flat_spans,
+    spans_of,
+    tags_of,
+)
 from biomed.corpora.schemes import UNTYPED
 from biomed.ner.assertion import DRUGS
 from biomed.ner.entities import Entity, extents
@@ -23,7 +28,6 @@ from domainbert.statistics.bootstrap import Interval, ratio_interval
 
 if TYPE_CHECKING:
     from biomed.corpora.corpus import Gold
-    from biomed.corpora.documents import TaggedText
     from biomed.ner.tagger import EntityTagger
     from domainbert.models.manifest import Value
 
@@ -71,8 +75,8 @@ class Scores:
 
 
 def score_spans(
-    gold: Sequence[Iterable[Span]],
-    predicted: Sequence[Iterable[Span]],
+    gold: Sequence[Iterable[WordSpan]],
+    predicted: Sequence[Iterable[WordSpan]],
     *,
     types: Collection[str],
 ) -> Scores:
@@ -111,17 +115,19 @@ def score_spans(
     return Scores(scores.join(counts), interval)
 
 
-def _of_types(spans: Iterable[Span], types: Collection[str]) -> set[Span]:
+def _of_types(
+    spans: Iterable[WordSpan], types: Collection[str]
+) -> set[WordSpan]:
     return {span for span in spans if span[2] in types}
 
 
-def _type_counts(texts: Iterable[Iterable[Span]]) -> Counter[str]:
+def _type_counts(texts: Iterable[Iterable[WordSpan]]) -> Counter[str]:
     return Counter(kind for spans in texts for _, _, kind in spans)
 
 
 def score_words(
     texts: Sequence[TaggedText],
-    predicted: Sequence[Iterable[Span]],
+    predicted: Sequence[Iterable[WordSpan]],
     *,
     types: Collection[str],
 ) -> Scores:
@@ -157,7 +163,7 @@ def score_words(
 
 def _tags(
     text: TaggedText,
-    spans: Iterable[Span],
+    spans: Iterable[WordSpan],
     types: Collection[str],
 ) -> list[str]:
     return tags_of(_of_types(spans, types), words=len(text.words))
@@ -168,7 +174,7 @@ class Prediction:
     """A text with its gold spans and the entities that a model found in it."""
 
     text: str = field(repr=False)
-    gold: tuple[GoldSpan, ...]
+    gold: tuple[Span, ...]
     entities: tuple[Entity, ...]
 
 
@@ -179,7 +185,7 @@ def evaluate_words(model: EntityTagger, gold: Gold) -> Scores:
     return score_words(gold.texts, predicted, types=types)
 
 
-def predicted_words(model: EntityTagger, gold: Gold) -> list[list[Span]]:
+def predicted_words(model: EntityTagger, gold: Gold) -> list[list[WordSpan]]:
     """The entities of each text, as first word, one past the last, and type."""
     pieces = (model.reader.read(text.words) for text in gold.texts)
     predicted = []
@@ -191,7 +197,7 @@ def predicted_words(model: EntityTagger, gold: Gold) -> list[list[Span]]:
 
 def predictions_of_words(
     texts: Iterable[TaggedText],
-    predicted: Iterable[Iterable[Span]],
+    predicted: Iterable[Iterable[WordSpan]],
 ) -> list[Prediction]:
     """Texts of words joined by spaces, for `biomed.ner.errors`."""
     predictions = []
@@ -200,7 +206,7 @@ def predictions_of_words(
         lengths = [len(word) + 1 for word in text.words]
         starts = list(accumulate(lengths, initial=0))
         gold = [
-            GoldSpan(starts[first], starts[stop] - 1, kind)
+            Span(starts[first], starts[stop] - 1, kind)
             for first, stop, kind in spans_of(text.tags)
         ]
         entities = []
@@ -231,7 +237,7 @@ def _looked_up(
     names: Mapping[tuple[str, ...], str],
     *,
     longest: int,
-) -> list[Span]:
+) -> list[WordSpan]:
     """The names in a text from its start on, the longest at each word."""
     spans = []
     start = 0
@@ -270,9 +276,9 @@ def score_predictions(
     return score_spans(gold, predicted, types=types)
 
 
-def check_types(known: Iterable[str], gold: Gold) -> None:
+def check_types(model_types: Iterable[str], gold: Gold) -> None:
     """Raise a `UserError` if a corpus has entity types that the model does not know."""
-    types = sorted(known)
+    types = sorted(model_types)
     unknown = [kind for kind in gold.types if kind not in types]
     if unknown:
         options = [

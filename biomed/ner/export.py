@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from biomed.ner.assertion import DRUGS
 from biomed.ner.dosages import dosages, route_concept
-from biomed.ner.entities import Attribute
+from biomed.ner.entities import Attribute, Entity
 from biomed.ner.task import OUTPUT
 from domainbert.errors import UserError
 from domainbert.files import atomic_path, folder_beside, replace_folder
@@ -28,8 +28,6 @@ from domainbert.tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from biomed.ner.entities import Entity
-
 Format = Literal["pubtator", "brat", "omop", "fhir"]
 # The id that each row of these formats has, its form in words, and as a pattern.
 NEEDED = {"omop": "note_id", "fhir": "patient_id"}
@@ -38,9 +36,8 @@ _ID_FORMS = {"omop": r"\d{1,18}", "fhir": r"(?s).+"}
 _FORMS = Path(__file__).with_name("forms")
 # Columns made of `drug_attributes`, as text; the first is JSON.
 _MADE = ["dosage", "route_concept"]
-Tagged = tuple[
-    str, str, "Sequence[Entity]"
-]  # id, text and entities of a document
+# The id, text and entities of a document.
+Tagged = tuple[str, str, "Sequence[Entity]"]
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
 _LONGEST_NAME = 60  # letters of a file name, of up to four bytes
 _PART = re.compile(r"\S(?:[^\r\n]*\S)?")  # of an entity, on one line
@@ -104,23 +101,28 @@ def to_pubtator(name: str, text: str, entities: Iterable[Entity]) -> str:
     return "\n".join(lines) + "\n\n"
 
 
+# A document as text, in each format that has all documents in one file.
+_DOCUMENT_TEXTS = {"pubtator": to_pubtator}
+
+
 def write_tagged(
     documents: Iterable[Tagged], out: Path, *, kind: Format
 ) -> int:
     """Write documents to a file, or for BRAT to a new folder; returns their number.
 
     Raises:
-        UserError: a BRAT folder that is there already.
+        UserError: the BRAT folder exists.
     """
     if kind == "brat":
         return _write_brat(documents, out)
+    as_text = _DOCUMENT_TEXTS[kind]
     names: set[str] = set()
     with (
         atomic_path(out) as path,
         path.open("w", encoding="utf-8", errors="replace") as file,
     ):
         for name, text, entities in documents:
-            file.write(to_pubtator(_unused(name, names), text, entities))
+            file.write(as_text(_unused(name, names), text, entities))
     return len(names)
 
 
@@ -138,7 +140,7 @@ def _write_brat(documents: Iterable[Tagged], out: Path) -> int:
     """A pair of files for each document, named after its id; a second one of a name is NAME_2."""
     if out.exists():
         raise UserError(
-            f"{out} is there already; name a new folder for the BRAT files"
+            f"{out} exists already; name a new folder for the BRAT files"
         )
     names: set[str] = set()
     labels: set[str] = set()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from scipy.special import expit
 
-from biomed.ner.dictionaries import Dictionary
+from biomed.ner.dictionaries import Dictionary, Link
 from biomed.terms.names import is_abbreviation, meanings, normalised
 from domainbert.errors import UserError
 from domainbert.files import atomic_path, read_toml
@@ -21,7 +21,6 @@ from domainbert.models.pooling import unit
 from domainbert.search import top_k
 
 if TYPE_CHECKING:
-    from biomed.ner.dictionaries import Link
     from domainbert.models.embedder import Embedder
 
 MIN_SCORE = 0.6  # of a link; docs/lab/entities.md has what other values give
@@ -103,9 +102,8 @@ class EntityLinker:
         """The concept of each name; None where no concept is sure enough."""
         if len(self._links) > _REMEMBERED:
             self._links = {}
-        remembered = (
-            self._links
-        )  # it only grows; another thread may start a new one
+        # Another thread may replace `_links` meanwhile; this dictionary only grows.
+        remembered = self._links
         links = {
             name: self._by_name(name)
             for name in names
@@ -211,9 +209,8 @@ class EntityLinker:
 
     def _embedded(self, names: Iterable[str]) -> np.ndarray:
         """Unit vectors, shape (names, dimension); zeros for a name without a vector."""
-        embedder = cast(
-            "Embedder", self.embedder
-        )  # nothing is embedded without one
+        # Names are embedded only if there is an embedder.
+        embedder = cast("Embedder", self.embedder)
         batches = [batch.vectors for batch in embedder.embed_many(names)]
         return np.nan_to_num(unit(np.concatenate(batches)))
 
@@ -254,7 +251,7 @@ def _words(name: str) -> set[str]:
 
 
 def _types(name: str) -> set[str]:
-    """Numbers and the letters of types."""
+    """The numbers of a name and the letters of its type: "2" of "type II", "b" of "type B"."""
     types = set()
     for before, word in pairwise(["", *_WORD.findall(name)]):
         if _CODE.fullmatch(word):

@@ -72,9 +72,8 @@ _PART = re.compile(r"\{([a-z_]+)\}")
 _PARTS = _parts()
 _TOKEN = re.compile(any_of(DATA["tokens"]))
 _FORM = re.compile(any_of("{form}"))
-_WEAK = re.compile(
-    r"(?:an?|per|each)\b|/|(?:once|stat)$"
-)  # only directly after a dose
+# Attributes that count only directly after a dose.
+_WEAK = re.compile(r"(?:an?|per|each)\b|/|(?:once|stat)$")
 _JOINED = re.compile(r"[\s,&+]{0,4}(?:and|or|plus|with|/|-)?\s{0,3}")
 # Between an attribute and the next one, or the drug after it: "six weeks of Lamisil".
 _LEADS = re.compile(
@@ -171,24 +170,23 @@ class _Reader:
         self.text = text
         self.masked = masked
         self.drugs = {drug.start: drug for drug in drugs}
-        self.group: list[_Drug] = []  # "aspirin and nitroglycerin"
+        # The drugs of a list: "aspirin and nitroglycerin".
+        self.group: list[_Drug] = []
         self.has_slash = False  # "lisinopril/hydrochlorothiazide"
-        self.anchor = 0  # the end of the last drug or attribute of the group
-        self.closed = 0  # where the sentence of the group ended
-        self.is_barred = False
-        self.status: str | None = None  # of the last verb
-        self.verb = _FAR  # where it ends
-        self.heading: str | None = (
-            None  # status of a heading such as "STOP taking:"
-        )
-        self.line = 0  # where the line starts
-        self.negated = _FAR  # where the last negation ends
-        self.is_conditional = False
-        self.purpose = _FAR  # where the last "for" ends
+        self.group_end = 0  # of its last drug or attribute
+        self.sentence_end = 0  # of the group's sentence; 0 while it lasts
+        self.is_barred = False  # no attribute reaches back to the group
+        self.verb_status: str | None = None
+        self.verb_end = _FAR
+        self.heading_status: str | None = None  # of "STOP taking:"
+        self.line_start = 0
+        self.negation_end = _FAR
+        self.is_conditional = False  # "if", "when"
+        self.purpose_end = _FAR  # of the last "for"
         self.chain: list[Attribute] = []  # attributes in a row
-        self.is_separated = False  # a word or comma stands before the chain
-        self.reasons: list[Attribute] = []  # before any drug
-        self.disease = (_FAR, _FAR)  # the last one
+        self.is_separated = False  # a word or comma is before the chain
+        self.reasons: list[Attribute] = []  # diseases before any drug
+        self.last_disease = (_FAR, _FAR)
 
     def take(self, token: re.Match[str]) -> None:
         """Read the next token."""
@@ -214,21 +212,21 @@ class _Reader:
         """Remember a word that changes how the next tokens are read."""
         match kind:
             case "negation":
-                self.negated = end
+                self.negation_end = end
             case "condition":
                 self.is_conditional = True
-                self.status = None
+                self.verb_status = None
             case "uses":
-                self.status = None
+                self.verb_status = None
             case "barrier":
                 self.is_barred = True
-                self.purpose = _FAR
+                self.purpose_end = _FAR
             case "purpose":
                 if not self.group or self._reaches(start, _REASON_REACH):
-                    self.purpose = end
+                    self.purpose_end = end
             case "skip":
-                if not self.closed and self._reaches(start, 0):
-                    self.anchor = end
+                if not self.sentence_end and self._reaches(start, 0):
+                    self.group_end = end
 
     def _attribute(self, kind: str, start: int, end: int) -> Attribute:
         return Attribute(
@@ -245,10 +243,14 @@ class _Reader:
         """Whether an attribute or verb at `start` may belong to the group."""
         if not self.group:
             return False
-        if self.closed:
-            resumes = _RESUMES.fullmatch(self.masked, self.closed - 1, start)
+        if self.sentence_end:
+            resumes = _RESUMES.fullmatch(
+                self.masked, self.sentence_end - 1, start
+            )
             return reach > 0 and resumes is not None
-        return not self.is_barred and self._words(self.anchor, start) <= reach
+        return (
+            not self.is_barred and self._words(self.group_end, start) <= reach
+        )
 
     def _take_attributes(self, token: re.Match[str]) -> None:
         """Give attributes at one position to the group, or keep them for the next drug."""
@@ -267,13 +269,13 @@ class _Reader:
             parts.append(self._attribute("form", last.start, last.end))
         if not self._extends_chain(first.start):
             self.chain = []
-            self.is_separated = self._words(self.anchor, first.start) > 0
+            self.is_separated = self._words(self.group_end, first.start) > 0
         self.chain += parts
         reach = _REACH.get(first.kind, _USUAL_REACH) * (not is_weak)
         if self._reaches(first.start, reach):
             self._give(parts)
         if first.kind == "as_needed":
-            self.purpose = first.end
+            self.purpose_end = first.end
 
     def _extends_chain(self, start: int) -> bool:
         if not self.chain:
@@ -291,8 +293,8 @@ class _Reader:
                 continue
             for drug in self._sharing(part):
                 drug.attributes.append(part)
-        self.anchor = parts[-1].end
-        self.closed = 0
+        self.group_end = parts[-1].end
+        self.sentence_end = 0
 
     def _give_each(self, start: int, amounts: list[str]) -> None:
         for drug, amount in zip(self.group, amounts, strict=True):
@@ -316,11 +318,11 @@ class _Reader:
 
     def _take_drug(self, drug: _Drug) -> None:
         """Give a drug what stands before it, and start a group or add the drug to it."""
-        gap = self.masked[self.anchor : drug.start]
+        gap = self.masked[self.group_end : drug.start]
         is_joined = (
             self.group
-            and self.anchor == self.group[-1].end
-            and not self.closed
+            and self.group_end == self.group[-1].end
+            and not self.sentence_end
             and _JOINED.fullmatch(gap)
         )
         drug.attributes += self._take_reasons(drug.start)
@@ -329,9 +331,11 @@ class _Reader:
         before = self.text[max(0, drug.start - _AROUND) : drug.start]
         if drug.assertion == "negated" and _NO_ALLERGY.search(before.lower()):
             drug.status = "no allergy"
-        is_reaction = _FROM.fullmatch(self.masked, self.disease[1], drug.start)
+        is_reaction = _FROM.fullmatch(
+            self.masked, self.last_disease[1], drug.start
+        )
         if drug.assertion == "allergy" and is_reaction:
-            self._react(drug, *self.disease)
+            self._react(drug, *self.last_disease)
         if is_joined:
             shared = self.group[0].attributes
             drug.attributes += [
@@ -342,22 +346,23 @@ class _Reader:
         else:
             self.group = [drug]
             self.has_slash = False
-        self.anchor = drug.end
-        self.closed = 0
+        self.group_end = drug.end
+        self.sentence_end = 0
         self.is_barred = False
-        self.purpose = _FAR
+        self.purpose_end = _FAR
         self.chain = []
 
     def _status_at(self, start: int) -> str | None:
-        """The status that a verb or heading before a drug gives it."""
-        if self.status is None:
-            return self.heading
-        end = max(self.verb, self.anchor)
-        if self._words(end, start) > _CUE_REACH:
+        """The status that a verb before a drug gives it, or else the heading of its list."""
+        if self.verb_status is None:
+            return self.heading_status
+        nearest = max(self.verb_end, self.group_end)
+        if self._words(nearest, start) > _CUE_REACH:
             return None
-        if self.status == "stopped" and self.masked[end:start].strip() == "to":
+        gap = self.masked[nearest:start].strip()
+        if self.verb_status == "stopped" and gap == "to":
             return "started"  # switched from one drug to another
-        return self.status
+        return self.verb_status
 
     def _take_reasons(self, start: int) -> list[Attribute]:
         """The reasons before any drug, if the drug treats them: "pain, treated with Tylenol"."""
@@ -403,22 +408,22 @@ class _Reader:
 
     def _take_disease(self, start: int, end: int) -> None:
         """Take a disease as a reaction to an allergy, or as the reason for a drug."""
-        self.disease = (start, end)
+        self.last_disease = (start, end)
         drug = None
         if self.group:
             drug = self.group[-1]
-        if drug and drug.assertion == "allergy" and not self.closed:
-            if _CAUSES.fullmatch(self.masked, self.anchor, start):
+        if drug and drug.assertion == "allergy" and not self.sentence_end:
+            if _CAUSES.fullmatch(self.masked, self.group_end, start):
                 self._react(drug, start, end)
-                self.anchor = end
+                self.group_end = end
             return
         earlier = self.reasons
         if drug and not earlier:
             earlier = drug.attributes
         is_list = bool(earlier) and earlier[-1].kind == "reason"
         if is_list and _JOINED.fullmatch(self.masked, earlier[-1].end, start):
-            self.purpose = start  # the next item of a list of reasons
-        if self._words(self.purpose, start) > _USUAL_REACH:
+            self.purpose_end = start  # the next item of a list of reasons
+        if self._words(self.purpose_end, start) > _USUAL_REACH:
             return
         reason = self._attribute("reason", start, end)
         if self._reaches(start, 2 * _REASON_REACH):
@@ -441,21 +446,21 @@ class _Reader:
         is_passive: bool,
     ) -> None:
         """Take a verb such as "stopped": for the group before it, or for the drugs after it."""
-        is_negated = self._words(self.negated, start) <= 3
-        self.negated = _FAR
+        is_negated = self._words(self.negation_end, start) <= 3
+        self.negation_end = _FAR
         if self.is_conditional or is_negated:
-            self.status = None
+            self.verb_status = None
             return
-        gap = self.text[self.anchor : start]
+        gap = self.text[self.group_end : start]
         is_direct = 0 < len(gap) < 4 and not gap.strip(" (:-")
         may_follow = is_direct or is_passive
         is_after = may_follow and self._reaches(start, _USUAL_REACH)
         # "She stopped this medication", after the sentence with the drug.
-        if is_after or (self.closed and _THIS.match(self.masked, end)):
+        if is_after or (self.sentence_end and _THIS.match(self.masked, end)):
             for drug in self.group:
                 drug.status = status
-        self.status = status
-        self.verb = end
+        self.verb_status = status
+        self.verb_end = end
 
     def _take_end(self, start: int, end: int) -> None:
         """End a clause, unless a line break only wraps it."""
@@ -465,20 +470,20 @@ class _Reader:
         is_wrapped = _NEXT_SMALL.match(self.text, end) is not None
         if is_wrapped and mark != ";":
             return
-        self.status = None
-        self.negated = _FAR
+        self.verb_status = None
+        self.negation_end = _FAR
         self.is_conditional = False
-        self.purpose = _FAR
+        self.purpose_end = _FAR
         self.reasons = []
         self.chain = []
-        self.closed = self.closed or end
+        self.sentence_end = self.sentence_end or end
 
     def _end_line(self, end: int) -> None:
         """A line that ends with a colon is a heading, up to a blank line after its drugs."""
-        line = self.masked[self.line : end].strip()
+        line = self.masked[self.line_start : end].strip()
         if line.endswith(":"):
-            self.heading = self.status
-            self.verb = end
-        elif not line and self.anchor > self.verb:
-            self.heading = None
-        self.line = end + 1
+            self.heading_status = self.verb_status
+            self.verb_end = end
+        elif not line and self.group_end > self.verb_end:
+            self.heading_status = None
+        self.line_start = end + 1

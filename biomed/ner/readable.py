@@ -49,9 +49,8 @@ _FOREIGN = re.compile(
     "[\u0400-\u1aaf\u2d00-\u2ddf\u2e80-\u2fdf\u3040-\ud7ff\uf900-\ufaff\ufb1d-\ufdff"
     "\ufe70-\ufefc\U00020000-\U0003ffff]+"
 )
-_MULTILINGUAL = (
-    0.1  # share of a vocabulary in other scripts; English ones have 0.04
-)
+# Share of a vocabulary in other scripts from which it is multilingual; English ones have 0.04.
+_MULTILINGUAL = 0.1
 
 Joins = Callable[[str, str], int]
 """How many pieces fewer a tokenizer needs for two parts of a word than for each alone."""

@@ -7,19 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import tee
-from typing import TYPE_CHECKING
 
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import filter_spans
 
-from biomed.ner.entities import MIN_SCORE
+from biomed.ner.entities import MIN_SCORE, Entity
 from biomed.ner.linking import EntityLinker
 from biomed.ner.tagger import EntityTagger
 from domainbert.text.sentences import sentence_spans
-
-if TYPE_CHECKING:
-    from biomed.ner.entities import Entity
 
 _FIELDS = ("score", "assertion", "section", "link_score", "codes")
 
@@ -42,7 +38,7 @@ def make_component(
     dictionary: str | None,
 ) -> BiomedComponent:
     """The component with an entity model and perhaps the table of a dictionary."""
-    del nlp, name
+    del nlp, name  # spaCy passes them by name
     linker = dictionary and EntityLinker.from_table(dictionary)
     tagger = EntityTagger.from_pretrained(
         model,

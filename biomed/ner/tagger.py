@@ -13,17 +13,24 @@ import numpy as np
 
 from biomed.corpora.words import split_words, starts_after_breaks
 from biomed.ner.abbreviations import (
+    Abbreviation,
     expanded,
     find_abbreviations,
     with_short_forms,
 )
 from biomed.ner.assertion import assert_spans, is_allergy_cue
-from biomed.ner.cues import AssertionRules
+from biomed.ner.cues import AssertionRules, RuleSource
 from biomed.ner.decoding import Outputs, find_entities, tidy_span
-from biomed.ner.entities import MIN_SCORE, Entity, TaggedView, extents
+from biomed.ner.entities import (
+    MIN_SCORE,
+    Entity,
+    Medication,
+    TaggedView,
+    extents,
+)
 from biomed.ner.manifest import EntityManifest, EntitySettings
 from biomed.ner.medications import read_medications
-from biomed.ner.pieces import WordReader, best_window
+from biomed.ner.pieces import Pieces, WordReader, best_window
 from biomed.ner.readable import clean, is_multilingual, joined, masked, name_of
 from biomed.ner.sections import ALL_SECTIONS, chosen_sections, sections_of
 from biomed.ner.slips import framed_words, is_never_entity
@@ -36,15 +43,11 @@ from domainbert.text.windows import SPECIAL_TOKENS, plan_windows
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from biomed.ner.abbreviations import Abbreviation
-    from biomed.ner.cues import RuleSource
     from biomed.ner.dictionaries import Link
-    from biomed.ner.entities import Medication
     from biomed.ner.linking import EntityLinker
-    from biomed.ner.pieces import Pieces
     from domainbert.text.runner import Device
 
-WordSpan = tuple[int, int, str, float]
+ScoredSpan = tuple[int, int, str, float]
 """First word, one past the last, type and score of an entity."""
 
 _FRAMED_TYPE = "Disease"
@@ -231,9 +234,8 @@ class EntityTagger(Model[EntitySettings]):
         Raises:
             UserError: one text instead of several, a table, or an item that is not a string.
         """
-        if isinstance(texts, str | bytes | dict) or hasattr(
-            texts, "columns"
-        ):  # items are names
+        # The items of a dictionary or a table are names.
+        if isinstance(texts, str | bytes | dict) or hasattr(texts, "columns"):
             kind = type(texts).__name__
             fix = "use tag for one text, and score_frame for a DataFrame"
             raise UserError(
@@ -250,7 +252,7 @@ class EntityTagger(Model[EntitySettings]):
             )
 
     def _finished(
-        self, read: _ReadText, spans: Iterable[WordSpan]
+        self, read: _ReadText, spans: Iterable[ScoredSpan]
     ) -> list[Entity]:
         """The entities with a sufficient score, with their assertions."""
         entities = [e for e in _kept(read, spans) if e.score >= self.min_score]
@@ -383,7 +385,7 @@ class EntityTagger(Model[EntitySettings]):
     def entities(
         self,
         texts: Iterable[Pieces],
-    ) -> Iterator[list[WordSpan]]:
+    ) -> Iterator[list[ScoredSpan]]:
         """The entities of each text, in constant memory."""
         for chunk in chunked(
             texts,
@@ -401,7 +403,7 @@ class EntityTagger(Model[EntitySettings]):
         end: int,
         number: int,
         score: float,
-    ) -> WordSpan:
+    ) -> ScoredSpan:
         """An entity with its type and the calibrated score."""
         kind = self.types[number]
         calibration = self.settings.calibration.get(kind)
@@ -410,7 +412,7 @@ class EntityTagger(Model[EntitySettings]):
         return first, end, kind, score
 
 
-def _kept(read: _ReadText, spans: Iterable[WordSpan]) -> Iterator[Entity]:
+def _kept(read: _ReadText, spans: Iterable[ScoredSpan]) -> Iterator[Entity]:
     """The entities that have a letter, tidied; one that reaches into the one before joins it."""
     last: Entity | None = None
     for first, stop, kind, score in spans:

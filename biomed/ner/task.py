@@ -14,12 +14,11 @@ import pyarrow as pa
 from biomed.ner.medications import KINDS
 from biomed.ner.sections import SECTIONS
 from domainbert.scoring import Fault, OutputRow, Task, text_of
-from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, Column
+from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, Column, Row
 
 if TYPE_CHECKING:
     from biomed.ner.entities import Entity
     from biomed.ner.tagger import EntityTagger
-    from domainbert.tables import Row
 
 _BETWEEN = "\n\n"  # texts of a row
 _ABSTRACT = ("title", "abstract")

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 
 from biomed.ner.decoding import tags_for
-from biomed.ner.evaluation import evaluate_words, look_up_names
+from biomed.ner.evaluation import Scores, evaluate_words, look_up_names
 from biomed.ner.examples import (
     IGNORED,
+    Example,
     ExampleMaker,
     entity_types,
     make_sources,
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from biomed.corpora.corpus import Corpus
-    from biomed.ner.evaluation import Scores
-    from biomed.ner.examples import Example
 
 SCORES_NOTE = (
     "An entity counts if its type and both its ends are right (strict IOB2, each text on its own); "

@@ -111,9 +111,10 @@ def ask(
     from biomed.qa.model import QuestionAnswerer
     from biomed.qa.task import AskTask
 
-    if (question is None and out is None) or (
-        out is not None and len(sources) != 1
-    ):
+    can_answer = question is not None
+    if out is not None:
+        can_answer = len(sources) == 1
+    if not can_answer:
         raise BadParameter(
             "give --question to ask it of texts, or --out for the answers to one file of questions"
         )

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from biomed.qa.questions import QuestionError
+from biomed.qa.questions import QuestionError, QuestionSet
 from domainbert.progress import counted
 from domainbert.statistics.bootstrap import resample
 
 if TYPE_CHECKING:
     from biomed.qa.model import QuestionAnswerer
-    from biomed.qa.questions import QuestionSet
 
 MIN_ARTICLES = 5  # an interval from fewer is meaningless
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

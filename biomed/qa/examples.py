@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from biomed.qa.questions import QuestionError
+from biomed.qa.questions import Question, QuestionError, QuestionSet
 
 if TYPE_CHECKING:
-    from biomed.qa.questions import Question, QuestionSet
     from biomed.qa.spans import PairReader, TokenizedText
 
 MAX_TRIES = 8  # windows that are drawn to find one without the answer

@@ -15,6 +15,7 @@ from biomed.qa.spans import (
     Candidate,
     PairReader,
     QuestionPair,
+    QuestionWindow,
     best_candidates,
     window_spans,
 )
@@ -23,13 +24,10 @@ from domainbert.models.model import Model, WindowSettings
 from domainbert.settings import Count, Settings
 from domainbert.statistics.calibration import platt
 from domainbert.streams import chunked, read_ahead
-from domainbert.text.windows import plan_windows
+from domainbert.text.windows import check_overlap
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-    from biomed.qa.spans import QuestionWindow
-
 
 NO_ANSWER = "No answer was found."
 
@@ -127,14 +125,13 @@ class QuestionAnswerer(Model[QuestionSettings]):
     settings_class = QuestionSettings
 
     def prepare(self) -> None:
-        """The reader of questions with their documents."""
+        """Add the reader of questions; the overlap and the longest answer must fit the window."""
         window = self.window_tokens()
         overlap = self.settings.overlap
         if overlap is None:
             overlap = window // 4
-        plan_windows(
-            0, capacity=window // 2, overlap=overlap
-        )  # checks the overlap
+        # The other half of the window is for the question.
+        check_overlap(overlap, capacity=window // 2)
         self.reader = PairReader(
             self.tokenizer, window=window, overlap=overlap
         )

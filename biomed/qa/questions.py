@@ -317,8 +317,10 @@ def evenly(questions: QuestionSet, count: int) -> QuestionSet:
     articles = pd.Series(
         [question.article for question in questions], dtype=object
     )
-    ranks = articles.groupby(articles).cumcount().sort_values(kind="stable")
-    chosen = sorted(ranks.index[:count])
+    # The first question of every article, then the second ones, and so on.
+    numbers_in_article = articles.groupby(articles).cumcount()
+    in_turn = numbers_in_article.sort_values(kind="stable")
+    chosen = sorted(in_turn.index[:count])
     return questions.subset(questions.questions[number] for number in chosen)
 
 

@@ -13,7 +13,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 from domainbert.errors import UserError
 from domainbert.files import whole_text
 from domainbert.text.sentences import sentence_spans
-from domainbert.text.windows import checked_text, own_tokenizer, plan_windows
+from domainbert.text.windows import (
+    checked_text,
+    is_blank,
+    own_tokenizer,
+    plan_windows,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -162,10 +167,10 @@ class PairReader:
                 f"{self.longest_question} are possible; move the rest of it to the context"
             )
         # An empty section of an article is no fault, as long as another one has text.
-        has_text = not all(map(_is_blank, contexts))
+        has_text = not all(map(is_blank, contexts))
         documents = []
         for text, name in zip(contexts, names, strict=True):
-            if has_text and _is_blank(text):
+            if has_text and is_blank(text):
                 documents.append(self.read(""))
             else:
                 documents.append(self._checked(text, name))
@@ -251,10 +256,6 @@ class PairReader:
         ids = np.concatenate((head, body, [self._sep]))
         segments = np.where(np.arange(len(ids)) < len(head), 0, 1)
         return QuestionWindow(ids, segments, number, tokens)
-
-
-def _is_blank(text: object) -> bool:
-    return text is None or (isinstance(text, str) and not text.strip())
 
 
 def asks_number(question: str) -> bool:

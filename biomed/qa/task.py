@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from biomed.qa.model import AskSettings
+from biomed.qa.model import Answer, AskSettings, QuestionAnswerer
 from biomed.qa.questions import CONTEXT, QUESTION
 from domainbert.errors import UserError
 from domainbert.scoring import Fault, OutputRow, Task
-from domainbert.tables import TEXT, is_missing
+from domainbert.tables import TEXT, Column, Row, is_missing
 
 if TYPE_CHECKING:
-    from biomed.qa.model import Answer, QuestionAnswerer
     from biomed.qa.spans import QuestionPair
-    from domainbert.tables import Column, Row
 
 POSITION = ("start", "end", "document")
 SENTENCE = ("sentence", "sentence_start", "sentence_end")

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch.nn.functional import cross_entropy
 
 from biomed.qa.evaluation import evaluate
-from biomed.qa.examples import WindowMaker
+from biomed.qa.examples import AnswerExample, WindowMaker
 from biomed.qa.model import QuestionAnswerer, QuestionSettings
 from biomed.qa.questions import (
     QuestionSet,
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from transformers import PreTrainedModel
-
-    from biomed.qa.examples import AnswerExample
 
 HELD_OUT_NOTE = (
     "Held-out articles of the last file: an article is held out if the SHA-256 of its name, as a "
@@ -173,7 +171,7 @@ class AnswerObjective(Objective):
         # The context is segment 1 without the [SEP] that ends it.
         segments = batch["token_type_ids"]
         is_excluded = segments * segments.roll(-1, dims=1) == 0
-        is_excluded[:, 0] = False
+        is_excluded[:, 0] = False  # [CLS] stands for "no answer"
 
         def loss_of(
             logits: torch.Tensor, target: torch.Tensor

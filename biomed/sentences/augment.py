@@ -11,14 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 from pydantic import Field
 
 from biomed.sentences.data import keys, scores
-from biomed.sentences.encoder import SentenceEncoder
+from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
 from biomed.sentences.training import SentenceRecipe, fit
 from domainbert.errors import UserError
 from domainbert.models.manifest import Card
@@ -26,9 +26,6 @@ from domainbert.models.pooling import unit
 from domainbert.search import top_k
 from domainbert.settings import Count, Settings
 from domainbert.training.settings import TrainingSettings
-
-if TYPE_CHECKING:
-    from biomed.sentences.encoder import CrossEncoder
 
 Pair = tuple[str, str]
 log = logging.getLogger(__name__)

@@ -78,7 +78,7 @@ def index(
     is_new = not (out / "index.json").is_file()
     if window and not is_new:
         raise BadParameter(
-            f"{out} is there and has its window; leave --window out"
+            f"{out} exists and keeps its window; leave --window out"
         )
     encoder = _encoder(model)
     if is_new:
@@ -173,7 +173,9 @@ def evaluate(
     out: Annotated[Path, Option(help="Folder for the table.")],
     model: Annotated[
         list[str] | None,
-        Option(help="May be repeated; by default `terms`."),
+        Option(
+            help="A model to compare; may be repeated; by default `terms`."
+        ),
     ] = None,
     sts: Annotated[
         Path | None, Option(help=f"Rated pairs. {PAIRS_HELP}")

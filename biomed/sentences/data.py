@@ -84,7 +84,7 @@ def read_pairs(source: str | Path) -> pd.DataFrame:
 def _read_unquoted(path: Path) -> pd.DataFrame | None:
     """The pairs of a file of the STS benchmark or XNLI; None for another table."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text("utf-8").split("\n")
     except UnicodeDecodeError:
         raise TableError(
             f"{path.name} is not in UTF-8: save it as UTF-8"

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from biomed.sentences.search import SentenceIndex
+from biomed.sentences.search import PassageHit, SentenceIndex
 from domainbert.errors import UserError
 from domainbert.models.embedder import Embedder
 from domainbert.models.pooling import unit
 from domainbert.statistics.bootstrap import RESAMPLES, Interval, resample
 
 if TYPE_CHECKING:
-    from biomed.sentences.search import PassageHit
     from domainbert.models.pairs import PairModel
 
 CUTOFF = 10  # of MRR and nDCG

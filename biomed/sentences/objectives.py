@@ -24,10 +24,11 @@ from biomed.sentences.data import (
 )
 from biomed.sentences.evaluation import spearman
 from domainbert.errors import UserError
-from domainbert.models.pooling import pool, unit
+from domainbert.models.pooling import EmbeddingSettings, pool, unit
 from domainbert.text.runner import pad, padded_inputs
 from domainbert.training.objective import (
     Batch,
+    BatchPlan,
     LengthBatches,
     Objective,
     fingerprint,
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
     from domainbert.models.embedder import Embedder
     from domainbert.models.pairs import PairModel, PairWindow
-    from domainbert.models.pooling import EmbeddingSettings
-    from domainbert.training.objective import BatchPlan
     from domainbert.training.settings import TrainingSettings
 
 Kind = Literal["contrastive", "regression", "classification", "triplet"]
@@ -277,9 +276,8 @@ class PairsObjective(Objective):
         self._pairs = _text_pairs(train)
         validation_pairs = _text_pairs(validation)
         self._validation = model.windower.split_many(validation_pairs)
-        model.windower.split_many(
-            self._pairs
-        )  # raises for a text that cannot be read
+        # A text that cannot be read is an error before training.
+        model.windower.split_many(self._pairs)
         self._facts = {
             "data": fingerprint([self._pairs, self._targets.tolist()]),
             "split": fingerprint([validation_pairs, self._expected.tolist()]),

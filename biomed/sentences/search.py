@@ -14,14 +14,12 @@ import pandas as pd
 
 from domainbert.errors import UserError
 from domainbert.files import folder_beside
-from domainbert.models.embedder import check_many
-from domainbert.search import WordIndex, fuse
+from domainbert.models.embedder import Embedder, check_many
+from domainbert.search import Hits, WordIndex, fuse
 from domainbert.search.vectors import VectorIndex, check_new
 
 if TYPE_CHECKING:
-    from domainbert.models.embedder import Embedder
     from domainbert.models.pairs import PairModel
-    from domainbert.search import Hits
 
 PASSAGE = 256  # tokens of a passage
 CANDIDATES = 100  # passages that a cross-encoder reranks
@@ -86,7 +84,7 @@ class SentenceIndex:
             window: tokens of a passage at most; by default 256, or the encoder's window.
 
         Raises:
-            UserError: the folder is there, or ids do not match the texts.
+            UserError: the folder exists, or ids do not match the texts.
         """
         temporary = None
         if folder is None:
@@ -183,7 +181,7 @@ class SentenceIndex:
             }
             yield part.vectors, pd.DataFrame(columns)
             first += part.count
-            # Ids that are given later without a name must not repeat a number.
+            # A later text without an id is named by its number, which must be new.
             numbers = [int(name) + 1 for name in part_ids if name.isdecimal()]
             next_id = max([next_id + part.count, *numbers])
         if ids is not None and next(names, None) is not None:

@@ -15,6 +15,7 @@ from domainbert.streams import chunked
 from domainbert.tables import (
     TEXT,
     Column,
+    Row,
     TableError,
     id_text,
     iter_rows,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from domainbert.models.embedder import Embedder
     from domainbert.models.pairs import PairModel, PairResult, PairWindow
     from domainbert.search import WordIndex
-    from domainbert.tables import Row
 
 SENTENCE = replace(TEXT, also=("sentence", "sentences", "passage"))
 QUERY = Column("query", "text", ("question", "text"), required=True)

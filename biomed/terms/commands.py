@@ -82,18 +82,13 @@ def similar(
     from domainbert.files import check_output
     from domainbert.models.embedder import check_faults
 
-    if (term is None) == (terms is None) or (terms is None) != (out is None):
-        raise BadParameter(
-            "name a term, or a file with --terms FILE --out FILE"
-        )
-
     def load_index() -> TermIndex:
         table = None
         if vocabulary:
             table = read_vocabulary(vocabulary)
         return TermIndex(_load(model, scoring.device), table)
 
-    if terms is not None and out is not None:
+    if term is None and terms and out:
         check_output(out, filter(None, [vocabulary]))
         options.score_source(
             lambda: NearestTask(load_index(), k=k),
@@ -103,7 +98,7 @@ def similar(
             text="term",
             lines=True,
         )
-    elif term is not None:
+    elif term is not None and not (terms or out):
         (result,) = load_index().look_up([term], k=k)
         check_faults([result.fault])
         rows = [
@@ -113,6 +108,10 @@ def similar(
         print_table(rows, ["", "neighbour", "similarity", "match", "meaning"])
         if result.reason:
             say(result.reason)
+    else:
+        raise BadParameter(
+            "name a term, or a file with --terms FILE --out FILE"
+        )
 
 
 @app.command()
@@ -128,7 +127,7 @@ def plot(
         float | None, Option(help="Perplexity of t-SNE.")
     ] = None,
     seed: Annotated[
-        int, Option(help="Another seed gives another picture.")
+        int, Option(help="Each seed gives a different picture.")
     ] = 0,
 ) -> None:
     """Draw terms by t-SNE; NAME.coordinates.csv gets their coordinates."""
@@ -172,7 +171,9 @@ def evaluate(
     ],
     model: Annotated[
         list[str] | None,
-        Option(help="May be repeated; by default the two shipped ones."),
+        Option(
+            help="An encoder to compare; may be repeated; by default the two shipped ones."
+        ),
     ] = None,
 ) -> None:
     """Compare encoders on pairs of terms that people have rated."""

@@ -35,9 +35,8 @@ _MARKERS = ("o", "s", "^", "D", "v")
 INK = "#222222"
 _WIDTH = 6.6  # inches
 _LEGEND_COLUMNS = 4
-_LEADER_LINE_TERMS = (
-    60  # with more terms, each label is right next to its point
-)
+# With more terms, each label is right next to its point.
+_LEADER_LINE_TERMS = 60
 _RINGS = 4  # distances that are tried for labels with leader lines
 _LABEL_LENGTH = 40  # a longer label is cut
 
@@ -221,9 +220,8 @@ def plot_layout(layout: TermLayout) -> Figure:
     axes.set(xticks=[], yticks=[], aspect="equal", adjustable="datalim")
     axes.spines[:].set(visible=True, color="#CCCCCC", linewidth=0.6)
     axes.set_xlabel(layout.caption, loc="left", size=7, color=GREY)
-    marker_size = float(
-        np.clip(80 / len(table) ** 0.5, 2, 6)
-    )  # typographic points
+    # In typographic points.
+    marker_size = float(np.clip(80 / len(table) ** 0.5, 2, 6))
     for number, (category, members) in enumerate(groups):
         axes.scatter(
             members["x"],

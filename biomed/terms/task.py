@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from biomed.sentences.task import EncodedText, EncodeTask
 from biomed.terms.names import TERM, meanings
-from biomed.terms.similarity import COLUMNS
+from biomed.terms.similarity import COLUMNS, Neighbours, TermIndex
 from domainbert.scoring import Fault, OutputRow, TextTask
-
-if TYPE_CHECKING:
-    from biomed.terms.similarity import Neighbours, TermIndex
 
 
 class EmbedTask(EncodeTask):

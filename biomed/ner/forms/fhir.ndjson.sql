@@ -1,6 +1,7 @@
 -- Candidates: Conditions, MedicationStatements and AllergyIntolerances of FHIR R4, one a line. In:
 -- FOUND, the entities of a table, with `system`, `read_at`, `is_drug`, and of drugs `dosage` as
--- JSON. Nobody has confirmed what a machine has read, so nothing is "confirmed". These are no resource: what other people have; a drug without an allergy to it, where
+-- JSON. Nobody has confirmed what a machine has read, so nothing is "confirmed".
+-- No resource is made for what other people have; a drug without an allergy to it, where
 -- the note denies one; and the reaction of an allergy as a Condition of its own.
 COPY (
     WITH SYSTEMS(prefix, uri) AS (VALUES

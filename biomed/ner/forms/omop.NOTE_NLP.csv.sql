@@ -1,6 +1,6 @@
 -- NOTE_NLP of OMOP CDM 5.4. In: FOUND, the entities of a table, with `system` and `read_at`.
 -- A patient has what is present or historical, and not what is negated, another person's or a drug
--- that the patient is allergic to; of what is possible nobody knows. An id that is a whole number, or
+-- that the patient is allergic to; what is possible is neither. An id that is a whole number, or
 -- OMOP:NUMBER, is an OMOP concept. 0 means no concept. The snippet would be text around the entity,
 -- and is left out.
 COPY (

@@ -62,7 +62,7 @@ def test_brat_comes_back(tmp_path):
     assert lines[2] == "A2\tScore T1 0.50"
     assert lines[3] == "N1\tReference T1 Dictionary:C1\tHeart failure"
     assert "umls:C2" in lines[7]
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="exists already"):
         write_tagged(DOCUMENTS, tmp_path / "brat", kind="brat")
     write_tagged(
         [*DOCUMENTS, ("a:1", "x", [])], tmp_path / "twice", kind="brat"

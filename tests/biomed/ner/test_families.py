@@ -173,7 +173,7 @@ def test_missing_names_of_outputs_are_said(write, tmp_path):
     del config["id2label"], config["label2id"]
     path.write_text(json.dumps(config))
     with pytest.raises(
-        UserError, match=r'3 outputs, but expected were 2.*"id2label"'
+        UserError, match=r'3 outputs, but 2 were expected.*"id2label"'
     ):
         EntityTagger.from_pretrained(tmp_path / "model")
 
