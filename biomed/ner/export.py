@@ -54,11 +54,11 @@ def to_brat(text: str, entities: Iterable[Entity]) -> str:
         parts = list(_PART.finditer(text, entity.start, entity.end))
         offsets = ";".join(f"{part.start()} {part.end()}" for part in parts)
         shown = " ".join(part[0] for part in parts)
-        lines.append(f"T{number}\t{_plain(entity.label)} {offsets}\t{shown}")
-        lines.append(
-            f"A{2 * number - 1}\tAssertion T{number} {entity.assertion}"
-        )
-        lines.append(f"A{2 * number}\tScore T{number} {entity.score:.2f}")
+        lines += [
+            f"T{number}\t{_plain(entity.label)} {offsets}\t{shown}",
+            f"A{2 * number - 1}\tAssertion T{number} {entity.assertion}",
+            f"A{2 * number}\tScore T{number} {entity.score:.2f}",
+        ]
         if entity.id is not None:
             reference = entity.id
             if ":" not in reference:

@@ -89,9 +89,9 @@ def evaluate(
         total=len(questions),
     )
     best = [first.text for first, *_ in answers]
-    predictions = list(zip(best, [q.answers for q in questions], strict=True))
-    exact = np.array([exact_match(text, gold) for text, gold in predictions])
-    f1 = np.array([token_f1(text, gold) for text, gold in predictions])
+    gold = [question.answers for question in questions]
+    exact = np.array(list(map(exact_match, best, gold)))
+    f1 = np.array(list(map(token_f1, best, gold)))
     articles = [question.article for question in questions]
     _, article_ids = np.unique(articles, return_inverse=True)
     interval = resample(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _log = logging.getLogger(__name__)
+_LISTED = 10
 
 _TIMES = frozenset({
     "admit_time", "discharge_time", "death_time", "birth_date", "death_date", "chart_time",
@@ -188,11 +189,12 @@ def detect_schema(source: Source) -> Schema:
     return load_schema(max(n_columns, key=lambda name: n_columns[name]))
 
 
-def counts_text(counts: Mapping[str, int], *, limit: int = 10) -> str:
-    """Values with their counts, such as "AMB (12), EMER (3)"; at most `limit` of them."""
-    shown = [f"{value} ({count:,})" for value, count in counts.items()][:limit]
-    ending = ["and more"] if len(counts) > limit else []
-    return ", ".join([*shown, *ending])
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Values with their counts, such as "AMB (12), EMER (3)"; at most ten of them."""
+    shown = [f"{value} ({count:,})" for value, count in counts.items()]
+    if len(shown) > _LISTED:
+        shown = [*shown[:_LISTED], "and more"]
+    return ", ".join(shown)
 
 
 def _is_absent(source: Source, table: TableMap) -> bool:

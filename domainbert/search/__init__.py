@@ -33,7 +33,6 @@ def top_k(
     blocks: Iterable[np.ndarray],
     *,
     k: int,
-    first: int = 0,
 ) -> Hits:
     """The k rows with the largest dot product with each query; of equal ones the first rows.
 
@@ -43,7 +42,6 @@ def top_k(
         queries: shape (queries, dimension), float32.
         blocks: consecutive blocks of rows, each of shape (rows, dimension), float32.
         k: rows of each query.
-        first: number of the first row.
 
     Raises:
         UserError: k < 1.
@@ -52,6 +50,7 @@ def top_k(
         raise UserError(f"k must be at least 1, got {k}")
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     rows = np.full((len(queries), k), -1, dtype=np.int64)
+    first_row = 0  # of the block
     for block in blocks:
         for start in range(0, len(queries), QUERIES):
             batch = slice(start, start + QUERIES)
@@ -60,11 +59,11 @@ def top_k(
                 scores[batch],
                 rows[batch],
                 products,
-                first_row=first,
+                first_row=first_row,
             )
             scores[batch] = best_scores
             rows[batch] = best_rows
-        first += len(block)
+        first_row += len(block)
     is_empty = ~np.isfinite(scores)
     return Hits(
         np.where(is_empty, -1, rows),

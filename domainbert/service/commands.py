@@ -65,7 +65,8 @@ class ServiceSettings:
         str, Option(help="Address of the model's report, for cards.")
     ] = ""
     max_characters: Annotated[
-        int, Option(min=1, help="Most characters of a request.")
+        int,
+        Option(min=1, help="Maximum characters of the texts of a request."),
     ] = 500_000
     seconds: Annotated[
         float, Option(min=0.1, max=86_400, help="Time limit of a request.")
