@@ -29,13 +29,13 @@ class CueRow(Settings):
 
     Attributes:
         assertion: the assertion of the entities that the cue reaches.
-        words: the cues as notes write them, one a line; `regex` is a pattern instead.
+        words: the cues as notes write them, one per line; `regex` is a pattern instead.
         after: whether the cue stands after the entity.
         reach: at most so many words between cue and entity.
         items: which items of a list with commas it reaches: "one" the first item, "list" bare
             names, and "all" every item.
         kind: the kind of entities that it reaches.
-        stops: words over which it does not reach, one a line.
+        stops: words over which it does not reach, one per line.
         over_section: whether it counts more than the section of the note.
     """
 
@@ -174,7 +174,7 @@ def _filled(pattern: str, lists: Mapping[str, str]) -> str:
 
 
 def _any_of(lines: str, lists: Mapping[str, str]) -> re.Pattern[str]:
-    """One pattern of alternatives that are written one a line; a space is any white space."""
+    """One pattern of alternatives that are written one per line; a space is any white space."""
     parts = [line.strip().replace(" ", r"\s+") for line in lines.splitlines()]
     alternatives = _filled("|".join(filter(None, parts)), lists)
     return re.compile(rf"(?<![\w/-])(?:{alternatives})(?!\w)")

@@ -41,7 +41,7 @@ DATA = read_toml(__file__, "medications.toml")
 
 
 def any_of(lines: str) -> str:
-    """The source of a pattern of alternatives, one a line, the named parts filled in."""
+    """The source of a pattern of alternatives, one per line, the named parts filled in."""
     source = "|".join(lines.strip().splitlines())
     while part := _PART.search(source):
         source = source.replace(part[0], f"(?:{any_of(_PARTS[part[1]])})")

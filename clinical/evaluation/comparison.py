@@ -362,7 +362,7 @@ def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
     n_repeated = int(keys.duplicated().sum())
     if n_repeated:
         raise UserError(
-            f"the score table has {n_repeated} repeated stay_id; expected one row a stay, as "
+            f"the score table has {n_repeated} repeated stay_id; expected one row per stay, as "
             "clinical score writes"
         )
     risks = scores["probability"].astype(float)

@@ -83,14 +83,14 @@ def _benefit(
 def benefit_table(
     stays: pd.DataFrame, *, bootstrap: int = 1000
 ) -> pd.DataFrame:
-    """Net benefit at the thresholds `SHOWN`, with intervals, one row a threshold.
+    """Net benefit at the thresholds `SHOWN`, with intervals, one row per threshold.
 
     `net_benefit` (see `decision_curve`) is the model's, `alert_all` that of alerting everybody,
     and `gain` the model's over the better of alerting everybody and nobody; `…_low` and `…_high`
     are 95% intervals by resampling patients.
 
     Args:
-        stays: `patient_id`, `readmitted` (0/1) and `probability`, one row a stay.
+        stays: `patient_id`, `readmitted` (0/1) and `probability`, one row per stay.
         bootstrap: resamples of patients; 0 for no intervals.
 
     Raises:
@@ -119,7 +119,7 @@ def alert_burden(
     *,
     bootstrap: int = 1000,
 ) -> pd.DataFrame:
-    """What alerting at thresholds that were chosen beforehand costs and finds, one row a threshold.
+    """What alerts at thresholds chosen beforehand cost and find, one row per threshold.
 
     The columns are `alerts_per_100`, `recall`, `precision` and `per_find`, the alerts to look at
     for each readmission that is found (number needed to evaluate, 1 / precision), each with a 95%

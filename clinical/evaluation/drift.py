@@ -188,7 +188,7 @@ def compare_inputs(
 
     Args:
         model: with a profile in its manifest; the table is empty without one.
-        rows: `probability` and, where known, `text`, one row a stay.
+        rows: `probability` and, where known, `text`, one row per stay.
     """
     profiles = {}
     if model:

@@ -45,7 +45,7 @@ def by_group(
     threshold: float | None = None,
     bootstrap: int = 1000,
 ) -> pd.DataFrame:
-    """Calibration, ranking and alerts in groups of stays, one row a group.
+    """Calibration, ranking and alerts in groups of stays, one row per group.
 
     For each of `clinical.evaluation.measures.GROUP_MEASURES` a row has the value, its 95% interval
     (`NAME_low`, `NAME_high`), the difference from all other stays with its interval
@@ -55,7 +55,7 @@ def by_group(
     is missing and why.
 
     Args:
-        frame: one row a stay: patient_id, readmitted (0/1), probability, and the columns to group
+        frame: one row per stay: patient_id, readmitted (0/1), probability, and the columns to group
             by. A numeric age is put into bands; missing values form the group `not recorded`.
         columns: columns to group by; by default those of `SUBGROUPS` that the frame has.
         threshold: alert where the probability is at least this, chosen on validation.
@@ -207,7 +207,7 @@ def by_period(
     threshold: float | None = None,
     bootstrap: int = 1000,
 ) -> tuple[pd.DataFrame | None, str]:
-    """The measures of `by_group` in periods of discharge, one row a period, in time order.
+    """The measures of `by_group` in periods of discharge, one row per period, in time order.
 
     Periods are months, quarters or years: the shortest that make at most `MOST_PERIODS`, of at
     least `SMALLEST_GROUP` stays on average. Stays without a readable time of discharge are left

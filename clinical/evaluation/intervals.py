@@ -71,7 +71,7 @@ class Evaluation:
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a measure: metric, value, low, high (NaN where there is none)."""
+        """One row per measure: metric, value, low, high (NaN where there is none)."""
         rows = pd.DataFrame(map(vars, self.intervals.values()), dtype=float)
         rows.insert(0, "metric", list(self.intervals))
         return rows

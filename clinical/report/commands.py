@@ -108,7 +108,7 @@ _BESIDE = (
 @one_line_errors
 def monitor(
     stays: Annotated[
-        Path, Argument(metavar="NEW", help="A cohort, or one row a stay.")
+        Path, Argument(metavar="NEW", help="A cohort, or one row per stay.")
     ],
     model: options.ModelName,
     out: Annotated[Path, Option(help="Folder for the tables.")],

@@ -53,7 +53,7 @@ def write_report(
         folder: made if it does not exist.
         title: heading of the page.
         facts: about the model, by name.
-        flow: how the cohort was selected, one row a step.
+        flow: how the cohort was selected, one row per step.
         about: facts and answers for the documents, from `gather`.
         hospital: its answers, for the template of its file.
     """

@@ -194,7 +194,7 @@ def trajectory(
     notes: NotesOption = "chosen",
     cache: Cache = None,
 ) -> None:
-    """Write the risk of every stay after each of its notes: one row a note, in time order."""
+    """Write the risk of every stay after each of its notes: one row per note, in time order."""
 
     def make_task() -> TrajectoryTask:
         from clinical.risk.task import TrajectoryTask

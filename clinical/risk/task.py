@@ -271,7 +271,7 @@ class ReadmissionTask(StayTask["StayRisk"]):
 
 
 class TrajectoryTask(StayTask["Trajectory"]):
-    """The risk of each stay after each of its notes, in time order: one row a note.
+    """The risk of each stay after each of its notes, in time order: one row per note.
 
     Each window is scored once. See `StayTask` for the columns, of which `stay_id` is needed, and
     for the options. Output: `note_id, chart_time, n_notes`, and the columns of `ReadmissionTask`

@@ -1,4 +1,4 @@
-"""Cohorts: the one reader of tables with one row a stay, and which of their stays count."""
+"""Cohorts: the one reader of tables with one row per stay, and which of their stays count."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read_stays(
     needed: Sequence[str] = ("text",),
     notes: bool = True,
 ) -> pd.DataFrame:
-    """Read a table with one row a stay, such as a cohort: outcomes as integers, notes as lists.
+    """Read a table with one row per stay, such as a cohort: outcomes as integers, notes as lists.
 
     Without `notes` the column `text` is not read.
 
@@ -144,8 +144,8 @@ def new_stays(stays: pd.DataFrame) -> pd.DataFrame:
         n_repeated = int(stay_ids.duplicated().sum())
         if n_repeated:
             raise UserError(
-                f"{n_repeated} rows repeat a stay_id: expected one row a stay, with its notes as a "
-                "list; build such a table with: clinical cohort"
+                f"{n_repeated} rows repeat a stay_id: expected one row per stay, with its notes as "
+                "a list; build such a table with: clinical cohort"
             )
     if rows.empty:
         raise UserError(

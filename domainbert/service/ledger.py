@@ -178,9 +178,9 @@ def compare_models(path: str | Path, model: str) -> list[dict[str, Any]]:
     """How the risks of other models differ from those of a model on the same rows.
 
     Returns:
-        One record a model: its `model` fingerprint (12 characters), `n` rows, the mean `change` of
-        the probability in points, the least and the largest one (`low` and `high`), and the number
-        of alerts that are `added` and `missed`.
+        One record per model: its `model` fingerprint (12 characters), `n` rows, the mean `change`
+        of the probability in points, the least and the largest one (`low` and `high`), and the
+        number of alerts that are `added` and `missed`.
     """
     query = data_text(__file__, "compare.sql")
     return _query(path, query, model).to_dict("records")

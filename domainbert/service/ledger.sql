@@ -2,7 +2,7 @@
 
 PRAGMA journal_mode = WAL;  -- several workers write
 
--- One row a risk. `model` is a fingerprint, `row` is the same for all models that scored it, `card` the UUID of the card or '', `subject` a hash of
+-- One row per risk. `model` is a fingerprint, `row` is the same for all models that scored it, `card` the UUID of the card or '', `subject` a hash of
 -- the stay, `alert` 1 where the risk reached the model's threshold.
 CREATE TABLE IF NOT EXISTS served (
     time TEXT,

@@ -142,7 +142,7 @@ def checked_risks(
     risk = floats(probability, "probability")
     if len(outcome) != len(risk):
         raise UserError(
-            f"y has {len(outcome)} values and probability has {len(risk)}; pass one of each a row"
+            f"y has {len(outcome)} values and probability has {len(risk)}; pass one of each per row"
         )
     if not len(outcome):
         raise UserError("y and probability are empty; pass at least one row")
@@ -165,10 +165,10 @@ def floats(values: ArrayLike, name: str) -> Floats:
         array = np.asarray(values, dtype=np.float64)
     if array is None:
         # Raised outside the handler: NumPy's error quotes the value, which may be a note.
-        raise UserError(f"{name} is not numeric; pass one number a row")
+        raise UserError(f"{name} is not numeric; pass one number per row")
     if array.ndim != 1:
         raise UserError(
-            f"{name} has shape {array.shape}; pass one dimension, one number a row"
+            f"{name} has shape {array.shape}; pass one dimension, one number per row"
         )
     return array
 
@@ -226,7 +226,7 @@ def reliability_curve(
     *,
     bins: int = 10,
 ) -> pd.DataFrame:
-    """Predicted and observed shares in bins of equal size, one row a bin, by rising prediction.
+    """Predicted and observed shares in bins of equal size, one row per bin, by rising prediction.
 
     The columns are `predicted` (the mean probability), `observed` (the share of outcomes), `low`
     and `high` (its 95% Wilson interval, for independent rows), and `count`.

@@ -27,7 +27,7 @@ DATABASES = ("postgresql://", "postgres://", "sqlite://")
 _ADVICE = {
     ".xlsx": "; save the sheet as CSV (UTF-8)",
     ".xls": "; save the sheet as CSV (UTF-8)",
-    ".json": "; write one JSON object a line (.jsonl)",
+    ".json": "; write one JSON object per line (.jsonl)",
     ".zip": "; unpack it",
 }
 

@@ -1,4 +1,4 @@
--- Candidates: Conditions, MedicationStatements and AllergyIntolerances of FHIR R4, one a line. In:
+-- Candidates: Conditions, MedicationStatements and AllergyIntolerances of FHIR R4, one per line. In:
 -- FOUND, the entities of a table, with `system`, `read_at`, `is_drug`, and of drugs `dosage` as
 -- JSON. Nobody has confirmed what a machine has read, so nothing is "confirmed".
 -- No resource is made for what other people have; a drug without an allergy to it, where

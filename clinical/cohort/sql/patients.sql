@@ -1,6 +1,6 @@
 -- What is known of each patient, once.
 -- In:  raw_patients (may have no rows), admissions, rules.
--- Out: patients_read (every row of the source), patients (one row a patient of the admissions).
+-- Out: patients_read (every row of the source), patients (one row per patient of the admissions).
 
 CREATE TABLE patients_read AS
 WITH read AS (

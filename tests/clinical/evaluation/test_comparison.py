@@ -88,7 +88,7 @@ def test_without_a_side_to_fit_baselines_on_the_caveats_say_so(cohort, model):
 
 def test_scores_that_do_not_fit_are_refused(cohort, scores):
     with pytest.raises(
-        UserError, match="1 repeated stay_id; expected one row a stay"
+        UserError, match="1 repeated stay_id; expected one row per stay"
     ):
         risks_of(pd.concat([scores, scores.head(1)]), cohort)
     with pytest.raises(

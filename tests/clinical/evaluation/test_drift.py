@@ -198,7 +198,8 @@ def test_monitoring_says_what_it_needs(model, watched):
     with pytest.raises(TableError, match="no column 'text'"):
         monitor(model, rows.rename(columns={"text": "txt"}))
     with pytest.raises(
-        ValueError, match="159 rows repeat a stay_id: expected one row a stay"
+        ValueError,
+        match="159 rows repeat a stay_id: expected one row per stay",
     ):
         monitor(model, rows.assign(stay_id="7"))
     with pytest.raises(ValueError, match="every row is excluded"):

@@ -1,4 +1,4 @@
-"""The one reader of tables with one row a stay."""
+"""The one reader of tables with one row per stay."""
 
 import json
 
@@ -55,7 +55,7 @@ def test_stays_without_an_id_are_not_repeated_ids():
     )
     assert len(new_stays(stays)) == 3
     with pytest.raises(
-        UserError, match="1 rows repeat a stay_id: expected one row a stay"
+        UserError, match="1 rows repeat a stay_id: expected one row per stay"
     ):
         new_stays(stays.assign(stay_id=["1", "1", None]))
 

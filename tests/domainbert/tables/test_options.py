@@ -87,7 +87,7 @@ def test_an_ending_in_capitals_and_one_in_the_middle(tmp_path):
             "is a spreadsheet or a zip file: save the sheet as CSV",
         ),
         (b"PK\x03\x04 and so on", "x.xlsx", "save the sheet as CSV (UTF-8)"),
-        (b"{}", "x.json", "write one JSON object a line (.jsonl)"),
+        (b"{}", "x.json", "write one JSON object per line (.jsonl)"),
         (
             "text,n\ra,1\rb,2\r",
             "x.csv",
