@@ -279,6 +279,12 @@ def without_disease(prediction: Prediction) -> Prediction:
     return Prediction(prediction.text, gold, entities)
 
 
+def with_concept(prediction: Prediction) -> Prediction:
+    """Without the entities that have no concept."""
+    linked = tuple(entity for entity in prediction.entities if entity.id)
+    return Prediction(prediction.text, prediction.gold, linked)
+
+
 def article_tables(
     documents: Sequence[Document], linker: EntityLinker, sentences: Path | None
 ) -> str:
@@ -297,6 +303,9 @@ def article_tables(
                 for prediction, flag in zip(specific, is_read, strict=True)
                 if flag == side
             ]
+    groups['without "disease" itself, entities with a concept'] = list(
+        map(with_concept, specific)
+    )
     rows = []
     for name, group in groups.items():
         title = f"{name}: {len(group)} articles, {_mentions(group):,} mentions"

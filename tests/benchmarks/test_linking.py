@@ -12,6 +12,7 @@ from benchmarks.linking import (
     article_row,
     read_articles,
     read_before,
+    with_concept,
     with_names,
     without_disease,
 )
@@ -53,6 +54,12 @@ def test_a_mention_is_right_by_its_ends_and_its_concept(
     assert _counts(prediction, MATCHES[rule]) == [hits, 3, hits, 3]
     (precision, *_) = article_row([prediction], MATCHES[rule])
     assert precision.startswith(f"{hits / 3:.3f}")
+
+
+def test_entities_without_a_concept_can_be_left_out(prediction):
+    linked = with_concept(prediction)
+    assert [entity.id for entity in linked.entities] == ["M:9", "M:2"]
+    assert linked.gold == prediction.gold
 
 
 def test_disease_itself_can_be_left_out(prediction):
