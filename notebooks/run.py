@@ -5,19 +5,35 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import nbformat
 from nbclient import NotebookClient
 
+if TYPE_CHECKING:
+    from jupyter_client import AsyncKernelManager
+
 HERE = Path(__file__).parent
 
 
-def run(path: Path, folder: str | Path) -> nbformat.NotebookNode:
-    """The notebook with fresh outputs; files that it writes go to `folder`."""
+def run(
+    path: Path,
+    folder: str | Path,
+    kernel: AsyncKernelManager | None = None,
+) -> nbformat.NotebookNode:
+    """The notebook with fresh outputs; files that it writes go to `folder`.
+
+    Several notebooks may run one after another in a kernel: each begins without the names of the
+    one before it, but need not wait for the libraries again.
+    """
     notebook = nbformat.read(path, as_version=4)
-    resources = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=1800, resources=resources).execute()
-    for cell in notebook.cells:
+    cells = notebook.cells
+    start = nbformat.v4.new_code_cell(f"%reset -f\n%cd -q {folder}")
+    notebook.cells = [start, *cells]
+    client = NotebookClient(notebook, km=kernel, timeout=1800)
+    client.execute()
+    notebook.cells = cells
+    for cell in cells:
         # Logs and progress differ on every machine.
         kept = [
             o for o in cell.get("outputs", []) if o.get("name") != "stderr"

@@ -1,11 +1,13 @@
 """Every notebook runs from top to bottom, and its committed outputs are those of this version."""
 
+import asyncio
 import sys
 import tempfile
 from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_client import AsyncKernelManager
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -35,11 +37,20 @@ def kinds(output):
     )
 
 
+@pytest.fixture(scope="module")
+def kernel():
+    """A kernel for all notebooks: starting one takes longer than most of them."""
+    manager = AsyncKernelManager(kernel_name="python3")
+    yield manager
+    if manager.has_kernel:
+        asyncio.run(manager.shutdown_kernel(now=True))
+
+
 @pytest.mark.encoder
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs_and_its_outputs_are_current(path, tmp_path):
-    assert shape(run(path, tmp_path)) == shape(
+def test_it_runs_and_its_outputs_are_current(path, tmp_path, kernel):
+    assert shape(run(path, tmp_path, kernel)) == shape(
         nbformat.read(path, as_version=4)
     )
 

@@ -305,10 +305,10 @@ def test_a_missing_column_is_named():
     assert by_group(hospital(10).drop(columns="sex")).empty
 
 
-def test_a_thousand_resamples_of_ten_thousand_stays_are_quick():
+def test_200_resamples_of_eight_groups_take_seconds():
     frame = hospital(
         10_000, sex=np.random.default_rng(0).integers(0, 8, 10_000).astype(str)
     )
     start = time.process_time()  # others may use the machine too
-    by_group(frame, threshold=THRESHOLD, bootstrap=1000)
-    assert time.process_time() - start < 10
+    by_group(frame, threshold=THRESHOLD, bootstrap=200)
+    assert time.process_time() - start < 3

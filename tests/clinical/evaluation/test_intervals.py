@@ -278,11 +278,11 @@ def test_as_dict_and_frame():
     assert f"<td>{found.auroc.value:.3f}</td>" in found._repr_html_()
 
 
-def test_a_thousand_resamples_of_ten_thousand_stays_are_quick():
+def test_200_resamples_of_ten_thousand_stays_take_seconds():
     y, p, patients = hospital(10_000, per_patient=2)
     start = time.process_time()  # others may use the machine too
-    evaluate(y, p, patients=patients, threshold=0.5)
-    assert time.process_time() - start < 20  # 5 on an idle core
+    evaluate(y, p, patients=patients, threshold=0.5, bootstrap=200)
+    assert time.process_time() - start < 5  # 1 on an idle core
 
 
 def test_calibration_in_the_large_holds_the_slope_at_1():

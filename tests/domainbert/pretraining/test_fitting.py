@@ -281,23 +281,6 @@ def test_a_checkpoint_cut_short_falls_back_to_the_one_before(
     assert_equal(tmp_path / "out", made)
 
 
-def test_a_checkpoint_is_written_by_time_too(
-    notes_file, new_recipe, tmp_path, monkeypatch
-):
-    saved = []
-    monkeypatch.setattr("domainbert.training.trainer.SAVE_SECONDS", 0.0)
-    save = ObjectiveTrainer._save_checkpoint
-
-    def note(self, *args, **kwargs):
-        saved.append(self.state.global_step)
-        return save(self, *args, **kwargs)
-
-    monkeypatch.setattr(ObjectiveTrainer, "_save_checkpoint", note)
-    recipe = new_recipe(steps=4, evaluations=1)
-    pretrain([notes_file], out=tmp_path / "out", recipe=recipe)
-    assert saved == [1, 2, 3, 4]
-
-
 def test_the_same_run_twice_at_once_is_refused(
     killed, notes_file, new_recipe, tmp_path
 ):
