@@ -139,6 +139,7 @@ class ExampleMaker:
     reader: WordReader
     window: int
     seed: int
+    alone: float = ALONE
 
     def make(self, epoch: int) -> list[Example]:
         """The windows of an epoch; a text that is longer than a window is split."""
@@ -166,7 +167,7 @@ class ExampleMaker:
         """Texts alone or joined with those that follow, without special tokens."""
         run: list[Example] = []
         size = 0
-        target = _target_length(generator, capacity)
+        target = self._target_length(generator, capacity)
         for text in source.texts:
             example = self._encoded(text, source.codes)
             length = len(example.ids)
@@ -174,11 +175,19 @@ class ExampleMaker:
                 yield _joined(run)
                 run = []
                 size = 0
-                target = _target_length(generator, capacity)
+                target = self._target_length(generator, capacity)
             run.append(example)
             size += length
         if run:
             yield _joined(run)
+
+    def _target_length(
+        self, generator: np.random.Generator, capacity: int
+    ) -> int:
+        """The length from which a run is not joined with the next text."""
+        if generator.random() < self.alone:
+            return 0
+        return int(generator.integers(capacity + 1))
 
     def _encoded(self, text: TaggedText, codes: dict[str, int]) -> Example:
         pieces = self.reader.read(text.words)
@@ -192,13 +201,6 @@ class ExampleMaker:
     ) -> np.ndarray:
         """The code of each word of a text, shape (words,)."""
         return np.array([codes[tag] for tag in text.tags], dtype=np.int64)
-
-
-def _target_length(generator: np.random.Generator, capacity: int) -> int:
-    """The length from which a run is not joined with the next text."""
-    if generator.random() < ALONE:
-        return 0
-    return int(generator.integers(capacity + 1))
 
 
 def _joined(run: Sequence[Example]) -> Example:

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from clinical.risk.model import ReadmissionModel
     from clinical.risk.reading import ReadStay
 
-SHARE = 0.05
-"""Share of a stay's tokens that is removed."""
-
 RANDOM_ORDERS = 2
 """Random orders of the sentences whose falls are averaged."""
 
@@ -34,8 +31,9 @@ def evaluate_faithfulness(
     stays: pd.DataFrame,
     *,
     bootstrap: int = 1000,
+    share: float = 0.05,
 ) -> dict[str, object]:
-    """Measure how far the probability falls without `SHARE` of a stay's tokens.
+    """Measure how far the probability falls without a share of a stay's tokens.
 
     It is comprehensiveness as in ERASER (DeYoung et al. 2020, arXiv 1911.03429), averaged over
     stays: without the sentences that `explain` ranks first ("occlusion"), without as many random
@@ -46,6 +44,7 @@ def evaluate_faithfulness(
         stays: `patient_id` and `text` (a note or a list of notes) of stays that the model was not
             trained on and, for a reported number, not chosen on.
         bootstrap: resamples of patients for 95% intervals; 0 for no intervals.
+        share: the share of a stay's tokens that is removed.
 
     Returns:
         The entries of a model's card: `stays`, `patients`, `table`, `verdicts`, and `measures`
@@ -56,7 +55,7 @@ def evaluate_faithfulness(
     """
     generator = np.random.default_rng(0)
     rows, patients = measure_stays(
-        model, stays, lambda case: _falls(case, generator)
+        model, stays, lambda case: _falls(case, generator, share)
     )
     codes = patient_codes(patients, n=len(rows))
     falls = np.array(rows)
@@ -73,12 +72,12 @@ def evaluate_faithfulness(
         "random": random,
         "occlusion minus random": difference,
     }
-    measure = f"comprehensiveness {SHARE:.0%}"
+    measure = f"comprehensiveness {share:.0%}"
     comparison = "is not shown to fall further"
     if difference.low is not None and difference.low > 0:
         comparison = "falls further"
     verdict = (
-        f"Without the {SHARE:.0%} of its tokens that explain names first, the probability of a "
+        f"Without the {share:.0%} of its tokens that explain names first, the probability of a "
         f"stay {comparison} than without random sentences of the same length (by {occluded} and "
         f"{random}, difference {difference})."
     )
@@ -121,7 +120,9 @@ def measure_stays(
     return results, patients
 
 
-def _falls(case: Case, generator: np.random.Generator) -> tuple[float, float]:
+def _falls(
+    case: Case, generator: np.random.Generator, share: float
+) -> tuple[float, float]:
     """How far the probability falls without the first sentences, and without random ones."""
     pieces = sentence_pieces(case.stay)
     values, _ = occlusion(case, pieces, riskiest_windows(case, pieces))
@@ -132,7 +133,7 @@ def _falls(case: Case, generator: np.random.Generator) -> tuple[float, float]:
     choices = []
     for order in orders:
         ordered = [pieces[row] for row in order]
-        removed = chosen_tokens(case.stay, ordered, share=SHARE)
+        removed = chosen_tokens(case.stay, ordered, share=share)
         choices.append([~mask for mask in removed])
     _, probabilities = case.risks(choices)
     falls = case.risk.probability - probabilities

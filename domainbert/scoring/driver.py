@@ -49,11 +49,7 @@ AnyTask = Task[Any, Any]
 # The rows of an item, and its output.
 _Scored = tuple[Sequence[Row], list[OutputRow]]
 
-# A part is written when it is complete: about a minute of work for MiniLM on two cores.
-PART_CHARACTERS = 500_000
-PART_ITEMS = 2048
-PART_SECONDS = 60
-GRACE_SECONDS = 10  # for an item to finish after a request to stop
+LEAST_CHARACTERS = 250  # that an item counts as
 
 
 @dataclass
@@ -138,7 +134,7 @@ def score_chunks(
     items: Iterable[list[Row]],
 ) -> Iterator[pa.Table]:
     """Score items into tables of about a part each."""
-    for chunk in chunked(items, size=_size, limit=PART_CHARACTERS):
+    for chunk in chunked(items, size=_size, limit=task.part_characters):
         rows = chain.from_iterable(score_items(task, plan, chunk))
         yield plan.to_table(list(rows))
 
@@ -264,7 +260,7 @@ def _score(
 
     def scored() -> Iterator[_Scored]:
         for chunk in read_ahead(
-            chunked(items, size=_size, limit=PART_CHARACTERS)
+            chunked(items, size=_size, limit=task.part_characters)
         ):
             for item, output in zip(
                 chunk, score_items(task, plan, chunk), strict=True
@@ -272,8 +268,8 @@ def _score(
                 progress(len(item), counts.rows)
                 yield item, output
 
-    with _stop_requests() as signals:
-        for part in _parts(scored(), signals):
+    with _stop_requests(task.grace_seconds) as signals:
+        for part in _parts(task, scored(), signals):
             outputs = [output for _, output in part]
             table = plan.to_table(list(chain.from_iterable(outputs)))
             statuses = Counter(str(output[0]["status"]) for output in outputs)
@@ -286,7 +282,7 @@ def _score(
 
 
 def _parts(
-    scored: Iterable[_Scored], signals: list[int]
+    task: AnyTask, scored: Iterable[_Scored], signals: list[int]
 ) -> Iterator[list[_Scored]]:
     """Scored items in parts; a part ends by its size, after a minute, or on a request to stop."""
     part = []
@@ -296,8 +292,8 @@ def _parts(
         for rows, output in scored:
             part.append((rows, output))
             size += _size(rows)
-            is_due = time.monotonic() - started > PART_SECONDS
-            if size >= PART_CHARACTERS or is_due or signals:
+            is_due = time.monotonic() - started > task.part_seconds
+            if size >= task.part_characters or is_due or signals:
                 yield part
                 part = []
                 size = 0
@@ -365,14 +361,14 @@ def _read(task: AnyTask, plan: Plan, rows: Sequence[Row]) -> Any | Fault:
 
 
 def _size(item: Sequence[Row]) -> int:
-    """Characters of an item, at least so many that a part has a maximum number of items."""
+    """Characters of an item, at least so many that a part has some 2,000 items at most."""
     cells = chain.from_iterable(row.cells.values() for row in item)
     n_characters = sum(len(str(cell)) for cell in cells if cell is not None)
-    return max(n_characters, PART_CHARACTERS // PART_ITEMS)
+    return max(n_characters, LEAST_CHARACTERS)
 
 
 @contextmanager
-def _stop_requests() -> Iterator[list[int]]:
+def _stop_requests(grace_seconds: float) -> Iterator[list[int]]:
     """The requests to stop so far; a second one, or the end of the grace time, interrupts."""
     received: list[int] = []
     # Python handles signals in the main thread only.
@@ -385,7 +381,7 @@ def _stop_requests() -> Iterator[list[int]]:
         if received:
             raise KeyboardInterrupt(number)
         received.append(number)
-        timer = threading.Timer(GRACE_SECONDS, signal.raise_signal, [number])
+        timer = threading.Timer(grace_seconds, signal.raise_signal, [number])
         timer.daemon = True
         timer.start()
         timers.append(timer)

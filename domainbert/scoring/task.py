@@ -67,11 +67,18 @@ class Task(ABC, Generic[Item, Result]):
         name: the name of the task, such as "readmission".
         columns: the columns to read; those of kind "id" are copied to the output.
         group: the column whose equal values make one item; None if each row is an item.
+        part_characters: the characters of input in a part; a part of the output is written when
+            it is complete, after about a minute of work for MiniLM on two cores.
+        part_seconds: the time after which a part is written though it is smaller.
+        grace_seconds: the time that an item has to finish after a request to stop.
     """
 
     name: ClassVar[str]
     columns: tuple[Column, ...]
     group: str | None = None
+    part_characters = 500_000
+    part_seconds = 60.0
+    grace_seconds = 10.0
 
     @property
     @abstractmethod

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from domainbert.models.embedder import Embedder
 
 HEAD = "index.json"
-BLOCK_ROWS = 65_536
 _ROW = pa.schema(
     {"id": "string", "start": "int64", "end": "int64", "text": "string"}
 )
@@ -65,10 +64,13 @@ class VectorIndex:
     Attributes:
         head: what it is made of.
         about: what its maker noted in it; changed notes are kept by `add`.
+        block_rows: the rows that are written, and searched, at once.
 
     Raises:
         UserError: no index, or a damaged one.
     """
+
+    block_rows = 65_536
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -151,11 +153,6 @@ class VectorIndex:
         self.about = self.head.about
         self._parts = [self._load(part) for part in self.head.parts]
 
-    def _write_head(self, parts: list[Part]) -> None:
-        head = self.head.replaced(about=self.about, parts=parts)
-        write_json(head.model_dump(), self.folder / HEAD)
-        self._read_head()
-
     def _load(self, part: Part) -> pa.Table:
         """The rows of a part, through a memory map."""
         path = self._part_path(part.name)
@@ -199,7 +196,7 @@ class VectorIndex:
                 path.unlink()
             parts: list[Part] = []
             try:
-                for table in _joined(self._table(*piece) for piece in pieces):
+                for table in self._joined(pieces):
                     number = len(self._parts) + len(parts)
                     parts.append(
                         self._write_part(table, name=f"part-{number:05d}")
@@ -209,7 +206,11 @@ class VectorIndex:
                     self._part_path(part.name).unlink()
                 raise
             # The head is written last: what it does not name is not part of the index.
-            self._write_head([*self.head.parts, *parts])
+            head = self.head.replaced(
+                about=self.about, parts=[*self.head.parts, *parts]
+            )
+            write_json(head.model_dump(), self.folder / HEAD)
+            self._read_head()
 
     def _part_path(self, name: str) -> Path:
         return self.folder / f"{name}.arrow"
@@ -222,6 +223,19 @@ class VectorIndex:
         ):
             writer.write_table(table)
         return Part(name=name, rows=len(table))
+
+    def _joined(
+        self, pieces: Iterable[tuple[np.ndarray, pd.DataFrame]]
+    ) -> Iterator[pa.Table]:
+        """Small pieces joined, so that all but the last have `block_rows` rows or a few more."""
+        batch = []
+        for piece in pieces:
+            batch.append(self._table(*piece))
+            if sum(map(len, batch)) >= self.block_rows:
+                yield pa.concat_tables(batch).combine_chunks()
+                batch = []
+        if any(map(len, batch)):
+            yield pa.concat_tables(batch).combine_chunks()
 
     def _table(self, vectors: np.ndarray, rows: pd.DataFrame) -> pa.Table:
         """Vectors and their rows as the table that is stored, with the vectors at length 1."""
@@ -291,9 +305,11 @@ class VectorIndex:
     def blocks(self) -> Iterator[np.ndarray]:
         """The vectors as float32, a block at a time."""
         for part in self._parts:
-            vectors = _vectors(part)
-            for start in range(0, len(part), BLOCK_ROWS):
-                yield vectors[start : start + BLOCK_ROWS]
+            # Not copied: they stay in the memory map.
+            stored = part["vector"].chunk(0).flatten().to_numpy()
+            vectors = stored.reshape(len(part), -1)
+            for start in range(0, len(part), self.block_rows):
+                yield vectors[start : start + self.block_rows]
 
 
 def check_new(folder: Path) -> None:
@@ -302,21 +318,3 @@ def check_new(folder: Path) -> None:
         raise UserError(
             f"{folder} exists already; add to it, or name another folder"
         )
-
-
-def _vectors(part: pa.Table) -> np.ndarray:
-    """The vectors of a part, not copied, shape (rows, dimension)."""
-    stored = part["vector"].chunk(0).flatten().to_numpy()
-    return stored.reshape(len(part), -1)
-
-
-def _joined(pieces: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Small tables joined, so that all but the last have `BLOCK_ROWS` rows or a few more."""
-    batch = []
-    for piece in pieces:
-        batch.append(piece)
-        if sum(map(len, batch)) >= BLOCK_ROWS:
-            yield pa.concat_tables(batch).combine_chunks()
-            batch = []
-    if any(map(len, batch)):
-        yield pa.concat_tables(batch).combine_chunks()

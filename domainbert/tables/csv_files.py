@@ -13,7 +13,7 @@ import gzip
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -39,8 +39,6 @@ _NO_ROW = (
     f"{NO_ROW}: too few or too many fields, a quote or carriage return out of place, or more than "
     "16 MB"
 )
-_BLOCK = 4 << 20  # bytes of a piece for Arrow
-_ROWS_AT_ONCE = 1000  # that are matched together
 # Bytes that are read ahead of a row; more if the row is longer or malformed.
 _LOOKAHEAD = 1 << 20
 LONGEST_ROW = 16 << 20  # bytes
@@ -162,17 +160,24 @@ def csv_batches(
     columns: Sequence[str],
     options: ReadOptions,
     flaws: Flaws,
+    *,
+    block: int = 4 << 20,
+    at_once: int = 1000,
 ) -> Iterator[pa.RecordBatch]:
-    """Columns as text, for one pass.
+    """Columns as text, for one pass, in batches of about `block` bytes.
 
     File, line (from 1) and problem of every flaw are added to `flaws`. After a line that does not
     start a row, reading continues with the next line; bytes that cannot be decoded become U+FFFD.
+    Up to `at_once` rows are matched together.
     """
     import pyarrow as pa
 
     names = csv_columns(path, options)
     separator = _separator(path, options)
-    pieces = _sound_pieces(path, len(names), separator, options, flaws)
+    if options.encoding:  # undecodable bytes are found row by row
+        at_once = 1
+    rows = _data_rows(path, len(names), separator, options, at_once=at_once)
+    pieces = _sound_pieces(path, rows, flaws, block=block)
     parsed = (_parse(piece, columns, names, separator) for piece in pieces)
     with read_errors(path, kinds=pa.ArrowException):
         for batches in read_ahead(parsed):
@@ -181,22 +186,18 @@ def csv_batches(
 
 def _sound_pieces(
     path: Path,
-    width: int,
-    separator: str,
-    options: ReadOptions,
+    rows: Iterable[tuple[int, str, bytes]],
     flaws: Flaws,
+    *,
+    block: int,
 ) -> Iterator[bytes]:
     """The rows of a file in pieces of some megabytes; its flaws are listed."""
     piece = bytearray()
-    at_once = _ROWS_AT_ONCE
-    if options.encoding:  # undecodable bytes are found row by row
-        at_once = 1
-    rows = _data_rows(path, width, separator, options, at_once=at_once)
     for line, problem, text in rows:
         if problem:
             flaws.append((path.name, line, problem))
         piece += text
-        if len(piece) >= _BLOCK:
+        if len(piece) >= block:
             yield bytes(piece)
             piece.clear()
     if piece:

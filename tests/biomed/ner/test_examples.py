@@ -17,12 +17,13 @@ TEXTS = tuple(
 )
 
 
-def make(tokenizer, sources=None, *, window=40, seed=0):
+def make(tokenizer, sources=None, *, window=40, seed=0, **options):
     return ExampleMaker(
         sources or [Source(TEXTS, CODES)],
         reader=WordReader(tokenizer),
         window=window,
         seed=seed,
+        **options,
     )
 
 
@@ -56,9 +57,8 @@ def test_first_pieces_have_the_labels(tokenizer):
 
 
 @pytest.mark.parametrize("alone", [0.0, 0.3, 1.0])
-def test_every_text_is_read_once_in_an_epoch(tokenizer, monkeypatch, alone):
-    monkeypatch.setattr("biomed.ner.examples.ALONE", alone)
-    maker = make(tokenizer, [Source(TEXTS, CODES)])
+def test_every_text_is_read_once_in_an_epoch(tokenizer, alone):
+    maker = make(tokenizer, alone=alone)
     for epoch in range(3):
         examples = maker.make(epoch)
         assert labelled(examples) == [1, 2, 0, 0] * 50
@@ -67,18 +67,15 @@ def test_every_text_is_read_once_in_an_epoch(tokenizer, monkeypatch, alone):
         assert len(lengths) <= 2 if alone == 1 else len(lengths) > 4
 
 
-def test_an_epoch_with_less_to_read_still_fills_its_batches(
-    tokenizer, monkeypatch
-):
+def test_an_epoch_with_less_to_read_still_fills_its_batches(tokenizer):
     """A learning-rate schedule counts on them."""
-    monkeypatch.setattr("biomed.ner.examples.ALONE", 1.0)
     long = [TaggedText(("heart",) * 30, ("O",) * 30)] * 300
     short = [TaggedText(("heart",), ("O",))] * 300
 
     class Uneven:
         def make(self, epoch):
             source = Source(tuple((long, short, short[:3])[epoch]), CODES)
-            return make(tokenizer, [source]).make(0)
+            return make(tokenizer, [source], alone=1.0).make(0)
 
     batches = FreshBatches(Uneven(), batch_tokens=64, seed=0)
     for epoch, texts in enumerate((300, 300, 3)):
@@ -120,13 +117,11 @@ def test_every_epoch_has_as_many_batches_and_all_windows(tokenizer):
     assert len({tuple(order) for order in orders}) > 1
 
 
-def test_batches_hold_windows_of_like_length(tokenizer, monkeypatch):
-    monkeypatch.setattr("biomed.ner.examples.ALONE", 1.0)
+def test_batches_hold_windows_of_like_length(tokenizer):
     long = TaggedText(("heart",) * 30, ("B-x",) * 30)
     texts = TEXTS + (long,) * 20
-    batches = FreshBatches(
-        make(tokenizer, [Source(texts, CODES)]), batch_tokens=100, seed=0
-    )
+    maker = make(tokenizer, [Source(texts, CODES)], alone=1.0)
+    batches = FreshBatches(maker, batch_tokens=100, seed=0)
     lengths = [
         [len(example.ids) for example in batch] for batch in batches.epoch(0)
     ]

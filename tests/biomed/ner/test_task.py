@@ -2,8 +2,9 @@ import pandas as pd
 import pytest
 
 from biomed.ner.task import TagTask
-from domainbert.scoring import driver, score_file
+from domainbert.scoring import score_file
 from domainbert.tables import ReadOptions, TableError, read_table, write_table
+from domainbert.text.windows import LONGEST_TEXT
 
 COLUMNS = [
     "note_id",
@@ -109,14 +110,13 @@ def test_a_row_without_a_text_costs_that_row_alone(tagger, frame):
         tagger.score_frame(frame.rename(columns={"text": "txt"}))
 
 
-def test_a_text_beyond_the_limit_costs_its_row_alone(tagger, monkeypatch):
-    monkeypatch.setattr("domainbert.text.windows.LONGEST_TEXT", 10)
+def test_a_text_beyond_the_limit_costs_its_row_alone(tagger):
     found = tagger.score_frame(
-        pd.DataFrame({"text": ["heart", "heart " * 10]})
+        pd.DataFrame({"text": ["heart", "h" * (LONGEST_TEXT + 1)]})
     )
     assert list(found["status"]) == ["ok", "error"]
     assert found["reason"][1].startswith(
-        "text has 60 characters, expected at most 10"
+        "text has 5,000,001 characters, expected at most 5,000,000"
     )
 
 
@@ -179,16 +179,12 @@ def test_a_line_that_is_no_row_is_listed(tagger, tmp_path):
     ]
 
 
-def test_pieces_without_entities_fit_pieces_with_them(
-    tagger, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(driver, "PART_CHARACTERS", 4)
-    monkeypatch.setattr(driver, "PART_ITEMS", 2)
+def test_pieces_without_entities_fit_pieces_with_them(tagger, tmp_path):
+    task = TagTask(tagger)
+    task.part_characters = 4
     texts = ["stable"] * 4 + ["heart"] * 3 + ["stable"] * 4
     write_table(pd.DataFrame({"text": texts}), tmp_path / "in.parquet")
-    score_file(
-        TagTask(tagger), tmp_path / "in.parquet", tmp_path / "out.parquet"
-    )
+    score_file(task, tmp_path / "in.parquet", tmp_path / "out.parquet")
     table = read_table(tmp_path / "out.parquet")
     assert list(table["row"]) == list(range(11))
     assert list(table.index[table["label"].notna()]) == [4, 5, 6]

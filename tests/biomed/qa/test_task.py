@@ -161,14 +161,18 @@ def test_another_model_or_question_does_not_resume(
 
 def test_rows_are_resumed_not_asked_again(answerer, tmp_path, monkeypatch):
     """A run that is stopped within its second part keeps the first."""
-    monkeypatch.setattr("domainbert.scoring.driver.PART_CHARACTERS", 40)
+
+    def task():
+        task = AskTask(answerer)
+        task.part_characters = 40
+        return task
+
     rows = {
         "question": ["was it?"] * 6,
         "context": [f"insulin {n}" for n in range(6)],
     }
     write_table(pd.DataFrame(rows), tmp_path / "q.csv")
-    whole = AskTask(answerer)
-    score_file(whole, tmp_path / "q.csv", tmp_path / "whole.csv")
+    score_file(task(), tmp_path / "q.csv", tmp_path / "whole.csv")
     asked = []
     pair = answerer.reader.pair
 
@@ -180,10 +184,8 @@ def test_rows_are_resumed_not_asked_again(answerer, tmp_path, monkeypatch):
 
     monkeypatch.setattr(answerer.reader, "pair", failing)
     with pytest.raises(RuntimeError):
-        score_file(AskTask(answerer), tmp_path / "q.csv", tmp_path / "o.csv")
-    counts = score_file(
-        AskTask(answerer), tmp_path / "q.csv", tmp_path / "o.csv"
-    )
+        score_file(task(), tmp_path / "q.csv", tmp_path / "o.csv")
+    counts = score_file(task(), tmp_path / "q.csv", tmp_path / "o.csv")
     assert counts.done > 0
     assert counts.items.total() == 6  # of the whole table
     assert (tmp_path / "o.csv").read_text() == (

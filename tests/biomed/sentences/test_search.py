@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from biomed.sentences.commands import app
+from biomed.sentences.encoder import SentenceEncoder
 from biomed.sentences.evaluation import evaluate_retrieval
 from biomed.sentences.search import SentenceIndex
 from biomed.sentences.task import EncodeTask, PairTask, SearchTask, read_texts
@@ -17,6 +18,7 @@ from domainbert.models.pairs import PairSettings
 from domainbert.models.pooling import unit
 from domainbert.scoring import score_frame
 from domainbert.search import Hits, WordIndex, fuse
+from domainbert.search.vectors import VectorIndex
 
 TEXTS = [
     "Heart failure with edema. " * 12 + "Treated with furosemide.",
@@ -107,8 +109,8 @@ def files(folder):
 def test_texts_are_added_all_or_none(
     index, encoder, tmp_path, monkeypatch, ids, message
 ):
-    monkeypatch.setattr("domainbert.search.vectors.BLOCK_ROWS", 4)
-    monkeypatch.setattr(encoder.runner, "buffer_tokens", 40)  # several pieces
+    monkeypatch.setattr(VectorIndex, "block_rows", 4)
+    encoder.runner.buffer_tokens = 40  # several pieces
     texts = [
         f"{text} {number}"
         for number in range(10)
@@ -133,17 +135,15 @@ def test_texts_are_added_all_or_none(
 
 
 def test_the_command_indexes_a_table_or_leaves_things_as_they_were(
-    encoder, tmp_path, monkeypatch
+    encoder, tmp_path
 ):
-    monkeypatch.setattr(
-        "biomed.sentences.commands._encoder", lambda *_: encoder
-    )
     notes, out = tmp_path / "notes.csv", tmp_path / "out"
+    encoder.save_pretrained(tmp_path / "model")
+    encoder = SentenceEncoder.from_pretrained(tmp_path / "model")
+    command = ["index", notes, "--out", out, "--model", tmp_path / "model"]
 
     def run(*options):
-        return CliRunner().invoke(
-            app, ["index", str(notes), "--out", str(out), *options]
-        )
+        return CliRunner().invoke(app, [*map(str, command), *options])
 
     notes.write_text('id,text\na,Fever.\nb,"Pain."x\n')
     assert run().exit_code == 1
@@ -169,8 +169,8 @@ def test_an_index_is_whole_after_a_death_at_any_moment_and_a_second_start(
     monkeypatch.setattr(
         "biomed.sentences.commands._encoder", lambda *_: encoder
     )
-    monkeypatch.setattr("domainbert.search.vectors.BLOCK_ROWS", 4)
-    monkeypatch.setattr(encoder.runner, "buffer_tokens", 40)  # several pieces
+    monkeypatch.setattr(VectorIndex, "block_rows", 4)
+    encoder.runner.buffer_tokens = 40  # several pieces
     source = tmp_path / "notes.csv"
 
     def run(folder):
@@ -206,7 +206,7 @@ def test_an_index_is_whole_after_a_death_at_any_moment_and_a_second_start(
 
 
 def test_passages_of_many_texts_lie_in_one_part(encoder, monkeypatch):
-    monkeypatch.setattr(encoder.runner, "buffer_tokens", 40)  # several pieces
+    encoder.runner.buffer_tokens = 40  # several pieces
     index = SentenceIndex.build(TEXTS * 5, encoder, window=24)
     assert len(list(index.vectors.folder.glob("part-*.arrow"))) == 1
     calls = []
@@ -422,18 +422,17 @@ def test_texts_are_streamed_with_their_ids(tmp_path):
     assert ids is None
 
 
-def test_the_command_prints_passages_as_they_are(
-    encoder, tmp_path, monkeypatch
-):
+def test_the_command_prints_passages_as_they_are(encoder, tmp_path):
     """A passage with [/x] ended the command, and [left] was not printed."""
-    monkeypatch.setattr(
-        "biomed.sentences.commands._encoder", lambda *_: encoder
-    )
+    encoder.save_pretrained(tmp_path / "model")
+    encoder = SentenceEncoder.from_pretrained(tmp_path / "model")
     SentenceIndex.build(
         ["Pain [left] [/x] \x1b[31m knee"], encoder, folder=tmp_path / "i"
     )
     result = CliRunner().invoke(
-        app, ["search", "pain", "--index", str(tmp_path / "i")]
+        app,
+        ["search", "pain", "--index", str(tmp_path / "i")]
+        + ["--model", str(tmp_path / "model")],
     )
     assert result.exit_code == 0, result.output
     shown = "".join(result.output.split())

@@ -22,12 +22,11 @@ def test_every_order_chooses_equally_many_tokens(case, share):
 
 
 def test_removing_what_is_named_lowers_the_risk_more_than_chance(
-    evidence_model_of_words, stays, monkeypatch
+    evidence_model_of_words, stays
 ):
     # Whole sentences of these short stays.
-    monkeypatch.setattr("clinical.evidence.faithfulness.SHARE", 0.3)
     measured = evaluate_faithfulness(
-        evidence_model_of_words, stays, bootstrap=200
+        evidence_model_of_words, stays, bootstrap=200, share=0.3
     )
     assert (measured["stays"], measured["patients"]) == (20, 20)
     named, chance, lead = measured["measures"]

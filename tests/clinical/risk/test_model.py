@@ -10,6 +10,7 @@ from clinical.stays.stays import clean
 from domainbert.encoders.loading import EncoderError
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import calibrated
+from domainbert.text.windows import LONGEST_TEXT
 
 NOTE = "Patient admitted with chest pain. Denies fever.\n1. Heart failure [**Name 12**] stable. "
 LONG = NOTE * 12
@@ -190,12 +191,12 @@ def test_a_table_is_not_read_by_its_names(model, stays):
         model.predict_many(stays)
 
 
-def test_a_note_beyond_the_limit_costs_only_its_stay(model, monkeypatch):
-    monkeypatch.setattr("domainbert.text.windows.LONGEST_TEXT", len(NOTE))
-    risks = list(model.predict_many([NOTE, [NOTE, NOTE + "!"], NOTE]))
+def test_a_note_beyond_the_limit_costs_only_its_stay(model):
+    endless = "!" * (LONGEST_TEXT + 1)
+    risks = list(model.predict_many([NOTE, [NOTE, endless], NOTE]))
     assert [risk.status for risk in risks] == ["ok", "error", "ok"]
     assert risks[1].reason.startswith(
-        f"note 1 has {len(NOTE) + 1} characters, expected at most"
+        "note 1 has 5,000,001 characters, expected at most"
     )
 
 

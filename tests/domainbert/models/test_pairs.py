@@ -6,6 +6,7 @@ import torch
 
 from domainbert.errors import UserError
 from domainbert.models.pairs import PairModel, PairSettings, PairWindower
+from domainbert.text.windows import LONGEST_TEXT
 
 LONG = "patient with heart failure at home, " * 6
 
@@ -172,9 +173,9 @@ def test_a_short_last_window_does_not_lower_a_passage(new_network, tokenizer):
     )
 
 
-def test_a_text_beyond_the_limit_is_refused(pair_model, monkeypatch):
-    monkeypatch.setattr("domainbert.text.windows.LONGEST_TEXT", 100)
+def test_a_text_beyond_the_limit_is_refused(pair_model):
     with pytest.raises(
-        UserError, match="the second text of pair number 0 has 180 characters"
+        UserError,
+        match="the second text of pair number 0 has 5,000,001 characters",
     ):
-        pair_model.predict("was it?", "edema " * 30)
+        pair_model.predict("was it?", "e" * (LONGEST_TEXT + 1))

@@ -17,7 +17,7 @@ import pyarrow.parquet  # noqa: F401
 sys.path.insert(0, str(Path(__file__).parent))
 from word_count import PatientWords, WordList
 
-from domainbert.scoring import driver, score_file
+from domainbert.scoring import score_file
 from domainbert.scoring.store import RunStore
 
 PHASES = {
@@ -68,7 +68,7 @@ def run(job):
             yield result
 
     task.run = counted
-    driver.PART_CHARACTERS, driver.PART_ITEMS = 3_600, 60
+    task.part_characters = 15_000  # 60 items
     score_file(task, job["source"], job["out"])
 
 

@@ -20,7 +20,7 @@ from domainbert.cli import options as cli
 from domainbert.cli.options import ScoringOptions, score_source
 from domainbert.errors import UserError
 from domainbert.files import locked
-from domainbert.scoring import driver, score_file, score_frame
+from domainbert.scoring import score_file, score_frame
 from domainbert.tables import (
     ReadOptions,
     TableError,
@@ -35,10 +35,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from word_count import PatientWords, WordCount
 
 
-@pytest.fixture(autouse=True)
-def small_parts(monkeypatch):
-    monkeypatch.setattr(driver, "PART_CHARACTERS", 100)
-    monkeypatch.setattr(driver, "PART_ITEMS", 10)
+def with_parts(task, characters):
+    task.part_characters = characters
+    return task
 
 
 def notes(number=100):
@@ -264,10 +263,11 @@ def test_a_file_is_read_once_to_survey_and_once_to_score(
     frame = notes(2000)
     frame["stay_id"] = [f"s{i % 900}" for i in range(2000)]
     write_table(frame, tmp_path / f"n{ending}")
-    monkeypatch.setattr(driver, "PART_CHARACTERS", 10_000)
     passes = Passes(monkeypatch)
     summary = score_source(
-        task, tmp_path / f"n{ending}", tmp_path / "out.parquet"
+        lambda: with_parts(task(), 250_000),
+        tmp_path / f"n{ending}",
+        tmp_path / "out.parquet",
     )
     assert (summary.rows, passes.count) == (2000, 2)
 
@@ -680,8 +680,7 @@ def test_folders_patterns_and_text_files(tmp_path):
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_memory_does_not_grow_with_the_input(tmp_path, monkeypatch, apart):
-    monkeypatch.setattr(driver, "PART_CHARACTERS", 50_000)
-    monkeypatch.setattr(driver, "PART_ITEMS", 200)
+    task = with_parts(PatientWords(), 50_000)
     monkeypatch.setattr(
         csv_files, "LONGEST_ROW", 1 << 14
     )  # it reads this much of the file
@@ -693,16 +692,14 @@ def test_memory_does_not_grow_with_the_input(tmp_path, monkeypatch, apart):
             pd.DataFrame({"stay_id": ids, "text": texts}), tmp_path / "n.csv"
         )
         tracemalloc.start()
-        score_file(
-            PatientWords(), tmp_path / "n.csv", tmp_path / f"{stays}.csv"
-        )
+        score_file(task, tmp_path / "n.csv", tmp_path / f"{stays}.csv")
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most
 
     peak(300)
-    small, large = peak(600), peak(6000)
-    assert large <= 1.1 * small + 12 * 2 * 5400
+    small, large = peak(600), peak(3000)
+    assert large <= 1.1 * small + 12 * 2 * 2400
 
 
 def test_a_folder_that_goes_while_it_is_locked_is_made_again(

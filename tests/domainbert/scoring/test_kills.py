@@ -7,20 +7,21 @@ import resource
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from domainbert.errors import UserError
-from domainbert.scoring import driver, score_file
+from domainbert.scoring import score_file
 from domainbert.tables import read_table, write_table
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from word_count import PatientWords, WordList  # noqa: E402
 
-KILLS = 10  # in each of three phases, of two tasks
+KILLS = 6  # in each of three phases, of two tasks
 
 
 def hospital(stays):
@@ -111,19 +112,18 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
-@pytest.fixture
-def small_parts(monkeypatch):
-    monkeypatch.setattr(driver, "PART_CHARACTERS", 12_000)
-    monkeypatch.setattr(driver, "PART_ITEMS", 200)
+def in_small_parts(task_class):
+    task = task_class()
+    task.part_characters = 50_000  # 200 items
+    return task
 
 
 TASKS = [(PatientWords, "out.csv"), (WordList, "out.parquet")]
 
 
 @pytest.mark.parametrize(("task", "out"), TASKS)
-def test_a_full_disk_and_a_read_only_one(
-    tmp_path, small_disk, small_parts, task, out
-):
+def test_a_full_disk_and_a_read_only_one(tmp_path, small_disk, task, out):
+    task = partial(in_small_parts, task)
     source = tmp_path / "n.csv"
     write_table(hospital(2000), source)
     score_file(task(), source, tmp_path / f"whole{Path(out).suffix}")
@@ -160,10 +160,11 @@ def files_of_at_most(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_file_size_limit_keeps_what_is_done(tmp_path, small_parts):
+def test_a_file_size_limit_keeps_what_is_done(tmp_path):
+    task = in_small_parts(WordList)
     source = tmp_path / "n.csv"
     write_table(hospital(2000), source)
-    score_file(WordList(), source, tmp_path / "whole.csv")
+    score_file(task, source, tmp_path / "whole.csv")
     # The parts fit, the table does not.
     with (
         files_of_at_most(60_000),
@@ -171,15 +172,15 @@ def test_a_file_size_limit_keeps_what_is_done(tmp_path, small_parts):
             UserError, match=r"cannot be written \(file too large\)"
         ),
     ):
-        score_file(WordList(), source, tmp_path / "out.csv")
-    counts = score_file(WordList(), source, tmp_path / "out.csv")
+        score_file(task, source, tmp_path / "out.csv")
+    counts = score_file(task, source, tmp_path / "out.csv")
     assert (counts.done, counts.made) == (2500, 0)
     assert (tmp_path / "out.csv").read_bytes() == (
         tmp_path / "whole.csv"
     ).read_bytes()
 
 
-def test_a_folder_without_permission(tmp_path, small_parts):
+def test_a_folder_without_permission(tmp_path):
     if os.getuid() == 0:
         pytest.skip("root may write everywhere")
     write_table(hospital(10), tmp_path / "n.csv")

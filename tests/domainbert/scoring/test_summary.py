@@ -19,7 +19,7 @@ from domainbert.cli import options as cli
 from domainbert.errors import UserError
 from domainbert.files import write_json
 from domainbert.progress import progress
-from domainbert.scoring import driver, store
+from domainbert.scoring import store
 from domainbert.tables import read_table, write_table
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -58,14 +58,14 @@ def test_the_command_writes_what_it_did(model, tmp_path):
 
 
 def test_after_a_resume_message_and_summary_count_the_whole_table(
-    tmp_path, monkeypatch, capsys
+    tmp_path, capsys
 ):
-    monkeypatch.setattr(driver, "PART_ITEMS", 2)
     write_table(
         pd.DataFrame({"text": [f"word {n}" for n in range(9)]}),
         tmp_path / "n.csv",
     )
     stopped = WordCount()
+    stopped.part_characters = 500
     plain = stopped.run
 
     def run(items):
@@ -111,6 +111,8 @@ def test_a_summary_that_could_not_be_written_is_written_by_the_next_run(
 class Slow(WordCount):
     """A task whose results come late, and all at once."""
 
+    grace_seconds = 0.5
+
     def run(self, items):
         items = list(items)
         if self.seconds:
@@ -120,10 +122,7 @@ class Slow(WordCount):
         yield from super().run(items)
 
 
-def test_sigterm_ends_a_run_in_time_though_an_item_takes_long(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(driver, "GRACE_SECONDS", 0.5)
+def test_sigterm_ends_a_run_in_time_though_an_item_takes_long(tmp_path):
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt) as stop:
         cli.score_source(
@@ -139,16 +138,19 @@ def test_sigterm_ends_a_run_in_time_though_an_item_takes_long(
     )
 
 
-def test_parts_end_by_time_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(driver, "PART_SECONDS", 0)
-    parts, written = [], store.RunStore.write
-    monkeypatch.setattr(
-        store.RunStore,
-        "write",
-        lambda *part, **known: parts.append(written(*part, **known)),
-    )
-    cli.score_source(WordCount, stays(tmp_path), tmp_path / "out.csv")
-    assert len(parts) == 5
+def test_parts_end_by_time_too(tmp_path):
+    task = WordCount()
+    task.part_seconds = 0.0
+    task.part_characters = 10_000
+    counts = []
+
+    def rows(item, result):
+        counts.append(len(list(tmp_path.glob("out.csv.parts/part-*"))))
+        return [{"words": result}]
+
+    task.rows = rows
+    cli.score_source(lambda: task, stays(tmp_path), tmp_path / "out.csv")
+    assert counts == [0, 1, 2, 4]  # the fourth stay is empty
 
 
 def test_progress_shows_the_time_left(monkeypatch, capsys):

@@ -12,6 +12,7 @@ from domainbert.tables import STAY, TEXT, Column
 class WordCount(Task):
     name = "words"
     columns = (TEXT, Column("name", "id", also=("nick",)))
+    part_characters = 2500  # ten short rows
 
     def __init__(self, *, seconds=0.0):
         self.seconds, self.runs = seconds, 0

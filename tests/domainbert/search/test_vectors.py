@@ -26,8 +26,10 @@ def ids(count, start=0):
     return [f"note-{number}" for number in range(start, start + count)]
 
 
-def new_index(folder, *, fingerprint="f"):
-    return VectorIndex.create(folder, fingerprint=fingerprint, dimension=16)
+def new_index(folder, *, fingerprint="f", block_rows=65_536):
+    index = VectorIndex.create(folder, fingerprint=fingerprint, dimension=16)
+    index.block_rows = block_rows
+    return index
 
 
 def piece(vectors, names, *, starts=0, ends=0, texts=""):
@@ -82,9 +84,8 @@ def test_memory_does_not_grow_with_queries_times_rows():
     assert hits.rows.tolist() == np.argsort(-products, axis=1)[:, :2].tolist()
 
 
-def test_search_gives_cosines_over_parts_and_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "BLOCK_ROWS", 37)
-    index = new_index(tmp_path / "index")
+def test_search_gives_cosines_over_parts_and_blocks(tmp_path):
+    index = new_index(tmp_path / "index", block_rows=37)
     index.add([piece(VECTORS[:200], ids(200))])
     index.add(
         [piece(VECTORS[200:] * 5, ids(100, 200))]
@@ -228,12 +229,10 @@ def test_a_part_that_was_not_finished_is_no_part(tmp_path, monkeypatch):
     assert again.search(VECTORS[[95]], k=1).rows.tolist() == [[55]]
 
 
-def test_rows_that_come_in_pieces_lie_in_parts_of_one_size(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(module, "BLOCK_ROWS", 64)
+def test_rows_that_come_in_pieces_lie_in_parts_of_one_size(tmp_path):
     whole, pieces = (
-        new_index(tmp_path / name) for name in ("whole", "pieces")
+        new_index(tmp_path / name, block_rows=64)
+        for name in ("whole", "pieces")
     )
     whole.add([piece(VECTORS, ids(300), texts=ids(300))])
 
@@ -256,9 +255,8 @@ def test_rows_that_come_in_pieces_lie_in_parts_of_one_size(
     assert again.rows(range(300)).equals(whole.rows(range(300)))
 
 
-def test_rows_of_a_block_that_fails_are_not_added(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "BLOCK_ROWS", 64)
-    index = new_index(tmp_path / "i")
+def test_rows_of_a_block_that_fails_are_not_added(tmp_path):
+    index = new_index(tmp_path / "i", block_rows=64)
     index.add([piece(VECTORS[:50], ids(50))])
     before = sorted(path.name for path in (tmp_path / "i").iterdir())
 

@@ -15,16 +15,12 @@ HEADER = "a,b,c\n"
 TEXT = st.text(alphabet='x",\n é', max_size=12)
 
 
-@pytest.fixture
-def small_blocks(monkeypatch):
-    """Blocks so small that every row meets their edges."""
-    monkeypatch.setattr(csv_files, "_BLOCK", 7)
-
-
-def read(path) -> tuple[list[tuple], list[tuple]]:
-    """The rows and the flaws."""
+def read(path, **options) -> tuple[list[tuple], list[tuple]]:
+    """The rows and the flaws, from blocks so small that every row meets their edges."""
     flaws: list[tuple[str, int, str]] = []
-    batches = csv_batches(path, ["a", "b", "c"], ReadOptions(), flaws)
+    batches = csv_batches(
+        path, ["a", "b", "c"], ReadOptions(), flaws, block=7, **options
+    )
     return rows_of(batches), [
         (line, problem.split(":")[0].split(",")[0])
         for _, line, problem in flaws
@@ -46,9 +42,7 @@ def test_what_is_written_is_read(tmp_path_factory, rows, end):
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator=end)
         writer.writerows([("a", "b", "c"), *rows])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_files, "_BLOCK", 16)
-        assert read(path) == (rows, [])
+    assert read(path) == (rows, [])
 
 
 @given(text=st.text(alphabet='xé",\n', max_size=40), cut=st.booleans())
@@ -59,12 +53,10 @@ def test_rows_are_the_same_one_by_one_and_together(
     content = (HEADER + text).encode()
     path.write_bytes(content.replace(b"\xc3", b"") if cut else content)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_files, "_BLOCK", 16)
         rows, flaws = read(path)
         patch.setattr(csv_files, "_LOOKAHEAD", 1)
         assert read(path) == (rows, flaws)
-        patch.setattr(csv_files, "_ROWS_AT_ONCE", 1)
-        assert read(path) == (rows, flaws)
+        assert read(path, at_once=1) == (rows, flaws)
     if '"' not in text and not cut:
         assert len(rows) + len(flaws) == sum(
             1 for line in text.split("\n") if line
@@ -111,7 +103,7 @@ def test_rows_are_the_same_one_by_one_and_together(
         ),
     ],
 )
-def test_flaws(tmp_path, small_blocks, text, rows, flaws):
+def test_flaws(tmp_path, text, rows, flaws):
     path = tmp_path / "table.csv"
     path.write_text(HEADER + text)
     found, listed = read(path)
@@ -128,16 +120,16 @@ def test_bytes_that_are_no_text_cost_nothing_but_themselves(tmp_path):
     )
 
 
-def test_a_row_longer_than_the_longest_is_listed(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_files, "LONGEST_ROW", 1000)
+def test_a_row_longer_than_the_longest_is_listed(tmp_path):
     path = tmp_path / "table.csv"
-    path.write_text(HEADER + "1,2," + "x" * 5000 + "\n4,5,6\n")
+    long = "x" * (3 * csv_files.LONGEST_ROW)
+    path.write_text(f"{HEADER}1,2,{long}\n4,5,6\n")
     found, listed = read(path)
     assert [row[0] for row in found] == ["4"]
     assert listed[0] == (2, "line that is not a row")
 
 
-def test_gzip_and_the_mark_of_spreadsheets(tmp_path, small_blocks):
+def test_gzip_and_the_mark_of_spreadsheets(tmp_path):
     path = tmp_path / "table.csv.gz"
     path.write_bytes(gzip.compress(b'\xef\xbb\xbf"a",b,c\r\n1,2,3\r\n'))
     assert csv_columns(path, ReadOptions()) == ["a", "b", "c"]

@@ -160,8 +160,8 @@ def test_only_the_empty_cell_is_missing(tmp_path):
     assert read_table(path)["text"].tolist()[2:] == ["NULL", "None", "nan"]
 
 
-def test_a_table_of_a_million_columns_is_read_in_seconds(tmp_path):
-    count = 1_000_000
+def test_a_table_of_200_000_columns_is_read_in_seconds(tmp_path):
+    count = 200_000
     names = ",".join(["text", *(f"c{n}" for n in range(count))])
     path = write_text(
         tmp_path / "wide.csv",
@@ -175,7 +175,7 @@ def test_a_table_of_a_million_columns_is_read_in_seconds(tmp_path):
         table_columns(path), [TEXT, STAY], source="wide.csv"
     ) == {"text": "text"}
     assert found == ["x", None, "y"]
-    assert time.process_time() - start < 30
+    assert time.process_time() - start < 10
 
 
 def test_a_huge_row_is_a_fault_and_memory_stays_bounded(tmp_path):
@@ -292,13 +292,10 @@ def test_a_json_key_twice_is_a_fault(tmp_path):
 
 
 @pytest.mark.parametrize("ending", [".jsonl.gz", ".txt.gz", ".csv.gz"])
-def test_lines_are_bounded_after_they_are_unpacked(
-    tmp_path, monkeypatch, ending
-):
-    monkeypatch.setattr(csv_files, "LONGEST_ROW", 1 << 16)
+def test_lines_are_bounded_after_they_are_unpacked(tmp_path, ending):
     path = tmp_path / f"n{ending}"
-    long = '{"text": "' + "x" * (1 << 20) + '"}'
-    with gzip.open(path, "wt") as file:
+    long = '{"text": "' + "x" * csv_files.LONGEST_ROW + '"}'
+    with gzip.open(path, "wt", compresslevel=1) as file:
         file.write(f'{long}\n{{"text": "b"}}\n')
     if ending == ".csv.gz":
         with pytest.raises(
