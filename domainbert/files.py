@@ -24,11 +24,12 @@ from domainbert.errors import UserError
 
 LOCK = ".lock"
 _LONGEST = 100  # characters of the original name in a temporary one
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
-_DISK = _FULL | {errno.EACCES, errno.EPERM, errno.EIO}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+_DISK = FULL | {errno.EACCES, errno.EPERM, errno.EIO}
 # SQLite has codes of its own, SQLITE_FULL and SQLITE_IOERR.
 _SQLITE = {13: errno.ENOSPC, 10: errno.EIO}
-_RUST_ERROR = re.compile(r"\(os error (\d+)\)")
+# In a message of Rust, or of DuckDB.
+_ERROR_NUMBER = re.compile(r'(?:\(os error |"errno":")(\d+)')
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _PARTIAL = re.compile(
     r"\A\.(.+)\.partial-(\w+)-(\d+)-(\w+)-[0-9a-f]+(-old)?(?:\..*)?"
@@ -131,12 +132,12 @@ def disk_errors(
 
 
 def _disk_fault(error: Exception) -> int:
-    """The `errno` in an error of Python, SQLite, safetensors or PyTorch; 0 if it has none."""
+    """The `errno` in an error of Python or of a library that writes files; 0 if it has none."""
     # The low byte of SQLite's code is the kind of error.
     sqlite_code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if sqlite_code in _SQLITE:
         return _SQLITE[sqlite_code]
-    if match := _RUST_ERROR.search(str(error)):
+    if match := _ERROR_NUMBER.search(str(error)):
         return int(match[1])
     if "PytorchStreamWriter failed" in str(error):
         return errno.EIO  # it does not say which
@@ -159,7 +160,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     with disk_errors(path):
         temporary.touch(exist_ok=False)
     try:
-        with disk_errors(path, _FULL):
+        with disk_errors(path, FULL):
             yield temporary
             _flush(temporary)
             temporary.replace(path)

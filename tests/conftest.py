@@ -6,8 +6,10 @@ import gc
 import itertools
 import os
 import socket
+import subprocess
 import sys
 import traceback
+from contextlib import contextmanager
 from pathlib import Path
 
 import hypothesis
@@ -229,6 +231,33 @@ def new_tokenizer():
 def new_network():
     """`make_network`, for tests that need their own."""
     return make_network
+
+
+def mount(*words):
+    command = ["mount", *map(str, words)]
+    return subprocess.run(command, check=False, capture_output=True).returncode
+
+
+@pytest.fixture(scope="session")
+def read_only():
+    """Makes a folder read-only during a block, also for root, who ignores its mode."""
+
+    @contextmanager
+    def make(folder):
+        if os.getuid():
+            folder.chmod(0o555)
+            yield
+            folder.chmod(0o755)
+            return
+        if mount("--bind", folder, folder):
+            pytest.skip("this user cannot mount a folder")
+        try:
+            assert mount("-o", "remount,bind,ro", folder) == 0
+            yield
+        finally:
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+    return make
 
 
 FILE_CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir"}

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from textwrap import shorten
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from cryptography.fernet import Fernet, InvalidToken
 from fastapi import Body, Header
@@ -24,8 +24,8 @@ import domainbert
 from clinical.bedside.hooks import (
     Documents,
     Feedback,
+    Hook,
     HookRequest,
-    Resource,
     fetch_documents,
     has_failed,
     next_page,
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 TASK = "readmission"  # and the last part of the address
-HOOKS = ("encounter-discharge", "patient-view")
 KEPT_SECONDS = 900
 _TEXTS = json.loads(data_text(__file__, "texts/readmission.json"))
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|~&:@])")
@@ -70,21 +69,16 @@ class ReadmissionService:
         )
         self._outcome = str(served.tasks[TASK].about()["outcome"])
         self._folder = service.work / "evidence"
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        about = _TEXTS["about"] | {
-            "id": TASK,
-            "title": f"Risk: {self._outcome}",
-            "version": "2.0.1",
-        }
-        offered = {"services": [{"hook": hook, **about} for hook in HOOKS]}
-        get = service.app.get
-        get("/evidence", summary="Evidence of a card")(self._evidence)
-        get("/cds-services", summary="CDS Hooks: discovery")(lambda: offered)
-        path = f"/cds-services/{TASK}"
-        summary = f"CDS Hooks: {about['title']}"
-        post = service.app.post
-        post(path, summary=summary)(self.answer)
-        post(f"{path}/feedback", summary=f"{summary}: feedback")(self.keep)
+        about = _TEXTS["about"] | {"title": f"Risk: {self._outcome}"}
+        services = [{"hook": hook, **about} for hook in get_args(Hook)]
+        offered = {"services": services}
+        discovery = service.app.get(
+            "/cds-services", description="CDS Hooks: discovery."
+        )
+        discovery(lambda: offered)
+        service.app.get("/evidence")(self._evidence)
+        service.app.post("/cds-services/readmission")(self.answer)
+        service.app.post("/cds-services/readmission/feedback")(self.keep)
         service.errors["/cds-services"] = operation_outcome
         service.forms[TASK, "fhir"] = self.assessments
 
@@ -153,9 +147,7 @@ class ReadmissionService:
         return [card]
 
     def answer(self, request: HookRequest) -> AsciiResponse:
-        """The response to a call."""
-        if request.hook not in HOOKS:
-            raise HTTPException(400, f"hook: expected {' or '.join(HOOKS)}")
+        """CDS Hooks: the card of a call."""
         return AsciiResponse({"cards": self.cards(request)})
 
     def keep(
@@ -166,18 +158,17 @@ class ReadmissionService:
             Field(min_length=1, max_length=MAX_RECORDS),
         ],
     ) -> AsciiResponse:
-        """Keep feedback without its texts: a comment, or a code that is not ours, is "other"."""
-        entries_kept = []
-        for entry in feedback:
-            code = self._reason_code(
-                (entry.overrideReason or {}).get("reason")
-            )
-            entries_kept.append((str(entry.card), entry.outcome, code))
+        """CDS Hooks: feedback, kept without its texts. A code that is not ours is "other"."""
+        entries_kept = [
+            (str(entry.card), entry.outcome, self._reason_code(entry))
+            for entry in feedback
+        ]
         self._service.ledger.feedback(TASK, entries_kept)
         return AsciiResponse({})
 
-    def _reason_code(self, coding: object) -> str:
+    def _reason_code(self, entry: Feedback) -> str:
         """Our code for a reason to override a card, or "other"; "" without a reason."""
+        coding = (entry.overrideReason or {}).get("reason")
         if not coding:
             return ""
         system = values_at(coding, "system")
@@ -209,34 +200,21 @@ class ReadmissionService:
         elif next_address:
             fault = "has another page"
         if fault:
-            resources += self._fetch(request, stay, fault, start=next_address)
-        return read_documents([*encounters, *resources], patient, stay)
-
-    def _fetch(
-        self,
-        request: HookRequest,
-        stay: str,
-        fault: str,
-        *,
-        start: str,
-    ) -> list[Resource]:
-        """The documents of a stay from the client's FHIR server, because of a fault."""
-        if not (request.fhirServer and request.fhirAuthorization):
-            raise HTTPException(
-                412,
-                f"prefetch.notes {fault}, and no FHIR server was named",
+            authorization = request.fhirAuthorization
+            if not authorization:
+                raise HTTPException(
+                    412,
+                    f"prefetch.notes {fault}, and no FHIR server was named",
+                )
+            resources += fetch_documents(
+                request.fhirServer or "",
+                authorization.access_token,
+                stay,
+                servers=self._servers,
+                proxy=self._service.settings.fhir_proxy,
+                start=next_address,
             )
-        resources = fetch_documents(
-            request.fhirServer,
-            request.fhirAuthorization.access_token,
-            stay,
-            servers=self._servers,
-            proxy=self._service.settings.fhir_proxy,
-            start=start,
-        )
-        if has_failed(resources):
-            raise HTTPException(412, "the FHIR server answered with an error")
-        return resources
+        return read_documents([*encounters, *resources], patient, stay)
 
     def assessments(self, records: Sequence[Row]) -> AsciiResponse:
         """`?format=fhir`: a RiskAssessment or OperationOutcome; of several stays, a Bundle."""
@@ -273,6 +251,7 @@ class ReadmissionService:
         of_stay = [
             passage for passage in passages if passage["stay_id"] == stay
         ]
+        notes = of_stay[0]["notes_read"]
         return risk_assessment(
             risk,
             self._method,
@@ -281,8 +260,8 @@ class ReadmissionService:
             passages=[
                 passage["text"] for passage in of_stay if _raises(passage)
             ],
-            documents=[note for note in of_stay[0]["notes_read"] if note],
-            remark=receipt_text(risk, {}),
+            documents=[note for note in notes if note],
+            remark=receipt_text(risk, {}, n_notes=len(notes)),
         )
 
     def _keep(self, evidence: dict[str, Any]) -> str:
@@ -290,17 +269,17 @@ class ReadmissionService:
 
         Returns "" if it cannot be kept.
         """
-        with suppress(FileNotFoundError):  # another worker removed it
-            for file in self._folder.iterdir():
-                if file.stat().st_mtime < time.time() - KEPT_SECONDS:
-                    file.unlink()
         key = Fernet.generate_key()
-        file = self._folder / hashlib.sha256(key).hexdigest()
+        content = Fernet(key).encrypt(json.dumps(evidence).encode())
         try:
-            file.write_bytes(
-                Fernet(key).encrypt(json.dumps(evidence).encode())
-            )
-        except OSError as error:  # a full disk must not cost the card
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            with suppress(FileNotFoundError):  # another worker removed it
+                for file in self._folder.iterdir():
+                    if file.stat().st_mtime < time.time() - KEPT_SECONDS:
+                        file.unlink()
+            file = self._folder / hashlib.sha256(key).hexdigest()
+            file.write_bytes(content)
+        except OSError as error:  # a full or read-only disk costs the link
             log.error("evidence", extra={"facts": where(error)})
             return ""
         return key.decode()
@@ -371,12 +350,11 @@ def receipt_text(
     risk: Row,
     documents: Mapping[str, int],
     *,
-    n_notes: int | None = None,
+    n_notes: int,
 ) -> str:
     """What was read of a stay, and the numbers of `documents` by what became of them."""
-    amount = f"{risk['n_tokens']:,} tokens"
-    if n_notes is not None:
-        amount += f" of {n_notes} {'note' if n_notes == 1 else 'notes'}"
+    unit = "note" if n_notes == 1 else "notes"
+    amount = f"{risk['n_tokens']:,} tokens of {n_notes} {unit}"
     sentences = [f"All {amount} were read."]
     if risk["reason"]:
         sentences = [f"{amount} were read; {risk['reason']}."]

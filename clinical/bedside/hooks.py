@@ -25,16 +25,16 @@ from domainbert.service.http import (
     seconds_left,
 )
 
-Origin = tuple[str, str, int]
-"""Scheme, host and port of a server."""
+Origin = tuple[str, str, int | None]
+"""Scheme, host and port of a server; no port for that of the scheme."""
+Hook = Literal["encounter-discharge", "patient-view"]
 Resource = dict[str, Any]
 Row = Mapping[str, str | None]
 Documents = tuple[list[dict[str, Any]], Counter[str]]
 """Records of notes, and how many documents were not read or have a remark, by the reason."""
 
 PAGES = 20  # of a search that are followed
-_PORTS = {"https": 443, "http": 80}
-_LARGEST = 32 << 20
+_LARGEST = 32 << 20  # bytes of a page, and characters of all notes
 _SCHEMA = load_schema("fhir")
 _LEVELS = 30  # of encounters that are part of others
 _HARMLESS = frozenset(("information", "warning", "success"))
@@ -60,7 +60,7 @@ class _Context(BaseModel):
 class HookRequest(BaseModel):
     """The call of a service. The standard names the fields, and clients may add more."""
 
-    hook: str
+    hook: Hook
     hookInstance: uuid.UUID  # noqa: N815
     fhirServer: str | None = None  # noqa: N815
     fhirAuthorization: _Authorization | None = None  # noqa: N815
@@ -81,7 +81,9 @@ class Feedback(BaseModel):
 
     card: uuid.UUID
     outcome: Literal["accepted", "overridden"]  # cds-fb-1
-    acceptedSuggestions: list[dict[str, Any]] | None = None  # noqa: N815
+    acceptedSuggestions: list[dict[str, Any]] | None = Field(  # noqa: N815
+        None, fail_fast=True
+    )
     overrideReason: dict[str, Any] | None = None  # noqa: N815
     outcomeTimestamp: AwareDatetime  # noqa: N815
 
@@ -142,17 +144,23 @@ def read_documents(
     admissions = [row["admit_time"] for row in encounters if row["admit_time"]]
     ends = {row["id"]: row["discharge_time"] for row in encounters}
     binaries = {str(binary.get("id")): binary for binary in by_type["Binary"]}
-    rows = [
-        resource_row(note, table.table, patient, binaries)
-        | {"source": table.table}
-        for table in _SCHEMA.notes
-        for note in by_type[table.table]
-    ]
+    rows = []
+    n_characters = 0
+    for table in _SCHEMA.notes:
+        for note in by_type[table.table]:
+            seconds_left()
+            row = resource_row(note, table.table, patient, binaries)
+            rows.append(row | {"source": table.table})
+            # Any number of documents may have one long Binary.
+            n_characters += len(row["text"] or "")
+            if n_characters > _LARGEST:
+                raise HTTPException(
+                    413, f"the notes have more than {_LARGEST:,} characters"
+                )
     parents = {str(row["id"]): row["part_of"] for row in encounters}
+    tops = _tops(stay, parents)
     of_stay = [
-        row
-        for row in rows
-        if _is_part(row["encounters"] or stay, stay, parents)
+        row for row in rows if tops & _tops(row["encounters"] or stay, parents)
     ]
     receipt = Counter(
         {"of another encounter, not read": len(rows) - len(of_stay)}
@@ -182,17 +190,12 @@ def read_documents(
     return records, receipt
 
 
-def _is_part(encounters: str, stay: str, parents: Row) -> bool:
-    """Whether one of these encounters is the stay, or part of the same encounter as the stay."""
-    tops = {_top(encounter, parents) for encounter in encounters.split()}
-    return _top(stay, parents) in tops
-
-
-def _top(encounter: str, parents: Row) -> str:
-    """The outermost encounter that this one is part of; encounters may form a circle."""
+def _tops(encounters: str, parents: Row) -> set[str]:
+    """The outermost encounters that these are part of; encounters may form a circle."""
+    tops = set(encounters.split())
     for _ in range(_LEVELS):
-        encounter = parents.get(encounter) or encounter
-    return encounter
+        tops = {parents.get(encounter) or encounter for encounter in tops}
+    return tops
 
 
 def _category(row: Row) -> str:
@@ -240,13 +243,13 @@ def fetch_documents(
     stay: str,
     *,
     servers: Collection[Origin],
-    proxy: str = "",
-    start: str = "",
+    proxy: str,
+    start: str,
 ) -> list[Resource]:
     """The DocumentReferences of a stay from the client's FHIR server, in a call's time.
 
     Only `servers` (see `origin`) are asked, by https or on this machine, and only through this
-    proxy; `start` is the first page to ask for. It runs in a thread of the service.
+    proxy; `start` is the first page to ask for, if it is known. It runs in a thread of the service.
 
     Raises:
         HTTPException: 412, the server may not be asked, did not answer, or has too many pages.
@@ -259,11 +262,11 @@ def fetch_documents(
     seconds = seconds_left()
 
     async def read() -> list[Resource]:
-        async with asyncio.timeout(seconds):
-            return await _read_pages(server, url, token, servers, proxy)
+        async with asyncio.timeout(seconds), http_client(proxy=proxy) as http:
+            return await _read_pages(http, server, url, token, servers)
 
     try:
-        return from_thread.run(read)
+        resources = from_thread.run(read)
     except (
         httpx.HTTPError,
         httpx.InvalidURL,
@@ -276,33 +279,39 @@ def fetch_documents(
         raise HTTPException(
             412, f"the FHIR server gave no notes ({kind})"
         ) from None
+    if has_failed(resources):
+        raise HTTPException(412, "the FHIR server answered with an error")
+    return resources
 
 
 async def _read_pages(
-    server: str, url: str, token: str, servers: Collection[Origin], proxy: str
+    client: httpx.AsyncClient,
+    server: str,
+    url: str,
+    token: str,
+    servers: Collection[Origin],
 ) -> list[Resource]:
     """The resources of all pages of a search, from this address on."""
     resources = []
-    async with http_client(proxy=proxy) as client:
-        for _ in range(PAGES):
-            url = urljoin(server.rstrip("/") + "/", url)
-            # A user name in the address, as the client parses it, would replace the token.
-            if httpx.URL(url).userinfo or origin(url) not in servers:
-                raise HTTPException(
-                    412,
-                    "notes are missing, and this FHIR server may not be asked",
-                )
-            bundle = await fetch_json(
-                client,
-                url,
-                max_bytes=_LARGEST,
-                authorization=f"Bearer {token}",
-                accept="application/fhir+json",
+    for _ in range(PAGES):
+        url = urljoin(server.rstrip("/") + "/", url)
+        # A user name in the address, as the client parses it, would replace the token.
+        if httpx.URL(url).userinfo or origin(url) not in servers:
+            raise HTTPException(
+                412,
+                "notes are missing, and this FHIR server may not be asked",
             )
-            resources += entries(bundle)
-            url = next_page(bundle)
-            if not url:
-                return resources
+        bundle = await fetch_json(
+            client,
+            url,
+            max_bytes=_LARGEST,
+            authorization=f"Bearer {token}",
+            accept="application/fhir+json",
+        )
+        resources += entries(bundle)
+        url = next_page(bundle)
+        if not url:
+            return resources
     raise HTTPException(
         412, f"the notes of this stay fill more than {PAGES} pages"
     )
@@ -329,9 +338,8 @@ def origin(name: str) -> Origin:
         ValueError: neither https nor http on this machine.
     """
     address = httpx.URL(name if "://" in name else f"https://{name}")
-    port = address.port or _PORTS.get(address.scheme, 0)
     if address.scheme != "https" and address.host not in LOOPBACK:
         raise ValueError("no https")
-    if not address.host or not port:
+    if not address.host:
         raise ValueError("no host")
-    return address.scheme, address.host, port
+    return address.scheme, address.host, address.port

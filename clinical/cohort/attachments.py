@@ -9,10 +9,11 @@ import base64
 import codecs
 import html
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from itertools import chain, groupby
 from typing import Any, NamedTuple
 
@@ -59,7 +60,9 @@ def read_attachments(
         for attachment in attachments
         if isinstance(attachment, dict)
     ]
-    for _, group in groupby(sorted(sources, key=_rank), key=_rank):
+    # A Binary is read once, however many links it has.
+    unique = {id(source): source for source in sources}.values()
+    for _, group in groupby(sorted(unique, key=_rank), key=_rank):
         readings = list(map(_read, group))
         all_texts = [reading.text for reading in readings]
         texts = dict.fromkeys(text for text in all_texts if text is not None)
@@ -175,7 +178,7 @@ def decode(raw: bytes, charset: str | None) -> Reading:
     return Reading(None)
 
 
-@cache
+@lru_cache  # documents may name any number of others
 def find_codec(charset: str) -> str | None:
     """Python's name of a character set, as documents spell it; None where it is not known."""
     label = charset.strip().lower()
@@ -205,6 +208,7 @@ _NO_TEXT = frozenset(_DATA["html"]["no_text"].split())
 _STRUCK = frozenset(_DATA["html"]["struck"].split())
 _HIDDEN_STYLE = re.compile(r"display:none|visibility:hidden|line-through")
 _TAG = re.compile(r"<[a-zA-Z/!?]")
+_END_TAG = re.compile(r"</([a-zA-Z][^\s/<>]{0,40}+)[^<>]{0,200}+>")
 
 
 def html_text(markup: str) -> Reading:
@@ -222,7 +226,17 @@ def html_text(markup: str) -> Reading:
     markup = f"{tags}>{tail.replace('<', '&lt;')}" if tags else markup
     target = _HtmlTarget()
     parser = etree.HTMLParser(target=target, huge_tree=True)
-    parser.feed(markup)
+    position = 0
+    for tag in _END_TAG.finditer(markup):
+        parser.feed(markup[position : tag.start()])
+        position = tag.end()
+        # The parser looks for what an end tag closes among all that is open: quadratic time.
+        name = tag[1].lower()
+        if target.n_open[name] or name in ("body", "html"):
+            parser.feed(tag[0])
+        elif name == "p":
+            parser.feed("<br>")
+    parser.feed(markup[position:])
     text = parser.close()
     return Reading(text, (LEFT_OUT,) if target.left_out else ())
 
@@ -242,6 +256,7 @@ class _HtmlTarget:
 
     def __init__(self) -> None:
         self.left_out = False
+        self.n_open: Counter[str] = Counter()
         self._parts: list[str] = []
         # For each open element, whether it is hidden and whether it is verbatim.
         self._open = [(False, False)]
@@ -266,9 +281,11 @@ class _HtmlTarget:
             or "white-space:pre" in style
         )
         self._open.append((hidden, verbatim))
+        self.n_open[tag] += 1
         self._break(tag)
 
     def end(self, tag: str) -> None:
+        self.n_open[tag] -= 1
         if len(self._open) > 1:
             self._open.pop()
         if tag not in ("td", "th"):

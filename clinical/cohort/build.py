@@ -33,7 +33,7 @@ from clinical.cohort.views import ViewSource
 from clinical.stays.choice import NoteChoice
 from clinical.stays.patients import FRACTIONS, assign_splits
 from domainbert.errors import UserError
-from domainbert.files import atomic_path, folder_beside
+from domainbert.files import FULL, atomic_path, disk_errors, folder_beside
 from domainbert.settings import check_choice
 from domainbert.tables import ExactId, ReadOptions, TableError, id_key
 from domainbert.tables.csv_files import NO_ROW, UNDECODABLE
@@ -129,7 +129,7 @@ def build_cohort(
     with (
         atomic_path(path) as table,
         atomic_path(issues_path(path)) as listing,
-        _scratch(path.parent) as con,
+        _scratch(path) as con,
     ):
         with open_source(
             source, con, ReadOptions(delimiter, encoding)
@@ -180,7 +180,7 @@ def _moment(value: str | date | None) -> datetime | None:
 
 
 @contextmanager
-def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def _scratch(out: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database that spills to disk in `folder`, removed when the block ends.
 
     Its own messages are replaced: they may quote the line that failed, which may be a note.
@@ -193,7 +193,7 @@ def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         "autoinstall_known_extensions": "false",
     }
     with (
-        folder_beside(folder / "cohort", private=True) as private,
+        folder_beside(out.with_name("cohort"), private=True) as private,
         duckdb.connect(
             config={**settings, "temp_directory": str(private)}
         ) as con,
@@ -211,7 +211,8 @@ def _scratch(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         )
         con.execute(step("macros"))
         try:
-            yield con
+            with disk_errors(out, FULL):
+                yield con
         except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
             raise TableError(
                 f"the cohort cannot be built: {str(error).splitlines()[0]}"

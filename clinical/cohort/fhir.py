@@ -247,10 +247,12 @@ def _note(resource: Resource, binaries: Mapping[str, object]) -> Row:
         # The narrative of a document is about it; that of other resources may be all there is.
         reading = _narrative(resource, reading, reads_text=not is_document)
     row = _text_columns(reading)
+    # Without a system, an identifier holds for one patient.
+    patient = _texts(resource, "subject.reference")[:1]
     row |= {
         "fault": None,
-        "names": _names(resource),
-        "replaces": _replaced_names(resource),
+        "names": _names(resource, patient),
+        "replaces": _replaced_names(resource, patient),
         "link": None,
     }
     if not reading.text:
@@ -299,36 +301,34 @@ def _narrative(
     return unread
 
 
-def _names(resource: Resource) -> str:
+def _names(resource: Resource, patient: Sequence[str]) -> str:
     """What other resources may call this one: its id, and its business identifiers."""
-    identifiers = _identifiers(
-        resource, resource, ("masterIdentifier", "identifier")
-    )
+    paths = ("masterIdentifier", "identifier")
+    identifiers = _identifiers(resource, paths, patient)
     return " ".join([str(resource.get("id")), *identifiers])
 
 
-def _replaced_names(resource: Resource) -> str | None:
+def _replaced_names(resource: Resource, patient: Sequence[str]) -> str | None:
     """The names of the documents that this one replaces."""
     names = []
     for relation in values_at(resource, "relatesTo"):
         if values_at(relation, "code") == ["replaces"]:
             for path in ("target.reference", "targetReference.reference"):
                 names += _texts(relation, path)
-            names += _identifiers(relation, resource, _TARGET_IDENTIFIERS)
+            names += _identifiers(relation, _TARGET_IDENTIFIERS, patient)
     return " ".join(names) or None
 
 
 def _identifiers(
     parent: Resource,
-    resource: Resource,
     paths: Sequence[str],
+    patient: Sequence[str],
 ) -> list[str]:
-    """Business identifiers, each as one word; without a system it holds for one patient."""
+    """Business identifiers, each as one word that begins with its system or else the patient."""
     words = []
     for path in paths:
         for identifier in values_at(parent, path):
-            systems = values_at(identifier, "system")
-            systems = systems or _texts(resource, "subject.reference")[:1]
+            systems = values_at(identifier, "system") or patient
             parts = [*systems, "|", *values_at(identifier, "value")]
             words.append("".join("".join(map(str, parts)).split()))
     return words
@@ -399,10 +399,12 @@ def section_text(composition: object) -> str | None:
     return "\n\n".join(filter(str.strip, _section_parts(composition))) or None
 
 
-def _section_parts(parent: object) -> Iterator[str]:
-    for section in values_at(parent, "section"):
+def _section_parts(composition: object) -> Iterator[str]:
+    sections = values_at(composition, "section")[::-1]
+    while sections:  # no recursion: a file may nest a thousand of them
+        section = sections.pop()
         yield from _texts(section, "title")
         yield from (
             html_text(div).text or "" for div in _texts(section, "text.div")
         )
-        yield from _section_parts(section)
+        sections += values_at(section, "section")[::-1]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from domainbert.files import folder_beside
+from domainbert.files import FULL, disk_errors, folder_beside
 from domainbert.pretraining.corpus import (
     HELD_OUT,
     TRAIN,
@@ -102,7 +102,7 @@ def pretrain(
         f"to resume, repeat the same command; {work} keeps the text as numbers and the "
         "checkpoints: protect it as you protect the text, and delete it if you do not resume"
     )
-    with resume_hint(work, hint):
+    with resume_hint(work, hint), disk_errors(work, FULL):
         prepared = Prepared(
             corpus,
             plan=recipe.training,

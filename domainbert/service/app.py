@@ -10,9 +10,8 @@ import os
 import platform
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,8 +57,13 @@ from domainbert.service.served import (
     split_label,
 )
 from domainbert.service.trust import Trust
-from domainbert.service.worker import Worker, count_characters
-from domainbert.tables import STAY, match_columns
+from domainbert.service.worker import (
+    OutputRows,
+    Record,
+    Worker,
+    count_characters,
+)
+from domainbert.tables import STAY
 
 if TYPE_CHECKING:
     import socket
@@ -94,21 +98,15 @@ _MODEL = Gauge(
 )
 
 
+_Loaded = tuple[Served, Worker]
+
+
 class Records(BaseModel):
     """The body of a request: records with the columns of the task."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    records: list[dict[str, object]] = Field(min_length=1)
-
-
-@dataclass(frozen=True)
-class _Call:
-    """The records of a call, under a name that joins the risks of several models."""
-
-    task: str
-    records: Sequence[Mapping[str, object]]
-    card: str
-    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    # A million wrong records are one error.
+    records: list[dict[str, object]] = Field(min_length=1, fail_fast=True)
 
 
 class Service:
@@ -150,8 +148,8 @@ class Service:
             1 << 20
         )
         self._models: list[Served] = []
-        self._workers: dict[str, tuple[Served, Worker]] = {}
-        self._shadows: dict[str, tuple[Served, Worker]] = {}
+        self._workers: dict[str, _Loaded] = {}
+        self._shadows: dict[str, _Loaded] = {}
         self._in_shadow = ThreadPoolExecutor(max_workers=1)
         self._shadow_calls = threading.BoundedSemaphore(_SHADOW_CALLS)
         self._fault = ""
@@ -190,16 +188,16 @@ class Service:
     def score(
         self,
         task: str,
-        records: Sequence[Mapping[str, object]],
+        records: Sequence[Record],
         *,
         card: str = "",
-    ) -> list[dict[str, Any]]:
+    ) -> OutputRows:
         """The output rows of records; risks are kept in the ledger.
 
         It blocks, so it must not be called in an event loop.
 
         Raises:
-            HTTPException: 413 if there are too many records or characters.
+            HTTPException: 413 if there are too many records, columns or characters.
         """
         lists = [
             value
@@ -207,41 +205,47 @@ class Service:
             for value in record.values()
             if isinstance(value, list)  # the notes of a stay
         ]
-        count = max(len(records), sum(map(len, lists)))
-        if count > MAX_RECORDS:
-            raise HTTPException(
-                413,
-                f"{count:,} records; expected at most {MAX_RECORDS:,}",
-            )
-        size = sum(count_characters(record) for record in records)
-        limit = self.settings.max_characters
-        if size > limit:
-            raise HTTPException(
-                413, f"{size:,} characters; expected at most {limit:,}"
-            )
-        call = _Call(task, records, card)
-        rows = self._run(call)
-        shadow = replace(call, task=task + _SHADOW)
-        if shadow.task in self._shadows and self._shadow_calls.acquire(
+        n_records = max(len(records), sum(map(len, lists)))
+        columns = {name for record in records for name in record}
+        n_characters = sum(map(count_characters, records))
+        for count, limit, unit in (
+            (n_records, MAX_RECORDS, "records"),
+            (len(columns), MAX_RECORDS, "columns"),
+            (n_characters, self.settings.max_characters, "characters"),
+        ):
+            if count > limit:
+                raise HTTPException(
+                    413, f"{count:,} {unit}; expected at most {limit:,}"
+                )
+        # The name joins the risks of several models.
+        run = partial(self._run, records, card=card, call=uuid.uuid4().hex)
+        rows = run(task)
+        shadow = task + _SHADOW
+        if shadow in self._shadows and self._shadow_calls.acquire(
             blocking=False
         ):
-            self._in_shadow.submit(self._run_in_shadow, shadow)
+            self._in_shadow.submit(self._run_in_shadow, partial(run, shadow))
         return rows
 
-    def _run_in_shadow(self, call: _Call) -> None:
+    def _run_in_shadow(self, run: Callable[[], object]) -> None:
         """Score with the next model; its risks are kept, and shown to nobody."""
         try:
-            self._run(call)
+            run()
         except Exception as error:  # noqa: BLE001  (the call was answered long ago)
             log.error("shadow", extra={"facts": where(error)})
         finally:
             self._shadow_calls.release()
 
-    def _run(self, call: _Call) -> list[dict[str, Any]]:
+    def _run(
+        self,
+        records: Sequence[Record],
+        task: str,
+        *,
+        card: str,
+        call: str,
+    ) -> OutputRows:
         """Score with one model, count the rows, and keep the risks."""
-        model, worker = {**self._workers, **self._shadows}[call.task]
-        task = call.task
-        records = call.records
+        model, worker = {**self._workers, **self._shadows}[task]
         rows = worker.score(
             records, min(self.settings.seconds, seconds_left())
         )
@@ -249,11 +253,7 @@ class Service:
             _ROWS.labels(task, row["status"]).inc()
         risks = [row for row in rows if "p_max" in row]
         if risks:
-            names = dict.fromkeys(
-                name for record in records for name in record
-            )
-            columns = worker.task.columns
-            chosen = match_columns(list(names), columns, source="the request")
+            chosen = worker.plan(records).chosen
             stay = chosen.get(STAY.name, STAY.name)
             fingerprint = model.model.fingerprint()
             self.ledger.served(
@@ -261,8 +261,8 @@ class Service:
                 fingerprint,
                 risks,
                 stay=stay,
-                card=call.card,
-                call=call.name,
+                card=card,
+                call=call,
             )
             _LAST_RISK.labels(task).set_to_current_time()
         return rows
@@ -274,18 +274,16 @@ class Service:
             docs_url=None,
             redoc_url=None,
         )
-        get = self.app.get
-        get("/health", summary="Whether the process answers")(_health)
-        get("/ready", summary="Whether the models answer as their cards say")(
-            self._ready
-        )
-        get("/metrics", summary="Numbers for Prometheus")(_metrics)
-        get(
-            "/v1", summary="The tasks, what they read and give, and the limits"
-        )(self._about)
+        for path, answer in (
+            ("/health", _health),
+            ("/ready", self._ready),
+            ("/metrics", _metrics),
+            ("/v1", self._about),
+        ):
+            self.app.get(path)(answer)
         for name, (model, worker) in self._workers.items():
-            summary = (type(worker.task).__doc__ or name).splitlines()[0]
-            route = self.app.post(f"/v1/{name}", summary=summary)
+            about = (type(worker.task).__doc__ or name).splitlines()[0]
+            route = self.app.post(f"/v1/{name}", description=about)
             route(self._endpoint(name, model))
         pages = StaticFiles(
             packages=[("domainbert.service", "docs")], html=True
@@ -310,6 +308,8 @@ class Service:
             RequestValidationError,
             UserError,
             TimeoutError,
+            RecursionError,  # a value of too many levels
+            UnicodeError,  # half a surrogate pair in the name of a column
         ):
             self.app.add_exception_handler(kind, self._refuse)
 
@@ -336,7 +336,8 @@ class Service:
         return answer
 
     def _refuse(self, request: Request, error: Exception) -> AsciiResponse:
-        return self.refusal(request.url.path, error)
+        # Not `request.url`, which has the client's host: "[" is none.
+        return self.refusal(request.scope["path"], error)
 
     def refusal(self, path: str, error: Exception) -> AsciiResponse:
         """The response to a request that cannot be answered."""
@@ -371,6 +372,7 @@ class Service:
         return faults
 
     async def _ready(self) -> AsciiResponse:
+        """Whether the models answer as their cards say."""
         body = {
             "ready": not self._fault,
             "models": [model.name for model in self._models],
@@ -379,6 +381,7 @@ class Service:
         return AsciiResponse(body, 503 if self._fault else 200)
 
     async def _about(self) -> dict[str, object]:
+        """The tasks, what they read and give, and the limits."""
         tasks = {}
         for name, (model, worker) in self._workers.items():
             columns = [column.name for column in worker.task.columns]
@@ -396,11 +399,13 @@ class Service:
 
 
 async def _health() -> dict[str, str]:
+    """Whether the process answers."""
     # In no thread: it answers while all of them wait for a model.
     return {"status": "ok"}
 
 
 async def _metrics() -> Response:
+    """Numbers for Prometheus."""
     registry = REGISTRY
     # With several workers, the numbers of all processes are shown.
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:

@@ -22,7 +22,6 @@ from domainbert.files import folder_beside
 SETTINGS = "DOMAINBERT_SERVICE"
 # Named, not imported: it imports this module.
 APPLICATION = "domainbert.service.app"
-FILES = 65_536  # that a process may open, if the system allows it
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -171,13 +170,10 @@ def _check(certificate: Path | None, key: Path | None) -> None:
 
 
 def _allow_files() -> None:
-    """Let the process open more files: each connection is one."""
+    """Let the process open as many files as the system allows: each connection is one."""
     with suppress(ImportError, OSError, ValueError):
         # Windows has no such limit.
         import resource
 
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        limit = FILES
-        if hard != resource.RLIM_INFINITY:
-            limit = min(FILES, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -21,6 +21,7 @@ import httpx
 from prometheus_client import Gauge, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -47,7 +48,7 @@ REFUSED_SECONDS = 5.0  # for the body of a call that is refused
 WRITE_SECONDS = 30.0  # that a client may leave a response unread
 WAITING_PER_ADDRESS = 128  # connections that owe us bytes, of one client
 WAITING = 512  # and of all
-MAX_RECORDS = 1000  # of a request; each note of a stay counts
+MAX_RECORDS = 1000  # of a request, each note of a stay counts; and columns
 MAX_CALLS = 500  # that are answered at a time
 _SECONDS = Histogram(
     "domainbert_request_seconds",
@@ -209,29 +210,26 @@ class AsciiResponse(JSONResponse):
 
 
 async def read_body(
-    receive: Receive, *, max_bytes: int, seconds: float
+    request: Request, *, max_bytes: int, seconds: float
 ) -> bytes:
     """The body of a request.
 
     It is read to its end in any case, since a client that is still sending reads no response.
 
     Args:
-        receive: the function of ASGI that receives a message.
+        request: the request.
         max_bytes: of the body.
         seconds: for the whole body.
 
     Raises:
         HTTPException: 408 if the body is too slow, 413 if it is too long.
+        ClientDisconnect: the client has gone.
     """
     size = 0
     parts = []
-    has_more = True
     try:
         async with asyncio.timeout(seconds):
-            while has_more:
-                message = await receive()
-                part = message.get("body", b"")
-                has_more = message.get("more_body", False)
+            async for part in request.stream():
                 size += len(part)
                 if size <= max_bytes:
                     parts.append(part)
@@ -274,8 +272,20 @@ def shell(app: ASGIApp, service: Any) -> ASGIApp:
             await send(message)
 
         try:
+            # A proxy may see another end of the body, and a second request in it.
+            if set(Headers(scope=scope)) >= {
+                "content-length",
+                "transfer-encoding",
+            }:
+                raise HTTPException(
+                    400,
+                    "expected Content-Length or Transfer-Encoding, not both",
+                    {"connection": "close"},
+                )
             with _CALLS.track_inprogress():
                 await app(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            pass
         # The fault of a request must not end the worker.
         except Exception as error:  # noqa: BLE001
             refusal = _as_refusal(error, request_id)
@@ -335,7 +345,8 @@ def admission(app: ASGIApp, service: Any) -> ASGIApp:
 
 async def _admitted(service: Any, scope: Scope, receive: Receive) -> Receive:
     """Check the token and the content type, read the body, and return a `receive` that has it."""
-    headers = Headers(scope=scope)
+    request = Request(scope, receive)
+    headers = request.headers
     try:
         if service.trust:
             token = headers.get("authorization", "")
@@ -345,20 +356,23 @@ async def _admitted(service: Any, scope: Scope, receive: Receive) -> Receive:
         kind = (
             headers.get("content-type", "").partition(";")[0].strip().lower()
         )
-        if scope["method"] == "POST" and kind not in JSON_TYPES:
+        if request.method == "POST" and kind not in JSON_TYPES:
             raise HTTPException(415, "expected Content-Type: application/json")
     except HTTPException:
         with suppress(HTTPException):
-            await read_body(receive, max_bytes=0, seconds=REFUSED_SECONDS)
+            await read_body(request, max_bytes=0, seconds=REFUSED_SECONDS)
         raise
     body = await read_body(
-        receive,
+        request,
         max_bytes=service.max_bytes,
         seconds=service.settings.seconds,
     )
-    # Malformed JSON is refused later, by FastAPI, with its position.
+    # In a thread: a million objects take seconds, and /health answers meanwhile. Malformed JSON
+    # is refused later, by FastAPI, with its position.
     with suppress(ValueError, RecursionError):
-        json.loads(body, object_pairs_hook=_refuse_repeated_keys)
+        await asyncio.to_thread(
+            json.loads, body, object_pairs_hook=_refuse_repeated_keys
+        )
 
     async def receive_body() -> Message:
         return {"type": "http.request", "body": body}

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 _SCHEMA = data_text(__file__, "ledger.sql")
 _APPLICATION = 0x64624C32  # in the header of the file
 KEY_VARIABLE = "DOMAINBERT_LEDGER_KEY"
+WAIT_SECONDS = 3.0  # for another process that writes; calls wait too
 _KEY_CHARACTERS = 32  # at least
 
 
@@ -65,7 +66,7 @@ class Ledger:
             ) from None
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=30.0)
+        return sqlite3.connect(self.path, timeout=WAIT_SECONDS)
 
     def _hash(self, *parts: str) -> str:
         text = "\0".join(parts).encode("utf-8", "replace")

@@ -41,7 +41,7 @@ class Served:
 
     def self_test(
         self,
-        score: Callable[[list[dict[str, Any]]], Sequence[Mapping[Any, Any]]],
+        score: Callable[[list[Any]], Sequence[Mapping[Any, Any]]],
     ) -> str:
         """What is wrong with the result of the card's example in the first task, or ""."""
         example = self.model.manifest.example
@@ -112,9 +112,7 @@ def find_kind(name: str, kinds: Iterable[Announced]) -> tuple[Announced, str]:
             return kind, name_in_task
         if kind.can_load(name):
             return kind, name
-    shipped: set[str] = set()
-    for kind in kinds:
-        shipped.update(shipped_models(kind.package))
+    shipped = {name for kind in kinds for name in shipped_models(kind.package)}
     tasks = ", ".join(sorted({kind.task for kind in kinds}))
     raise UserError(
         f"{unknown_name(name, sorted(shipped), kind='model')} "

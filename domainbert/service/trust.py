@@ -62,9 +62,6 @@ class _ClientKeys:
     tried_at: float = -math.inf
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def has(self, kid: object) -> bool:
-        return kid in [key.kid for key in self.keys]
-
 
 class Trust:
     """Checks the token of each call.
@@ -90,7 +87,7 @@ class Trust:
             self._clients[client.issuer] = client
             self._keys[client.issuer] = _ClientKeys()
             if (
-                _is_remote(client.jwks)
+                client.jwks.startswith("https://")
                 or (self._folder / client.jwks).is_file()
             ):
                 continue
@@ -190,7 +187,8 @@ class Trust:
         state = self._keys[client.issuer]
         async with state.lock:
             now = time.monotonic()
-            is_due = now - state.read_at > _FRESH_SECONDS or not state.has(kid)
+            is_new = kid not in [key.kid for key in state.keys]
+            is_due = is_new or now - state.read_at > _FRESH_SECONDS
             if is_due and now - state.tried_at > _RETRY_SECONDS:
                 state.tried_at = now
                 await self._read_keys(client)
@@ -212,12 +210,8 @@ class Trust:
             log.warning("keys of a client", extra={"facts": where(error)})
 
     async def _fetch(self, jwks: str) -> Any:
-        if not _is_remote(jwks):
+        if not jwks.startswith("https://"):
             with (self._folder / jwks).open("rb") as file:
                 return json.loads(file.read(_MOST_BYTES))
         async with asyncio.timeout(_TIMEOUT_SECONDS), http_client() as client:
             return await fetch_json(client, jwks, max_bytes=_MOST_BYTES)
-
-
-def _is_remote(jwks: str) -> bool:
-    return jwks.startswith("https://")

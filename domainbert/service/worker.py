@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from domainbert.scoring.task import Plan
     from domainbert.tables import Row
 
+Record = Mapping[str, object]
+OutputRows = list[dict[str, Any]]
 WAIT_SECONDS = 0.010  # for more requests, from the arrival of the first
 # About twice the tokens of a CPU's batch, so that little of a batch is padding.
 BATCH_CHARACTERS = 32_768
@@ -70,9 +72,9 @@ class Worker:
 
     def score(
         self,
-        records: Sequence[Mapping[str, object]],
+        records: Sequence[Record],
         seconds: float,
-    ) -> list[dict[str, object]]:
+    ) -> OutputRows:
         """The output rows of records, as from `score_frame`, with None for NaN and infinity.
 
         Raises:
@@ -80,9 +82,9 @@ class Worker:
             TimeoutError: not done within `seconds`.
         """
         from domainbert.scoring.driver import score_items
-        from domainbert.scoring.task import make_plan, together
+        from domainbert.scoring.task import together
 
-        n_characters = sum(count_characters(record) for record in records)
+        n_characters = sum(map(count_characters, records))
 
         def run(items: Iterable[object]) -> Iterator[object]:
             request = _Request(list(items), n_characters)
@@ -91,11 +93,17 @@ class Worker:
         # The driver runs the task as always, except that the queue runs its items.
         task: Any = copy.copy(self.task)
         task.run = run
-        names = dict.fromkeys(name for record in records for name in record)
-        plan: Plan = make_plan(task, list(names), source="the request")
+        plan = self.plan(records)
         items = together(_rows(records), plan)
         rows = chain.from_iterable(score_items(task, plan, items))
         return [_as_json(row, plan.schema.names) for row in rows]
+
+    def plan(self, records: Sequence[Record]) -> Plan:
+        """The columns of records, and which of them the task reads."""
+        from domainbert.scoring.task import make_plan
+
+        names = dict.fromkeys(name for record in records for name in record)
+        return make_plan(self.task, list(names), source="the request")
 
     def _results(self, request: _Request, seconds: float) -> list[object]:
         """Queue a request and wait for its results."""
@@ -112,7 +120,13 @@ class Worker:
         """Run the next batch, if an earlier call has not run it; called for each request."""
         self._wait_for_company()
         with self._changed:
-            self._changed.wait_for(self._can_start)
+            # The first request of the queue needs its slots.
+            self._changed.wait_for(
+                lambda: (
+                    not self._queue
+                    or self._used_slots + self._queue[0].slots <= SLOTS
+                )
+            )
             if not self._queue:
                 return
             batch = self._next_batch()
@@ -136,12 +150,6 @@ class Worker:
             return
         deadline = queue[0].arrived_at + WAIT_SECONDS
         time.sleep(max(0.0, deadline - time.monotonic()))
-
-    def _can_start(self) -> bool:
-        """Whether the first request of the queue has its slots."""
-        return (
-            not self._queue or self._used_slots + self._queue[0].slots <= SLOTS
-        )
 
     def _next_batch(self) -> list[_Request]:
         """Take the first request off the queue, and after a short one more short ones."""
@@ -181,7 +189,7 @@ class Worker:
                 request.results.set_exception(error)
 
 
-def count_characters(record: Mapping[str, object]) -> int:
+def count_characters(record: Record) -> int:
     """Characters of the texts in a record, including those in lists."""
     total = 0
     for value in record.values():
@@ -190,7 +198,7 @@ def count_characters(record: Mapping[str, object]) -> int:
     return total
 
 
-def _rows(records: Sequence[Mapping[str, object]]) -> Iterator[Row]:
+def _rows(records: Sequence[Record]) -> Iterator[Row]:
     """Records as rows of a table."""
     from domainbert.tables.rows import Row, cell_of
 
@@ -199,9 +207,7 @@ def _rows(records: Sequence[Mapping[str, object]]) -> Iterator[Row]:
         yield Row(number, cells, f"record {number}")
 
 
-def _as_json(
-    row: Mapping[str, object], columns: Sequence[str]
-) -> dict[str, object]:
+def _as_json(row: Record, columns: Sequence[str]) -> dict[str, object]:
     """A row with None for NaN and infinity, which JSON does not have."""
     cells = {name: row.get(name) for name in columns}
     for name, value in cells.items():

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import resource
 import sys
 import tempfile
@@ -413,15 +414,48 @@ def test_the_canary_is_in_the_results_alone(
     assert not [path for path in left if CANARY.encode() in path.read_bytes()]
 
 
+@pytest.fixture(scope="module")
+def locked(inputs, read_only, tmp_path_factory):
+    """A folder in which nothing can be written, with the inputs."""
+    folder = tmp_path_factory.mktemp("locked")
+    (folder / "in").symlink_to(inputs / "in")
+    with read_only(folder):
+        yield folder
+
+
+WRITING = sorted(name for name, words in COMMANDS.items() if "--out" in words)
+
+
+@pytest.mark.parametrize("command", WRITING)
+def test_a_read_only_folder_is_one_line(command, locked, monkeypatch):
+    monkeypatch.chdir(locked)
+    package, *rest = command.split()
+    result = CliRunner().invoke(
+        applications()[package], [*rest, *COMMANDS[command]]
+    )
+    assert result.exit_code == 1, result.output
+    (line,) = [
+        line
+        for line in result.stderr.splitlines()
+        if line.startswith("error: ")
+    ]
+    if command not in REFUSED:
+        assert re.search("(?i)read-only file system|permission denied", line)
+    assert [path.name for path in locked.iterdir()] == ["in"]
+
+
 @pytest.mark.parametrize(
     ("command", "size", "name"),
     [
-        ("clinical cohort", 500, "out.issues.csv"),
+        ("clinical cohort", 0, "out.parquet"),
+        ("clinical cohort", 500, "out.parquet"),
         ("clinical train", 20_000, "model-checkpoints"),  # a checkpoint
         ("clinical evaluate", 500, "report/calibration.png"),
         ("biomed ner tag", 500, "out.csv.parts/manifest.json"),
         ("biomed terms plot", 500, "out.svg"),
         ("biomed sentences index", 500, "part-00000.arrow"),
+        ("domainbert pretrain", 0, "model-work"),
+        ("domainbert pretrain", 500, "model-work"),
         ("domainbert pretrain", 20_000, "model-work/run-"),
     ],
 )

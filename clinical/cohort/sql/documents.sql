@@ -24,9 +24,13 @@ latest AS (
     FROM documents ANTI JOIN older USING (document)
 ),
 replacing AS (       -- an error replaces nothing, and a draft not before it is signed
-    SELECT document AS newer, source, unnest(string_split(replaces, ' ')) AS name
-    FROM latest
-    WHERE replaces IS NOT NULL AND coalesce(own, 'not_current') = 'not_current'
+    SELECT source, name, min(document) AS first_newer, max(document) AS last_newer
+    FROM (
+        SELECT document, source, unnest(string_split(replaces, ' ')) AS name
+        FROM latest
+        WHERE replaces IS NOT NULL AND coalesce(own, 'not_current') = 'not_current'
+    )
+    GROUP BY source, name  -- each name once: a document may repeat one a million times
 ),
 called AS (
     SELECT document, source, unnest(string_split(names, ' ')) AS name
@@ -34,7 +38,7 @@ called AS (
 ),
 replaced AS (        -- also the middle of a chain, and one that its server left current
     SELECT DISTINCT document FROM called JOIN replacing USING (source, name)
-    WHERE document <> newer
+    WHERE document <> first_newer OR document <> last_newer
 ),
 reports AS (         -- by what reports of a study share: identifiers, orders and times with the code
     SELECT document, stay, own, coalesce(state IN ('partial', 'preliminary'), false) AS is_interim,

@@ -9,7 +9,7 @@ fetch("/openapi.json")
     for (const [path, methods] of Object.entries(api.paths)) {
       for (const [method, route] of Object.entries(methods)) {
         const section = document.createElement("section");
-        section.append(element("h2", `${method.toUpperCase()} ${path}`), element("p", route.summary));
+        section.append(element("h2", `${method.toUpperCase()} ${path}`), element("p", route.description));
         const body = route.requestBody?.content["application/json"]?.schema;
         if (body) {
           const details = document.createElement("details");

@@ -68,7 +68,7 @@ def test_a_risk_assessment_holds_the_schema_and_the_risk(client, valid):
     assert "tiny" in resource["method"]["text"]
     said = re.findall("“(.*?)”", prediction["rationale"])
     assert all(any(passage in note for note in NOTES) for passage in said)
-    assert "tokens were read" in resource["note"][0]["text"]
+    assert "tokens of 2 notes were read" in resource["note"][0]["text"]
 
 
 def test_several_stays_are_a_bundle_with_what_failed(client, valid):

@@ -1,11 +1,13 @@
 """CDS Hooks: the official models and invariants, cards, faults, feedback, and the FHIR server."""
 
 import base64
+import contextvars
 import errno
 import gzip
 import json
 import logging
 import re
+import shutil
 import socket
 import threading
 import time
@@ -15,10 +17,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 from starlette.testclient import TestClient
 
 from clinical.bedside.cards import risk_statement
+from clinical.bedside.hooks import Feedback, read_documents
 from domainbert.errors import UserError
+from domainbert.service import http as http_module
 from domainbert.service.ledger import read_ledger
 from domainbert.service.worker import Worker
 from tests.clinical.bedside.conftest import (
@@ -166,7 +171,7 @@ def test_the_fixtures_of_inferno(client, start, standards):
     )
     answer = client.post(PATH, json=begun)
     assert answer.status_code == 400
-    assert "hook: expected" in answer.json()["issue"][0]["diagnostics"]
+    assert "body.hook: " in answer.json()["issue"][0]["diagnostics"]
 
 
 def test_the_card_says_what_was_read_and_why(client):
@@ -347,7 +352,7 @@ def test_left_out_documents_are_on_the_receipt(client):
             400,
             "not of the patient",
         ),
-        ({"hook": "order-sign"}, 400, "hook: expected"),
+        ({"hook": "order-sign"}, 400, "'encounter-discharge' or"),
         ({"hookInstance": "1"}, 400, "hookInstance"),
         ({"context": None}, 400, "context"),
         ({"context": {"userId": "u"}}, 400, "context.patientId"),
@@ -420,6 +425,18 @@ def test_a_full_disk_costs_the_link_and_not_the_card(
     assert card["detail"] == detail
     assert "links" not in card
     assert "evidence" in caplog.text
+
+
+def test_a_read_only_folder_costs_the_link_and_not_the_card(
+    client, tmp_path, read_only, monkeypatch
+):
+    card_of(ask(client))
+    monkeypatch.setattr("clinical.bedside.cards.KEPT_SECONDS", -1.0)
+    with read_only(tmp_path / "evidence"):
+        assert "links" not in card_of(ask(client))
+    assert card_of(ask(client))["links"]
+    shutil.rmtree(tmp_path / "evidence")  # by a cleaner of old files
+    assert card_of(ask(client))["links"]
 
 
 def test_the_key_of_the_evidence_is_in_no_path(client):
@@ -537,6 +554,43 @@ def test_documents_with_one_id_are_read_and_shown_as_two(client, ids):
     evidence = evidence_of(client, key_of(card)).json()
     assert [record["text"] for record in evidence["records"]] == list(NOTES)
     assert "not read" not in card["detail"]
+
+
+def test_notes_are_read_up_to_a_length_and_in_the_time_of_a_call(client):
+    """Many documents may have one Binary: what is sent does not bound what is read."""
+    data = base64.b64encode(b"pain " * 200_000).decode()
+    binary = {"resourceType": "Binary", "id": "b", "data": data}
+    binary |= {"contentType": "text/plain"}
+    link = [{"attachment": {"url": "Binary/b"}}]
+    notes = [document("", n % 20, content=link) for n in range(40)]
+    answer = client.post(PATH, json=hook_request(*notes, binary))
+    assert answer.status_code == 413
+    assert "notes have more than 33,554,432 characters" in answer.text
+
+    def late():
+        http_module._deadline.set(0.0)
+        read_documents([document("a")], "p1", "e1")
+
+    with pytest.raises(TimeoutError):
+        contextvars.copy_context().run(late)
+
+
+@pytest.mark.parametrize("depth", [300, 900, 960])
+@pytest.mark.parametrize(
+    "field", ["id", "identifier", "type", "date", "content", "relatesTo"]
+)
+def test_a_value_of_too_many_levels_is_no_fault_of_the_service(
+    client, field, depth
+):
+    for start, end in ("[]", ('{"a":', "}")):
+        body = json.dumps(hook_request(document("a", **{field: "deep"})))
+        deep = start * depth + "1" + end * depth
+        answer = client.post(
+            PATH,
+            content=body.replace('"deep"', deep),
+            headers={"content-type": "application/json"},
+        )
+        assert answer.status_code in (200, 400, 412)
 
 
 # --- feedback
@@ -906,6 +960,13 @@ def test_feedback_is_bounded(client):
         client.post(f"{PATH}/feedback", json={"feedback": []}).status_code
         == 400
     )
+
+
+def test_a_million_wrong_suggestions_are_one_error():
+    (entry,) = feedback(acceptedSuggestions=[1] * 1000)["feedback"]
+    with pytest.raises(ValidationError) as caught:
+        Feedback.model_validate(entry)
+    assert caught.value.error_count() == 1
 
 
 def test_the_outcome_of_a_model_cannot_be_markup():

@@ -196,7 +196,8 @@ def test_words_that_html_strikes_out_or_hides_are_left_out_and_told(markup):
 
 @pytest.mark.parametrize(
     "piece",
-    ["<a ", "<td>", "<!--", "<![x[", "<div>", "<p><b>", "<table><b>", "<a href='", "<",
+    ["</i>", "</p>", "</body>", "<b><p></b>",
+     "<a ", "<td>", "<!--", "<![x[", "<div>", "<p><b>", "<table><b>", "<a href='", "<",
      "<style>", "&#", "</x>", "<s>", r"\'e9", "{", r"{\v ", r"\u322?", "\\", r"\bin1 ", r"\f1"],
 )  # fmt: skip
 def test_time_grows_linearly_with_the_size(piece):
@@ -204,7 +205,9 @@ def test_time_grows_linearly_with_the_size(piece):
     read = (
         html_text if piece[0] in "<&" else lambda text: rtf_text(text.encode())
     )
-    start = "" if piece[0] in "<&" else r"{\rtf1 "
+    start = r"{\rtf1 "
+    if piece[0] in "<&":
+        start = "<b>" * 20_000 * piece.startswith("</")
 
     def seconds(count):
         text = start + piece * count
@@ -217,3 +220,25 @@ def test_time_grows_linearly_with_the_size(piece):
 
     count = 4_000
     assert seconds(4 * count) < max(10 * seconds(count), 0.2)
+
+
+def test_a_binary_is_read_once_however_many_links_it_has():
+    reads = []
+
+    class Binary(dict):
+        def get(self, name, default=None):
+            reads.append(name)
+            return super().get(name, default)
+
+    data = base64.b64encode(b"chest pain").decode()
+    binary = Binary(contentType="text/plain", data=data)
+    links = [{"url": "Binary/b"}] * 1000
+    reading = read_attachments([*links, {"url": "#c"}], {"b": binary})
+    assert reading.text == "chest pain"
+    assert reads.count("data") == 1
+
+
+def test_names_of_character_sets_do_not_fill_the_memory():
+    for number in range(300):
+        assert find_codec(f"utf-x{number}") is None
+    assert find_codec.cache_info().currsize <= 128

@@ -2,11 +2,14 @@
 
 import gzip
 import json
+import time
 
 import pytest
 
 from clinical.cohort.build import build_cohort
-from clinical.cohort.fhir import entries, section_text
+from clinical.cohort.definition import load_schema
+from clinical.cohort.fhir import entries, read_resource, section_text
+from clinical.cohort.source import left_out
 from domainbert.tables import TableError
 from tests.clinical.cohort.test_documents import (
     composition,
@@ -151,3 +154,69 @@ def test_the_text_of_nested_sections():
         section_text({"section": sections})
         == "Course\n\nStable.\n\nDay 2\n\none\ntwo"
     )
+
+
+def test_sections_may_have_a_thousand_levels():
+    section = {}
+    for number in range(1000, 0, -1):
+        inner = [section, {"title": f"last {number}"}]
+        section = {"title": f"first {number}", "section": inner}
+    titles = section_text({"section": section}).split("\n\n")
+    assert titles[:2] == ["first 1", "first 2"]
+    assert titles[-2:] == ["last 2", "last 1"]
+    assert len(titles) == 2000
+
+
+NAME = {"system": "s", "value": "n"}
+MANY = 4_000
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"identifier": [{"value": "n"}] * MANY, "subject": [{}] * MANY},
+        {"id": "a " * MANY, "relatesTo": "a " * MANY},
+        {"identifier": [NAME] * MANY, "relatesTo": [NAME] * MANY},
+    ],
+    ids=["identifiers of patients", "an id of words", "identifiers"],
+)
+def test_a_name_that_comes_often_takes_linear_time(changes):
+    """Each name of a document beside each that another replaces would take minutes."""
+    replaced = changes.get("relatesTo", [])
+    if isinstance(replaced, str):
+        replaced = [{"reference": f"DocumentReference/{replaced}"}]
+    else:
+        replaced = [{"identifier": name} for name in replaced]
+    older = document("d1", "a") | changes | {"relatesTo": []}
+    relations = [{"code": "replaces", "target": name} for name in replaced]
+    newer = document("d2", "b", relatesTo=relations)
+    began = time.process_time()
+    fields = load_schema("fhir").files["DocumentReference"].fields
+    rows = [
+        read_resource(one, fields) | {"source": "DocumentReference"}
+        for one in (older, newer)
+    ]
+    reasons = left_out(rows)
+    assert time.process_time() - began < 1.5
+    assert reasons == ({0: "replaced"} if relations else {})
+
+
+def test_a_document_that_replaces_itself_and_others():
+    """One that names itself is read; those that two others replace are not."""
+    fields = load_schema("fhir").files["DocumentReference"].fields
+
+    def row(name, *names):
+        relations = [
+            {"code": "replaces", "target": {"reference": f"D/{other}"}}
+            for other in names
+        ]
+        one = document(name, f"text {name}", relatesTo=relations)
+        return read_resource(one, fields) | {"source": "DocumentReference"}
+
+    rows = [row("a", "a"), row("b"), row("c", "b"), row("d", "b", "d")]
+    assert left_out(rows) == {1: "replaced"}
+    assert left_out([*rows, row("e", "d", "a")]) == {
+        0: "replaced",
+        1: "replaced",
+        3: "replaced",
+    }

@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
     NoEncryption,
     PrivateFormat,
 )
+from pydantic import ValidationError
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
@@ -37,6 +38,7 @@ from domainbert.files import folder_beside
 from domainbert.service import app as app_module
 from domainbert.service import http as http_module
 from domainbert.service import served
+from domainbert.service.app import Records
 from domainbert.service.http import AsciiResponse, JsonLines, seconds_left
 from domainbert.service.served import find_kind, split_label
 from domainbert.service.worker import LONG_CHARACTERS
@@ -110,6 +112,11 @@ def test_the_rows_are_those_of_score_frame(client):
         (b"[" * 100_000, 400, "body"),
         (b'{"records": [{"txt": "a"}]}', 400, "no column 'text'"),
         (
+            b'{"records": [{"text": "a", "\\ud800_id": 1}]}',
+            400,
+            "surrogates not allowed",
+        ),
+        (
             json.dumps({"records": [{"text": "a"}] * 1001}).encode(),
             413,
             "1,001 records",
@@ -125,6 +132,13 @@ def test_the_rows_are_those_of_score_frame(client):
             "500,001 characters",
         ),
         (b" " * 7_100_000, 413, "7,100,000 bytes; expected at most 7,048,576"),
+        (
+            json.dumps(
+                {"records": [{"text": "a", f"{n}_id": 1} for n in range(1000)]}
+            ).encode(),
+            413,
+            "1,001 columns",
+        ),
     ],
 )
 def test_a_bad_body_is_refused_in_words(client, body, status, words):
@@ -135,6 +149,23 @@ def test_a_bad_body_is_refused_in_words(client, body, status, words):
     )
     assert answer.status_code == status
     assert words in answer.json()["error"]
+
+
+def test_a_million_wrong_records_are_one_error():
+    body = {"records": [1] * 1000}
+    with pytest.raises(ValidationError) as caught:
+        Records.model_validate(body)
+    assert caught.value.error_count() == 1
+
+
+def test_a_value_of_too_many_levels_is_refused(client):
+    for depth in range(700, 1000, 20):
+        deep = "[" * depth + "]" * depth
+        body = f'{{"records": [{{"stay_id": {deep}, "text": "a"}}]}}'
+        headers = {"content-type": "application/json"}
+        answer = client.post("/v1/lengths", content=body, headers=headers)
+        assert answer.status_code in (200, 400), depth
+    assert answer.status_code == 400
 
 
 def test_other_faults_have_their_own_status(client):
@@ -401,6 +432,22 @@ def test_silent_connections_keep_nobody_out(client, monkeypatch):
         assert wait_until(lambda: len(connections) <= 6)
     for one in clients:
         one.close()
+
+
+def test_a_body_with_two_lengths_is_refused_and_its_connection_closed(client):
+    """What a proxy takes for the body of one request may hold a second one."""
+    second = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    head = b"POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\n"
+    head += b"content-type: application/json\r\ncontent-length: %d\r\n"
+    head += b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+    with listening(client.app) as server:
+        address = ("127.0.0.1", server.port)
+        with socket.create_connection(address, timeout=5) as one:
+            one.sendall(head % (5 + len(second)) + second)
+            answers = b"".join(iter(lambda: one.recv(4096), b""))
+    assert answers.startswith(b"HTTP/1.1 400")
+    assert answers.count(b"HTTP/1.1") == 1
+    assert b"not both" in answers
 
 
 def test_half_a_request_is_kept_rather_than_none(client, monkeypatch):

@@ -5,6 +5,7 @@ import sqlite3
 import pytest
 
 from domainbert.errors import UserError
+from domainbert.service import ledger as ledger_module
 from domainbert.service.ledger import KEY_VARIABLE, Ledger, read_ledger
 from domainbert.tables import TableError
 
@@ -133,6 +134,38 @@ def test_other_files_are_refused(tmp_path):
         read_ledger(other)
     with pytest.raises(TableError, match="serve --ledger"):
         read_ledger(tmp_path / "none.sqlite")
+
+
+def test_a_ledger_that_is_in_use_delays_a_call_for_seconds(
+    tmp_path, monkeypatch, caplog
+):
+    ledger = open_ledger(tmp_path / "l.sqlite")
+    assert ledger_module.WAIT_SECONDS <= 5
+    monkeypatch.setattr(ledger_module, "WAIT_SECONDS", 0.1)
+    with sqlite3.connect(ledger.path) as con:
+        con.execute("BEGIN IMMEDIATE")
+        ledger.served("readmission", "f", ROWS)
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            ledger.use_token("i", "t", 4e9)
+    assert "ledger" in caplog.text
+    ledger.served("readmission", "f", ROWS)
+    assert len(read_ledger(ledger.path)[0]) == 2
+
+
+def test_a_folder_that_is_read_only(tmp_path, read_only, caplog):
+    """A new ledger is refused in a line; one in use costs its record, not the answer."""
+    ledger = open_ledger(tmp_path / "l.sqlite")
+    with read_only(tmp_path):
+        with pytest.raises(UserError, match="make the ledger and its key in"):
+            open_ledger(tmp_path / "new.sqlite")
+        ledger.served("readmission", "f", ROWS)
+        assert "ledger" in caplog.text
+        with pytest.raises(sqlite3.Error):
+            ledger.use_token("i", "t", 4e9)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "key",
+        "l.sqlite",
+    ]
 
 
 def test_a_full_disk_does_not_cost_the_answer(tmp_path, caplog):

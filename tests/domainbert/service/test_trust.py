@@ -166,6 +166,18 @@ def test_what_needs_no_token(call):
         assert call.client.get(path).status_code == 401
 
 
+@pytest.mark.parametrize("host", ["[", "[::1", "a b", "evil.example", "é"])
+def test_any_host_of_a_client_is_read_or_refused(call, keys, host):
+    headers = {"host": host.encode()}
+    body = {"records": [{"text": "abc"}]}
+    for path in ("/v1/lengths", "/v1/other", "/docs", "/docs/none"):
+        authorization = f"Bearer {token(keys, aud=HERE + path)}"
+        answer = call.client.post(
+            path, json=body, headers=headers | {"authorization": authorization}
+        )
+        assert answer.status_code < 500, (host, path)
+
+
 def remote(tmp_path, monkeypatch, fetch, *, clients=(ISSUER,)):
     """A `Trust` whose clients have keys at https addresses that `fetch` answers."""
     file = tmp_path / "clients.toml"
