@@ -63,6 +63,8 @@ def main(
     data: Annotated[Path, typer.Option(help="The public data.")] = Path(
         "../shared/data"
     ),
+    checkpoints: options.Checkpoints = None,
+    resume: options.Resume = False,  # noqa: FBT002
 ) -> None:
     """Train in three stages, average the last two, score on held-out articles, write the model."""
     plan = read_recipe(QuestionRecipe, recipe)
@@ -74,15 +76,30 @@ def main(
     mixed = mixture(
         articles, share_of(studies, CONTRAST), share_of(squad, GENERAL)
     )
-    with training_run(out) as run, TemporaryDirectory() as folder:
-        before = fit([squad, articles], plan, validation=held_out)
+    with (
+        training_run(out, checkpoints, resume=resume) as run,
+        TemporaryDirectory() as folder,
+    ):
+        before = fit(
+            [squad, articles],
+            plan,
+            validation=held_out,
+            checkpoints=run.checkpoints / "before",
+            resume=resume,
+        )
         before.save_pretrained(folder)
         last = plan.replaced(
             model=plan.model.replaced(start=folder),
             training=plan.training.replaced(**LAST_STAGE),
             stages={},
         )
-        after = fit([mixed], last, validation=held_out)
+        after = fit(
+            [mixed],
+            last,
+            validation=held_out,
+            checkpoints=run.checkpoints / "after",
+            resume=resume,
+        )
         model = averaged([after], before, share=KEPT)
         training = after.manifest.training
         earlier = before.manifest.training

@@ -1,6 +1,6 @@
 """Measure how faithful a model's explanations are, and add the result to its card.
 
-python -m recipes.evidence COHORT.parquet MODEL [--split val] [--stays 80]
+python -m recipes.evidence COHORT.parquet MODEL [--split val] [--stays 80] --out MODEL
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from clinical.risk.manifest import Evidence
 from clinical.risk.model import ReadmissionModel
 from clinical.stays.cohorts import read_cohort, usable_stays
 from clinical.stays.patients import check_unseen
+from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
 
 
@@ -27,6 +28,7 @@ def main(
     folder: Annotated[
         Path, typer.Argument(metavar="MODEL", help="A model folder.")
     ],
+    out: options.ModelFolder,
     split: Annotated[
         str, typer.Option(help="The side to measure on.")
     ] = "val",
@@ -46,7 +48,7 @@ def main(
     model.manifest.evidence = Evidence(
         cohort=cohort.name, side=split, **faithfulness
     )
-    model.save_pretrained(folder)
+    model.save_pretrained(out)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ EXAMPLES = {
 
 
 @one_line_errors
-def add_example(
+def main(
     models: Annotated[list[Path], typer.Argument(help="Model folders.")],
 ) -> None:
     """Score the example of each model; write it to its folder and its card."""
@@ -53,4 +53,4 @@ def add_example(
 
 
 if __name__ == "__main__":
-    typer.run(add_example)
+    typer.run(main)

@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -24,15 +24,12 @@ from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
 from biomed.sentences.evaluation import evaluate_retrieval
 from biomed.sentences.search import SentenceIndex
 from biomed.sentences.training import SentenceRecipe, fit
-from domainbert.cli import options
-from domainbert.cli.console import one_line_errors, say
-from domainbert.cli.training import training_run
 from domainbert.encoders.lora import add_lora, set_adapter, trained_adapter
 from domainbert.errors import UserError
 from domainbert.models.manifest import Scores
 from domainbert.models.pooling import unit
-from domainbert.training.recipes import read_recipe, recipe_file
 from recipes import passages
+from recipes.commands import training_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -211,26 +208,7 @@ def _joined(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(list(tables), ignore_index=True)
 
 
-@one_line_errors
-def main(
-    data: Annotated[
-        Path, typer.Argument(help="Folder of the public data sets.")
-    ],
-    *,
-    out: options.ModelFolder,
-    recipe: options.RecipeFile = None,
-    checkpoints: options.Checkpoints = None,
-    resume: options.Resume = False,
-) -> None:
-    """Train the model by recipes/rerank.toml, measure it, and write the model folder."""
-    plan = read_recipe(SentenceRecipe, recipe or recipe_file("rerank"))
-    with training_run(out, checkpoints, resume=resume) as run:
-        run.save(
-            train_reranker(
-                plan, data, checkpoints=run.checkpoints, resume=resume
-            )
-        )
-    say(f"model in {out}; its card says how it was made and how good it is")
+main = training_command("rerank", SentenceRecipe, train_reranker)
 
 
 if __name__ == "__main__":

@@ -28,22 +28,19 @@ from biomed.sentences.evaluation import (
 from biomed.sentences.objectives import TextVectorsObjective, vectors_of
 from biomed.sentences.training import SentenceRecipe, fit_encoder
 from biomed.terms.similarity import TermEmbedder
-from domainbert.cli import options
-from domainbert.cli.console import one_line_errors, say
-from domainbert.cli.training import training_run
 from domainbert.errors import UserError
 from domainbert.models.manifest import Scores
 from domainbert.models.pooling import unit
 from domainbert.settings import Settings
 from domainbert.statistics.bootstrap import RESAMPLES
 from domainbert.training.objective import LengthBatches
-from domainbert.training.recipes import read_recipe, recipe_file
 from recipes import passages
 from recipes.categories import (
     evaluate_categories,
     measured_terms,
     vocabulary_terms,
 )
+from recipes.commands import training_command
 from recipes.passages import topic_side
 from recipes.relations import (
     SHORTEST_NAME,
@@ -577,26 +574,7 @@ def evaluate_synonyms(
     return TextEvaluation(scores, table)
 
 
-@one_line_errors
-def main(
-    data: Annotated[
-        Path, typer.Argument(help="Folder of the public data sets.")
-    ],
-    *,
-    out: options.ModelFolder,
-    recipe: options.RecipeFile = None,
-    checkpoints: options.Checkpoints = None,
-    resume: options.Resume = False,
-) -> None:
-    """Train the model by recipes/terms.toml, measure it, and write the model folder."""
-    plan = read_recipe(MedicalTermRecipe, recipe or recipe_file("terms"))
-    with training_run(out, checkpoints, resume=resume) as run:
-        run.save(
-            train_medical_terms(
-                plan, data, checkpoints=run.checkpoints, resume=resume
-            )
-        )
-    say(f"model in {out}; its card says how it was made and how good it is")
+main = training_command("terms", MedicalTermRecipe, train_medical_terms)
 
 
 if __name__ == "__main__":

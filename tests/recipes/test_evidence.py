@@ -23,14 +23,15 @@ def test_the_result_goes_into_the_card(network, tokenizer, tmp_path):
     ).to_parquet(tmp_path / "cohort.parquet")
     app = evidence.typer.Typer()
     app.command()(evidence.main)
-    words = [str(tmp_path / "cohort.parquet"), str(tmp_path / "model")]
-    result = CliRunner().invoke(app, words)
+    words = [tmp_path / "cohort.parquet", tmp_path / "model"]
+    words += ["--out", tmp_path / "measured"]
+    result = CliRunner().invoke(app, list(map(str, words)))
     assert result.exit_code == 0, result.output
     found = ReadmissionModel.from_pretrained(
-        tmp_path / "model"
+        tmp_path / "measured"
     ).manifest.evidence
     assert (found.stays, found.patients, found.side) == (3, 3, "val")
     assert found.measures[1]["low"] is None  # too few patients for an interval
-    card = (tmp_path / "model" / "README.md").read_text()
+    card = (tmp_path / "measured" / "README.md").read_text()
     assert "comprehensiveness 5%" in card
     assert "furosemide" not in card + str(found) + result.output

@@ -18,7 +18,7 @@ def test_the_example_goes_into_manifest_and_card(network, tokenizer, tmp_path):
     )
     weights = (folder / "model.safetensors").read_bytes()
     app = typer.Typer()
-    app.command()(examples.add_example)
+    app.command()(examples.main)
     result = CliRunner().invoke(app, [str(folder)])
     assert result.exit_code == 0, result.output
     assert (folder / "model.safetensors").read_bytes() == weights
