@@ -84,3 +84,26 @@ def test_the_last_stage_has_all_kinds_and_no_held_out_article(
     assert len(manifest.training.stages) == 3
     assert manifest.data.counts["questions held out"] == len(held_out) > 0
     assert manifest.scores.note.startswith("Held-out articles of COVID-QA")
+
+
+def test_a_stopped_run_resumes(files, tiny_encoder, tmp_path, monkeypatch):
+    """The average is made anew from the finished runs, which are not repeated."""
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE.format(encoder=tiny_encoder))
+    app = answers.typer.Typer()
+    app.command()(answers.main)
+    words = [files, "--data", files, "--recipe", recipe]
+    words = list(map(str, [*words, "--out", tmp_path / "model"]))
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(answers, "averaged", stop)
+        assert CliRunner().invoke(app, words).exit_code == 130
+    checkpoints = tmp_path / "model-checkpoints"
+    assert {path.name for path in checkpoints.iterdir()} == {"before", "after"}
+    result = CliRunner().invoke(app, [*words, "--resume"])
+    assert result.exit_code == 0, result.output
+    assert "step 1 of" not in result.output
+    assert not checkpoints.exists()
