@@ -39,19 +39,8 @@ SIDES = {"train": (0, 1, 2, 3), "devel": (4,), "test": (5,)}
 COUNTS = {"train": 6000, "devel": 300, "test": 300}
 ALONE = ("study", "course")  # families of facts that are on no group
 TRIES = 20  # to draw different numbers for the groups
-IN_WORDS = (
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-)
+_FROM_TWO = "two three four five six seven eight nine ten eleven twelve"
+IN_WORDS = _FROM_TWO.split()
 DOSES = (0.5, 1, 2, 2.5, 4, 5, 7.5, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 75)
 DOSES += (80, 100, 120, 150, 200, 250, 300, 400, 500, 600, 750, 800, 1000)
 SPANS = ("days", "days", "weeks", "weeks", "months", "hours")

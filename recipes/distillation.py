@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -93,7 +93,7 @@ class NumberedMaker(ExampleMaker):
     `first_rows` has the row of the first word of each text, see `text_key`.
     """
 
-    first_rows: dict[TextKey, int]
+    first_rows: dict[TextKey, int] = field(kw_only=True)
 
     def word_codes(
         self, text: TaggedText, codes: dict[str, int]
@@ -160,7 +160,7 @@ class SoftTagObjective(TagObjective):
             model.reader,
             model.window,
             training.seed,
-            first_rows,
+            first_rows=first_rows,
         )
         self.batches = FreshBatches(
             maker,

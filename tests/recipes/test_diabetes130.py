@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from clinical.stays.patients import check_disjoint
 from domainbert.tables import TableError
+from recipes.contrast import IN_WORDS
 from recipes.diabetes130.encounters import (
     DIED_OR_HOSPICE,
     build_diabetes130,
@@ -288,19 +289,7 @@ def test_every_count_is_in_the_note(count: int) -> None:
     )
     titles = CodeTitles(ids={name: {} for name in names}, diagnoses={})
     note = narrate(PLAIN | {"number_inpatient": str(count)}, titles=titles)
-    words = [
-        "no",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-    ]
+    words = ["no", "one", *IN_WORDS]
     said = words[count] if count <= 10 else str(count)
     assert f": {said} inpatient stay{'' if count == 1 else 's'}," in note
 
