@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from domainbert.errors import UserError
 from recipes.notes.sections import read_rows, real_notes
 
 if TYPE_CHECKING:
@@ -119,8 +120,13 @@ def abbreviations(data: Path) -> tuple[dict[str, list[str]], list[str]]:
     senses: dict[str, dict[str, float]] = defaultdict(dict)
     spelt: dict[str, Counter[str]] = defaultdict(Counter)
     folder = data / "names" / "abbreviations"
+    files = sorted(folder.glob("*.txt"))
+    if not files:
+        raise UserError(
+            f"{folder} has no lists of abbreviations (.txt): name the public data with --data"
+        )
     names = listed(data)
-    for file in sorted(folder.glob("*.txt")):
+    for file in files:
         for line in file.read_text("utf-8", errors="replace").splitlines():
             cells = line.split("\t")
             if (

@@ -2,14 +2,22 @@
 
 import pytest
 
+from domainbert.errors import UserError
+from recipes.notes.open_names import abbreviations
+
 
 def test_abbreviations_of_real_notes_are_told_apart(data_folder):
-    from recipes.notes.open_names import abbreviations
-
     known, others = abbreviations(data_folder)
     assert {"DKA", "MI", "CKD", "OSA", "HTN", "COPD"} <= set(known["Disease"])
     assert {"cont", "wk", "nebs", "LLL", "CPAP"} <= set(others)
     assert not {"DKA", "MI", "CHF", "ASA"} & set(others)
+
+
+def test_missing_lists_of_abbreviations_are_named(tmp_path):
+    with pytest.raises(
+        UserError, match=r"abbreviations has no lists .* --data"
+    ):
+        abbreviations(tmp_path)
 
 
 def test_names_of_real_notes_are_medical(data_folder):
