@@ -86,24 +86,21 @@ def test_the_last_stage_has_all_kinds_and_no_held_out_article(
     assert manifest.scores.note.startswith("Held-out articles of COVID-QA")
 
 
-def test_a_stopped_run_resumes(files, tiny_encoder, tmp_path, monkeypatch):
-    """The average is made anew from the finished runs, which are not repeated."""
+def test_finished_stages_are_not_run_again(files, tiny_encoder, tmp_path):
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE.format(encoder=tiny_encoder))
     app = answers.typer.Typer()
     app.command()(answers.main)
     words = [files, "--data", files, "--recipe", recipe]
-    words = list(map(str, [*words, "--out", tmp_path / "model"]))
-
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(answers, "averaged", stop)
-        assert CliRunner().invoke(app, words).exit_code == 130
-    checkpoints = tmp_path / "model-checkpoints"
-    assert {path.name for path in checkpoints.iterdir()} == {"before", "after"}
-    result = CliRunner().invoke(app, [*words, "--resume"])
-    assert result.exit_code == 0, result.output
-    assert "step 1 of" not in result.output
-    assert not checkpoints.exists()
+    words += ["--checkpoints", tmp_path / "checkpoints"]
+    weights = []
+    outputs = []
+    for name, more in (("first", []), ("second", ["--resume"])):
+        arguments = [*words, "--out", tmp_path / name, *more]
+        result = CliRunner().invoke(app, list(map(str, arguments)))
+        assert result.exit_code == 0, result.output
+        outputs.append(result.output)
+        file = tmp_path / name / "adapter_model.safetensors"
+        weights.append(file.read_bytes())
+    assert ["step 1 of" in output for output in outputs] == [True, False]
+    assert weights[0] == weights[1]
