@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -258,6 +259,26 @@ def read_only():
             subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
     return make
+
+
+@pytest.fixture
+def refused_in_one_line(read_only, tmp_path):
+    """Runs a command that writes `--out` in a read-only folder; it must end with one line."""
+    from typer.testing import CliRunner
+
+    def run(app, words):
+        folder = tmp_path / "locked"
+        folder.mkdir()
+        with read_only(folder):
+            out = ["--out", str(folder / "out")]
+            result = CliRunner().invoke(app, [*map(str, words), *out])
+            assert list(folder.iterdir()) == []
+        assert result.exit_code == 1, result.output
+        line = result.stderr.splitlines()[-1]
+        assert line.startswith(f"error: {folder}")
+        assert re.search("(?i)read-only file system|permission denied", line)
+
+    return run
 
 
 FILE_CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir"}

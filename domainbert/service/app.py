@@ -336,8 +336,7 @@ class Service:
         return answer
 
     def _refuse(self, request: Request, error: Exception) -> AsciiResponse:
-        # Not `request.url`, which has the client's host: "[" is none.
-        return self.refusal(request.scope["path"], error)
+        return self.refusal(request.url.path, error)
 
     def refusal(self, path: str, error: Exception) -> AsciiResponse:
         """The response to a request that cannot be answered."""

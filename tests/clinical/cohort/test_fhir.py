@@ -168,27 +168,24 @@ def test_sections_may_have_a_thousand_levels():
 
 
 NAME = {"system": "s", "value": "n"}
-MANY = 4_000
+MANY = 15_000
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"identifier": [{"value": "n"}] * MANY, "subject": [{}] * MANY},
-        {"id": "a " * MANY, "relatesTo": "a " * MANY},
         {"identifier": [NAME] * MANY, "relatesTo": [NAME] * MANY},
     ],
-    ids=["identifiers of patients", "an id of words", "identifiers"],
+    ids=["identifiers of patients", "identifiers"],
 )
 def test_a_name_that_comes_often_takes_linear_time(changes):
     """Each name of a document beside each that another replaces would take minutes."""
-    replaced = changes.get("relatesTo", [])
-    if isinstance(replaced, str):
-        replaced = [{"reference": f"DocumentReference/{replaced}"}]
-    else:
-        replaced = [{"identifier": name} for name in replaced]
     older = document("d1", "a") | changes | {"relatesTo": []}
-    relations = [{"code": "replaces", "target": name} for name in replaced]
+    relations = [
+        {"code": "replaces", "target": {"identifier": name}}
+        for name in changes.get("relatesTo", [])
+    ]
     newer = document("d2", "b", relatesTo=relations)
     began = time.process_time()
     fields = load_schema("fhir").files["DocumentReference"].fields

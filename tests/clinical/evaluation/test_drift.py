@@ -154,6 +154,16 @@ def test_the_same_kind_of_stays_is_stable_and_longer_notes_are_not(
     assert {path.name for path in (tmp_path / "b").iterdir()} == names
 
 
+def test_a_read_only_folder_is_one_line(
+    watched, tmp_path, refused_in_one_line
+):
+    model, rows = watched
+    model.save_pretrained(tmp_path / "model")
+    write_table(rows, tmp_path / "new.parquet")
+    words = ["monitor", tmp_path / "new.parquet", "--bootstrap", 0]
+    refused_in_one_line(app, [*words, "--model", tmp_path / "model"])
+
+
 def test_training_patients_and_ranking_come_first(watched):
     from clinical.stays.patients import patient_hashes
 

@@ -8,6 +8,7 @@ import torch
 
 import clinical
 from clinical import ReadmissionModel
+from clinical.cli import app
 from clinical.risk.convert import convert_release
 from domainbert.encoders.loading import EncoderError
 
@@ -58,6 +59,10 @@ def test_old_names_are_read_and_the_result_loads_everywhere(
         expected.probability, abs=1e-6
     )
     assert (tmp_path / "model" / "model.safetensors").is_file()
+
+
+def test_a_read_only_folder_is_one_line(release, refused_in_one_line):
+    refused_in_one_line(app, ["convert", release])
 
 
 @pytest.mark.parametrize(

@@ -346,6 +346,15 @@ def test_the_command_reads_columns(model, wide, tmp_path):
     assert "without age" in loaded.manifest.scores.risks
 
 
+def test_a_read_only_folder_is_one_line(
+    model, wide, tmp_path, refused_in_one_line
+):
+    model.save_pretrained(tmp_path / "model")
+    write_table(wide, tmp_path / "cohort.parquet")
+    words = ["recalibrate", tmp_path / "cohort.parquet"]
+    refused_in_one_line(app, [*words, "--model", tmp_path / "model"])
+
+
 def test_c_is_kept_where_it_is_asked_for(model, cohort):
     chosen = []
     for keep_c in (True, False):
