@@ -191,10 +191,16 @@ def remote(tmp_path, monkeypatch, fetch, *, clients=(ISSUER,)):
         return await fetch(url)
 
     monkeypatch.setattr(trust_module, "fetch_json", fetch_json)
-    monkeypatch.setattr(trust_module, "_RETRY_SECONDS", 0.0)
     return Trust(
         file, Ledger(tmp_path / "run.sqlite", key_file=tmp_path / "key")
     )
+
+
+def grow_older(trust, seconds):
+    """Let the keys of all clients have been read so many seconds earlier."""
+    for state in trust._keys.values():
+        state.read_at -= seconds
+        state.tried_at -= seconds
 
 
 def admit(trust, signed):
@@ -213,6 +219,7 @@ def test_a_new_key_is_fetched_from_its_address(tmp_path, keys, monkeypatch):
     url = f"{ISSUER}keys"
     assert admit(trust, token(keys, header={"jku": url})) == ISSUER
     assert admit(trust, token(keys)) == ISSUER
+    grow_older(trust, 61)
     assert admit(trust, token(keys, "RS384")) == ISSUER
     assert asked == [url, url]
 
@@ -226,8 +233,8 @@ def test_a_withdrawn_key_is_not_believed_for_long(tmp_path, keys, monkeypatch):
     trust = remote(tmp_path, monkeypatch, fetch)
     assert admit(trust, token(keys)) == ISSUER
     documents.append(KeySet([keys["RS384"]]).as_dict(private=False))
-    assert admit(trust, token(keys)) == ISSUER  # for a moment
-    monkeypatch.setattr(trust_module, "_FRESH_SECONDS", 0.0)
+    assert admit(trust, token(keys)) == ISSUER  # for five minutes
+    grow_older(trust, 301)
     with pytest.raises(HTTPException, match="not valid"):
         admit(trust, token(keys))
 
@@ -242,9 +249,9 @@ def test_keys_that_cannot_be_read_again_are_believed_for_a_while(
 
     trust = remote(tmp_path, monkeypatch, fetch)
     assert admit(trust, token(keys)) == ISSUER
-    monkeypatch.setattr(trust_module, "_FRESH_SECONDS", 0.0)
+    grow_older(trust, 301)
     assert admit(trust, token(keys)) == ISSUER
-    monkeypatch.setattr(trust_module, "_STALE_SECONDS", 0.0)
+    grow_older(trust, 3300)  # an hour in all
     with pytest.raises(
         HTTPException, match="keys of this client cannot be read"
     ):
