@@ -4,6 +4,7 @@
 # make dist       the wheel and the source archive, in dist
 # make docs       the documentation site, in build/site
 # make notebooks  run the notebooks and keep their outputs
+# make peers      other tools beside ours on the same texts; fills docs/explanation/compared.md
 # make models     rebuild every shipped model (days on two cores), make models/qa one of them;
 #                 see recipes/README.md
 
@@ -15,7 +16,7 @@ INSTALLED := $(VENV)/.installed
 ENGINES := $(VENV)/.engines
 SOURCES := $(shell find domainbert clinical biomed -type f -not -name '*.pyc')
 
-.PHONY: demo test numeric lint dist docs notebooks clean
+.PHONY: demo test numeric lint dist docs notebooks peers clean
 
 demo: $(INSTALLED)
 	$(BIN)/clinical demo --out demo
@@ -50,6 +51,14 @@ docs: $(INSTALLED)
 
 notebooks: $(INSTALLED)
 	$(BIN)/python notebooks/run.py
+
+# The other tools have an environment of their own: they pin what this package does not.
+peers:
+	$(PYTHON) -m venv runs/peers
+	runs/peers/bin/pip install --quiet torch -c constraints.txt
+	runs/peers/bin/pip install --quiet --no-deps -r requirements.lock
+	runs/peers/bin/pip install --quiet --no-deps -r benchmarks/peers.txt .
+	PYTHONPATH=. runs/peers/bin/python benchmarks/peers.py --page docs/explanation/compared.md --readme README.md
 
 include recipes/models.mk
 

@@ -3,73 +3,60 @@ r"""What this package gives beside tools that people use for the same jobs, on t
 Assertions: the rules of medspaCy (ConText) and of negspaCy (NegEx), each with its own cues and
 sentences, and those of `biomed`, on the same gold entities. Long notes: how many of the tokens of
 made-up discharge summaries reach the model in `EntityTagger` and Hugging Face's pipeline, and in
-`SentenceEncoder` and `SentenceTransformer.encode`, each called as in its documentation.
+`SentenceEncoder` and `SentenceTransformer.encode`, each called as in its documentation. Of all:
+time and memory.
 
-    pip install . -c constraints.txt spacy negspacy loguru quicksectx PyFastNER pysbd jsonschema \
-        six unidecode nltk medspacy_unqlite pysimstring
-    pip install --no-deps medspacy PyRuSH medspacy_quickumls   # their limits on spaCy are too low
+Each tool runs in a process of its own (`peer.py`), so that its peak memory is its own, and the
+tools take turns. Loading and a first text are not in the time.
+
+    make peers    # the tools in an environment of their own, then this file, which fills the pages
+
+Where the tools of `peers.txt` are installed:
+
     PYTHONPATH=. python benchmarks/peers.py --page docs/explanation/compared.md --readme README.md
 
-Speed is compared by `scoring.py`, `ner.py` and `sentences.py`. TF-IDF is compared by `quality.py`.
+`scoring.py`, `ner.py` and `sentences.py` compare speed with other tools at their best settings,
+and `quality.py` compares with TF-IDF.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-import medspacy
 import numpy as np
 import pandas as pd
-import spacy
-from loguru import logger
-from negspacy.negation import Negex  # noqa: F401 - registers the component "negex"
-from ner import make_pipeline
+from peer import ASSERTING, LAST_LINE, READING
 from quality import write_section
-from reporting import markdown, options, versions_of
-from sentence_transformers import SentenceTransformer
-from spacy.util import filter_spans
+from reporting import markdown, options, say, spread, versions_of
 
-from biomed import EntityTagger, SentenceEncoder
-from biomed.ner.assertion import assert_spans
+from biomed import EntityTagger
 from clinical.datasets.hospital import synthesize
 from domainbert.encoders.loading import (
     DEFAULT_ENCODER,
     find_encoder,
     load_tokenizer,
 )
+from domainbert.files import write_json
 from domainbert.statistics.bootstrap import resample
 from recipes.notes.corpus import notes_gold, sections_gold
 
-if TYPE_CHECKING:
-    import torch
-    from spacy.language import Language
-    from spacy.tokens import Doc
-
 CASES = Path("tests/biomed/ner/assertion_cases.jsonl")
+PEER = Path(__file__).with_name("peer.py")
 SUMMARIES = 20
 REAL = "sections of real notes"
-PIPELINE = "`pipeline('token-classification')`"
-LAST_LINE = "\n\nMedication at discharge: metformin."
-LAST_SPECIAL_ID = (
-    999  # [PAD], [CLS], [SEP], [MASK] and unused ids come before words
-)
-# Qualifiers of ConText in the order in which one decides, and what they are called here.
-CONTEXT = {
-    "is_family": "other",
-    "is_negated": "negated",
-    "is_uncertain": "possible",
-    "is_hypothetical": "possible",
-    "is_historical": "historical",
-}
+TAGGER, PIPELINE, ENCODER, TRANSFORMER = READING
+OURS = {PIPELINE: TAGGER, TRANSFORMER: ENCODER}  # what does the same job
 
 Span = tuple[int, int, str]
+Runs = dict[str, list[dict[str, Any]]]  # of each tool, one a round
 
 
 @dataclass(frozen=True)
@@ -119,69 +106,59 @@ def tagged(data: Path) -> dict[str, list[Mentions]]:
     return corpora
 
 
-def by_rules(mentions: Mentions) -> list[str]:
-    """What the rules of `biomed` say of each entity."""
-    return assert_spans(mentions.text, mentions.spans)
+def measure(inputs: Mapping[str, object], *, rounds: int) -> Runs:
+    """Run each tool once a round; the first time it also counts what it reads."""
+    runs: Runs = {tool: [] for tool in (*ASSERTING, *READING)}
+    with tempfile.TemporaryDirectory() as folder:
+        # As Hugging Face's pipeline is used: with a folder that has all weights.
+        weights = Path(folder) / "weights"
+        EntityTagger.from_pretrained().save_pretrained(weights, merged=True)
+        sources = {
+            TAGGER: "",
+            PIPELINE: str(weights),
+            ENCODER: DEFAULT_ENCODER,
+            TRANSFORMER: str(find_encoder().location),
+        }
+        file = Path(folder) / "inputs.json"
+        file.write_text(json.dumps({**inputs, "sources": sources}), "utf-8")
+        for number in range(rounds):
+            for tool, measured in runs.items():
+                say(f"round {number + 1} of {rounds}: {tool}")
+                command = [sys.executable, str(PEER), tool, str(file)]
+                command += ["--quick"] * (number > 0)
+                done = subprocess.run(  # noqa: S603
+                    command, check=True, stdout=subprocess.PIPE, text=True
+                )
+                measured.append(json.loads(done.stdout.splitlines()[-1]))
+    return runs
 
 
-def by_spacy(
-    mentions: Mentions, *, nlp: Language, read: Callable[[Doc, int], str]
-) -> list[str]:
-    """Assertions of a spaCy pipeline that is handed the gold entities."""
-    doc = nlp.make_doc(mentions.text)
-    spans = [
-        doc.char_span(start, end, label=label, alignment_mode="expand")
-        for start, end, label in mentions.spans
-    ]
-    doc.ents = filter_spans(spans)
-    for _, component in nlp.pipeline:
-        doc = component(doc)
-    numbers = {ent.start: number for number, ent in enumerate(doc.ents)}
-    return [
-        read(doc, numbers[span.start]) if span.start in numbers else "present"
-        for span in spans
-    ]
-
-
-def by_context(doc: Doc, number: int) -> str:
-    """What ConText says of an entity."""
-    marks = doc.ents[number]._
-    return next(
-        (name for mark, name in CONTEXT.items() if getattr(marks, mark)),
-        "present",
-    )
-
-
-def by_negex(doc: Doc, number: int) -> str:
-    """What NegEx says of an entity: negated or not."""
-    return "negated" if doc.ents[number]._.negex else "present"
-
-
-def assertion_methods() -> dict[str, Callable[[Mentions], list[str]]]:
-    """The methods by name, each set up as in its documentation, without models."""
-    logger.remove()  # medspaCy's sentence splitter logs each word of a text
-    context = medspacy.load(
-        medspacy_enable=["medspacy_pyrush", "medspacy_context"]
-    )
-    negex = spacy.blank("en")
-    negex.add_pipe("sentencizer")
-    negex.add_pipe("negex")
+def cost(
+    runs: Runs, tool: str, ours: str, texts: int, what: str
+) -> dict[str, str]:
+    """Speed and memory of a tool; a ratio is of two runs of one round."""
+    seconds = np.array([run["seconds"] for run in runs[tool]])
+    our_seconds = np.array([run["seconds"] for run in runs[ours]])
+    peaks = [run["peak"] for run in runs[tool]]
     return {
-        "domainbert": by_rules,
-        "medspaCy": partial(by_spacy, nlp=context, read=by_context),
-        "negspaCy": partial(by_spacy, nlp=negex, read=by_negex),
+        f"{what} a second": spread(texts / seconds, ".3g"),
+        "speed × ours": spread(our_seconds / seconds, ".2f"),
+        "peak memory, MB": spread(peaks, ".0f"),
     }
 
 
-def assertion_rows(corpora: dict[str, list[Mentions]]) -> list[dict[str, str]]:
+def assertion_rows(
+    corpora: Mapping[str, Sequence[Mentions]], runs: Runs
+) -> list[dict[str, str]]:
     """For each corpus, F1 of negation and accuracy of all assertions by each method.
 
     A method that knows more is not rewarded for it: mentions of other people, who may have their
     own negation, are left out of the first, and allergies out of the second.
     """
-    methods = assertion_methods()
     rows = []
+    first = 0
     for corpus, documents in corpora.items():
+        last = first + len(documents)
         gold = np.array(
             [name for document in documents for name in document.gold]
         )
@@ -191,14 +168,8 @@ def assertion_rows(corpora: dict[str, list[Mentions]]) -> list[dict[str, str]]:
         named = ~np.isin(gold, ["", "allergy"])
         row = {"texts": corpus, "mentions": str(counted.sum())}
         accuracies = {}
-        for method, assert_all in methods.items():
-            names = np.array(
-                [
-                    name
-                    for document in documents
-                    for name in assert_all(document)
-                ]
-            )
+        for method in ASSERTING:
+            names = np.concatenate(runs[method][0]["answers"][first:last])
             row[f"negation: {method}"] = f1_text(
                 gold[counted] == "negated",
                 names[counted] == "negated",
@@ -210,6 +181,7 @@ def assertion_rows(corpora: dict[str, list[Mentions]]) -> list[dict[str, str]]:
             )
         del accuracies["all: negspaCy"]  # which knows negation only
         rows.append(row | accuracies)
+        first = last
     return rows
 
 
@@ -240,82 +212,24 @@ def interval_text(
     return f"{float(resampled.value):.3f} [{low:.3f}, {high:.3f}]"
 
 
-def long_note_rows(notes: Sequence[str]) -> list[dict[str, str]]:
-    """How much of long notes reaches the model, and whether their last line counts."""
-    tagger = EntityTagger.from_pretrained()
-    pipe = make_pipeline(tagger)
-    encoder = SentenceEncoder.from_pretrained(DEFAULT_ENCODER, device="cpu")
-    transformer = SentenceTransformer(find_encoder().location, device="cpu")
-
-    def tagged_by_ours(note: str) -> bool:
-        return any(
-            entity.start >= len(note)
-            for entity in tagger.tag(note + LAST_LINE)
-        )
-
-    def tagged_by_pipe(note: str) -> bool:
-        return any(
-            entity["start"] >= len(note) for entity in pipe(note + LAST_LINE)
-        )
-
-    def changes(encode: Callable[[list[str]], np.ndarray], note: str) -> bool:
-        before, after = encode([note, note + LAST_LINE])
-        return not np.allclose(before, after, atol=1e-6)
-
-    encode = encoder.encode
-    encode_truncated = transformer.encode
-    ways: dict[
-        str, tuple[torch.nn.Module, Callable, Callable[[str], bool]]
-    ] = {
-        "`EntityTagger.tag`": (tagger.network, tagger.tag, tagged_by_ours),
-        PIPELINE: (pipe.model, pipe, tagged_by_pipe),
-        "`SentenceEncoder.encode`": (
-            encoder.network,
-            encode,
-            partial(changes, encode),
-        ),
-        "`SentenceTransformer.encode`": (
-            transformer,
-            encode_truncated,
-            partial(changes, encode_truncated),
-        ),
-    }
+def long_note_rows(notes: Sequence[str], runs: Runs) -> list[dict[str, str]]:
+    """How much of long notes reaches the model, whether their last line counts, and the cost."""
     tokenizer = load_tokenizer(find_encoder())
     texts = [note + LAST_LINE for note in notes]
-    totals = [
-        len(ids)
-        for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]
-    ]
+    encoded = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    totals = list(map(len, encoded))
     rows = []
-    for name, (network, read, reads_last) in ways.items():
-        seen = [tokens_given(network, read, text) for text in texts]
-        tokens = sum(map(min, seen, totals))
-        n_read = sum(map(reads_last, notes))
-        rows.append(
-            {
-                "called as documented": name,
-                "tokens that reach the model": f"{tokens / sum(totals):.0%}",
-                "last line counts": f"{n_read} of {len(notes)}",
-            }
-        )
+    for tool in READING:
+        read = runs[tool][0]
+        tokens = sum(map(min, read["tokens"], totals))
+        row = {
+            "called as documented": f"`{tool}`",
+            "tokens that reach the model": f"{tokens / sum(totals):.0%}",
+            "last line counts": f"{read['last']} of {len(notes)}",
+        }
+        ours = OURS.get(tool, tool)
+        rows.append(row | cost(runs, tool, ours, len(notes), "notes"))
     return rows
-
-
-def tokens_given(
-    network: torch.nn.Module, read: Callable[[str], object], text: str
-) -> int:
-    """The tokens of a text that a call gives to a network, without padding and marks."""
-    counts: list[int] = []
-
-    def count(_: torch.nn.Module, inputs: tuple[torch.Tensor]) -> None:
-        counts.append(int((inputs[0] > LAST_SPECIAL_ID).sum()))
-
-    modules = dict(network.named_modules())
-    name = next(name for name in modules if name.endswith("word_embeddings"))
-    handle = modules[name].register_forward_pre_hook(count)
-    read(text)
-    handle.remove()
-    return sum(counts)
 
 
 def summaries(count: int) -> list[str]:
@@ -334,13 +248,12 @@ def first_lines(
     """The README's lines about long notes and negation, from the rows of both tables."""
     (scores,) = (row for row in assertions if row["texts"] == REAL)
     shares = [row["tokens that reach the model"] for row in long_notes]
-    names = [row["called as documented"] for row in long_notes]
-    read = dict(zip(names, shares, strict=True))
+    read = dict(zip(READING, shares, strict=True))
     return (
         "- **Long notes are read to the end.** "
-        f"{read['`EntityTagger.tag`']} of the tokens of {SUMMARIES} discharge summaries "
+        f"{read[TAGGER]} of the tokens of {SUMMARIES} discharge summaries "
         "reach the\n  entity model; in Hugging Face's pipeline, called as documented, "
-        f"{read[PIPELINE]} do (`python benchmarks/peers.py`).\n"
+        f"{read[PIPELINE]} do (`make peers`).\n"
         f"- **What a mention means.** F1 of negation on {REAL}: "
         f"{scores['negation: domainbert']};\n  medspaCy {scores['negation: medspaCy']}, "
         f"negspaCy {scores['negation: negspaCy']} (the same command)."
@@ -348,7 +261,7 @@ def first_lines(
 
 
 def main() -> None:
-    """Measure, print both tables, and write them into the page and the README."""
+    """Measure, print the tables, and write them into the page and the README."""
     parser = options("Compare with other tools on the same texts.")
     parser.add_argument(
         "--page", type=Path, help="whose section `peers` is replaced"
@@ -359,8 +272,22 @@ def main() -> None:
     asked = parser.parse_args()
     data = Path(os.environ.get("DOMAINBERT_DATA", "../shared/data"))
     notes = summaries(2 if asked.quick else SUMMARIES)
-    assertions = assertion_rows(tagged(data))
-    long_notes = long_note_rows(notes)
+    corpora = tagged(data)
+    mentions = [
+        {"text": document.text, "spans": document.spans}
+        for documents in corpora.values()
+        for document in documents
+    ]
+    runs = measure({"notes": notes, "mentions": mentions}, rounds=asked.rounds)
+    if asked.out:
+        write_json(runs, asked.out)
+    assertions = assertion_rows(corpora, runs)
+    costs = [
+        {"assertions by": tool}
+        | cost(runs, tool, "domainbert", len(mentions), "texts")
+        for tool in ASSERTING
+    ]
+    long_notes = long_note_rows(notes, runs)
     names = (
         "medspacy",
         "negspacy",
@@ -368,13 +295,16 @@ def main() -> None:
         "transformers",
         "sentence-transformers",
     )
-    versions = versions_of(*names)
-    setting = ", ".join(
-        f"{name} {version}" for name, version in versions.items()
+    versions = [f"{name} {v}" for name, v in versions_of(*names).items()]
+    setting = (
+        f"Written by `make peers` ({', '.join(versions)}; {os.cpu_count()} cores, median of "
+        f"{asked.rounds} rounds with the smallest and the largest)."
     )
     parts = [
-        f"Written by `python benchmarks/peers.py --page docs/explanation/compared.md`; {setting}.",
+        setting,
         markdown(assertions),
+        f"What that costs, on all {len(mentions)} texts:",
+        markdown(costs),
         f"{len(notes)} made-up discharge summaries, each with a last line about a drug:",
         markdown(long_notes),
     ]

@@ -11,15 +11,9 @@ SCRIPTS = sorted(
     path for path in FOLDER.glob("*.py") if path.stem != "reporting"
 )
 
-# What a benchmark compares with and the test environment does not have.
-OTHER_TOOLS = {"peers": "medspacy"}
-
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_it_says_how_it_is_used(path, monkeypatch, capsys):
-    if path.stem in OTHER_TOOLS:
-        reason = "the tools to compare with are not installed"
-        pytest.importorskip(OTHER_TOOLS[path.stem], reason=reason)
     monkeypatch.syspath_prepend(FOLDER)
     monkeypatch.setattr(sys, "argv", [path.name, "--help"])
     with pytest.raises(SystemExit) as end:
