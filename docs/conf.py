@@ -36,7 +36,8 @@ suppress_warnings = ["mystnb.unknown_mime_type"]
 
 html_theme = "furo"
 html_title = f"domainbert {__version__}"
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 
 # Pages made from the code: tutorials from notebooks/, commands, classes and the models' cards.
