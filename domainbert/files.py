@@ -14,6 +14,7 @@ import time
 import tomllib
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -83,9 +84,11 @@ def write_json(document: object, path: Path) -> None:
 
 
 def _json_value(value: object) -> object:
-    """NumPy numbers as numbers, anything else that JSON does not know as text."""
+    """NumPy numbers as numbers, results as dictionaries, anything else as text."""
     if hasattr(value, "item"):
         return value.item()
+    if is_dataclass(value):
+        return vars(value)
     return str(value)
 
 

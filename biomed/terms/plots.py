@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pandas as pd
 from biomed.terms.similarity import TermEmbedder
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
-from domainbert.statistics.figures import COLOURS, GREY, drawing
+from domainbert.statistics.figures import GREY, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -222,13 +223,14 @@ def plot_layout(layout: TermLayout) -> Figure:
     axes.set_xlabel(layout.caption, loc="left", size=7, color=GREY)
     # In typographic points.
     marker_size = float(np.clip(80 / len(table) ** 0.5, 2, 6))
-    for number, (category, members) in enumerate(groups):
+    for (category, members), marker in zip(
+        groups, cycle(_MARKERS), strict=False
+    ):
         axes.scatter(
             members["x"],
             members["y"],
             s=marker_size**2,
-            c=COLOURS[number % len(COLOURS)],
-            marker=_MARKERS[number % len(_MARKERS)],
+            marker=marker,
             linewidths=0,
             zorder=2,
             label=category,

@@ -6,7 +6,7 @@ import hashlib
 import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
@@ -199,8 +199,7 @@ class TermIndex:
         """
         (result,) = self.look_up([term], k=k)
         check_faults([result.fault])
-        rows = [asdict(neighbour) for neighbour in result.nearest]
-        return pd.DataFrame(rows, columns=list(COLUMNS))
+        return pd.DataFrame(list(result.nearest), columns=list(COLUMNS))
 
     def look_up(self, terms: Iterable[str], *, k: int) -> Iterator[Neighbours]:
         """The k nearest neighbours of each term, in order; k for each meaning of a term."""

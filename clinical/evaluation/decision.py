@@ -146,7 +146,7 @@ def alert_burden(
         bootstrap=bootstrap,
     )
     table = pd.DataFrame(
-        [vars(point) for point in points.values()],
+        list(points.values()),
         columns=["threshold", "source"],
     )
     table.insert(0, "point", list(points))

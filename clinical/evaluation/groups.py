@@ -148,10 +148,11 @@ def _measured(
     if not masks:
         return []
     y, risk = checked_risks(frame["readmitted"], frame["probability"])
-    sides = []
-    for mask in masks:
-        sides.append((mask, Stays(y[mask], risk[mask], threshold)))
-        sides.append((~mask, Stays(y[~mask], risk[~mask], threshold)))
+    sides = [
+        (side, Stays(y[side], risk[side], threshold))
+        for mask in masks
+        for side in (mask, ~mask)
+    ]
 
     def measure(weights: Floats) -> Floats:
         rows = [

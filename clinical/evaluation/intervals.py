@@ -64,11 +64,8 @@ class Evaluation:
         content = vars(self) | {
             name: vars(value) for name, value in self.intervals.items()
         }
-        return {
-            k: v
-            for k, v in content.items()
-            if k not in ("intervals", "resampled")
-        }
+        del content["intervals"], content["resampled"]
+        return content
 
     def to_frame(self) -> pd.DataFrame:
         """One row per measure: metric, value, low, high (NaN where there is none)."""

@@ -83,8 +83,7 @@ class Explanation:
     def to_frame(self) -> pd.DataFrame:
         """One row per passage, with the attributes of `Passage`."""
         columns = list(Passage.__dataclass_fields__)
-        rows = [vars(passage) for passage in self.passages]
-        return pd.DataFrame(rows, columns=columns)
+        return pd.DataFrame(list(self.passages), columns=columns)
 
     def show(self) -> StayView:
         """The notes with highlighted, numbered passages, for a notebook or `save_html`."""

@@ -26,17 +26,20 @@ from domainbert.statistics.figures import (
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
     from clinical.evaluation.intervals import Evaluation
     from clinical.risk.reading import StayRisk
 
+_FIRST: dict[str, Any] = {  # how the set of risks that is emphasised looks
+    "linewidth": 2.2,
+    "zorder": 3,
+}
 _DOTTED: dict[str, Any] = {
     "color": GREY,
     "linewidth": 0.8,
-    "linestyle": (0, (1, 2)),
+    "linestyle": ":",
 }
 
 
@@ -67,9 +70,8 @@ def plot_ranking(
     )
     left.plot([0, 1], [0, 1], **_DOTTED)
     measured = evaluations or {}
-    for (name, probability), look in zip(
-        scores.items(), _looks(scores), strict=True
-    ):
+    look = _FIRST
+    for name, probability in scores.items():
         outcome, risk = checked_risks(y, probability)
         if not 0 < outcome.sum() < len(outcome):
             raise UserError(
@@ -86,8 +88,9 @@ def plot_ranking(
         left.plot(np.r_[0, false / false[-1]], recall, label=labels[0], **look)
         steps = {"drawstyle": "steps-pre", "label": labels[1], **look}
         right.plot(recall, np.r_[precision[0], precision], **steps)
+        look = {}
     share = float(np.mean(np.asarray(y)))
-    right.axhline(share, **(_DOTTED | {"linestyle": (0, (5, 3))}))
+    right.axhline(share, **(_DOTTED | {"linestyle": "--"}))
     right.axhline(PRECISION, **_DOTTED)
     left.set(
         xlabel="False positive rate (1 − specificity)",
@@ -96,7 +99,7 @@ def plot_ranking(
     right.set(xlabel="Recall", ylabel="Precision")
     for axes, area in ((left, "AUROC"), (right, "AUPRC")):
         axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
-        _legend(axes, title=area, loc="lower right", bbox_to_anchor=(1, 1.01))
+        axes.legend(title=area, loc="lower right", bbox_to_anchor=(1, 1.01))
     return figure
 
 
@@ -157,21 +160,27 @@ def plot_decision_curve(
     right = min(0.99, max([*useful.tail(1), *points, 0.1]) + 0.05)
     shown = curve[curve["threshold"] <= right]
     axes.plot(
-        shown["threshold"], shown[ALL], color=GREY, linewidth=1.3, label=ALL
+        shown["threshold"],
+        shown[ALL],
+        "-",
+        color=GREY,
+        label=ALL,
     )
-    axes.axhline(
-        0, color="#222222", linewidth=1.3, linestyle=(0, (5, 3)), label=NONE
-    )
-    for name, look in zip(names, _looks(names), strict=True):
+    axes.axhline(0, color="#222222", linestyle="--", label=NONE)
+    look = _FIRST
+    for name in names:
         axes.plot(shown["threshold"], shown[name], label=name, **look)
+        look = {}
     for point in points:
-        axes.axvline(
-            point, color=COLOURS[4], linewidth=1, linestyle=(0, (1, 2))
-        )
-    top = float(max(shown[[*names, ALL]].max()))
-    axes.set(xlim=(0, right), ylim=(-0.25 * top, 1.08 * top))
-    axes.set(xlabel="Threshold probability", ylabel="Net benefit per stay")
-    _legend(axes)
+        axes.axvline(point, color=COLOURS[4], linewidth=1, linestyle=":")
+    top = float(shown[[*names, ALL]].max(axis=None))
+    axes.set(
+        xlim=(0, right),
+        ylim=(-0.25 * top, 1.08 * top),
+        xlabel="Threshold probability",
+        ylabel="Net benefit per stay",
+    )
+    axes.legend()
     return figure
 
 
@@ -187,7 +196,7 @@ def plot_remaining(table: pd.DataFrame) -> Figure:
         rows = table[table["risk"] == name]
         ends = rows[["observed_low", "observed_high"]].to_numpy()
         error = np.abs(ends.T - rows["observed"].to_numpy())
-        axes.plot(rows["day"], rows["predicted"], color=colour)
+        axes.plot(rows["day"], rows["predicted"], "-", color=colour)
         axes.errorbar(
             rows["day"],
             rows["observed"],
@@ -196,9 +205,14 @@ def plot_remaining(table: pd.DataFrame) -> Figure:
             label=name,
             color=colour,
         )
-    axes.set(xlabel="Days since discharge", ylabel="Remaining risk")
-    axes.set(xlim=(-0.5, None), ylim=(0, None), xticks=table["day"].unique())
-    _legend(axes, title="Risk at discharge")
+    axes.set(
+        xlim=(-0.5, None),
+        ylim=(0, None),
+        xticks=table["day"].unique(),
+        xlabel="Days since discharge",
+        ylabel="Remaining risk",
+    )
+    axes.legend(title="Risk at discharge")
     return figure
 
 
@@ -209,77 +223,44 @@ def plot_windows(risk: StayRisk) -> Figure:
     Raises:
         UserError: the stay has no window.
     """
+    import pandas as pd
+
     if not risk.windows:
         raise UserError(
             f"the stay has no windows to draw; its status is {risk.status!r}"
         )
-    columns = [
-        (window.start, window.end, window.note, window.probability)
-        for window in risk.windows
-    ]
-    first, last, notes, risks = np.array(columns).T
-    _, note_numbers = np.unique(notes, return_inverse=True)
-    lengths = np.zeros(note_numbers.max() + 1)
-    np.maximum.at(lengths, note_numbers, last)
-    starts = np.r_[0, np.cumsum(lengths)[:-1]]
+    windows = pd.DataFrame(map(vars, risk.windows))
+    lengths = windows.groupby("note")["end"].max()
+    starts = lengths.cumsum() - lengths
+    risks = windows["probability"]
     figure, (axes,) = new_axes((7.2, 3.0))
-    colours = list(np.where(risks == risks.max(), COLOURS[1], COLOURS[5]))
-    edge_width = 0.6 if len(risks) < 60 else 0
     axes.bar(
-        first + starts[note_numbers],
+        windows["start"] + windows["note"].map(starts),
         risks,
-        width=last - first,
+        width=windows["end"] - windows["start"],
         align="edge",
-        color=colours,
+        color=np.where(risks == risks.max(), COLOURS[1], COLOURS[5]),
         edgecolor="white",
-        linewidth=edge_width,
+        linewidth=0.6 if len(risks) < 60 else 0,
     )
     for start in starts[1:]:
         axes.axvline(
             start, color=GREY, linewidth=0.8, ymax=1.06, clip_on=False
         )
     lines = (
-        ("score", risk.score),
-        ("P_max", risk.p_max),
-        ("P_mean", risk.p_mean),
+        ("score", risk.score, "#222222", DASHES[0]),
+        ("P_max", risk.p_max, COLOURS[1], DASHES[1]),
+        ("P_mean", risk.p_mean, COLOURS[2], DASHES[2]),
     )
-    for (name, level), colour, dash in zip(
-        lines,
-        ("#222222", COLOURS[1], COLOURS[2]),
-        DASHES,
-        strict=False,
-    ):
+    for name, level, colour, dash in lines:
         label = f"{name} {level:.2f}"
-        axes.axhline(
-            level, color=colour, linestyle=dash, linewidth=1.3, label=label
-        )
-    axes.set(xlim=(0, lengths.sum()), ylim=(0, 1), ylabel="Window probability")
-    axes.set_xlabel(
-        "Characters of the stay's notes; grey lines part the notes"
+        axes.axhline(level, color=colour, linestyle=dash, label=label)
+    axes.set(
+        xlim=(0, lengths.sum()),
+        ylim=(0, 1),
+        xlabel="Characters of the stay's notes; grey lines part the notes",
+        ylabel="Window probability",
     )
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    _legend(axes, loc="center left", bbox_to_anchor=(1, 0.5))
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
-
-
-def _looks(
-    names: Sequence[str] | Mapping[str, ArrayLike],
-) -> list[dict[str, Any]]:
-    """Colour, dashes and weight of each set of risks; the first is emphasised."""
-    looks = [
-        {
-            "color": COLOURS[number % len(COLOURS)],
-            "linestyle": DASHES[number % len(DASHES)],
-            "linewidth": 1.4,
-            "zorder": 2,
-        }
-        for number in range(len(names))
-    ]
-    looks[0] |= {"linewidth": 2.2, "zorder": 3}
-    return looks
-
-
-def _legend(axes: Axes, **where: Any) -> None:
-    axes.legend(
-        handlelength=2.2, fontsize=9, framealpha=1, edgecolor="none", **where
-    )

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from clinical.evaluation.comparison import Comparison
     from clinical.evaluation.monitoring import Monitoring
     from domainbert.settings import Settings
-    from domainbert.statistics.bootstrap import Interval
 
 
 def write_report(
@@ -157,8 +156,7 @@ def write_metrics(
             name: baseline.to_dict() for name, baseline in baselines
         },
         "differences": {
-            name: _as_json(model.minus(baseline))
-            for name, baseline in baselines
+            name: model.minus(baseline) for name, baseline in baselines
         },
         "groups": records(comparison.groups),
         "decision_curve": records(comparison.curve),
@@ -168,16 +166,10 @@ def write_metrics(
         "remaining_risk": records(comparison.remaining),
         "drift": records(comparison.inputs),
         "facts": dict(facts or {}),
-        "verdicts": [vars(verdict) for verdict in comparison.verdicts()],
+        "verdicts": comparison.verdicts(),
         "caveats": comparison.caveats,
     }
     write_json(content, folder / "metrics.json")
-
-
-def _as_json(
-    intervals: Mapping[str, Interval],
-) -> dict[str, dict[str, float | None]]:
-    return {measure: vars(interval) for measure, interval in intervals.items()}
 
 
 def write_monitoring(watched: Monitoring, folder: str | Path) -> Path:

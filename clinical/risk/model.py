@@ -162,11 +162,6 @@ class ReadmissionModel(Model[ReadmissionSettings]):
         """What the probability is of; see `outcome_of`."""
         return outcome_of(self.settings.notes)
 
-    def __repr__(self) -> str:
-        """Name the parts, never the notes."""
-        window = self._reader.windower.window
-        return f"{type(self).__name__}(window={window}, c={self.c:g})"
-
     @classmethod
     def network_class(cls) -> type[PreTrainedModel]:
         """BERT with a classification head on CLS, or another encoder with its own head."""

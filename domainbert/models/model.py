@@ -134,6 +134,10 @@ class Model(TaskClass, Generic[AnySettings]):
         self.adapter: Adapter | None = None
         self.prepare()
 
+    def __repr__(self) -> str:
+        """The class and the name."""
+        return f"{type(self).__name__}({self.name!r})"
+
     def with_network(self, network: PreTrainedModel) -> Self:
         """The model with another network, such as one that is being trained."""
         model = copy(self)

@@ -180,10 +180,6 @@ class PairModel(Model[PairSettings]):
             self.tokenizer, window=self.window_tokens()
         )
 
-    def __repr__(self) -> str:
-        """Name the window."""
-        return f"{type(self).__name__}(window={self.windower.window})"
-
     @classmethod
     def network_class(cls) -> type[PreTrainedModel]:
         """BERT with a classification head on CLS."""

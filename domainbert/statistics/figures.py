@@ -18,14 +18,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours are distinct with any colour vision, the line styles also in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-DASHES: tuple[str | tuple[int, tuple[float, ...]], ...] = (
-    "-",
-    (0, (5, 1.5)),
-    (0, (1, 1)),
-    (0, (4, 1, 1, 1)),
-    "-",
-    "--",
-)
+DASHES = ("-", "--", ":", "-.", "-", "--")
 GREY = "#6B6B6B"
 STYLE = {
     "font.size": 10,
@@ -33,6 +26,11 @@ STYLE = {
     "axes.spines.right": False,
     "axes.edgecolor": GREY,
     "axes.labelcolor": "#222222",
+    "legend.edgecolor": "none",
+    "legend.fontsize": 9,
+    "legend.framealpha": 1,
+    "legend.handlelength": 2.2,
+    "lines.linewidth": 1.4,
     "xtick.color": GREY,
     "ytick.color": GREY,
     "text.parse_math": False,  # names come from data and may hold a $
@@ -43,8 +41,10 @@ STYLE = {
 def drawing() -> Iterator[None]:
     """Use `STYLE` in a block, or with `@drawing()` in a function."""
     import matplotlib as mpl
+    from matplotlib.rcsetup import cycler
 
-    with mpl.rc_context(STYLE):
+    lines = cycler(color=COLOURS, linestyle=DASHES)
+    with mpl.rc_context(STYLE | {"axes.prop_cycle": lines}):
         yield
 
 
