@@ -260,3 +260,7 @@ def pretrain(
         f"{work or out.with_name(f'{out.name}-work')} keeps the text as numbers for the "
         "next run; remove it when you are done"
     )
+
+
+if __name__ == "__main__":
+    app()

@@ -75,7 +75,7 @@ def read_conll(path: Path) -> tuple[list[TaggedText], list[str]]:
         if any(kind == UNTYPED for _, kind in tags.values()):
             remarks.append(
                 f"{path.name}: its tags name no type; the type is called {UNTYPED}. Rename "
-                f"it with --label {UNTYPED}=NAME"
+                f"it with `labels={{{UNTYPED!r}: 'NAME'}}`"
             )
     return texts, remarks
 

@@ -192,6 +192,7 @@ def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
     """Id and text of each row: its id, the name of its file, or else the row's number."""
     from biomed.ner.task import JoinedText, columns_of, joined_text
     from domainbert.tables import iter_rows, match_columns, table_columns
+    from domainbert.tables.columns import NAMED
 
     if source == "-":
         scoring.refuse(
@@ -208,6 +209,7 @@ def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
         available,
         columns_of(fields),
         named=named,
+        argument=NAMED,
         source=Path(source).name,
     )
     paper_ids = [name for name in available if name.casefold() in _PAPER_IDS]

@@ -169,7 +169,8 @@ def build_dictionary(
                 ]
     if not pairs:
         raise UserError(
-            f"no concept with a code in {system or 'these tables'}; name --mappings with its codes"
+            f"no concept with a code in {system or 'these tables'}; name its codes with "
+            "`mappings='FILE'`"
         )
     frame = pd.DataFrame(pairs, columns=["name", "id"]).drop_duplicates()
     cells = {

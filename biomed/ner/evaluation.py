@@ -281,13 +281,11 @@ def check_types(model_types: Iterable[str], gold: Gold) -> None:
     types = sorted(model_types)
     unknown = [kind for kind in gold.types if kind not in types]
     if unknown:
-        options = [
-            f"--label {kind}={_similar_type(kind, types)}" for kind in unknown
-        ]
+        names = {kind: _similar_type(kind, types) for kind in unknown}
         raise UserError(
             f"{gold.name} has entities of type {', '.join(unknown)}; the model finds "
             f"{', '.join(types)}. Rename them, or drop them with an empty name: "
-            f"{' '.join(options)}"
+            f"`labels={names}`"
         )
 
 

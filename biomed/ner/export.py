@@ -24,6 +24,7 @@ from domainbert.tables import (
     match_columns,
     read_table,
 )
+from domainbert.tables.columns import NAMED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -216,7 +217,9 @@ def _read_entities(table: Path, named: Mapping[str, str]) -> pd.DataFrame:
     rows = read_table(table)
     ids = (PATIENT, STAY, NOTE, TIME)
     carried = list(rows.columns[: rows.columns.get_loc("row")])
-    names = match_columns(carried, ids, named=named, source=table.name)
+    names = match_columns(
+        carried, ids, named=named, argument=NAMED, source=table.name
+    )
     entities = rows[rows["entity"].notna()]
     entities = entities.rename(
         columns={theirs: ours for ours, theirs in names.items()}
@@ -233,7 +236,7 @@ def _check_ids(entities: pd.DataFrame, form: str, table: Path) -> None:
     fits = ids.str.fullmatch(_ID_FORMS[form]).fillna(value=False)
     if not fits.all():
         raise TableError(
-            f"--format {form} needs {_ID_WORDS[form]} in every row; {(~fits).sum()} of "
+            f"`form={form!r}` needs {_ID_WORDS[form]} in every row; {(~fits).sum()} of "
             f"{len(entities)} entities have none. The table of entities is written: {table}"
         )
 

@@ -60,6 +60,12 @@ class Answer:
     sentence_start: int = 0
     sentence_end: int = 0
 
+    def _repr_html_(self) -> str:
+        """A small table, for a notebook; like `repr`, without the sentence."""
+        import pandas as pd
+
+        return pd.Series(vars(self)).drop("sentence").to_frame("").to_html()
+
     @property
     def is_found(self) -> bool:
         """Whether there is an answer."""

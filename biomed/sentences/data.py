@@ -124,7 +124,7 @@ def scores(pairs: pd.DataFrame, scale: float = 1.0) -> np.ndarray:
     if len(faults):
         raise TableError(
             f"{len(faults)} of {len(values)} scores are not numbers from 0 to {scale:g}; the "
-            f"first is that of row number {faults[0]}; give the largest score with --scale"
+            f"first is that of row number {faults[0]}; give the largest score with `scale=5`"
         )
     return values
 

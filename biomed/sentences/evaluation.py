@@ -272,7 +272,9 @@ def evaluate_models(
             `evaluate_retrieval`.
     """
     if sts is None and retrieval is None:
-        raise UserError("nothing to measure: name --sts or --retrieval")
+        raise UserError(
+            "nothing to measure: expected rated pairs (sts) or queries (retrieval)"
+        )
     scores: dict[str, dict[str, Interval]] = {name: {} for name in encoders}
     if sts is not None:
         for name, encoder in encoders.items():

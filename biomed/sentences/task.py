@@ -22,6 +22,7 @@ from domainbert.tables import (
     match_columns,
     table_columns,
 )
+from domainbert.tables.columns import KEYWORD
 
 if TYPE_CHECKING:
     import numpy as np
@@ -249,6 +250,7 @@ def read_texts(
         table_columns(source),
         columns,
         named=named,
+        argument=KEYWORD,
         source=Path(source).name,
     )
 

@@ -46,12 +46,12 @@ def require_contents(
             f"{source.name} has no discharge summary ({' or '.join(summaries)}), but notes of the "
             f"types {counts_text(types)}. If one of these is a discharge summary, write "
             f'discharge_categories = ["its name"] into {_mapping(schema)}; or predict from the '
-            "notes of the first hours: --notes early"
+            "notes of the first hours: `notes='early'`"
         )
     if has_summary == {True}:
         raise UserError(
             f"{source.name} has only discharge summaries, {counts_text(types)}, which an early "
-            "prediction must never see: predict at discharge (--notes discharge)"
+            "prediction must never see: predict at discharge (`notes='discharge'`)"
         )
 
 
@@ -104,7 +104,7 @@ def _mapping(schema: Schema) -> str:
     """The file in which the user describes the tables."""
     if schema.name == "generic":
         return "the mapping"
-    return f"a copy of clinical/cohort/schemas/{schema.name}.toml, passed as --mapping"
+    return f"a copy of clinical/cohort/schemas/{schema.name}.toml, passed as `mapping='FILE'`"
 
 
 def find_caveats(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _DEFINITION = ("name", "version", "sha256", "label", "horizon_days", "event")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Cohort:
     """A labelled cohort on disk, every admission of the source in it.
 
@@ -42,16 +42,16 @@ class Cohort:
         summary: all of this as one dictionary, as `save_flow_json` writes it.
     """
 
-    path: Path = field(repr=False)
-    flow: pd.DataFrame = field(repr=False)
-    issues: pd.DataFrame = field(repr=False)
+    path: Path
+    flow: pd.DataFrame
+    issues: pd.DataFrame
     n_admissions: int
     n_stays: int
     n_patients: int
     n_readmitted: int
     caveats: tuple[str, ...]
-    summary: dict[str, Any] = field(repr=False)
-    _keep: object = field(default=None, repr=False)
+    summary: dict[str, Any]
+    _keep: object = None
 
     @classmethod
     def open(cls, path: str | Path, *, keep: object = None) -> Cohort:
@@ -119,6 +119,13 @@ class Cohort:
 
     _repr_svg_ = flow_svg  # in a notebook
 
+    def __repr__(self) -> str:
+        """The counts; the caveats are an attribute."""
+        return (
+            f"Cohort({self.n_admissions:,} admissions; kept: {self.n_stays:,} stays of "
+            f"{self.n_patients:,} patients, {self.n_readmitted:,} readmitted)"
+        )
+
 
 def meds_labels(stays: pd.DataFrame) -> pd.DataFrame:
     """`Cohort.labels` as MEDS labels: `subject_id`, `prediction_time`, `boolean_value`."""
@@ -138,7 +145,7 @@ def whole_ids(ids: pd.Series) -> pd.Series:
     if len(wrong):
         raise UserError(
             f"{len(wrong)} of {len(ids)} ids in {ids.name} are not whole numbers, as MEDS and OMOP "
-            "want them; number the patients, or use --format fhir"
+            "want them; number the patients, or use `form='fhir'`"
         )
     return ids.astype("int64")
 

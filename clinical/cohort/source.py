@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shlex
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -234,10 +233,12 @@ def _find(source: Source, table: TableMap, schema: Schema) -> MatchedTable:
         if match is not None:
             chosen[ours] = match
         elif theirs and ours not in table.optional:
-            option = ""
-            if schema.name == "generic":
-                option = f"{ours} ="  # in the user's mapping
-            require_columns(available, theirs[:1], source=named, option=option)
+            entry = ""
+            if schema.name == "generic":  # in the user's mapping
+                entry = f"{ours} = {{theirs}}"
+            require_columns(
+                available, theirs[:1], source=named, argument=entry
+            )
     where_columns = [name.lower() for name in table.where]
     require_columns(spelled, where_columns, source=named)
     return MatchedTable(
@@ -320,11 +321,10 @@ class CohortReader:
         counts = dict(self.con.execute(f"{query} ORDER BY place").fetchall())
         if not counts:
             return
-        options = [f"--died-locations {shlex.quote(name)}" for name in counts]
         raise UserError(
             f"{table} has stays whose place of discharge may mean death: {counts_text(counts)}. "
-            f"If so, add {' '.join(options)}, or died_locations to the mapping; if not, add "
-            "alive_locations to the mapping"
+            f"If so, add `died_locations={[*counts]}`, or died_locations to the mapping; if not, "
+            "add alive_locations to the mapping"
         )
 
     def _read_notes(self, table: MatchedTable) -> None:

@@ -6,6 +6,7 @@ model's manifest holds shares and quantiles: no word, no id.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import pandas as pd
 
 from clinical.risk.manifest import QuantityProfile
 from clinical.stays.stays import clean, note_list
+from domainbert.text.identifiers import count_placeholders
 from domainbert.text.windows import own_tokenizer
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ QUANTITIES = {
     "tokens": "Tokens of a stay",
     "split_words": "Share of words that the vocabulary lacks (read in pieces)",
     "unknown_tokens": "Share of tokens that are unknown",
+    "placeholders": "Placeholders of de-identification in a note, on average",
     "probability": "Predicted risk",
 }
 
@@ -46,7 +49,7 @@ _BINS = 10
 def describe_notes(
     model: ReadmissionModel, stays: pd.Series
 ) -> dict[str, Floats]:
-    """What the model's tokenizer finds in a sample of stays: the first five of `QUANTITIES`.
+    """What the model's tokenizer finds in a sample of stays: the first six of `QUANTITIES`.
 
     A word is split when the encoder's vocabulary lacks it and it is read in pieces: names,
     misspellings, abbreviations, another language. Stays without a token have no shares (NaN).
@@ -55,13 +58,15 @@ def describe_notes(
     rows = []
     for stay in stays.sample(min(len(stays), MOST_STAYS), random_state=0):
         notes = note_list(stay)
+        n_placeholders = sum(map(count_placeholders, notes))
         if model.settings.clean_notes:
             notes = [clean(note) for note in notes]
         n_characters = sum(map(len, notes))
         encodings = tokenizer.encode_batch(notes, add_special_tokens=False)
         counts = _token_counts(encodings, model.tokenizer.unk_token_id)
-        rows.append((len(notes), n_characters, *counts))
-    columns = np.array(rows, dtype=np.float64).reshape(-1, 5).T
+        per_note = _share(n_placeholders, len(notes))
+        rows.append((len(notes), n_characters, *counts, per_note))
+    columns = np.array(rows, dtype=np.float64).reshape(-1, 6).T
     return dict(zip(QUANTITIES, columns, strict=False))
 
 
@@ -75,10 +80,10 @@ def _token_counts(
     n_words = 0
     n_split = 0
     for encoding in encodings:
-        word_ids = [word for word in encoding.word_ids if word is not None]
-        pieces = np.bincount(np.array(word_ids, dtype=np.intp))
-        n_words += int((pieces > 0).sum())
-        n_split += int((pieces > 1).sum())
+        pieces = Counter(encoding.word_ids)
+        del pieces[None]  # of special tokens
+        n_words += len(pieces)
+        n_split += sum(count > 1 for count in pieces.values())
         n_tokens += len(encoding.ids)
         n_unknown += encoding.ids.count(unknown)
     return n_tokens, _share(n_split, n_words), _share(n_unknown, n_tokens)

@@ -169,7 +169,7 @@ def _definition(choice: NoteChoice | None, named: str | None) -> str | None:
     if not (SHIPPED / "definitions" / f"{name}.toml").is_file():
         raise UserError(
             f"this model was trained with the definition {choice.definition}, which is not "
-            "shipped; name its file with --definition"
+            "shipped; name its file with `definition='FILE'`"
         )
     return name
 

@@ -20,6 +20,7 @@ from clinical.stays.stays import (
 from domainbert.errors import UserError
 from domainbert.settings import Positive, Settings
 from domainbert.tables.ids import id_key
+from domainbert.text.identifiers import count_placeholders
 from domainbert.text.windows import Window, Windower, too_long
 
 if TYPE_CHECKING:
@@ -61,13 +62,16 @@ class UnreadSpan:
 class Coverage:
     """How much of a stay was read: characters of its notes, tokens without special ones, windows.
 
-    A token counts once where windows do not overlap. `unread` is normally empty.
+    A token counts once where windows do not overlap. `unread` is normally empty. `placeholders`
+    has the notes in which de-identification left marks (`[**2151-7-16**]`, `___`, `<DATE>`), by
+    number, with how many they have.
     """
 
     characters: int
     tokens: int
     windows: int
     unread: tuple[UnreadSpan, ...] = ()
+    placeholders: Mapping[int, int] = field(default_factory=dict, hash=False)
 
 
 class RiskGroup(Settings):
@@ -181,10 +185,10 @@ class StayRisk:
         """A small table, for a notebook."""
         import pandas as pd
 
-        facts = vars(self) | vars(self.coverage)  # `windows` is their number
-        for name in ("coverage", "after_discharge"):
-            del facts[name]
-        return pd.Series(facts).to_frame("stay").to_html()
+        # `windows` is their number.
+        facts = pd.Series(vars(self) | vars(self.coverage))
+        hidden = ["coverage", "after_discharge"]
+        return facts.drop(hidden).to_frame("stay").to_html()
 
 
 class ColumnEffect(Settings):
@@ -309,7 +313,15 @@ class StayReader:
             n_tokens += parts.tokens
         n_characters = sum(len(text) for _, text in notes)
         coverage = Coverage(
-            n_characters, n_tokens, len(windows), tuple(unread)
+            n_characters,
+            n_tokens,
+            len(windows),
+            tuple(unread),
+            {
+                number: count
+                for number, text in notes
+                if (count := count_placeholders(text))
+            },
         )
         status, reason = self._status(texts, fault, has_windows=bool(windows))
         if status == "error":

@@ -159,9 +159,7 @@ class StayTask(Task[ReadNotes, Result]):
         if STAY.name in cells and id_key(cells[STAY.name]) is None:
             return Fault("this row has no stay_id, and the table has stay ids")
         if self._notes == "as-given":
-            if self.choice is None:
-                return read_notes(rows)
-            return _remarked(read_notes(rows), AS_GIVEN)
+            return read_notes(rows, AS_GIVEN * (self.choice is not None))
         # A copied row of the admissions is excluded; the row that it copies has the notes.
         scorable = [row for row in rows if exclusion_of(row.cells) is None]
         if not scorable:
@@ -186,7 +184,7 @@ class StayTask(Task[ReadNotes, Result]):
             require_same_notes(rows_choice, choice)
             return read_notes(rows)
         if not isinstance(cells["text"], str | None):
-            return _remarked(read_notes(rows), AS_GIVEN)
+            return read_notes(rows, AS_GIVEN)
         self._chose_notes = True
         chosen = choice.choose(rows)
         if not chosen:
@@ -420,12 +418,6 @@ def _excluded(exclusion: str | None) -> Fault:
     return Fault(reason, "empty")
 
 
-def _remarked(item: ReadNotes | Fault, remark: str) -> ReadNotes | Fault:
-    if isinstance(item, Fault):
-        return item
-    return replace(item, remarks=[*item.remarks, remark])
-
-
 def _labels(rows: Sequence[Row]) -> list[tuple[str | None, str | None]]:
     """The `note_id` and `chart_time` of each row."""
     return [
@@ -438,12 +430,13 @@ def _labels(rows: Sequence[Row]) -> list[tuple[str | None, str | None]]:
 
 
 def read_notes(
-    rows: Sequence[Row], *, in_order: bool = False
+    rows: Sequence[Row], remark: str = "", *, in_order: bool = False
 ) -> ReadNotes | Fault:
     """The notes of one stay, for every task that reads stays.
 
     Args:
         rows: the rows of one stay, with the cells `patient_id, note_id, chart_time, text`.
+        remark: the first of the remarks.
         in_order: whether the rows were chosen, and are in time order; copies are left out.
 
     Returns:
@@ -452,7 +445,7 @@ def read_notes(
     patients = {id_key(row.cells.get("patient_id")) for row in rows} - {None}
     if len(patients) > 1:
         return Fault("this stay_id belongs to more than one patient_id")
-    remarks = list(dict.fromkeys(row.remark for row in rows if row.remark))
+    remarks = [remark]
     texts = [row.cells.get("text") for row in rows]
     if len(rows) == 1:
         return ReadNotes(texts[0], remarks, _labels(rows))

@@ -120,8 +120,8 @@ class NoteChoice(Settings):
             if name not in cells:
                 raise TableError(
                     f"this model reads {self}, and there is no column {name!r} to choose them by; "
-                    f"name it with --column {name}=NAME, score a cohort (clinical cohort), or read "
-                    "all notes with --notes as-given"
+                    f"name it with `named={{{name!r}: 'NAME'}}`, score a cohort (clinical cohort), "
+                    "or read all notes with `notes='as-given'`"
                 )
 
     def _deadline(self, rows: Sequence[Row]) -> datetime | None:
@@ -250,7 +250,7 @@ def require_same_notes(cohort: NoteChoice, model: NoteChoice) -> None:
         raise UserError(
             f"this model reads {model}, by the definition {model.definition}; the cohort has "
             f"{cohort}, by {cohort.definition}: build it with the model's definition, or read its "
-            "notes with --notes as-given"
+            "notes with `notes='as-given'`"
         )
 
 

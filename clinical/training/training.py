@@ -146,7 +146,7 @@ def _warn_of_few_events(rows: pd.DataFrame, table: ReadmissionTable) -> None:
     advice = ""
     if table.calibration == "validation":
         outcome = outcome[rows["split"] == "val"]
-        advice = " or --calibration cross-fitted"
+        advice = " or cross-fitted calibration"
     try:
         check_events(outcome)
     except UserError as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import re
+import shlex
 import signal
 import threading
 import traceback
@@ -18,6 +20,22 @@ from rich.table import Column, Table
 from domainbert import __version__
 from domainbert.errors import UserError
 from domainbert.progress import STOP_SIGNALS, Terminal, stderr
+
+# An argument in a message: `resume=True`, `encoding='cp1252'`, `named={'text': 'NAME'}`.
+_ARGUMENT = re.compile(r"`\w++=[^`]++`")
+_OPTIONS = {  # whose names are not those of the arguments
+    "named={'chart_time': ": "time=",
+    "named={'note_id': ": "note=",
+    "named={'patient_id': ": "patient=",
+    "named={'stay_id': ": "stay=",
+    "named={'text': ": "text=",
+    "form=": "format=",
+    "labels=": "label=",
+    "named=": "column=",
+    "note_id=": "note=",
+    "patient_id=": "patient=",
+    "stay_id=": "stay=",
+}
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,9 +69,22 @@ def command_line(name: str, about: str) -> typer.Typer:
     return app
 
 
-def say(message: str) -> None:
-    """Print one line to stderr."""
-    stderr.print(message.replace("\n", " "), soft_wrap=True)
+def say(message: str, style: str = "") -> None:
+    """Print one line to stderr, with options where the message names arguments of Python."""
+    line = _ARGUMENT.sub(_as_options, message.replace("\n", " "))
+    stderr.print(line, soft_wrap=True, style=style)
+
+
+def _as_options(match: re.Match[str]) -> str:
+    """The options that mean an argument, such as --encoding cp1252."""
+    argument = match[0].strip("`")
+    for theirs, ours in _OPTIONS.items():
+        argument = argument.replace(theirs, ours)
+    name, _, literal = argument.partition("=")
+    option = f"--{name.replace('_', '-')}"
+    values = re.findall(r"'([^']*)'", literal.replace("': '", "="))
+    words = [f"{option} {shlex.quote(value)}" for value in values]
+    return " ".join(words) or option
 
 
 def print_table(
@@ -84,7 +115,7 @@ def one_line_errors(command: Callable[P, R]) -> Callable[P, R]:
             with _signals_interrupt():
                 return command(*args, **kwargs)
         except (UserError, OSError) as error:
-            _print_error(_reason(error))
+            say(f"error: {_reason(error)}", style="red")
             raise typer.Exit(FAILED) from None
         except KeyboardInterrupt as stop:
             stderr.print("stopped")
@@ -134,21 +165,16 @@ def _signals_interrupt() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _print_error(reason: str) -> None:
-    stderr.print(
-        f"error: {reason}".replace("\n", " "), soft_wrap=True, style="red"
-    )
-
-
 def _print_bug(error: Exception) -> None:
     """Print where an unexpected error arose, without its message, which may hold data."""
     for line in _frames(error):
         stderr.print(line, end="", soft_wrap=True)
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    _print_error(
-        f"internal error, {type(error).__name__} at "
+    say(
+        f"error: internal error, {type(error).__name__} at "
         f"{Path(frame.filename).name}:{frame.lineno}; please report these lines, "
-        "which hold no data"
+        "which hold no data",
+        style="red",
     )
 
 

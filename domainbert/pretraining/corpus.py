@@ -28,6 +28,7 @@ from domainbert.tables import (
     source_files,
     table_columns,
 )
+from domainbert.tables.columns import KEYWORD
 from domainbert.text.sentences import split_sentences
 
 TRAIN = "train"
@@ -80,6 +81,7 @@ class CorpusFile:
             table_columns(self.path),
             (TEXT, PATIENT, STAY, NOTE),
             named=renamed,
+            argument=KEYWORD,
             source=self.path.name,
         )
 
@@ -152,7 +154,7 @@ class Exclusions:
         kind = self._kinds[0]
         raise TextCorpusError(
             f"{source} has no {kind}, and the exclusion list names documents by it: "
-            f"add that column, or name it with --{kind.removesuffix('_id')}"
+            f"add that column, or name it with `{kind}='NAME'`"
         )
 
     def reason(self, document: TextDocument) -> str | None:

@@ -58,6 +58,7 @@ class Counts:
 
     Attributes:
         rows: input rows.
+        remarks: input rows by what was noticed while they were read, such as undecodable bytes.
         done: input rows that an earlier run has scored.
         made: output rows of this run.
         written: output rows of the table.
@@ -65,6 +66,7 @@ class Counts:
     """
 
     rows: int = 0
+    remarks: Counter[str] = field(default_factory=Counter)
     done: int = 0
     made: int = 0
     written: int = 0
@@ -75,6 +77,8 @@ class Counts:
         line = f"{self.rows:,} rows in"
         if self.done:
             line += f" ({self.done:,} done earlier)"
+        for remark, n in self.remarks.items():
+            line += f", {n} with {remark}"
         statuses = [
             f"{n:,} {status}" for status, n in sorted(self.items.items())
         ]
@@ -88,6 +92,7 @@ class Counts:
             "finished": time.time(),
             "rows": self.rows,
             "rows_done_earlier": self.done,
+            "remarks": dict(self.remarks),
             "rows_out": self.written,
             "items": dict(self.items),
         }
@@ -205,7 +210,7 @@ def score_file(
                 stream = stack.enter_context(
                     gathered(stream, plan, folder=work)
                 )
-            counts = Counts(rows=surveyed.rows)
+            counts = Counts(surveyed.rows, surveyed.remarks)
             total = _score(
                 task,
                 plan,
@@ -217,13 +222,13 @@ def score_file(
             )
         if store.digest(local) != digest:
             raise UserError(
-                "the input changed while it was read; start over with --restart"
+                "the input changed while it was read; start over with `restart=True`"
             )
         counts.items, counts.written = store.totals()
         if counts.items.total() != total:
             raise UserError(
                 f"{store.folder} has {counts.items.total()} items and the input {total}; "
-                "start over with --restart"
+                "start over with `restart=True`"
             )
         about = {
             "task": task.name,
@@ -350,7 +355,7 @@ def score_items(
             output: Sequence[Mapping[str, object]] = [asdict(result)]
         else:
             output = task.rows(item, result)
-        yield [plan.finished(rows[0], row) for row in output]
+        yield [plan.finished(rows, row) for row in output]
 
 
 def _read(task: AnyTask, plan: Plan, rows: Sequence[Row]) -> Any | Fault:

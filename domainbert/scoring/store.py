@@ -137,7 +137,7 @@ class RunStore:
             if self._next:
                 raise UserError(
                     f"{self.folder} holds a run with another {' and '.join(changed)}; "
-                    "use the same again, or start over with --restart"
+                    "use the same again, or start over with `restart=True`"
                 )
             self._update(**facts)
         # Parts after a missing one are of no use.

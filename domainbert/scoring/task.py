@@ -6,6 +6,7 @@ import json
 import sqlite3
 from abc import ABC, abstractmethod
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from domainbert.tables import (
     match_columns,
     require_columns,
 )
+from domainbert.tables.columns import NAMED
 from domainbert.tables.ids import is_id_column
 from domainbert.tables.options import repeated
 from domainbert.text.windows import is_blank, too_long
@@ -170,14 +172,20 @@ class Plan:
         """The group of a row, or a key that no other row has; no id begins with a space."""
         return self.key(row) or f" {row.number}"
 
-    def finished(self, row: Row, output: Mapping[str, object]) -> OutputRow:
-        """An output row: ids, number, the task's columns, status and reason."""
+    def finished(
+        self, rows: Sequence[Row], output: Mapping[str, object]
+    ) -> OutputRow:
+        """An output row of an item's rows: ids, number, columns, status, remarks and reason."""
+        row = rows[0]
         finished: OutputRow = {
             name: id_text(row.cells.get(name)) for name in self.carried
         }
         if "row" in self.schema.names:
             finished["row"] = row.number
-        finished |= {"status": "ok", "reason": row.remark, **output}
+        remarks = [row.remark for row in rows]
+        reasons = dict.fromkeys([*remarks, str(output.get("reason") or "")])
+        reason = "; ".join(filter(None, reasons))
+        finished |= {"status": "ok", **output, "reason": reason}
         for name, value in finished.items():
             if isinstance(value, str):
                 finished[name] = whole_text(value)
@@ -210,7 +218,9 @@ def make_plan(
     """
     import pyarrow as pa
 
-    chosen = match_columns(available, task.columns, named=named, source=source)
+    chosen = match_columns(
+        available, task.columns, named=named, argument=NAMED, source=source
+    )
     group = chosen.get(task.group or "")
     task_names = {column.name for column in task.columns}
     further = {
@@ -274,11 +284,13 @@ class Survey:
 
     Attributes:
         rows: number of rows.
+        remarks: number of rows by what was noticed while they were read.
         contiguous: whether the rows of every group are consecutive.
         columns: names of all cells, in order of first appearance.
     """
 
     rows: int
+    remarks: Counter[str]
     contiguous: bool
     columns: list[str]
 
@@ -286,18 +298,22 @@ class Survey:
 def survey(rows: Iterable[Row], plan: Plan) -> Survey:
     """Count the rows and look for scattered groups, with ten bytes of memory per group."""
     columns: dict[str, None] = {}
+    remarks: Counter[str] = Counter()
     starts = array("Q")  # hashes of the groups, each time one starts
     number = 0
     last_key = None
     for row in rows:
         number += 1
         columns |= dict.fromkeys(row.cells)
+        if row.remark:
+            remarks[row.remark] += 1
         key = plan.key(row)
         if key is not None and key != last_key:
             starts.append(hash(key) & 0xFFFF_FFFF_FFFF_FFFF)
         last_key = key
     n_groups = len(np.unique(np.array(starts, dtype=np.uint64)))
-    return Survey(number, n_groups == len(starts), list(columns))
+    is_contiguous = n_groups == len(starts)
+    return Survey(number, remarks, is_contiguous, list(columns))
 
 
 @contextmanager

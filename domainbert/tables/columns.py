@@ -24,8 +24,7 @@ class Column:
         also: other names, in any case, such as those of MIMIC and OMOP.
         required: whether a table without the column is refused.
         within: whether it is the id of a row within a group, carried only if rows are not grouped.
-        option: the command-line option that names the column.
-        joined: columns that the option can name together in place of a missing text.
+        joined: columns that an argument of our name can join in place of a missing text.
     """
 
     name: str
@@ -33,7 +32,6 @@ class Column:
     also: tuple[str, ...] = ()
     required: bool = False
     within: bool = False
-    option: str = ""
     joined: tuple[str, ...] = ()
 
 
@@ -50,15 +48,14 @@ _STAYS = (
     "stay",
 )
 _TIMES = ("charttime", "note_datetime", "chartdate", "note_date")
-PATIENT = Column("patient_id", "id", _PATIENTS, option="--patient")
-STAY = Column("stay_id", "id", _STAYS, option="--stay")
-NOTE = Column(
-    "note_id", "id", ("row_id", "note"), within=True, option="--note"
-)
-TIME = Column("chart_time", "value", _TIMES, option="--time")
-TEXT = Column(
-    "text", "text", ("note_text", "notes"), required=True, option="--text"
-)
+PATIENT = Column("patient_id", "id", _PATIENTS)
+STAY = Column("stay_id", "id", _STAYS)
+NOTE = Column("note_id", "id", ("row_id", "note"), within=True)
+TIME = Column("chart_time", "value", _TIMES)
+TEXT = Column("text", "text", ("note_text", "notes"), required=True)
+# How a message tells the caller to name a column, with our name and the table's.
+NAMED = "`named={{{ours!r}: {theirs!r}}}`"
+KEYWORD = "`{ours}={theirs!r}`"
 
 
 def match_columns(
@@ -66,6 +63,7 @@ def match_columns(
     columns: Iterable[Column],
     *,
     named: Mapping[str, str] | None = None,
+    argument: str = "",
     source: str,
 ) -> dict[str, str]:
     """Find the columns of a task in a table.
@@ -74,6 +72,7 @@ def match_columns(
         available: the table's column names.
         columns: the columns that the task reads.
         named: our name -> the table's name, if the caller knows it; it takes precedence.
+        argument: how messages tell to name a column: `NAMED`, `KEYWORD`, or "" if one cannot.
         source: the table's name, for messages.
 
     Returns:
@@ -106,9 +105,11 @@ def match_columns(
                 available,
                 [column.name],
                 source=source,
-                option=column.option,
+                argument=argument,
             )
-    _check_unused_ids(available, columns, matches, source=source)
+    _check_unused_ids(
+        available, columns, matches, argument=argument, source=source
+    )
     return matches
 
 
@@ -118,13 +119,12 @@ def _suggest_joining(
     *,
     source: str,
 ) -> None:
-    """Raise a `TableError` if the table has the parts that the column's option can join."""
+    """Raise a `TableError` if the table has the parts of a column that can be joined."""
     parts = [spelled[name] for name in column.joined if name in spelled]
     if len(parts) > 1:
-        options = " ".join(f"{column.option} {part}" for part in parts)
         raise TableError(
             f"{source} has no column {column.name!r}, but {' and '.join(parts)}; join them "
-            f"with {options}"
+            f"with `{column.name}={parts}`"
         )
 
 
@@ -133,6 +133,7 @@ def _check_unused_ids(
     columns: Iterable[Column],
     matches: Mapping[str, str],
     *,
+    argument: str,
     source: str,
 ) -> None:
     """Refuse a table with an unused column that is probably an id under a misspelled name."""
@@ -154,8 +155,9 @@ def _check_unused_ids(
             if _plain(name) not in spellings and not is_near:
                 continue
             fix = "rename the column"
-            if column.option:
-                fix = f"name it with {column.option} {name}, or {fix}"
+            if argument:
+                call = argument.format(ours=column.name, theirs=name)
+                fix = f"name it with {call}, or {fix}"
             raise TableError(
                 f"{source} has a column {name!r} that looks like {column.name}, and no "
                 f"{column.name}; {fix}"
@@ -172,7 +174,7 @@ def require_columns(
     needed: Iterable[str],
     *,
     source: str,
-    option: str = "",
+    argument: str = "",
 ) -> None:
     """Check that a table has all needed columns.
 
@@ -180,7 +182,7 @@ def require_columns(
         available: the table's column names.
         needed: names that must be among them.
         source: the table's name, for the message.
-        option: the command-line option that names another column.
+        argument: see `match_columns`.
 
     Raises:
         TableError: with the missing column, the nearest name in the table, and all its names.
@@ -193,8 +195,9 @@ def require_columns(
         f"{len(available)}, not shown: the first line may be data, not names"
     )
     advice = ""
-    if option:
-        advice = f". Name it with {option} NAME"
+    if argument:
+        call = argument.format(ours=missing, theirs="NAME")
+        advice = f". Name it with {call}"
     # The first row of a file without a header is data, and may be a note: it is not shown.
     if are_names(available):
         listed = shortened(available, _LISTED_COLUMNS) or "none"
@@ -204,8 +207,9 @@ def require_columns(
         )
         for name in map(lowered.get, near):
             fix = f"Rename it to {missing!r}"
-            if option:
-                fix = f"Name it with {option} {name}"
+            if argument:
+                call = argument.format(ours=missing, theirs=name)
+                fix = f"Name it with {call}"
             advice = f"; did you mean {name!r}? {fix}"
     raise TableError(
         f"{source} has no column {missing!r}{advice}. Columns there: {listed}"

@@ -92,7 +92,7 @@ def _wrong_encoding(start: bytes, encoding: str | None) -> str:
     """What is wrong with a file that starts with these bytes, or ""."""
     is_utf16 = start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start
     if is_utf16 and encoding is None:
-        return "is in UTF-16: name the encoding (--encoding utf-16), or save it as UTF-8"
+        return "is in UTF-16: name the encoding (`encoding='utf-16'`), or save it as UTF-8"
     if start[:4] == _ZIP:
         return "is a spreadsheet or a zip file: save the sheet as CSV"
     return ""
@@ -101,7 +101,7 @@ def _wrong_encoding(start: bytes, encoding: str | None) -> str:
 def _wrong_header(header: list[str], separator: str) -> str:
     """What is wrong with a header, or ""."""
     if "\ufffd" in "".join(header):
-        return "is not in UTF-8: name its encoding (--encoding cp1252, for example)"
+        return "is not in UTF-8: name its encoding (`encoding='cp1252'`, for example)"
     if not header:
         return "is empty; it needs a first line with one name for each column"
     if len(header) == 1:
@@ -110,7 +110,7 @@ def _wrong_header(header: list[str], separator: str) -> str:
             name = match[0].replace("\t", "tab")
             return (
                 f"separates its fields by {match[0]!r}, not {separator!r}: name the delimiter "
-                f"(--delimiter {name!r}), or save it with commas"
+                f"(`delimiter={name!r}`), or save it with commas"
             )
     counts = Counter(name.lower() for name in header)
     repeated = sorted({name for name in header if counts[name.lower()] > 1})

@@ -81,7 +81,7 @@ def query_batches(
     """
     if not query:
         raise TableError(
-            f"{_public_name(uri)} is a database: say what to read with --query 'SELECT …'"
+            f"{_public_name(uri)} is a database: say what to read with `query='SELECT …'`"
         )
     with _connect(uri) as connection, connection.cursor() as cursor:
         try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from domainbert.files import read_toml
 from domainbert.tables import TEXT, iter_rows, match_columns, table_columns
+from domainbert.tables.columns import KEYWORD
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +19,12 @@ KINDS = read_toml(__file__, "identifiers.toml")
 """The pattern of each kind."""
 _PATTERNS = [f"(?P<{kind}>{pattern})" for kind, pattern in KINDS.items()]
 _ANY_KIND = re.compile("|".join(_PATTERNS), re.VERBOSE)
+_PLACEHOLDER = re.compile(KINDS[PLACEHOLDER], re.VERBOSE)
+
+
+def count_placeholders(text: str) -> int:
+    """How often de-identification left a mark in a text: [**2151-7-16**], ___ or <DATE>."""
+    return len(_PLACEHOLDER.findall(text))
 
 
 def find_identifiers(
@@ -45,6 +52,7 @@ def find_identifiers(
         table_columns(source),
         (TEXT,),
         named={TEXT.name: text or ""},
+        argument=KEYWORD,
         source=source,
     )
     column = matches[TEXT.name]
@@ -53,19 +61,16 @@ def find_identifiers(
     for row in iter_rows(source, columns=[column]):
         cell = row.cells.get(column)
         notes = cell if isinstance(cell, list) else [cell]
-        spans = [
-            (number, match.lastgroup, *match.span())
+        places += [
+            (row.number, row.place, number, match.lastgroup, *match.span())
             for number, note in enumerate(notes)
             if isinstance(note, str)
             for match in _ANY_KIND.finditer(note)
         ]
-        kinds = [str(kind) for _, kind, *_ in spans]
-        counts.update(["rows", *kinds, *{f"{kind} rows" for kind in kinds}])
+        counts["rows"] += 1
         counts["unreadable"] += bool(row.fault)
         counts["without text"] += not (row.fault or cell)
-        places += [
-            (row.number, row.place, *span)
-            for span in spans
-            if PLACEHOLDER not in span
-        ]
-    return pd.DataFrame(places, columns=COLUMNS), counts
+    frame = pd.DataFrame(places, columns=COLUMNS)
+    counts.update(frame["kind"])
+    counts.update(frame.drop_duplicates(["row", "kind"])["kind"] + " rows")
+    return frame[frame["kind"] != PLACEHOLDER], counts

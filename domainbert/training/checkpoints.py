@@ -37,7 +37,7 @@ def resume_point(
         checkpoint = last_checkpoint(folder)
         if checkpoint and not resume:
             raise UserError(
-                f"{folder} has checkpoints: continue with --resume, or delete that folder"
+                f"{folder} has checkpoints: continue with `resume=True`, or delete that folder"
             )
         current = json.loads(json.dumps(facts))  # as they will be read back
         if checkpoint:

@@ -20,7 +20,7 @@ sentences AS (
     UNION ALL
     -- A file without a count of its rows is named with its damaged ones only.
     SELECT 1e9 + row_number() OVER (ORDER BY file), format('{:,} of {:,} rows of {} have bytes that are '
-        'not in the encoding, read as U+FFFD: name the encoding of the file, such as --encoding cp1252',
+        'not in the encoding, read as U+FFFD: name the encoding of the file, such as cp1252',
         damaged, coalesce(rows, damaged), file)
     FROM encodings
 )

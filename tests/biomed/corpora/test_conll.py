@@ -96,7 +96,7 @@ def test_entities_without_a_type_get_one_with_label(tmp_path):
     gold = read_gold(path, labels={"Entity": "Disease"})
     assert gold.types == ("Disease",)
     assert (
-        "the type is called Entity. Rename it with --label Entity=NAME"
+        "the type is called Entity. Rename it with `labels={'Entity': 'NAME'}`"
         in gold.remarks[1]
     )
 

@@ -50,7 +50,7 @@ def test_concepts_of_one_system(sources):
         "M:1|SNOMED:84"
     }
     with pytest.raises(
-        UserError, match="no concept with a code in OMIM; name --mappings"
+        UserError, match="no concept with a code in OMIM; name its codes with"
     ):
         build_dictionary(
             tables, mappings=sources / "mappings.csv", system="OMIM"

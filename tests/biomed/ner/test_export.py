@@ -489,11 +489,13 @@ def test_an_entity_without_the_id_that_a_form_needs_is_refused(
     tagged, tmp_path
 ):
     with pytest.raises(
-        TableError, match=r"omop needs a whole number as note_id .* 10 of 10"
+        TableError,
+        match=r"`form='omop'` needs a whole number as note_id .* 10 of 10",
     ):
         export_entities(tagged({"note_id": "n-1"}), "omop", named={})
     with pytest.raises(
-        TableError, match="fhir needs a patient_id in every row; 10 of 10"
+        TableError,
+        match="`form='fhir'` needs a patient_id in every row; 10 of 10",
     ):
         export_entities(
             tagged({"mrn": None}), "fhir", named={"patient_id": "mrn"}

@@ -248,6 +248,6 @@ def test_several_columns_of_text_have_positions_of_their_own(tagger):
         cell = frame[row.field][row.row]
         assert cell[int(row.start) : int(row.end)] == row.entity
     with pytest.raises(
-        TableError, match="join them with --text title --text abstract"
+        TableError, match=r"join them with `text=\['title', 'abstract'\]`"
     ):
         tagger.score_frame(frame)

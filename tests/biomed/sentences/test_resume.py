@@ -147,7 +147,7 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(
     has_head = any("classifier" in name or "head" in name for name in stored)
     assert has_head == (kind in ("pairs", "classification"))
     with pytest.raises(
-        UserError, match="has checkpoints: continue with --resume"
+        UserError, match="has checkpoints: continue with `resume=True`"
     ):
         fit("parts")
     with pytest.raises(UserError, match=r"made with another training\.seed"):

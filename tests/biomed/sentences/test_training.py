@@ -337,7 +337,7 @@ def test_any_number_of_models_are_measured_side_by_side(
         for name, model in models.items()
     }
     with pytest.raises(
-        UserError, match="nothing to measure: name --sts or --retrieval"
+        UserError, match="nothing to measure: expected rated pairs"
     ):
         evaluate_models({"one": encoder})
 

@@ -274,14 +274,14 @@ def test_a_wrong_encoding_is_one_issue_with_the_option_that_mends_it(
     path = options["source"] / "letters.csv"
     path.write_bytes(path.read_text(encoding="utf-8").encode("cp1252"))
     cohort = build_cohort(**options)
-    (line,) = (line for line in cohort.caveats if "--encoding" in line)
+    (line,) = (line for line in cohort.caveats if "name the encoding" in line)
     assert line.startswith(f"{n_damaged} of 4 rows of letters.csv have bytes")
     (issue,) = cohort.issues.to_dict("records")
     assert issue["count"] == 1
     assert issue["problem"].endswith("in 4 of 4 rows") == (n_damaged == 4)
     mended = build_cohort(**options, encoding="cp1252")
     assert by_stay(mended)["11"]["text"] == ["Müde 1."]
-    assert not any("--encoding" in line for line in mended.caveats)
+    assert not any("name the encoding" in line for line in mended.caveats)
 
 
 def test_issues_are_summed_with_three_examples(tmp_path):

@@ -37,7 +37,9 @@ def test_without_an_admission_the_values_there_are_named(tmp_path, form):
     assert said in message
     is_own = form == "generic"
     assert message.endswith(
-        "in the mapping" if is_own else f"{form}.toml, passed as --mapping"
+        "in the mapping"
+        if is_own
+        else f"{form}.toml, passed as `mapping='FILE'`"
     )
 
 
@@ -96,7 +98,7 @@ def test_early_prediction_from_summaries_alone_is_refused(tmp_path):
         tmp_path / "a", "mimic3", tables("mimic3"), notes="early"
     )
     assert "only discharge summaries, Discharge summary (4)" in message
-    assert message.endswith("predict at discharge (--notes discharge)")
+    assert message.endswith("predict at discharge (`notes='discharge'`)")
 
 
 @pytest.mark.parametrize("form", ["mimic3", "generic", "omop"])

@@ -42,6 +42,12 @@ def test_the_file_carries_its_definition_and_its_flow(cohort):
     assert issues_path(cohort.path).is_file()
 
 
+def test_a_cohort_shows_its_counts(cohort):
+    assert repr(cohort) == (
+        "Cohort(4 admissions; kept: 1 stays of 1 patients, 1 readmitted)"
+    )
+
+
 def test_the_flow_in_order(cohort):
     removed = [
         (row.step, row.removed, row.left) for row in cohort.flow.itertuples()

@@ -433,15 +433,15 @@ def test_generic_early_needs_to_know_what_a_note_is(generic):
             ";",
             "utf-8",
             {"delimiter": ";"},
-            r"separates .* by ';'.*--delimiter",
+            r"separates .* by ';'.*`delimiter=",
         ),
-        (".csv", "\t", "utf-8", {"delimiter": "tab"}, r"--delimiter 'tab'"),
+        (".csv", "\t", "utf-8", {"delimiter": "tab"}, r"`delimiter='tab'`"),
         (
             ".csv",
             ",",
             "utf-16",
             {"encoding": "utf-16"},
-            r"UTF-16.*--encoding utf-16",
+            r"UTF-16.*`encoding='utf-16'`",
         ),
         (
             ".csv.gz",

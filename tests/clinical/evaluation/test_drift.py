@@ -36,9 +36,19 @@ def test_what_is_described_of_a_stay_by_hand(model):
         "tokens": 6,
         "split_words": 1 / 5,
         "unknown_tokens": 1 / 6,
+        "placeholders": 0,
     }
     assert found.loc[1, ["notes", "tokens"]].tolist() == [1, 0]
     assert found.loc[1, ["split_words", "unknown_tokens"]].isna().all()
+
+
+def test_placeholders_are_counted_by_note_and_can_drift(model):
+    stays = pd.Series([["on [**2151-7-16**] by ___", "heart failure"]] * 20)
+    marked = describe_notes(model, stays)
+    assert set(marked["placeholders"]) == {1.0}
+    plain = pd.Series([["heart failure"]] * 20)
+    table = drift(profile(marked), describe_notes(model, plain))
+    assert table.set_index("quantity").loc["placeholders", "now"] == 0
 
 
 def test_the_stability_index_by_hand():

@@ -275,6 +275,11 @@ def test_what_cannot_be_read_is_on_the_receipt(model):
     assert (1, 0, 0, "missing") in reasons
 
 
+def test_the_receipt_counts_what_de_identification_left_in_each_note(model):
+    risk = model.predict(["<DATE>: seen by ___", "fever", None, "[**Name**]"])
+    assert risk.coverage.placeholders == {0: 2, 3: 1}
+
+
 def test_save_and_load(model, tmp_path):
     model.settings = ReadmissionSettings(
         window=48, c=4.0, calibration=(1.5, -0.5), alert_threshold=0.6

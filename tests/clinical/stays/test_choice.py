@@ -138,7 +138,8 @@ def test_a_column_that_decides_is_asked_for(
     model = model_of(cohort, network, tokenizer)
     frame = raw_notes(hospital).drop(columns="CATEGORY")
     with pytest.raises(
-        TableError, match=r"no column 'category' .* --notes as-given"
+        TableError,
+        match=r"no column 'category' .*'category': 'NAME'.* `notes='as-given'`",
     ):
         model.score_frame(frame)
     early = model_of(

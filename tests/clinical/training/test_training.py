@@ -410,7 +410,7 @@ def test_too_few_stays_to_calibrate_on_are_said_before_training(
         "--fractions 0.6 0.2 0.2, or the estimator's validation_fraction)"
         in said[0]
     )
-    assert " or --calibration cross-fitted" in said[0]
+    assert " or cross-fitted calibration" in said[0]
 
 
 def test_cross_fitted_calibration_needs_no_large_validation_side(

@@ -1,6 +1,7 @@
 import io
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -40,6 +41,39 @@ def test_a_foreseen_error_is_one_line_on_stderr(error):
     assert result.exit_code == 1
     assert result.stderr == f"error: {LONG}\n"
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("argument", "options"),
+    [
+        ("resume=True", "--resume"),
+        ("scale=5", "--scale"),
+        ("encoding='cp1252'", "--encoding cp1252"),
+        ("delimiter=';'", "--delimiter ';'"),
+        ("query='SELECT …'", "--query 'SELECT …'"),
+        ("text=['title', 'abstract']", "--text title --text abstract"),
+        ("died_locations=['A B']", "--died-locations 'A B'"),
+        ("labels={'CHEM': 'Drug', 'X': ''}", "--label CHEM=Drug --label X="),
+        ("named={'stay_id': 'hadm_idx'}", "--stay hadm_idx"),
+        ("named={'category': 'NAME'}", "--column category=NAME"),
+        ("patient_id='subject'", "--patient subject"),
+        ("form='omop'", "--format omop"),
+    ],
+)
+def test_a_command_names_options_where_python_names_arguments(
+    argument, options
+):
+    error = UserError(f"use `{argument}`, or `text`")
+    result = CliRunner().invoke(command(error))
+    assert result.stderr == f"error: use {options}, or `text`\n"
+
+
+def test_the_module_runs_as_the_command_does(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["domainbert", "--version"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("domainbert", run_name="__main__")
+    assert end.value.code == 0
+    assert f"domainbert {__version__}" in capsys.readouterr().out
 
 
 def test_a_file_that_is_not_there_is_named_without_a_number():

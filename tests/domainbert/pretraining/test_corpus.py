@@ -360,7 +360,9 @@ def test_exclusion_needs_the_ids_it_goes_by(tmp_path):
         [table(tmp_path / "list.csv", patient_id=["1"], note_id=["7"])]
     )
     rows = table(tmp_path / "notes.csv", note_id=["7", "8"], text=numbered(2))
-    wanted = r"^notes\.csv has no patient_id, .*name it with --patient$"
+    wanted = (
+        r"^notes\.csv has no patient_id, .*name it with `patient_id='NAME'`$"
+    )
     with pytest.raises(TextCorpusError, match=wanted):
         TextCorpus([rows], exclusions=by_patient)
     (tmp_path / "plain.txt").write_text("text")

@@ -21,6 +21,7 @@ from domainbert.cli.options import ScoringOptions, score_source
 from domainbert.errors import UserError
 from domainbert.files import locked
 from domainbert.scoring import score_file, score_frame
+from domainbert.scoring.task import make_plan
 from domainbert.tables import (
     ReadOptions,
     TableError,
@@ -167,11 +168,21 @@ def test_kept_columns_and_named_ids_are_no_formulas_in_csv(tmp_path):
     ]
 
 
+def test_a_remark_on_a_row_stays_where_the_task_adds_one():
+    plan = make_plan(WordCount(), ["text"], source="notes.csv")
+    plain = rows.Row(0, {}, "notes.csv line 2")
+    remarked = rows.Row(1, {}, "notes.csv line 3", remark="read as U+FFFD")
+    item = [plain, remarked, remarked]
+    assert plan.finished(item, {})["reason"] == "read as U+FFFD"
+    reason = plan.finished(item, {"reason": "in 2 windows"})["reason"]
+    assert reason == "read as U+FFFD; in 2 windows"
+
+
 def test_a_likely_id_column_that_is_not_used_is_refused():
     frame = pd.DataFrame({"hadm_idx": [1], "text": ["a"]})
     with pytest.raises(
         TableError,
-        match=r"'hadm_idx' that looks like stay_id.*--stay hadm_idx",
+        match=r"'hadm_idx' that looks like stay_id.*named=\{'stay_id': 'hadm_idx'\}",
     ):
         score_frame(PatientWords(), frame)
 
@@ -435,7 +446,7 @@ def test_a_run_of_something_else_is_refused(tmp_path):
         score_file(task, tmp_path / "n.csv", tmp_path / "out.csv")
     write_table(notes(99), tmp_path / "m.csv")
     with pytest.raises(
-        UserError, match=r"a run with another input; .* --restart"
+        UserError, match=r"a run with another input; .* `restart=True`"
     ):
         score_file(WordCount(), tmp_path / "m.csv", tmp_path / "out.csv")
     other = WordCount()
@@ -474,7 +485,7 @@ def test_parts_and_input_are_compared_before_the_table_is_written(tmp_path):
         shutil.copy(last, folder / f"part-{number:06d}.parquet")
     with pytest.raises(
         UserError,
-        match=r"has \d+ items and the input 100; start over with --restart",
+        match=r"has \d+ items and the input 100; start over with `restart=True`",
     ):
         score_file(WordCount(), tmp_path / "n.csv", tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()

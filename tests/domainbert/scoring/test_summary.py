@@ -57,6 +57,17 @@ def test_the_command_writes_what_it_did(model, tmp_path):
     assert NOTE[:7] not in json.dumps(found)
 
 
+def test_rows_with_undecodable_bytes_are_counted(tmp_path, capsys):
+    rows = [b"id,text", b"1,plain words", b"2,caf\xe9 au lait", b"3,th\xe9"]
+    (tmp_path / "n.csv").write_bytes(b"\n".join(rows))
+    out = tmp_path / "out.csv"
+    cli.score_source(WordCount, tmp_path / "n.csv", out)
+    remark = "undecodable bytes read as U+FFFD"
+    assert f"3 rows in, 2 with {remark}, 3" in capsys.readouterr().err
+    summary = json.loads((tmp_path / "out.csv.summary.json").read_text())
+    assert summary["remarks"] == {remark: 2}
+
+
 def test_after_a_resume_message_and_summary_count_the_whole_table(
     tmp_path, capsys
 ):

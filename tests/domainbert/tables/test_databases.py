@@ -44,7 +44,7 @@ def test_a_query_reads_a_database(tmp_path):
     ]
     assert table_columns(kept) == ["stay_id", "note", "day"]
     for wrong, query, message in (
-        (uri, None, "say what to read with --query"),
+        (uri, None, "say what to read with `query="),
         (uri, "SELECT nothing FROM nowhere", "failed"),
         ("sqlite:///nowhere.db", "SELECT 1", "no such SQLite file"),
     ):

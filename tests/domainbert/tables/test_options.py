@@ -55,30 +55,30 @@ def test_an_ending_in_capitals_and_one_in_the_middle(tmp_path):
         (
             "text;n\na;1\n",
             "x.csv",
-            "separates its fields by ';', not ',': name the delimiter (--del",
+            "separates its fields by ';', not ',': name the delimiter (`deli",
         ),
-        ("text\tn\na\t1\n", "x.csv", "(--delimiter 'tab')"),
-        ("text,n\na,1\n", "x.tsv", "(--delimiter ',')"),
+        ("text\tn\na\t1\n", "x.csv", "(`delimiter='tab'`)"),
+        ("text,n\na,1\n", "x.tsv", "(`delimiter=','`)"),
         (
             "text,n\na,1\n".encode("utf-16"),
             "x.csv",
-            "is in UTF-16: name the encoding (--encoding utf",
+            "is in UTF-16: name the encoding (`encoding='utf",
         ),
-        ("text,n\na,1\n".encode("utf-16-le"), "x.csv", "--encoding utf-16"),
+        ("text,n\na,1\n".encode("utf-16-le"), "x.csv", "encoding='utf-16'"),
         (
             '{"text": "a"}\n'.encode("utf-16"),
             "x.jsonl",
-            "is in UTF-16: name the encoding (--encoding",
+            "is in UTF-16: name the encoding (`encoding=",
         ),
         (
             "some text".encode("utf-16"),
             "x.txt",
-            "is in UTF-16: name the encoding (--encoding utf-16)",
+            "is in UTF-16: name the encoding (`encoding='utf-16'`)",
         ),
         (
             "n\xe9,text\na,1\n".encode("latin-1"),
             "x.csv",
-            "is not in UTF-8: name its encoding (--enc",
+            "is not in UTF-8: name its encoding (`enc",
         ),
         (
             b"PK\x03\x04 and so on",
@@ -94,7 +94,7 @@ def test_an_ending_in_capitals_and_one_in_the_middle(tmp_path):
         ),
     ],
 )
-def test_a_file_of_another_kind_names_the_option_that_reads_it(
+def test_a_file_of_another_kind_names_the_argument_that_reads_it(
     tmp_path, content, name, advice
 ):
     assert advice in error_of(write_text(tmp_path / name, content))

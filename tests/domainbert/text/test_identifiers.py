@@ -4,7 +4,11 @@ import json
 
 import pytest
 
-from domainbert.text.identifiers import KINDS, find_identifiers
+from domainbert.text.identifiers import (
+    KINDS,
+    count_placeholders,
+    find_identifiers,
+)
 
 EXAMPLES = {
     "placeholder": [
@@ -100,6 +104,7 @@ def test_what_a_placeholder_covers_is_no_date(tmp_path):
     places, counts = read(tmp_path, note)
     assert places.empty
     assert (counts["placeholder"], counts["placeholder rows"]) == (3, 1)
+    assert count_placeholders(note) == 3
     assert counts["date"] == 0
 
 

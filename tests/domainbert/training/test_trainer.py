@@ -429,7 +429,7 @@ def test_only_the_same_run_is_resumed(run, tmp_path, tiny_encoder):
         ):
             run(objective, resume=True, **change)
     with pytest.raises(
-        UserError, match="has checkpoints: continue with --resume, or delete"
+        UserError, match="has checkpoints: continue with `resume=True`, or"
     ):
         run(Toy())
     run(Toy(), resume=True)
