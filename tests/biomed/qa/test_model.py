@@ -324,8 +324,7 @@ def test_many_come_back_in_order_whatever_their_company(tokenizer, new_random):
         )
 
 
-def test_memory_is_flat(answerer):
-    """Pairs are read as they are needed."""
+def test_pairs_are_taken_as_they_are_needed(answerer):
     taken = 0
 
     def pairs():
