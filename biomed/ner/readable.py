@@ -80,14 +80,14 @@ def joined(text: str, joins: Joins) -> str:
 
     def join(match: re.Match[str]) -> str:
         left, gap, right = match.group("left", "gap", "right")
-        least = int(gap in ("- ", "\u2010 "))
+        min_saved = int(gap in ("- ", "\u2010 "))  # 1 within a line
         is_case_kept = right.islower() or (left.isupper() and right.isupper())
         if gap.strip("-\u2010 \t\r\n"):
             filler = JOINER
             if joins(left, right) < 0:
                 filler = " "
             return left + filler * len(gap)
-        if is_case_kept and joins(left, right) >= least:
+        if is_case_kept and joins(left, right) >= min_saved:
             return left + JOINER * len(gap)
         return match[0]
 

@@ -373,6 +373,7 @@ def left_out(documents: Sequence[Mapping[str, str | None]]) -> dict[int, str]:
 
     rows = []
     for position, row in enumerate(documents):
+        # A document without text is not read, but may replace others.
         status = "used" if row["text"] else None
         rows.append(
             {**row, "document": position, "stay": "", "status": status}
