@@ -1,7 +1,5 @@
 """The command `biomed`: entities, answers and embeddings from biomedical text."""
 
-from __future__ import annotations
-
 from biomed.ner import commands as ner
 from biomed.qa import commands as qa
 from biomed.sentences import commands as sentences

@@ -1,7 +1,5 @@
 """What `domainbert serve` offers of biomed's models: entities, answers, similar terms."""
 
-from __future__ import annotations
-
 from domainbert.service.served import Announced, Served
 
 

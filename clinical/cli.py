@@ -1,7 +1,5 @@
 """The command `clinical`: from notes to the risk of readmission within 30 days."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

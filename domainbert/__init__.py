@@ -1,7 +1,5 @@
 """The foundation of `clinical` and `biomed`: encoders, text and tables, nothing medical."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import pkgutil

@@ -1,7 +1,5 @@
 """Errors that the user can correct: shown as one line, without a traceback."""
 
-from __future__ import annotations
-
 
 class UserError(ValueError):
     """Bad input, a wrong setting or an unusable file; the message says how to fix it.

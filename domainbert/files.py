@@ -1,7 +1,5 @@
 """Writing files and folders completely or not at all, and locks on folders."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Settings: pydantic models whose errors are one readable line, and checked choices."""
 
-from __future__ import annotations
-
 import difflib
 from typing import Annotated, Any, Self
 

@@ -1,7 +1,5 @@
 """Streams of items: reading ahead in a thread, and chunks of about one size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """BRAT standoff: folders with `name.txt` and its annotations, `name.ann`."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

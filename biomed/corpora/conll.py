@@ -1,7 +1,5 @@
 """CoNLL files: a word and its tag on each line, a blank line between sentences."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from itertools import chain

@@ -1,7 +1,5 @@
 """A corpus: a folder with train, devel and test sides in any of the formats."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 `B-x` starts an entity of type x, `I-x` continues it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """PubTator files: a title, an abstract and mentions with character offsets."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from itertools import pairwise

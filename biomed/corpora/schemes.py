@@ -1,7 +1,5 @@
 """Tag schemes: IOB2, IOB1, IOBES and BILOU in their spellings, and the way to IOB2."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable
 

@@ -4,8 +4,6 @@ NCBI-disease and BC5CDR, as distributed for training, are split at every hyphen,
 (`adenomatous`, `-`, `3beta`). Tagging must split a user's text in the same way.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Sequence

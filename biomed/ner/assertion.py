@@ -5,8 +5,6 @@ Inform. 42, 839): cues with a direction and a scope, words that end a scope, and
 a note. The cues are in `cues.toml`; docs/assertions.md shows what they understand.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence

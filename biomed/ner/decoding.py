@@ -4,8 +4,6 @@ Published networks name their outputs in several ways (IOB2, IOB1, IOBES, BILOU,
 of them are read as IOB2. NumPy only.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """What is kept with an entity model: its settings, and its scores on corpora."""
 
-from __future__ import annotations
-
 from domainbert.models.manifest import Manifest, Record, Scores
 from domainbert.models.model import WindowSettings
 

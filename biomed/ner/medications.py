@@ -4,8 +4,6 @@ A small grammar: one pattern finds the attributes, drugs, diseases, verbs and se
 text (`medications.toml` has the words), and `_Reader` goes through them once.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ zero-width space within a word. Each step replaces characters by as many others,
 positions stay those of the user's text.
 """
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata

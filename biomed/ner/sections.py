@@ -3,8 +3,6 @@
 The names of headings are in `sections.toml`; docs/note_sections.md shows the forms of headings.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence

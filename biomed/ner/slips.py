@@ -1,7 +1,5 @@
 """What words alone tell about entities: those that never are one, and shorthand in a frame."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -6,8 +6,6 @@ domain without rated pairs, the cross-encoder trains on general pairs, and the b
 silver pairs of the domain alone.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from pathlib import Path

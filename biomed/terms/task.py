@@ -1,7 +1,5 @@
 """The scoring tasks of terms: a vector, or the nearest terms, for each row of a table."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """Training of term vectors on synonyms."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What `domainbert serve` offers of readmission models: risks, passages, cards, and the page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

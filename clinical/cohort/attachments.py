@@ -3,8 +3,6 @@
 Nothing is lost silently: what had to be guessed or was left out is a remark of the reading.
 """
 
-from __future__ import annotations
-
 import base64
 import codecs
 import html

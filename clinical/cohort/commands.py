@@ -1,7 +1,5 @@
 """The command that makes cohorts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

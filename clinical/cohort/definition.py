@@ -3,8 +3,6 @@
 Both are commented TOML files, checked key by key.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The made-up hospital's patients and stays: facts, risks, outcomes and dates."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Collection

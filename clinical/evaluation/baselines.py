@@ -4,8 +4,6 @@ The vocabulary of the word counts contains rare words of the notes, possibly nam
 memory only: no model folder, report or file keeps a vocabulary, a weight of a word, or a word.
 """
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """What alerts gain and what they cost: decision curves and alert burden."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

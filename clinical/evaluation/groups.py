@@ -1,7 +1,5 @@
 """Groups of stays, by patient or by time of discharge: whom and when the model serves less well."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """The measures of quality, each a function with its name and how to read it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property

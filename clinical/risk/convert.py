@@ -1,7 +1,5 @@
 """The 2019 ClinicalBERT release -> our model folder."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -1,8 +1,6 @@
 """The manifest of a readmission model: its cohort, its measures, and its calibration."""
 
-from __future__ import annotations
-
-from pydantic import JsonValue  # noqa: TC002 - read by pydantic at run time
+from pydantic import JsonValue
 
 from domainbert.models.manifest import (
     Calibration,

@@ -1,7 +1,5 @@
 """Cohorts: the one reader of tables with one row per stay, and which of their stays count."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Sequence

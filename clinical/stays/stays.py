@@ -1,7 +1,5 @@
 """Stays as users give them: their notes as text, cleaned, with their times and language."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime

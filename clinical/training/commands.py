@@ -1,13 +1,11 @@
 """The commands that make readmission models: train and recalibrate."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
-from clinical.cohort.commands import CohortFile  # noqa: TC001  (typer reads it at run time)
+from clinical.cohort.commands import CohortFile
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
 from domainbert.cli.training import TrainingOptions, training_run

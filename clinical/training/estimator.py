@@ -1,7 +1,5 @@
 """ReadmissionClassifier: the readmission model as a scikit-learn estimator."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from functools import cache

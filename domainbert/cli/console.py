@@ -1,7 +1,5 @@
 """What the command lines share: the application, messages and exit codes."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -1,7 +1,5 @@
 """The manifest of a model: what it was trained on, how, and how it scored."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, JsonValue

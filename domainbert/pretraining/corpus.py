@@ -1,7 +1,5 @@
 """A corpus: documents from text files and tables, without excluded documents and copies."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import re

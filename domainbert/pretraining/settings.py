@@ -1,7 +1,5 @@
 """The recipe of a pretraining run: settings of the corpus, examples and phases."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

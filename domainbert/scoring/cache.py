@@ -3,8 +3,6 @@
 The file holds no text: the key of a window is a keyed hash of its token ids.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 import sqlite3

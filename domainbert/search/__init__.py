@@ -1,7 +1,5 @@
 """Search: the nearest vectors, block by block; BM25 over words; fusion of rankings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial

@@ -1,7 +1,5 @@
 """The command `domainbert serve`, and its options as the settings of a service."""
 
-from __future__ import annotations
-
 import json
 import os
 import ssl

@@ -1,7 +1,5 @@
 """Intervals, calibration and the base of all figures."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

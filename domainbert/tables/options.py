@@ -1,7 +1,5 @@
 """How a source is read: formats, options, errors, and the types that readers share."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import zlib

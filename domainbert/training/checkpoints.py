@@ -1,7 +1,5 @@
 """Checkpoints of a run: where it resumes, and which of them are complete."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

@@ -1,7 +1,5 @@
 """Recipes: TOML files with everything that defines a trained model except its data."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources

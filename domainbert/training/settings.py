@@ -1,7 +1,5 @@
 """The training settings that all tasks share."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from domainbert.settings import Count, Positive, Seed, Settings, Share
