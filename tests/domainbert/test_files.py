@@ -314,7 +314,7 @@ def command():
     with atomic_path(out / "table.csv") as path:
         path.write_text("a")
 
-with domainbert.scoring.driver._stop_requests() as asked:
+with domainbert.scoring.driver._stop_requests(10.0) as asked:
     assert asked == []
 command()
 """
