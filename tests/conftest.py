@@ -332,6 +332,9 @@ def deaths():
     return each
 
 
-# A busy machine is no reason to fail.
-hypothesis.settings.register_profile("patient", deadline=None)
+# A busy machine is no reason to fail. FUZZ asks for more examples.
+examples = 1000 if os.environ.get("FUZZ") else 50
+hypothesis.settings.register_profile(
+    "patient", deadline=None, max_examples=examples
+)
 hypothesis.settings.load_profile("patient")
