@@ -204,7 +204,7 @@ def test_places_that_may_be_a_death_stop_the_build(tmp_path):
     cases = Cases({place: [(IN, OUT, place)] for place in DEATH_LIKE})
     names = sorted(place.upper().removesuffix(".0") for place in DEATH_LIKE)
     counts = ", ".join(rf"{name} \(1\)" for name in names)
-    message = f"stays has stays whose place of discharge may mean death: {counts}.*--died-loc"
+    message = f"stays has stays whose place of discharge may mean death: {counts}.*`died_loc"
     with pytest.raises(UserError, match=message):
         cases.build(tmp_path, "generic")
     folded = [name.lower() for name in names]
