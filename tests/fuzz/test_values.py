@@ -232,7 +232,7 @@ def faults_of(run, table, columns, values_of, *, stay="S3"):
                 yield f"{place}: {set(result['status'])}"
 
 
-SIZES = {"score": 25, "trajectory": 6, "explain": 3}
+SIZES = {"score": 15, "trajectory": 6, "explain": 3}
 
 
 @pytest.mark.parametrize("choice", CHOICES)

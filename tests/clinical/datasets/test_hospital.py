@@ -247,7 +247,7 @@ def test_same_seed_same_bytes_and_another_seed_other_bytes(tmp_path):
 def test_every_form_has_the_same_bytes_for_the_same_seed(tmp_path):
     def digests(name):
         folders = [
-            synthesize(tmp_path / name / f, stays=60, form=f).folder
+            synthesize(tmp_path / name / f, stays=20, form=f).folder
             for f in FORMS
         ]
         files = [
