@@ -102,7 +102,7 @@ class Worker:
         """The columns of records, and which of them the task reads."""
         from domainbert.scoring.task import make_plan
 
-        names = dict.fromkeys(chain.from_iterable(records))
+        names = dict.fromkeys(name for record in records for name in record)
         return make_plan(self.task, list(names), source="the request")
 
     def _results(self, request: _Request, seconds: float) -> list[object]:
@@ -132,9 +132,7 @@ class Worker:
             batch = self._next_batch()
             slots = batch[0].slots
             self._used_slots += slots
-            # A request that still waits is about to take the free slot.
-            busy_slots = SLOTS if self._queue else self._used_slots
-            self._set_cores(max(1, self._cores * slots // busy_slots))
+            self._set_cores(max(1, self._cores * slots // self._used_slots))
         try:
             self._run(
                 [r for r in batch if r.results.set_running_or_notify_cancel()]
@@ -154,15 +152,11 @@ class Worker:
         time.sleep(max(0.0, deadline - time.monotonic()))
 
     def _next_batch(self) -> list[_Request]:
-        """Take the first request off the queue, and after a short one more short ones.
-
-        If both slots are free, half of the requests that wait are left to the other one.
-        """
-        share = len(self._queue) // (SLOTS - self._used_slots)
+        """Take the first request off the queue, and after a short one more short ones."""
         batch = [self._queue.popleft()]
         n_characters = batch[0].characters
         while self._queue and batch[0].slots == self._queue[0].slots == 1:
-            if len(batch) >= share or n_characters >= BATCH_CHARACTERS:
+            if n_characters >= BATCH_CHARACTERS:
                 break
             batch.append(self._queue.popleft())
             n_characters += batch[-1].characters
