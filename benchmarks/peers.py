@@ -140,8 +140,10 @@ def cost(
     seconds = np.array([run["seconds"] for run in runs[tool]])
     our_seconds = np.array([run["seconds"] for run in runs[ours]])
     peaks = [run["peak"] for run in runs[tool]]
+    rates = texts / seconds
+    digits = ",.0f" if rates.min() >= 100 else ".3g"
     return {
-        f"{what} a second": spread(texts / seconds, ".3g"),
+        f"{what} a second": spread(rates, digits),
         "speed × ours": spread(our_seconds / seconds, ".2f"),
         "peak memory, MB": spread(peaks, ".0f"),
     }
