@@ -139,9 +139,11 @@ class Case:
     def score(self, windows: Sequence[np.ndarray]) -> np.ndarray:
         """Probabilities of windows as token ids with special tokens, shape (windows,)."""
         keys = [ids.tobytes() for ids in windows]
-        unscored = dict(zip(keys, windows, strict=True))
-        for key in self._scored.keys() & unscored:
-            del unscored[key]
+        unscored = {
+            key: ids
+            for key, ids in zip(keys, windows, strict=True)
+            if key not in self._scored
+        }
         # The model's window cache is not used: it is for windows of notes.
         logits = self.model.runner.logits(list(unscored.values()))
         new = zip(unscored, sigmoid(logits), strict=True)

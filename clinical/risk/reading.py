@@ -312,16 +312,13 @@ class StayReader:
             ]
             n_tokens += parts.tokens
         n_characters = sum(len(text) for _, text in notes)
+        placeholders = {
+            number: count
+            for number, text in notes
+            if (count := count_placeholders(text))
+        }
         coverage = Coverage(
-            n_characters,
-            n_tokens,
-            len(windows),
-            tuple(unread),
-            {
-                number: count
-                for number, text in notes
-                if (count := count_placeholders(text))
-            },
+            n_characters, n_tokens, len(windows), tuple(unread), placeholders
         )
         status, reason = self._status(texts, fault, has_windows=bool(windows))
         if status == "error":

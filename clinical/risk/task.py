@@ -159,7 +159,7 @@ class StayTask(Task[ReadNotes, Result]):
         if STAY.name in cells and id_key(cells[STAY.name]) is None:
             return Fault("this row has no stay_id, and the table has stay ids")
         if self._notes == "as-given":
-            return read_notes(rows, AS_GIVEN * (self.choice is not None))
+            return read_notes(rows, AS_GIVEN if self.choice else "")
         # A copied row of the admissions is excluded; the row that it copies has the notes.
         scorable = [row for row in rows if exclusion_of(row.cells) is None]
         if not scorable:
