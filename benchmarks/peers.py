@@ -6,8 +6,8 @@ made-up discharge summaries reach the model in `EntityTagger` and Hugging Face's
 `SentenceEncoder` and `SentenceTransformer.encode`, each called as in its documentation. Of all:
 time and memory.
 
-Each tool runs in a process of its own (`peer.py`), so that its peak memory is its own, and the
-tools take turns. Loading and a first text are not in the time.
+Each tool runs in a separate process (`peer.py`), which gives its peak memory, and the tools take
+turns. The time does not include loading and a first text.
 
     make peers    # the tools in an environment of their own, then this file, which fills the pages
 

@@ -131,7 +131,7 @@ def monitoring_verdicts(
     now: Evaluation | None,
     validated: RiskMeasures | None,
 ) -> list[Verdict]:
-    """A model in use, compared with its test side; `now` is None without outcomes.
+    """How a model in use compares with its test side; `now` is None without outcomes.
 
     Ranking comes first: calibrating again helps only a model that ranks.
     """

@@ -199,7 +199,7 @@ def test_a_name_that_comes_often_takes_linear_time(changes):
 
 
 def test_a_document_that_replaces_itself_and_others():
-    """One that names itself is read; those that two others replace are not."""
+    """A document that names itself is read. One that two others replace is left out."""
     fields = load_schema("fhir").files["DocumentReference"].fields
 
     def row(name, *names):
