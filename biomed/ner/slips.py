@@ -19,14 +19,14 @@ def _frames() -> re.Pattern[str]:
     """One pattern with a group `name` for the abbreviation in each of its frames."""
     names = "|".join(_DATA["abbreviations"].split())
     before = "|".join(_DATA["before"].split())
-    at_start = _DATA["at_start"].replace("\n", "").replace(" ", r"\s+")
+    at_start = _DATA["at_start"]
     after = _DATA["after"]
     return re.compile(
         rf"(?<![\w/])(?i:{before})\s(?P<governed>{names})(?=\s?(?:{after}))"
         rf"|(?:\A|(?<=[.;:\n]\s)|(?<=\n))(?P<first>{names})(?=\s?(?:{at_start}))"
         r"|^[ \t]*+(?:(?:[-*•]|\d{1,2}[.)])[ \t]*+)?"
         rf"(?P<alone>{names})(?=[ \t]*+(?:[.,][ \t]*+)?$)",
-        re.MULTILINE,
+        re.MULTILINE | re.VERBOSE,
     )
 
 

@@ -39,9 +39,13 @@ def test_what_is_never_an_entity(text, label, is_slip):
         "Rule out {} or gout",
         "He was treated for {} last week.",
         "Seen today. {} has been ruled out.",
+        "A man with {} presents today.",
+        "Woman with {} who fell.",
+        "{}: continue home doses",
+        "Seen today. {} stable on warfarin.",
     ],
 )
-@pytest.mark.parametrize("name", ["PE", "RA", "TB"])
+@pytest.mark.parametrize("name", ["PE", "RA", "TB", "GERD", "SVT"])
 def test_shorthand_that_its_frame_makes_a_disease(text, name):
     full = text.format(name, name)
     words = split_words(full)
@@ -55,6 +59,8 @@ def test_shorthand_that_its_frame_makes_a_disease(text, name):
     "text",
     [
         "PE: lungs clear",
+        "PE: unchanged",
+        "Cells were stained with PE - labelled antibodies.",
         "PE shows a soft abdomen.",
         "On RA, 98%.",
         "with PE tubes in place",
