@@ -76,10 +76,10 @@ def trained_tables() -> str:
     return "\n\n".join(parts)
 
 
-def headline(
+def risk_rows(
     comparisons: dict[str, Comparison], best: float, expected: float
-) -> str:
-    """Markdown: the main scores of the shipped models, each beside the usual alternative."""
+) -> list[list[str]]:
+    """The main scores of the readmission models, each beside that of TF-IDF."""
     rows = []
     for name, comparison in comparisons.items():
         scores = {
@@ -107,19 +107,30 @@ def headline(
                 f"TF-IDF {scores['TF-IDF']}{note}",
             ]
         )
+    return rows
+
+
+def written_rows(page: Path) -> list[list[str]]:
+    """The rows of the readmission models, as they are on the page."""
+    text = page.read_text(encoding="utf-8")
+    lines = re.findall(r"^\| (`readmission-.*) \|$", text, re.MULTILINE)
+    return [line.split(" | ") for line in lines]
+
+
+def headline(rows: list[list[str]]) -> str:
+    """Markdown: these rows, and the main scores of biomed's models beside the alternative."""
     models = {
         name: scores_of(folder).table
         for name, folder in shipped_models("biomed").items()
     }
-    for side, data, other in (
-        ("ncbi-disease test", "", ""),
-        ("bc5cdr-chemical devel", "", ""),
-        (NOTES, "200 sections of real notes (test)", ""),
+    rows = list(rows)
+    for side, data in (
+        ("ncbi-disease test", ""),
+        ("bc5cdr-chemical devel", ""),
+        (NOTES, "200 sections of real notes (test)"),
     ):
         score = score_text(models["disease-drug"]["f1"][side])
-        rows.append(
-            ["`disease-drug`", data or side, "entity F1", score, other]
-        )
+        rows.append(["`disease-drug`", data or side, "entity F1", score, ""])
     for data, score in models["qa"]["F1"].items():
         rows.append(["`qa`", data, "F1", score_text(score), ""])
     for data, score in models["terms"]["this model"].items():
@@ -172,11 +183,16 @@ def main() -> None:
         "--readme", type=Path, help="file whose section `headline` is replaced"
     )
     parser.add_argument(
-        "--biomed", action="store_true", help="only take over biomed's tables"
+        "--biomed",
+        action="store_true",
+        help="only take over biomed's tables; the rows of readmission stay",
     )
     options = parser.parse_args()
     if options.page:
         write_section(options.page, "biomed", trained_tables())
+    if options.biomed and options.readme:
+        rows = written_rows(options.readme)
+        write_section(options.readme, "headline", headline(rows))
     if options.biomed:
         return
     data = Path(os.environ.get("DOMAINBERT_DATA", "../shared/data"))
@@ -208,9 +224,8 @@ def main() -> None:
     if options.page:
         write_section(options.page, "quality", text)
     if options.readme:
-        write_section(
-            options.readme, "headline", headline(comparisons, best, expected)
-        )
+        rows = risk_rows(comparisons, best, expected)
+        write_section(options.readme, "headline", headline(rows))
 
 
 if __name__ == "__main__":
