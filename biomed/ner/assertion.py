@@ -30,7 +30,7 @@ _TAIL = 60  # characters after an entity that may show a clause of its own
 _END = re.compile(
     r"\b(?:dr|mrs?|ms|vs|approx|pt|hx|e\.g|i\.e)\.(?=\s)"
     # ".,Next": dictated reports whose line breaks became commas.
-    r"|(?P<end>[;!]|\.(?=\s|$|,\s?[\w\u00a4])|(?<=[^\s.;])\?(?=\s|$)(?!\s{0,9}(?:no|yes|none|n|y|nil)\b))"
+    r"|(?P<end>[;!]|\.(?=\s|$|,\s?[\w\u00a4])|(?<=[^\s.;])\?(?=\s|$)(?!\s{0,9}(?:no|yes|none|n|y|nil|never|denie[sd])\b))"
 )
 _JOINED = re.compile(rf"[\s&+/{MASK}]|\band\b|\bor\b|\bnor\b")
 _CONJUNCTION = re.compile(r"\b(?:and|or|nor)\b|[&/+]")
@@ -221,8 +221,11 @@ class _Reader:
         if near_assertion == "present":
             return True
         between = self._text[hit.end : nearer.start]
-        is_apart = "," in between or MASK in between
-        return is_apart and near_assertion not in (assertion, "historical")
+        if "," not in between and MASK not in between:
+            return False
+        if nearer.cue.row.kind == "drug":
+            return True  # "hold Plavix, stop warfarin"
+        return near_assertion not in (assertion, "historical")
 
     def _reaches_forward(self, hit: _Hit, mention: _Mention) -> bool:
         """Whether a cue reaches an entity after it."""
@@ -235,8 +238,11 @@ class _Reader:
             return False
         if not items or row.items == "all":
             return True
-        is_loose = row.assertion != "historical" and row.kind != "drug"
-        is_strict = not is_loose or _CLOSED_LIST.search(gap) is not None
+        is_strict = (
+            row.assertion == "historical"
+            or row.kind == "drug"
+            or _CLOSED_LIST.search(gap) is not None
+        )
         return (
             row.items == "list"
             and all(map(_is_bare, items[:-1]))

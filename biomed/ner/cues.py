@@ -155,10 +155,9 @@ def _cue(row: CueRow, kind: Kind, data: Mapping[str, dict[str, str]]) -> Cue:
     if row.regex:
         pattern = re.compile(_filled(row.regex, lists))
     tables = data["stops"]
-    stops = [tables["all"], tables.get(row.assertion, ""), row.stops]
-    if kind == "drug":
-        stops.append(tables["drug"])
-    stop_pattern = _any_of("\n".join(stops), lists)
+    names = ("all", row.assertion, kind)
+    stops = [tables.get(name, "") for name in names]
+    stop_pattern = _any_of("\n".join([*stops, row.stops]), lists)
     is_attached = row.regex != "" and row.after and row.reach == 0
     return Cue(row, pattern, stop_pattern, is_attached)
 

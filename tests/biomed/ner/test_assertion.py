@@ -90,6 +90,18 @@ def test_a_sentence(marked):
     assert assert_spans(text, spans) == wanted
 
 
+@pytest.mark.parametrize(
+    "marked",
+    Path(__file__)
+    .with_name("assertion_sentences.txt")
+    .read_text(encoding="utf-8")
+    .splitlines(),
+)
+def test_a_sentence_that_was_once_misread(marked):
+    text, spans, wanted = read(marked.replace(r"\n", "\n"))
+    assert assert_spans(text, spans) == wanted
+
+
 def spans_of(case):
     """The spans of a case: its names, each after the one before."""
     spans = []
