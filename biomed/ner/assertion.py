@@ -48,7 +48,7 @@ _GOVERNS = re.compile(r"\s{0,9}(?:to\b|against\b|include|[:|])")
 _DIGIT = re.compile(r"\d")
 _OWN_STATEMENT = re.compile(
     r"\s{0,9}(?:(?:also|now|still|has|have)\s+)?(?:is|was|are|were|had|been|improv\w+|worsen\w+|"
-    r"persist\w+|continu\w+|started|began|remain\w*|occurred|resolv\w+|after|since|due)\b|\s{1,9}\d"
+    r"persist\w+|continu\w+|started|began|remain\w*|occurred|resolv\w+|after|since|due|but\s+(?:no|not|without))\b|\s{1,9}\d"
 )
 # A dose and how often it is taken, after a drug: nobody takes what they are allergic to.
 _REGIMEN = re.compile(

@@ -180,7 +180,14 @@ def test_spans_in_any_order_overlapping_or_none():
 
 @pytest.mark.parametrize(
     "piece",
-    ["no fever, ", "mother: fever ", "fever? ", "h/o fever; ", "[ ]fever\n"],
+    [
+        "no fever, ",
+        "mother: fever ",
+        "fever? ",
+        "h/o fever; ",
+        "[ ]fever\n",
+        "risks, side effects of fever ",
+    ],
 )
 def test_time_is_linear(piece):
     def prepare(times):
