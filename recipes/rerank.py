@@ -140,12 +140,19 @@ def choose_weight(
         scores = model.predict_many((question, hit.text) for hit in hits)
         logits = np.array([result.logit for result in scores])
         cosines = np.array([hit.score for hit in hits])
-        is_right = np.array([hit.id == text for hit in hits])
         for weight, reciprocal in ranks.items():
             order = np.argsort(-(cosines + weight * logits), kind="stable")
-            places = np.flatnonzero(is_right[order])
-            reciprocal.append(float(1 / (1 + places[0])) if len(places) else 0)
+            ranking = [hits[number].id for number in order]
+            reciprocal.append(reciprocal_rank(ranking, text))
     return max(ranks, key=lambda weight: float(np.mean(ranks[weight])))
+
+
+def reciprocal_rank(ranking: Sequence[str], text: str) -> float:
+    """1 over the rank of a text; of the passages of a text, only the first counts."""
+    texts = list(dict.fromkeys(ranking))
+    if text not in texts:
+        return 0.0
+    return 1 / (1 + texts.index(text))
 
 
 def measure(

@@ -54,6 +54,12 @@ def test_the_weight_is_the_best_of_those_tried(
     assert rerank.choose_weight(cross, encoder, pairs) == weight
 
 
+def test_a_rank_counts_texts_and_not_their_passages():
+    """As `measure_rankings` does, which gives the scores of the card."""
+    assert rerank.reciprocal_rank(["a", "a", "b", "c", "b"], "b") == 1 / 2
+    assert rerank.reciprocal_rank(["a", "a"], "b") == 0
+
+
 @pytest.mark.data
 @pytest.mark.slow
 def test_the_command_runs_the_shipped_recipe(
