@@ -17,7 +17,8 @@ UCUM = "http://unitsofmeasure.org"
 _SNOMED = "http://snomed.info/sct"
 _TIMES = re.compile(any_of("{frequency}"))
 _COUNT = re.compile(any_of("{count}"))
-_RANGE = re.compile(r"\s?(?:-|\u2013|\bto\b|\bor\b)\s?")
+_RANGE = re.compile(r"\s?(?:-(?!\s?half)|\u2013|\bto\b|\bor\b)\s?")
+_THOUSANDS = re.compile(r",(?=\d{3}\b)")  # not the comma of "0,5"
 _RATE = re.compile(r"(n|\d)/(n|\d)([a-z]+)")
 _DURATION = re.compile(
     r"(.{0,20}?)[\s-]{0,6}(d|w|mo|y|h|n)(?:ays?|(?:ee)?ks?|nths?|s|ea?rs?|(?:ou)?rs?|ights?)?"
@@ -25,7 +26,7 @@ _DURATION = re.compile(
 # A value of FHIR, which is written as JSON.
 Json = dict[str, Any]
 _STRENGTHS = ("/mL", "/{dose}")
-_PER_TIME = ("/h", "/min")
+_PER_TIME = ("/h", "/min", "/(24.h)")
 _ROUTES: dict[str, Json] = {row["name"]: row for row in DATA["route"]}
 # The meanings of each kind of words, with the words.
 _WORDS = {
@@ -158,7 +159,7 @@ def _numbers(text: str) -> list[float]:
 
 
 def _number(text: str) -> float | None:
-    written = text.lower().replace(",", "")
+    written = _THOUSANDS.sub("", text.lower())
     try:
         return float(DATA["numerals"].get(written, written))
     except ValueError:
@@ -187,7 +188,8 @@ def _amount(parts: list[Attribute]) -> Json:
             continue
         unit = _unit(following.text)
         ends = [_number(end) for end in _RANGE.split(part.text)]
-        if unit is None or None in ends or len(ends) > 2:
+        is_range = len(ends) < 3 and sorted(filter(None, ends)) == ends
+        if unit is None or not is_range:
             continue
         quantities = [{"value": end, **unit} for end in ends]
         if "code" in unit:

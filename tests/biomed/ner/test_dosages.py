@@ -28,6 +28,10 @@ def dosages_of(sig):
             "q4-6h",
             {"frequency": 1, "period": 4, "periodMax": 6, "periodUnit": "h"},
         ),
+        (
+            "4-6 hourly",
+            {"frequency": 1, "period": 4, "periodMax": 6, "periodUnit": "h"},
+        ),
         ("every other day", {"frequency": 1, "period": 2, "periodUnit": "d"}),
         ("once a week", {"frequency": 1, "period": 1, "periodUnit": "wk"}),
         (
@@ -44,6 +48,7 @@ def dosages_of(sig):
         # Not exact: the text alone.
         ("on Mon/Wed/Fri", None),
         ("occasionally", None),
+        ("12 hours on 12 hours off", None),
     ],
 )
 def test_timing(frequency, repeat):
@@ -60,6 +65,15 @@ MG = {"unit": "mg", "system": "http://unitsofmeasure.org", "code": "mg"}
     [
         ("5 mg", {"doseQuantity": {"value": 5, **MG}}),
         ("1,000 mg", {"doseQuantity": {"value": 1000, **MG}}),
+        ("one-half tab", {"doseQuantity": {"value": 0.5, "unit": "tab"}}),
+        ("half-tab", {"doseQuantity": {"value": 0.5, "unit": "tab"}}),
+        ("1 1/2 tab", {"doseQuantity": {"value": 1.5, "unit": "tab"}}),
+        # Only in the text: two of a strength, a decimal comma, a falling range.
+        ("2 x 500 mg", None),
+        ("0,5 mg", None),
+        ("40-20 mg", None),
+        ("twenty mg", {"doseQuantity": {"value": 20, **MG}}),
+        ("two hundred mg", {"doseQuantity": {"value": 200, **MG}}),
         (
             "5 to 10 mg",
             {

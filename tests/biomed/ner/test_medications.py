@@ -119,6 +119,61 @@ def test_attributes(line, expected):
 
 
 @pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "{insulin} twenty units at night",
+            "dose=twenty; unit=units; frequency=at night",
+        ),
+        (
+            "{aspirin} three hundred mg stat",
+            "dose=three hundred; unit=mg; frequency=stat",
+        ),
+        ("{prednisolone} 30mg 5/7", "dose=30; unit=mg; duration=5/7"),
+        (
+            "{iron} 200mg TDS for 3/12",
+            "dose=200; unit=mg; frequency=TDS; duration=3/12",
+        ),
+        ("{amiodarone} 400 mg x1 week", "dose=400; unit=mg; duration=1 week"),
+        (
+            "{clonidine} 0.1 mg/24hr patch",
+            "dose=0.1; unit=mg/24hr; form=patch",
+        ),
+        ("{folic acid} 1 mg/d", "dose=1; unit=mg; frequency=/d"),
+        ("{zopiclone} 7.5mg on", "dose=7.5; unit=mg; frequency=on"),
+        ("{bisoprolol} 1.25mg om", "dose=1.25; unit=mg; frequency=om"),
+        (
+            "{oxycodone} 5mg 4-6 hourly",
+            "dose=5; unit=mg; frequency=4-6 hourly",
+        ),
+        (
+            "{enoxaparin} 40mg s/c OD",
+            "dose=40; unit=mg; route=s/c; frequency=OD",
+        ),
+        ("{GTN} s/l", "route=s/l"),
+        (
+            "{Miralax} 17 g in 8 oz of water daily",
+            "dose=17; unit=g; frequency=daily",
+        ),
+        ("{KCl} 20 mEq in 100 mL IV", "dose=20; unit=mEq; route=IV"),
+        ("{loperamide} 2 mg, max 16 mg/day", "dose=2; unit=mg"),
+        ("{oxygen} 2 L/min via nasal cannula", "dose=2; unit=L/min"),
+        (
+            "{lidocaine} 12 hours on 12 hours off",
+            "frequency=12 hours on 12 hours off",
+        ),
+        (
+            "{lithium} dose reduced to 300 mg",
+            "dose=300; unit=mg; status=changed",
+        ),
+        ("{ceftriaxone} 1 g (day 3/7)", "dose=1; unit=g"),
+    ],
+)
+def test_shorthand(line, expected):
+    assert read(line) == [expected]
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "She takes {lisinopril} and walks 3 times a week.",
