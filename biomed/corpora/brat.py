@@ -49,7 +49,7 @@ def _read_document(file: Path) -> Document:
             f"{file.name} has no text: expected {source.name} beside it"
         )
     text = decoded(source, "utf-8")  # offsets count "\r\n" as two characters
-    spans = {}
+    spans = []  # with the names of their lines, which merged files repeat
     faults = []
     lines = lines_of(file)
     for number, line in enumerate(lines, start=1):
@@ -58,7 +58,7 @@ def _read_document(file: Path) -> Document:
         name, *columns = line.split("\t")
         entity = _entity(columns, text)
         if isinstance(entity, Span):
-            spans[name] = entity
+            spans.append((name, entity))
         else:
             faults.append(f"{file.name}, line {number}: {entity}")
     annotations = "\n".join(lines)
@@ -67,7 +67,7 @@ def _read_document(file: Path) -> Document:
     assertions = dict(_ASSERTION.findall(annotations))
     complete_spans = [
         replace(span, id=ids.get(name, ""), assertion=assertions.get(name, ""))
-        for name, span in spans.items()
+        for name, span in spans
     ]
     return Document(file.stem, text, tuple(complete_spans), tuple(faults))
 

@@ -110,7 +110,7 @@ def _mention(cells: list[str], document_id: str, text: str) -> Span | str:
             return span
     # A relation has a word in place of the offsets or of the id of a mention.
     has_id = positions and _MENTION_ID.fullmatch(cells[1])
-    if not cells[1].isdecimal() and not has_id:
+    if cells[1][:1].isalpha() and not has_id:
         return ""
     if not positions or len(cells) < 5:
         return "expected a mention as id, start, end, text, type, separated by tabs"

@@ -102,10 +102,6 @@ def to_pubtator(name: str, text: str, entities: Iterable[Entity]) -> str:
     return "\n".join(lines) + "\n\n"
 
 
-# A document as text, in each format that has all documents in one file.
-_DOCUMENT_TEXTS = {"pubtator": to_pubtator}
-
-
 def write_tagged(
     documents: Iterable[Tagged], out: Path, *, kind: Format
 ) -> int:
@@ -116,14 +112,14 @@ def write_tagged(
     """
     if kind == "brat":
         return _write_brat(documents, out)
-    as_text = _DOCUMENT_TEXTS[kind]
     names: set[str] = set()
     with (
         atomic_path(out) as path,
         path.open("w", encoding="utf-8", errors="replace") as file,
     ):
         for name, text, entities in documents:
-            file.write(as_text(_unused(name, names), text, entities))
+            unused_name = _unused(name, names)
+            file.write(to_pubtator(unused_name, text, entities))
     return len(names)
 
 

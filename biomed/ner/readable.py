@@ -63,9 +63,7 @@ def clean(text: str) -> str:
     if "\\" in text and "\n" not in text:
         text = _ESCAPED.sub("  ", text.replace("\\n", " \n"))
     if not text.isascii():
-        text = _FORM.sub(
-            lambda match: unicodedata.normalize("NFKC", match[0]), text
-        )
+        text = _FORM.sub(_usual_letters, text)
     return text
 
 
@@ -119,10 +117,7 @@ def name_of(word: str) -> str:
         word = _PADDED.sub("", word)
     if word.isascii():
         return word
-    name = word.replace(JOINER, "")
-    return _LIGATURE.sub(
-        lambda match: unicodedata.normalize("NFKC", match[0]), name
-    )
+    return _LIGATURE.sub(_usual_letters, word.replace(JOINER, ""))
 
 
 def is_multilingual(vocabulary: dict[str, int]) -> bool:
@@ -131,6 +126,10 @@ def is_multilingual(vocabulary: dict[str, int]) -> bool:
         _FOREIGN.search(token) is not None for token in vocabulary
     )
     return foreign_count > _MULTILINGUAL * len(vocabulary)
+
+
+def _usual_letters(match: re.Match[str]) -> str:
+    return unicodedata.normalize("NFKC", match[0])
 
 
 def _as_comma(match: re.Match[str]) -> str:

@@ -77,6 +77,12 @@ def test_a_bad_mention_is_left_out_and_listed(tmp_path):
     )
 
 
+def test_two_mentions_of_one_name_are_both_read(tmp_path):
+    annotations = "T1\tSign 30 35\tfever\nT1\tSign 40 46\tchills\n"
+    (document,) = read_brat(write(tmp_path, annotations))
+    assert document.spans == (Span(30, 35, "Sign"), Span(40, 46, "Sign"))
+
+
 def test_references_and_assertions(tmp_path):
     annotations = (
         "N1\tReference T1 MESH:D010051\tOvarian Neoplasms\n"

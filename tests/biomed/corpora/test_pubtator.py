@@ -115,6 +115,14 @@ def test_a_bad_mention_is_left_out_and_listed(tmp_path):
     assert remark.endswith("; left out")
 
 
+@pytest.mark.parametrize("offsets", ["-1\t13", "0.0\t13.0", "\t13"])
+def test_offsets_that_are_no_numbers_are_listed(tmp_path, offsets):
+    good = "12\t0\t13\tHeart failure\tDisease\n"
+    bad = f"12\t{offsets}\tHeart failure\tDisease\n"
+    (remark,) = read_gold(write(tmp_path, f"{ONE}{good}{bad}")).remarks
+    assert remark.startswith("corpus.txt, line 4: expected a mention")
+
+
 def test_most_mentions_are_bad(tmp_path):
     rows = "12\t1\t14\tHeart failure\tDisease\n12\t19\t32\theart failure\tDisease\n"
     with pytest.raises(
