@@ -137,8 +137,7 @@ def _span(cells: list[str], position: int, text: str) -> Span | None:
         return None
     if concept in _NO_CONCEPT:
         concept = ""
-    assertions = [cell for cell in after[1:] if cell in ASSERTIONS]
-    assertion = "".join(assertions[:1])
+    assertion = next((cell for cell in after[1:] if cell in ASSERTIONS), "")
     return Span(start, end, label, id=concept, assertion=assertion)
 
 

@@ -88,12 +88,12 @@ def _partners(
 
 
 def _best_overlap(span: Span, entities: Sequence[Entity]) -> Entity | None:
-    overlapping = [entity for entity in entities if _overlap(span, entity) > 0]
+    overlapping = [entity for entity in entities if _overlap(span, entity)]
     return max(overlapping, key=lambda e: _overlap(span, e), default=None)
 
 
 def _is_part(entity: Entity, gold: Iterable[Span]) -> bool:
-    return any(_overlap(span, entity) > 0 for span in gold)
+    return any(_overlap(span, entity) for span in gold)
 
 
 def _overlap(span: Span, entity: Entity) -> float:
