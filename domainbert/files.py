@@ -90,6 +90,7 @@ def _json_value(value: object) -> object:
     return str(value)
 
 
+@cache
 def data_text(module_file: str, name: str) -> str:
     """The data of a package: a text file in the folder of the module with this `__file__`."""
     return (Path(module_file).parent / name).read_text("utf-8")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from itertools import chain, compress
+from typing import TYPE_CHECKING
 
 from clinical.cohort.source import MatchedTable, Tables, counts_text, step
 from domainbert.errors import UserError
@@ -128,21 +128,15 @@ def find_caveats(
         "other_sides": _counted(con, step("other_sides")),
     }
     con.execute(step("caveats"), texts)
-    (facts,) = _rows(con, "FROM facts")
-    rules = [f"{rule['when']} AS {name}" for name, rule in _CAVEATS.items()]
-    (holds,) = _rows(con, f"SELECT {', '.join(rules)} FROM facts")  # noqa: S608
+    rules = ", ".join(rule["when"] for rule in _CAVEATS.values())
+    query = f"SELECT *, [{rules}] AS holds FROM facts"  # noqa: S608
+    (facts,) = con.sql(query).to_arrow_table().to_pylist()
     first, *sentences = [
         rule["text"].format(**facts)
-        for name, rule in _CAVEATS.items()
-        if holds[name]
+        for rule in compress(_CAVEATS.values(), facts["holds"])
     ]
     remarks = con.execute(step("remarks")).fetchall()
     return [first, *schema.caveats, *sentences, *chain(*remarks)]
-
-
-def _rows(con: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
-    """The rows of a query as dictionaries."""
-    return con.sql(query).to_arrow_table().to_pylist()
 
 
 def _counted(con: duckdb.DuckDBPyConnection, query: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -41,11 +43,14 @@ REASONS = {
     "older_version": "of an older version",
     "copy": "copied from another",
 }
+"""Why a document is not read, by the status in `sql/documents.sql`."""
 _DOCUMENT_COLUMNS = (
     "source", "id", "state", "doc_state", "names", "replaces", "codes", "studies", "version",
     "words",
 )  # fmt: skip
-"""Why a document is not read, by the status in `sql/documents.sql`."""
+
+
+_shipped_schema = cache(load_schema)
 
 
 def step(name: str) -> str:
@@ -160,32 +165,26 @@ def detect_schema(source: Source) -> Schema:
     Raises:
         TableError: the source has the table of admissions of none of them.
     """
-    n_columns: dict[str, int] = {}
+    n_columns: Counter[str] = Counter()
     for name in SCHEMAS[:-1]:
-        schema = load_schema(name)
+        schema = _shipped_schema(name)
         views = ViewSource(source, schema)
-        if views.columns(schema.admissions.table) is not None:
-            for table in filter(
-                None,
-                (schema.admissions, schema.patients, *schema.notes),
-            ):
-                spelled = {
-                    column.lower()
-                    for column in views.columns(table.table) or ()
-                }
-                theirs = {
-                    column.lower() for column in chain(*table.columns.values())
-                }
-                n_columns[name] = n_columns.get(name, 0) + len(
-                    spelled & theirs
-                )
+        if views.columns(schema.admissions.table) is None:
+            continue
+        for table in (schema.admissions, schema.patients, *schema.notes):
+            if table:
+                columns = views.columns(table.table) or ()
+                spelled = set(map(str.lower, columns))
+                theirs = map(str.lower, chain(*table.columns.values()))
+                n_columns[name] += len(spelled.intersection(theirs))
     if not n_columns:
         table_names = ", ".join(source.tables()) or "nothing"
         raise TableError(
             f"{source.name} has the tables of none of {', '.join(SCHEMAS[:-1])}. Found there: "
             f"{table_names}. Describe your own tables: clinical cohort ... --mapping columns.toml"
         )
-    return load_schema(max(n_columns, key=lambda name: n_columns[name]))
+    ((name, _),) = n_columns.most_common(1)
+    return _shipped_schema(name)
 
 
 def counts_text(counts: Mapping[str, int]) -> str:

@@ -7,10 +7,21 @@ CREATE TABLE others AS
 SELECT other, count(*) AS rows FROM raw_admissions WHERE other IS NOT NULL GROUP BY other;
 
 CREATE TABLE admissions AS
-WITH read AS (
+WITH timed AS (
+    SELECT * REPLACE (
+            clock(admit_time) AS admit_time,
+            clock(discharge_time) AS discharge_time,
+            clock(death_time) AS death_time,
+            clock(death_date) AS death_date,
+            clock(birth_date) AS birth_date),
+        id_key(patient_id) AS patient_key
+    FROM raw_admissions
+    WHERE other IS NULL
+),
+read AS (
     SELECT
         row,
-        id_key(patient_id) AS patient_id,
+        patient_key AS patient_id,
         id_key(stay_id) AS stay_id,
         id_text(patient_id) AS patient_text,
         id_text(stay_id) AS stay_text,
@@ -24,7 +35,7 @@ WITH read AS (
         coalesce(offset_of(discharge_time), offset_of(admit_time)) AS clock_offset,
         coalesce(timed_moment(death_time), timed_moment(death_date)) AS death_time,
         coalesce(day_of(death_time), day_of(death_date)) AS death_day,
-        moment(birth_date) AS birth_date,
+        birth_date.instant AS birth_date,
         is_unreadable(admit_time) AS admit_unreadable,
         is_unreadable(discharge_time) AS discharge_unreadable,
         is_unreadable(death_time) AS death_unreadable,
@@ -47,11 +58,10 @@ WITH read AS (
         clean(ethnicity) AS ethnicity,
         clean(insurance) AS insurance,
         -- What two rows must share to be copies of one another.
-        [id_key(patient_id), clean(admit_time), clean(discharge_time), clean(death_time),
+        [patient_key, admit_time.text, discharge_time.text, death_time.text,
          clean(died), clean(admission_type), clean(discharge_location), clean(sex), clean(age),
-         clean(birth_date), clean(death_date), clean(ethnicity), clean(insurance)] AS content
-    FROM raw_admissions, rules
-    WHERE other IS NULL
+         birth_date.text, death_date.text, clean(ethnicity), clean(insurance)] AS content
+    FROM timed, rules
 ),
 repeats AS (
     SELECT stay_id, count(DISTINCT content) AS versions, min(row) AS first_row,

@@ -3,17 +3,21 @@
 -- Out: follow_up_read (every row of the source), follow_up; rules.has_follow_up.
 
 CREATE TABLE follow_up_read AS
+WITH timed AS (
+    SELECT * REPLACE (clock(start_date) AS start_date, clock(end_date) AS end_date)
+    FROM raw_follow_up
+    WHERE other IS NULL
+)
 SELECT
     row,
     id_key(patient_id) AS patient_id,
     id_text(patient_id) AS patient_text,
-    coalesce(day_of(start_date), CASE WHEN clean(start_date) IS NULL THEN DATE '0001-01-01' END)
+    coalesce(day_of(start_date), CASE WHEN start_date.text IS NULL THEN DATE '0001-01-01' END)
         AS first_day,
     -- A period without an end has not ended.
-    coalesce(day_of(end_date), CASE WHEN clean(end_date) IS NULL THEN DATE '9999-12-31' END)
+    coalesce(day_of(end_date), CASE WHEN end_date.text IS NULL THEN DATE '9999-12-31' END)
         AS last_day
-FROM raw_follow_up
-WHERE other IS NULL;
+FROM timed;
 
 CREATE TABLE follow_up AS
 WITH reached AS (

@@ -3,13 +3,18 @@
 -- Out: patients_read (every row of the source), patients (one row per patient of the admissions).
 
 CREATE TABLE patients_read AS
-WITH read AS (
+WITH timed AS (
+    SELECT * REPLACE (clock(birth_date) AS birth_date, clock(death_date) AS death_date)
+    FROM raw_patients
+    WHERE other IS NULL
+),
+read AS (
     SELECT
         row,
         id_key(patient_id) AS patient_id,
         id_text(patient_id) AS patient_text,
         clean(sex) AS sex,
-        moment(birth_date) AS birth_date,
+        birth_date.instant AS birth_date,
         timed_moment(death_date) AS death_time,
         day_of(death_date) AS death_day,
         number(anchor_age) AS anchor_age,
@@ -20,10 +25,9 @@ WITH read AS (
         coalesce(is_rounded(patient_id), false) AS id_was_rounded,
         is_unreadable(birth_date) OR is_unreadable(death_date) AS date_unreadable,
         is_unreadable(death_date) AS death_unreadable,
-        [clean(sex), clean(birth_date), clean(death_date), clean(anchor_age), clean(anchor_year),
+        [clean(sex), birth_date.text, death_date.text, clean(anchor_age), clean(anchor_year),
          clean(ethnicity), clean(split)] AS content
-    FROM raw_patients
-    WHERE other IS NULL
+    FROM timed
 )
 SELECT *, count(DISTINCT content) OVER (PARTITION BY patient_id) > 1 AS is_contradicted
 FROM read;
