@@ -121,7 +121,10 @@ def started(recipe: SentenceRecipe, folder: Path) -> str:
 
 
 def choose_weight(
-    model: CrossEncoder, encoder: SentenceEncoder, pairs: pd.DataFrame
+    model: CrossEncoder,
+    encoder: SentenceEncoder,
+    pairs: pd.DataFrame,
+    weights: Sequence[float] = WEIGHTS,
 ) -> float:
     """The weight of the logit beside the cosine with the best mean reciprocal rank.
 
@@ -129,11 +132,12 @@ def choose_weight(
         model: the cross-encoder.
         encoder: gives the cosines.
         pairs: `first, second`: questions and the passages that answer them.
+        weights: those that are tried.
     """
     texts = pairs["second"].tolist()
     index = SentenceIndex.build(texts, encoder, ids=texts)
     results = index.search(pairs["first"].tolist(), k=CANDIDATES)
-    ranks: dict[float, list[float]] = {weight: [] for weight in WEIGHTS}
+    ranks: dict[float, list[float]] = {weight: [] for weight in weights}
     for question, text, hits in zip(
         pairs["first"], texts, results, strict=True
     ):

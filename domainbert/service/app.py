@@ -443,9 +443,9 @@ def _limit_arenas() -> None:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
-def _limit_handshakes() -> None:
+def _limit_handshakes(seconds: float = HEAD_SECONDS) -> None:
     """Close connections that do not finish their TLS handshake; uvicorn has no option for it."""
-    asyncio.constants.SSL_HANDSHAKE_TIMEOUT = HEAD_SECONDS  # type: ignore[attr-defined]
+    asyncio.constants.SSL_HANDSHAKE_TIMEOUT = seconds  # type: ignore[attr-defined]
 
 
 def _stop_gently() -> None:

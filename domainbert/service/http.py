@@ -46,10 +46,7 @@ STOPPING = threading.Event()
 HEAD_SECONDS = 10.0  # for the headers of a request, and for a TLS handshake
 REFUSED_SECONDS = 5.0  # for the body of a call that is refused
 WRITE_SECONDS = 30.0  # that a client may leave a response unread
-WAITING_PER_ADDRESS = 128  # connections that owe us bytes, of one client
-WAITING = 512  # and of all
 MAX_RECORDS = 1000  # of a request, each note of a stay counts; and columns
-MAX_CALLS = 500  # that are answered at a time
 _SECONDS = Histogram(
     "domainbert_request_seconds",
     "Time to answer",
@@ -70,6 +67,10 @@ class BoundedConnection(H11Protocol):
     silent clients never keep others out.
     """
 
+    head_seconds = HEAD_SECONDS
+    write_seconds = WRITE_SECONDS
+    waiting_per_address = 128  # connections that owe us bytes, of one client
+    waiting = 512  # and of all
     _timer: asyncio.TimerHandle | None = None
     opened_at = 0.0
 
@@ -82,13 +83,13 @@ class BoundedConnection(H11Protocol):
         """Start the time for the first request."""
         super().connection_made(transport)
         self.opened_at = self.loop.time()
-        self._start(HEAD_SECONDS)
+        self._start(self.head_seconds)
         connections: set[Any] = self.connections - {self}
         waiting = [peer for peer in connections if peer.is_waiting]
         neighbours = [peer for peer in waiting if peer.address == self.address]
         for peers, limit in (
-            (neighbours, WAITING_PER_ADDRESS),
-            (waiting, WAITING),
+            (neighbours, self.waiting_per_address),
+            (waiting, self.waiting),
         ):
             if len(peers) >= limit:
                 oldest = min(
@@ -114,12 +115,12 @@ class BoundedConnection(H11Protocol):
         if was_idle and not self.is_idle:
             self._stop()
         elif self.is_idle and self._timer is None:
-            self._start(HEAD_SECONDS)
+            self._start(self.head_seconds)
 
     def pause_writing(self) -> None:
         """Wait only so long for a client that does not read."""
         super().pause_writing()
-        self._start(WRITE_SECONDS)
+        self._start(self.write_seconds)
 
     def resume_writing(self) -> None:
         """The client has read."""
@@ -316,8 +317,11 @@ def _as_refusal(error: Exception, request_id: str) -> HTTPException:
     )
 
 
-def admission(app: ASGIApp, service: Any) -> ASGIApp:
-    """The layer inside CORS that checks tokens and bodies, so that a page can read refusals."""
+def admission(app: ASGIApp, service: Any, *, max_calls: int = 500) -> ASGIApp:
+    """The layer inside CORS that checks tokens and bodies, so that a page can read refusals.
+
+    It answers `max_calls` at a time.
+    """
     n_calls = 0
 
     async def handle(scope: Scope, receive: Receive, send: Send) -> None:
@@ -327,7 +331,7 @@ def admission(app: ASGIApp, service: Any) -> ASGIApp:
             return
         n_calls += 1
         try:
-            if n_calls > MAX_CALLS:
+            if n_calls > max_calls:
                 raise HTTPException(
                     503, "too many calls", {"retry-after": "5"}
                 )

@@ -30,7 +30,6 @@ log = logging.getLogger(__name__)
 _SCHEMA = data_text(__file__, "ledger.sql")
 _APPLICATION = 0x64624C32  # in the header of the file
 KEY_VARIABLE = "DOMAINBERT_LEDGER_KEY"
-WAIT_SECONDS = 3.0  # for another process that writes; calls wait too
 _KEY_CHARACTERS = 32  # at least
 
 
@@ -40,15 +39,21 @@ class Ledger:
     Args:
         path: it is created, readable by its owner only, if it does not exist.
         key_file: holds the key of the hashes; it is created in the same way. By default `PATH.key`.
+        wait_seconds: for another process that writes; calls wait too.
 
     Raises:
         UserError: a file that cannot be used, or that others can read.
     """
 
     def __init__(
-        self, path: str | Path, *, key_file: Path | None = None
+        self,
+        path: str | Path,
+        *,
+        key_file: Path | None = None,
+        wait_seconds: float = 3.0,
     ) -> None:
         self.path = Path(path)
+        self._wait_seconds = wait_seconds
         try:
             self._key = _read_key(key_file or Path(f"{path}.key"))
             self.path.touch(mode=0o600)
@@ -66,7 +71,7 @@ class Ledger:
             ) from None
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=WAIT_SECONDS)
+        return sqlite3.connect(self.path, timeout=self._wait_seconds)
 
     def _hash(self, *parts: str) -> str:
         text = "\0".join(parts).encode("utf-8", "replace")

@@ -49,9 +49,9 @@ def test_the_weight_is_the_best_of_those_tried(
             yield PairResult(float(is_answer == (prefers == "answers")))
 
     monkeypatch.setattr(cross, "predict_many", predict_many)
-    monkeypatch.setattr(rerank, "WEIGHTS", (0.0001, 10.0))
     pairs = pd.DataFrame({"first": WORDS, "second": answers})
-    assert rerank.choose_weight(cross, encoder, pairs) == weight
+    weights = (0.0001, 10.0)
+    assert rerank.choose_weight(cross, encoder, pairs, weights) == weight
 
 
 def test_a_rank_counts_texts_and_not_their_passages():

@@ -106,10 +106,8 @@ def files(folder):
         (31, "there are more ids than texts"),
     ],
 )
-def test_texts_are_added_all_or_none(
-    index, encoder, tmp_path, monkeypatch, ids, message
-):
-    monkeypatch.setattr(VectorIndex, "block_rows", 4)
+def test_texts_are_added_all_or_none(index, encoder, tmp_path, ids, message):
+    index.vectors.block_rows = 4
     encoder.runner.buffer_tokens = 40  # several pieces
     texts = [
         f"{text} {number}"

@@ -6,6 +6,7 @@ import errno
 import gzip
 import json
 import logging
+import os
 import re
 import shutil
 import socket
@@ -17,10 +18,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from cryptography.fernet import Fernet
 from pydantic import ValidationError
 from starlette.testclient import TestClient
 
-from clinical.bedside.cards import risk_statement
+from clinical.bedside.cards import KEPT_SECONDS, risk_statement
 from clinical.bedside.hooks import Feedback, read_documents
 from domainbert.errors import UserError
 from domainbert.service import http as http_module
@@ -388,7 +390,7 @@ def test_an_outcome_holds_the_schema_of_r4(client, standards):
 
 
 def test_the_evidence_of_a_card_is_there_for_a_while_for_every_worker(
-    start, tmp_path, monkeypatch
+    start, tmp_path
 ):
     made, client = (
         TestClient(start().app, base_url="http://localhost") for _ in range(2)
@@ -407,9 +409,16 @@ def test_the_evidence_of_a_card_is_there_for_a_while_for_every_worker(
     assert key_of(card).encode() not in whole
     for key in (uuid.uuid4(), card["uuid"], "é", key_of(card)[:-2]):
         assert evidence_of(client, key).status_code == 404
-    monkeypatch.setattr("clinical.bedside.cards.KEPT_SECONDS", -1.0)
-    assert evidence_of(client, key_of(card)).status_code == 404
+    (file,) = (tmp_path / "evidence").iterdir()
+    key = key_of(card).encode()
+    for age, status in ((KEPT_SECONDS - 60, 200), (KEPT_SECONDS + 1, 404)):
+        written_at = int(time.time()) - age
+        content = Fernet(key).encrypt_at_time(b"{}", written_at)
+        file.write_bytes(content)
+        os.utime(file, (written_at, written_at))
+        assert evidence_of(client, key_of(card)).status_code == status
     card_of(ask(made))
+    assert not file.exists()
     assert len(list((tmp_path / "evidence").iterdir())) == 1
 
 
@@ -428,10 +437,11 @@ def test_a_full_disk_costs_the_link_and_not_the_card(
 
 
 def test_a_read_only_folder_costs_the_link_and_not_the_card(
-    client, tmp_path, read_only, monkeypatch
+    client, tmp_path, read_only
 ):
     card_of(ask(client))
-    monkeypatch.setattr("clinical.bedside.cards.KEPT_SECONDS", -1.0)
+    (file,) = (tmp_path / "evidence").iterdir()
+    os.utime(file, (0, 0))  # old enough to be removed
     with read_only(tmp_path / "evidence"):
         assert "links" not in card_of(ask(client))
     assert card_of(ask(client))["links"]

@@ -136,9 +136,9 @@ def patient_client(start):
 @contextmanager
 def listening(app, **options):
     """A server with this application in a thread; its `port`."""
-    options |= {"http": BoundedConnection, "ws": "none", "lifespan": "off"}
-    options |= {"log_config": None, "timeout_keep_alive": 60}
-    config = uvicorn.Config(app, port=0, **options)
+    options = {"http": BoundedConnection, "ws": "none"} | options
+    options |= {"lifespan": "off", "log_config": None}
+    config = uvicorn.Config(app, port=0, timeout_keep_alive=60, **options)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -39,7 +39,12 @@ from domainbert.service import app as app_module
 from domainbert.service import http as http_module
 from domainbert.service import served
 from domainbert.service.app import Records
-from domainbert.service.http import AsciiResponse, JsonLines, seconds_left
+from domainbert.service.http import (
+    AsciiResponse,
+    BoundedConnection,
+    JsonLines,
+    seconds_left,
+)
 from domainbert.service.served import find_kind, split_label
 from domainbert.service.worker import LONG_CHARACTERS
 from tests.domainbert.service.conftest import (
@@ -373,9 +378,20 @@ def is_closed(client):
         return True
 
 
-def test_silent_and_slow_connections_are_closed(client, monkeypatch):
-    monkeypatch.setattr(http_module, "HEAD_SECONDS", 0.3)
-    with listening(client.app) as server:
+class ShortHead(BoundedConnection):
+    head_seconds = 0.3
+
+
+class ShortWrite(BoundedConnection):
+    write_seconds = 0.3
+
+
+class FewWaiting(BoundedConnection):
+    waiting_per_address = 5
+
+
+def test_silent_and_slow_connections_are_closed(client):
+    with listening(client.app, http=ShortHead) as server:
         address = ("127.0.0.1", server.port)
         silent = socket.create_connection(address)
         slow = socket.create_connection(address)
@@ -407,17 +423,15 @@ def test_a_tls_handshake_has_a_time(client, monkeypatch, tmp_path):
     file = tmp_path / "both.pem"
     file.write_bytes(pem)
     monkeypatch.setattr(asyncio.constants, "SSL_HANDSHAKE_TIMEOUT", 60.0)
-    monkeypatch.setattr(app_module, "HEAD_SECONDS", 0.3)
-    app_module._limit_handshakes()
+    app_module._limit_handshakes(0.3)
     with listening(client.app, ssl_certfile=file, ssl_keyfile=file) as server:
         assert is_closed(socket.create_connection(("127.0.0.1", server.port)))
 
 
-def test_silent_connections_keep_nobody_out(client, monkeypatch):
-    monkeypatch.setattr(http_module, "WAITING_PER_ADDRESS", 5)
+def test_silent_connections_keep_nobody_out(client):
     head = b"POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n"
     head += b"content-type: application/json\r\n\r\n{"
-    with listening(client.app) as server:
+    with listening(client.app, http=FewWaiting) as server:
         clients = []
         for number in range(40):
             clients.append(
@@ -450,15 +464,14 @@ def test_a_body_with_two_lengths_is_refused_and_its_connection_closed(client):
     assert b"not both" in answers
 
 
-def test_half_a_request_is_kept_rather_than_none(client, monkeypatch):
-    monkeypatch.setattr(http_module, "WAITING_PER_ADDRESS", 5)
+def test_half_a_request_is_kept_rather_than_none(client):
     body = json.dumps({"records": [{"text": "abc"}]}).encode()
     head = b"POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\n"
     head += (
         b"content-type: application/json\r\ncontent-length: %d\r\n\r\n"
         % len(body)
     )
-    with listening(client.app) as server:
+    with listening(client.app, http=FewWaiting) as server:
         address = ("127.0.0.1", server.port)
         slow = socket.create_connection(address)
         slow.sendall(head + body[:5])
@@ -471,15 +484,14 @@ def test_half_a_request_is_kept_rather_than_none(client, monkeypatch):
         one.close()
 
 
-def test_a_client_that_does_not_read_is_closed(start, monkeypatch):
-    monkeypatch.setattr(http_module, "WRITE_SECONDS", 0.3)
+def test_a_client_that_does_not_read_is_closed(start):
     client = connect(start(max_characters=10_000_000))
     body = json.dumps(
         {"records": [{"stay_id": "s" * 50_000, "text": "a"}] * 100}
     )
     head = "POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\n"
     head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    with listening(client.app) as server:
+    with listening(client.app, http=ShortWrite) as server:
         one = socket.create_connection(("127.0.0.1", server.port))
         one.sendall((head + body).encode())
         assert wait_until(lambda: server.server_state.connections)
@@ -528,9 +540,10 @@ def test_the_time_of_a_call_counts_from_its_start(client):
     assert seconds_left() == float("inf")  # outside of a call
 
 
-def test_too_many_calls_are_refused(client, monkeypatch):
-    monkeypatch.setattr(http_module, "MAX_CALLS", 0)
-    answer = post(client, [{"text": "a"}])
+def test_too_many_calls_are_refused(client):
+    app = http_module.admission(client.app, client.service, max_calls=0)
+    busy = TestClient(app, base_url="http://localhost")
+    answer = post(busy, [{"text": "a"}])
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
 
 
