@@ -26,6 +26,7 @@ from clinical.bedside.hooks import (
     Feedback,
     Hook,
     HookRequest,
+    NoRiskError,
     fetch_documents,
     has_failed,
     next_page,
@@ -83,7 +84,7 @@ class ReadmissionService:
         service.forms[TASK, "fhir"] = self.assessments
 
     def cards(self, request: HookRequest) -> list[dict[str, object]]:
-        """One card; none where a record is opened outside of a stay."""
+        """One card; none outside of a stay, or for a stay that can have no risk."""
         stay = address_id(request.context.encounterId or "")
         if not stay:
             if request.hook == "patient-view":
@@ -92,7 +93,10 @@ class ReadmissionService:
                 400,
                 "context.encounterId: required for encounter-discharge",
             )
-        records, receipt = self.documents(request, stay)
+        try:
+            records, receipt = self.documents(request, stay)
+        except NoRiskError:
+            return []
         if not records:
             counts = [f"{reason}: {n}" for reason, n in receipt.items() if n]
             reasons = "; ".join(counts) or "none was sent"

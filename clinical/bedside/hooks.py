@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from clinical.cohort.definition import load_schema
 from clinical.cohort.fhir import entries, read_resource, values_at
-from clinical.cohort.source import REASONS, left_out
+from clinical.cohort.source import REASONS, left_out, no_risk
 from domainbert.errors import UserError
 from domainbert.service.commands import LOOPBACK
 from domainbert.service.http import (
@@ -45,6 +45,10 @@ _CODES = {
     412: "required",
     413: "too-long",
 }
+
+
+class NoRiskError(Exception):
+    """A stay that no cohort would follow up, such as one that ended in death; see `no_risk`."""
 
 
 class _Authorization(BaseModel):
@@ -133,6 +137,9 @@ def read_documents(
     Encounters among the resources tell which wards are part of the stay, and Binary resources
     have the contents of attachments that are links. A `note_id` is the position of a document,
     since documents may share an id.
+
+    Raises:
+        NoRiskError: the encounter of the stay tells that nobody can return after it.
     """
     by_type: defaultdict[str, list[Resource]] = defaultdict(list)
     for resource in resources:
@@ -141,8 +148,6 @@ def read_documents(
         resource_row(encounter, "Encounter", patient)
         for encounter in by_type["Encounter"]
     ]
-    admissions = [row["admit_time"] for row in encounters if row["admit_time"]]
-    ends = {row["id"]: row["discharge_time"] for row in encounters}
     binaries = {str(binary.get("id")): binary for binary in by_type["Binary"]}
     rows = []
     n_characters = 0
@@ -157,14 +162,19 @@ def read_documents(
                 raise HTTPException(
                     413, f"the notes have more than {_LARGEST:,} characters"
                 )
-    parents = {str(row["id"]): row["part_of"] for row in encounters}
-    tops = _tops(stay, parents)
+    by_id = {str(row["id"]): row for row in encounters}
+    times = by_id.get(stay, {})
+    reason, remark = no_risk(times)
+    if reason:
+        raise NoRiskError(reason)
+    tops = _tops(stay, by_id)
     of_stay = [
-        row for row in rows if tops & _tops(row["encounters"] or stay, parents)
+        row for row in rows if tops & _tops(row["encounters"] or stay, by_id)
     ]
     receipt = Counter(
         {"of another encounter, not read": len(rows) - len(of_stay)}
     )
+    receipt[remark] = len(of_stay) * bool(remark)
     reasons = left_out(of_stay)
     records = []
     for position, row in enumerate(of_stay):
@@ -174,27 +184,28 @@ def read_documents(
         if reason:
             receipt[f"{reason}, not read"] += 1
             continue
-        for remark in filter(None, (row["remark"] or "").split("; ")):
-            receipt[f"read with a remark ({remark})"] += 1
-        record = {
-            "patient_id": patient,
-            "stay_id": stay,
-            "note_id": f"document-{position}",
-            "admit_time": next(iter(admissions), None),
-            "discharge_time": ends.get(stay),
-            "category": _category(row),
-            "chart_time": row["chart_time"] or "",
-            "text": row["text"],
-        }
-        records.append(record)
+        for flaw in filter(None, (row["remark"] or "").split("; ")):
+            receipt[f"read with a remark ({flaw})"] += 1
+        records.append(
+            {
+                "patient_id": patient,
+                "stay_id": stay,
+                "note_id": f"document-{position}",
+                "admit_time": times.get("admit_time"),
+                "discharge_time": times.get("discharge_time"),
+                "category": _category(row),
+                "chart_time": row["chart_time"] or "",
+                "text": row["text"],
+            }
+        )
     return records, receipt
 
 
-def _tops(encounters: str, parents: Row) -> set[str]:
+def _tops(encounters: str, by_id: Mapping[str, Row]) -> set[str]:
     """The outermost encounters that these are part of; encounters may form a circle."""
     tops = set(encounters.split())
     for _ in range(_LEVELS):
-        tops = {parents.get(encounter) or encounter for encounter in tops}
+        tops = {by_id.get(top, {}).get("part_of") or top for top in tops}
     return tops
 
 

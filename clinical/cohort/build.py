@@ -142,7 +142,6 @@ def build_cohort(
             source_schema = source_schema.model_copy(
                 update={"died_locations": deaths}
             )
-            derives = data_end is None and not source_schema.shifted_dates
             request = Request(
                 source_schema,
                 notes,
@@ -150,7 +149,7 @@ def build_cohort(
                 rules,
                 seed,
                 end,
-                derives,
+                data_end is None and not source_schema.shifted_dates,
                 split_by,
                 shares,
             )
@@ -209,7 +208,7 @@ def _scratch(out: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             "VARCHAR",
             null_handling="special",
         )
-        con.execute(step("macros"))
+        con.execute(step("versions") + step("macros"))
         try:
             with disk_errors(out, FULL):
                 yield con
@@ -341,8 +340,8 @@ def _set_rules(
         "data_end": request.data_end,
         "derive_data_end": request.derive_data_end,
         "early": request.notes == "early",
-        "discharge_categories": [*request.schema.summary_categories],
-        "addendum_kinds": [*request.schema.addendum_kinds],
+        "discharge_categories": request.schema.summary_categories,
+        "addendum_kinds": request.schema.addendum_kinds,
         "has_notes": bool(tables.notes),
         "admissions_table": tables.admissions.name,
         "patients_table": tables.patients.name if tables.patients else "",

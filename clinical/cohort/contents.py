@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import chain, compress
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,10 @@ if TYPE_CHECKING:
 _CAVEATS: dict[str, dict[str, str]] = read_toml(__file__, "caveats.toml")
 # Rows of the table of admissions that are not admissions, counted by reason.
 _SKIPPED_ROWS = "FROM others ORDER BY rows DESC, other"
+_NOTE_TYPES = (
+    "SELECT coalesce(category, 'none') AS type, count(*) FROM notes GROUP BY type "
+    "ORDER BY count(*) DESC, type"
+)
 
 
 def require_contents(
@@ -38,7 +41,7 @@ def require_contents(
     ((used, other),) = con.execute(query).fetchall()
     if used or not other:
         return
-    types = _note_types(con, source, schema, tables)
+    types = dict(con.execute(_NOTE_TYPES).fetchall())
     summaries = schema.summary_categories
     has_summary = {name.upper() in summaries for name in types}
     if has_summary == {False}:
@@ -63,12 +66,13 @@ def _no_admission(
 ) -> str:
     """What the table of admissions has instead, and how to read it."""
     reason = f"{source.name} has no admission: {table.name} has no row"
-    if skipped := _counted(con, _SKIPPED_ROWS):
+    skipped = dict(con.execute(_SKIPPED_ROWS).fetchall())
+    if skipped:
         rules = [
             f"{name} is {' or '.join(v)}" for name, v in table.where.items()
         ]
         return (
-            f"{reason} whose {' and '.join(rules)}, but {skipped}. To read others, "
+            f"{reason} whose {' and '.join(rules)}, but {counts_text(skipped)}. To read others, "
             f"change where of [admissions] in {_mapping(schema)}"
         )
     if lost := len(source.flaws.get(table.name.lower(), [])):
@@ -82,22 +86,6 @@ def _no_admission(
         f"{reason}, and the source has {counts_text(counts)}. If one of these begins a stay, "
         f"change the values of [views.{table.name}] in {_mapping(schema)}"
     )
-
-
-def _note_types(
-    con: duckdb.DuckDBPyConnection,
-    source: ViewSource,
-    schema: Schema,
-    tables: Tables,
-) -> dict[str, int]:
-    """The types of the notes of a source, with counts; the source is read again."""
-    types: Counter[str] = Counter()
-    for table in tables.notes:
-        rows = table.query(source, schema, numbered=False)
-        query = f"SELECT clean(category), count(*) FROM ({rows}) WHERE other IS NULL GROUP BY 1"  # noqa: S608
-        for name, count in con.execute(query).fetchall():
-            types[name or "none"] += count
-    return dict(types.most_common())
 
 
 def _mapping(schema: Schema) -> str:
@@ -115,19 +103,13 @@ def find_caveats(
     """The caveats of a cohort as sentences, most general first; see `caveats.toml`."""
     schema = request.schema
     con.execute(step("unmatched"))
-    unmatched = "SELECT text, n FROM unmatched WHERE name ="
-    texts = {
+    values = {
         "schema": schema.name,
         "shifted_dates": schema.shifted_dates,
         "mapped_patients": schema.patients.table if schema.patients else "",
         "absent": ", ".join(tables.absent),
-        "others": _counted(con, _SKIPPED_ROWS),
-        "locations": _counted(con, f"{unmatched} 'discharge_location'"),
-        "types": _counted(con, f"{unmatched} 'admission_type'"),
-        "unread": _counted(con, step("unread")),
-        "other_sides": _counted(con, step("other_sides")),
     }
-    con.execute(step("caveats"), texts)
+    con.execute(step("caveats"), values)
     rules = ", ".join(rule["when"] for rule in _CAVEATS.values())
     query = f"SELECT *, [{rules}] AS holds FROM facts"  # noqa: S608
     (facts,) = con.sql(query).to_arrow_table().to_pylist()
@@ -137,8 +119,3 @@ def find_caveats(
     ]
     remarks = con.execute(step("remarks")).fetchall()
     return [first, *schema.caveats, *sentences, *chain(*remarks)]
-
-
-def _counted(con: duckdb.DuckDBPyConnection, query: str) -> str:
-    """The rows of a query as values with their counts; "" without a row."""
-    return counts_text(dict(con.execute(query).fetchall()))

@@ -39,7 +39,10 @@ KINDS = (
 LOST = "letters that cannot be read are U+FFFD in the text"
 _BATCH_ROWS = 500  # notes among them
 # Fields with all their values, with spaces between them.
-_LISTS = ("codes", "encounters", "disposition_codes", "studies")
+_LISTS = (
+    "codes", "encounters", "studies", "disposition_codes", "disposition_systems",
+    "disposition_grounds", "version",
+)  # fmt: skip
 _SPACES = b" \t\n\r\v\f"
 _TEXT_COLUMNS = ("text", "remark", "words")
 _NOTE_COLUMNS = ("fault", "names", "replaces", "link")
@@ -96,14 +99,10 @@ def _resources(
                 flaws.append((path.name, number, problem))
                 continue
             for resource in resources:
-                other = resource.get("resourceType")
+                other = str(resource.get("resourceType"))
                 if other == kind:
                     yield path, resource
-                elif (
-                    isinstance(other, str)
-                    and other in KINDS
-                    and other not in unread
-                ):
+                elif other in KINDS and other not in unread:
                     unread.add(other)
                     if not has_resources(path, other):
                         problem = (

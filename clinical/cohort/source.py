@@ -7,13 +7,13 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clinical.cohort.definition import (
     SCHEMAS,
-    Notes,
     Schema,
     TableMap,
+    load_definition,
     load_schema,
 )
 from clinical.cohort.views import ViewSource
@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LISTED = 10
-
-_TIMES = frozenset({
-    "admit_time", "discharge_time", "death_time", "birth_date", "death_date", "chart_time",
-    "chart_date", "start_date", "end_date",
-})  # fmt: skip
+_NO_TABLE = "no table (a .csv, .tsv or .parquet file, or one of a database)"
 
 REASONS = {
     "marked_error": "entered in error",
@@ -44,9 +40,9 @@ REASONS = {
     "copy": "copied from another",
 }
 """Why a document is not read, by the status in `sql/documents.sql`."""
-_DOCUMENT_COLUMNS = (
-    "source", "id", "state", "doc_state", "names", "replaces", "codes", "studies", "version",
-    "words",
+_DOCUMENT = (
+    "source", "id", "stay", "text", "state", "doc_state", "names", "replaces", "codes", "studies",
+    "version", "words",
 )  # fmt: skip
 
 
@@ -89,12 +85,12 @@ class MatchedTable:
             list(dict.fromkeys([*self.chosen.values(), *self.where])),
         )
         row = "row_number() OVER ()" if numbered else "NULL::BIGINT"
-        conditions = []
+        conditions = ["NULL"]
         for name, values in self.where.items():
             allowed = ", ".join(map(quoted, values))
             value = f"CAST({identifier(name)} AS VARCHAR)"
             conditions.append(f"unlike({quoted(name)}, {value}, [{allowed}])")
-        reasons = ", ".join(conditions) or "NULL"
+        reasons = ", ".join(conditions)
         other = f"nullif(concat_ws(', ', {reasons}), '') AS other"
         return (
             f"SELECT {row} AS row, {', '.join(columns)}, {other} FROM {scan}"  # noqa: S608
@@ -103,14 +99,14 @@ class MatchedTable:
     def _column(self, ours: str, schema: Schema) -> str:
         """The SQL expression for one of our columns, as text; NULL if the table lacks it."""
         if ours not in self.chosen:
-            if ours == "category" and isinstance(self.table, Notes):
+            if ours == "category":
                 # A table of notes that does not name its categories holds discharge summaries.
-                return quoted(
-                    self.table.category_value or schema.summary_categories[0]
-                )
+                value = getattr(self.table, "category_value", None)
+                return quoted(value or schema.summary_categories[0])
             return "NULL::VARCHAR"
         column = f"CAST({identifier(self.chosen[ours])} AS VARCHAR)"
-        formats = self.table.time_format if ours in _TIMES else ()
+        is_time = ours.endswith(("_time", "_date"))
+        formats = self.table.time_format if is_time else ()
         as_iso = [
             f"iso_text({column}, {quoted(time_format)})"
             for time_format in formats
@@ -131,9 +127,8 @@ class Tables:
     @property
     def columns(self) -> set[str]:
         """Our columns of admissions and patients that the source has."""
-        return set(self.admissions.chosen) | set(
-            self.patients.chosen if self.patients else ()
-        )
+        patients = self.patients or self.admissions
+        return {*self.admissions.chosen, *patients.chosen}
 
 
 def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
@@ -147,12 +142,10 @@ def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
     patients = _find_optional(source, schema.patients, schema)
     follow_up = _find_optional(source, schema.follow_up, schema)
     mapped = schema.notes_for(notes)
-    absent = [table.table for table in mapped if _is_absent(source, table)]
-    note_tables = [
-        _find(source, table, schema)
-        for table in mapped
-        if table.table not in absent
-    ]
+    matches = [_find_optional(source, table, schema) for table in mapped]
+    note_tables = list(filter(None, matches))
+    names = {table.name for table in note_tables}
+    absent = [table.table for table in mapped if table.table not in names]
     if notes == "early":
         for note_table in note_tables:
             _check_early(note_table, schema)
@@ -178,10 +171,10 @@ def detect_schema(source: Source) -> Schema:
                 theirs = map(str.lower, chain(*table.columns.values()))
                 n_columns[name] += len(spelled.intersection(theirs))
     if not n_columns:
-        table_names = ", ".join(source.tables()) or "nothing"
         raise TableError(
             f"{source.name} has the tables of none of {', '.join(SCHEMAS[:-1])}. Found there: "
-            f"{table_names}. Describe your own tables: clinical cohort ... --mapping columns.toml"
+            f"{', '.join(source.tables()) or _NO_TABLE}. Describe your own tables: "
+            "clinical cohort ... --mapping columns.toml"
         )
     ((name, _),) = n_columns.most_common(1)
     return _shipped_schema(name)
@@ -191,12 +184,8 @@ def counts_text(counts: Mapping[str, int]) -> str:
     """Values with their counts, such as "AMB (12), EMER (3)"; at most ten of them."""
     shown = [f"{value} ({count:,})" for value, count in counts.items()]
     if len(shown) > _LISTED:
-        shown = [*shown[:_LISTED], "and more"]
+        shown[_LISTED:] = ["and more"]
     return ", ".join(shown)
-
-
-def _is_absent(source: Source, table: TableMap) -> bool:
-    return table.may_be_absent and source.columns(table.table) is None
 
 
 def _find_optional(
@@ -204,7 +193,9 @@ def _find_optional(
     table: TableMap | None,
     schema: Schema,
 ) -> MatchedTable | None:
-    if table is None or _is_absent(source, table):
+    if table is None:
+        return None
+    if table.may_be_absent and source.columns(table.table) is None:
         return None
     return _find(source, table, schema)
 
@@ -213,24 +204,18 @@ def _find(source: Source, table: TableMap, schema: Schema) -> MatchedTable:
     """Match our columns with those of one table of the source."""
     available = source.columns(table.table)
     if available is None:
-        table_names = ", ".join(source.tables()) or "nothing"
         raise TableError(
-            f"{source.name} has no table {table.table}. Found there: {table_names}"
+            f"{source.name} has no table {table.table}. Found there: "
+            f"{', '.join(source.tables()) or _NO_TABLE}"
         )
     named = f"{table.table} in {source.name}"
     spelled = {name.lower(): name for name in reversed(available)}
     chosen = {}
     for ours, theirs in table.columns.items():
-        match = next(
-            (
-                spelled[name.lower()]
-                for name in theirs
-                if name.lower() in spelled
-            ),
-            None,
-        )
-        if match is not None:
-            chosen[ours] = match
+        names = map(str.lower, theirs)
+        matches = [spelled[name] for name in names if name in spelled]
+        if matches:
+            chosen[ours] = matches[0]
         elif theirs and ours not in table.optional:
             entry = ""
             if schema.name == "generic":  # in the user's mapping
@@ -238,23 +223,18 @@ def _find(source: Source, table: TableMap, schema: Schema) -> MatchedTable:
             require_columns(
                 available, theirs[:1], source=named, argument=entry
             )
-    where_columns = [name.lower() for name in table.where]
-    require_columns(spelled, where_columns, source=named)
+    where = {name.lower(): values for name, values in table.where.items()}
+    require_columns(spelled, where, source=named)
     return MatchedTable(
-        table,
-        chosen,
-        {spelled[name.lower()]: v for name, v in table.where.items()},
+        table, chosen, {spelled[name]: where[name] for name in where}
     )
 
 
 def _check_early(table: MatchedTable, schema: Schema) -> None:
     """Raise if a discharge summary or a late note could get into an early prediction."""
     rule = "early prediction must never see a discharge summary"
-    has_value = (
-        isinstance(table.table, Notes)
-        and table.table.category_value is not None
-    )
-    if "category" not in table.chosen and not has_value:
+    value = getattr(table.table, "category_value", None)
+    if "category" not in table.chosen and not value:
         why = f"{rule}, and {table.name} does not say what kind of note each row is"
         raise UserError(f'{why}; add to [notes]: category = "its column"')
     if not schema.discharge_categories:
@@ -280,16 +260,11 @@ class CohortReader:
         import pandas as pd
 
         run = self.con.execute
-        self._scan(
-            "CREATE TABLE raw_admissions AS", tables.admissions, numbered=True
-        )
-        optional = {"patients": tables.patients, "follow_up": tables.follow_up}
-        for role, table in optional.items():
+        for role in ("admissions", "patients", "follow_up"):
+            table = getattr(tables, role)
             if table:
                 self._scan(f"CREATE TABLE raw_{role} AS", table, numbered=True)
-            else:
-                run(step(f"no_{role}"))
-        run(step("places"))
+        run(step("absent") + step("places"))
         self._check_places(tables.admissions.name)
         for name in (
             "follow_up",
@@ -301,23 +276,25 @@ class CohortReader:
             "note_table",
         ):
             run(step(name))
-        for table in tables.notes:
-            _log.info("reading %s", table.name)
-            self._read_notes(table)
+        for note_table in tables.notes:
+            _log.info("reading %s", note_table.name)
+            self._read_notes(note_table)
         if any("names" in table.chosen for table in tables.notes):
             run(step("current").replace("{documents}", step("documents")))
         # A file that several tables are looked for in is listed once.
         flaws = list(dict.fromkeys(chain(*self.source.flaws.values())))
-        columns = ["source", "line", "problem"]
-        listed = pd.DataFrame(flaws, columns=columns)
+        listed = pd.DataFrame(flaws, columns=["source", "line", "problem"])
         self.con.register("listed_flaws", listed)
         run(step("encodings"))
         self.source.check_unchanged()
 
     def _check_places(self, table: str) -> None:
         """Raise if stays that may have ended in death would count as discharged alive."""
-        query = "FROM places SELECT place, not_marked WHERE looks_dead AND not_marked > 0"
-        counts = dict(self.con.execute(f"{query} ORDER BY place").fetchall())
+        query = (
+            "FROM places SELECT place, not_marked WHERE looks_dead AND not_marked > 0 "
+            "ORDER BY place"
+        )
+        counts = dict(self.con.execute(query).fetchall())
         if not counts:
             return
         raise UserError(
@@ -333,7 +310,7 @@ class CohortReader:
         # The planner cannot know how many notes there are, and must not hash them.
         run("SET disabled_optimizers = 'join_order,build_side_probe_side'")
         numbered = "note_id" not in table.chosen
-        run(f"SET preserve_insertion_order = {str(numbered).lower()}")
+        run(f"SET preserve_insertion_order = {numbered}")
         view = "CREATE OR REPLACE TEMP VIEW raw_notes AS"
         self._scan(view, table, numbered=numbered, next_step="notes")
         run("RESET preserve_insertion_order")
@@ -361,24 +338,57 @@ class CohortReader:
             raise
 
 
+def no_risk(encounter: Mapping[str, str | None]) -> tuple[str, str]:
+    """Why a FHIR encounter has no risk, and a remark if its class is no admission's, or "".
+
+    Args:
+        encounter: a row of `fhir.read_resource`, or an empty one.
+    """
+    schema = _shipped_schema("fhir")
+    index = load_definition().index
+    view = schema.views["Encounter"]
+    rows = view.sql.format(
+        Encounter="documents",
+        stays="(SELECT NULL AS encounter, NULL AS stay)",
+        **view.values,
+    )
+    values = {
+        "died": index.died_locations + schema.died_locations,
+        "newborn": index.newborn_types,
+    }
+    query = step("no_risk").format(
+        encounter=rows, **schema.views["stays"].values
+    )
+    columns = dict.fromkeys(schema.files["Encounter"].fields, "string")
+    return _rows_of(query, [encounter], columns, values)[0]
+
+
 def left_out(documents: Sequence[Mapping[str, str | None]]) -> dict[int, str]:
     """Why documents of one stay are not read, by their position; see `REASONS`.
 
     Args:
         documents: rows of `fhir.read_resource`, with the type of resource as `source`.
     """
+    rows = [
+        {**row, "document": position, "stay": ""}
+        for position, row in enumerate(documents)
+    ]
+    columns = {**dict.fromkeys(_DOCUMENT, "string"), "document": "int64"}
+    return dict(_rows_of(step("documents"), rows, columns, {}))
+
+
+def _rows_of(
+    query: str,
+    documents: Sequence[Mapping[str, object]],
+    columns: Mapping[str, str],
+    values: Mapping[str, object],
+) -> list[tuple[Any, ...]]:
+    """The rows of a query over a table `documents`, with the macros of `sql/versions.sql`."""
     import duckdb
     import pyarrow as pa
 
-    rows = []
-    for position, row in enumerate(documents):
-        # A document without text is not read, but may replace others.
-        status = "used" if row["text"] else None
-        rows.append(
-            {**row, "document": position, "stay": "", "status": status}
-        )
-    texts = dict.fromkeys(("stay", "status", *_DOCUMENT_COLUMNS), "string")
-    schema = pa.schema({"document": "int64", **texts})
     with duckdb.connect(config={"threads": 1}) as con:
-        con.register("documents", pa.Table.from_pylist(rows, schema))
-        return dict(con.execute(step("documents")).fetchall())
+        con.execute(step("versions"))
+        schema = pa.schema(columns)
+        con.register("documents", pa.Table.from_pylist(documents, schema))
+        return con.execute(query, values).fetchall()

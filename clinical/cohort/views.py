@@ -61,18 +61,16 @@ class ViewSource(Source):
         if view is None:
             return self._own_columns(table)
         present = {
-            name for name in view.reads if self._own_columns(name) is not None
+            name
+            for name in view.reads
+            if self._other_view(name) or self._own_columns(name) is not None
         }
         # Without its first table there is no view; without another it lacks columns, see `needs`.
         if next(iter(view.reads)) not in present:
             return None
-        rows = self._con.execute(
-            f"DESCRIBE {self._select(view, scans=False)}"
-        ).fetchall()
+        names = self._con.sql(self._select(view, scans=False)).columns
         return [
-            row[0]
-            for row in rows
-            if view.needs.get(row[0]) in (None, *present)
+            name for name in names if view.needs.get(name) in (None, *present)
         ]
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
@@ -92,12 +90,11 @@ class ViewSource(Source):
         """The SELECT of a view; without `scans` it reads no rows."""
         relations = {}
         for table, names in view.reads.items():
-            spelled = {
-                name.lower(): name
-                for name in self._own_columns(table) or ()
-                if scans
-            }
-            present = [spelled[name] for name in names if name in spelled]
+            if other := self._other_view(table):
+                relations[table] = f"({self._select(other, scans=scans)})"
+                continue
+            available = (scans and self._own_columns(table)) or ()
+            present = [name for name in available if name.lower() in names]
             cells = {name.lower(): self._cell(table, name) for name in present}
             columns = [
                 f"{cells.get(name, 'NULL::VARCHAR')} AS {name}"
@@ -110,6 +107,13 @@ class ViewSource(Source):
             )
             relations[table] = f"(SELECT {', '.join(columns)} FROM {scan})"  # noqa: S608
         return view.sql.format(**relations, **view.values)
+
+    def _other_view(self, name: str) -> View | None:
+        """The view of a name, unless it replaces a table of that name."""
+        view = self._views.get(name.lower())
+        if view and name not in view.reads:
+            return view
+        return None
 
     def _cell(self, table: str, column: str) -> str:
         """A column of an own table as it is read; the first scan of it counts what it changes."""

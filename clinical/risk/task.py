@@ -486,6 +486,6 @@ def _different_texts(rows: Sequence[Row]) -> list[Row]:
     """The first row of each text, as in `clinical/cohort/sql/texts.sql`."""
     firsts: dict[str | int, Row] = {}
     for row in rows:
-        text = str(row.cells.get("text") or "").rstrip(" \t\r\n\f")
-        firsts.setdefault(text or row.number, row)
+        text = str(row.cells.get("text") or "").replace("\r", "")
+        firsts.setdefault(text.rstrip(" \t\n\f") or row.number, row)
     return list(firsts.values())

@@ -196,8 +196,8 @@ def require_columns(
     )
     advice = ""
     if argument:
-        call = argument.format(ours=missing, theirs="NAME")
-        advice = f". Name it with {call}"
+        argument = f"Name it with {argument}"
+        advice = f". {argument.format(ours=missing, theirs='NAME')}"
     # The first row of a file without a header is data, and may be a note: it is not shown.
     if are_names(available):
         listed = shortened(available, _LISTED_COLUMNS) or "none"
@@ -206,11 +206,9 @@ def require_columns(
             missing.lower(), lowered, n=1, cutoff=0.4
         )
         for name in map(lowered.get, near):
-            fix = f"Rename it to {missing!r}"
-            if argument:
-                call = argument.format(ours=missing, theirs=name)
-                fix = f"Name it with {call}"
-            advice = f"; did you mean {name!r}? {fix}"
+            fix = argument or "Rename it to {ours!r}"
+            call = fix.format(ours=missing, theirs=name)
+            advice = f"; did you mean {name!r}? {call}"
     raise TableError(
         f"{source} has no column {missing!r}{advice}. Columns there: {listed}"
     )

@@ -137,9 +137,8 @@ def _checked_encoding(encoding: str | None) -> str | None:
         raise TableError(
             f"encoding: expected one such as cp1252 or utf-16, got {encoding!r}"
         ) from None
-    if name == "utf-8":
-        return None
-    return name
+    # Programs that say Latin-1 mean windows-1252, as browsers know.
+    return {"utf-8": None, "iso8859-1": "cp1252"}.get(name, name)
 
 
 DEFAULTS = ReadOptions()

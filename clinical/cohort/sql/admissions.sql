@@ -45,7 +45,7 @@ read AS (
         upper_clean(admission_type) AS admission_type,
         upper_clean(discharge_location) AS discharge_location,
         -- What the stay itself tells, whatever the times are.
-        is_true(died)
+        says_died(died)
             OR is_unreadable(death_time)
             OR coalesce(list_contains(rules.died_locations, upper_clean(discharge_location)), false)
             AS died_in_hospital,

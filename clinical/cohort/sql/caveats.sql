@@ -1,5 +1,5 @@
 -- What `caveats.toml` asks about a cohort and its source, in one row.
--- In:  admissions, places, stays, notes, rules; the texts that the sentences quote, "" for none.
+-- In:  admissions, others, places, unmatched, patients, stays, notes, rules; the schema's facts.
 -- Out: facts.
 CREATE TABLE facts AS
 SELECT
@@ -8,12 +8,27 @@ SELECT
     $shifted_dates::BOOLEAN AS shifted_dates,
     $mapped_patients AS mapped_patients,
     $absent AS absent,
-    $others AS others,
-    $locations AS locations,
-    $types AS types,
-    $unread AS unread,
-    $other_sides AS other_sides,
-    split_part($other_sides, ' (', 1) AS first_side,
+    -- Values with their counts, "" for none.
+    (SELECT first_ten(list(format('{} ({:,})', other, rows) ORDER BY rows DESC, other)) FROM others)
+        AS others,
+    (SELECT first_ten(list(format('{} ({:,})', text, n) ORDER BY n DESC, text)) FROM unmatched
+     WHERE name = 'discharge_location') AS locations,
+    (SELECT first_ten(list(format('{} ({:,})', text, n) ORDER BY n DESC, text)) FROM unmatched
+     WHERE name = 'admission_type') AS types,
+    -- FHIR documents that are not read, by reason.
+    (SELECT first_ten(list(format('{} ({:,})', reason, n) ORDER BY n DESC, reason)) FROM (
+        SELECT replace(status, '_', ' ') AS reason, count(*) AS n FROM notes
+        WHERE names IS NOT NULL AND status IN ('marked_error', 'not_current', 'not_final', 'replaced',
+            'older_version', 'copy', 'unreadable_text')
+        GROUP BY 1)) AS unread,
+    -- Types that begin as one of a summary does, where another is one.
+    (SELECT first_ten(list(format('{} ({:,})', category, n) ORDER BY n DESC, category)) FROM (
+        SELECT category, count(*) AS n FROM notes
+        WHERE status = 'other_category' AND NOT early
+          AND contains(upper(category), regexp_extract(discharge_categories[1], '\w+'))
+        GROUP BY category)) AS near_types,
+    other_sides,
+    split_part(other_sides, ' (', 1) AS first_side,
     horizon_us / 86400e6 AS days,
     places.dead,
     admissions.unreadable,
@@ -21,6 +36,12 @@ SELECT
     notes.*
 FROM rules,
 (SELECT coalesce(sum(rows), 0) AS dead FROM places WHERE died) places,
+-- Sides that the source gives its patients, other than train, val and test.
+(SELECT first_ten(list(format('{} ({:,})', side, n) ORDER BY n DESC, side)) AS other_sides FROM (
+    SELECT coalesce(split, 'none') AS side, count(*) AS n FROM patients
+    WHERE (SELECT count(split) FROM patients) > 0
+    GROUP BY side
+    HAVING side NOT IN ('train', 'val', 'test'))) sides,
 (SELECT count(*) AS unreadable FROM admissions WHERE fault = 'unreadable_time') admissions,
 (SELECT count(*) AS n_notes, count(*) FILTER (status = 'used' AND charted_by IS NULL) AS untimed
  FROM notes) notes,
@@ -31,5 +52,7 @@ FROM rules,
     count(*) FILTER (is_kept) AS kept,
     coalesce(100 * count(*) FILTER (is_kept AND readmitted) / nullif(count(*) FILTER (is_kept), 0), 0)
         AS percent,
+    count(*) FILTER (is_kept AND readmitted) AS back,
+    count(*) FILTER (is_kept AND readmitted AND return_us < 4 * 3600e6) AS gaps,
     count(*) FILTER (is_kept AND discharge_time < episode_start + INTERVAL 4 HOUR) AS short
  FROM (SELECT *, exclusion IS NULL AS is_kept FROM stays)) stays;

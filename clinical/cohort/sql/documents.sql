@@ -1,13 +1,9 @@
 -- Which FHIR documents are not read: the same rules for cohorts and for calls of CDS Hooks.
--- In:  documents (document, source, id, stay, status, state, doc_state, names, replaces, codes, studies,
---      version, words); lists are texts with spaces, `status` is 'used' for one that would be read.
+-- In:  documents (document, source, id, stay, text, state, doc_state, names, replaces, codes, studies,
+--      version, words); lists are texts with spaces, and only what would be read has a text.
 -- Out: (document, reason).
-WITH numbered AS (
-    SELECT * REPLACE (if(regexp_full_match(version, '\d+'), lpad(version, 20, '0'), version) AS version)
-    FROM documents
-),
-older AS (           -- the last version of a resource counts, even where it says that it is an error
-    SELECT document FROM numbered
+WITH older AS (           -- the last version of a resource counts, even where it says that it is an error
+    SELECT document FROM (SELECT * REPLACE (version_key(version) AS version) FROM documents)
     WHERE id IS NOT NULL AND version IS NOT NULL
     QUALIFY version < max(version) OVER (PARTITION BY source, id)
 ),
@@ -70,7 +66,7 @@ UNION ALL
 -- A server exposes one note as several resources, and may send a resource twice: the first is read.
 SELECT document, 'copy'
 FROM documents ANTI JOIN judged USING (document)
-WHERE status = 'used' AND words IS NOT NULL
+WHERE text IS NOT NULL AND words IS NOT NULL
 WINDOW same_words AS (
     PARTITION BY stay, words
     ORDER BY list_position(['DocumentReference', 'Composition', 'DiagnosticReport'], source), document

@@ -40,6 +40,9 @@ FROM rules, (
     FROM admissions a JOIN patients p USING (patient_id), rules
     WHERE rules.has_patients AND NOT p.is_listed
     UNION ALL
+    SELECT a.row, a.stay_text, 'dates of the patient''s death differ: the earliest counts'
+    FROM admissions a JOIN patients p USING (patient_id) WHERE p.is_disputed
+    UNION ALL
     SELECT row, stay_text, 'admitted after the patient''s death' FROM members WHERE after_death
     UNION ALL
     SELECT a.row, a.stay_text, 'label may miss a stay of the patient that had to be left out'

@@ -8,14 +8,18 @@ CREATE MACRO clean(x) AS nullif(trim(x), '');
 -- on, and those rounded to 4.48146E+07, stay as they are: their digits are lost. The sequences count
 -- what is changed.
 CREATE SEQUENCE uncounted;
+CREATE MACRO is_number_like(x) AS x BETWEEN '0' AND '9~';
 CREATE MACRO present(x, words, missing) AS CASE
-    WHEN NOT x BETWEEN '0' AND '9~' AND regexp_full_match(x, words)
+    -- MySQL writes an empty date as zeros. Few sources have other words that begin with a digit.
+    WHEN (NOT is_number_like(x) AND regexp_full_match(x, words))
+      OR starts_with(x, '0000-00-00')
+      OR regexp_matches(words, '[(|]\d') AND regexp_full_match(x, words)
     THEN if(nextval(missing) IS NULL, x, NULL)
     ELSE x END;
 CREATE MACRO counted(x, counter) AS if(nextval(counter) IS NULL, NULL, x);
 CREATE MACRO cell(x, words, missing, decimals) AS CASE
-    WHEN NOT x BETWEEN '0' AND '9~' THEN present(x, words, missing)
-    WHEN NOT contains(x, '.') THEN x
+    WHEN NOT is_number_like(x) OR NOT contains(x, '.') OR regexp_matches(words, '[(|]\d')
+        AND regexp_full_match(x, words) THEN present(x, words, missing)
     WHEN regexp_full_match(x, '(\d{1,15}|[0-8]\d{15})\.0+')
     THEN counted(split_part(x, '.', 1), decimals)
     WHEN regexp_full_match(x, '\d\.\d+[eE]\d\d?')
@@ -27,6 +31,10 @@ CREATE MACRO cell(x, words, missing, decimals) AS CASE
 CREATE MACRO no_formula(x) AS CASE
     WHEN regexp_matches(x, '^[=+@\-]') AND try_cast(x AS DOUBLE) IS NULL THEN concat('''', x)
     ELSE x END;
+
+-- The first ten texts of a list.
+CREATE MACRO first_ten(texts) AS coalesce(
+    array_to_string(texts[:10] || if(len(texts) > 10, ['and more'], []), ', '), '');
 
 CREATE MACRO upper_clean(x) AS upper(clean(x));
 
@@ -78,7 +86,9 @@ CREATE MACRO offset_of(t) AS CASE WHEN NOT is_date_only(t) THEN t.wall - t.insta
 
 -- A date without a time begins a stay at its first moment and ends one at its last: FHIR says so, and
 -- no stay ends before it began. Its day is that of the clock of the other end of the stay.
-CREATE MACRO start_moment(t, other) AS t.instant
+-- Years such as 9999 and 0001 stand for an unknown time, also of a stay that has not ended.
+CREATE MACRO known_instant(t) AS CASE WHEN year(t.instant) BETWEEN 1800 AND 2300 THEN t.instant END;
+CREATE MACRO start_moment(t, other) AS known_instant(t)
     - CASE WHEN is_date_only(t) THEN coalesce(offset_of(other), INTERVAL 0 HOUR) ELSE INTERVAL 0 HOUR END;
 CREATE MACRO end_moment(t, other) AS
     start_moment(t, other) + CASE WHEN is_date_only(t) THEN INTERVAL 86399 SECOND ELSE INTERVAL 0 HOUR END;
@@ -99,8 +109,20 @@ CREATE MACRO unlike(name, x, known) AS CASE
 
 CREATE MACRO is_true(x) AS
     coalesce(list_contains(['1', '1.0', 'true', 't', 'yes', 'y'], lower(clean(x))), false);
-CREATE MACRO is_neither(x) AS clean(x) IS NOT NULL AND NOT is_true(x)
-    AND NOT list_contains(['0', '0.0', 'false', 'f', 'no', 'n'], lower(clean(x)));
+
+-- Words for a death, and whether a column that tells of deaths says so, or says neither.
+CREATE MACRO death_words() AS [
+    'EXPIRED', 'DECEASED', 'DIED', 'DEAD', 'DEATH', 'DEMISE', 'MORGUE', 'MORTUARY', 'CORONER',
+    'FUNERAL', 'EXITUS', 'VERSTORBEN', 'GESTORBEN', 'TOD', 'OVERLEDEN', 'OVERLIJDEN', 'FALLECIDO',
+    'FALLECIDA', 'FALLECIMIENTO', 'DEFUNCIÓN', 'DEFUNCION', 'MUERTE', 'DÉCÉDÉ', 'DECEDE', 'DÉCÉDÉE',
+    'DECEDEE', 'DÉCÈS', 'DECES', 'MORT', 'DECEDUTO', 'DECEDUTA', 'DECESSO', 'MORTO', 'MORTE', 'ÓBITO',
+    'OBITO', 'FALECIDO', 'FALECIDA', 'FALECIMENTO', 'AVLIDEN', 'DÖD', 'DØD', 'DØDD', 'KUOLLUT', 'ZGON',
+    'ZMARŁ', 'ZMARŁA', 'ZEMŘEL', 'ZEMŘELA', 'ÚMRTÍ', 'ELHUNYT', 'ÖLÜM', 'УМЕР', 'УМЕРЛА', 'СМЕРТЬ', '死亡'
+];
+CREATE MACRO says_died(x) AS
+    is_true(x) OR coalesce(list_contains(death_words(), upper_clean(x)), false);
+CREATE MACRO is_neither(x) AS clean(x) IS NOT NULL AND NOT says_died(x)
+    AND NOT list_contains(['0', '0.0', 'false', 'f', 'no', 'n', 'alive', 'survived'], lower(clean(x)));
 
 -- A gap in a column of floats comes back as NaN, which is not a number here.
 CREATE MACRO number(x) AS

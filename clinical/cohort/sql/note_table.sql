@@ -9,6 +9,7 @@ CREATE TABLE notes (
     is_unreadable BOOLEAN,
     charted_by TIMESTAMP,
     is_addendum BOOLEAN,
+    category VARCHAR,
     text_hash UBIGINT,
     text VARCHAR,
     state VARCHAR,   -- from here on what documents.sql and issues.sql need of FHIR documents

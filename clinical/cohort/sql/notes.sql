@@ -29,7 +29,7 @@ read AS (
         NOT coalesce(regexp_matches(n.text, '\S'), false) AS is_empty,
         coalesce(list_contains(rules.discharge_categories, upper_clean(n.category)), false)
             AS is_summary,
-        clean(n.category) IS NULL AS is_uncategorised,
+        clean(n.category) AS category,
         coalesce(list_contains(rules.addendum_kinds, upper_clean(n.kind)), false) AS is_addendum,
         charted_at IS NULL AND clean(n.chart_time) IS NOT NULL
             OR charted_on IS NULL AND clean(n.chart_date) IS NOT NULL AS is_unreadable,
@@ -57,7 +57,7 @@ judged AS (
         WHEN is_faulty THEN 'unreadable_text'
         WHEN is_empty THEN 'empty'
         WHEN stay_no IS NULL THEN 'stay_excluded'
-        WHEN is_uncategorised THEN 'missing_category'
+        WHEN category IS NULL THEN 'missing_category'
         WHEN is_summary = rules.early THEN 'other_category'
         WHEN rules.early AND charted_by IS NULL THEN
             CASE WHEN is_unreadable THEN 'unreadable_time' ELSE 'missing_time' END
@@ -74,11 +74,19 @@ judged AS (
 SELECT
     getvariable('note_table') AS source, row, stay_no, note_id, stay_id, status,
     is_unreadable, charted_by, is_addendum,
-    -- Copies may differ in white space at their ends; looking for it is slow.
+    category,
+    -- Copies may differ in line ends and in white space at their ends; looking for it is slow.
     CASE WHEN status <> 'used' THEN NULL
-         WHEN suffix(text, ' ') OR suffix(text, chr(10)) OR suffix(text, chr(13))
-         THEN hash(regexp_replace(text, '\s+$', ''))
+         WHEN suffix(text, ' ') OR suffix(text, chr(10)) OR contains(text, chr(13))
+         THEN hash(regexp_replace(replace(text, chr(13), ''), '\s+$', ''))
          ELSE hash(text) END AS text_hash,
     CASE WHEN status = 'used' THEN text END AS text,
-    state, doc_state, names, replaces, codes, studies, version, words, remark
-FROM judged;
+    state, doc_state, names, replaces, codes, studies, version, words,
+    CASE WHEN status <> 'used' THEN remark
+         ELSE coalesce(remark, CASE
+            WHEN regexp_matches(left(text, 100), '(?i)^\s*(\{\\rtf|<!doctype html|<html)')
+            THEN 'note in RTF or HTML, read with its markup as words'
+            WHEN NOT early AND charted_by < cutoff - to_microseconds(hours_us)
+            THEN 'summary charted before the admission' END)
+    END AS remark
+FROM judged, rules;

@@ -40,22 +40,23 @@ WITH said AS (   -- copies agree; contradicting rows say nothing
     WHERE patient_id IS NOT NULL AND NOT is_contradicted
 ),
 reports AS (     -- of a death, by whatever tells of it
-    SELECT patient_id, death_time, death_day FROM said
+    SELECT patient_id, death_time, death_day, death_day AS told_day FROM said
     UNION ALL
-    SELECT patient_id, death_time, death_day FROM admissions WHERE NOT coalesce(is_contradicted, false)
+    SELECT patient_id, death_time, death_day, death_day FROM admissions WHERE NOT coalesce(is_contradicted, false)
     UNION ALL    -- a stay that ended in death ended after it
-    SELECT patient_id, CASE WHEN discharge_timed THEN discharge_time END, discharge_day
+    SELECT patient_id, CASE WHEN discharge_timed THEN discharge_time END, discharge_day, NULL
     FROM admissions
     WHERE died_in_hospital AND NOT coalesce(is_contradicted, false)
 ),
-first_reports AS (
-    SELECT * FROM reports
+ordered AS (
+    SELECT *, min(death_day) OVER (PARTITION BY patient_id) AS first_day FROM reports
     WHERE patient_id IS NOT NULL AND death_day IS NOT NULL
-    QUALIFY death_day = min(death_day) OVER (PARTITION BY patient_id)
 ),
 deaths AS (      -- the day is always known, the time only sometimes
-    SELECT patient_id, any_value(death_day) AS death_day, min(death_time) AS death_time
-    FROM first_reports
+    SELECT patient_id, any_value(first_day) AS death_day,
+        min(death_time) FILTER (death_day = first_day) AS death_time,
+        min(told_day) < max(told_day) AS is_disputed
+    FROM ordered
     GROUP BY patient_id
 ),
 listed AS (
@@ -76,6 +77,7 @@ SELECT
     said.split,
     deaths.death_day,
     deaths.death_time,
+    deaths.is_disputed,
     listed.patient_id IS NOT NULL AS is_listed,
     coalesce(listed.death_known, NOT rules.has_patients) AS death_known
 FROM everyone

@@ -5,7 +5,7 @@
 CREATE TABLE places AS
 WITH names AS (
     SELECT upper_clean(discharge_location) AS place, count(*) AS rows,
-        count_if(NOT is_true(died)) AS not_marked
+        count_if(NOT says_died(died)) AS not_marked
     FROM raw_admissions
     WHERE other IS NULL AND upper_clean(discharge_location) IS NOT NULL
     GROUP BY ALL
@@ -18,12 +18,9 @@ meanings AS (
         list_contains(rules.died_locations, place) AS died,
         list_contains(rules.alive_locations, place) AS listed_alive,
         list_has_any(words, rules.alive_locations) AS has_alive_word,
-        list_has_any(words, [
-            'EXPIRED', 'DECEASED', 'DIED', 'DEAD', 'DEATH', 'DEMISE', 'MORGUE', 'MORTUARY', 'CORONER',
-            'FUNERAL', 'EXITUS', 'VERSTORBEN', 'GESTORBEN', 'TOD', 'OVERLEDEN', 'FALLECIDO', 'MUERTE',
-            'DÉCÉDÉ', 'DECEDE', 'DÉCÈS', 'DECES', 'DECEDUTO', 'ÓBITO', 'OBITO', 'AVLIDEN', 'DØD'
         -- Codes 20 and 40 to 42 of the US claim form (UB-04) are deaths.
-        ]) OR place IN ('20', '40', '41', '42') AS has_death_word
+        list_has_any(words, death_words()) OR contains(place, 'PASSED AWAY')
+            OR place IN ('20', '40', '41', '42') AS has_death_word
     FROM words, rules
 )
 SELECT place, rows, not_marked, died,

@@ -281,6 +281,39 @@ def test_a_record_opened_outside_of_a_stay_has_no_card(client):
     assert ask(client, context=context).status_code == 400
 
 
+def at(**disposition):
+    return {"hospitalization": {"dischargeDisposition": disposition}}
+
+
+@pytest.mark.parametrize(
+    "encounter",
+    [
+        at(coding=[{"code": "exp"}]),
+        at(coding=[{"code": "20", "display": "Expired"}]),
+        {"status": "cancelled"},
+        {"status": "entered-in-error"},
+        {"hospitalization": {"admitSource": {"coding": [{"code": "born"}]}}},
+    ],
+)
+def test_a_stay_that_can_have_no_risk_has_no_card(client, encounter):
+    """A cohort has no such index stay either."""
+    request = hook_request()
+    request["prefetch"]["encounter"] |= encounter
+    answer = client.post(PATH, json=request)
+    assert (answer.status_code, answer.json()) == (200, {"cards": []})
+
+
+@pytest.mark.parametrize(("code", "is_told"), [("EMER", True), ("IMP", False)])
+def test_the_card_tells_of_an_encounter_that_is_no_admission(
+    client, code, is_told
+):
+    request = hook_request()
+    request["prefetch"]["encounter"] |= {"class": {"code": code}}
+    detail = card_of(client.post(PATH, json=request))["detail"]
+    is_told_of = f"Documents of an encounter of class {code}, no admission: 2."
+    assert (is_told_of in detail) == is_told
+
+
 def test_left_out_documents_are_on_the_receipt(client):
     documents = [
         document(NOTES[0], 0),

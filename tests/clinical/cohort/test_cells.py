@@ -107,6 +107,33 @@ def test_a_note_whose_text_is_such_a_word_has_no_text(tmp_path, form):
     assert set(cohort.issues["problem"]) & problems
 
 
+def test_a_word_for_an_empty_cell_may_be_a_date(tmp_path):
+    """Zeros of MySQL, and dates that a mapping names."""
+    dates = ["0000-00-00 00:00:00", "1900-01-01 00:00:00", "-"]
+    hospitals = []
+    for date in dates:
+        spoiled = tables("generic")
+        died = spoiled["encounters"]["Died"]
+        spoiled["encounters"]["Died"] = died.replace("", date)
+        hospitals.append(spoiled)
+    options = write(tmp_path, "generic", copies("generic", hospitals))
+    words = 'missing = ["1900-01-01 00:00:00", "-"]\n'
+    options["mapping"].write_text(words + options["mapping"].read_text())
+    cohort = build_cohort(**options)
+    kept = {s: row["exclusion"] for s, row in by_stay(cohort).items()}
+    assert kept == {s: e for s, (e, *_) in expected_copies(3).items()}
+    assert any("encounters.Died (9)" in line for line in cohort.caveats)
+
+
+def test_a_sign_for_an_empty_cell_is_told_with_the_setting(tmp_path):
+    spoiled = tables("generic")
+    spoiled["encounters"]["Died"] = spoiled["encounters"]["Died"].replace(
+        "", "-"
+    )
+    _, cohort = read(tmp_path / "own", "generic", spoiled)
+    assert any("missing = ['-']" in line for line in cohort.caveats)
+
+
 def test_a_table_of_words_is_the_schemas(tmp_path):
     spoiled = tables("generic")
     spoiled["encounters"] = spoiled["encounters"].replace("", "leer")

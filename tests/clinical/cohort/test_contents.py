@@ -4,6 +4,7 @@ import pytest
 
 from clinical.cohort.build import build_cohort
 from domainbert.errors import UserError
+from domainbert.tables import TableError
 
 from .conftest import by_stay
 from .small import FORMS, NOTES, tables, write
@@ -25,6 +26,15 @@ def refusal(folder, form, spoiled, **options) -> str:
     with pytest.raises(UserError) as refused:
         build_cohort(**write(folder, form, spoiled), **options)
     return str(refused.value)
+
+
+@pytest.mark.parametrize("form", ["omop", "generic"])
+def test_a_folder_of_workbooks_is_told_what_is_read(tmp_path, form):
+    options = write(tmp_path, form, {})
+    (tmp_path / "stays.xlsx").write_bytes(b"PK")
+    message = r"Found there: no table \(a .csv, .tsv or .parquet file"
+    with pytest.raises(TableError, match=message):
+        build_cohort(**options)
 
 
 @pytest.mark.parametrize("form", [*OTHERS])

@@ -155,6 +155,10 @@ KINDS = {
                            document("d2", "c", replaces="DocumentReference/dA1")],
                           ["b", "c"], "replace"),
     "versions": ([version(10, "b"), version(9, "a")], ["b"], "older version"),
+    "versions without an order but in time": (
+        [document("d1", "b", meta={"versionId": "MTA", "lastUpdated": "2019-02-02T00:00:00Z"}),
+         document("d1", "a", meta={"versionId": "MTU", "lastUpdated": "2019-02-01T00:00:00Z"})],
+        ["b"], "older version"),
     "a version in error": ([version(1, "a"), version(2, "b", status="entered-in-error")], [],
                            "older version"),
     "two of one id": ([document("d1", "a"), document("d1", "b")], ["a", "b"], ""),

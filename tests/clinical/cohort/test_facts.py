@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from domainbert.errors import UserError
@@ -171,6 +172,63 @@ def test_both_fates_of_same_day_deaths_are_counted(tmp_path):
 
 # -- places of discharge ------------------------------------------------------------------------
 
+OLDER_OMOP = {
+    "discharged_to_concept_id": "discharge_to_concept_id",
+    "discharged_to_source_value": "discharge_to_source_value",
+}
+
+
+def test_omop_5_3_has_other_names_for_the_place_of_discharge(tmp_path):
+    cases = Cases({place: [(IN, OUT, place)] for place in ("20", "01")})
+    cases.write(tmp_path, "omop")
+    path = tmp_path / "VISIT_OCCURRENCE.csv"
+    pd.read_csv(path, dtype=str).rename(columns=OLDER_OMOP).to_csv(
+        path, index=False
+    )
+    assert cases.fates(rebuild(tmp_path, "omop")) == {
+        "20": [DEAD],
+        "01": [ALIVE],
+    }
+
+
+def test_an_omop_note_of_a_ward_is_of_its_visit(tmp_path):
+    cases = Cases({"home": [(IN, OUT, "01")]})
+    cases.write(tmp_path, "omop")
+    path = tmp_path / "NOTE.csv"
+    notes = pd.read_csv(path, dtype=str)
+    visits = notes["visit_occurrence_id"]
+    details = visits.to_frame().assign(visit_detail_id="77")
+    details.to_csv(tmp_path / "VISIT_DETAIL.csv", index=False)
+    notes = notes.assign(visit_occurrence_id="", visit_detail_id="77")
+    notes.to_csv(path, index=False)
+    assert cases.fates(rebuild(tmp_path, "omop")) == {"home": [ALIVE]}
+
+
+def test_of_two_omop_deaths_on_a_day_the_time_counts(tmp_path):
+    """Registries add a date to what the ward wrote."""
+    cases = Cases({"home": [(IN, OUT, "01")]}, {"home": "2020-03-05 09:00:00"})
+    cases.write(tmp_path, "omop")
+    path = tmp_path / "DEATH.csv"
+    death = pd.read_csv(path, dtype=str)
+    date = death.assign(death_datetime="")
+    pd.concat([date, death]).to_csv(path, index=False)
+    assert cases.fates(rebuild(tmp_path, "omop")) == {"home": [DEAD]}
+
+
+def test_a_flag_may_be_a_word(tmp_path):
+    """eICU writes "Expired" and "Alive"."""
+    flags = {"Expired": DEAD, "deceased": DEAD, "Alive": ALIVE, "no": ALIVE}
+    cases = Cases({flag: [(IN, OUT, flag)] for flag in flags})
+    cases.write(tmp_path, "generic")
+    path = tmp_path / "columns.toml"
+    path.write_text(path.read_text().replace("discharge_location", "died"))
+    cohort = rebuild(tmp_path, "generic")
+    assert cases.fates(cohort) == {
+        flag: [fate] for flag, fate in flags.items()
+    }
+    assert not len(cohort.issues)
+
+
 WARD = "Ward 7"
 
 
@@ -187,9 +245,10 @@ def test_a_place_that_no_rule_knows_is_counted(tmp_path, form):
     )
 
 
-DEATH_LIKE = [
+DEATH_LIKE = [  # ten are named
     "Expired",
-    "deceased",
+    "décédée",
+    "Passed away",
     "Patient died",
     "MORGUE",
     "20",
@@ -346,6 +405,37 @@ def test_a_long_stay_in_a_source_of_dates_is_counted_in_nights(tmp_path):
     cohort = rebuild(tmp_path, "generic", definition="long-stay-7d")
     expected = {day: [(None, label)] for day, label in labels.items()}
     assert cases.fates(cohort) == expected
+
+
+def test_a_year_that_stands_for_unknown_ends_no_stay(tmp_path):
+    """A stay that was never closed does not swallow the later ones."""
+    ends = ["9999-12-31", "2999-12-31 00:00:00", "0001-01-01 00:00:00"]
+    later = ("2020-05-05 11:00:00", "2020-05-08 11:00:00")
+    cases = Cases({end: [(IN, end), later] for end in ends})
+    expected = {end: [("missing_time", None), ALIVE] for end in ends}
+    assert cases.fates(cases.build(tmp_path, "generic")) == expected
+
+
+def test_returns_like_transfers_are_counted(tmp_path):
+    """Departments may write a transfer as a discharge and an admission minutes later."""
+    later = {"2020-03-05 11:05:00": 1, "2020-03-05 15:00:00": 0}
+    for start, n_gaps in later.items():
+        folder = tmp_path / str(n_gaps)
+        folder.mkdir()
+        stays = [Stay("1", IN, OUT), Stay("2", start, "2020-03-07 08:00:00")]
+        cohort = build(folder, "generic", stays)
+        assert fates(cohort)["1"] == BACK
+        is_told = any("transfer_gap_hours" in line for line in cohort.caveats)
+        assert is_told == bool(n_gaps)
+
+
+def test_dates_of_death_that_differ_are_listed(hospital):
+    hospital.patient(died=20)
+    stay = hospital.stay(0, 3)
+    last = hospital.stay(10, 12, DEATHTIME="2100-01-15 10:00:00")
+    problem = "dates of the patient's death differ: the earliest counts"
+    issues = list_issues(hospital.build())
+    assert set(issues["id"][issues["problem"] == problem]) == {stay, last}
 
 
 def test_rows_that_agree_on_the_admission_are_a_return(hospital):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import time
 
 import pytest
@@ -11,6 +12,7 @@ from clinical.cohort.definition import load_schema
 from clinical.cohort.fhir import entries, read_resource, section_text
 from clinical.cohort.source import left_out
 from domainbert.tables import TableError
+from tests.clinical.cohort.conftest import by_stay, list_issues
 from tests.clinical.cohort.test_documents import (
     composition,
     document,
@@ -217,3 +219,103 @@ def test_a_document_that_replaces_itself_and_others():
         1: "replaced",
         3: "replaced",
     }
+
+
+# -- encounters ---------------------------------------------------------------------------------
+
+KEPT = (None, 0)
+DEAD = ("died_in_hospital", None)
+TOP = {"reference": "Encounter/e0"}
+GROUND = {
+    "url": "http://fhir.de/StructureDefinition/Entlassungsgrund",
+    "extension": [
+        {"url": "ErsteUndZweiteStelle", "valueCoding": {"code": "07"}}
+    ],
+}
+MII = "https://www.medizininformatik-initiative.de/fhir/core/modul-fall/CodeSystem/Entlassungsgrund"
+UNKNOWN = {
+    "extension": [{"url": "data-absent-reason", "valueCode": "unknown"}]
+}
+
+
+def left_for(**disposition):
+    """An encounter with this disposition."""
+    return encounter(hospitalization={"dischargeDisposition": disposition})
+
+
+def at(version, resource):
+    return resource | {
+        "meta": {"lastUpdated": f"2019-02-0{version}T00:00:00Z"}
+    }
+
+
+def of_class(code, **changes):
+    return encounter("e0", **{"class": {"code": code}}, **changes)
+
+
+# resources, and what becomes of the stays; None for what is no admission
+ENCOUNTERS = {
+    "part of an emergency visit": (
+        [of_class("EMER"), encounter(partOf=TOP)], {"e0": None, "e1": KEPT}),
+    "part of what is not exported": ([encounter(partOf=TOP)], {"e1": KEPT}),
+    "part of itself": ([encounter(partOf={"reference": "Encounter/e1"})], {"e1": KEPT}),
+    "part of a cancelled one": (
+        [of_class("IMP", status="cancelled"), encounter(partOf=TOP)], {"e0": None, "e1": KEPT}),
+    "a ward of a stay of a case": (
+        [of_class("VR"), encounter("e2", partOf={"reference": "Encounter/e1"}),
+         encounter(partOf=TOP)], {"e0": None, "e1": KEPT, "e2": None}),
+    "the later of two versions": (
+        [at(2, encounter()), at(1, encounter(status="in-progress", period={}))], {"e1": KEPT}),
+    "a later version in error": (
+        [at(1, encounter()), at(2, encounter(status="entered-in-error"))], {"e1": None}),
+    "a patient's later version": (
+        [at(1, PATIENT), at(2, PATIENT | {"deceasedDateTime": "2019-01-05T09:00:00Z"}),
+         encounter()], {"e1": DEAD}),
+    "a German death": ([left_for(extension=[GROUND])], {"e1": DEAD}),
+    "a German death as a coding": (
+        [left_for(coding=[{"system": MII, "code": "079"}])], {"e1": DEAD}),
+    "a number of the claim form": ([left_for(coding=[{"code": "07"}])], {"e1": KEPT}),
+    "born in hospital": (
+        [encounter(hospitalization={"admitSource": {"coding": [{"code": "born"}]}})],
+        {"e1": ("newborn", None)}),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def encounters(tmp_path_factory):
+    """The stays of a source with every case, the ids of each behind a prefix."""
+    folder = tmp_path_factory.mktemp("encounters")
+    by_type = {}
+    for number, (resources, _) in enumerate(ENCOUNTERS.values()):
+        ids = r'("id": "|"Patient/|"Encounter/)'
+        case = json.dumps([*resources, document("d1", "Summary.")])
+        for one in json.loads(re.sub(ids, rf"\1k{number}-", case)):
+            by_type.setdefault(one["resourceType"], []).append(one)
+    for name, of_type in by_type.items():
+        (folder / f"{name}.ndjson").write_text(lines(*of_type))
+    return by_stay(build_cohort(folder, data_end="none"))
+
+
+@pytest.mark.parametrize("kind", ENCOUNTERS)
+def test_what_an_encounter_is(kind, encounters):
+    prefix = f"k{list(ENCOUNTERS).index(kind)}-"
+    fates = {
+        stay.removeprefix(prefix): (row["exclusion"], row["readmitted"])
+        for stay, row in encounters.items()
+        if stay.startswith(prefix)
+    }
+    _, expected = ENCOUNTERS[kind]
+    assert fates == {stay: fate for stay, fate in expected.items() if fate}
+    if (
+        fates.get("e1") == KEPT
+    ):  # the note is of the stay, whatever it is part of
+        assert list(encounters[f"{prefix}e1"]["text"]) == ["Summary."]
+
+
+def test_a_death_at_an_unknown_time_is_listed(tmp_path):
+    """`_deceasedDateTime` says that the time is absent, not that the patient lives."""
+    dead = PATIENT | {"_deceasedDateTime": UNKNOWN}
+    for name, one in {"Patient": dead, "Encounter": encounter()}.items():
+        (tmp_path / f"{name}.ndjson").write_text(lines(one))
+    problems = list_issues(build_cohort(tmp_path, data_end="none"))["problem"]
+    assert "birth or death date unreadable" in set(problems)

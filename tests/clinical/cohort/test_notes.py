@@ -39,6 +39,45 @@ def test_an_episode_has_the_notes_of_all_its_stays(hospital):
     assert rows[first]["text"] == []
 
 
+# A note, and what is told of it; `category` is of its own where another is not given.
+MARKUP = "note in RTF or HTML, read with its markup as words"
+REMARKS = {
+    "copy with other line ends": (
+        {"text": "one\r\ntwo"}, "copy of another note of the stay, not read again"),
+    "RTF": ({"text": r"{\rtf1\ansi Heart failure.\par}"}, MARKUP),
+    "HTML": ({"text": "\n<HTML><p>Heart failure."}, MARKUP),
+    "of an earlier year": ({"text": "x", "day": -300}, "summary charted before the admission"),
+    "of the morning before": ({"text": "x", "day": 0}, ""),
+}  # fmt: skip
+
+
+def test_what_is_odd_about_a_summary_is_listed(hospital):
+    expected = {}
+    for case, (columns, problem) in hospital.cases(REMARKS):
+        stay = hospital.stay(0.5, 3)
+        hospital.note(stay, "one\ntwo", day=3)
+        hospital.note(stay, **{"day": 3, **columns})
+        expected[case] = {problem} - {""}
+    cohort = hospital.build()
+    issues = list_issues(cohort).set_index("id")["problem"]
+    told = {
+        case: set(issues[issues.index == str(2 * number)])
+        for number, case in enumerate(REMARKS, start=1)
+    }
+    assert told == expected
+
+
+def test_types_like_a_summary_are_named_if_they_are_not_read(hospital):
+    stay = hospital.stay(0, 3)
+    hospital.note(stay, "read")
+    hospital.note(stay, "other", category="Discharge Summary (final)")
+    hospital.note(stay, "other", category="Nursing")
+    (told,) = (
+        line for line in hospital.build().caveats if "Notes whose type" in line
+    )
+    assert "not read: DISCHARGE SUMMARY (FINAL) (1)." in told
+
+
 # When an addendum was written whose patient was back 8.5 days after the first day.
 ADDENDA = {
     "on the day of the return": ({"day": 8}, False),

@@ -149,6 +149,13 @@ def test_another_encoding_is_read_in_pieces(tmp_path):
     ]
 
 
+def test_latin_1_means_windows_1252(tmp_path):
+    """Its control characters are the dash and the euro sign of Windows programs."""
+    path = write_text(tmp_path / "x.csv", "text\n10 – 20 €\n".encode("cp1252"))
+    rows = list(iter_rows(path, ReadOptions(encoding="ISO-8859-1")))
+    assert [row.cells["text"] for row in rows] == ["10 – 20 €"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
