@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LISTED = 10
-_NO_TABLE = "no table (a .csv, .tsv or .parquet file, or one of a database)"
+_NO_TABLE = (
+    "nothing (a table is a .csv, .tsv or .parquet file, or in a database)"
+)
 
 REASONS = {
     "marked_error": "entered in error",

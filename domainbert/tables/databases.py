@@ -195,7 +195,7 @@ class _DuckDBSource(_DatabaseSource):
         except duckdb.Error as error:
             raise TableError(
                 f"{path} is neither a folder nor a DuckDB file ({type(error).__name__}); "
-                "for SQLite write sqlite:///PATH"
+                "of a table name the folder; for SQLite write sqlite:///PATH"
             ) from None
         self._tables = con.execute(
             "SELECT table_schema, table_name FROM information_schema.tables "

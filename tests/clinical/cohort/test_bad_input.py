@@ -285,6 +285,10 @@ def test_a_file_that_is_cut_short(hospital, tmp_path):
             {"data_end": "31/12/2019"},
             "data_end must be an ISO date such as '2019-12-31' or 'none', got",
         ),
+        (
+            {"definition": "readmision-30d"},
+            r"readmision-30d cannot be read as .*; shipped are readmission-30d,",
+        ),
         ({"out": "cohort.csv"}, r"out must end in \.parquet, got cohort\.csv"),
         ({"out": "no/where.parquet"}, "no: no such folder; make it first"),
     ],
@@ -304,7 +308,8 @@ def test_a_source_that_is_none(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("secret")
     with pytest.raises(
-        TableError, match=r"notes\.txt is neither a folder nor a DuckDB file"
+        TableError,
+        match=r"notes\.txt is neither a folder nor a DuckDB file .*name the folder",
     ):
         build_cohort(path)
     with pytest.raises(TableError, match="host/db: no such folder") as caught:
