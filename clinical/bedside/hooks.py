@@ -166,15 +166,17 @@ def read_documents(
     times = by_id.get(stay, {})
     reason, remark = no_risk(times)
     if reason:
-        raise NoRiskError(reason)
+        raise NoRiskError
     tops = _tops(stay, by_id)
     of_stay = [
         row for row in rows if tops & _tops(row["encounters"] or stay, by_id)
     ]
     receipt = Counter(
-        {"of another encounter, not read": len(rows) - len(of_stay)}
+        {
+            "of another encounter, not read": len(rows) - len(of_stay),
+            remark: len(of_stay) * bool(remark),
+        }
     )
-    receipt[remark] = len(of_stay) * bool(remark)
     reasons = left_out(of_stay)
     records = []
     for position, row in enumerate(of_stay):

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 _CAVEATS: dict[str, dict[str, str]] = read_toml(__file__, "caveats.toml")
 # Rows of the table of admissions that are not admissions, counted by reason.
 _SKIPPED_ROWS = "FROM others ORDER BY rows DESC, other"
-_NOTE_TYPES = (
-    "SELECT coalesce(category, 'none') AS type, count(*) FROM notes GROUP BY type "
-    "ORDER BY count(*) DESC, type"
-)
 
 
 def require_contents(
@@ -41,7 +37,11 @@ def require_contents(
     ((used, other),) = con.execute(query).fetchall()
     if used or not other:
         return
-    types = dict(con.execute(_NOTE_TYPES).fetchall())
+    query = (
+        "SELECT coalesce(category, 'none') AS type, count(*) AS n FROM notes "
+        "GROUP BY type ORDER BY n DESC, type"
+    )
+    types = dict(con.execute(query).fetchall())
     summaries = schema.summary_categories
     has_summary = {name.upper() in summaries for name in types}
     if has_summary == {False}:

@@ -27,7 +27,6 @@ from domainbert.training.recipes import read_recipe
 
 SCHEMAS = ("mimic3", "mimic4", "omop", "meds", "fhir", "generic")
 SHIPPED = Path(__file__).parent
-_SHIPPED = "; shipped are readmission-30d, death-30d and long-stay-7d"
 EVENTS = {
     "readmission": "readmitted within {:g} days of discharge",
     "death": "died within {:g} days of discharge",
@@ -392,7 +391,7 @@ def load_definition(path: str | Path | None = None) -> Definition:
     """
     shipped = SHIPPED / f"definitions/{path or 'readmission-30d'}.toml"
     path = shipped if shipped.is_file() else Path(str(path))
-    return read_recipe(Definition, path, {"text": _read_text(path, _SHIPPED)})
+    return read_recipe(Definition, path, {"text": _read_text(path)})
 
 
 def load_schema(
@@ -424,12 +423,13 @@ def load_schema(
     return read_recipe(Schema, path, {"name": schema})
 
 
-def _read_text(path: Path, advice: str = "") -> str:
+def _read_text(path: Path) -> str:
     """The text of a TOML file that the user named."""
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         kind = type(error).__name__
         raise UserError(
-            f"{path} cannot be read as a TOML file ({kind}){advice}"
+            f"{path} cannot be read as a TOML file ({kind}). Expected a path, or the name of a "
+            "shipped definition: readmission-30d, death-30d or long-stay-7d"
         ) from None

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LISTED = 10
-_NO_TABLE = (
-    "nothing (a table is a .csv, .tsv or .parquet file, or in a database)"
-)
 
 REASONS = {
     "marked_error": "entered in error",
@@ -144,9 +141,9 @@ def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
     patients = _find_optional(source, schema.patients, schema)
     follow_up = _find_optional(source, schema.follow_up, schema)
     mapped = schema.notes_for(notes)
-    matches = [_find_optional(source, table, schema) for table in mapped]
+    matches = (_find_optional(source, table, schema) for table in mapped)
     note_tables = list(filter(None, matches))
-    names = {table.name for table in note_tables}
+    names = [table.name for table in note_tables]
     absent = [table.table for table in mapped if table.table not in names]
     if notes == "early":
         for note_table in note_tables:
@@ -175,8 +172,8 @@ def detect_schema(source: Source) -> Schema:
     if not n_columns:
         raise TableError(
             f"{source.name} has the tables of none of {', '.join(SCHEMAS[:-1])}. Found there: "
-            f"{', '.join(source.tables()) or _NO_TABLE}. Describe your own tables: "
-            "clinical cohort ... --mapping columns.toml"
+            f"{', '.join(source.tables()) or 'nothing'} (of a folder: .csv, .tsv and .parquet "
+            "files). Describe your own tables: clinical cohort ... --mapping columns.toml"
         )
     ((name, _),) = n_columns.most_common(1)
     return _shipped_schema(name)
@@ -208,7 +205,8 @@ def _find(source: Source, table: TableMap, schema: Schema) -> MatchedTable:
     if available is None:
         raise TableError(
             f"{source.name} has no table {table.table}. Found there: "
-            f"{', '.join(source.tables()) or _NO_TABLE}"
+            f"{', '.join(source.tables()) or 'nothing'} (of a folder: .csv, .tsv and .parquet "
+            "files)"
         )
     named = f"{table.table} in {source.name}"
     spelled = {name.lower(): name for name in reversed(available)}
@@ -347,22 +345,18 @@ def no_risk(encounter: Mapping[str, str | None]) -> tuple[str, str]:
         encounter: a row of `fhir.read_resource`, or an empty one.
     """
     schema = _shipped_schema("fhir")
-    index = load_definition().index
+    died = load_definition().index.died_locations + schema.died_locations
     view = schema.views["Encounter"]
     rows = view.sql.format(
         Encounter="documents",
         stays="(SELECT NULL AS encounter, NULL AS stay)",
         **view.values,
     )
-    values = {
-        "died": index.died_locations + schema.died_locations,
-        "newborn": index.newborn_types,
-    }
     query = step("no_risk").format(
         encounter=rows, **schema.views["stays"].values
     )
     columns = dict.fromkeys(schema.files["Encounter"].fields, "string")
-    return _rows_of(query, [encounter], columns, values)[0]
+    return _rows_of(query, [encounter], columns, {"died": died})[0]
 
 
 def left_out(documents: Sequence[Mapping[str, str | None]]) -> dict[int, str]:

@@ -38,6 +38,12 @@ class ViewSource(Source):
         self._views = {
             name.lower(): view for name, view in schema.views.items()
         }
+        # Those that do not replace a table of their name, for other views.
+        self._other_views = {
+            name: view
+            for name, view in schema.views.items()
+            if name not in view.reads
+        }
         # table -> file -> columns, once the files of the table have been looked at
         self._columns_by_file: dict[str, dict[Path, list[str]]] = {}
         words = "|".join(map(re.escape, schema.missing))
@@ -63,7 +69,7 @@ class ViewSource(Source):
         present = {
             name
             for name in view.reads
-            if self._other_view(name) or self._own_columns(name) is not None
+            if name in self._other_views or self._own_columns(name) is not None
         }
         # Without its first table there is no view; without another it lacks columns, see `needs`.
         if next(iter(view.reads)) not in present:
@@ -90,7 +96,7 @@ class ViewSource(Source):
         """The SELECT of a view; without `scans` it reads no rows."""
         relations = {}
         for table, names in view.reads.items():
-            if other := self._other_view(table):
+            if other := self._other_views.get(table):
                 relations[table] = f"({self._select(other, scans=scans)})"
                 continue
             available = (scans and self._own_columns(table)) or ()
@@ -107,13 +113,6 @@ class ViewSource(Source):
             )
             relations[table] = f"(SELECT {', '.join(columns)} FROM {scan})"  # noqa: S608
         return view.sql.format(**relations, **view.values)
-
-    def _other_view(self, name: str) -> View | None:
-        """The view of a name, unless it replaces a table of that name."""
-        view = self._views.get(name.lower())
-        if view and name not in view.reads:
-            return view
-        return None
 
     def _cell(self, table: str, column: str) -> str:
         """A column of an own table as it is read; the first scan of it counts what it changes."""

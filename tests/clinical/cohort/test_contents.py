@@ -32,9 +32,7 @@ def refusal(folder, form, spoiled, **options) -> str:
 def test_a_folder_of_workbooks_is_told_what_is_read(tmp_path, form):
     options = write(tmp_path, form, {})
     (tmp_path / "stays.xlsx").write_bytes(b"PK")
-    message = (
-        r"Found there: nothing \(a table is a .csv, .tsv or .parquet file"
-    )
+    message = r"Found there: nothing \(of a folder: .csv, .tsv and .parquet"
     with pytest.raises(TableError, match=message):
         build_cohort(**options)
 

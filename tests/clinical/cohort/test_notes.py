@@ -75,7 +75,7 @@ def test_types_like_a_summary_are_named_if_they_are_not_read(hospital):
     (told,) = (
         line for line in hospital.build().caveats if "Notes whose type" in line
     )
-    assert "not read: DISCHARGE SUMMARY (FINAL) (1)." in told
+    assert "not read: Discharge Summary (final) (1)." in told
 
 
 # When an addendum was written whose patient was back 8.5 days after the first day.
