@@ -33,7 +33,7 @@ _END = re.compile(
     r"|(?P<end>[;!]|\.(?=\s|$|,\s?[\w\u00a4])|(?<=[^\s.;])\?(?=\s|$)(?!\s{0,9}(?:no|yes|none|n|y|nil|never|denie[sd])\b))"
 )
 _JOINED = re.compile(rf"[\s&+/{MASK}]|\band\b|\bor\b|\bnor\b")
-_CONJUNCTION = re.compile(r"\b(?:and|or|nor)\b|[&/+]")
+_CONJUNCTION = re.compile(r"\b(?:and|or|nor)\b|[&/]|\+(?!,)")
 _CLOSED_LIST = re.compile(r"\b(?:and|or|nor)\b[^,]{0,200},")
 _LIST_TAIL = re.compile(r"\s{0,20}(?:$|[,.;)(&+/]|and\b|or\b|nor\b|w/|vs\b)")
 _PLURAL = re.compile(r"(?:were|are|have)\b")

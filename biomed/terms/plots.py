@@ -13,6 +13,7 @@ import pandas as pd
 
 from biomed.terms.similarity import TermEmbedder
 from domainbert.errors import UserError
+from domainbert.models.embedder import Embedder, check_many
 from domainbert.models.pooling import unit
 from domainbert.statistics.figures import GREY, drawing
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation
 
-    from domainbert.models.embedder import Embedder
 
 PERPLEXITY = 30.0
 NEIGHBOURS = 5
@@ -75,8 +75,9 @@ def plot_terms(
         **options: `perplexity` and `seed`, see `layout_terms`.
 
     Raises:
-        UserError: fewer than four terms.
+        UserError: fewer than four terms, or one string.
     """
+    check_many(terms)
     terms = list(terms)
     if embedder is None:
         embedder = TermEmbedder.from_pretrained()

@@ -112,6 +112,8 @@ def test_one_call_draws_terms(embedder):
         ValueError, match="a picture needs at least 4 terms, got 1"
     ):
         plot_terms(["edema"], embedder=embedder)
+    with pytest.raises(ValueError, match="got one string; write"):
+        plot_terms("edema", embedder=embedder)
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
