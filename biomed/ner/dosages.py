@@ -154,8 +154,7 @@ def _numbers(text: str) -> list[float]:
     count = _COUNT.search(text)
     if count is None:
         return []
-    numbers = map(_number, _RANGE.split(count[0]))
-    return [number for number in numbers if number is not None]
+    return list(filter(None, map(_number, _RANGE.split(count[0]))))
 
 
 def _number(text: str) -> float | None:
