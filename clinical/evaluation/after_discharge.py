@@ -1,25 +1,18 @@
 """When readmissions come after discharge, by thirds of risk, with death as a competing event."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from clinical.evaluation.groups import SMALLEST_GROUP
+from clinical.risk.model import ReadmissionModel
 from clinical.risk.reading import RiskGroup
 from clinical.stays.choice import readmission_days
 from clinical.stays.patients import patient_keys
+from domainbert.statistics import Floats
 from domainbert.statistics.bootstrap import RESAMPLES, resample
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from clinical.risk.model import ReadmissionModel
-    from domainbert.statistics import Floats
 
 DAYS = (1.0, 3.0, 7.0, 14.0, 21.0, 30.0, 60.0)
 """Days after discharge that a curve is known at, as far as they are within the horizon."""

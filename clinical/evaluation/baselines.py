@@ -5,7 +5,7 @@ memory only: no model folder, report or file keeps a vocabulary, a weight of a w
 """
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -33,12 +33,12 @@ ENOUGH = 0.5
 """A score is compared where columns for at least this share of its points exist."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BaselineScores:
     """Probabilities of one baseline for the validation and test stays, in the order they came."""
 
-    validation: Floats = field(repr=False)
-    test: Floats = field(repr=False)
+    validation: Floats
+    test: Floats
 
 
 def baselines(
@@ -69,12 +69,9 @@ def baselines(
                 f"{int(outcome.sum())} of {len(outcome)} stays have the outcome; a baseline needs "
                 "both outcomes in training and in validation"
             )
-    rarest = 2
-    if len(train) >= _SMALL:
-        rarest = _RARE
     words = TfidfVectorizer(
         ngram_range=(1, 2),
-        min_df=rarest,
+        min_df=2 if len(train) < _SMALL else _RARE,
         max_features=_MANY_PHRASES,
         sublinear_tf=True,
         dtype=np.float32,
@@ -179,27 +176,18 @@ def _fitted(
 
 def _largest(item: dict[str, Any]) -> int:
     """The largest number of points that an item gives."""
-    if "steps" in item:
-        return int(item["steps"][-1][1])
-    return int(item["points"])
+    return max(points for _, points in item["steps"])
 
 
 def _points(item: dict[str, Any], stays: pd.DataFrame) -> np.ndarray:
-    """The points of each stay, shape (stays,)."""
-    values = stays[item["column"]]
+    """The points of each stay, shape (stays,); none for a missing value."""
+    cells = stays[item["column"]]
     if "values" in item:
-        return (
-            item["points"]
-            * values.astype(str).str.upper().isin(item["values"]).to_numpy()
-        )
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(np.float64)
-    if "below" in item:
-        return np.asarray(item["points"] * (numbers < item["below"]))
-    starts, points = np.array(item["steps"], dtype=np.float64).T
-    steps = np.searchsorted(
-        starts, np.nan_to_num(numbers, nan=-np.inf), side="right"
-    )
-    return np.r_[0.0, points][steps]
+        cells = cells.astype(str).str.upper().isin(item["values"])
+    numbers = pd.to_numeric(cells, errors="coerce").fillna(-np.inf)
+    starts, points = np.transpose(item["steps"])
+    steps = np.searchsorted(starts, numbers, side="right")
+    return np.insert(points, 0, 0)[steps]
 
 
 _EARLIER = """
@@ -216,17 +204,14 @@ def with_history(cohort: pd.DataFrame) -> pd.DataFrame:
     The latter are the patient's earlier episodes that began in the 365 days before this one;
     excluded stays count.
     """
-    if not {"patient_id", "admit_time", "discharge_time"} <= set(
-        cohort.columns
-    ):
+    needed = {"patient_id", "admit_time", "discharge_time"}
+    if not needed <= set(cohort.columns):
         return cohort
-    start_name = "admit_time"
-    if "episode_start" in cohort.columns:
-        start_name = "episode_start"
-    start = pd.to_datetime(cohort[start_name], errors="coerce")
+    starts = cohort.get("episode_start", cohort["admit_time"])
+    start = pd.to_datetime(starts, errors="coerce")
     end = pd.to_datetime(cohort["discharge_time"], errors="coerce")
     stays = pd.DataFrame({"start": start.to_numpy()})
-    stays["patient"] = [id_key(patient) for patient in cohort["patient_id"]]
+    stays["patient"] = list(map(id_key, cohort["patient_id"]))
     stays["row"] = range(len(stays))
     with duckdb.connect() as con:
         con.register("stays", stays)

@@ -1,13 +1,9 @@
 """A model and the baselines, measured on one side of a cohort: every number of the report."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from clinical.evaluation.after_discharge import remaining_risks
@@ -25,7 +21,7 @@ from clinical.evaluation.decision import (
     benefit_table,
     decision_curve,
 )
-from clinical.evaluation.drift import compare_inputs
+from clinical.evaluation.drift import PERCENTILES, compare_inputs
 from clinical.evaluation.groups import by_group, by_period
 from clinical.evaluation.intervals import Evaluation, evaluate, measure_rows
 from clinical.evaluation.measures import precise_threshold
@@ -36,6 +32,7 @@ from clinical.evaluation.verdicts import (
     verdicts,
 )
 from clinical.risk.manifest import RiskMeasures, RiskScores
+from clinical.risk.model import ReadmissionModel
 from clinical.risk.reading import shifts
 from clinical.stays.choice import check_notes
 from clinical.stays.cohorts import usable_stays
@@ -43,17 +40,14 @@ from clinical.stays.patients import check_unseen, with_patient_keys
 from clinical.stays.stays import present_notes
 from domainbert.errors import UserError
 from domainbert.progress import counted
+from domainbert.statistics import Floats
 from domainbert.tables import ExactId, id_key, id_text, require_columns
-
-if TYPE_CHECKING:
-    from clinical.risk.model import ReadmissionModel
-    from domainbert.statistics import Floats
 
 MODEL = "domainbert"
 _WORKING_POINTS = (OWN, "10 alerts per 100")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """A model and the baselines on one side of a cohort.
 
@@ -65,25 +59,25 @@ class Comparison:
         working: the name of the point that groups and periods are measured at: the model's own
             threshold, else that for 10 alerts per 100 discharges; None without either.
         curve, benefit, burden: the tables of `clinical.evaluation.decision`.
-        periods: from `by_period`; None without dates that mean anything, and `dates` says why.
+        periods: from `by_period`; empty without dates that mean anything, and `dates` says why.
         remaining: risk after discharge, from `remaining_risks`; empty where it was not measured.
         inputs, findings: drift since validation, from `compare_inputs`.
         caveats: what a reader of the numbers should know.
     """
 
-    stays: pd.DataFrame = field(repr=False)
+    stays: pd.DataFrame
     evaluations: dict[str, Evaluation]
-    scores: dict[str, Floats] = field(repr=False)
-    groups: pd.DataFrame = field(repr=False)
-    points: dict[str, Point]
+    scores: Mapping[str, Floats]
+    groups: pd.DataFrame
+    points: Mapping[str, Point]
     working: str | None
-    curve: pd.DataFrame = field(repr=False)
-    benefit: pd.DataFrame = field(repr=False)
-    burden: pd.DataFrame = field(repr=False)
-    periods: pd.DataFrame | None = field(repr=False)
+    curve: pd.DataFrame
+    benefit: pd.DataFrame
+    burden: pd.DataFrame
+    periods: pd.DataFrame
     dates: str
-    remaining: pd.DataFrame = field(repr=False)
-    inputs: pd.DataFrame = field(repr=False)
+    remaining: pd.DataFrame
+    inputs: pd.DataFrame
     findings: list[str]
     caveats: list[str]
 
@@ -128,7 +122,7 @@ def compare(
             of this side; see `check_unseen`.
     """
     rows = usable_stays(with_history(cohort), notes=scores is None)
-    side = rows[rows["split"] == split].reset_index(drop=True)
+    side = rows[rows["split"] == split]
     if side.empty:
         sides = ", ".join(sorted(rows["split"].unique()))
         raise UserError(
@@ -230,7 +224,7 @@ def measure(
         level = points[working].threshold
     periods, dates = by_period(keyed, threshold=level, bootstrap=bootstrap)
     caveats = list(caveats)
-    if periods is not None and dates:
+    if len(periods) and dates:
         caveats.append(dates)
     inputs, findings = compare_inputs(model, keyed)
     groups = model.settings.after_discharge if model else ()
@@ -246,9 +240,9 @@ def measure(
             )
             for name, risk in risks.items()
         },
-        scores=dict(risks),
+        scores=risks,
         groups=by_group(keyed, threshold=level, bootstrap=bootstrap),
-        points=dict(points),
+        points=points,
         working=working,
         curve=decision_curve(outcome, risks),
         benefit=benefit_table(keyed, bootstrap=bootstrap),
@@ -337,7 +331,7 @@ def with_risks(model: ReadmissionModel, rows: pd.DataFrame) -> pd.DataFrame:
         text=rows["text"].map(present_notes),
         probability=[risk.probability for risk in risks],
         score=[risk.score for risk in risks],
-    )[scored].reset_index(drop=True)
+    )[scored]
 
 
 def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
@@ -383,9 +377,8 @@ def _val_percentiles(
             return risk.percentiles, "the model's validation side"
     levels = []
     if scores is not None:
-        risks = pd.Series(risks_of(scores, val)).dropna()
-        if len(risks):
-            levels = np.quantile(risks, np.arange(1, 100) / 100).tolist()
+        risks = pd.Series(risks_of(scores, val), dtype=float)
+        levels = risks.quantile(PERCENTILES).dropna().tolist()
     return levels, "this cohort's validation side"
 
 

@@ -13,7 +13,7 @@ from domainbert.statistics import Floats
 from domainbert.statistics.bootstrap import resample
 from domainbert.statistics.calibration import checked_risks
 
-GRID = tuple(step / 100 for step in range(1, 100))
+GRID = np.arange(1, 100) / 100
 """Threshold probabilities of a decision curve."""
 
 SHOWN = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
@@ -51,20 +51,13 @@ def decision_curve(
     Raises:
         UserError: bad input, see `checked_risks`.
     """
-    levels = np.array(GRID)
-    columns = {"threshold": levels}
-    for name, probability in {
-        **scores,
-        ALL: np.ones(len(np.asarray(y))),
-    }.items():
+    table = pd.DataFrame({"threshold": GRID})
+    always = np.ones_like(y, dtype=float)
+    for name, probability in {**scores, ALL: always}.items():
         outcome, risk = checked_risks(y, probability)
-        columns[name] = _benefit(
-            outcome,
-            risk[:, None] >= levels,
-            levels,
-            np.ones_like(outcome),
-        )
-    return pd.DataFrame({**columns, NONE: np.zeros(len(levels))})
+        alerts = risk[:, None] >= GRID
+        table[name] = _benefit(outcome, alerts, GRID, always)
+    return table.assign(**{NONE: 0.0})
 
 
 def _benefit(

@@ -4,26 +4,19 @@ Validation has one source; training may have several (`clinical train --also`). 
 model's manifest holds shares and quantiles: no word, no id.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from clinical.risk.manifest import QuantityProfile
+from clinical.risk.model import ReadmissionModel
 from clinical.stays.stays import clean, note_list
+from domainbert.statistics import Floats
 from domainbert.text.identifiers import count_placeholders
 from domainbert.text.windows import own_tokenizer
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-    from tokenizers import Encoding
-
-    from clinical.risk.model import ReadmissionModel
-    from domainbert.statistics import Floats
 
 QUANTITIES = {
     "notes": "Notes of a stay",
@@ -42,57 +35,46 @@ FEWEST_STAYS = 10
 # The usual marks of the population stability index.
 WATCH = 0.1
 ACT = 0.25
+PERCENTILES = np.arange(1, 100) / 100
 
 _BINS = 10
 
 
 def describe_notes(
     model: ReadmissionModel, stays: pd.Series
-) -> dict[str, Floats]:
+) -> dict[str, pd.Series]:
     """What the model's tokenizer finds in a sample of stays: the first six of `QUANTITIES`.
 
     A word is split when the encoder's vocabulary lacks it and it is read in pieces: names,
     misspellings, abbreviations, another language. Stays without a token have no shares (NaN).
     """
     tokenizer = own_tokenizer(model.tokenizer)
+    unknown = model.tokenizer.unk_token_id
     rows = []
     for stay in stays.sample(min(len(stays), MOST_STAYS), random_state=0):
         notes = note_list(stay)
-        n_placeholders = sum(map(count_placeholders, notes))
+        n_placeholders = pd.Series(map(count_placeholders, notes), dtype=float)
         if model.settings.clean_notes:
-            notes = [clean(note) for note in notes]
-        n_characters = sum(map(len, notes))
+            notes = list(map(clean, notes))
         encodings = tokenizer.encode_batch(notes, add_special_tokens=False)
-        counts = _token_counts(encodings, model.tokenizer.unk_token_id)
-        per_note = _share(n_placeholders, len(notes))
-        rows.append((len(notes), n_characters, *counts, per_note))
-    columns = np.array(rows, dtype=np.float64).reshape(-1, 6).T
-    return dict(zip(QUANTITIES, columns, strict=False))
-
-
-def _token_counts(
-    encodings: Sequence[Encoding],
-    unknown: int,
-) -> tuple[int, float, float]:
-    """Tokens of a stay, the share of words that are split, and that of unknown tokens."""
-    n_tokens = 0
-    n_unknown = 0
-    n_words = 0
-    n_split = 0
-    for encoding in encodings:
-        pieces = Counter(encoding.word_ids)
-        del pieces[None]  # of special tokens
-        n_words += len(pieces)
-        n_split += sum(count > 1 for count in pieces.values())
-        n_tokens += len(encoding.ids)
-        n_unknown += encoding.ids.count(unknown)
-    return n_tokens, _share(n_split, n_words), _share(n_unknown, n_tokens)
-
-
-def _share(n: int, total: int) -> float:
-    if not total:
-        return np.nan
-    return n / total
+        ids: list[int] = []
+        pieces_per_word: list[int] = []
+        for encoding in encodings:
+            ids += encoding.ids
+            pieces_per_word += Counter(encoding.word_ids).values()
+        # The mean of an empty series is NaN.
+        row = {
+            "notes": len(notes),
+            "characters": sum(map(len, notes)),
+            "tokens": len(ids),
+            "split_words": pd.Series(pieces_per_word, dtype=float)
+            .gt(1)
+            .mean(),
+            "unknown_tokens": pd.Series(ids, dtype=float).eq(unknown).mean(),
+            "placeholders": n_placeholders.mean(),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows, dtype=float).to_dict("series")
 
 
 def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, QuantityProfile]:
@@ -102,8 +84,7 @@ def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, QuantityProfile]:
     """
     profiles = {}
     for name, numbers in quantities.items():
-        values = np.asarray(numbers, dtype=np.float64)
-        values = values[np.isfinite(values)]
+        values = _finite(numbers)
         if len(values) < FEWEST_STAYS:
             continue
         edges = np.unique(np.quantile(values, np.arange(1, _BINS) / _BINS))
@@ -114,9 +95,14 @@ def profile(quantities: Mapping[str, ArrayLike]) -> dict[str, QuantityProfile]:
             shares=_shares(values, edges).tolist(),
         )
         if name == "probability":
-            levels = np.arange(1, 100) / 100
-            profiles[name].percentiles = np.quantile(values, levels).tolist()
+            percentiles = np.quantile(values, PERCENTILES)
+            profiles[name].percentiles = percentiles.tolist()
     return profiles
+
+
+def _finite(numbers: ArrayLike) -> Floats:
+    values = np.asarray(numbers, dtype=np.float64)
+    return values[np.isfinite(values)]
 
 
 def _shares(values: Floats, edges: Floats) -> Floats:
@@ -144,8 +130,7 @@ def drift(
 
     rows = []
     for name, reference in profiles.items():
-        values = np.asarray(quantities.get(name, ()), dtype=np.float64)
-        values = values[np.isfinite(values)]
+        values = _finite(quantities.get(name, ()))
         if not len(values):
             continue
         n_then = reference.n

@@ -17,7 +17,7 @@ from domainbert.statistics.calibration import checked_risks
 SUBGROUPS = ("age", "sex", "ethnicity", "insurance")
 SMALLEST_GROUP = 50
 MOST_PERIODS = 24
-_AGE_BANDS = (0, 18, 45, 65, 80)
+_AGE_BANDS = {0: "0–17", 18: "18–44", 45: "45–64", 65: "65–79", 80: "80+"}
 _UNKNOWN = "not recorded"
 _LONGEST_NAME = 80
 _EACH = (
@@ -73,14 +73,12 @@ def by_group(
     for column in columns:
         labels = group_labels(frame[column])
         counts = labels.value_counts(sort=False)
-        large = counts.index[counts >= SMALLEST_GROUP]
-        rows += [
-            {"column": column, "group": group, "reason": ""} for group in large
-        ]
-        masks += [(labels == group).to_numpy() for group in large]
-        small = [str(group) for group in counts.index if group not in large]
-        if small:
-            rows.append({"column": column} | _small_groups(small, counts))
+        for group in counts.index[counts >= SMALLEST_GROUP]:
+            rows.append({"column": column, "group": group, "reason": ""})
+            masks.append((labels == group).to_numpy())
+        small = counts[counts < SMALLEST_GROUP]
+        if len(small):
+            rows.append({"column": column} | _small_groups(small))
     measured = iter(
         _measured(frame, masks, threshold=threshold, bootstrap=bootstrap)
     )
@@ -90,31 +88,25 @@ def by_group(
     return pd.DataFrame(rows, columns=["column", "group", *_NUMBERS])
 
 
-def _small_groups(names: list[str], counts: pd.Series) -> dict[str, Any]:
-    """The row for the groups that are too small to be measured."""
-    group = ", ".join(names)
+def _small_groups(counts: pd.Series) -> dict[str, Any]:
+    """The row for the groups that are too small to be measured, from their numbers of stays."""
+    group = ", ".join(map(str, counts.index))
     if len(group) > _LONGEST_NAME:
-        group = f"{len(names)} small groups"
+        group = f"{len(counts)} small groups"
     reason = f"fewer than {SMALLEST_GROUP} stays"
-    if len(names) > 1:
+    if len(counts) > 1:
         reason += " each"
-    return {"group": group, "n": int(counts[names].sum()), "reason": reason}
+    return {"group": group, "n": int(counts.sum()), "reason": reason}
 
 
 def group_labels(values: pd.Series) -> pd.Series:
     """The group of each stay, as ordered categories: age bands, or the values as strings."""
     if values.name == "age" and pd.api.types.is_numeric_dtype(values):
-        edges = [*_AGE_BANDS, np.inf]
-        names = [
-            f"{low}–{high - 1}"
-            for low, high in zip(edges, _AGE_BANDS[1:], strict=False)
-        ]
-        ages = values.astype("Float64").astype(float)
         bands = pd.cut(
-            ages,
-            bins=edges,
+            values.astype("Float64").astype(float),
+            bins=[*_AGE_BANDS, np.inf],
             right=False,
-            labels=[*names, f"{_AGE_BANDS[-1]}+"],
+            labels=list(_AGE_BANDS.values()),
         )
         labels = bands.cat.add_categories(_UNKNOWN).fillna(_UNKNOWN)
     else:
@@ -205,7 +197,7 @@ def by_period(
     *,
     threshold: float | None = None,
     bootstrap: int = 1000,
-) -> tuple[pd.DataFrame | None, str]:
+) -> tuple[pd.DataFrame, str]:
     """The measures of `by_group` in periods of discharge, one row per period, in time order.
 
     Periods are months, quarters or years: the shortest that make at most `MOST_PERIODS`, of at
@@ -213,10 +205,10 @@ def by_period(
     out. The arguments are those of `by_group`, and the frame has `discharge_time` too.
 
     Returns:
-        The table and a remark, or None where months mean nothing and the reason.
+        The table and a remark; where months mean nothing, an empty table and the reason.
     """
     if "discharge_time" not in frame.columns:
-        return None, "The cohort has no times of discharge."
+        return pd.DataFrame(), "The cohort has no times of discharge."
     cells = frame["discharge_time"]
     times = pd.to_datetime(cells, errors="coerce", format="ISO8601")
     n_unreadable = int((times.isna() & cells.notna()).sum())
@@ -227,9 +219,9 @@ def by_period(
             "in no period."
         )
     frame = frame[times.notna()]
-    times = times[times.notna()]
+    times = times.dropna()
     if len(times) and times.median().year > datetime.now().year + 1:  # noqa: DTZ005
-        return None, (
+        return pd.DataFrame(), (
             "The dates of this cohort lie in the future: they were shifted to protect patients, "
             "so months of discharge mean nothing."
         )

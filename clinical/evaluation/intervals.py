@@ -1,9 +1,8 @@
 """Evaluation of risks: every measure with its 95% interval, by bootstrapping patients."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -52,7 +51,7 @@ class Evaluation:
             raise AttributeError(f"an evaluation has no measure {name!r}")
         return intervals[name]
 
-    def minus(self, other: Evaluation) -> dict[str, Interval]:
+    def minus(self, other: Self) -> dict[str, Interval]:
         """Paired differences from another set of risks of the same stays, by measure.
 
         Both must come from the same patients, `bootstrap` and `seed`.
@@ -110,16 +109,16 @@ def evaluate(
     """
     outcome, risk = checked_risks(y, probability)
     codes = patient_codes(patients, n=len(outcome))
-    if threshold is not None and not 0 <= threshold <= 1:
-        raise UserError(
-            f"threshold is {threshold}; it must be in [0, 1], or None"
-        )
+    if threshold is not None:
+        threshold = float(threshold)
+        if not 0 <= threshold <= 1:
+            raise UserError(
+                f"threshold is {threshold}; it must be in [0, 1], or None"
+            )
     if bootstrap < 0:
         raise UserError(
             f"bootstrap is {bootstrap}; it must be 0 (no intervals) or more"
         )
-    if threshold is not None:
-        threshold = float(threshold)
     stays = Stays(outcome, risk, threshold=threshold)
 
     def measure(weights: Floats) -> list[float]:

@@ -111,26 +111,13 @@ MEASURES: list[Measure] = []
 """All measures, in the order of tables."""
 
 
-def measure(
-    name: str,
-    *,
-    needs_both: bool = True,
-    by_group: bool = False,
-) -> Callable[[Function], Function]:
+def measure(name: str, **options: bool) -> Callable[[Function], Function]:
     """Add a function to `MEASURES`; its docstring tells readers of a report how to read it."""
 
     def add(function: Function) -> Function:
         reading = " ".join((function.__doc__ or "").split())
-        MEASURES.append(
-            Measure(
-                function.__name__,
-                name,
-                reading,
-                function,
-                needs_both,
-                by_group,
-            )
-        )
+        field = function.__name__
+        MEASURES.append(Measure(field, name, reading, function, **options))
         return function
 
     return add
@@ -283,9 +270,9 @@ def measured_values(
     A resample with one outcome of stays that have both gives none at all.
     """
     weighted = WeightedStays(stays, weights)
-    if not weighted.total or (not weighted.varies and 0 < stays.y.mean() < 1):
-        return [np.nan] * len(measures)
     values = [np.nan] * len(measures)
+    if not weighted.total or (not weighted.varies and 0 < stays.y.mean() < 1):
+        return values
     for number, measure in enumerate(measures):
         if weighted.varies or not measure.needs_both:
             values[number] = measure.function(weighted)

@@ -1,41 +1,36 @@
 """A model in use: drift of notes and risks since validation, and quality by month of discharge."""
 
-from __future__ import annotations
+from dataclasses import dataclass
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from clinical.evaluation.comparison import with_risks
 from clinical.evaluation.drift import compare_inputs
 from clinical.evaluation.groups import by_period
 from clinical.evaluation.intervals import Evaluation, evaluate
 from clinical.evaluation.verdicts import monitoring_verdicts
+from clinical.risk.model import ReadmissionModel
 from clinical.stays.choice import check_notes
 from clinical.stays.cohorts import new_stays
 from clinical.stays.patients import overlap, patient_keys
 from domainbert.errors import UserError
 
-if TYPE_CHECKING:
-    import pandas as pd
 
-    from clinical.risk.model import ReadmissionModel
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Monitoring:
     """New stays against what the model's manifest says of its training.
 
-    `inputs` is the table of `clinical.evaluation.drift.compare_inputs`, `periods` is
-    `clinical.evaluation.groups.by_period` and `evaluation` the quality on all labelled stays; both
-    are None without outcomes (or, for `periods`, dates). `n_unscored` stays could not be scored.
+    `inputs` is the table of `clinical.evaluation.drift.compare_inputs`, `periods` that of
+    `clinical.evaluation.groups.by_period`, empty without outcomes or dates, and `evaluation` the
+    quality on all labelled stays, None without outcomes. `n_unscored` stays could not be scored.
     `findings` say what to look at, the most important first.
     """
 
     n_stays: int
     n_unscored: int
     alerts_per_100: float | None
-    inputs: pd.DataFrame = field(repr=False)
-    periods: pd.DataFrame | None = field(repr=False)
+    inputs: pd.DataFrame
+    periods: pd.DataFrame
     evaluation: Evaluation | None
     findings: list[str]
 
@@ -71,9 +66,9 @@ def monitor(
     if threshold is not None:
         alerts = 100 * float((rows["probability"] >= threshold).mean())
     evaluation = None
-    periods = None
+    periods = pd.DataFrame()
     if "readmitted" in rows.columns and rows["readmitted"].notna().any():
-        labelled = rows[rows["readmitted"].notna()].reset_index(drop=True)
+        labelled = rows.dropna(subset="readmitted")
         labelled = labelled.astype({"readmitted": float})
         evaluation = evaluate(
             labelled["readmitted"],

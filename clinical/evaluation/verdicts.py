@@ -1,21 +1,17 @@
 """Verdicts: what the numbers show, what they speak against, and what they cannot show."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import pandas as pd
+
+from clinical.evaluation.intervals import Evaluation
 from clinical.evaluation.measures import GROUP_MEASURES
+from clinical.risk.manifest import RiskMeasures
 from domainbert.files import read_toml
 from domainbert.statistics.bootstrap import Interval
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from clinical.evaluation.intervals import Evaluation
-    from clinical.risk.manifest import RiskMeasures
 
 Row = dict[Any, Any]  # of a table of groups
 Status = Literal["shown", "against", "not shown"]
@@ -178,9 +174,8 @@ def group_verdicts(groups: pd.DataFrame) -> list[Verdict]:
 
     A difference is named if its p-value, corrected for all of the table, is below 0.05.
     """
-    names = [measure.field for measure in GROUP_MEASURES]
-    low = groups[[f"{name}_difference_low" for name in names]].to_numpy()
-    high = groups[[f"{name}_difference_high" for name in names]].to_numpy()
+    low = groups.filter(like="_difference_low").to_numpy()
+    high = groups.filter(like="_difference_high").to_numpy()
     n_tested = int((low == low).sum())  # NaN where a difference was not tested
     n_excluding = int(((low > 0) | (high < 0)).sum())
     rows = groups.to_dict("records")

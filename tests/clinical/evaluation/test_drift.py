@@ -155,7 +155,7 @@ def test_the_same_kind_of_stays_is_stable_and_longer_notes_are_not(
         for line in changed.findings
     )
     assert any("No outcomes were given" in line for line in changed.findings)
-    assert changed.periods is None
+    assert changed.periods.empty
     content = json.loads(write_monitoring(changed, tmp_path / "a").read_text())
     assert content["stays"] == 160
     assert content["drift"][0]["quantity"] == "notes"
