@@ -34,15 +34,6 @@ NotesOption = Annotated[
 ]
 
 
-Since = Annotated[
-    str | None,
-    Option(
-        help="Score only the stays of a hospital's tables or a cohort that were discharged since "
-        "this date or time, and those still in hospital."
-    ),
-]
-
-
 @one_line_errors
 @options.takes_options
 def score(
@@ -66,7 +57,13 @@ def score(
             "--format", help="Write the risks of a cohort in this form too."
         ),
     ] = "table",
-    since: Since = None,
+    since: Annotated[
+        str | None,
+        Option(
+            help="Score only the stays of a hospital's tables or a cohort that were discharged "
+            "since this date or time, and those still in hospital."
+        ),
+    ] = None,
     schema: Annotated[
         str | None,
         Option(help="Form of a hospital's tables; see clinical cohort."),
@@ -230,5 +227,5 @@ def convert(
     from domainbert.models.storage import check_replaceable
 
     check_replaceable(out)
-    convert_release(release, out=out)
+    convert_release(release).save_pretrained(out)
     say(f"model in {out}")

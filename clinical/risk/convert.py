@@ -15,12 +15,8 @@ WEIGHTS = "pytorch_model.bin"
 VOCABULARY = "vocab.txt"
 
 
-def convert_release(
-    release: str | Path,
-    *,
-    out: str | Path | None = None,
-) -> ReadmissionModel:
-    """Read a folder of the 2019 release and, if asked, write it as a model folder.
+def convert_release(release: str | Path) -> ReadmissionModel:
+    """Read a folder of the 2019 release; `save_pretrained` writes it as a model folder.
 
     The network is Hugging Face's BERT for sequence classification with one label, whose reader
     knows the older parameter names. Windows and c are those of the release: 512 tokens and c = 2.
@@ -55,6 +51,4 @@ def convert_release(
         write_json(tokenizer, today / "tokenizer_config.json")
         model = ReadmissionModel.from_pretrained(today)
     model.network.config.name_or_path = "ClinicalBERT 2019 release"
-    if out is not None:
-        model.save_pretrained(out)
     return model

@@ -1,28 +1,27 @@
 """New discharges: the stays of a hospital's tables that a model scores, without a cohort step."""
 
-from __future__ import annotations
-
 import glob
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
 
 from clinical.cohort.build import build_cohort
 from clinical.cohort.definition import SHIPPED
 from clinical.cohort.result import Cohort
 from clinical.cohort.source import detect_schema
+from clinical.stays.choice import NoteChoice
 from domainbert.errors import UserError
 from domainbert.files import data_text, folder_beside
 from domainbert.tables import ReadOptions, TableError
 from domainbert.tables.databases import open_source
 from domainbert.tables.frames import read_metadata
 from domainbert.tables.options import FORMATS
-
-if TYPE_CHECKING:
-    from clinical.stays.choice import NoteChoice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +57,6 @@ class Discharges:
 
 def has_admissions(source: str | Path, options: SourceOptions) -> bool:
     """Whether a folder holds the admissions of a form that is recognised, not notes alone."""
-    import duckdb
-
     if not Path(source).is_dir():
         return False
     reading = ReadOptions(options.delimiter, options.encoding)
@@ -142,23 +139,12 @@ def _build(
     options: SourceOptions,
 ) -> Cohort:
     """The cohort of a source with the notes that the model reads."""
-    notes = "discharge"
-    hours = 48.0
+    how: dict[str, Any] = vars(options).copy()
+    how["definition"] = _definition(choice, options.definition)
     if choice is not None:
-        notes = choice.notes
-        hours = choice.hours or hours
-    return build_cohort(
-        source,
-        schema=options.schema,
-        mapping=options.mapping,
-        notes=notes,
-        hours=hours,
-        definition=_definition(choice, options.definition),
-        delimiter=options.delimiter,
-        encoding=options.encoding,
-        died_locations=options.died_locations,
-        out=path,
-    )
+        how["notes"] = choice.notes
+        how["hours"] = choice.hours or 48.0
+    return build_cohort(source, out=path, **how)
 
 
 def _definition(choice: NoteChoice | None, named: str | None) -> str | None:
@@ -176,9 +162,6 @@ def _definition(choice: NoteChoice | None, named: str | None) -> str | None:
 
 def _write_since(cohort: Path, path: Path, since: datetime | None) -> int:
     """Copy the stays discharged since a time, or without a discharge yet; their number."""
-    import duckdb
-    import pyarrow.parquet as pq
-
     query = data_text(__file__, "forms/discharges.sql")
     values = {"path": glob.escape(str(cohort)), "since": since}
     metadata = read_metadata(cohort)

@@ -1,20 +1,18 @@
 """Risks in the forms of other tools: MEDS predictions, OMOP rows, FHIR RiskAssessments."""
 
-from __future__ import annotations
-
 import glob
 import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import duckdb
+import pandas as pd
 
 from clinical.cohort.result import Cohort, whole_ids
 from domainbert.files import data_text
 from domainbert.tables import id_key, id_text, read_table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _WHOLE_IDS = {"meds": ["patient_id"], "omop": ["patient_id", "stay_id"]}
 _ID = re.compile(r"[A-Za-z0-9\-.]{1,64}")
@@ -34,8 +32,6 @@ def export_scores(scores: Path, cohort: Path, form: str) -> list[Path]:
     Raises:
         UserError: what was scored is not a cohort, or an id is not a whole number (MEDS, OMOP).
     """
-    import duckdb
-
     summary_file = scores.with_name(f"{scores.name}.summary.json")
     summary = json.loads(summary_file.read_text("utf-8"))
     source = Cohort.open(cohort)
@@ -51,7 +47,13 @@ def export_scores(scores: Path, cohort: Path, form: str) -> list[Path]:
     )
     if form == "fhir":
         path = scores.with_suffix(".fhir.ndjson")
-        _write_assessments(rows, path)
+        times = rows["prediction_time"].dt.strftime("%Y-%m-%dT%H:%M:%SZ")
+        with path.open("w", encoding="utf-8") as file:
+            for row, time in zip(rows.to_dict("records"), times, strict=True):
+                resource = risk_assessment(
+                    row, row["method"], row["event"], time=time
+                )
+                file.write(json.dumps(resource) + "\n")
         return [path]
     alerts = risks.get("alert", risks["probability"] >= 0.5)
     rows["alert"] = (alerts.astype(str).str.lower() == "true").to_numpy()
@@ -67,8 +69,6 @@ def export_scores(scores: Path, cohort: Path, form: str) -> list[Path]:
 
 def _scored_stays(source: Cohort, risks: pd.DataFrame) -> pd.DataFrame:
     """The stays of a cohort that have a risk, in the order of the risks."""
-    import duckdb
-
     values = {
         "path": glob.escape(str(source.path)),
         "hours": source.summary["hours"],
@@ -80,20 +80,6 @@ def _scored_stays(source: Cohort, risks: pd.DataFrame) -> pd.DataFrame:
     key = id_text if source.summary.get("exact_ids") else id_key
     by_key = stays.set_index(stays["stay_id"].map(key))
     return by_key.loc[risks["stay_id"].map(key)]
-
-
-def _write_assessments(rows: pd.DataFrame, path: Path) -> None:
-    """One FHIR RiskAssessment a line."""
-    with path.open("w", encoding="utf-8") as file:
-        for row in rows.itertuples():
-            time = f"{row.prediction_time:%Y-%m-%dT%H:%M:%SZ}"
-            assessment = risk_assessment(
-                row._asdict(),
-                row.method,
-                row.event,
-                time=time,
-            )
-            file.write(json.dumps(assessment) + "\n")
 
 
 def risk_assessment(

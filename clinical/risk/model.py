@@ -6,6 +6,7 @@ import logging
 import pkgutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import starmap
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -196,7 +197,7 @@ class ReadmissionModel(Model[ReadmissionSettings]):
                 f"stays is a {type(stays).__name__}; expected a list of stays: predict for one "
                 "stay, score_frame for a DataFrame"
             )
-        return self._predict_many(stays)
+        return starmap(self.risk_of, self.scored(stays))
 
     def explain(self, stay: StayInput, *, top: int = 5) -> Explanation:
         """The passages that raise and lower the risk of a stay; see `clinical.explain`."""
@@ -209,8 +210,13 @@ class ReadmissionModel(Model[ReadmissionSettings]):
         """The notes of a stay with those passages highlighted, for a notebook."""
         return self.explain(stay).show()
 
-    def _predict_many(self, stays: Iterable[Any]) -> Iterator[StayRisk]:
-        """The risk of each stay, in order; the windows of a chunk of stays are scored together."""
+    def scored(
+        self, stays: Iterable[Any]
+    ) -> Iterator[tuple[ReadStay, np.ndarray]]:
+        """Each stay cut into windows, and their probabilities, as `risk_of` takes them.
+
+        The windows of a chunk of stays are scored together.
+        """
         if self.settings.calibration is None and not self._has_warned:
             self._has_warned = True
             log.warning(UNCALIBRATED)
@@ -224,9 +230,7 @@ class ReadmissionModel(Model[ReadmissionSettings]):
             probabilities = self.score_token_ids(windows)
             ends = np.cumsum([len(stay.windows) for stay in chunk])
             for stay, end in zip(chunk, ends, strict=True):
-                yield self.risk_of(
-                    stay, probabilities[end - len(stay.windows) : end]
-                )
+                yield stay, probabilities[end - len(stay.windows) : end]
 
     def read(self, stay: StayInput) -> ReadStay:
         """Cut a stay (as for `predict`) into windows, and weigh its columns."""
@@ -244,22 +248,14 @@ class ReadmissionModel(Model[ReadmissionSettings]):
         Raises:
             UserError: a window that does not hold whole numbers, or none.
         """
-        return self._score_windows([_token_ids(window) for window in windows])
-
-    def _score_windows(self, windows: Sequence[np.ndarray]) -> np.ndarray:
-        """The probability of each window; equal windows are scored once."""
+        token_ids = [_token_ids(window) for window in windows]
         if self.cache is not None:
-            return sigmoid(self.cache.logits(windows, self.runner.logits))
+            return sigmoid(self.cache.logits(token_ids, self.runner.logits))
         # Text that was copied forward is scored once.
-        numbers: dict[bytes, int] = {}
-        number_of = [
-            numbers.setdefault(window.tobytes(), len(numbers))
-            for window in windows
-        ]
-        different = [
-            np.frombuffer(window, dtype=np.int64) for window in numbers
-        ]
-        return sigmoid(self.runner.logits(different)[number_of])
+        by_bytes = {window.tobytes(): window for window in token_ids}
+        logits = self.runner.logits(list(by_bytes.values()))
+        logit_of = dict(zip(by_bytes, logits, strict=True))
+        return sigmoid([logit_of[window.tobytes()] for window in token_ids])
 
     def token_ids(
         self, stays: Iterable[str | Sequence[str]]

@@ -298,34 +298,38 @@ class StayReader:
                 fault = f"note {number} has {reason}"
                 notes = []
                 break
-        texts = [text for _, text in notes]
+        text_of = dict(notes)
+        texts = list(text_of.values())
         if self.clean_notes:
             texts = list(map(clean, texts))
         windows = []
         n_tokens = 0
         parts_by_note = self.windower.split_many(texts)
-        for (number, _), parts in zip(notes, parts_by_note, strict=True):
+        for number, parts in zip(text_of, parts_by_note, strict=True):
             windows += [(number, window) for window in parts.windows]
             unread += [
                 UnreadSpan(number, span.start, span.end, span.reason)
                 for span in parts.unread
             ]
             n_tokens += parts.tokens
-        n_characters = sum(len(text) for _, text in notes)
         placeholders = {
             number: count
-            for number, text in notes
+            for number, text in text_of.items()
             if (count := count_placeholders(text))
         }
         coverage = Coverage(
-            n_characters, n_tokens, len(windows), tuple(unread), placeholders
+            sum(map(len, text_of.values())),
+            n_tokens,
+            len(windows),
+            tuple(unread),
+            placeholders,
         )
         status, reason = self._status(texts, fault, has_windows=bool(windows))
         if status == "error":
             windows = []
         numbers = (math.nan, math.nan, math.nan, math.nan, False, (), coverage)
         risk = StayRisk(*numbers, status=status, reason=reason)
-        return ReadStay(windows, risk, dict(notes))
+        return ReadStay(windows, risk, text_of)
 
     def _status(
         self,

@@ -1,13 +1,9 @@
 """Scoring tasks: tables of notes, or of stays, -> tables of risks, or of risks after each note."""
 
-from __future__ import annotations
-
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import bisect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import (
-    TYPE_CHECKING,
     Any,
     ClassVar,
     Literal,
@@ -16,10 +12,9 @@ from typing import (
     get_args,
 )
 
-import numpy as np
 import pyarrow as pa
 
-from clinical.risk.aggregation import aggregate
+from clinical.risk.model import ReadmissionModel
 from clinical.risk.reading import NO_DAYS, StayRisk
 from clinical.stays.choice import (
     AS_GIVEN,
@@ -49,14 +44,11 @@ from domainbert.tables import (
     is_missing,
 )
 
-if TYPE_CHECKING:
-    from clinical.risk.model import ReadmissionModel
-
 Notes = Literal["chosen", "as-given"]
 Record = dict[str, Any]
 Result = TypeVar("Result")
-Trajectory: TypeAlias = "tuple[StayRisk, list[Record]]"
-"""The risk of a stay, and `n_windows` and the numbers of the notes so far, after each note."""
+Trajectory: TypeAlias = tuple[StayRisk, dict[int, StayRisk]]
+"""The risk of a stay, and by number of a note the risk of the notes so far; see `follow`."""
 _NO_RISK = {
     "died_in_hospital": "the patient died",
     "same_day_death": "the patient died on the day of discharge",
@@ -105,7 +97,6 @@ class StayTask(Task[ReadNotes, Result]):
 
     columns: tuple[Column, ...] = (PATIENT, STAY, NOTE, TIME, TEXT)
     group = STAY.name
-    _days: Mapping[str, float] = MappingProxyType({})
 
     def __init__(
         self, model: ReadmissionModel, *, notes: Notes = "chosen"
@@ -121,7 +112,7 @@ class StayTask(Task[ReadNotes, Result]):
         columns_beside = [Column(name, required=True) for name in self._beside]
         self.columns = (*self.columns, *columns_of_choice, *columns_beside)
         self._chose_notes = False
-        self._alerts = model.settings.alert_threshold is not None
+        self._days: dict[str, float] = {}
 
     @property
     def output(self) -> pa.Schema:
@@ -132,7 +123,7 @@ class StayTask(Task[ReadNotes, Result]):
             "n_tokens": "int64",
             "calibrated": "bool",
         }
-        if self._alerts:
+        if self._model.settings.alert_threshold is not None:
             columns["alert"] = "bool"
         columns |= dict.fromkeys(self._days, "double")
         return pa.schema(columns)
@@ -208,11 +199,9 @@ class StayTask(Task[ReadNotes, Result]):
             "calibrated": self._model.settings.calibration is not None,
             "status": risk.status,
             "reason": "; ".join(filter(None, remarks)),
+            **_numbers(risk),
         }
-        if self._alerts:
-            row["alert"] = risk.alert
         if risk.status == "ok":
-            row |= _numbers(risk)
             for name, day in self._days.items():
                 row[name] = risk.remaining(day)
         return row
@@ -304,7 +293,7 @@ class TrajectoryTask(StayTask["Trajectory"]):
 
     def rows(self, item: ReadNotes, result: Trajectory) -> list[Record]:
         """One row for each note; one for a stay without a trajectory."""
-        risk, points = result
+        risk, risks_so_far = result
         remarks = "; ".join(filter(None, [risk.reason, *item.remarks]))
         shared = {
             "status": risk.status,
@@ -318,28 +307,23 @@ class TrajectoryTask(StayTask["Trajectory"]):
         if len(labels) != len(notes):  # the notes of a list have none
             labels = [(None, None)] * len(notes)
         rows: list[Record] = []
-        for note, (note_id, chart_time), point in zip(
-            notes,
-            labels,
-            points,
-            strict=True,
-        ):
-            row = {
-                **shared,
-                **point,
-                "note_id": note_id,
-                "chart_time": chart_time,
-            }
+        numbers: Record = {"n_windows": 0, "status": "empty"}
+        for note, (note_id, chart_time) in zip(notes, labels, strict=True):
+            so_far = risks_so_far.get(len(rows))
+            # A note without text adds nothing to the notes before it.
+            if so_far:
+                numbers = {
+                    "n_windows": len(so_far.windows),
+                    "status": so_far.status,
+                    **_numbers(so_far),
+                }
+            row = shared | numbers
+            row |= {"note_id": note_id, "chart_time": chart_time}
             row["n_notes"] = len(rows) + 1
             if is_missing(note):
                 row["reason"] = "; ".join(
                     filter(None, ["this note has no text", remarks])
                 )
-            if not point["n_windows"]:
-                row["status"] = "empty"
-            elif self._alerts:
-                threshold = self._model.settings.alert_threshold
-                row["alert"] = point["probability"] >= threshold
             rows.append(row)
         return rows
 
@@ -352,63 +336,36 @@ def follow(
     Each window is scored once. A model that joins the notes of a stay cuts the joined text anew
     after each note, and scores only the windows that the new note changed.
     """
-    records = map(_record, stays)
     if model.settings.join_notes:
-        yield from (_followed_anew(model, record) for record in records)
+        yield from (_followed_anew(model, stay) for stay in stays)
         return
-    followed, scored = itertools.tee(records)
-    # A thread of predict_many reads ahead. Asking for the risk first makes sure that this thread
-    # takes from `followed` only records that the other one has read.
-    for risk, record in zip(model.predict_many(scored), followed, strict=True):
-        yield risk, _points(model, risk, notes=len(record["text"]))
+    for stay, probabilities in model.scored(stays):
+        note_of_window = [note for note, _ in stay.windows]
+        so_far = {}
+        for note in dict.fromkeys(note_of_window):
+            end = bisect.bisect_right(note_of_window, note)
+            beginning = replace(stay, windows=stay.windows[:end])
+            so_far[note] = model.risk_of(beginning, probabilities[:end])
+        yield model.risk_of(stay, probabilities), so_far
 
 
-def _record(stay: Any) -> Record:
-    """A stay as a record whose `text` is a list of notes."""
-    record = {"text": note_list(stay)}
-    if isinstance(stay, Mapping):
-        return {**stay, **record}
-    return record
-
-
-def _followed_anew(model: ReadmissionModel, record: Record) -> Trajectory:
+def _followed_anew(model: ReadmissionModel, stay: Any) -> Trajectory:
     """The trajectory of a stay whose notes are joined: each beginning is scored by itself."""
-    notes = record["text"]
+    notes = note_list(stay)
+    record = {}
+    if isinstance(stay, Mapping):
+        record = {**stay}
     ends = range(min(1, len(notes)), len(notes) + 1)
     beginnings = [{**record, "text": notes[:end]} for end in ends]
     risks = list(model.predict_many(beginnings))
-    points = []
-    for risk in risks:
-        point: Record = {"n_windows": risk.coverage.windows}
-        if risk.windows:
-            point |= _numbers(risk)
-        points.append(point)
-    return risks[-1], points
+    return risks[-1], dict(enumerate(risks))
 
 
-def _points(
-    model: ReadmissionModel, risk: StayRisk, *, notes: int
-) -> list[Record]:
-    """The rule over the windows up to each note."""
-    probabilities = np.array([window.probability for window in risk.windows])
-    note_of_window = [window.note for window in risk.windows]
-    ends = np.searchsorted(note_of_window, np.arange(notes), side="right")
-    points = []
-    for end in ends.tolist():
-        point = {"n_windows": end}
-        if end:
-            so_far = probabilities[:end]
-            score = aggregate(so_far, model.c)
-            point["probability"] = float(model.calibrated(score, risk.shift))
-            point["score"] = score
-            point["p_max"] = so_far.max()
-            point["p_mean"] = so_far.mean()
-        points.append(point)
-    return points
-
-
-def _numbers(risk: StayRisk) -> dict[str, float]:
-    return {name: getattr(risk, name) for name in _NUMBERS}
+def _numbers(risk: StayRisk) -> Record:
+    """The numbers of a risk and its alert; nothing for a stay that could not be scored."""
+    if risk.status != "ok":
+        return {}
+    return {name: getattr(risk, name) for name in (*_NUMBERS, "alert")}
 
 
 def _excluded(exclusion: str | None) -> Fault:
@@ -453,11 +410,7 @@ def read_notes(
         return Fault(
             f"{len(rows)} rows of this stay have a list of notes; expected one row"
         )
-    first_rows: dict[str | int, Row] = {}  # of each note_id
-    for row in rows:
-        key = id_key(row.cells.get("note_id")) or row.number
-        first_rows.setdefault(key, row)
-    kept = list(first_rows.values())
+    kept = _different(rows, lambda row: id_key(row.cells.get("note_id")))
     n_repeated = len(rows) - len(kept)
     if n_repeated:
         remarks.append(f"{n_repeated} rows with a repeated note_id left out")
@@ -469,7 +422,7 @@ def read_notes(
             f"{n_unreadable} notes have a chart_time that is not an ISO date between "
             f"{FIRST_YEAR} and {LAST_YEAR}: notes in the order of the table"
         )
-    different = _different_texts(kept)
+    different = _different(kept, _text_key)
     n_copies = len(kept) - len(different)
     if n_copies:
         fate = "left out" if in_order else "counted again"
@@ -482,10 +435,17 @@ def read_notes(
     return ReadNotes(texts, remarks, _labels(kept))
 
 
-def _different_texts(rows: Sequence[Row]) -> list[Row]:
-    """The first row of each text, as in `clinical/cohort/sql/texts.sql`."""
+def _different(
+    rows: Sequence[Row], key: Callable[[Row], str | None]
+) -> list[Row]:
+    """The first row of each key, and all rows without one."""
     firsts: dict[str | int, Row] = {}
     for row in rows:
-        text = str(row.cells.get("text") or "").replace("\r", "")
-        firsts.setdefault(text.rstrip(" \t\n\f") or row.number, row)
+        firsts.setdefault(key(row) or row.number, row)
     return list(firsts.values())
+
+
+def _text_key(row: Row) -> str:
+    """The text of a note as `clinical/cohort/sql/texts.sql` compares it."""
+    text = str(row.cells.get("text") or "").replace("\r", "")
+    return text.rstrip(" \t\n\f")

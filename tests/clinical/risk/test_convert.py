@@ -48,7 +48,8 @@ def release(network, tokenizer, tmp_path):
 def test_old_names_are_read_and_the_result_loads_everywhere(
     release, network, tokenizer, tmp_path
 ):
-    converted = convert_release(release, out=tmp_path / "model")
+    converted = convert_release(release)
+    converted.save_pretrained(tmp_path / "model")
     note = "Heart failure. Denies chest pain. " * 20
     expected = ReadmissionModel(network, tokenizer).predict(note)
     assert converted.predict(note).probability == pytest.approx(
