@@ -1,24 +1,19 @@
 """Case: a stay that is explained, its sentences, and its risk without some of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clinical.risk.aggregation import aggregate_stays
+from clinical.risk.model import ReadmissionModel
+from clinical.risk.reading import ReadStay
+from clinical.stays.stays import StayInput
 from domainbert.statistics.calibration import sigmoid
 from domainbert.text.sentences import sentence_spans
-
-if TYPE_CHECKING:
-    from clinical.risk.model import ReadmissionModel
-    from clinical.risk.reading import ReadStay
-    from clinical.stays.stays import StayInput
-    from domainbert.text.windows import Window
+from domainbert.text.windows import Window
 
 MAX_TOKENS = 48
 """A longer sentence is cut into pieces of at most this many tokens."""

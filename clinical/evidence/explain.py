@@ -1,21 +1,18 @@
 """Explanations: the sentences that raise or lower the risk of a stay, found by occlusion."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
 from clinical.evidence.case import Case, Piece, sentence_pieces
 from clinical.evidence.view import Explanation, Passage
+from clinical.risk.model import ReadmissionModel
+from clinical.stays.stays import StayInput
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import logit
 from domainbert.text.windows import SPECIAL_TOKENS
-
-if TYPE_CHECKING:
-    from clinical.risk.model import ReadmissionModel
-    from clinical.stays.stays import StayInput
 
 TOP = 5
 
@@ -52,30 +49,26 @@ def explain(
     if top < 1:
         raise UserError(f"top is {top}; expected at least 1")
     case = Case(model, stay)
-    texts = case.stay.texts
+    explanation = Explanation(case.risk, case.stay.texts, model.outcome)
     if case.risk.status != "ok":
-        return Explanation(case.risk, (), (), None, None, texts, model.outcome)
+        return explanation
     pieces = sentence_pieces(case.stay)
     examined = riskiest_windows(case, pieces)
     values, left_out = occlusion(case, pieces, examined)
     passages = _measured(case, pieces, values * left_out, top=top)
-    without_raising = None
-    raising_alone = None
-    raising = [piece for piece, passage in passages if passage.raises]
-    if raising:
-        other_tokens = case.kept(raising)
-        raising_tokens = [~mask for mask in other_tokens]
-        _, probabilities = case.risks([other_tokens, raising_tokens])
-        without_raising, raising_alone = probabilities.tolist()
-    return Explanation(
-        case.risk,
-        tuple(passage for _, passage in passages),
-        tuple(examined),
-        without_raising,
-        raising_alone,
-        texts,
-        model.outcome,
+    explanation = replace(
+        explanation,
+        passages=tuple(passage for _, passage in passages),
+        examined=tuple(examined),
     )
+    raising = [piece for piece, passage in passages if passage.raises]
+    if not raising:
+        return explanation
+    other_tokens = case.kept(raising)
+    raising_tokens = [~mask for mask in other_tokens]
+    _, probabilities = case.risks([other_tokens, raising_tokens])
+    without, alone = probabilities.tolist()
+    return replace(explanation, without_raising=without, raising_alone=alone)
 
 
 def riskiest_windows(case: Case, pieces: Sequence[Piece]) -> list[int]:
@@ -134,8 +127,8 @@ def occlusion(
     window_numbers = [piece.window for piece in examined]
     probabilities = case.probabilities[window_numbers]
     order = np.argsort(-np.abs(gains * probabilities), kind="stable")
-    windows_in_order = [case.windows[window_numbers[row]] for row in order]
-    costs = [len(window.input_ids) for window in windows_in_order]
+    lengths = np.array([len(window.input_ids) for window in case.windows])
+    costs = lengths[window_numbers][order]
     remaining = _budget(case) - sum(map(len, alone))
     n_affordable = int((np.cumsum(costs) <= remaining).sum())
     chosen = order[: max(LEAST_LEFT_OUT, n_affordable)]
@@ -169,20 +162,18 @@ def _measured(
     scores, probabilities = case.risks(
         [case.kept([pieces[i]]) for i in strongest]
     )
-    score_changes = case.risk.score - scores
-    probability_changes = case.risk.probability - probabilities
+    changes = pd.DataFrame(
+        {
+            "score": case.risk.score - scores,
+            "probability": case.risk.probability - probabilities,
+        },
+        index=strongest,
+    )
+    changes = changes[changes["score"] != 0]
+    # At most `top` that raise the score, and as many that lower it.
+    changes = changes.groupby(changes["score"] > 0).head(top)
     measured = []
-    n_by_direction = {True: 0, False: 0}  # raising, lowering
-    for row, score_change, probability_change in zip(
-        strongest,
-        score_changes,
-        probability_changes,
-        strict=True,
-    ):
-        raises = bool(score_change > 0)
-        if not score_change or n_by_direction[raises] == top:
-            continue
-        n_by_direction[raises] += 1
+    for row, score_change, probability_change in changes.itertuples():
         piece = pieces[row]
         passage = Passage(
             piece.note,
@@ -190,8 +181,8 @@ def _measured(
             piece.end,
             piece.window,
             float(values[row]),
-            float(score_change),
-            float(probability_change),
+            score_change,
+            probability_change,
             case.stay.texts[piece.note][piece.start : piece.end],
         )
         measured.append((piece, passage))

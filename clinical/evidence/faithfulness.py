@@ -1,24 +1,19 @@
 """Faithfulness: how far the risk falls without the sentences that an explanation names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
+import pandas as pd
 
 from clinical.evidence.case import Case, Piece, sentence_pieces
 from clinical.evidence.explain import occlusion, riskiest_windows
+from clinical.risk.model import ReadmissionModel
+from clinical.risk.reading import ReadStay
 from clinical.stays.patients import patient_codes, patient_keys
 from domainbert.errors import UserError
 from domainbert.progress import counted
 from domainbert.statistics.bootstrap import resample
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from clinical.risk.model import ReadmissionModel
-    from clinical.risk.reading import ReadStay
 
 RANDOM_ORDERS = 2
 """Random orders of the sentences whose falls are averaged."""

@@ -1,24 +1,14 @@
 """The scoring task of explanations: the passages behind each stay's risk."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 
 from clinical.evidence.explain import TOP, explain
 from clinical.evidence.view import Explanation
+from clinical.risk.model import ReadmissionModel
 from clinical.risk.task import Notes, ReadNotes, StayTask
-
-if TYPE_CHECKING:
-    from clinical.risk.model import ReadmissionModel
-
-# Columns with one value per stay.
-_OF_STAY = (
-    "without_raising",
-    "raising_alone",
-)
 
 
 class ExplainTask(StayTask[Explanation]):
@@ -62,7 +52,8 @@ class ExplainTask(StayTask[Explanation]):
             "value": "double",
             "score_contribution": "double",
             "probability_contribution": "double",
-            **dict.fromkeys(_OF_STAY, "double"),
+            "without_raising": "double",
+            "raising_alone": "double",
         }
         if self._text:
             columns["text"] = "string"
@@ -80,27 +71,15 @@ class ExplainTask(StayTask[Explanation]):
         self, item: ReadNotes, result: Explanation
     ) -> list[dict[str, object]]:
         """A row for each passage."""
-        risk_row = self.risk_row(item, result.risk)
-        shared = {
-            "status": risk_row["status"],
-            "reason": risk_row["reason"],
-            "notes_read": [note for note, _ in item.labels],
-        }
-        if result.risk.status != "ok":
-            return [shared]
-        shared["probability"] = result.risk.probability
-        if result.raising:
-            shared |= {name: getattr(result, name) for name in _OF_STAY}
-        columns = set(self.output.names)
+        # Of these values, only those of the columns are written.
+        shared = self.risk_row(item, result.risk) | vars(result)
+        shared["notes_read"] = [note for note, _ in item.labels]
         rows = []
         for number, passage in enumerate(result.passages, start=1):
-            cells = {
-                name: v for name, v in vars(passage).items() if name in columns
-            }
-            direction = "raises" if passage.raises else "lowers"
-            rows.append(
-                {**shared, **cells, "passage": number, "direction": direction}
-            )
+            row = shared | vars(passage)
+            row["passage"] = number
+            row["direction"] = "raises" if passage.raises else "lowers"
+            rows.append(row)
         return rows or [shared]
 
     def facts(self) -> dict[str, object]:

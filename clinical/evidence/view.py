@@ -1,20 +1,19 @@
 """Explanation of a risk, and its passages highlighted in the notes (notebook or HTML page)."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from jinja2 import Environment, PackageLoader
 
+from clinical.risk.reading import StayRisk
 from domainbert.files import write_text
 
-if TYPE_CHECKING:
-    from clinical.risk.reading import StayRisk
+_TEMPLATES = Environment(
+    loader=PackageLoader("clinical.evidence"), autoescape=True
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,8 @@ class Explanation:
 
     Attributes:
         risk: the risk, with the exact contribution of each window.
+        texts: the notes by number; not in the repr.
+        outcome: the outcome that the risk is about.
         passages: raising and lowering passages, the largest absolute `value` first; empty if
             `risk.status` is not "ok".
         examined: numbers of the windows that were searched for passages, the riskiest first.
@@ -63,17 +64,15 @@ class Explanation:
             comprehensiveness; None if there is no such passage.
         raising_alone: the probability of the raising passages alone, which measures sufficiency;
             None if there is no such passage.
-        texts: the notes by number; not in the repr.
-        outcome: the outcome that the risk is about.
     """
 
     risk: StayRisk
-    passages: tuple[Passage, ...]
-    examined: tuple[int, ...]
-    without_raising: float | None
-    raising_alone: float | None
     texts: dict[int, str] = field(repr=False)
-    outcome: str = ""
+    outcome: str
+    passages: tuple[Passage, ...] = ()
+    examined: tuple[int, ...] = ()
+    without_raising: float | None = None
+    raising_alone: float | None = None
 
     @property
     def raising(self) -> tuple[Passage, ...]:
@@ -85,7 +84,7 @@ class Explanation:
         columns = list(Passage.__dataclass_fields__)
         return pd.DataFrame(list(self.passages), columns=columns)
 
-    def show(self) -> StayView:
+    def show(self) -> "StayView":
         """The notes with highlighted, numbered passages, for a notebook or `save_html`."""
         return StayView(self)
 
@@ -111,19 +110,16 @@ class StayView:
             (number, list(self._parts(number))) for number in explanation.texts
         ]
         values = [abs(passage.value) for passage in explanation.passages]
-        return _template("stay_view.html.j2").render(
+        return _TEMPLATES.get_template("stay_view.html.j2").render(
             explanation=explanation,
             notes=notes,
             largest=max(values, default=1.0),
         )
 
-    def save_html(self, path: str | Path, *, title: str = "A stay") -> Path:
+    def save_html(self, path: str | Path) -> Path:
         """Write a self-contained HTML page, escaped and without scripts."""
-        page = _template("stay_page.html.j2").render(
-            title=title,
-            body=self._repr_html_(),
-        )
-        write_text(page, path)
+        page = _TEMPLATES.get_template("stay_page.html.j2")
+        write_text(page.render(body=self._repr_html_()), path)
         return Path(path)
 
     def _parts(self, note: int) -> Iterator[tuple[str, int, bool]]:
@@ -139,19 +135,11 @@ class StayView:
                 passages[number] = passage
                 edges |= {passage.start, passage.end}
         for start, end in itertools.pairwise(sorted(edges)):
-            part = (text[start:end], 0, False)
-            for number, passage in passages.items():
-                if passage.start <= start < passage.end:
-                    part = (text[start:end], number, passage.end == end)
-                    break
-            yield part
-
-
-@cache
-def _template(name: str) -> Any:
-    from jinja2 import Environment, PackageLoader
-
-    templates = Environment(
-        loader=PackageLoader("clinical.evidence"), autoescape=True
-    )
-    return templates.get_template(name)
+            numbers = (
+                number
+                for number, passage in passages.items()
+                if passage.start <= start < passage.end
+            )
+            number = next(numbers, 0)
+            ends = number > 0 and passages[number].end == end
+            yield text[start:end], number, ends
