@@ -11,7 +11,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from clinical.stays.patients import patient_keys
-from clinical.training.training import ReadmissionRecipe, fit
+from clinical.training.training import (
+    ReadmissionRecipe,
+    fit,
+    patient_folds,
+)
 from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.errors import UserError
 
@@ -130,30 +134,13 @@ class ReadmissionClassifier(ClassifierMixin, BaseEstimator):
 
     def _split(self, labels: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """The side of each stay in the inner split, shape (stays,)."""
-        from sklearn.model_selection import StratifiedGroupKFold
-
-        n_patients = min(
-            len(set(keys[labels == outcome])) for outcome in (0, 1)
-        )
-        if n_patients < 2:
-            raise UserError(
-                f"{n_patients} patients of one class; expected at least 2 of each class"
-            )
         if not 0 < self.validation_fraction < 1:
             raise UserError(
                 f"validation_fraction: expected a number in (0, 1), got {self.validation_fraction}"
             )
-        n_folds = min(max(2, round(1 / self.validation_fraction)), n_patients)
-        splitter = StratifiedGroupKFold(
-            n_folds,
-            shuffle=True,
-            random_state=self.random_state,
-        )
-        sides = np.full(len(labels), "train", dtype=object)
-        # The splitter does not read its first argument.
-        _, held_out = next(splitter.split(labels, labels, keys))
-        sides[held_out] = "val"
-        return sides
+        folds = max(2, round(1 / self.validation_fraction))
+        seed = self.random_state
+        return patient_folds(labels, keys, folds=folds, seed=seed)[0]
 
     def predict_proba(self, X: Sequence[object]) -> np.ndarray:  # noqa: N803
         """Probabilities of 0 and 1, shape (stays, 2); NaN for a stay that cannot be scored."""

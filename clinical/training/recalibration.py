@@ -1,19 +1,18 @@
 """Calibration of a trained network: c, the calibrator, the columns and the alert threshold."""
 
-from __future__ import annotations
-
-import json
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from clinical.evaluation.after_discharge import record_after_discharge
 from clinical.evaluation.drift import describe_notes, profile
 from clinical.evaluation.measures import precise_threshold
 from clinical.risk.aggregation import aggregate_stays
 from clinical.risk.manifest import RiskCalibration, StayCounts
+from clinical.risk.model import ReadmissionModel
 from clinical.risk.reading import ColumnEffect, shifts
 from clinical.stays.choice import CHOICE, choice_of
 from clinical.stays.cohorts import usable_stays
@@ -23,28 +22,21 @@ from domainbert.statistics.calibration import calibrated, fit_platt, logit
 from domainbert.tables import require_columns
 from domainbert.tables.ids import is_id_column
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from clinical.risk.model import ReadmissionModel
-
 C_GRID = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 EPSILON = 1e-6
 MIN_EVENTS = 10
 """Stays of each outcome that calibration needs for each of its parameters."""
 
 # Columns that tell the outcome.
-REFUSED = frozenset(
-    (
-        "readmitted",
-        "days_to_readmission",
-        "days_to_death",
-        "died_within_horizon",
-        "censored",
-        "score",
-        "probability",
-    )
-)
+REFUSED = {
+    "readmitted",
+    "days_to_readmission",
+    "days_to_death",
+    "died_within_horizon",
+    "censored",
+    "score",
+    "probability",
+}
 
 
 def check_events(
@@ -87,6 +79,8 @@ def choose(
         UserError: too few stays of an outcome, or no c allows a calibration (see `fit_platt`); the
             settings are then unchanged.
     """
+    from sklearn.metrics import log_loss
+
     check_events(outcome)
     fits = []
     reason = ""
@@ -98,15 +92,11 @@ def choose(
             reason = str(error)
             continue
         probability = np.clip(calibrated(score, *platt), EPSILON, 1 - EPSILON)
-        log_likelihoods = np.where(
-            outcome == 1,
-            np.log(probability),
-            np.log1p(-probability),
-        )
-        fits.append((log_likelihoods.mean(), c, platt, probability))
+        loss = log_loss(outcome, probability)
+        fits.append((loss, c, platt, probability))
     if not fits:
         raise UserError(reason)
-    _, c, platt, probability = max(fits, key=itemgetter(0))
+    _, c, platt, probability = min(fits, key=itemgetter(0))
     _update(model, outcome, probability, c=c, calibration=platt, columns=())
     return np.asarray(probability)
 
@@ -169,7 +159,8 @@ def fit_columns(
         for effect, weight in zip(effects, weights, strict=True)
     ]
     intercept = float(regression.intercept_[0])
-    settings = {"calibration": (slope, intercept), "columns": weighted}
+    # Lists, as in JSON.
+    settings = {"calibration": [slope, intercept], "columns": weighted}
     return settings, regression.predict_proba(design / scale)[:, 1]
 
 
@@ -215,51 +206,61 @@ def recalibrate(
         UserError: no stay on that side can be scored, the model was trained on some of their
             patients, or the stays allow no calibration (see `choose`, `fit_columns`).
     """
-    names = list(dict.fromkeys(columns))
-    if not names:
-        names = [effect.name for effect in model.settings.columns]
+    effects = model.settings.columns
+    names = list(dict.fromkeys(columns)) or [e.name for e in effects]
     require_columns(cohort.columns, names, source="the cohort")
     rows = usable_stays(cohort)
-    rows = rows[rows["split"] == split].reset_index(drop=True)
-    check_unseen(rows["patient_id"], model.manifest.data.patients, side="val")
+    rows = rows[rows["split"] == split]
+    hashes = model.manifest.data.patients
+    check_unseen(rows["patient_id"], hashes, side="val")
     windows = model.token_ids(rows["text"])
-    readable = [number for number, stay in enumerate(windows) if len(stay)]
-    if not readable:
+    rows = rows[list(map(bool, windows))]
+    if rows.empty:
         raise UserError(
             f"no stay of the side {split!r} can be scored; expected some hundred"
         )
-    outcome = rows["readmitted"].to_numpy()[readable]
+    outcome = rows["readmitted"].to_numpy()
     check_events(outcome, parameters=2 + len(names))
-    readable_windows = [windows[number] for number in readable]
-    values, counts = model.window_probabilities(readable_windows)
+    values, counts = model.window_probabilities(list(filter(None, windows)))
     grid = (model.c,) if keep_c else C_GRID
     probability = choose(model, values, counts, outcome, grid=grid)
     manifest = model.manifest
     manifest.example = None  # its probability is no longer right
     manifest.calibration = RiskCalibration(
-        recalibrated=StayCounts(
-            stays=len(readable), readmitted=int(outcome.sum())
-        )
+        recalibrated=StayCounts(stays=len(rows), readmitted=int(outcome.sum()))
     )
     if names:
         score = aggregate_stays(values, counts, c=model.c)
-        table = rows.loc[readable, names]
+        table = rows[names]
         without = _without_columns(model, table, score, outcome)
-        # As JSON has them: lists for tuples.
-        manifest.calibration.without = json.loads(json.dumps(without))
+        manifest.calibration.without = without
         settings, probability = fit_columns(table, score, outcome)
         _update(model, outcome, probability, **settings)
     choice = choice_of(rows.get(CHOICE, ()))
     if choice:
         model.settings = model.settings.replaced(notes=choice)
-    record_after_discharge(model, rows.loc[readable], probability)
-    hashes = manifest.data.patients
     if hashes:
         patients = with_patients(hashes, rows["patient_id"], side="val")
         manifest.data.patients = patients
-    description = describe_notes(model, rows["text"])
-    description |= {"probability": probability}
-    manifest.data.profile = profile(description)
+    record_validation(model, rows, probability)
+
+
+def record_validation(
+    model: ReadmissionModel,
+    stays: pd.DataFrame,
+    probability: np.ndarray,
+) -> None:
+    """Keep what the stays of validation were: days of readmission, and the profile for drift.
+
+    Args:
+        model: calibrated; its settings and its manifest are changed.
+        stays: `text`, and what `record_after_discharge` needs.
+        probability: their risks, shape (stays,).
+    """
+    record_after_discharge(model, stays, probability)
+    description = describe_notes(model, stays["text"])
+    quantities = {**description, "probability": probability}
+    model.manifest.data.profile = profile(quantities)
 
 
 def _without_columns(
@@ -270,7 +271,9 @@ def _without_columns(
 ) -> dict[str, Any]:
     """The calibrators of the notes alone, and without each column, for comparison."""
     calibrators = {
-        "the notes alone": {"calibration": model.settings.calibration}
+        "the notes alone": {
+            "calibration": list(model.settings.calibration or ())
+        }
     }
     if len(table.columns) > 1:
         for name in table:

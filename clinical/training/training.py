@@ -1,20 +1,18 @@
 """Training of readmission models: recipe, objective and calibration on validation."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Sequence
-from itertools import chain, compress
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
+import torch
 from pydantic import Field
+from torch.nn.functional import binary_cross_entropy_with_logits
 
-from clinical.evaluation.after_discharge import record_after_discharge
-from clinical.evaluation.drift import describe_notes, profile
 from clinical.risk.aggregation import aggregate_stays, aggregate_tensor
 from clinical.risk.manifest import CohortData
 from clinical.risk.model import (
@@ -25,15 +23,17 @@ from clinical.risk.model import (
 from clinical.stays.choice import CHOICE, NoteChoice, choice_of
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, patient_hashes, patient_keys
-from clinical.training.recalibration import EPSILON, check_events, choose
+from clinical.training.recalibration import (
+    EPSILON,
+    check_events,
+    choose,
+    record_validation,
+)
 from domainbert.errors import UserError
+from domainbert.text.runner import padded_inputs
 from domainbert.training.objective import Batch, LengthBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
-
-if TYPE_CHECKING:
-    import torch
-
-    from domainbert.training.settings import TrainingSettings
+from domainbert.training.settings import TrainingSettings
 
 log = logging.getLogger(__name__)
 FOLDS = 5
@@ -131,12 +131,7 @@ def fit(
         log.warning("no calibration: %s", error)
         model.manifest.calibration.refused = str(error)
     scores = aggregate_stays(values, counts, c=model.c)
-    val_rows = objective.rows["split"] == "val"
-    probability = model.calibrated(scores)
-    record_after_discharge(model, objective.rows[val_rows], probability)
-    description = describe_notes(model, objective.rows.loc[val_rows, "text"])
-    description |= {"probability": probability}
-    model.manifest.data.profile = profile(description)
+    record_validation(model, objective.val_rows, model.calibrated(scores))
     return model
 
 
@@ -185,7 +180,7 @@ def _trained(
     *,
     kind: type[ReadmissionModel] = ReadmissionModel,
     **run: Any,
-) -> tuple[ReadmissionModel, ReadmissionObjective]:
+) -> tuple[ReadmissionModel, "ReadmissionObjective"]:
     """A model trained on the train side of rows; `run` is for `domainbert.training.train`."""
     from domainbert.training.train import train
 
@@ -216,27 +211,55 @@ def _out_of_fold(
     Each stay is scored by a model that was not trained on its patient (cross-fitting, as in
     scikit-learn's `CalibratedClassifierCV` with `ensemble=False`).
     """
-    from sklearn.model_selection import StratifiedGroupKFold
-
-    patients = patient_keys(rows["patient_id"])
-    outcome = rows["readmitted"].to_numpy()
-    n_patients = [len(set(patients[outcome == label])) for label in (0, 1)]
-    n_folds = min(FOLDS, *n_patients)
-    splitter = StratifiedGroupKFold(
-        n_folds,
-        shuffle=True,
-        random_state=recipe.training.seed,
+    folds = patient_folds(
+        rows["readmitted"].to_numpy(),
+        patient_keys(rows["patient_id"]),
+        folds=FOLDS,
+        seed=recipe.training.seed,
     )
     parts = []
-    folds = splitter.split(rows, outcome, patients)
-    for number, (_, held_out) in enumerate(folds, start=1):
-        log.info("calibration: training %d of %d", number, n_folds)
-        sides = np.full(len(rows), "train", dtype=object)
-        sides[held_out] = "val"
+    for number, sides in enumerate(folds, start=1):
+        log.info("calibration: training %d of %d", number, len(folds))
         model, fold = _trained(rows.assign(split=sides), recipe, choice)
         values, counts = model.window_probabilities(fold.val_windows)
         parts.append((values, counts, fold.outcome))
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+
+
+def patient_folds(
+    outcome: np.ndarray,
+    patients: np.ndarray,
+    *,
+    folds: int,
+    seed: int,
+) -> list[np.ndarray]:
+    """The sides of stays, with one fold after the other as "val", each of shape (stays,).
+
+    The folds are stratified by outcome and keep patients together. There are fewer where an outcome
+    has fewer patients.
+
+    Raises:
+        UserError: an outcome has fewer than two patients.
+    """
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    n_patients = min(len(set(patients[outcome == label])) for label in (0, 1))
+    if n_patients < 2:
+        raise UserError(
+            f"{n_patients} patients of one class; expected at least 2 of each class"
+        )
+    splitter = StratifiedGroupKFold(
+        min(folds, n_patients),
+        shuffle=True,
+        random_state=seed,
+    )
+    every_side = []
+    # The splitter does not read its first argument.
+    for _, held_out in splitter.split(outcome, outcome, patients):
+        sides = np.full(len(outcome), "train", dtype=object)
+        sides[held_out] = "val"
+        every_side.append(sides)
+    return every_side
 
 
 def _check_sides(rows: pd.DataFrame) -> None:
@@ -253,8 +276,9 @@ class ReadmissionObjective(Objective):
 
     Args:
         model: an untrained model, which gives windows and c.
-        rows: from `usable_stays`; stays without any window are left out. A column `target` (from
-            0 to 1, a label with less noise) replaces the label in training.
+        rows: from `usable_stays`, with an index without repeats; stays without any window are left
+            out. A column `target` (from 0 to 1, a label with less noise) replaces the label in
+            training.
         table: the recipe's table.
         training: limits of a batch, and the seed.
     """
@@ -269,29 +293,27 @@ class ReadmissionObjective(Objective):
         table: ReadmissionTable,
         training: TrainingSettings,
     ) -> None:
-
-        windows = model.token_ids(rows["text"])
-        has_windows = np.array([len(stay) > 0 for stay in windows])
+        tokens = model.token_ids(rows["text"])
+        windows = pd.Series(tokens, index=rows.index, dtype=object)
+        has_windows = windows.map(len) > 0
         n_empty = int((~has_windows).sum())
         if n_empty:
             log.warning(
                 "%d stays have no readable text and are left out", n_empty
             )
-        self.rows = rows[has_windows].reset_index(drop=True)
+        self.rows = rows[has_windows]
         _check_sides(self.rows)
-        windows = [stay for stay in windows if len(stay)]
-        is_train = self.rows["split"] == "train"
-        is_val = self.rows["split"] == "val"
-        self.val_windows = list(compress(windows, is_val))
-        self.outcome = self.rows.loc[is_val, "readmitted"].to_numpy()
-        train_rows = self.rows[is_train]
-        stays = list(compress(windows, is_train))
+        self.val_rows = self.rows[self.rows["split"] == "val"]
+        self.val_windows = windows[self.val_rows.index].tolist()
+        self.outcome = self.val_rows["readmitted"].to_numpy()
+        train_rows = self.rows[self.rows["split"] == "train"]
+        stays = windows[train_rows.index].tolist()
         targets = _targets(train_rows)
         if table.objective == "window":
             targets = np.repeat(targets, [len(stay) for stay in stays])
             stays = [[window] for window in chain.from_iterable(stays)]
         self._groups = stays
-        self._targets = targets.astype(np.float32)
+        self._targets = targets
         prevalence = train_rows["readmitted"].mean()
         self._weight = float((1 - prevalence) / prevalence)
         self._model = model
@@ -310,10 +332,6 @@ class ReadmissionObjective(Objective):
 
     def collate(self, batch: Sequence[int], *, epoch: int) -> Batch:
         """The windows of a batch of stays, padded, with the number of each window's stay."""
-        import torch
-
-        from domainbert.text.runner import padded_inputs
-
         windows = []
         group = []
         for number, row in enumerate(batch):
@@ -340,9 +358,6 @@ class ReadmissionObjective(Objective):
 
     def loss(self, network: Any, batch: Batch) -> torch.Tensor:
         """Binary cross-entropy, with positives weighted by negatives / positives."""
-        import torch
-        from torch.nn.functional import binary_cross_entropy_with_logits
-
         output = network(
             input_ids=batch["input_ids"],
             attention_mask=batch.get("attention_mask"),
@@ -394,13 +409,10 @@ class ReadmissionObjective(Objective):
 
 def _targets(rows: pd.DataFrame) -> np.ndarray:
     """The column `target`, or else the labels, shape (stays,)."""
-    column = "target" if "target" in rows.columns else "readmitted"
-    targets = pd.to_numeric(rows[column], errors="coerce").to_numpy(
-        dtype=np.float64
-    )
-    is_valid = (targets >= 0) & (targets <= 1)  # false for NaN too
-    if not is_valid.all():
+    cells = rows.get("target", rows["readmitted"])
+    targets = pd.to_numeric(cells, errors="coerce")
+    if not targets.between(0, 1).all():  # false for NaN too
         raise UserError(
             "target: expected numbers from 0 to 1 on the train side"
         )
-    return targets
+    return targets.to_numpy(np.float32)
