@@ -1,15 +1,12 @@
 """What the report knows: facts from manifest, cohort and evaluation, and the hospital's answers."""
 
-from __future__ import annotations
-
-import json
 import string
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, create_model
 
+from clinical.evaluation.comparison import Comparison
 from clinical.report.sentences import (
     cohort_sentences,
     evaluation_sentences,
@@ -18,43 +15,11 @@ from clinical.report.sentences import (
     training_sentences,
 )
 from clinical.risk.manifest import RiskManifest
+from clinical.risk.model import ReadmissionModel
 from domainbert.files import read_toml
 from domainbert.settings import Settings
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-    from clinical.evaluation.comparison import Comparison
-    from clinical.risk.model import ReadmissionModel
-
-Facts = dict[str, str | None]
-NAMES = (
-    "fingerprint",
-    "encoder",
-    "network",
-    "windows",
-    "calibration",
-    "alerting",
-    "training",
-    "imbalance",
-    "event",
-    "outcome",
-    "definition",
-    "exclusions",
-    "not_for",
-    "notes",
-    "preparation",
-    "missing",
-    "flow",
-    "caveats",
-    "external_validity",
-    "external_fairness",
-    "local_validity",
-    "local_fairness",
-)
-"""Facts that are unknown without a model, a cohort or an answer of the hospital."""
-
-
+Facts = Mapping[str, str | None]
 ASKED: dict[str, dict[str, str]] = read_toml(__file__, "questions.toml")
 """What only the hospital can answer, by key: numbers, flags (true or false), and texts."""
 
@@ -85,7 +50,7 @@ def answered(facts: Facts, hospital: Settings) -> Facts:
         for result in ("validity", "fairness")
         if fields[kind]
     }
-    return facts | results | answers
+    return {**facts, **results, **answers}
 
 
 def gather(
@@ -96,7 +61,7 @@ def gather(
     summary: Mapping[str, object] | None = None,
     hospital: Settings | None = None,
 ) -> Facts:
-    """Facts as sentences by name (see `sentences.py`); None where they are unknown.
+    """Facts as sentences by name (see `sentences.py`); None, or no entry, where they are unknown.
 
     Args:
         model: None for scores of another origin.
@@ -105,8 +70,7 @@ def gather(
         summary: the cohort's summary, from `clinical.Cohort`; None for other tables.
         hospital: its answers.
     """
-    sentences = dict.fromkeys(NAMES, "")
-    sentences |= name_sentences(model, name)
+    sentences = name_sentences(model, name)
     manifest = RiskManifest()
     if model:
         manifest = model.manifest
@@ -114,42 +78,18 @@ def gather(
     sentences |= training_sentences(manifest)
     if summary:
         sentences |= cohort_sentences(summary, model)
-    event = sentences["event"] or "had the outcome"
+    event = sentences.get("event", "had the outcome")
     sentences |= evaluation_sentences(comparison, event)
-    outcome = (
-        sentences["outcome"] or "the outcome that the evaluated table labels"
+    outcome = sentences.setdefault(
+        "outcome", "the outcome that the evaluated table labels"
     )
-    heading = f"Evaluation of a prediction model: {outcome}, from the notes of hospital stays"
-    sentences |= {"outcome": outcome, "heading": heading}
+    sentences["heading"] = (
+        f"Evaluation of a prediction model: {outcome}, from the notes of hospital stays"
+    )
     facts = {
         key: " ".join(text.split()) or None for key, text in sentences.items()
     }
     return answered(facts, hospital or Hospital())
-
-
-@cache
-def environment() -> Environment:
-    """The templates of the report; HTML and XML escape everything."""
-    from jinja2 import Environment as Templates
-    from jinja2 import PackageLoader, StrictUndefined, select_autoescape
-
-    templates = Templates(
-        loader=PackageLoader("clinical.report"),
-        autoescape=select_autoescape(["html.j2", "xml.j2"]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    to_json = partial(json.dumps, ensure_ascii=False, allow_nan=False)
-    templates.filters |= {"number": number, "json": to_json}
-    return templates
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """A number with three digits and a true minus sign; a dash for none."""
-    if value is None or value != value:
-        return "–"
-    return f"{value:.{digits}f}".replace("-", "−")
 
 
 def fill(parts: Sequence[str], facts: Facts) -> dict[str, Any]:

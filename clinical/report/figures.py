@@ -1,19 +1,21 @@
 """Figures of risks and outcomes; each function returns a new `matplotlib.figure.Figure`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
 from clinical.evaluation.decision import ALL, NONE
+from clinical.evaluation.intervals import Evaluation
 from clinical.evaluation.measures import (
     PRECISION,
     Stays,
     WeightedStays,
     precisions,
 )
+from clinical.risk.reading import StayRisk
 from domainbert.errors import UserError
 from domainbert.statistics.calibration import checked_risks, reliability_curve
 from domainbert.statistics.figures import (
@@ -25,12 +27,8 @@ from domainbert.statistics.figures import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
-    from numpy.typing import ArrayLike
 
-    from clinical.evaluation.intervals import Evaluation
-    from clinical.risk.reading import StayRisk
 
 _FIRST: dict[str, Any] = {  # how the set of risks that is emphasised looks
     "linewidth": 2.2,
@@ -48,8 +46,8 @@ def plot_ranking(
     y: ArrayLike,
     scores: Mapping[str, ArrayLike],
     *,
-    evaluations: Mapping[str, Evaluation] | None = None,
-) -> Figure:
+    evaluations: Mapping[str, Evaluation] = {},
+) -> "Figure":
     """ROC curves and, beside them, precision against recall, of one or several sets of risks.
 
     The dashed line is the prevalence, which uninformative risks reach, and the dotted one the 80%
@@ -69,7 +67,6 @@ def plot_ranking(
         (0.57, 0.1, 0.4, 0.71),
     )
     left.plot([0, 1], [0, 1], **_DOTTED)
-    measured = evaluations or {}
     look = _FIRST
     for name, probability in scores.items():
         outcome, risk = checked_risks(y, probability)
@@ -81,8 +78,8 @@ def plot_ranking(
         true, false, _ = WeightedStays(Stays(outcome, risk)).curve
         precision = precisions(true, false)
         labels = [name, name]
-        if name in measured:
-            areas = (measured[name].auroc, measured[name].auprc)
+        if name in evaluations:
+            areas = (evaluations[name].auroc, evaluations[name].auprc)
             labels = [f"{name}: {area}" for area in areas]
         recall = np.r_[0, true / true[-1]]
         left.plot(np.r_[0, false / false[-1]], recall, label=labels[0], **look)
@@ -104,7 +101,7 @@ def plot_ranking(
 
 
 @drawing()
-def plot_calibration(y: ArrayLike, probability: ArrayLike) -> Figure:
+def plot_calibration(y: ArrayLike, probability: ArrayLike) -> "Figure":
     """Observed against predicted risk, over a histogram of the risks; both have shape (n,).
 
     Points are ten bins of equally many stays, with 95% Wilson intervals. The axes omit the highest
@@ -112,11 +109,8 @@ def plot_calibration(y: ArrayLike, probability: ArrayLike) -> Figure:
     """
     curve = reliability_curve(y, probability)
     risks = np.asarray(probability, dtype=float)
-    ends = (
-        np.quantile(risks, 0.995),
-        curve[["predicted", "high"]].max(axis=None),
-    )
-    top = min(1.0, 1.05 * float(max(ends)))
+    highest = curve[["predicted", "high"]].max(axis=None)
+    top = min(1.0, 1.05 * max(np.quantile(risks, 0.995), highest))
     # Placed by hand: the upper panel is square, and the lower one has exactly its width.
     figure, (upper, lower) = new_axes(
         (4.8, 5.6),
@@ -125,9 +119,7 @@ def plot_calibration(y: ArrayLike, probability: ArrayLike) -> Figure:
     )
     upper.plot([0, top], [0, top], **_DOTTED)
     observed = curve["observed"]
-    error = np.abs(
-        np.stack([observed - curve["low"], curve["high"] - observed])
-    )
+    error = curve[["low", "high"]].sub(observed, axis=0).abs().T
     upper.errorbar(
         curve["predicted"], observed, error, marker="o", markersize=4, elinewidth=0.8,
         color=COLOURS[0], linewidth=2.2,
@@ -146,34 +138,26 @@ def plot_calibration(y: ArrayLike, probability: ArrayLike) -> Figure:
 @drawing()
 def plot_decision_curve(
     curve: pd.DataFrame, *, points: Sequence[float] = ()
-) -> Figure:
+) -> "Figure":
     """Net benefit against the threshold probability; see `decision.decision_curve`.
 
     `points` are alert thresholds to mark. The axis ends a little after the last threshold at which
     any curve is above 0.
     """
     figure, (axes,) = new_axes((6.4, 4.4))
-    names = [
-        name for name in curve.columns if name not in ("threshold", ALL, NONE)
-    ]
-    useful = curve.loc[(curve[[*names, ALL]] > 0).any(axis=1), "threshold"]
-    right = min(0.99, max([*useful.tail(1), *points, 0.1]) + 0.05)
-    shown = curve[curve["threshold"] <= right]
-    axes.plot(
-        shown["threshold"],
-        shown[ALL],
-        "-",
-        color=GREY,
-        label=ALL,
-    )
+    curves = curve.set_index("threshold").drop(columns=NONE)
+    useful = curves.index[(curves > 0).any(axis=1)]
+    right = min(0.99, max([*useful[-1:], *points, 0.1]) + 0.05)
+    shown = curves[curves.index <= right]
+    axes.plot(shown[ALL], "-", color=GREY, label=ALL)
     axes.axhline(0, color="#222222", linestyle="--", label=NONE)
     look = _FIRST
-    for name in names:
-        axes.plot(shown["threshold"], shown[name], label=name, **look)
+    for name, benefit in shown.drop(columns=ALL).items():
+        axes.plot(benefit, label=name, **look)
         look = {}
     for point in points:
         axes.axvline(point, color=COLOURS[4], linewidth=1, linestyle=":")
-    top = float(shown[[*names, ALL]].max(axis=None))
+    top = shown.max(axis=None)
     axes.set(
         xlim=(0, right),
         ylim=(-0.25 * top, 1.08 * top),
@@ -185,17 +169,16 @@ def plot_decision_curve(
 
 
 @drawing()
-def plot_remaining(table: pd.DataFrame) -> Figure:
+def plot_remaining(table: pd.DataFrame) -> "Figure":
     """The risk that is left on days after discharge, by group; see `remaining_risks`.
 
     Lines are predicted, points observed with 95% intervals.
     """
     figure, (axes,) = new_axes((6.4, 4.4))
-    names = table["risk"].unique()
-    for name, colour in zip(names, COLOURS, strict=False):
-        rows = table[table["risk"] == name]
-        ends = rows[["observed_low", "observed_high"]].to_numpy()
-        error = np.abs(ends.T - rows["observed"].to_numpy())
+    groups = table.groupby("risk", sort=False)
+    for (name, rows), colour in zip(groups, COLOURS, strict=False):
+        ends = rows[["observed_low", "observed_high"]]
+        error = ends.sub(rows["observed"], axis=0).abs().T
         axes.plot(rows["day"], rows["predicted"], "-", color=colour)
         axes.errorbar(
             rows["day"],
@@ -217,14 +200,12 @@ def plot_remaining(table: pd.DataFrame) -> Figure:
 
 
 @drawing()
-def plot_windows(risk: StayRisk) -> Figure:
+def plot_windows(risk: StayRisk) -> "Figure":
     """Window probabilities along the notes of one stay, one note after the other.
 
     Raises:
         UserError: the stay has no window.
     """
-    import pandas as pd
-
     if not risk.windows:
         raise UserError(
             f"the stay has no windows to draw; its status is {risk.status!r}"

@@ -1,35 +1,56 @@
 """The evaluation as one self-contained HTML page with its documents, and as JSON."""
 
-from __future__ import annotations
-
 import base64
+import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pandas as pd
+from jinja2 import (
+    Environment,
+    PackageLoader,
+    StrictUndefined,
+    select_autoescape,
+)
+from matplotlib.figure import Figure
+
+from clinical.evaluation.comparison import Comparison
 from clinical.evaluation.drift import QUANTITIES, size
 from clinical.evaluation.groups import SMALLEST_GROUP
 from clinical.evaluation.measures import GROUP_MEASURES, MEASURES
+from clinical.evaluation.monitoring import Monitoring
 from clinical.report import figures
 from clinical.report.facts import (
     ASKED,
     QUESTIONS,
-    Facts,
     Hospital,
     checklist,
-    environment,
 )
 from domainbert.files import write_json, write_text
+from domainbert.settings import Settings
 from domainbert.statistics.figures import save_figure
 from domainbert.tables import write_table
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
 
-    from clinical.evaluation.comparison import Comparison
-    from clinical.evaluation.monitoring import Monitoring
-    from domainbert.settings import Settings
+def _number(value: float | None, digits: int = 3) -> str:
+    """A number with three digits and a true minus sign; a dash for none."""
+    if value is None or value != value:
+        return "–"
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("clinical.report"),
+    autoescape=select_autoescape(["html.j2"]),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters["number"] = _number
+_TEMPLATES.filters["json"] = partial(
+    json.dumps, ensure_ascii=False, allow_nan=False
+)
 
 
 def write_report(
@@ -37,9 +58,9 @@ def write_report(
     folder: str | Path,
     *,
     title: str,
-    facts: Mapping[str, object] | None = None,
+    facts: Mapping[str, object] = {},
     flow: pd.DataFrame | None = None,
-    about: Facts | None = None,
+    about: Mapping[str, str | None] = {},
     hospital: Settings | None = None,
 ) -> Path:
     """Write `report.html`, its figures and `metrics.json`; returns the path of the report.
@@ -65,43 +86,37 @@ def write_report(
             f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
         )
     write_metrics(folder, comparison, facts=facts)
-    names = about or {}
-    attributes = []
-    tripod = []
+    hospital = hospital or Hospital()
     if about:
-        attributes = checklist("attributes.toml", about)
-        tripod = checklist("tripod.toml", about)
-    content = {
-        "title": title,
-        "comparison": comparison,
-        "own": comparison.model,
-        "verdicts": comparison.verdicts(),
-        "images": images,
-        "flow": flow,
-        "facts": dict(facts or {}),
-        "about": names,
-        "hospital": hospital,
-        "measures": MEASURES,
-        "group_measures": GROUP_MEASURES,
-        "quantities": QUANTITIES,
-        "size": size,
-        "smallest_group": SMALLEST_GROUP,
-        "attributes": attributes,
-        "tripod": tripod,
-        "questions": {
-            key: text for key, text in QUESTIONS.items() if not names.get(key)
+        template = hospital_template(hospital)
+        write_text(template, folder / "hospital-template.toml")
+    html = _filled(
+        "page.html.j2",
+        title=title,
+        comparison=comparison,
+        images=images,
+        flow=flow,
+        facts=facts,
+        about=about,
+        hospital=hospital,
+        measures=MEASURES,
+        group_measures=GROUP_MEASURES,
+        quantities=QUANTITIES,
+        size=size,
+        smallest_group=SMALLEST_GROUP,
+        attributes=checklist("attributes.toml", about),
+        tripod=checklist("tripod.toml", about),
+        questions={
+            key: text for key, text in QUESTIONS.items() if not about.get(key)
         },
-    }
-    if about is not None:
-        write_text(
-            hospital_template(hospital or Hospital()),
-            folder / "hospital-template.toml",
-        )
-    page = folder / "report.html"
-    write_text(
-        environment().get_template("page.html.j2").render(content), page
     )
+    page = folder / "report.html"
+    write_text(html, page)
     return page
+
+
+def _filled(name: str, **values: object) -> str:
+    return _TEMPLATES.get_template(name).render(values)
 
 
 def _draw(comparison: Comparison) -> dict[str, Figure]:
@@ -131,21 +146,14 @@ def _draw(comparison: Comparison) -> dict[str, Figure]:
 
 def hospital_template(hospital: Settings) -> str:
     """The TOML file for the hospital to fill in, with the answers there are."""
-    return (
-        environment()
-        .get_template("hospital.toml.j2")
-        .render(
-            hospital=hospital,
-            asked=ASKED,
-        )
-    )
+    return _filled("hospital.toml.j2", hospital=hospital, asked=ASKED)
 
 
 def write_metrics(
     folder: Path,
     comparison: Comparison,
     *,
-    facts: Mapping[str, object] | None = None,
+    facts: Mapping[str, object] = {},
 ) -> None:
     """Write `metrics.json`, always with the same keys, in full precision; gaps are null."""
     (_, model), *baselines = comparison.evaluations.items()
@@ -165,7 +173,7 @@ def write_metrics(
         "periods": records(comparison.periods),
         "remaining_risk": records(comparison.remaining),
         "drift": records(comparison.inputs),
-        "facts": dict(facts or {}),
+        "facts": dict(facts),
         "verdicts": comparison.verdicts(),
         "caveats": comparison.caveats,
     }
@@ -181,7 +189,7 @@ def write_monitoring(watched: Monitoring, folder: str | Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     tables = {"drift": watched.inputs, "months": watched.periods}
     for name, table in tables.items():
-        if table is not None and len(table):
+        if len(table):
             write_table(table, folder / f"{name}.csv")
     evaluation = watched.evaluation
     content = {
@@ -196,9 +204,7 @@ def write_monitoring(watched: Monitoring, folder: str | Path) -> Path:
     return folder / "monitor.json"
 
 
-def records(frame: pd.DataFrame | None) -> list[dict[str, object]]:
+def records(frame: pd.DataFrame) -> list[dict[str, object]]:
     """The rows of a table as Python objects, None where a value is missing."""
-    if frame is None:
-        return []
     objects = frame.astype(object)
     return objects.where(objects.notna(), None).to_dict("records")

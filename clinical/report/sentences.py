@@ -4,26 +4,22 @@ An empty text is an unknown fact. The documents use the facts by their names. Th
 `sentences.toml`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from clinical.evaluation.comparison import Comparison
 from clinical.evaluation.verdicts import group_verdicts
+from clinical.risk.manifest import (
+    CohortData,
+    Evidence,
+    RiskManifest,
+)
+from clinical.risk.model import ReadmissionModel
 from clinical.stays.choice import outcome_noun
 from domainbert import __version__
 from domainbert.files import read_toml
 from domainbert.models.manifest import Card
 from domainbert.statistics.bootstrap import Interval
-
-if TYPE_CHECKING:
-    from clinical.evaluation.comparison import Comparison
-    from clinical.risk.manifest import (
-        CohortData,
-        Evidence,
-        RiskManifest,
-    )
-    from clinical.risk.model import ReadmissionModel
 
 Sentences = dict[str, str]
 _TEXTS = read_toml(__file__, "sentences.toml")
@@ -176,23 +172,10 @@ def cohort_sentences(
     }
     return _filled("cohort", facts) | {
         "outcome": outcome_noun(definition["event"]),
-        "definition": definition_label(definition),
         "exclusions": _removed(steps) or "none",
         "not_for": _removed(ineligible) or "none",
         "caveats": " ".join(cohort["caveats"]),
     }
-
-
-def definition_label(definition: Record) -> str:
-    """Name, version and changed rules of a definition, with the start of its SHA-256."""
-    label = (
-        definition.get("label")
-        or f"{definition['name']} {definition['version']}"
-    )
-    digest = definition.get("sha256")
-    if digest:
-        label += f" (SHA-256 {digest[:12]}…)"
-    return label
 
 
 def _removed(steps: Sequence[Record]) -> str:
@@ -213,7 +196,7 @@ def evaluation_sentences(comparison: Comparison, event: str) -> Sentences:
     facts["intervals"] = _TEXTS["intervals"][intervals].format(own=evaluation)
     remarks = _TEXTS["remarks"]
     heterogeneity = ""
-    if comparison.periods is not None and len(comparison.periods) > 1:
+    if len(comparison.periods) > 1:
         heterogeneity = remarks["heterogeneity"]
     differences = ""
     if len(comparison.inputs):

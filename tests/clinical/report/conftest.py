@@ -68,6 +68,8 @@ SUMMARY = {
     "definition": {
         "name": "readmission-30d",
         "version": "1.0.0",
+        "label": "readmission-30d 1.0.0",
+        "sha256": 64 * "0",
         "horizon_days": 30.0,
         "event": "readmitted within 30 days of discharge",
     },
