@@ -1,7 +1,7 @@
 """The command `clinical`: from notes to the risk of readmission within 30 days."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option
 
@@ -68,13 +68,15 @@ def synthesize(
     """Write a made-up hospital as tables like those of MIMIC, with the true risk of each stay."""
     from clinical.datasets.hospital import synthesize as make
 
-    style: Any = {
-        "brief": brief,
-        "notes_per_stay": notes_per_stay,
-        "dates": dates,
-        "form": form,
-    }
-    hospital = make(folder, stays=stays, seed=seed, **style)
+    hospital = make(
+        folder,
+        stays=stays,
+        seed=seed,
+        brief=brief,
+        notes_per_stay=notes_per_stay,
+        dates=dates,
+        form=form,
+    )
     counts = f"{hospital.stays} stays of {hospital.patients} patients with {hospital.notes} notes"
     say(f"{counts} in {folder}")
 

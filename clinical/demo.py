@@ -1,17 +1,22 @@
 """The demo of all steps: a made-up hospital, its cohort, its risks, and a report."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+from sklearn.metrics import roc_auc_score
+
+from clinical.cohort.build import build_cohort
+from clinical.datasets.hospital import synthesize
+from clinical.evaluation.comparison import Comparison, compare
+from clinical.report.facts import gather
+from clinical.report.figures import plot_windows
+from clinical.report.page import write_report
+from clinical.risk.model import ReadmissionModel
 from domainbert.cli.console import say
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from clinical.evaluation.comparison import Comparison
+from domainbert.statistics.figures import save_figure
+from domainbert.tables import read_table, write_table
 
 MODEL_NAME = "readmission-demo"
 BOOTSTRAP = 500  # resamples; the demo should be quick
@@ -29,16 +34,6 @@ def run_demo(
     tenth of the `stays` is the test side. Returns the measures, and the AUROC to expect on the test
     side: the best possible one, and the model's.
     """
-    from clinical.cohort.build import build_cohort
-    from clinical.datasets.hospital import synthesize
-    from clinical.evaluation.comparison import compare
-    from clinical.report.facts import gather
-    from clinical.report.figures import plot_windows
-    from clinical.report.page import write_report
-    from clinical.risk.model import ReadmissionModel
-    from domainbert.statistics.figures import save_figure
-    from domainbert.tables import read_table, write_table
-
     started = time.perf_counter()
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -98,9 +93,6 @@ def expected_ranking(
     when each outcome is drawn from its true risk. Unlike the AUROC of one sample, it does not
     depend on how the outcomes were drawn.
     """
-    import numpy as np
-    from sklearn.metrics import roc_auc_score
-
     truth = true_risk.set_index("HADM_ID")["TRUE_RISK"]
     risks = truth.rename(str).loc[stays["stay_id"].astype(str)].to_numpy()
     outcomes = np.repeat([1, 0], len(risks))

@@ -9,7 +9,7 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -274,9 +274,9 @@ class _Writer:
             category, description = _TABLES["short_notes"][profession]
             text = chart.short_note(profession, telling_rate=self.telling_rate)
             yield [
-                f"{charted:%Y-%m-%d}",
-                _time(charted),
-                _time(stored),
+                charted.date(),
+                charted.isoformat(" ", "seconds"),
+                stored.isoformat(" ", "seconds"),
                 category,
                 description,
                 rng.randint(14_000, 21_000),
@@ -296,10 +296,9 @@ class _Writer:
         written = chart.stay.discharged + timedelta(
             days=self.rng.choice(delays)
         )
-        dated = f"{written:%Y-%m-%d}"
         # From CHARTDATE to TEXT, as in `tables.toml`.
         return [
-            dated,
+            written.date(),
             "",
             "",
             "Discharge summary",
@@ -308,7 +307,3 @@ class _Writer:
             error,
             text,
         ]
-
-
-def _time(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S}"

@@ -3,27 +3,21 @@
 `notes.j2` has their layout, `filler.toml` and `phrases.toml` their words.
 """
 
-from __future__ import annotations
-
 import math
+import random
 import re
 import textwrap
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from jinja2 import Environment
 
 from clinical.datasets import sentences
-from clinical.datasets.sentences import FILLER, REFUTED, statements
+from clinical.datasets.patients import Patient, Stay
+from clinical.datasets.sentences import FILLER, REPORTS, statements
 from domainbert.files import data_text
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Iterable
-
-    from clinical.datasets.patients import Patient, Stay
 
 _TYPICAL_PIECES = 1330
 _LEAST_PIECES = 1120
@@ -110,7 +104,10 @@ class Chart:
         texts = list(map(self._write, _SECTIONS))
         n_pieces = sum(map(count_pieces, texts))
         header, history, course, medications, instructions, *middle = texts
-        writers = [partial(self._report, text) for text in FILLER["reports"]]
+        writers = [
+            partial(self._write, "report", title=title, text=text)
+            for title, text in REPORTS.items()
+        ]
         repeatable = [
             partial(self._write, "laboratory"),
             partial(self._write, "progress"),
@@ -187,11 +184,6 @@ class Chart:
         )
         return "".join(_LAYOUT.blocks[section](context))
 
-    def _report(self, template: str) -> str:
-        """A report from a line "TITLE: TEXT"."""
-        title, text = template.split(": ", 1)
-        return self._write("report", title=title, text=text)
-
     def fill(self, template: str) -> str:
         """A template with the names and details of the note."""
         return sentences.fill(template, self.names, self.rng)
@@ -205,17 +197,9 @@ class Chart:
             count = self.rng.randint(fewest, limit)
         return list(map(self.fill, self.rng.sample(FILLER[kind], count)))
 
-    def tell(
-        self,
-        *,
-        clause_share: float,
-        telling_rate: float = 1.0,
-        refuted: float = REFUTED,
-    ) -> list[str]:
-        """Sentences for the facts."""
-        parts = statements(
-            self.true, self.rng, telling_rate=telling_rate, refuted=refuted
-        )
+    def tell(self, *, clause_share: float, **chances: float) -> list[str]:
+        """Sentences for the facts; `chances` are those of `statements`."""
+        parts = statements(self.true, self.rng, **chances)
         return sentences.tell(
             parts, self.names, self.rng, clause_share=clause_share
         )

@@ -72,7 +72,9 @@ NOUN_FRAMES = tuple(Frame(**entry) for entry in _PHRASES["noun_frames"])
 KIN: dict[str, list[str]] = _PHRASES["kin"]
 FORMS: dict[str, dict[str, str]] = _PHRASES["forms"]
 FILLINGS: dict[str, list[str]] = _PHRASES["fillings"]
-FILLER: dict[str, list[str]] = read_toml(__file__, "filler.toml")
+_FILLER = read_toml(__file__, "filler.toml")
+REPORTS: dict[str, str] = _FILLER.pop("reports")
+FILLER: dict[str, list[str]] = _FILLER
 
 
 def fill(template: str, names: SlotValues, rng: random.Random) -> str:
