@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from domainbert.statistics.bootstrap import Interval
 
 FEWEST_QUESTIONS = 20  # to fit two numbers on
-MOST_QUESTIONS = 600  # of a file of questions on contexts with several numbers
 SURE = 0.8  # probability
 SCORES_NOTE = (
     " The last two columns: questions with an answer, asked of their own article and of another "
@@ -90,8 +89,8 @@ def calibrate(
     manifest.calibration = Calibration()
     answers = {questions.name: pd.concat([own, elsewhere])}
     for more in numbers:
-        some = evenly(more, MOST_QUESTIONS)
-        answers[more.name] = ask(model, [(q, q.context) for q in some])
+        # All of them: those without an answer are the last ones of their texts.
+        answers[more.name] = ask(model, [(q, q.context) for q in more])
     fitted = find_calibration(answers)
     if fitted is None:
         return

@@ -210,3 +210,24 @@ def test_too_few_questions_give_a_threshold_alone(answerer):
     calibrate(answerer, QuestionSet("q", tuple(asked)))
     assert answerer.settings.calibration is None
     assert answerer.settings.threshold in (3.0, 0.0)
+
+
+def test_questions_without_an_answer_calibrate_too(answerer, monkeypatch):
+    """They are the last ones of a text; without them, the probability is too high."""
+    asked = [
+        dataclasses.replace(
+            question(n, f"article {n % 2}", "insulin"),
+            answers=("insulin",) if n < 600 else (),
+        )
+        for n in range(700)
+    ]
+    rows = []
+
+    def read(_, pairs):
+        rows.extend(pairs)
+        return frame([1.0] * len(pairs), [True] * len(pairs))
+
+    monkeypatch.setattr(calibrate_answers, "ask", read)
+    own = QuestionSet("own", tuple(asked[:2]))
+    calibrate(answerer, own, [QuestionSet("numbers", tuple(asked))])
+    assert sum(not pair[0].answers for pair in rows) == 100
