@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, BadParameter, Option, Typer
 
-from biomed.ner.entities import MIN_SCORE, TaggedView
-from biomed.ner.export import NEEDED, Format, export_entities, write_tagged
+from biomed.ner.entities import MIN_SCORE, NEEDED, Format, TaggedView
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, print_table, say, stdout
 from domainbert.cli.options import ScoringOptions
 from domainbert.cli.training import TrainingOptions
 from domainbert.errors import UserError
 from domainbert.files import check_output, write_json
-from domainbert.models.manifest import score_text
 from domainbert.progress import counted
 
 if TYPE_CHECKING:
@@ -60,6 +58,7 @@ def train(
     """Train on corpora in IOB2, PubTator or BRAT; devel chooses the weights, test measures them."""
     from biomed.corpora import read_corpus
     from biomed.ner.training import EntityRecipe, fit
+    from domainbert.models.manifest import score_text
 
     plan = training.plan(EntityRecipe)
     with training.run(out) as run:
@@ -126,6 +125,7 @@ def tag(
 
     With - as SOURCE, one text is read from stdin. A database needs --out with a table.
     """
+    from biomed.ner.export import export_entities, write_tagged
     from biomed.ner.linking import EntityLinker
     from biomed.ner.tagger import EntityTagger
     from biomed.ner.task import TagTask
@@ -365,6 +365,8 @@ def _write_errors(
 
 def print_scores(title: str, scores: Scores) -> None:
     """A table of the scores over all types and of each type."""
+    from domainbert.models.manifest import score_text
+
     head = [title, "precision", "recall", "F1", "correct", "found", "gold"]
     print_table(
         (list(map(score_text, row)) for row in scores.table.itertuples()), head

@@ -7,13 +7,16 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from biomed.corpora.documents import Span
 
+Format = Literal["pubtator", "brat", "omop", "fhir"]
+# The id that each row of these formats needs.
+NEEDED = {"omop": "note_id", "fhir": "patient_id"}
 MIN_SCORE = 0.4
 """Entities with a lower score are left out; chosen on the notes corpus' dev side."""
 # Pale, so that black text is readable; the label is printed too, for colour-blind readers.

@@ -7,11 +7,11 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from biomed.ner.assertion import DRUGS
 from biomed.ner.dosages import dosages, route_concept
-from biomed.ner.entities import Attribute, Entity
+from biomed.ner.entities import NEEDED, Attribute, Entity, Format
 from biomed.ner.task import OUTPUT
 from domainbert.errors import UserError
 from domainbert.files import atomic_path, folder_beside, replace_folder
@@ -29,9 +29,7 @@ from domainbert.tables.columns import NAMED
 if TYPE_CHECKING:
     import pandas as pd
 
-Format = Literal["pubtator", "brat", "omop", "fhir"]
-# The id that each row of these formats has, its form in words, and as a pattern.
-NEEDED = {"omop": "note_id", "fhir": "patient_id"}
+# The id that each row of these formats needs: its form in words, and as a pattern.
 _ID_WORDS = {"omop": "a whole number as note_id", "fhir": "a patient_id"}
 _ID_FORMS = {"omop": r"\d{1,18}", "fhir": r"(?s).+"}
 _FORMS = Path(__file__).with_name("forms")

@@ -168,7 +168,6 @@ def fit(
     model = train(
         model,
         (objective, recipe.training),
-        encoder=recipe.model.encoder,
         start=recipe.model.start,
         checkpoints=checkpoints,
         resume=resume,
