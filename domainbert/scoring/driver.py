@@ -1,7 +1,5 @@
 """The driver: scores tables with any task, with a status and a reason for every row."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time
@@ -12,7 +10,10 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
 
 from domainbert import __version__
 from domainbert.errors import UserError
@@ -40,10 +41,6 @@ from domainbert.tables import (
     to_frame,
 )
 from domainbert.tables.rows import FIRST_LINES, frame_rows, spooled
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
 
 AnyTask = Task[Any, Any]
 # The rows of an item, and its output.
@@ -121,8 +118,6 @@ def score_frame(
         TableError: a required column is missing.
         UserError: not a DataFrame.
     """
-    import pyarrow as pa
-
     if not hasattr(frame, "columns"):
         raise UserError(
             f"expected a pandas DataFrame, got {type(frame).__name__}"

@@ -1,7 +1,5 @@
 """RunStore: the finished parts of a run on disk, and the table that is made of them."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import shutil
@@ -10,7 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from domainbert.errors import UserError
 from domainbert.files import (
@@ -26,9 +27,6 @@ from domainbert.files import (
 )
 from domainbert.tables import source_files, write_table
 from domainbert.tables.options import DATABASES, table_format
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MANIFEST = "manifest.json"
 _FORMAT = "domainbert parts 5"  # of the parts
@@ -162,8 +160,6 @@ class RunStore:
             table: the rows.
             items: the number of items by status.
         """
-        import pyarrow.parquet as pq
-
         metadata = {**(table.schema.metadata or {}), _ITEMS: json.dumps(items)}
         path = self.folder / f"part-{self._next:06d}.parquet"
         with disk_errors(self.folder), atomic_path(path) as temporary:
@@ -190,7 +186,6 @@ class RunStore:
             summary: the summary of the run.
             summary_file: for the summary; the parts are kept if it cannot be written.
         """
-        import pyarrow.parquet as pq
 
         def tables() -> Iterator[pa.Table]:
             yield schema.empty_table()
@@ -262,9 +257,6 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 def _part_counts(part: Path) -> tuple[Counter[str], int]:
     """The number of items by status, and of rows, in a part."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         metadata = pq.read_metadata(part)
         items = json.loads(metadata.metadata[_ITEMS])

@@ -1,7 +1,5 @@
 """Task (what a model does to the rows of a table), and the columns and items of a run."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from abc import ABC, abstractmethod
@@ -12,9 +10,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
+from typing import ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from domainbert.files import disk_errors, whole_text
 from domainbert.tables import (
@@ -30,9 +29,6 @@ from domainbert.tables.columns import NAMED
 from domainbert.tables.ids import is_id_column
 from domainbert.tables.options import repeated
 from domainbert.text.windows import is_blank, too_long
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 OutputRow = dict[str, object]
 Item = TypeVar("Item")
@@ -193,8 +189,6 @@ class Plan:
 
     def to_table(self, rows: list[OutputRow]) -> pa.Table:
         """Output rows as Arrow, in the schema of every other piece."""
-        import pyarrow as pa
-
         return pa.Table.from_pylist(rows, schema=self.schema)
 
 
@@ -216,8 +210,6 @@ def make_plan(
         TableError: a required or named column is missing, or a copied column has the name of an
             output column.
     """
-    import pyarrow as pa
-
     chosen = match_columns(
         available, task.columns, named=named, argument=NAMED, source=source
     )

@@ -1,20 +1,14 @@
 """Platt scaling, expected calibration error and reliability curves."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from domainbert.errors import UserError
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from numpy.typing import ArrayLike, NDArray
-
-    from domainbert.statistics import Floats
+from domainbert.statistics import Floats
 
 CLIP = 1e-6
 """Probabilities are clipped to [CLIP, 1 - CLIP] before their logit is taken."""
@@ -234,7 +228,6 @@ def reliability_curve(
     Raises:
         UserError: bad input; see `checked_risks`.
     """
-    import pandas as pd
     from scipy.stats import binomtest
 
     outcome, risk = checked_risks(y, probability)

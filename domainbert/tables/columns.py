@@ -1,17 +1,14 @@
 """Columns: those that a task reads, and how they are found in a table."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import pandas as pd
 
 from domainbert.tables.options import TableError, shortened
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -60,9 +57,9 @@ KEYWORD = "`{ours}={theirs!r}`"
 
 def match_columns(
     available: Sequence[str],
-    columns: Iterable[Column],
+    columns: Sequence[Column],
     *,
-    named: Mapping[str, str] | None = None,
+    named: Mapping[str, str | None] | None = None,
     argument: str = "",
     source: str,
 ) -> dict[str, str]:
@@ -83,7 +80,6 @@ def match_columns(
             not recognised.
     """
     named = named or {}
-    columns = list(columns)
     spelled = {name.casefold(): name for name in reversed(available)}
     matches = {}
     for column in columns:

@@ -6,8 +6,6 @@ with the next line. One case cannot be told apart from a note of several lines: 
 a later quote closes, followed directly by a comma or a line end.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io
@@ -16,9 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from domainbert.streams import read_ahead
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from domainbert.streams import chunked, read_ahead
 from domainbert.tables.columns import are_names
 from domainbert.tables.ids import is_id_column, unguard
 from domainbert.tables.options import (
@@ -29,9 +30,6 @@ from domainbert.tables.options import (
     Wanted,
     read_errors,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 NO_ROW = "line that is not a row"
 _LONG = "a line of more than 16 MB"
@@ -170,8 +168,6 @@ def csv_batches(
     start a row, reading continues with the next line; bytes that cannot be decoded become U+FFFD.
     Up to `at_once` rows are matched together.
     """
-    import pyarrow as pa
-
     names = csv_columns(path, options)
     separator = _separator(path, options)
     if options.encoding:  # undecodable bytes are found row by row
@@ -192,16 +188,12 @@ def _sound_pieces(
     block: int,
 ) -> Iterator[bytes]:
     """The rows of a file in pieces of some megabytes; its flaws are listed."""
-    piece = bytearray()
-    for line, problem, text in rows:
-        if problem:
-            flaws.append((path.name, line, problem))
-        piece += text
-        if len(piece) >= block:
-            yield bytes(piece)
-            piece.clear()
-    if piece:
-        yield bytes(piece)
+    for chunk in chunked(rows, size=lambda row: len(row[2]), limit=block):
+        flaws += [
+            (path.name, line, problem) for line, problem, _ in chunk if problem
+        ]
+        if piece := b"".join(text for _, _, text in chunk):
+            yield piece
 
 
 def _parse(
@@ -211,9 +203,6 @@ def _parse(
     separator: str,
 ) -> list[pa.RecordBatch]:
     """Whole rows as columns of text."""
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-
     table = arrow_csv.read_csv(
         pa.BufferReader(pa.py_buffer(piece)),
         arrow_csv.ReadOptions(

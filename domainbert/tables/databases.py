@@ -1,15 +1,17 @@
 """Sources of tables by address: a folder, a DuckDB file, PostgreSQL or SQLite."""
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
+
+import duckdb
+import pyarrow as pa
+from adbc_driver_manager.dbapi import Connection, Cursor
 
 from domainbert.tables.options import DATABASES, ReadOptions, TableError
 from domainbert.tables.sources import (
@@ -21,20 +23,15 @@ from domainbert.tables.sources import (
     select_text,
 )
 
-if TYPE_CHECKING:
-    import duckdb
-    import pyarrow as pa
-    from adbc_driver_manager.dbapi import Connection, Cursor
-
 _POSTGRES_TABLES = (
     "SELECT CAST(table_schema AS TEXT), CAST(table_name AS TEXT) FROM information_schema.tables "
     "WHERE table_schema NOT IN ('pg_catalog', 'information_schema')"
 )
 # Times are read as text: always in the same format, and never in a local zone.
-_POSTGRES_SETUP: tuple[str, ...] = (
-    "SET datestyle TO 'ISO'",
-    "SET TIME ZONE 'UTC'",
-)
+_SETUP = {
+    "postgresql": ("SET datestyle TO 'ISO'", "SET TIME ZONE 'UTC'"),
+    "sqlite": (),
+}
 _SQLITE_TABLES = (
     "SELECT 'main', name FROM sqlite_master WHERE type IN ('table', 'view')"
 )
@@ -99,24 +96,21 @@ def _connect(uri: str) -> Iterator[Connection]:
 
     The driver's message is never repeated: it may hold the password, or a row.
     """
-    package = "adbc_driver_postgresql"
-    setup = _POSTGRES_SETUP
-    address = uri
-    if uri.startswith("sqlite"):
-        package = "adbc_driver_sqlite"
-        setup = ()
+    kind = "sqlite" if uri.startswith("sqlite") else "postgresql"
+    package = f"adbc_driver_{kind}"
     try:
         driver = import_module(f"{package}.dbapi")
     except ImportError:
         raise TableError(
             f"this database needs {package}: pip install 'domainbert[databases]'"
         ) from None
-    if uri.startswith("sqlite"):
+    address = uri
+    if kind == "sqlite":
         address = _sqlite_address(uri)
     try:
         with driver.connect(address) as connection:
             with connection.cursor() as cursor:
-                for statement in setup:
+                for statement in _SETUP[kind]:
                     cursor.execute(statement)
             yield connection
     except driver.Error as error:
@@ -187,8 +181,6 @@ class _DuckDBSource(_DatabaseSource):
     _catalog = ("hospital",)
 
     def __init__(self, path: Path, con: duckdb.DuckDBPyConnection) -> None:
-        import duckdb
-
         super().__init__(str(path), con)
         try:
             con.execute(f"ATTACH {quoted(str(path))} AS hospital (READ_ONLY)")

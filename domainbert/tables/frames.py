@@ -1,14 +1,16 @@
 """Tables as DataFrames: read whole, and written in three formats."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from domainbert.files import atomic_path
 from domainbert.tables.columns import require_columns
@@ -22,10 +24,6 @@ from domainbert.tables.options import (
 )
 from domainbert.tables.parquet_files import open_parquet
 from domainbert.tables.rows import iter_rows, table_columns
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
 
 Type = Literal["int", "float"]
 _LISTED_FAULTS = 5
@@ -82,8 +80,6 @@ def _text_frame(
     options: ReadOptions,
 ) -> pd.DataFrame:
     """A table of text (CSV, JSON lines) as a DataFrame; a row that cannot be read is an error."""
-    import pandas as pd
-
     available = dict.fromkeys(table_columns(source, options, lines=1))
     rows = []
     faults = []
@@ -97,7 +93,12 @@ def _text_frame(
     # An empty file of JSON lines has any column.
     if columns is not None and available:
         require_columns(available, columns, source=Path(source).name)
-    _refuse_faults(faults)
+    if faults:
+        lines = f"{len(faults)} lines".removesuffix("s" * (len(faults) == 1))
+        listed = shortened(faults, _LISTED_FAULTS, "; ")
+        raise TableError(
+            f"{lines} cannot be read as rows: {listed}. Correct or remove them"
+        )
     names = list(available if columns is None else columns)
     cells = {}
     for name in names:
@@ -111,20 +112,8 @@ def _text_frame(
     return frame
 
 
-def _refuse_faults(faults: Sequence[str]) -> None:
-    if not faults:
-        return
-    lines = f"{len(faults)} lines".removesuffix("s" * (len(faults) == 1))
-    listed = shortened(faults, _LISTED_FAULTS, "; ")
-    raise TableError(
-        f"{lines} cannot be read as rows: {listed}. Correct or remove them"
-    )
-
-
 def _cast(column: pd.Series, kind: Type, source: str | Path) -> pd.Series:
     """A column as numbers or truth values; empty cells stay empty."""
-    import pandas as pd
-
     dtype, expected = _TYPES[kind]
     # Empty cells would turn whole numbers into floats.
     present = column.dropna()
@@ -166,8 +155,6 @@ def write_table(
     Raises:
         TableError: another ending, or values that the format cannot hold, such as lists in CSV.
     """
-    import pyarrow as pa
-
     path = Path(path)
     ending = table_format(path)
     try:
@@ -199,8 +186,6 @@ def _write_text(
     raw: bool,
 ) -> None:
     """Write a table as CSV or TSV."""
-    import pandas as pd
-
     open_file = gzip.open if ending.endswith(".gz") else open
     separator = "\t" if ending.startswith(".tsv") else ","
     frames: Iterable[pd.DataFrame] = [table]
@@ -260,10 +245,6 @@ def _write_parquet(
     table: pd.DataFrame | Iterable[pa.Table], path: Path
 ) -> None:
     """Write a table, or tables one after the other, as Parquet."""
-    import pandas as pd
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     if isinstance(table, pd.DataFrame):
         table = [
             _without_null_types(
@@ -279,8 +260,6 @@ def _write_parquet(
 
 def _without_null_types(table: pa.Table) -> pa.Table:
     """Columns without any value as text."""
-    import pyarrow as pa
-
     schema = table.schema
     for number, field in enumerate(schema):
         if field.type == pa.null():
@@ -290,9 +269,6 @@ def _without_null_types(table: pa.Table) -> pa.Table:
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
     """A DataFrame with nullable whole numbers and booleans in columns with missing cells."""
-    import pandas as pd
-    import pyarrow as pa
-
     nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
     frame = table.to_pandas()
     for name, column in zip(table.column_names, table.columns, strict=True):

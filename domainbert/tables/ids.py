@@ -1,16 +1,12 @@
 """Ids: missing cells, ids as text, ids compared, and ids in CSV that a spreadsheet cannot run."""
 
-from __future__ import annotations
-
 import math
 import re
 import unicodedata
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from domainbert.tables.options import Cell
+from domainbert.tables.options import Cell
 
 _ZEROS = re.compile(r"^([+-]?\d+)\.0+\Z")
 _FORMULA = re.compile(r"\A'*[=+\-@\t\r]")

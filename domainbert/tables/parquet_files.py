@@ -1,11 +1,11 @@
 """Parquet files and Arrow tables, row by row; a cell that cannot be read is a row's fault."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from domainbert.files import whole_text
 from domainbert.tables.csv_files import unchanged
@@ -19,10 +19,6 @@ from domainbert.tables.options import (
     read_errors,
     repeated,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
 _BATCH_ROWS = 1024
 _UNREADABLE = object()  # a cell that Python cannot hold
@@ -54,9 +50,6 @@ def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
     Raises:
         TableError: it cannot be read to its end, repeats a column, or was changed meanwhile.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     with (
         read_errors(path, "as Parquet", pa.ArrowException),
         unchanged(path),
@@ -94,8 +87,6 @@ def arrow_cells(
 
 def _as_text(column: pa.Array) -> list[Cell]:
     """Cells as text; lists and structures as Python objects."""
-    import pyarrow as pa
-
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type

@@ -3,8 +3,6 @@
 A new format needs a `Reader` and a line in `READERS`.
 """
 
-from __future__ import annotations
-
 import glob
 import json
 import os
@@ -13,7 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import pandas as pd
+import pyarrow.parquet as pq
 
 from domainbert.files import whole_text
 from domainbert.tables.csv_files import (
@@ -44,10 +45,7 @@ from domainbert.tables.parquet_files import (
     plain,
 )
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-_TEXT_ENDING = re.compile(r"\.txt(\.gz)?\Z", re.IGNORECASE)
+TEXT_ENDING = re.compile(r"\.txt(\.gz)?\Z", re.IGNORECASE)
 FILE_ID = "note_id"  # the column of a .txt file's name
 _CONSTANTS = {
     "NaN": None,
@@ -167,7 +165,7 @@ def iter_rows(
         ids = {}
         if is_text_file(path) and not options.lines:
             name = path.relative_to(root).as_posix()
-            ids[FILE_ID] = _TEXT_ENDING.sub("", name)
+            ids[FILE_ID] = TEXT_ENDING.sub("", name)
         with read_errors(path):
             for cells, *remarks in reader.cells(path, options, columns):
                 yield Row(next(numbers), {**ids, **cells}, *remarks)
@@ -179,8 +177,6 @@ def spooled(
     """The source; for a database a file in a private folder, with the rows of the query."""
     if not str(source).startswith(DATABASES):
         return source
-    import pyarrow.parquet as pq
-
     from domainbert.tables import databases
 
     file = folder / "query.parquet"

@@ -4,23 +4,19 @@ A source gives each table as a relation that DuckDB can scan once, with every co
 that CSV files and databases are read by the same rules.
 """
 
-from __future__ import annotations
-
 import glob
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
 
 from domainbert.tables.csv_files import csv_batches, csv_columns, unchanged
 from domainbert.tables.options import Flaws, ReadOptions, TableError, is_hidden
 from domainbert.tables.parquet_files import parquet_columns
-
-if TYPE_CHECKING:
-    import duckdb
-    import pyarrow as pa
 
 FILE_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 _MAX_DEPTH = 5  # files are found up to four folders below the source
@@ -60,8 +56,6 @@ class Source(ABC):
         read: Callable[[Flaws], Iterable[pa.RecordBatch]],
     ) -> str:
         """Register columns of text for one scan; an error of its file is kept in `errors`."""
-        import pyarrow as pa
-
         key = table.lower()
         self.flaws[key] = []  # of this scan only: a table may be read twice
 
@@ -126,9 +120,7 @@ class FolderSource(Source):
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
         """The file; CSV is a stream."""
-        path = self._path(table)
-        if path is None:
-            raise AssertionError(table)
+        path = self._files[table.lower()][0]
         if path.suffix.lower() == ".parquet":
             # DuckDB would read [ ] * ? in a path as a pattern, and a=b as a column.
             literal = quoted(glob.escape(str(path.absolute())))

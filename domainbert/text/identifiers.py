@@ -1,17 +1,13 @@
 """Text that looks like an identifier: its kind and where it is, never the text itself."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from domainbert.files import read_toml
 from domainbert.tables import TEXT, iter_rows, match_columns, table_columns
 from domainbert.tables.columns import KEYWORD
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PLACEHOLDER = "placeholder"
 COLUMNS = ["row", "place", "note", "kind", "start", "end"]
@@ -46,8 +42,6 @@ def find_identifiers(
     Raises:
         TableError: no such source, or no such column.
     """
-    import pandas as pd
-
     matches = match_columns(
         table_columns(source),
         (TEXT,),
