@@ -1,17 +1,17 @@
 """Names of terms: vocabularies, normal forms and abbreviations."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
+import pandas as pd
 
+from domainbert.files import read_toml
 from domainbert.tables import (
     Column,
     ReadOptions,
@@ -20,29 +20,14 @@ from domainbert.tables import (
     read_table,
 )
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 DATA = Path(__file__).parents[1] / "data"
 _WORD = re.compile(r"[^\W_]+")
-_BRITISH = (
-    ("aem", "em"),
-    ("oed", "ed"),
-    ("oes", "es"),
-    ("tumour", "tumor"),
-    ("rrhoe", "rrhe"),
-)
-_DROPPED = frozenset(("the", "of", "in", "nos", "unspecified", "and"))
-_NUMBERS = {"ii": "2", "iii": "3", "iv": "4"}
+_SPELLINGS = read_toml(__file__, "names.toml")
 _ARTICLE = re.compile(r"^(?:the|an?) ")
 # An abbreviation such as AIDS has no singular.
 _CAPITALS = re.compile(r"\b[A-Z]{4,6}\b")
 _OWNER = re.compile(r"(?<=\w)['\u2018\u2019]s\b")
 _LONGEST_ABBREVIATION = 6
-# Abbreviations that are common words when case is ignored.
-COMMON_WORDS = frozenset(
-    ["as", "he", "all", "ed", "mom", "dig", "ten", "ua", "mr", "tr"]
-)
 TERM = Column(
     "term", "text", ("text", "terms", "concept", "name"), required=True
 )
@@ -134,13 +119,13 @@ def normalised(name: str) -> str:
     plain = "".join(char for char in plain if not unicodedata.combining(char))
     # Only a leading article is dropped: "a" is a letter in "hepatitis A".
     plain = _ARTICLE.sub("", plain.strip())
-    for british, american in _BRITISH:
+    for british, american in _SPELLINGS["american"].items():
         plain = plain.replace(british, american)
     forms = []
     for word in _WORD.findall(plain):
-        if word in _DROPPED:
+        if word in _SPELLINGS["small_words"]:
             continue
-        form = _NUMBERS.get(word, word)
+        form = _SPELLINGS["numbers"].get(word, word)
         if form not in abbreviations:
             form = _singular(form)
         forms.append(form)
@@ -199,7 +184,8 @@ def meanings(term: str) -> tuple[str, ...]:
 
 def is_common(term: str) -> bool:
     """Whether a term is a common word such as "all" that is not written in capitals."""
-    return term.casefold() in COMMON_WORDS and not term.isupper()
+    is_listed = term.casefold() in _SPELLINGS["common_words"]
+    return is_listed and not term.isupper()
 
 
 @cache

@@ -1,7 +1,5 @@
 """TermEmbedder (vectors of terms) and TermIndex (nearest terms by name, then by vector)."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 from collections import Counter
@@ -48,7 +46,7 @@ class TermEmbedder(Embedder):
     tasks: ClassVar = {"term vectors": "biomed.terms.task:EmbedTask"}
     train_command = "biomed terms train NAMES --out MODEL"
     # The vocabulary that `nearest` searched last, by its hash.
-    _index: tuple[bytes, TermIndex] | None = None
+    _index: "tuple[bytes, TermIndex] | None" = None
 
     def similarity_matrix(
         self,
@@ -56,15 +54,12 @@ class TermEmbedder(Embedder):
         others: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Cosines of all terms with all others (or with each other), named on both sides."""
-        column_terms = terms if others is None else others
-        check_many(terms)
-        check_many(column_terms)
-        rows = unit(self.embed(list(terms)))
-        columns = unit(self.embed(list(column_terms)))
+        sides = [terms, terms if others is None else others]
+        for side in sides:
+            check_many(side)
+        rows, columns = (unit(self.embed(list(side))) for side in sides)
         cosines = np.clip(rows @ columns.T, -1, 1)
-        return pd.DataFrame(
-            cosines, index=list(terms), columns=list(column_terms)
-        )
+        return pd.DataFrame(cosines, *map(list, sides))
 
     def nearest(
         self,

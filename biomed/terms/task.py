@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from biomed.sentences.task import EncodedText, EncodeTask
 from biomed.terms.names import TERM, meanings
-from biomed.terms.similarity import COLUMNS, Neighbours, TermIndex
+from biomed.terms.similarity import Neighbours, TermIndex
 from domainbert.scoring import Fault, OutputRow, TextTask
 
 
@@ -31,7 +31,7 @@ class EmbedTask(EncodeTask):
         return [row]
 
 
-class NearestTask(TextTask["Neighbours"]):
+class NearestTask(TextTask[Neighbours]):
     """The nearest terms of a vocabulary, one per row: `term` and the columns of `Neighbour`.
 
     `reason` says how an abbreviation was read.
@@ -43,18 +43,20 @@ class NearestTask(TextTask["Neighbours"]):
 
     name = "nearest terms"
     columns = (TERM,)
+    output = pa.schema(
+        {
+            "term": "string",
+            "rank": "int64",
+            "neighbour": "string",
+            "similarity": "double",
+            "match": "string",
+            "meaning": "string",
+        }
+    )
 
     def __init__(self, index: TermIndex, *, k: int = 10) -> None:
         self._index = index
         self._k = k
-
-    @property
-    def output(self) -> pa.Schema:
-        """The output columns."""
-        types = ("int64", "string", "double", "string", "string")
-        return pa.schema(
-            [("term", "string"), *zip(COLUMNS, types, strict=True)]
-        )
 
     def run(self, items: Iterable[str]) -> Iterator[Neighbours | Fault]:
         """The neighbours of each term."""
