@@ -9,6 +9,7 @@ from domainbert.errors import UserError
 
 # Error messages give the description as what was expected.
 Count = Annotated[int, Field(ge=1, description="a whole number above 0")]
+NotNegative = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0, description="a number above 0")]
 Share = Annotated[
     float,

@@ -5,7 +5,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from domainbert.errors import UserError
@@ -27,6 +27,7 @@ from domainbert.tables import (
     table_columns,
 )
 from domainbert.tables.columns import KEYWORD
+from domainbert.tables.rows import TEXT_ENDING
 from domainbert.text.sentences import split_sentences
 
 TRAIN = "train"
@@ -47,12 +48,12 @@ class TextCorpusError(UserError):
 # --- documents
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TextDocument:
     """A text and its ids by kind, or the fault of a line that cannot be read."""
 
-    text: str = field(repr=False)
-    ids: Mapping[str, str | None] = field(default_factory=dict, repr=False)
+    text: str
+    ids: Mapping[str, str | None]
     fault: str = ""
 
 
@@ -88,14 +89,7 @@ class CorpusFile:
         if is_text_file(self.path):
             ids: dict[str, str | None] = {}
             if self.in_folder:
-                name = self.path.name
-                note = re.sub(
-                    r"\.txt(\.gz)?$",
-                    "",
-                    name,
-                    flags=re.IGNORECASE,
-                )
-                ids = {NOTE.name: note}
+                ids = {NOTE.name: TEXT_ENDING.sub("", self.path.name)}
             for text in self._blocks(settings.lines):
                 yield TextDocument(text, ids)
             return
@@ -103,7 +97,7 @@ class CorpusFile:
         text_column = columns.pop(TEXT.name)
         for row in iter_rows(self.path):
             if row.fault:
-                yield TextDocument("", fault=f"{row.place}: {row.fault}")
+                yield TextDocument("", {}, f"{row.place}: {row.fault}")
                 continue
             ids = {
                 kind: id_text(row.cells.get(column))
@@ -321,10 +315,8 @@ class TextCorpus:
     def _side(self, document: TextDocument) -> str:
         """The side of a document, decided by the broadest id it has, or by its text."""
         keys = [id_key(document.ids.get(kind)) for kind in IDS]
-        name = " ".join(document.text.split())
-        for key in reversed(keys):
-            if key is not None:
-                name = key
+        words = " ".join(document.text.split())
+        name = next((key for key in keys if key is not None), words)
         # The digest of the broadest id, as a number from 0 to 1: a patient is on one side.
         position = int.from_bytes(_digest(name, size=8)) / 2**64
         return HELD_OUT if position < self.settings.held_out else TRAIN

@@ -1,31 +1,28 @@
 """Training examples: tokenized documents, cut into pairs of segments and masked."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset, Features, List, Value, disable_progress_bars
 from datasets.exceptions import DatasetGenerationError
-from transformers import DataCollatorForLanguageModeling
+from transformers import (
+    DataCollatorForLanguageModeling,
+    PreTrainedTokenizerBase,
+)
 
 from domainbert import __version__
 from domainbert.files import write_json
 from domainbert.pretraining.corpus import SIDES, TextCorpus, TextCorpusError
+from domainbert.pretraining.settings import TrainingPlan
 from domainbert.streams import chunked
 from domainbert.text.runner import pad
 from domainbert.training.objective import fingerprint
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-    from domainbert.pretraining.settings import TrainingPlan
 
 Row = dict[str, Any]
 # Share of the examples that get a random length, as in BERT, for short input later.
@@ -140,14 +137,10 @@ class SegmentPairMaker:
         label: int,
     ) -> Row:
         """The example `[CLS] first [SEP] second [SEP]`."""
-        parts: list[Sequence[int] | np.ndarray] = [
-            self._cls,
-            first,
-            self._sep,
-            second,
-            self._sep,
-        ]
-        tokens = np.concatenate(parts).astype(np.int64)
+        tokens = np.concatenate(
+            [self._cls, first, self._sep, second, self._sep],
+            dtype=np.int64,
+        )
         return {
             "tokens": tokens,
             "length": len(tokens),
@@ -311,11 +304,7 @@ class Prepared:
 
 def private_folder(folder: Path) -> Path:
     """Make a folder that only its owner can read, if it is not there."""
-    folder.parent.mkdir(
-        mode=0o700,
-        parents=True,
-        exist_ok=True,
-    )
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 

@@ -1,16 +1,14 @@
 """Pretraining an encoder on a corpus; a run that was killed resumes."""
 
-from __future__ import annotations
-
 import logging
 import math
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from datasets import Dataset
 from torch.nn.functional import cross_entropy
 
 from domainbert.files import FULL, disk_errors, folder_beside
@@ -46,9 +44,6 @@ from domainbert.training.objective import (
 )
 from domainbert.training.settings import Schedule, TrainingSettings
 from domainbert.training.trainer import fit
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 Scores = dict[str, float]
 # Tokens of an evaluation batch, the same on every device because masks are drawn per batch.
@@ -156,7 +151,7 @@ def _warn_of_missing(exclusions: Mapping[str, Mapping[str, int]]) -> None:
 
 def train(
     network: PretrainingNetwork,
-    objective: MaskedWords,
+    objective: "MaskedWords",
     *,
     folder: Path,
 ) -> tuple[PretrainingNetwork, Scores, Scores]:

@@ -1,19 +1,17 @@
 """BERT with its two pretraining heads, what training starts from, and the encoder folder."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from torch.nn.functional import cross_entropy
-from transformers import BertForPreTraining
+from transformers import BertForPreTraining, PreTrainedTokenizerBase
 from transformers.models.bert.modeling_bert import BertForPreTrainingOutput
 
 from domainbert.encoders.loading import (
@@ -30,12 +28,8 @@ from domainbert.files import folder_beside, replace_folder, write_json
 from domainbert.models.card import table
 from domainbert.models.storage import share_files
 from domainbert.pretraining.examples import IGNORED
+from domainbert.pretraining.settings import PretrainingRecipe, TrainingPlan
 from domainbert.training.train import versions
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-    from domainbert.pretraining.settings import PretrainingRecipe, TrainingPlan
 
 EncoderManifest = dict[str, Any]  # as JSON; see `new_manifest`
 MANIFEST_FILE = "pretraining.json"

@@ -6,12 +6,17 @@ from pydantic import Field
 
 from domainbert.encoders.loading import DEFAULT_ENCODER
 from domainbert.models.manifest import Card
-from domainbert.settings import Count, Positive, Settings, Share
+from domainbert.settings import (
+    Count,
+    NotNegative,
+    Positive,
+    Settings,
+    Share,
+)
 from domainbert.training.settings import Schedule
 
 Part = Annotated[float, Field(gt=0, lt=1)]
 Length = Annotated[int, Field(ge=16)]
-NotNegative = Annotated[int, Field(ge=0)]
 
 
 class CorpusSettings(Settings):
