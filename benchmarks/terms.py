@@ -149,8 +149,9 @@ def compare(terms: list[str], *, rounds: int) -> Comparison:
         "theirs": partial(theirs.encode, terms, batch_size=batch),
     }
     results, seconds = race(ways, rounds=rounds)
-    lengths = (part.tokens for part in ours.embed_many(terms[:SAMPLE]))
-    tokens = 2 + float(np.concatenate(list(lengths)).mean())
+    parts = ours.embed_many(terms[:SAMPLE])
+    lengths = [text.tokens for part in parts for text in part.texts]
+    tokens = 2 + float(np.mean(lengths))
     return Comparison(
         terms=len(terms),
         tokens=round(tokens * len(terms)),

@@ -255,7 +255,6 @@ def fit_student(
         model,
         (first, soft),
         (last, recipe.training),
-        encoder=recipe.model.encoder,
         start=recipe.model.start,
         checkpoints=checkpoints,
         resume=resume,

@@ -114,9 +114,7 @@ def started(recipe: SentenceRecipe, folder: Path) -> str:
     }
     fresh = trained_adapter(network, encoder=table.encoder).tensors
     set_adapter(network, fresh | lora)
-    model.finished(network, encoder=table.encoder, full=False).save_pretrained(
-        folder
-    )
+    model.finished(network, full=False).save_pretrained(folder)
     return str(folder)
 
 

@@ -214,9 +214,7 @@ def write_adapter(tiny_encoder):
         for name, parameter in network.named_parameters():
             if "lora_B" in name:
                 torch.nn.init.normal_(parameter, std=0.1)
-        model.finished(
-            network, encoder=tiny_encoder, full=False
-        ).save_pretrained(folder)
+        model.finished(network, full=False).save_pretrained(folder)
         return folder
 
     return write

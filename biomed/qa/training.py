@@ -241,8 +241,9 @@ def fit(
     settings = QuestionSettings(
         **recipe.model.model_dump(exclude={"encoder", "start"})
     )
-    encoder = recipe.model.encoder
-    untrained = kind.untrained(encoder, training=stages[0], settings=settings)
+    untrained = kind.untrained(
+        recipe.model.encoder, training=stages[0], settings=settings
+    )
     objectives = [
         AnswerObjective(
             untrained,
@@ -256,7 +257,6 @@ def fit(
     model = train(
         untrained,
         *zip(objectives, stages, strict=True),
-        encoder=encoder,
         start=recipe.model.start,
         checkpoints=checkpoints,
         resume=resume,

@@ -9,11 +9,10 @@ silver pairs of the domain alone.
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
 
 from biomed.sentences.data import keys, scores
 from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
@@ -22,7 +21,7 @@ from domainbert.errors import UserError
 from domainbert.models.manifest import Card
 from domainbert.models.pooling import unit
 from domainbert.search import top_k
-from domainbert.settings import Count, Settings
+from domainbert.settings import Count, NotNegative, Settings
 from domainbert.training.settings import TrainingSettings
 
 Pair = tuple[str, str]
@@ -41,8 +40,8 @@ class SilverTable(Settings):
     """
 
     pairs: Count = 4000
-    neighbours: Annotated[int, Field(ge=0)] = 3
-    random: Annotated[int, Field(ge=0)] = 2
+    neighbours: NotNegative = 3
+    random: NotNegative = 2
     bins: Count = 10
 
 

@@ -1,16 +1,14 @@
 """Readers of sentence pairs, triplets and translations, from tables, STS and XNLI files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from domainbert.errors import UserError
+from domainbert.models.embedder import Embedder
 from domainbert.tables import (
     Column,
     ReadOptions,
@@ -20,9 +18,6 @@ from domainbert.tables import (
     match_columns,
     read_table,
 )
-
-if TYPE_CHECKING:
-    from domainbert.models.embedder import Embedder
 
 _FIRST = ("sentence1", "query", "question", "anchor", "text1", "term1")
 _SECOND = ("sentence2", "passage", "answer", "positive", "text2", "term2")

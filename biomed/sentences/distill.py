@@ -1,14 +1,13 @@
 """Distillation of sentence encoders: students for another language or with fewer layers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.functional import mse_loss, normalize
+from transformers import PreTrainedModel
 
 from biomed.sentences.data import check_texts
 from biomed.sentences.encoder import SentenceEncoder
@@ -16,7 +15,7 @@ from biomed.sentences.objectives import vectors_of, windows_of
 from biomed.sentences.training import validation_scores
 from domainbert.errors import UserError
 from domainbert.models.pooling import unit
-from domainbert.settings import Count  # noqa: TC001  (pydantic reads it)
+from domainbert.settings import Count
 from domainbert.training.objective import (
     Batch,
     LengthBatches,
@@ -24,12 +23,8 @@ from domainbert.training.objective import (
     fingerprint,
 )
 from domainbert.training.recipes import ModelTable, Recipe
+from domainbert.training.settings import TrainingSettings
 from domainbert.training.train import train
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from domainbert.training.settings import TrainingSettings
 
 HELD_OUT = 20  # one of this many texts is held out to choose the weights
 MAX_HELD_OUT = 500
@@ -79,6 +74,8 @@ def distill(
     training = recipe.training
     teacher = SentenceEncoder.from_pretrained(table.encoder)
     learner = _untrained(recipe, student or table.encoder)
+    # The student's folder names its teacher, whatever it started from.
+    learner.origin = SentenceEncoder.find_origin(table.encoder)
     if teacher.dimension != learner.dimension:
         raise UserError(
             f"the teacher's vectors have {teacher.dimension} numbers, the student's "
@@ -94,7 +91,6 @@ def distill(
     trained = train(
         learner,
         (objective, training.replaced(full=True)),
-        encoder=table.encoder,
         start=table.start,
         **resuming,
     )
@@ -246,10 +242,8 @@ def with_layers(student: SentenceEncoder, layers: int) -> None:
         raise UserError(
             f"cannot tell the layers of a {network.config.model_type} model; distil without layers"
         )
-    last = n_layers - 1
-    kept = {last}
-    if layers > 1:
-        kept = set(np.linspace(0, last, layers).round().tolist())
+    # From the last to the first: a single layer is the last one.
+    kept = np.linspace(n_layers - 1, 0, layers).round().tolist()
     for layer in reversed(range(n_layers)):
         if layer not in kept:
             del stacks[0][layer]

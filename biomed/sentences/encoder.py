@@ -1,15 +1,12 @@
 """SentenceEncoder and CrossEncoder: the two kinds of sentence model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
+
+import numpy as np
 
 from domainbert.models.embedder import Embedder
 from domainbert.models.pairs import PairModel
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 class SentenceEncoder(Embedder):

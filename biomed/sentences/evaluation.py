@@ -1,22 +1,18 @@
 """TextEvaluation of text models on rated pairs and on retrieval, with 95% intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import rankdata
 
 from biomed.sentences.search import PassageHit, SentenceIndex
 from domainbert.errors import UserError
 from domainbert.models.embedder import Embedder
+from domainbert.models.pairs import PairModel
 from domainbert.models.pooling import unit
 from domainbert.statistics.bootstrap import RESAMPLES, Interval, resample
-
-if TYPE_CHECKING:
-    from domainbert.models.pairs import PairModel
 
 CUTOFF = 10  # of MRR and nDCG
 RECALLS = (1, 10, 100)
@@ -82,8 +78,6 @@ def evaluate_pairs(
         UserError: a rating that is not a number, a text without a vector, or ratings or
             similarities that are all equal.
     """
-    from scipy.stats import rankdata
-
     if "label" not in pairs.columns:
         raise UserError(
             "the pairs have no ratings; expected a column `rating` or `score`"
@@ -124,8 +118,6 @@ def evaluate_pairs(
 
 def spearman(values: np.ndarray, expected: np.ndarray) -> float:
     """Spearman's rank correlation; NaN if one side does not vary."""
-    from scipy.stats import rankdata
-
     if np.ptp(values) == 0 or np.ptp(expected) == 0:
         return float("nan")
     return float(np.corrcoef(rankdata(values), rankdata(expected))[0, 1])
@@ -207,7 +199,7 @@ def _text_ids(hits: list[PassageHit]) -> list[str]:
 
 def measure_rankings(
     rankings: Sequence[Sequence[str]],
-    relevant: pd.Series[Any],
+    relevant: pd.Series,
 ) -> TextEvaluation:
     """Score rankings with sentence-transformers' `InformationRetrievalEvaluator`.
 

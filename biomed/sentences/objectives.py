@@ -1,11 +1,9 @@
 """Training objectives of sentence models: vectors of texts, and scores of pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,6 +12,7 @@ from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 from sentence_transformers.sentence_transformer import losses
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
 
 from biomed.sentences.data import (
     check_ratings,
@@ -24,7 +23,14 @@ from biomed.sentences.data import (
 )
 from biomed.sentences.evaluation import spearman
 from domainbert.errors import UserError
-from domainbert.models.pooling import EmbeddingSettings, pool, unit
+from domainbert.models.embedder import Embedder
+from domainbert.models.pairs import PairModel, PairWindow
+from domainbert.models.pooling import (
+    EmbeddingSettings,
+    join_windows,
+    pool,
+    unit,
+)
 from domainbert.text.runner import pad, padded_inputs
 from domainbert.training.objective import (
     Batch,
@@ -33,13 +39,7 @@ from domainbert.training.objective import (
     Objective,
     fingerprint,
 )
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from domainbert.models.embedder import Embedder
-    from domainbert.models.pairs import PairModel, PairWindow
-    from domainbert.training.settings import TrainingSettings
+from domainbert.training.settings import TrainingSettings
 
 Kind = Literal["contrastive", "regression", "classification", "triplet"]
 METRICS: dict[Kind, str] = {
@@ -236,7 +236,7 @@ class TextVectorsObjective(Objective):
         )
         return float(class_means.var() / cosine.var(ddof=1))
 
-    def facts(self) -> Mapping[str, object]:
+    def facts(self) -> dict[str, Any]:
         """The kind, and hashes of the training sets and of validation."""
         return self._facts
 
@@ -342,7 +342,7 @@ class PairsObjective(Objective):
             "spearman": float(np.nan_to_num(spearman(logits, self._expected)))
         }
 
-    def facts(self) -> Mapping[str, object]:
+    def facts(self) -> dict[str, Any]:
         """Hashes of the training and validation pairs."""
         return self._facts
 
@@ -385,7 +385,6 @@ def vectors_of(
     """
     ids = windows["ids"]
     lengths = windows["lengths"]
-    counts = windows["counts"]
     read = partial(_pooled, embedder.settings, network)
     if ids.numel() > _MAX_TOKENS and torch.is_grad_enabled():
         read = partial(checkpoint, read, use_reentrant=False)
@@ -393,26 +392,8 @@ def vectors_of(
     order = lengths.argsort()
     parts = [read(ids[rows], lengths[rows]) for rows in order.split(_WINDOWS)]
     vectors = torch.cat(parts)[order.argsort()]
-    if len(vectors) == len(counts):
-        return vectors
-    return _joined(vectors, lengths, counts, pooling=embedder.settings.pooling)
-
-
-def _joined(
-    vectors: torch.Tensor,
-    lengths: torch.Tensor,
-    counts: torch.Tensor,
-    *,
-    pooling: str,
-) -> torch.Tensor:
-    """The vectors of texts from those of their windows, as `join_windows` does in prediction."""
-    if pooling == "max":
-        return torch.segment_reduce(vectors, "max", lengths=counts, axis=0)
-    weights = lengths.to(vectors.dtype)[:, None]
-    sums = torch.segment_reduce(
-        vectors * weights, "sum", lengths=counts, axis=0
-    )
-    return sums / torch.segment_reduce(weights, "sum", lengths=counts, axis=0)
+    pooling = embedder.settings.pooling
+    return join_windows(vectors, lengths, windows["counts"], pooling=pooling)
 
 
 def _pooled(

@@ -1,13 +1,11 @@
 """SentenceIndex: an index of passages, searched by meaning or words, and reranked."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -15,11 +13,14 @@ import pandas as pd
 from domainbert.errors import UserError
 from domainbert.files import folder_beside
 from domainbert.models.embedder import Embedder, check_many
+from domainbert.models.pairs import PairModel
 from domainbert.search import Hits, WordIndex, fuse
-from domainbert.search.vectors import VectorIndex, check_new
-
-if TYPE_CHECKING:
-    from domainbert.models.pairs import PairModel
+from domainbert.search.vectors import (
+    COLUMNS,
+    Piece,
+    VectorIndex,
+    check_new,
+)
 
 PASSAGE = 256  # tokens of a passage
 CANDIDATES = 100  # passages that a cross-encoder reranks
@@ -73,7 +74,7 @@ class SentenceIndex:
         ids: Iterable[str] | None = None,
         folder: str | Path | None = None,
         window: int | None = None,
-    ) -> SentenceIndex:
+    ) -> Self:
         """Index texts.
 
         Args:
@@ -109,7 +110,7 @@ class SentenceIndex:
         return index
 
     @classmethod
-    def open(cls, folder: str | Path, encoder: Embedder) -> SentenceIndex:
+    def open(cls, folder: str | Path, encoder: Embedder) -> Self:
         """Open an index folder.
 
         Raises:
@@ -147,7 +148,7 @@ class SentenceIndex:
         texts: Iterable[Any],
         ids: Iterable[str] | None,
         faults: dict[str, str],
-    ) -> Iterator[tuple[np.ndarray, pd.DataFrame]]:
+    ) -> Iterator[Piece]:
         """The vectors and rows of passages; texts without one are added to `faults`."""
         texts, texts_to_embed = tee(texts)
         about = self.vectors.about
@@ -155,38 +156,35 @@ class SentenceIndex:
         names: Iterator[str] = map(str, count(next_id))
         if ids is not None:
             names = iter(ids)
-        first = 0
+        n_texts = 0
         for part in self.encoder.embed_passages(
             texts_to_embed, window=about["window"]
         ):
-            part_texts = list(islice(texts, part.count))
-            part_ids = [str(name) for name in islice(names, part.count)]
+            part_texts = list(islice(texts, len(part.faults)))
+            part_ids = list(map(str, islice(names, len(part_texts))))
+            n_texts += len(part_ids)
             if len(part_ids) < len(part_texts):
                 raise UserError(
-                    f"there are more texts than ids ({first + len(part_ids)}); "
-                    "give one for each text"
+                    f"there are more texts than ids ({n_texts}); give one for each text"
                 )
-            for number, reason in part.faults.items():
-                faults[part_ids[number - first]] = reason
-            text_numbers = (part.texts - first).tolist()
-            spans = zip(text_numbers, part.starts, part.ends, strict=True)
-            columns = {
-                "id": [part_ids[number] for number in text_numbers],
-                "start": part.starts,
-                "end": part.ends,
-                "text": [
-                    part_texts[number][start:end]
-                    for number, start, end in spans
-                ],
-            }
-            yield part.vectors, pd.DataFrame(columns)
-            first += part.count
+            rows = []
+            for name, text, windowed, fault in zip(
+                part_ids, part_texts, part.texts, part.faults, strict=True
+            ):
+                if fault:
+                    faults[name] = fault
+                for passage in windowed.windows:
+                    passage_text = text[passage.start : passage.end]
+                    rows.append(
+                        (name, passage.start, passage.end, passage_text)
+                    )
+            yield part.vectors, pd.DataFrame(rows, columns=COLUMNS)
             # A later text without an id is named by its number, which must be new.
             numbers = [int(name) + 1 for name in part_ids if name.isdecimal()]
-            next_id = max([next_id + part.count, *numbers])
+            next_id = max([next_id + len(part_ids), *numbers])
         if ids is not None and next(names, None) is not None:
             raise UserError(
-                f"there are more ids than texts ({first}); give one for each text"
+                f"there are more ids than texts ({n_texts}); give one for each text"
             )
         about["texts"] = next_id
 
@@ -287,11 +285,11 @@ class SentenceIndex:
 
 
 def _all_new(
-    chunks: Iterable[tuple[np.ndarray, pd.DataFrame]],
+    chunks: Iterable[Piece],
     indexed: set[int],
     *,
     column: str,
-) -> Iterator[tuple[np.ndarray, pd.DataFrame]]:
+) -> Iterator[Piece]:
     """The chunks of passages as they come; raises `UserError` if the index has them already.
 
     A known id is refused. Without ids a text may repeat ("No change."), so a chunk is refused

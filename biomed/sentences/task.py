@@ -1,16 +1,19 @@
 """The scoring tasks of sentences: encode, search, or score pairs, for each row of a table."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
+from biomed.sentences.search import PassageHit, SentenceIndex
 from domainbert.errors import UserError
+from domainbert.models.embedder import Embedder
+from domainbert.models.pairs import PairModel, PairResult, PairWindow
 from domainbert.scoring import Fault, OutputRow, Task, TextTask, text_of
+from domainbert.search import WordIndex
 from domainbert.streams import chunked
 from domainbert.tables import (
     TEXT,
@@ -24,14 +27,6 @@ from domainbert.tables import (
 )
 from domainbert.tables.columns import KEYWORD
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from biomed.sentences.search import PassageHit, SentenceIndex
-    from domainbert.models.embedder import Embedder
-    from domainbert.models.pairs import PairModel, PairResult, PairWindow
-    from domainbert.search import WordIndex
-
 SENTENCE = replace(TEXT, also=("sentence", "sentences", "passage"))
 QUERY = Column("query", "text", ("question", "text"), required=True)
 FIRST = Column(
@@ -40,22 +35,13 @@ FIRST = Column(
 SECOND = Column(
     "second", "text", ("text", "passage", "sentence2"), required=True
 )
-SEARCH_COLUMNS = {
-    "query": "string",
-    "rank": "int64",
-    "found_id": "string",
-    "start": "int64",
-    "end": "int64",
-    "score": "double",
-    "passage": "string",
-}
 _QUERIES = 64  # looked up at a time
 
 # Tokens, windows and vector of a text.
-EncodedText: TypeAlias = "tuple[int, int, np.ndarray]"
+EncodedText: TypeAlias = tuple[int, int, np.ndarray]
 
 
-class EncodeTask(TextTask["EncodedText"]):
+class EncodeTask(TextTask[EncodedText]):
     """The vector of each text: the text, `n_tokens, n_windows`, and the vector as `v0, v1, …`.
 
     `reason` says when a text is longer than a window; its vector then pools all windows.
@@ -82,15 +68,12 @@ class EncodeTask(TextTask["EncodedText"]):
     def run(self, items: Iterable[str]) -> Iterator[EncodedText | Fault]:
         """Tokens, windows and vector of each text."""
         for part in self.encoder.embed_many(items):
-            counts = zip(
-                part.tokens.tolist(), part.windows.tolist(), strict=True
-            )
-            texts = zip(counts, part.vectors, part.faults, strict=True)
-            for (tokens, windows), vector, fault in texts:
+            texts = zip(part.texts, part.vectors, part.faults, strict=True)
+            for text, vector, fault in texts:
                 if fault:
                     yield Fault(fault)
                 else:
-                    yield tokens, windows, vector
+                    yield text.tokens, len(text.windows), vector
 
     def rows(self, item: str, result: EncodedText) -> list[OutputRow]:
         """One row."""
@@ -112,7 +95,7 @@ class EncodeTask(TextTask["EncodedText"]):
         return {"model": self.encoder.fingerprint()}
 
 
-class SearchTask(TextTask["list[PassageHit]"]):
+class SearchTask(TextTask[list[PassageHit]]):
     """The best passages of each query, one per row: `query, rank, found_id, start, end, score`.
 
     Args:
@@ -124,6 +107,17 @@ class SearchTask(TextTask["list[PassageHit]"]):
 
     name = "search"
     columns = (QUERY,)
+    output = pa.schema(
+        {
+            "query": "string",
+            "rank": "int64",
+            "found_id": "string",
+            "start": "int64",
+            "end": "int64",
+            "score": "double",
+            "passage": "string",
+        }
+    )
 
     def __init__(
         self,
@@ -139,11 +133,6 @@ class SearchTask(TextTask["list[PassageHit]"]):
             "rerank": rerank,
             "words": words,
         }
-
-    @property
-    def output(self) -> pa.Schema:
-        """The output columns."""
-        return pa.schema(SEARCH_COLUMNS)
 
     def run(self, items: Iterable[str]) -> Iterator[list[PassageHit] | Fault]:
         """The passages of each query."""
@@ -169,32 +158,25 @@ class SearchTask(TextTask["list[PassageHit]"]):
     def facts(self) -> dict[str, object]:
         """The index and the options of the search."""
         index = self.index.vectors
+        folder = str(index.folder.resolve())
         rerank = self.options["rerank"]
         return {
-            "index": [
-                index.head.fingerprint,
-                len(index),
-                str(index.folder.resolve()),
-            ],
+            "index": [index.head.fingerprint, len(index), folder],
             "k": self.options["k"],
             "rerank": rerank and rerank.fingerprint(),
             "words": self.options["words"] is not None,
         }
 
 
-class PairTask(Task["list[PairWindow]", "PairResult"]):
+class PairTask(Task[list[PairWindow], PairResult]):
     """The `score` of each pair of texts, in the columns `first` and `second`."""
 
     name = "pairs"
     columns = (FIRST, SECOND)
+    output = pa.schema({"score": "double"})
 
     def __init__(self, model: PairModel) -> None:
         self._model = model
-
-    @property
-    def output(self) -> pa.Schema:
-        """The output columns."""
-        return pa.schema({"score": "double"})
 
     def read(self, rows: Sequence[Row]) -> list[PairWindow] | Fault:
         """The windows of a pair."""
@@ -241,15 +223,10 @@ def read_texts(
     Raises:
         TableError: no such source or column, or a line that is not a row.
     """
-    named = {"text": text or "", "id": identifier or ""}
-    columns = (
-        SENTENCE,
-        Column("id", "value", ("note_id", "doc_id", "row_id")),
-    )
     names = match_columns(
         table_columns(source),
-        columns,
-        named=named,
+        (SENTENCE, Column("id", also=("note_id", "doc_id", "row_id"))),
+        named={"text": text, "id": identifier},
         argument=KEYWORD,
         source=Path(source).name,
     )

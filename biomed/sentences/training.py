@@ -1,11 +1,10 @@
 """Training of sentence models from a recipe: bi-encoders and cross-encoders."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
+import pandas as pd
 from pydantic import Field
 
 from biomed.sentences.data import without
@@ -16,22 +15,18 @@ from biomed.sentences.objectives import (
     TextVectorsObjective,
 )
 from domainbert.errors import UserError
+from domainbert.models.embedder import Embedder
 from domainbert.models.manifest import Manifest, Scores, Value
+from domainbert.models.model import Model
 from domainbert.models.pairs import PairSettings
 from domainbert.models.pooling import EmbeddingSettings
-from domainbert.settings import Positive  # noqa: TC001  (pydantic reads it)
+from domainbert.settings import Positive
+from domainbert.training.objective import Objective
 from domainbert.training.recipes import ModelTable, Recipe
 from domainbert.training.train import train
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from domainbert.models.embedder import Embedder
-    from domainbert.models.model import Model
-    from domainbert.training.objective import Objective
-
-AnyEmbedder = TypeVar("AnyEmbedder", bound="Embedder")
-AnyModel = TypeVar("AnyModel", bound="Model[Any]")
+AnyEmbedder = TypeVar("AnyEmbedder", bound=Embedder)
+AnyModel = TypeVar("AnyModel", bound=Model[Any])
 log = logging.getLogger(__name__)
 
 
@@ -203,7 +198,6 @@ def _trained(
     trained = train(
         model,
         (objective, recipe.training),
-        encoder=recipe.model.encoder,
         start=recipe.model.start,
         **options,
     )

@@ -23,6 +23,7 @@ from domainbert.tables import (
 DATA = Path(__file__).parents[1] / "data"
 _WORD = re.compile(r"[^\W_]+")
 _SPELLINGS = read_toml(__file__, "names.toml")
+COMMON_WORDS = frozenset(_SPELLINGS["common_words"])
 _ARTICLE = re.compile(r"^(?:the|an?) ")
 # An abbreviation such as AIDS has no singular.
 _CAPITALS = re.compile(r"\b[A-Z]{4,6}\b")
@@ -184,8 +185,7 @@ def meanings(term: str) -> tuple[str, ...]:
 
 def is_common(term: str) -> bool:
     """Whether a term is a common word such as "all" that is not written in capitals."""
-    is_listed = term.casefold() in _SPELLINGS["common_words"]
-    return is_listed and not term.isupper()
+    return term.casefold() in COMMON_WORDS and not term.isupper()
 
 
 @cache

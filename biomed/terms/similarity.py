@@ -54,12 +54,15 @@ class TermEmbedder(Embedder):
         others: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Cosines of all terms with all others (or with each other), named on both sides."""
-        sides = [terms, terms if others is None else others]
-        for side in sides:
-            check_many(side)
-        rows, columns = (unit(self.embed(list(side))) for side in sides)
+        column_terms = terms if others is None else others
+        check_many(terms)
+        check_many(column_terms)
+        rows = unit(self.embed(list(terms)))
+        columns = unit(self.embed(list(column_terms)))
         cosines = np.clip(rows @ columns.T, -1, 1)
-        return pd.DataFrame(cosines, *map(list, sides))
+        return pd.DataFrame(
+            cosines, index=list(terms), columns=list(column_terms)
+        )
 
     def nearest(
         self,

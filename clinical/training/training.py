@@ -194,10 +194,7 @@ def _trained(
     objective = ReadmissionObjective(
         model, rows, table=table, training=training
     )
-    stage = (objective, training)
-    trained = train(
-        model, stage, encoder=table.encoder, start=table.start, **run
-    )
+    trained = train(model, (objective, training), start=table.start, **run)
     return trained, objective
 
 

@@ -1,19 +1,16 @@
 """Sequence classifiers: a BERT whose last layer computes only [CLS], and other families'."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+import torch
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import BertForSequenceClassification
+from transformers import (
+    BertForSequenceClassification,
+    PretrainedConfig,
+    PreTrainedModel,
+)
 from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.models.bert.modeling_bert import BertLayer
 
 from domainbert.errors import UserError
-
-if TYPE_CHECKING:
-    import torch
-    from transformers import PretrainedConfig, PreTrainedModel
-    from transformers.models.bert.modeling_bert import BertLayer
 
 
 class CLSClassifier(BertForSequenceClassification):

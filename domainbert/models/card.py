@@ -1,15 +1,13 @@
 """The card of a model folder: Markdown from the package's template, written at every save."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from domainbert.encoders.lora import Adapter
-    from domainbert.models.manifest import Manifest
-    from domainbert.models.storage import TaskConfig
-    from domainbert.settings import Settings
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from domainbert.encoders.lora import Adapter
+from domainbert.models.manifest import Manifest
+from domainbert.models.storage import TaskConfig
+from domainbert.settings import Settings
 
 
 def model_card(
@@ -20,8 +18,6 @@ def model_card(
     adapter: Adapter | None = None,
 ) -> str:
     """Markdown for a model folder's README, from the package's template."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     environment = Environment(
         loader=PackageLoader(package, "models"),
         undefined=StrictUndefined,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,53 +29,34 @@ from domainbert.models.pooling import (
 from domainbert.models.storage import resolve_model
 from domainbert.streams import chunked, read_ahead
 from domainbert.tables.ids import is_missing
-from domainbert.text.windows import UNKNOWN, WindowedText, Windower, too_long
+from domainbert.text.windows import (
+    UNKNOWN,
+    WindowedText,
+    Windower,
+    too_long,
+)
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel
-    from transformers.utils import ModelOutput
 
 NO_TEXT = "no text"
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TextVectors:
-    """The vectors of consecutive texts, in their order.
+    """The vectors of consecutive texts, or of their passages, in their order.
 
     Attributes:
-        vectors: shape (texts, dimension), float32; a row of NaN where a text has no vector.
-        tokens: tokens read of each text, special ones not counted, shape (texts,).
-        windows: windows that each text was read in, shape (texts,).
+        vectors: shape (texts, dimension), float32, a row of NaN where a text has no vector; or
+            shape (passages of all texts, dimension).
+        texts: the windows of each text; none where it has a fault. A passage is a window.
         faults: why a text has no vector, for each text; "" where it has one.
     """
 
-    vectors: np.ndarray = field(repr=False)
-    tokens: np.ndarray = field(repr=False)
-    windows: np.ndarray = field(repr=False)
-    faults: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class PassageVectors:
-    """The vectors of the passages of consecutive texts, in order.
-
-    Attributes:
-        vectors: shape (passages, dimension), float32.
-        texts: number of each passage's text, counted over the whole call, shape (passages,).
-        starts: first character of each passage in its text, shape (passages,).
-        ends: one past its last character, shape (passages,).
-        faults: number of a text without a passage -> why.
-        count: texts, with and without passages.
-    """
-
-    vectors: np.ndarray = field(repr=False)
-    texts: np.ndarray = field(repr=False)
-    starts: np.ndarray = field(repr=False)
-    ends: np.ndarray = field(repr=False)
-    faults: dict[int, str]
-    count: int
+    vectors: np.ndarray
+    texts: list[WindowedText]
+    faults: list[str]
 
 
 class Embedder(Model[EmbeddingSettings]):
@@ -168,29 +149,19 @@ class Embedder(Model[EmbeddingSettings]):
         """
         for windowed, faults in self._tokenised(texts, self.windower):
             # A text that repeats is the same object, and gets one vector.
-            distinct = {
-                id(text): text
-                for text, fault in zip(windowed, faults, strict=True)
-                if not fault
-            }
+            distinct = {id(text): text for text in windowed if text.windows}
             vectors = self._text_vectors([*distinct.values()])
             vector_of = dict(zip(distinct, vectors, strict=True))
             missing = np.full(self.dimension, np.nan, np.float32)
-            yield TextVectors(
-                vectors=np.stack(
-                    [vector_of.get(id(text), missing) for text in windowed]
-                ),
-                tokens=np.array([text.tokens for text in windowed]),
-                windows=np.array([len(text.windows) for text in windowed]),
-                faults=tuple(faults),
-            )
+            rows = [vector_of.get(id(text), missing) for text in windowed]
+            yield TextVectors(np.stack(rows), windowed, faults)
 
     def embed_passages(
         self,
         texts: Iterable[object],
         *,
         window: int | None = None,
-    ) -> Iterator[PassageVectors]:
+    ) -> Iterator[TextVectors]:
         """One vector per passage of each text, with its position in the text.
 
         Passages are consecutive and cover the text; they end at a sentence or line where possible.
@@ -203,33 +174,14 @@ class Embedder(Model[EmbeddingSettings]):
         windower = self.windower
         if window is not None:
             windower = self._windower(window)
-        first = 0
         for windowed, faults in self._tokenised(texts, windower):
-            ids = []
-            extents = []  # number of the text, start and end of each passage
-            faults_by_number = {}
-            for number, (text, fault) in enumerate(
-                zip(windowed, faults, strict=True),
-                start=first,
-            ):
-                if fault:
-                    faults_by_number[number] = fault
-                    continue
-                for passage in text.windows:
-                    ids.append(passage.input_ids)
-                    extents.append((number, passage.start, passage.end))
-            numbers, starts, ends = (
-                np.array(extents, dtype=np.int64).reshape(-1, 3).T
-            )
-            yield PassageVectors(
-                vectors=self.scaled(self.pooled(ids)),
-                texts=numbers,
-                starts=starts,
-                ends=ends,
-                faults=faults_by_number,
-                count=len(windowed),
-            )
-            first += len(windowed)
+            ids = [
+                passage.input_ids
+                for text in windowed
+                for passage in text.windows
+            ]
+            vectors = self.scaled(self.pooled(ids))
+            yield TextVectors(vectors, windowed, faults)
 
     def similarity(self, a: str, b: str) -> float:
         """The cosine of two texts, in [-1, 1]."""
@@ -250,15 +202,12 @@ class Embedder(Model[EmbeddingSettings]):
 
         `windows` are token ids with special tokens, each of shape (tokens,).
         """
-
-        def read(
-            output: ModelOutput, mask: torch.Tensor | None
-        ) -> torch.Tensor:
-            return pool(
+        rows = self.runner.run(
+            windows,
+            read=lambda output, mask: pool(
                 output.last_hidden_state, mask, pooling=self.settings.pooling
-            )
-
-        rows = self.runner.run(windows, read=read)
+            ),
+        )
         return np.array(rows, dtype=np.float32).reshape(-1, self.dimension)
 
     def scaled(self, vectors: np.ndarray) -> np.ndarray:
@@ -269,16 +218,18 @@ class Embedder(Model[EmbeddingSettings]):
 
     def _text_vectors(self, texts: Sequence[WindowedText]) -> np.ndarray:
         """The vector of each text, joined from those of its windows, shape (texts, dimension)."""
+        import torch
+
         windows = [
             window.input_ids for text in texts for window in text.windows
         ]
         rows = join_windows(
-            self.pooled(windows),
-            np.array([len(window) for window in windows]),
-            np.array([len(text.windows) for text in texts], dtype=np.int64),
+            torch.from_numpy(self.pooled(windows)),
+            torch.tensor([len(window) for window in windows]),
+            torch.tensor([len(text.windows) for text in texts]),
             pooling=self.settings.pooling,
         )
-        return self.scaled(rows)
+        return self.scaled(rows.numpy())
 
     def _extra_files(self) -> dict[str, str]:
         return module_files(
@@ -336,15 +287,20 @@ def _split(
         for text, fault in zip(chunk, type_faults, strict=True)
     ]
     distinct = list(dict.fromkeys(texts))  # a text that repeats is read once
-    windowed_of = dict(
-        zip(distinct, windower.split_many(distinct), strict=True)
-    )
-    windowed = [windowed_of[text] for text in texts]
+    windowed_of = {}
+    fault_of = {}
+    for text, windowed in zip(
+        distinct, windower.split_many(distinct), strict=True
+    ):
+        fault_of[text] = _fault(windowed)
+        if fault_of[text]:
+            windowed = replace(windowed, windows=())
+        windowed_of[text] = windowed
     faults = [
-        fault or _fault(text)
-        for fault, text in zip(type_faults, windowed, strict=True)
+        fault or fault_of[text]
+        for fault, text in zip(type_faults, texts, strict=True)
     ]
-    return windowed, faults
+    return [windowed_of[text] for text in texts], faults
 
 
 def _fault(windowed: WindowedText) -> str:

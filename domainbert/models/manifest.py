@@ -1,6 +1,7 @@
 """The manifest of a model: what it was trained on, how, and how it scored."""
 
 from collections.abc import Mapping
+from itertools import chain
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
@@ -97,14 +98,10 @@ class Scores(Record):
         """The table as text, its head first; empty where nothing was measured."""
         if not self.table:
             return []
-        names: dict[str, None] = {}
-        for column in self.table.values():
-            names |= dict.fromkeys(column)
+        columns = list(self.table.values())
         rows = [["", *self.table]]
-        for name in names:
-            cells = [
-                score_text(column.get(name)) for column in self.table.values()
-            ]
+        for name in dict.fromkeys(chain(*columns)):
+            cells = [score_text(column.get(name)) for column in columns]
             rows.append([name, *cells])
         return rows
 

@@ -21,7 +21,6 @@ from typing import (
     Protocol,
     Self,
     TypeVar,
-    cast,
 )
 
 from domainbert.encoders.configs import dropouts, named_outputs
@@ -95,11 +94,13 @@ class Model(TaskClass, Generic[AnySettings]):
         name: the name it was loaded by, or the last part of its folder; "" if made in code.
         manifest: how the model was trained and how it scored; of the class `manifest_class`.
         config: settings of its folder or its training; None for a plain Hugging Face checkpoint.
+        origin: what training starts from; of an untrained model only.
         adapter: what was merged into the encoder; None with full weights.
     """
 
     default: ClassVar[str] = ""  # the model that is loaded where none is named
-    settings_class: ClassVar[type[WindowSettings]]
+    # Of the type `AnySettings`, which a class variable cannot have.
+    settings_class: ClassVar[type[Any]]
     trainer: ClassVar[str] = ""  # "module:function", for `fit`
     # "module:class" of each scoring task, for `score_frame`; the first one is the default.
     tasks: ClassVar[Mapping[str, str]] = {}
@@ -107,6 +108,7 @@ class Model(TaskClass, Generic[AnySettings]):
     trains_further: ClassVar[bool] = False
 
     settings: AnySettings
+    origin: Encoder
 
     def __init__(
         self,
@@ -121,7 +123,7 @@ class Model(TaskClass, Generic[AnySettings]):
 
         self.network = network
         self.tokenizer = tokenizer
-        self.settings = settings or cast("AnySettings", self.settings_class())
+        self.settings = settings or self.settings_class()
         self.runner = WindowRunner(
             network,
             pad_token_id=tokenizer.pad_token_id,
@@ -165,12 +167,12 @@ class Model(TaskClass, Generic[AnySettings]):
     def read_settings(cls, stored: Mapping[str, Any]) -> AnySettings:
         """The settings of a model folder; unknown ones are an `EncoderError`."""
         try:
-            return cast("AnySettings", cls.settings_class(**stored))
+            return cls.settings_class(**stored)
         except UserError as error:
             raise EncoderError(f"config.json: settings: {error}") from None
 
     @classmethod
-    def origin(cls, name: str | Path) -> Encoder:
+    def find_origin(cls, name: str | Path) -> Encoder:
         """What training starts from: an encoder, or a model of a class that `trains_further`."""
         source = name
         if cls.trains_further:
@@ -226,7 +228,7 @@ class Model(TaskClass, Generic[AnySettings]):
     def settings_of(cls, name: str | Path) -> AnySettings:
         """The settings of a model that is not ours: the defaults."""
         del name
-        return cast("AnySettings", cls.settings_class())
+        return cls.settings_class()
 
     @classmethod
     def fit(
@@ -327,7 +329,7 @@ class Model(TaskClass, Generic[AnySettings]):
         """
         import torch
 
-        origin = cls.origin(encoder)
+        origin = cls.find_origin(encoder)
         torch.manual_seed(training.seed)
         if origin.is_adapter:
             stored = load_task_model(
@@ -336,25 +338,23 @@ class Model(TaskClass, Generic[AnySettings]):
                 dropout=training.dropout,
             )
             network = stored.network.requires_grad_()
-            return cls(network, stored.tokenizer, settings=settings)
-        entries = named_outputs(labels or cls.labels)
-        entries |= dropouts(load_config(origin), training.dropout)
-        network = load_model(origin, cls.network_class(), **entries)
-        return cls(network, load_tokenizer(origin), settings=settings)
+            tokenizer = stored.tokenizer
+        else:
+            entries = named_outputs(labels or cls.labels)
+            entries |= dropouts(load_config(origin), training.dropout)
+            network = load_model(origin, cls.network_class(), **entries)
+            tokenizer = load_tokenizer(origin)
+        model = cls(network, tokenizer, settings=settings)
+        model.origin = origin
+        return model
 
-    def finished(
-        self,
-        network: PreTrainedModel,
-        *,
-        encoder: str | Path,
-        full: bool,
-    ) -> Self:
+    def finished(self, network: PreTrainedModel, *, full: bool) -> Self:
         """The model after training, exactly as it will be loaded from its folder.
 
         `network` is as the trainer leaves it, with adapters unless all weights were trained
         (`full`). A model that started from another adapter has full weights, with both merged.
         """
-        origin = self.origin(encoder)
+        origin = self.origin
         adapter = None
         if full:
             plain = network.eval()
@@ -367,13 +367,13 @@ class Model(TaskClass, Generic[AnySettings]):
             model.adapter = adapter
         return model
 
-    def facts(self, encoder: str | Path) -> dict[str, object]:
+    def facts(self) -> dict[str, object]:
         """What identifies an untrained model; a run resumes only if it is the same."""
         return {
             "task": self.task,
             "labels": list(self.labels),
             "settings": self.settings.model_dump(),
-            "encoder": self.origin(encoder).sha256,
+            "encoder": self.origin.sha256,
         }
 
     def fingerprint(self) -> str:

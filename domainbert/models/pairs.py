@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,12 +32,12 @@ class PairSettings(WindowSettings):
     weight: Positive | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PairWindow:
     """One window of a pair: token ids and the segment (0 first text, 1 second) of each token."""
 
-    input_ids: np.ndarray = field(repr=False)
-    segments: np.ndarray = field(repr=False)
+    input_ids: np.ndarray
+    segments: np.ndarray
 
 
 @dataclass(frozen=True)

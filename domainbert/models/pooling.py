@@ -88,12 +88,12 @@ def pool(
 
 
 def join_windows(
-    rows: np.ndarray,
-    lengths: np.ndarray,
-    counts: np.ndarray,
+    rows: torch.Tensor,
+    lengths: torch.Tensor,
+    counts: torch.Tensor,
     *,
     pooling: Pooling,
-) -> np.ndarray:
+) -> torch.Tensor:
     """One row per text from one row per window: the maximum, or the mean weighted by tokens.
 
     Args:
@@ -102,15 +102,15 @@ def join_windows(
         counts: windows of each text, shape (texts,); at least 1 each.
         pooling: see `EmbeddingSettings`.
     """
+    from torch import segment_reduce
+
     if len(rows) == len(counts):
         return rows
-    starts = np.cumsum(counts) - counts
     if pooling == "max":
-        return np.maximum.reduceat(rows, starts)
-    weights = lengths.astype(np.float32)[:, None]
-    return np.add.reduceat(rows * weights, starts) / np.add.reduceat(
-        weights, starts
-    )
+        return segment_reduce(rows, "max", lengths=counts, axis=0)
+    weights = lengths.to(rows.dtype)[:, None]
+    sums = segment_reduce(rows * weights, "sum", lengths=counts, axis=0)
+    return sums / segment_reduce(weights, "sum", lengths=counts, axis=0)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -85,7 +85,7 @@ class TaskConfig(Settings):
     settings: dict[str, object] = {}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TaskModel:
     """The content of a model folder.
 
@@ -97,11 +97,11 @@ class TaskModel:
         manifest: empty for folders without one.
     """
 
-    network: PreTrainedModel = field(repr=False)
-    tokenizer: PreTrainedTokenizerBase = field(repr=False)
+    network: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
     config: TaskConfig | None
-    adapter: Adapter | None = field(repr=False, default=None)
-    manifest: Manifest = field(repr=False, default_factory=Manifest)
+    adapter: Adapter | None
+    manifest: Manifest
 
 
 class TaskClass(ABC):
@@ -175,11 +175,7 @@ def save_task_model(
     with folder_beside(folder) as temporary:
         document = {}
         if saved.adapter is None:
-            with encoders.quiet():
-                saved.network.save_pretrained(temporary)
-            saved.tokenizer.save_pretrained(temporary)
-            document = json.loads((temporary / CONFIG_FILE).read_text("utf-8"))
-            document["architectures"] = [_published_class(saved.network)]
+            document = save_network(temporary, saved.network, saved.tokenizer)
         else:
             saved.adapter.save(temporary)
         if saved.config:
@@ -194,6 +190,19 @@ def save_task_model(
             (temporary / name).write_text(content, "utf-8")
         share_files(temporary)
         replace_folder(temporary, folder)
+
+
+def save_network(
+    folder: Path,
+    network: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+) -> dict[str, object]:
+    """Write all weights and the tokenizer; the result is config.json for other libraries."""
+    with encoders.quiet():
+        network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    document = json.loads((folder / CONFIG_FILE).read_text("utf-8"))
+    return document | {"architectures": [_published_class(network)]}
 
 
 def manifest_text(manifest: Manifest) -> str:
@@ -280,7 +289,11 @@ def load_task_model(
         config = read_task_config(path)
         manifest = read_manifest(path, kind.manifest_class)
     if config:
-        _check_task(path, config, kind)
+        if config.task not in {kind.task, *kind.also}:
+            raise EncoderError(
+                f"{path} is a model for {config.task}, not for {kind.task}"
+            )
+        _check_labels(str(path), len(config.labels), kind)
         outputs = named_outputs(config.labels)
     adapter = None
     if (path / ADAPTER_CONFIG).is_file():
@@ -336,19 +349,6 @@ def read_manifest(folder: Path, kind: type[AnyManifest]) -> AnyManifest:
         raise EncoderError(
             f"{file} does not fit this version of domainbert: {entry}: {problem['msg']}"
         ) from None
-
-
-def _check_task(
-    path: Path,
-    config: TaskConfig,
-    kind: type[TaskClass],
-) -> None:
-    """Refuse a model for another task, or with another number of labels."""
-    if config.task not in {kind.task, *kind.also}:
-        raise EncoderError(
-            f"{path} is a model for {config.task}, not for {kind.task}"
-        )
-    _check_labels(str(path), len(config.labels), kind)
 
 
 def _check_head(

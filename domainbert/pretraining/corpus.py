@@ -243,7 +243,7 @@ class TextCorpus:
         self.exclusions = exclusions or Exclusions()
         self.counts: Counter[str] = Counter()
         try:
-            re.compile(self.settings.erase)
+            self._erased = re.compile(self.settings.erase)
         except re.error as error:
             raise UserError(
                 f"erase must be a regular expression: {error}"
@@ -292,9 +292,10 @@ class TextCorpus:
         sentences = split_sentences(text)
         if not self.settings.erase:
             return sentences
-        erase = re.compile(self.settings.erase)
-        erased = [erase.sub(" ", sentence).split() for sentence in sentences]
-        return [" ".join(words) for words in erased if words]
+        remaining = [
+            self._erased.sub(" ", sentence).split() for sentence in sentences
+        ]
+        return [" ".join(words) for words in remaining if words]
 
     def _reason(self, document: TextDocument, seen: set[bytes]) -> str | None:
         """Why a document is left out, or None; remembers it if it is not."""

@@ -1,6 +1,5 @@
 """BERT with its two pretraining heads, what training starts from, and the encoder folder."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -20,13 +19,12 @@ from domainbert.encoders.loading import (
     load_config,
     load_model,
     load_tokenizer,
-    quiet,
     window_limit,
 )
 from domainbert.errors import UserError
 from domainbert.files import folder_beside, replace_folder, write_json
 from domainbert.models.card import table
-from domainbert.models.storage import share_files
+from domainbert.models.storage import CONFIG_FILE, save_network, share_files
 from domainbert.pretraining.examples import IGNORED
 from domainbert.pretraining.settings import PretrainingRecipe, TrainingPlan
 from domainbert.training.train import versions
@@ -223,12 +221,8 @@ def save_encoder(
         start.dropout
     )
     with folder_beside(folder) as temporary:
-        with quiet():
-            network.save_pretrained(temporary)
-        start.tokenizer.save_pretrained(temporary)
-        document = json.loads((temporary / "config.json").read_text("utf-8"))
-        document["architectures"] = [BertForPreTraining.__name__]
-        write_json(document, temporary / "config.json")
+        document = save_network(temporary, network, start.tokenizer)
+        write_json(document, temporary / CONFIG_FILE)
         write_json(manifest, temporary / MANIFEST_FILE)
         (temporary / "README.md").write_text(encoder_card(manifest), "utf-8")
         share_files(temporary)

@@ -1,7 +1,7 @@
 """Search: the nearest vectors, block by block; BM25 over words; fusion of rankings."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -13,7 +13,7 @@ RANK = 60
 QUERIES = 256  # compared with a block of rows at a time
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Hits:
     """The nearest rows of each query, best first.
 
@@ -22,8 +22,8 @@ class Hits:
         scores: cosines or others, of the same shape, float32; NaN there.
     """
 
-    rows: np.ndarray = field(repr=False)
-    scores: np.ndarray = field(repr=False)
+    rows: np.ndarray
+    scores: np.ndarray
 
 
 def top_k(

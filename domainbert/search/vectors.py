@@ -1,31 +1,30 @@
 """VectorIndex: vectors and their passages in a folder, searched exactly, block by block."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Self, TypeAlias
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from domainbert.errors import UserError
 from domainbert.files import atomic_path, locked, write_json
+from domainbert.models.embedder import Embedder
 from domainbert.models.pooling import unit
 from domainbert.search import Hits, top_k
 from domainbert.settings import Count, Settings
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from domainbert.models.embedder import Embedder
+from domainbert.streams import chunked
 
 HEAD = "index.json"
 _ROW = pa.schema(
     {"id": "string", "start": "int64", "end": "int64", "text": "string"}
 )
+COLUMNS = _ROW.names
 _REBUILD = "build the index again"
+Piece: TypeAlias = tuple[np.ndarray, pd.DataFrame]
+"""Vectors, shape (rows, dimension), and `id, start, end, text` of each row."""
 
 
 class Part(Settings):
@@ -84,7 +83,7 @@ class VectorIndex:
         fingerprint: str,
         dimension: int,
         about: dict[str, int] | None = None,
-    ) -> VectorIndex:
+    ) -> Self:
         """An empty index in a new folder; for the options see `Head`.
 
         Raises:
@@ -108,7 +107,7 @@ class VectorIndex:
         folder: str | Path,
         *,
         embedder: Embedder | None = None,
-    ) -> VectorIndex:
+    ) -> Self:
         """Open an index and check its files.
 
         Args:
@@ -175,7 +174,7 @@ class VectorIndex:
         """Rows."""
         return sum(map(len, self._parts))
 
-    def add(self, pieces: Iterable[tuple[np.ndarray, pd.DataFrame]]) -> None:
+    def add(self, pieces: Iterable[Piece]) -> None:
         """Append rows piece by piece, in flat memory: all of them, or none if one fails.
 
         No other process can add meanwhile.
@@ -224,18 +223,12 @@ class VectorIndex:
             writer.write_table(table)
         return Part(name=name, rows=len(table))
 
-    def _joined(
-        self, pieces: Iterable[tuple[np.ndarray, pd.DataFrame]]
-    ) -> Iterator[pa.Table]:
+    def _joined(self, pieces: Iterable[Piece]) -> Iterator[pa.Table]:
         """Small pieces joined, so that all but the last have `block_rows` rows or a few more."""
-        batch = []
-        for piece in pieces:
-            batch.append(self._table(*piece))
-            if sum(map(len, batch)) >= self.block_rows:
+        tables = (self._table(*piece) for piece in pieces)
+        for batch in chunked(tables, size=len, limit=self.block_rows):
+            if any(map(len, batch)):
                 yield pa.concat_tables(batch).combine_chunks()
-                batch = []
-        if any(map(len, batch)):
-            yield pa.concat_tables(batch).combine_chunks()
 
     def _table(self, vectors: np.ndarray, rows: pd.DataFrame) -> pa.Table:
         """Vectors and their rows as the table that is stored, with the vectors at length 1."""
@@ -278,19 +271,15 @@ class VectorIndex:
 
     def rows(self, numbers: Sequence[int] | np.ndarray) -> pd.DataFrame:
         """`id, start, end, text` of rows, in the order asked for."""
-        import pandas as pd
-
         numbers = np.asarray(numbers, dtype=np.int64)
-        tables = [pd.DataFrame(columns=_ROW.names)]
+        tables = [pd.DataFrame(columns=COLUMNS)]
         first = 0
         for part in self._parts:
             positions = np.flatnonzero(
                 (numbers >= first) & (numbers < first + len(part))
             )
             if len(positions):
-                table = part.select(_ROW.names).take(
-                    numbers[positions] - first
-                )
+                table = part.select(COLUMNS).take(numbers[positions] - first)
                 tables.append(table.to_pandas().set_index(positions))
             first += len(part)
         return (

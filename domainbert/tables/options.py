@@ -71,13 +71,13 @@ def table_format(path: str | Path, endings: tuple[str, ...] = FORMATS) -> str:
     Raises:
         TableError: it is none of `endings`.
     """
-    name = Path(path).name.lower()
-    for ending in endings:
-        if name.endswith(ending):
-            return ending
-    advice = _ADVICE.get(Path(name).suffix, "")
+    path = Path(path)
+    ending = next(filter(path.name.lower().endswith, endings), None)
+    if ending is not None:
+        return ending
+    advice = _ADVICE.get(path.suffix.lower(), "")
     raise TableError(
-        f"{Path(path).name}: expected a table that ends in {', '.join(endings)}{advice}"
+        f"{path.name}: expected a table that ends in {', '.join(endings)}{advice}"
     )
 
 

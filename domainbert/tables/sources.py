@@ -148,10 +148,8 @@ class FolderSource(Source):
 def _table_name(path: Path) -> str:
     """The name of a table in lower case, without the ending of its file; "" for other files."""
     name = path.name.lower()
-    for ending in FILE_ENDINGS:
-        if name.endswith(ending):
-            return name.removesuffix(ending)
-    return ""
+    ending = next(filter(name.endswith, FILE_ENDINGS), name)
+    return name.removesuffix(ending)
 
 
 def quoted(text: str) -> str:

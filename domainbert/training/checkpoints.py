@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from safetensors import SafetensorError, safe_open
+
 from domainbert.errors import UserError
 from domainbert.files import locked, write_json
 
@@ -39,7 +41,15 @@ def resume_point(
             )
         current = json.loads(json.dumps(facts))  # as they will be read back
         if checkpoint:
-            _check_facts(folder, current)
+            file = folder / FACTS
+            stored = {}
+            if file.is_file():
+                stored = json.loads(file.read_text("utf-8"))
+            if differing := _differences(stored, current):
+                raise UserError(
+                    f"the checkpoints in {folder} were made with another "
+                    f"{', '.join(differing)}; repeat the first command, or delete that folder"
+                )
         elif resume:
             log.warning(
                 "no checkpoint in %s: training starts from the beginning",
@@ -47,17 +57,6 @@ def resume_point(
             )
         write_json(current, folder / FACTS)
         yield checkpoint
-
-
-def _check_facts(folder: Path, current: object) -> None:
-    """Refuse checkpoints that were made from other facts."""
-    file = folder / FACTS
-    stored = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-    if differing := _differences(stored, current):
-        raise UserError(
-            f"the checkpoints in {folder} were made with another "
-            f"{', '.join(differing)}; repeat the first command, or delete that folder"
-        )
 
 
 def _differences(
@@ -101,8 +100,6 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 def _is_complete(path: Path) -> bool:
     """Whether every file of a checkpoint can be read; the trainer writes its state last."""
-    from safetensors import SafetensorError, safe_open
-
     weights = list(path.glob("*.safetensors"))
     states = [
         path / "optimizer.pt",

@@ -6,7 +6,7 @@ import hashlib
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -55,7 +55,7 @@ class Objective(ABC):
         """Scores on the validation side, computed as prediction computes them."""
 
     @abstractmethod
-    def facts(self) -> Mapping[str, object]:
+    def facts(self) -> dict[str, Any]:
         """Hashes of data and split, and the settings of the objective, as JSON.
 
         A run resumes only if all facts are the same; the manifest keeps them.

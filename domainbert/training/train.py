@@ -1,12 +1,9 @@
 """Training a model through one or several stages."""
 
-from __future__ import annotations
-
-import json
 import platform
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -14,20 +11,17 @@ from domainbert import __version__
 from domainbert.encoders.lora import Adapter, add_lora, set_adapter
 from domainbert.errors import UserError
 from domainbert.models.manifest import Stage, Training
+from domainbert.models.model import Model
+from domainbert.training.objective import Objective
+from domainbert.training.settings import TrainingSettings
 from domainbert.training.trainer import fit
 
-if TYPE_CHECKING:
-    from domainbert.models.model import Model
-    from domainbert.training.objective import Objective
-    from domainbert.training.settings import TrainingSettings
-
-AnyModel = TypeVar("AnyModel", bound="Model[Any]")
+AnyModel = TypeVar("AnyModel", bound=Model[Any])
 
 
 def train(
     model: AnyModel,
     *stages: tuple[Objective, TrainingSettings],
-    encoder: str | Path,
     start: str | None = None,
     share: float = 1.0,
     checkpoints: str | Path | None = None,
@@ -41,7 +35,6 @@ def train(
     Args:
         model: the model to train, from `Model.untrained`.
         stages: what to train on and how, in order.
-        encoder: what `Model.untrained` was given.
         start: a model of the same class (shipped name or folder) whose adapters and head training
             starts from; labels that it lacks keep the head of `model`.
         share: share of the adapters' change that is kept, in (0, 1]; 0.5 is the average of the
@@ -62,13 +55,13 @@ def train(
     network = (
         model.network if first.full else add_lora(model.network, first.rank)
     )
-    facts = model.facts(encoder)
+    facts = model.facts()
     if start is not None:
         earlier = type(model).from_pretrained(start, device="cpu")
         adapter = _start_adapter(
             earlier,
             rank=first.rank,
-            encoder=model.origin(encoder).sha256,
+            encoder=model.origin.sha256,
         )
         head_rows = _start_head(model, adapter, earlier.labels)
         set_adapter(network, adapter.tensors | head_rows)
@@ -97,18 +90,10 @@ def train(
                 if "lora_B" in name:
                     weights.mul_(share)
         best = stages[-1][0].score(network.eval())
-    trained = model.finished(
-        network,
-        encoder=encoder,
-        full=first.full,
-    )
+    trained = model.finished(network, full=first.full)
     trained.manifest.training = Training(
         stages=[Stage(**settings.model_dump()) for _, settings in stages],
-        # As JSON has them: lists for tuples.
-        facts=[
-            json.loads(json.dumps(objective.facts()))
-            for objective, _ in stages
-        ],
+        facts=[objective.facts() for objective, _ in stages],
         start=Path(start or "").name,
         versions=versions(),
         validation=best,

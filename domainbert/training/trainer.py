@@ -1,7 +1,5 @@
 """Training an objective with Hugging Face's Trainer: batches, callbacks, checkpoints."""
 
-from __future__ import annotations
-
 import logging
 import math
 import tempfile
@@ -11,25 +9,28 @@ from contextlib import ExitStack, contextmanager
 from itertools import cycle, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch.utils.data import DataLoader, Dataset
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import (
+    PreTrainedModel,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 from transformers.trainer_callback import PrinterCallback
 
 from domainbert.encoders.loading import quiet
 from domainbert.files import disk_errors
 from domainbert.progress import progress
 from domainbert.training.checkpoints import resume_point
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, TrainerControl, TrainerState
-
-    from domainbert.training.objective import Objective
-    from domainbert.training.settings import TrainingSettings
+from domainbert.training.objective import Objective
+from domainbert.training.settings import TrainingSettings
 
 WEIGHTS = "model.safetensors"
 HEAD = "objective_head"
@@ -128,7 +129,7 @@ class ObjectiveTrainer(Trainer):
         objective: Objective,
         *,
         args: TrainingArguments,
-        watch: _Watch,
+        watch: "_Watch",
     ) -> None:
         self.objective = objective
         self._network = network
@@ -418,13 +419,13 @@ class _Watch(TrainerCallback):
         args: TrainingArguments,
         state: TrainerState,
         control: TrainerControl,
-        metrics: Mapping[str, float] | None = None,
+        metrics: Mapping[str, float],
         **_: object,
     ) -> None:
         """Log the scores, and stop if they no longer improve."""
         scores = [
             f"{name.removeprefix(PREFIX)} {score:.4g}"
-            for name, score in (metrics or {}).items()
+            for name, score in metrics.items()
         ]
         log.info(
             "step %d of %d: %s",

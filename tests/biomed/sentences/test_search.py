@@ -38,12 +38,9 @@ def index(encoder, tmp_path):
 
 def test_a_passage_is_found_with_its_place(index, encoder):
     for number in (0, 1, 3):
-        whole = [
-            p
-            for part in encoder.embed_passages([TEXTS[number]], window=24)
-            for p in zip(part.starts, part.ends, strict=True)
-        ]
-        for start, end in whole:
+        (part,) = encoder.embed_passages([TEXTS[number]], window=24)
+        for passage in part.texts[0].windows:
+            start, end = passage.start, passage.end
             (best, *_) = index.search(TEXTS[number][start:end], k=3)[0]
             assert best.rank == 1
             assert best.id == IDS[number]

@@ -114,8 +114,8 @@ def test_a_text_longer_than_a_window_is_read_whole(
     )
     assert vector == pytest.approx(expected, abs=1e-5)
     (part,) = embedder.embed_many([LONG, "insulin"])
-    assert part.windows.tolist() == [len(windows), 1]
-    assert part.tokens.tolist() == [200, 1]
+    assert [len(text.windows) for text in part.texts] == [len(windows), 1]
+    assert [text.tokens for text in part.texts] == [200, 1]
 
 
 def test_what_has_no_vector_affects_nothing_else(embedder):
@@ -130,10 +130,10 @@ def test_what_has_no_vector_affects_nothing_else(embedder):
         "edema \ud800",
     ]
     (part,) = embedder.embed_many(texts)
-    assert part.faults == (
+    assert part.faults == [
         *("", "no text", "no text", "it is int, not a string", "no text"),
         *("no word of it is in the encoder's vocabulary", "no text", ""),
-    )
+    ]
     assert np.isnan(part.vectors[1:7]).all()
     assert part.vectors[0] == pytest.approx(
         embedder.embed("insulin"), abs=1e-6
@@ -151,7 +151,7 @@ def test_embed_refuses_it_by_number_and_not_by_text(embedder):
     ):
         embedder.embed(column)
     (part,) = embedder.embed_many(column)
-    assert part.faults == ("", "no text", "")
+    assert part.faults == ["", "no text", ""]
     with pytest.raises(
         UserError, match="text number 1 has no vector: no word"
     ) as caught:
@@ -181,14 +181,17 @@ def test_passages_cover_the_text_and_have_its_offsets(bare, tokenizer):
     texts = ["Heart failure.", None, LONG, "", "edema and pain " * 30]
     parts = list(embedder.embed_passages(texts * 9, window=12))
     assert len(parts) > 1
-    places = np.concatenate(
-        [np.stack([p.texts, p.starts, p.ends], axis=1) for p in parts]
+    passages = [text.windows for part in parts for text in part.texts]
+    places = np.array(
+        [
+            (number, passage.start, passage.end)
+            for number, windows in enumerate(passages)
+            for passage in windows
+        ]
     )
     vectors = np.concatenate([part.vectors for part in parts])
-    faults = {
-        number: why for part in parts for number, why in part.faults.items()
-    }
-    assert faults == {n: "no text" for n in range(45) if n % 5 in (1, 3)}
+    faults = [fault for part in parts for fault in part.faults]
+    assert faults == ["", "no text", "", "no text", ""] * 9
     for number in (0, 2, 4, 42):
         own = places[places[:, 0] == number]
         text = texts[number % 5]
@@ -342,5 +345,7 @@ def test_a_text_beyond_the_limit_affects_nothing_else(embedder):
     assert first == ""
     assert second.startswith("it has 5,000,001 characters")
     parts = list(embedder.embed_passages([endless, "insulin"]))
-    assert [number for part in parts for number in part.faults] == [0]
-    assert [len(part.texts) for part in parts if len(part.texts)] == [1]
+    faults = [fault for part in parts for fault in part.faults]
+    assert faults == [second, ""]
+    passages = [text.windows for part in parts for text in part.texts]
+    assert [len(windows) for windows in passages] == [0, 1]

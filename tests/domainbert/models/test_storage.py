@@ -77,7 +77,8 @@ def save(
         settings={"window": 64, "calibration": [1.5, -0.25]},
     )
     tokenizer = load_tokenizer(found)
-    saved = TaskModel(model, tokenizer, config, None if full else adapter)
+    adapter = None if full else adapter
+    saved = TaskModel(model, tokenizer, config, adapter, Manifest())
     save_task_model(folder, saved, files={"README.md": card})
     return model, config
 

@@ -146,7 +146,6 @@ def runner(tiny_encoder, home):
         return train(
             model,
             *stages,
-            encoder=encoder,
             checkpoints=checkpoints,
             resume=resume,
         )
