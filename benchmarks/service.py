@@ -4,7 +4,9 @@
   of these waits;
 - waiting: a discharge summary alone, and at a load of 70%: one comes every two seconds, and short
   stays come at the constant rate that makes up the rest of the load;
-- memory: of the service over many requests.
+- memory: of the service over many requests;
+- processor time: of a short stay in the library, in the service and in its clients, and the share
+  of the cores that the service and its clients keep busy.
 
 The clients share the processors with the service, and the library does not pay for them.
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import queue
 import socket
 import subprocess
@@ -73,6 +76,12 @@ class Service:
         """Its resident memory."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+    def processor_seconds(self) -> float:
+        """Its processor time so far."""
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text()
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 class Client:
@@ -171,16 +180,30 @@ def main() -> None:
     model, service = ReadmissionModel.from_pretrained(MODEL), Service()
     client, rounds = Client(service.port), 1 if asked.quick else asked.rounds
     ours, library, waits = [], [], []
+    work: dict[str, list[float]] = {
+        "library": [],
+        "service": [],
+        "clients": [],
+    }
+    busy_shares = []
     for turn in range(rounds):
         say(f"throughput, round {turn + 1} of {rounds}")
         texts = [[text] for text in marked(short, f"l{turn}x")]
+        before = time.process_time()
         seconds = seconds_of(lambda: list(model.predict_many(texts)))  # noqa: B023
+        work["library"].append(time.process_time() - before)
         library.append(len(short) / seconds)
         requests = bodies(short, f"s{turn}x")
+        before = time.process_time()
+        served = service.processor_seconds()
         seconds = seconds_of(
             lambda: waits.extend(together(service.port, requests))  # noqa: B023
         )
+        work["clients"].append(time.process_time() - before)
+        work["service"].append(service.processor_seconds() - served)
         ours.append(len(short) / seconds)
+        cores = seconds * len(os.sched_getaffinity(0))
+        busy_shares.append((work["clients"][-1] + work["service"][-1]) / cores)
     shares = [a / b for a, b in zip(ours, library, strict=True)]
     say(
         f"{spread(ours, '.1f')} a second, {spread(shares, '.2f')} of predict_many; waiting"
@@ -224,6 +247,17 @@ def main() -> None:
             "measured": spread(ours, ".1f"),
         },
         {"what": "share of predict_many", "measured": spread(shares, ".2f")},
+        *(
+            {
+                "what": f"processor time of a short stay then: {name}",
+                "measured": f"{1000 * np.mean(seconds) / len(short):.1f} ms",
+            }
+            for name, seconds in work.items()
+        ),
+        {
+            "what": "share of the cores in use then, service and clients",
+            "measured": spread(busy_shares, ".2f"),
+        },
         {
             "what": "wait of a short stay then, 95th percentile",
             "measured": f"{p95[2]:.3f} s",
@@ -253,6 +287,8 @@ def main() -> None:
         "loaded": loaded,
     }
     measured["waits"] = waits
+    measured["busy"] = busy_shares
+    measured |= {f"processor {name}": times for name, times in work.items()}
     report(
         rows,
         setting=setting,

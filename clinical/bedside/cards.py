@@ -84,7 +84,7 @@ class ReadmissionService:
         service.forms[TASK, "fhir"] = self.assessments
 
     def cards(self, request: HookRequest) -> list[dict[str, object]]:
-        """One card; none outside of a stay, or for a stay that can have no risk."""
+        """One card; none outside of a stay, before its first note, or if it can have no risk."""
         stay = address_id(request.context.encounterId or "")
         if not stay:
             if request.hook == "patient-view":
@@ -99,6 +99,8 @@ class ReadmissionService:
             return []
         if not records:
             counts = [f"{reason}: {n}" for reason, n in receipt.items() if n]
+            if not counts and request.hook == "patient-view":
+                return []  # nothing was written yet
             reasons = "; ".join(counts) or "none was sent"
             raise HTTPException(
                 412,
@@ -201,6 +203,8 @@ class ReadmissionService:
             fault = "is missing"
         elif has_failed(resources):
             fault = "is an error"
+            resources = []  # all pages are asked for, and none is read twice
+            next_address = ""
         elif next_address:
             fault = "has another page"
         if fault:
@@ -276,6 +280,8 @@ class ReadmissionService:
         key = Fernet.generate_key()
         content = Fernet(key).encrypt(json.dumps(evidence).encode())
         try:
+            # A cleaner of temporary files may have removed both folders.
+            self._service.work.mkdir(mode=0o700, exist_ok=True)
             self._folder.mkdir(mode=0o700, exist_ok=True)
             with suppress(FileNotFoundError):  # another worker removed it
                 for file in self._folder.iterdir():

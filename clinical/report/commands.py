@@ -170,10 +170,12 @@ def in_service(ledger: Path, model: ReadmissionModel) -> list[str]:
     lines += compare_inputs(model, risks)[1]
     pairs = compare_models(ledger, model.fingerprint())
     lines += [_BESIDE.format(**pair) for pair in pairs]
+    # A client may send the feedback on a card again; the last one counts.
     cards = feedback[feedback["card"].isin(risks["card"])]
+    cards = cards.drop_duplicates("card", keep="last")
     overridden = cards[cards["outcome"] == "overridden"]
     lines.append(
-        f"Feedback on {cards['card'].nunique():,} cards; overridden: {len(overridden):,}."
+        f"Feedback on {len(cards):,} cards; overridden: {len(overridden):,}."
     )
     reasons = (
         overridden["reason"].replace("", "no reason given").value_counts()

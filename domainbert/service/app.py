@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import json
 import logging
 import os
@@ -54,7 +55,6 @@ from domainbert.service.served import (
     Served,
     announced,
     find_kind,
-    split_label,
 )
 from domainbert.service.trust import Trust
 from domainbert.service.worker import (
@@ -96,9 +96,6 @@ _MODEL = Gauge(
     ["task", "model", "fingerprint"],
     multiprocess_mode="livemax",
 )
-
-
-_Loaded = tuple[Served, Worker]
 
 
 class Records(BaseModel):
@@ -148,40 +145,38 @@ class Service:
             1 << 20
         )
         self._models: list[Served] = []
-        self._workers: dict[str, _Loaded] = {}
-        self._shadows: dict[str, _Loaded] = {}
+        self._workers: dict[str, tuple[Served, Worker]] = {}
         self._in_shadow = ThreadPoolExecutor(max_workers=1)
         self._shadow_calls = threading.BoundedSemaphore(_SHADOW_CALLS)
         self._fault = ""
         kinds = kinds or announced()
         for entry in settings.model:
-            label, model_name = split_label(entry, kinds)
-            kind, name = find_kind(model_name, kinds)
+            kind, name = find_kind(entry, kinds)
             model = kind.load(name, cache=work / "windows.sqlite")
-            self._add_model(model, is_named=bool(label))
+            is_named = entry not in (name, f"{kind.task}={name}")
+            self._add_model(model, is_named=is_named)
         self._add_routes()
 
     def _add_model(self, model: Served, *, is_named: bool) -> None:
         """Add a model; the second of a task is scored in shadow if it has a name."""
         first = next(iter(model.tasks))
-        tasks = dict(model.tasks)
-        workers = self._workers
-        repeated = sorted(tasks.keys() & workers.keys())
+        tasks = model.tasks
+        repeated = sorted(tasks.keys() & self._workers.keys())
         if repeated and not is_named:
-            other, _ = workers[repeated[0]]
+            other, _ = self._workers[repeated[0]]
             raise UserError(
                 f"{other.name} and {model.name} both do {repeated[0]}; name one of them, or write "
                 "--model now=MODEL --model next=MODEL to score the second in shadow"
             )
         if repeated:
             tasks = {first + _SHADOW: tasks[first]}
-            workers = self._shadows
         else:
             self._models.append(model)
         for name, task in tasks.items():
             _MODEL.labels(name, model.name, model.model.fingerprint()).set(1)
-            workers[name] = (model, Worker(task, _QUEUE.labels(name).set))
-        _, worker = workers[next(iter(tasks))]
+            worker = Worker(task, _QUEUE.labels(name).set)
+            self._workers[name] = (model, worker)
+        _, worker = self._workers[next(iter(tasks))]
         test = partial(worker.score, seconds=self.settings.seconds)
         self._fault = self._fault or model.self_test(test)
 
@@ -221,7 +216,7 @@ class Service:
         run = partial(self._run, records, card=card, call=uuid.uuid4().hex)
         rows = run(task)
         shadow = task + _SHADOW
-        if shadow in self._shadows and self._shadow_calls.acquire(
+        if shadow in self._workers and self._shadow_calls.acquire(
             blocking=False
         ):
             self._in_shadow.submit(self._run_in_shadow, partial(run, shadow))
@@ -245,7 +240,7 @@ class Service:
         call: str,
     ) -> OutputRows:
         """Score with one model, count the rows, and keep the risks."""
-        model, worker = {**self._workers, **self._shadows}[task]
+        model, worker = self._workers[task]
         rows = worker.score(
             records, min(self.settings.seconds, seconds_left())
         )
@@ -281,10 +276,11 @@ class Service:
             ("/v1", self._about),
         ):
             self.app.get(path)(answer)
-        for name, (model, worker) in self._workers.items():
-            about = (type(worker.task).__doc__ or name).splitlines()[0]
-            route = self.app.post(f"/v1/{name}", description=about)
-            route(self._endpoint(name, model))
+        for model in self._models:
+            for name, task in model.tasks.items():
+                about = (type(task).__doc__ or name).splitlines()[0]
+                route = self.app.post(f"/v1/{name}", description=about)
+                route(self._endpoint(name, model))
         pages = StaticFiles(
             packages=[("domainbert.service", "docs")], html=True
         )
@@ -382,9 +378,10 @@ class Service:
     async def _about(self) -> dict[str, object]:
         """The tasks, what they read and give, and the limits."""
         tasks = {}
-        for name, (model, worker) in self._workers.items():
-            columns = [column.name for column in worker.task.columns]
-            tasks[name] = {"model": model.name, "reads": columns}
+        for model in self._models:
+            for name, task in model.tasks.items():
+                columns = [column.name for column in task.columns]
+                tasks[name] = {"model": model.name, "reads": columns}
         limits = {
             "max_characters": self.settings.max_characters,
             "seconds": self.settings.seconds,
@@ -423,7 +420,11 @@ def application() -> FastAPI:
     _limit_arenas()
     _limit_handshakes()
     _stop_gently()
-    return Service(settings, work=work).app
+    app = Service(settings, work=work).app
+    # Collecting garbage among all modules and models would stop every call for half a second.
+    gc.collect()
+    gc.freeze()
+    return app
 
 
 def faults() -> list[str]:

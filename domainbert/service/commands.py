@@ -96,7 +96,7 @@ def serve(
     try:
         import uvicorn
 
-        from domainbert.service.served import announced, find_kind, split_label
+        from domainbert.service.served import announced, find_kind
     except ModuleNotFoundError as error:
         raise UserError(
             f"no {error.name}: pip install 'domainbert[service]'"
@@ -108,16 +108,16 @@ def serve(
     # Wrong names are refused before anything is loaded.
     kinds = announced()
     for name in settings.model:
-        find_kind(split_label(name, kinds)[1], kinds)
+        find_kind(name, kinds)
     scheme = "https" if certificate else "http"
     url_host = f"[{host}]" if ":" in host else host
     address = settings.address.rstrip("/") or f"{scheme}://{url_host}:{port}"
     settings = replace(settings, address=address)
-    _allow_files()
     # The folder of a killed service is removed here.
     with folder_beside(
         Path(tempfile.gettempdir(), "domainbert"), private=True
     ) as work:
+        _claim_files(work)
         os.environ[SETTINGS] = json.dumps([asdict(settings), str(work)])
         # Compiled kernels of many shapes would be kept, and memory grow with the requests.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8")
@@ -167,11 +167,16 @@ def _check(certificate: Path | None, key: Path | None) -> None:
         raise UserError("; ".join(faults))
 
 
-def _allow_files() -> None:
-    """Let the process open as many files as the system allows: each connection is one."""
+def _claim_files(work: Path) -> None:
+    """Open as many files as the system allows, and keep its cleaner from the work folder.
+
+    Each connection is an open file. systemd removes nothing old from a folder that is locked.
+    """
     with suppress(ImportError, OSError, ValueError):
-        # Windows has no such limit.
+        # Windows has neither.
+        import fcntl
         import resource
 
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        fcntl.flock(os.open(work, os.O_RDONLY), fcntl.LOCK_SH)

@@ -56,10 +56,7 @@ class Ledger:
         self._wait_seconds = wait_seconds
         try:
             self._key = _read_key(key_file or Path(f"{path}.key"))
-            self.path.touch(mode=0o600)
-            with closing(self._connect()) as con, con:
-                make_tables(con, self.path, _APPLICATION, _SCHEMA)
-            self.path.chmod(0o600)
+            self._make()
         except OSError as error:
             raise UserError(
                 f"{error.filename}: {error.strerror}; make the ledger and its key in folders that "
@@ -70,7 +67,21 @@ class Ledger:
                 f"{path}: this file cannot be used ({error})"
             ) from None
 
+    def _make(self) -> None:
+        """Make the file with its tables, if it does not exist."""
+        self.path.touch(mode=0o600)
+        connection = sqlite3.connect(self.path, timeout=self._wait_seconds)
+        with closing(connection) as con:
+            make_tables(con, self.path, _APPLICATION, _SCHEMA)
+        self.path.chmod(0o600)
+
     def _connect(self) -> sqlite3.Connection:
+        if not self.path.exists():
+            log.warning("the ledger was removed; a new one is made")
+            # Without a file, SQLite gives the reason.
+            with suppress(OSError):
+                self.path.parent.mkdir(mode=0o700, exist_ok=True)
+                self._make()
         return sqlite3.connect(self.path, timeout=self._wait_seconds)
 
     def _hash(self, *parts: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -86,32 +86,24 @@ def announced() -> list[Announced]:
     ]
 
 
-def split_label(name: str, kinds: Iterable[Announced]) -> tuple[str, str]:
-    """`LABEL=MODEL` as the label and the model; "" and the name for `MODEL` and `TASK=MODEL`."""
-    label, equals, model_name = name.partition("=")
-    is_task = label in {kind.task for kind in kinds}
-    if not equals or is_task or Path(name).exists():
-        return "", name
-    return label, model_name
-
-
-def find_kind(name: str, kinds: Iterable[Announced]) -> tuple[Announced, str]:
-    """The kind of a model, and its name without the task.
+def find_kind(name: str, kinds: Sequence[Announced]) -> tuple[Announced, str]:
+    """The kind of a model, and its name without the task and the label.
 
     Args:
-        name: a shipped model, a folder, or `TASK=NAME`.
+        name: a shipped model, a folder, `TASK=NAME`, or one of these after `LABEL=`.
         kinds: the served models, from `announced`.
 
     Raises:
         UserError: no kind has such a model.
     """
-    kinds = list(kinds)
-    task, _, name_in_task = name.partition("=")
+    label, _, name_in_task = name.partition("=")
     for kind in kinds:
-        if name_in_task and task == kind.task:
+        if name_in_task and label == kind.task:
             return kind, name_in_task
         if kind.can_load(name):
             return kind, name
+    if name_in_task:
+        return find_kind(name_in_task, kinds)
     shipped = {name for kind in kinds for name in shipped_models(kind.package)}
     tasks = ", ".join(sorted({kind.task for kind in kinds}))
     raise UserError(

@@ -57,6 +57,7 @@ class Clients(Settings):
 class _ClientKeys:
     """The keys of one client, and when they were read, on the clock of `time.monotonic`."""
 
+    client: Client
     keys: KeySet = field(default_factory=lambda: KeySet([]))
     read_at: float = -math.inf
     tried_at: float = -math.inf
@@ -81,11 +82,9 @@ class Trust:
             )
         self._folder = path.parent
         self._ledger = ledger
-        self._clients: dict[str, Client] = {}
         self._keys: dict[str, _ClientKeys] = {}  # by issuer
         for client in read_recipe(Clients, path).client:
-            self._clients[client.issuer] = client
-            self._keys[client.issuer] = _ClientKeys()
+            self._keys[client.issuer] = _ClientKeys(client)
             if (
                 client.jwks.startswith("https://")
                 or (self._folder / client.jwks).is_file()
@@ -128,10 +127,10 @@ class Trust:
     async def faults(self) -> list[str]:
         """The clients whose keys cannot be read now."""
         faults = []
-        for issuer, client in self._clients.items():
-            await self._read_keys(client)
-            if not self._keys[issuer].keys.keys:
-                faults.append(f"{issuer}: {client.jwks} gives no keys")
+        for issuer, state in self._keys.items():
+            await self._read_keys(state)
+            if not state.keys.keys:
+                faults.append(f"{issuer}: {state.client.jwks} gives no keys")
         return faults
 
     async def _admit(self, authorization: str, path: str) -> str:
@@ -140,22 +139,22 @@ class Trust:
             raise UserError("expected the header Authorization: Bearer JWT")
         token = token.strip()
         unchecked = extract_compact(token.encode())
-        client = self._clients.get(json.loads(unchecked.payload).get("iss"))
-        if client is None:
+        state = self._keys.get(json.loads(unchecked.payload).get("iss"))
+        if state is None:
             raise UserError("the token's iss is no client of this service")
         header = unchecked.headers()
-        if header.get("jku", client.jwks) != client.jwks:
+        jwks = state.client.jwks
+        if header.get("jku", jwks) != jwks:
             raise UserError(
                 "the token's jku is not the address of this client's keys"
             )
-        keys = await self._keys_of(client, header.get("kid"))
-        await asyncio.to_thread(self._check, token, client, keys, path)
-        return client.issuer
+        await self._refresh(state, header.get("kid"))
+        await asyncio.to_thread(self._check, token, state, path)
+        return state.client.issuer
 
-    def _check(
-        self, token: str, client: Client, keys: KeySet, path: str
-    ) -> None:
-        claims = jwt.decode(token, keys, algorithms=ALGORITHMS).claims
+    def _check(self, token: str, state: _ClientKeys, path: str) -> None:
+        claims = jwt.decode(token, state.keys, algorithms=ALGORITHMS).claims
+        client = state.client
         audience = client.audience.rstrip("/") + path
         essential: Any = {"essential": True}
         registry = jwt.JWTClaimsRegistry(
@@ -179,28 +178,25 @@ class Trust:
                 "this token was used before; sign a new one for each call"
             )
 
-    async def _keys_of(self, client: Client, kid: object) -> KeySet:
-        """The keys of a client, read again if they are old or lack the key `kid` of a token.
+    async def _refresh(self, state: _ClientKeys, kid: object) -> None:
+        """Read the keys of a client again if they are old or lack the key `kid` of a token.
 
         Calls of the same client wait for the read, and those of other clients do not.
         """
-        state = self._keys[client.issuer]
         async with state.lock:
             now = time.monotonic()
             is_new = kid not in [key.kid for key in state.keys]
             is_due = is_new or now - state.read_at > _FRESH_SECONDS
             if is_due and now - state.tried_at > _RETRY_SECONDS:
                 state.tried_at = now
-                await self._read_keys(client)
+                await self._read_keys(state)
         if time.monotonic() - state.read_at > _STALE_SECONDS:
             raise UserError("the keys of this client cannot be read")
-        return state.keys
 
-    async def _read_keys(self, client: Client) -> None:
+    async def _read_keys(self, state: _ClientKeys) -> None:
         """Read the keys of a client; if that fails, those of the last time are kept for now."""
-        state = self._keys[client.issuer]
         try:
-            document = await self._fetch(client.jwks)
+            document = await self._fetch(state.client.jwks)
             state.keys = await asyncio.to_thread(
                 KeySet.import_key_set, document
             )

@@ -11,12 +11,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 from threading import Condition
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from domainbert.scoring.driver import AnyTask
-    from domainbert.scoring.task import Plan
-    from domainbert.tables import Row
+import torch
+
+from domainbert.scoring.driver import AnyTask, score_items
+from domainbert.scoring.task import Plan, make_plan, together
+from domainbert.tables.rows import Row, cell_of
 
 Record = Mapping[str, object]
 OutputRows = list[dict[str, Any]]
@@ -59,12 +60,9 @@ class Worker:
         task: AnyTask,
         show_queue: Callable[[int], None],
     ) -> None:
-        import torch
-
         self.task = task
         self._show_queue = show_queue
         self._cores = torch.get_num_threads()
-        self._set_cores = torch.set_num_threads  # of the calling thread
         self._queue: deque[_Request] = deque()
         self._used_slots = 0
         self._changed = Condition()
@@ -81,9 +79,6 @@ class Worker:
             TableError: a required column is missing.
             TimeoutError: not done within `seconds`.
         """
-        from domainbert.scoring.driver import score_items
-        from domainbert.scoring.task import together
-
         n_characters = sum(map(count_characters, records))
 
         def run(items: Iterable[object]) -> Iterator[object]:
@@ -100,8 +95,6 @@ class Worker:
 
     def plan(self, records: Sequence[Record]) -> Plan:
         """The columns of records, and which of them the task reads."""
-        from domainbert.scoring.task import make_plan
-
         names = dict.fromkeys(name for record in records for name in record)
         return make_plan(self.task, list(names), source="the request")
 
@@ -132,7 +125,8 @@ class Worker:
             batch = self._next_batch()
             slots = batch[0].slots
             self._used_slots += slots
-            self._set_cores(max(1, self._cores * slots // self._used_slots))
+            cores = self._cores * slots // self._used_slots
+            torch.set_num_threads(max(1, cores))  # of this thread
         try:
             self._run(
                 [r for r in batch if r.results.set_running_or_notify_cancel()]
@@ -145,8 +139,7 @@ class Worker:
     def _wait_for_company(self) -> None:
         """Wait a moment for more requests, unless the queue already fills a batch."""
         queue = list(self._queue)
-        n_characters = sum(request.characters for request in queue)
-        if not queue or n_characters >= BATCH_CHARACTERS:
+        if not queue or _is_full(queue):
             return
         deadline = queue[0].arrived_at + WAIT_SECONDS
         time.sleep(max(0.0, deadline - time.monotonic()))
@@ -154,19 +147,15 @@ class Worker:
     def _next_batch(self) -> list[_Request]:
         """Take the first request off the queue, and after a short one more short ones."""
         batch = [self._queue.popleft()]
-        n_characters = batch[0].characters
         while self._queue and batch[0].slots == self._queue[0].slots == 1:
-            if n_characters >= BATCH_CHARACTERS:
+            if _is_full(batch):
                 break
             batch.append(self._queue.popleft())
-            n_characters += batch[-1].characters
         self._show_queue(len(self._queue))
         return batch
 
     def _run(self, batch: list[_Request]) -> None:
         """Run the task on a batch; after a failure each request is rerun singly."""
-        if not batch:
-            return
         items = [item for request in batch for item in request.items]
         try:
             results = iter(self.task.run(items))
@@ -189,6 +178,11 @@ class Worker:
                 request.results.set_exception(error)
 
 
+def _is_full(batch: Sequence[_Request]) -> bool:
+    n_characters = sum(request.characters for request in batch)
+    return n_characters >= BATCH_CHARACTERS
+
+
 def count_characters(record: Record) -> int:
     """Characters of the texts in a record, including those in lists."""
     total = 0
@@ -200,8 +194,6 @@ def count_characters(record: Record) -> int:
 
 def _rows(records: Sequence[Record]) -> Iterator[Row]:
     """Records as rows of a table."""
-    from domainbert.tables.rows import Row, cell_of
-
     for number, record in enumerate(records):
         cells = {name: cell_of(value) for name, value in record.items()}
         yield Row(number, cells, f"record {number}")

@@ -14,7 +14,8 @@ pytest.importorskip("joserfc", reason="the service needs its extra")
 
 from starlette.testclient import TestClient
 
-from biomed.served import ANSWERS, ENTITIES
+from biomed.served import ANSWERS, ENTITIES, SIMILAR
+from biomed.terms.similarity import TermEmbedder
 from clinical import ReadmissionModel
 from clinical.bedside.served import READMISSION
 from domainbert.service.app import Service, ServiceSettings
@@ -59,6 +60,7 @@ CALLS = {
     "/v1/passages": [{"records": [RECORD]}],
     "/v1/entities": [{"records": [RECORD]}],
     "/v1/answers": [{"records": [QUESTION]}],
+    "/v1/similar": [{"records": [{"id": CANARY, "term": f"{CANARY} pain"}]}],
     "/cds-services/readmission": [CARD, FETCH],
     "/cds-services/readmission/feedback": [{"feedback": [FEEDBACK]}],
 }
@@ -77,8 +79,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def app(folder, new_network, random_network, tokenizer):
-    """A service of three tiny models, with a ledger and a FHIR server that is down."""
+def app(folder, new_network, random_network, tokenizer, write_adapter):
+    """A service of four tiny models, with a ledger and a FHIR server that is down."""
     models = {
         "risk": ReadmissionModel(new_network(), tokenizer),
         "tagger": random_tagger(random_network, tokenizer),
@@ -86,8 +88,9 @@ def app(folder, new_network, random_network, tokenizer):
     }
     for name, model in models.items():
         model.save_pretrained(folder / name)
+    write_adapter(TermEmbedder, folder / "terms")
     settings = ServiceSettings(
-        model=[str(folder / name) for name in models],
+        model=[str(folder / name) for name in (*models, "terms")],
         address="http://localhost",
         cors=["https://ehr.example"],
         fhir=["http://127.0.0.1:9"],
@@ -95,7 +98,7 @@ def app(folder, new_network, random_network, tokenizer):
     )
     work = folder / "work"
     work.mkdir()
-    kinds = [READMISSION, ENTITIES, ANSWERS]
+    kinds = [READMISSION, ENTITIES, ANSWERS, SIMILAR]
     return Service(settings, work=work, kinds=kinds).app
 
 

@@ -254,6 +254,29 @@ def test_a_value_in_a_frame_is_the_business_of_its_row(
     assert list(faults) == []
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_a_text_of_20_mb_is_the_business_of_its_row(name, make_task):
+    task = make_task(name, "discharge")
+    faults = faults_of(
+        lambda frame: score_frame(task, frame),
+        notes(choice="discharge"),
+        ["text"],
+        lambda _: ["x" * 20_000_000],
+    )
+    assert list(faults) == []
+
+
+def test_50_000_notes_are_the_business_of_their_row(make_task):
+    task = make_task("score", "discharge")
+    faults = faults_of(
+        lambda frame: score_frame(task, frame),
+        notes(choice="discharge"),
+        ["text"],
+        lambda _: [["pain"] * 50_000],
+    )
+    assert list(faults) == []
+
+
 @pytest.mark.parametrize("ending", [".csv", ".jsonl"])
 def test_a_text_in_a_file_is_the_business_of_its_row(
     ending, make_task, sampled, tmp_path

@@ -314,6 +314,30 @@ def test_the_card_tells_of_an_encounter_that_is_no_admission(
     assert (is_told_of in detail) == is_told
 
 
+@pytest.mark.parametrize("notes", [None, bundle()])
+def test_a_record_without_notes_has_no_card_until_discharge(client, notes):
+    """CDS Hooks sends null for what does not exist, which is no fault of anybody."""
+    call = {"prefetch": {"notes": notes}}
+    answer = ask(client, hook="patient-view", **call)
+    assert (answer.status_code, answer.json()) == (200, {"cards": []})
+    assert ask(client, **call).status_code == 412
+    hidden = {"notes": bundle(document("a", status="entered-in-error"))}
+    answer = ask(client, hook="patient-view", prefetch=hidden)
+    assert answer.status_code == 412
+
+
+@pytest.mark.parametrize("piece", ["<a ", "<td>", "<!--", "<![x["])
+def test_a_note_of_60_kb_of_broken_html_takes_no_minute(client, piece):
+    content = {"contentType": "text/html"}
+    content["data"] = base64.b64encode(
+        f"<p>Chest pain.</p>{piece * (60_000 // len(piece))}".encode()
+    ).decode()
+    note = document("", content=[{"attachment": content}])
+    began = time.process_time()
+    assert card_of(client.post(PATH, json=hook_request(note)))
+    assert time.process_time() - began < 10
+
+
 def test_left_out_documents_are_on_the_receipt(client):
     documents = [
         document(NOTES[0], 0),
@@ -480,6 +504,16 @@ def test_a_read_only_folder_costs_the_link_and_not_the_card(
     assert card_of(ask(client))["links"]
     shutil.rmtree(tmp_path / "evidence")  # by a cleaner of old files
     assert card_of(ask(client))["links"]
+
+
+def test_a_cleaner_of_temporary_files_costs_no_card(client, tmp_path):
+    assert card_of(ask(client))["links"]
+    shutil.rmtree(tmp_path)
+    card = card_of(ask(client))
+    assert evidence_of(client, key_of(card)).status_code == 200
+    assert tmp_path.stat().st_mode & 0o777 == 0o700
+    served, _ = read_ledger(tmp_path / "run.sqlite")
+    assert served["card"].tolist() == [card["uuid"]]
 
 
 def test_the_key_of_the_evidence_is_in_no_path(client):
@@ -685,11 +719,19 @@ def test_feedback_is_kept_without_text_and_monitored(
     assert served["card"].tolist() == [card["uuid"]]
     assert served["alert"].tolist() == [1]
     assert kept["reason"].tolist() == [reasons[2]["code"], "other", "", "", ""]
-    said = in_service(file, ReadmissionModel.from_pretrained(model_folder))
-    assert said[0] == "Served: 1 risks, 100.0 of 100 alerts."
-    assert "Feedback on 1 cards; overridden: 4." in said
-    assert "  disagree: 1" in said
-    assert "  no reason given: 2" in said
+    now = ReadmissionModel.from_pretrained(model_folder)
+    lines = in_service(file, now)
+    assert lines[0] == "Served: 1 risks, 100.0 of 100 alerts."
+    assert lines[-1] == "Feedback on 1 cards; overridden: 0."
+    # The last feedback on a card counts, and none on cards that were never served.
+    for uuid_of_card in (card["uuid"], card["uuid"], str(uuid.uuid4())):
+        body = feedback(card=uuid_of_card, **sent[0])
+        assert client.post(f"{PATH}/feedback", json=body).status_code == 200
+    lines = in_service(file, now)
+    assert lines[-2:] == [
+        "Feedback on 1 cards; overridden: 1.",
+        "  disagree: 1",
+    ]
     whole = b"".join(each.read_bytes() for each in tmp_path.glob("ledger*"))
     for text in (
         b"private",
@@ -834,6 +876,17 @@ def test_missing_notes_are_fetched_from_an_allowed_server(start, fhir_server):
         "of 2 notes"
         in card_of(ask(client, prefetch={"notes": notes}, **same))["detail"]
     )
+
+
+def test_notes_that_came_beside_an_error_are_not_read_twice(
+    start, fhir_server
+):
+    app = start(fhir=(root(fhir_server),)).app
+    client = TestClient(app, base_url="http://localhost")
+    server = {"fhirServer": root(fhir_server), "fhirAuthorization": TOKEN}
+    notes = bundle(document(NOTES[0]), outcome("error"))
+    card = card_of(ask(client, prefetch={"notes": notes}, **server))
+    assert "of 2 notes were read" in card["detail"]
 
 
 @pytest.mark.parametrize(
@@ -996,7 +1049,9 @@ def test_every_risk_is_in_the_ledger(start, new_network, tokenizer, tmp_path):
 
 def test_feedback_is_bounded(client):
     (entry,) = feedback()["feedback"]
-    answer = client.post(f"{PATH}/feedback", json={"feedback": [entry] * 1001})
+    answer = client.post(
+        f"{PATH}/feedback", json={"feedback": [entry] * 10_000}
+    )
     assert answer.status_code == 400
     assert "at most 1000 items" in answer.json()["issue"][0]["diagnostics"]
     assert (
@@ -1080,7 +1135,7 @@ def test_a_fault_of_the_next_model_costs_no_call(
     def fail(*_):
         raise RuntimeError("a private text")
 
-    _, worker = service._shadows["readmission (shadow)"]
+    _, worker = service._workers["readmission (shadow)"]
     monkeypatch.setattr(worker, "score", fail)
     assert card_of(ask(client))
     service._in_shadow.shutdown()

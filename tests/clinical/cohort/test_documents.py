@@ -201,6 +201,8 @@ KINDS = {
         {"attachment": content("é".encode("cp1252"), "text/plain")}])], ["é"], UNNAMED),
     "struck": ([document("d1", "", content=[
         {"attachment": content("<p>a <s>b</s> c", "text/html")}])], ["a c"], "struck"),
+    "HTML that is broken": ([document("d1", "", content=[
+        {"attachment": content("<![x[ <p>a<!-- b", "text/html")}])], ["a b"], ""),
     "XML": ([document("d1", "", content=[
         {"attachment": content("<ClinicalDocument/>", "application/xml")}])], [], "read"),
     "Binary": (

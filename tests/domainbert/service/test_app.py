@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import uuid
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 
 import pytest
@@ -35,17 +35,19 @@ from typer.testing import CliRunner
 from domainbert.__main__ import app as command_line
 from domainbert.errors import UserError
 from domainbert.files import folder_beside
+from domainbert.models.storage import shipped_models
 from domainbert.service import app as app_module
 from domainbert.service import http as http_module
 from domainbert.service import served
 from domainbert.service.app import Records
+from domainbert.service.commands import _claim_files
 from domainbert.service.http import (
     AsciiResponse,
     BoundedConnection,
     JsonLines,
     seconds_left,
 )
-from domainbert.service.served import find_kind, split_label
+from domainbert.service.served import find_kind
 from domainbert.service.worker import LONG_CHARACTERS
 from tests.domainbert.service.conftest import (
     LengthTask,
@@ -428,24 +430,21 @@ def test_a_tls_handshake_has_a_time(client, monkeypatch, tmp_path):
         assert is_closed(socket.create_connection(("127.0.0.1", server.port)))
 
 
-def test_silent_connections_keep_nobody_out(client):
+def test_a_thousand_silent_connections_keep_nobody_out(client, tmp_path):
     head = b"POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n"
     head += b"content-type: application/json\r\n\r\n{"
-    with listening(client.app, http=FewWaiting) as server:
-        clients = []
-        for number in range(40):
-            clients.append(
-                socket.create_connection(("127.0.0.1", server.port))
-            )
-            clients[-1].sendall(
+    _claim_files(tmp_path)
+    with ExitStack() as stack, listening(client.app) as server:
+        address = ("127.0.0.1", server.port)
+        for number in range(1000):
+            silent = stack.enter_context(socket.create_connection(address))
+            silent.sendall(
                 head * (number % 2)
             )  # half of them send half a body
         assert ask(server.port)[0] == 200
         # Which ones stay open depends on the order in which the server reads them.
         connections = server.server_state.connections
-        assert wait_until(lambda: len(connections) <= 6)
-    for one in clients:
-        one.close()
+        assert wait_until(lambda: len(connections) <= 129)
 
 
 def test_a_body_with_two_lengths_is_refused_and_its_connection_closed(client):
@@ -462,6 +461,26 @@ def test_a_body_with_two_lengths_is_refused_and_its_connection_closed(client):
     assert answers.startswith(b"HTTP/1.1 400")
     assert answers.count(b"HTTP/1.1") == 1
     assert b"not both" in answers
+
+
+def test_a_client_that_hangs_up_is_499_in_the_log_and_the_metrics(client):
+    head = b"POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n"
+    head += b"content-type: application/json\r\n\r\n{"
+
+    def hang_up():
+        with socket.create_connection(("127.0.0.1", server.port)) as caller:
+            caller.sendall(head)
+            assert wait_until(lambda: server.server_state.tasks)
+        assert wait_until(lambda: not server.server_state.tasks)
+
+    with listening(client.app) as server:
+        lines = log_of(hang_up, level=logging.INFO).splitlines()
+        numbers = ask(server.port, "/metrics")[1].decode()
+        assert ask(server.port)[0] == 200
+    (line,) = map(json.loads, lines)
+    assert (line["event"], line["status"]) == ("request", 499)
+    assert "error" not in line
+    assert 'route="none",status="499"' in numbers
 
 
 def test_half_a_request_is_kept_rather_than_none(client):
@@ -555,15 +574,18 @@ def test_every_log_line_of_a_call_has_its_request_id(client):
     assert uuid.UUID(line["request"])
 
 
-def log_of(action):
+def log_of(action, level=logging.WARNING):
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
     logger = logging.getLogger("domainbert")
     logger.addHandler(handler)
+    before = logger.level
+    logger.setLevel(level)
     try:
         action()
     finally:
+        logger.setLevel(before)
         logger.removeHandler(handler)
     return stream.getvalue()
 
@@ -623,15 +645,16 @@ def test_models_are_found_by_name():
 def test_a_model_may_have_a_label(tmp_path, monkeypatch):
     from clinical.bedside.served import READMISSION
 
-    (tmp_path / "a=b").mkdir()
+    shipped = shipped_models("clinical")["readmission-demo"]
+    (tmp_path / "a=b").symlink_to(shipped)
     monkeypatch.chdir(tmp_path)
-    for name, parts in {
-        "now=readmission-demo": ("now", "readmission-demo"),
-        "readmission=x": ("", "readmission=x"),
-        "x": ("", "x"),
-        "a=b": ("", "a=b"),
+    for name, model in {
+        "now=readmission-demo": "readmission-demo",
+        "readmission=x": "x",
+        "next=readmission=x": "x",
+        "a=b": "a=b",
     }.items():
-        assert split_label(name, [READMISSION]) == parts
+        assert find_kind(name, [READMISSION]) == (READMISSION, model)
 
 
 def serve(monkeypatch, *words, run=lambda *_, **__: None):
@@ -654,6 +677,7 @@ def test_an_ipv6_address_is_in_brackets(monkeypatch):
     assert code == 0
     assert "open http://[::1]:8000" in errors
     assert options["host"] == "::1"
+    assert options["ws"] == "none"  # a handshake would put its path in the log
 
 
 def test_the_service_answers_under_its_ipv6_address(client):
@@ -680,6 +704,23 @@ def test_the_folder_of_a_killed_service_is_removed_at_the_next_start(
     assert serve(monkeypatch, run=run)[0] == 0
     assert modes == [0o700]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_systemd_s_cleaner_skips_the_folder_of_a_running_service(
+    monkeypatch, tmp_path
+):
+    """It leaves alone what it cannot lock (tmpfiles.d)."""
+    fcntl = pytest.importorskip("fcntl", reason="no file locks of POSIX")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def run(*_, **__):
+        (work,) = tmp_path.iterdir()
+        folder = os.open(work, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(folder)
+
+    assert serve(monkeypatch, run=run)[0] == 0
 
 
 def test_few_compiled_kernels_are_kept_unless_the_operator_says_more(

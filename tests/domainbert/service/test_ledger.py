@@ -1,5 +1,6 @@
 """The ledger: numbers and hashes, shared by processes, read back as tables."""
 
+import shutil
 import sqlite3
 import time
 
@@ -148,6 +149,20 @@ def test_a_ledger_that_is_in_use_delays_a_call_for_seconds(tmp_path, caplog):
     assert "ledger" in caplog.text
     ledger.served("readmission", "f", ROWS)
     assert len(read_ledger(ledger.path)[0]) == 2
+
+
+def test_a_ledger_that_a_cleaner_removes_is_made_again(tmp_path, caplog):
+    (tmp_path / "folder").mkdir()
+    ledger = open_ledger(tmp_path / "folder" / "l.sqlite")
+    ledger.served("readmission", "f", ROWS)
+    shutil.rmtree(ledger.path.parent)
+    ledger.served("readmission", "f", ROWS[:1])
+    assert "the ledger was removed; a new one is made" in caplog.text
+    assert len(read_ledger(ledger.path)[0]) == 1
+    ledger.path.unlink()
+    assert ledger.use_token("i", "t", 4e9)
+    assert not ledger.use_token("i", "t", 4e9)
+    assert ledger.path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_folder_that_is_read_only(tmp_path, read_only, caplog):
