@@ -1,4 +1,4 @@
-"""ClinicalBERT: long clinical notes -> the risk of readmission within 30 days."""
+"""ClinicalBERT: the risk of readmission within 30 days, from all notes of a stay."""
 
 import domainbert
 

@@ -14,7 +14,7 @@ from domainbert.cli.console import command_line, one_line_errors, say, stdout
 
 app = command_line(
     "clinical",
-    "ClinicalBERT: long clinical notes -> the risk of readmission within 30 days.",
+    "ClinicalBERT: the risk of readmission within 30 days, from all notes of a stay.",
 )
 
 
@@ -45,7 +45,13 @@ def demo(
 @one_line_errors
 def synthesize(
     folder: Annotated[Path, Argument(help="Where to write the tables.")],
-    stays: Annotated[int, Option(min=1, help="How many stays.")] = 1000,
+    stays: Annotated[
+        int,
+        Option(
+            min=1,
+            help="Stays that can be predicted from; others, such as newborns, are added.",
+        ),
+    ] = 1000,
     seed: Annotated[
         int, Option(help="Each seed gives a different hospital.")
     ] = 0,
@@ -53,15 +59,19 @@ def synthesize(
         bool, Option("--brief", help="Short discharge summaries.")
     ] = False,
     notes_per_stay: Annotated[
-        str, Option(help="Short notes per stay: few or many.")
+        str,
+        Option(
+            help="few or many short notes per stay, beside the discharge summary."
+        ),
     ] = "few",
     dates: Annotated[
-        str, Option(help="shifted, as in MIMIC, or real.")
+        str, Option(help="shifted dates, as in MIMIC, or real ones.")
     ] = "shifted",
     form: Annotated[
         str | None,
         Option(
-            "--as", help="mimic3, mimic4, omop, meds or fhir, with rare cases."
+            "--as",
+            help="Form of the tables, with some rare cases: mimic3, mimic4, omop, meds or fhir.",
         ),
     ] = None,
 ) -> None:

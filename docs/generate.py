@@ -64,14 +64,17 @@ def _write(path: Path, text: str) -> None:
 
 def _command(command: Any, name: str, level: int = 1) -> list[str]:
     """A command, its options as a table, and its subcommands, as lines of Markdown."""
-    lines = [f"{'#' * level} `{name}`", "", _plain(command.help or ""), ""]
+    title = f"`{name}`" if level > 1 else f"Commands: `{name}`"
+    lines = [f"{'#' * level} {title}", "", _plain(command.help or ""), ""]
     if hasattr(command, "commands"):
         for word, below in command.commands.items():
             lines += _command(below, f"{name} {word}", level + 1)
         return lines
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     usage = " ".join([name, *map(_shown, arguments), "[OPTIONS]"])
-    lines += [f"    {usage}", "", "| | | default |", "|---|---|---|"]
+    lines += [f"    {usage}", ""]
+    if command.params:
+        lines += ["| | | default |", "|---|---|---|"]
     for parameter in command.params:
         default = (
             ""
@@ -101,7 +104,12 @@ def _plain(text: str) -> str:
 def _names(package: str) -> str:
     """Every public name of a package, documented from its docstring."""
     module = importlib.import_module(package)
-    lines = [f"# `{package}`", "", _plain(inspect.getdoc(module) or ""), ""]
+    lines = [
+        f"# Python: `{package}`",
+        "",
+        _plain(inspect.getdoc(module) or ""),
+        "",
+    ]
     for name in module.__all__:
         value = getattr(module, name)
         if inspect.isclass(value):

@@ -1,4 +1,4 @@
-"""Draws the rooms of the packages and their imports, as `python docs/house.py docs/house.png`."""
+"""Draws the folders of the packages and their imports: `python docs/house.py docs/house.png`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -73,8 +74,61 @@ def levels(
     return level
 
 
+def direct_imports(imports: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The imports that no other import implies (the transitive reduction)."""
+    reachable: dict[str, set[str]] = {}
+
+    def reach(name: str) -> set[str]:
+        if name not in reachable:
+            below = imports.get(name, set())
+            reachable[name] = below.union(*map(reach, below))
+        return reachable[name]
+
+    return {
+        name: below - set().union(*map(reach, below))
+        for name, below in imports.items()
+    }
+
+
+def crossed(
+    position: dict[str, tuple[float, float]], lines: list[tuple[str, str]]
+) -> int:
+    """How many boxes have a line behind them that neither begins nor ends there."""
+    count = 0
+    for start, end in lines:
+        x, y = position[start]
+        end_x, end_y = position[end]
+        for name, (box_x, box_y) in position.items():
+            if name not in (start, end) and end_y < box_y < y:
+                line_x = x + (end_x - x) * (box_y - y) / (end_y - y)
+                count += abs(line_x - box_x) < 0.06
+    return count
+
+
+def arrange(
+    level: dict[str, int], lines: list[tuple[str, str]]
+) -> dict[str, tuple[float, float]]:
+    """A row of boxes for each level, by the clearest of 3,000 random layouts."""
+    columns = {"biomed": 0, "domainbert": 1, "clinical": 2}
+    names = sorted(level, key=lambda name: (columns[name.split("/")[0]], name))
+    rows = [
+        [name for name in names if level[name] == height]
+        for height in range(max(level.values()) + 1)
+    ]
+    layouts = []
+    for seed in range(3000):
+        random = np.random.default_rng(seed)
+        position = {}
+        for height, row in enumerate(rows):
+            shift = random.uniform(0.2, 0.8)
+            for number, name in enumerate(row):
+                position[name] = ((number + shift) / len(row), height)
+        layouts.append(position)
+    return min(layouts, key=lambda position: crossed(position, lines))
+
+
 def draw(path: Path) -> None:
-    """A column of boxes for each package, the foundation below; arrows to what a room imports."""
+    """A row of boxes for each level, the foundation below; lines down to what a folder imports."""
     rooms, imports = read_imports()
     # Flat files of a package (command line, demo, the classes users hold) may use all its rooms.
     below = {name: there for name, there in imports.items() if "/" in name}
@@ -84,36 +138,24 @@ def draw(path: Path) -> None:
     level = levels(
         {name: n for name, n in rooms.items() if "/" in name}, below
     )
+    direct = direct_imports(below)
+    lines = [(name, other) for name in direct for other in direct[name]]
+    position = arrange(level, lines)
     figure, axes = plt.subplots(figsize=(11, 8))
-    place: dict[str, tuple[float, float]] = {}
-    for height in sorted(set(level.values())):
-        row = sorted(name for name in level if level[name] == height)
-        for number, name in enumerate(row):
-            place[name] = ((number + 0.5) / len(row), height)
-    for name, there in below.items():
-        for other in there:
-            axes.annotate(
-                "", place[other], place[name], zorder=1,
-                arrowprops={"arrowstyle": "-|>", "color": "#bbbbbb", "lw": 0.6, "shrinkB": 12},
-            )  # fmt: skip
-    for name, (x, y) in place.items():
+    for name, (x, y) in position.items():
         package, label = name.split("/")
-        text = f"{label}\n{rooms[name]:,}"
         box = {
             "boxstyle": "round,pad=0.4",
             "fc": COLOURS[package],
             "ec": "none",
         }
         axes.text(
-            x,
-            y,
-            text,
-            ha="center",
-            va="center",
-            color="white",
-            fontsize=8,
-            bbox=box,
-        )
+            x, y, f"{label}\n{rooms[name]:,}", ha="center", va="center",
+            color="white", fontsize=8, bbox=box,
+        )  # fmt: skip
+    for name, other in lines:
+        x, y = zip(position[name], position[other], strict=True)
+        axes.plot(x, y, color="#999999", linewidth=0.8, zorder=1)
     handles = [
         plt.Rectangle((0, 0), 1, 1, color=colour)
         for colour in COLOURS.values()
@@ -122,7 +164,9 @@ def draw(path: Path) -> None:
     axes.set(xlim=(0, 1), ylim=(-0.6, max(level.values()) + 0.8))
     axes.set_axis_off()
     axes.set_title(
-        "Rooms, their lines of code, and what they import", loc="left"
+        "Folders, their lines of code, and lines down to what they import\n"
+        "(an import that others imply has no line)",
+        loc="left",
     )
     figure.savefig(path, dpi=110, bbox_inches="tight")
 

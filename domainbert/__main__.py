@@ -59,7 +59,7 @@ def doctor(
     clean: Annotated[
         list[Path] | None,
         Option(
-            help="Only remove what killed runs left in this folder and those below."
+            help="Only remove what killed runs left in this folder and its subfolders."
         ),
     ] = None,
     identifiers: Annotated[
@@ -67,7 +67,7 @@ def doctor(
         Option(
             metavar="TABLE",
             help="Only count what looks like an identifier in the text of this table or folder. It "
-            "detects some kinds and removes nothing: this is no de-identification.",
+            "detects some kinds and removes nothing: this is not de-identification.",
         ),
     ] = None,
     text: options.TextColumn = None,
@@ -209,8 +209,8 @@ def pretrain(
     exclude: Annotated[
         list[Path] | None,
         Option(
-            help="Table of patients, stays or notes to leave out, or a cohort, whose "
-            "rows outside the train side are left out. May be repeated."
+            help="Table of patients, stays or notes to leave out. Of a cohort, the validation and "
+            "test sides are left out. May be repeated."
         ),
     ] = None,
     text: options.TextColumn = None,
@@ -224,7 +224,8 @@ def pretrain(
         ),
     ] = None,
     max_steps: Annotated[
-        int | None, Option(min=1, help="Steps, for a trial run.")
+        int | None,
+        Option(min=1, help="Stop after this many steps: a trial run."),
     ] = None,
     seed: options.Seed = None,
 ) -> None:

@@ -49,7 +49,7 @@ def _read_small(names: Collection[str]) -> dict[str, Tag]:
 
 
 def _read_spelled(names: Collection[str]) -> dict[str, Tag]:
-    """The tags in the first spelling that fits: prefixes fit if one name has them."""
+    """The tags in the first spelling that fits: any name with a prefix, or all of another form."""
     for spelling, fits in zip(_SPELLINGS, (any, all, all), strict=True):
         matches = {name: spelling.fullmatch(name) for name in names}
         if names and fits(matches.values()):

@@ -35,7 +35,7 @@ Labels = Annotated[
     list[str] | None,
     Option(
         "--label",
-        help="Rename an entity type: OLD=NEW; OLD= drops it. Repeatable.",
+        help="Rename an entity type: OLD=NEW; OLD= drops it. May be repeated.",
     ),
 ]
 
@@ -113,7 +113,7 @@ def tag(
         list[str] | None,
         Option(
             help="Keep entities of this section, such as allergies, or leave out those of "
-            "-family_history. Repeatable."
+            "-family_history. May be repeated."
         ),
     ] = None,
     assertion_rules: Annotated[

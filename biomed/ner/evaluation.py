@@ -82,7 +82,7 @@ def score_spans(
 ) -> Scores:
     """Scores of exact spans: (start, end, type) of each entity of each text, of these types.
 
-    Of a corpus, these are the types that it annotates and the model finds.
+    For a corpus, `types` are those that it annotates and the model can find.
     """
     if len(gold) != len(predicted):
         raise UserError(

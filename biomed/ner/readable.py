@@ -148,7 +148,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _without_tag(match: re.Match[str]) -> str:
-    """Spaces, with a line break for a block; one that follows the tag is the same break."""
+    """Spaces of the tag's length, which end in the text's line break or in one for a block."""
     end = match["end"] or ""
     if not end and match["name"].lower() not in _INLINE:
         end = "\n"

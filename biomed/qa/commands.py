@@ -33,7 +33,7 @@ _TABLE_OPTIONS = (
 
 app = Typer(
     no_args_is_help=True,
-    help="Answers to questions, from text of any length, with exact positions.",
+    help="Answers to questions from texts of any length, with exact positions.",
 )
 
 
@@ -44,8 +44,8 @@ def train(
     questions: Annotated[
         list[Path],
         Argument(
-            help="SQuAD JSON or tables: one stage of training each, in this order. Some of the "
-            "last one's articles are held out."
+            help="SQuAD JSON or tables; the model is trained on each in turn. Some articles of the "
+            "last file are held out."
         ),
     ],
     out: options.ModelFolder,
@@ -82,13 +82,13 @@ def ask(
     sources: Annotated[
         list[str],
         Argument(
-            help="With --question: text files to show answers from, or, with --out, a table with "
-            "a text in each row. Otherwise a table of questions with their contexts."
+            help="A table of questions with their contexts. With --question: text files or, with "
+            "--out, also a table with a text in each row."
         ),
     ],
     scoring: options.ScoringOptions,
     question: Annotated[
-        str | None, Option(help="Ask this of every text.")
+        str | None, Option(help="The question to ask of every text.")
     ] = None,
     model: options.ModelName = "qa",
     out: Annotated[
@@ -103,7 +103,7 @@ def ask(
     threshold: Annotated[
         float | None,
         Option(
-            help="Answers must score above this; with -inf there is always an answer."
+            help="The score that an answer must exceed; with -inf there is always an answer."
         ),
     ] = None,
 ) -> None:
@@ -189,11 +189,11 @@ def evaluate(
     held_out: Annotated[
         float | None,
         Option(
-            help="Only the articles that training holds out at this share, such as 0.2."
+            help="Use only the articles that training holds out at this share, such as 0.2."
         ),
     ] = None,
     json: Annotated[
-        Path | None, Option(help="Write the scores here too.")
+        Path | None, Option(help="File to write the scores to, as JSON.")
     ] = None,
 ) -> None:
     """Score a model by SQuAD's exact match and F1."""

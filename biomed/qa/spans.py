@@ -159,7 +159,7 @@ class PairReader:
             contexts = context
             names = [f"the context, document {n}" for n in range(len(context))]
         if not contexts:
-            raise UserError("the context has no document")
+            raise UserError("the list of contexts is empty; expected a text")
         asked = self._checked(question, "the question")
         if len(asked) > self.longest_question:
             raise UserError(

@@ -94,7 +94,8 @@ class QuestionRecipe(Recipe):
         for name, values in self.stages.items():
             if len(values) != count:
                 raise UserError(
-                    f"[stages] {name} has {len(values)} values for {count} files of questions"
+                    f"[stages] {name} has {len(values)} values for {count} files of questions; "
+                    "give one for each"
                 )
             settings = [
                 stage.replaced(**{name: value})

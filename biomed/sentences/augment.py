@@ -104,7 +104,7 @@ def augment(
     log.info("%d of %d new pairs are silver pairs", len(silver), len(new))
     if silver_only and silver.empty:
         raise UserError(
-            f"no silver pair: none of {len(new)} new pairs scores as rated ones; use fewer bins"
+            f"no silver pair: no new pair of {len(new)} scores like the rated ones; use fewer bins"
         )
     training_pairs = silver
     if not silver_only:

@@ -24,7 +24,11 @@ app = Typer(
 DEFAULT = "terms"
 PAIRS_HELP = "A table (first, second, score or label), or an STS or XNLI .tsv."
 Cross = Annotated[
-    str | None, Option("--rerank", help="A cross-encoder that reorders.")
+    str | None,
+    Option(
+        "--rerank",
+        help="Cross-encoder that reorders the passages, such as rerank.",
+    ),
 ]
 Pairs = Annotated[Path, Argument(metavar="PAIRS", help=PAIRS_HELP)]
 Validation = Annotated[
@@ -90,7 +94,8 @@ def index(
         built.add(texts, ids=ids)
     if faults := built.faults:
         say(
-            f"{len(faults)} texts could not be indexed; the first is {next(iter(faults))}"
+            f"{len(faults)} of the texts could not be indexed; the first has the id "
+            f"{next(iter(faults))}"
         )
     say(f"{len(built):,} passages in {out}")
 
@@ -100,10 +105,14 @@ def index(
 @options.takes_options
 def search(
     queries: Annotated[
-        str, Argument(metavar="QUERY", help="A query; or a table of them.")
+        str, Argument(metavar="QUERY", help="A query, or a table of queries.")
     ],
     index_folder: Annotated[
-        Path, Option("--index", help="From `biomed sentences index`.")
+        Path,
+        Option(
+            "--index",
+            help="The folder that `biomed sentences index` has written.",
+        ),
     ],
     *,
     scoring: options.ScoringOptions,
@@ -173,15 +182,16 @@ def evaluate(
     out: Annotated[Path, Option(help="Folder for the table.")],
     model: Annotated[
         list[str] | None,
-        Option(
-            help="A model to compare; may be repeated; by default `terms`."
-        ),
+        Option(help="Model to compare; may be repeated; by default `terms`."),
     ] = None,
     sts: Annotated[
         Path | None, Option(help=f"Rated pairs. {PAIRS_HELP}")
     ] = None,
     retrieval: Annotated[
-        Path | None, Option(help="Queries and their texts; or translations.")
+        Path | None,
+        Option(
+            help="Table of queries and their texts, or of sentences and their translations."
+        ),
     ] = None,
     rerank: Cross = None,
     words: Annotated[
@@ -281,11 +291,12 @@ def augment(
     silver_only: Annotated[
         bool,
         Option(
-            "--silver-only", help="PAIRS are of another domain than --texts."
+            "--silver-only",
+            help="Train on silver pairs only, because PAIRS are of another domain than --texts.",
         ),
     ] = False,
     silver: Annotated[
-        Path | None, Option(help="Write the silver pairs here.")
+        Path | None, Option(help="Table to write the silver pairs to.")
     ] = None,
     scale: Scale = None,
 ) -> None:
@@ -325,20 +336,25 @@ def augment(
 def distill(
     out: options.ModelFolder,
     sentences: Annotated[
-        Path, Argument(help=f"A .txt of lines, or pairs. {PAIRS_HELP}")
+        Path,
+        Argument(
+            help=f"A .txt with a sentence on each line, or pairs. {PAIRS_HELP}"
+        ),
     ],
     training: TrainingOptions,
     language: Annotated[
         Path | None,
-        Option(help="The translation of each sentence, in the same order."),
+        Option(
+            help="File with the translation of each sentence, in the same order."
+        ),
     ] = None,
     layers: Annotated[
-        int | None, Option(help="Layers that the student keeps.")
+        int | None, Option(help="Number of layers that the student keeps.")
     ] = None,
     student: Annotated[
         str | None,
         Option(
-            help="Encoder to start from; by default the teacher, --encoder."
+            help="Encoder that the student starts from; by default the teacher (--encoder)."
         ),
     ] = None,
 ) -> None:

@@ -59,7 +59,7 @@ def embed(
 @options.takes_options
 def similar(
     term: Annotated[
-        str | None, Argument(help="A term; or none, with --terms.")
+        str | None, Argument(help="The term; leave it out with --terms.")
     ] = None,
     *,
     scoring: options.ScoringOptions,
@@ -167,12 +167,15 @@ def plot(
 def evaluate(
     out: Annotated[Path, Option(help="Folder for the table.")],
     pairs: Annotated[
-        Path, Option(help="Rated pairs: UMNSRS, or first, second, rating.")
+        Path,
+        Option(
+            help="Rated pairs: the UMNSRS file, or a table with first, second and rating."
+        ),
     ],
     model: Annotated[
         list[str] | None,
         Option(
-            help="An encoder to compare; may be repeated; by default the two shipped ones."
+            help="Encoder to compare; may be repeated; by default the two shipped ones."
         ),
     ] = None,
 ) -> None:
@@ -193,7 +196,8 @@ def evaluate(
 @options.takes_options
 def train(
     names: Annotated[
-        Path, Argument(help="A table: term, and synonyms or id.")
+        Path,
+        Argument(help="A table with the columns term, and synonyms or id."),
     ],
     out: options.ModelFolder,
     training: TrainingOptions,

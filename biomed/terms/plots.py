@@ -153,7 +153,8 @@ def _checked_perplexity(
         perplexity = min(PERPLEXITY, (n_terms - 1) / 3)
     if not 0 < perplexity < n_terms:
         raise UserError(
-            f"perplexity must be above 0 and below {n_terms}, the terms; got {perplexity:g}"
+            f"perplexity must be above 0 and below the number of terms ({n_terms}); "
+            f"got {perplexity:g}"
         )
     return perplexity
 

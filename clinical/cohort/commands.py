@@ -12,7 +12,8 @@ CohortFile = Annotated[
     Path, Argument(metavar="COHORT.parquet", help="The cohort.")
 ]
 MappingFile = Annotated[
-    Path | None, Option(help="Your own tables and columns, TOML.")
+    Path | None,
+    Option(help="TOML file that describes your own tables and columns."),
 ]
 DiedLocations = Annotated[
     list[str] | None,
@@ -29,23 +30,28 @@ def cohort(
     schema: Annotated[
         str | None,
         Option(
-            help="mimic3, mimic4, omop, meds, fhir, generic; else detected."
+            help="mimic3, mimic4, omop, meds, fhir or generic; by default recognised."
         ),
     ] = None,
-    notes: Annotated[str, Option(help="discharge or early.")] = "discharge",
+    notes: Annotated[
+        str,
+        Option(
+            help="discharge: predict from discharge summaries; early: from the first hours."
+        ),
+    ] = "discharge",
     hours: Annotated[
-        int, Option(help="With early: hours since admission.")
+        int, Option(help="With --notes early: hours since admission.")
     ] = 48,
     definition: Annotated[
         str | None,
         Option(
-            help="Your own definition, TOML, or death-30d or long-stay-7d."
+            help="The outcome: death-30d, long-stay-7d, or a TOML file; by default readmission-30d."
         ),
     ] = None,
     mapping: MappingFile = None,
     data_end: Annotated[
         str | None,
-        Option(help="Until when admissions were recorded: a date, or none."),
+        Option(help="The date until which admissions were recorded, or none."),
     ] = None,
     died_locations: DiedLocations = None,
     delimiter: options.Delimiter = None,
@@ -59,7 +65,7 @@ def cohort(
     ] = "patient",
     fractions: Annotated[
         tuple[float, float, float],
-        Option(help="Shares of train, val and test."),
+        Option(help="Shares of train, val and test; by default 0.8 0.1 0.1."),
     ] = (0.8, 0.1, 0.1),
     form: Annotated[
         Literal["table", "meds-labels"],

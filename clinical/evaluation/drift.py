@@ -190,15 +190,16 @@ def compare_inputs(
     changes = {"watch": "a change", "act": "a clear change"}
     findings = [
         f"{QUANTITIES[row.quantity]}: {changes[row.finding]} since validation (median "
-        f"{size(row.then)} then, {size(row.now)} now; stability index {row.psi:.2f}, by chance up "
+        f"{number_text(row.then)} then, {number_text(row.now)} now; "
+        f"stability index {row.psi:.2f}, by chance up "
         f"to {row.chance:.2f})."
         for row in table[table["finding"].isin(changes)].itertuples()
     ]
     return table, findings
 
 
-def size(value: float) -> str:
-    """A number of a quantity as text: whole from 10 on, else with three digits."""
+def number_text(value: float) -> str:
+    """A number as text: whole from 10 on, else with three decimals."""
     if value >= 10:
         return f"{value:,.0f}"
     return f"{value:.3f}"

@@ -78,17 +78,17 @@ class WeightedStays:
 
     @cached_property
     def alerts(self) -> tuple[float, float]:
-        """Weight of the stays at or above the threshold, and of the readmitted among them."""
+        """Weight of all alerts, and of the right ones (the stay had the outcome)."""
         if self.stays.threshold is None:
             return np.nan, np.nan
         alerts = self.weights * (self.risk >= self.stays.threshold)
         return float(alerts.sum()), float(alerts @ self.y)
 
 
-def precisions(true: Floats, false: Floats) -> Floats:
-    """Precision at each threshold, 0 without alerts."""
-    alerts = true + false
-    return np.divide(true, alerts, out=np.zeros_like(true), where=alerts > 0)
+def precisions(right: Floats, false: Floats) -> Floats:
+    """Precision at each threshold from the right and the false alerts; 0 without alerts."""
+    alerts = right + false
+    return np.divide(right, alerts, out=np.zeros_like(right), where=alerts > 0)
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,10 @@ def judge(
 
 
 def verdicts(evaluations: Mapping[str, Evaluation]) -> list[Verdict]:
-    """Level, spread and ranking of the first set of risks, then its comparison with the others.
+    """Verdicts on the calibration and ranking of the first set of risks, then on the others.
 
-    The others are compared by paired differences, so all must be of the same stays.
+    The first is compared with each of the others by paired differences, so all must be risks of
+    the same stays.
     """
     (name, first), *baselines = evaluations.items()
     if first.auroc.value is None:

@@ -21,10 +21,15 @@ def explain(
     model: options.ModelName,
     out: options.Table,
     top: Annotated[
-        int, Option(min=1, help="Passages per stay, of each direction.")
+        int,
+        Option(
+            min=1,
+            help="Passages per stay that raise the risk, and as many that lower it.",
+        ),
     ] = 5,
     with_text: Annotated[
-        bool, Option("--with-text", help="Also write the passages' own words.")
+        bool,
+        Option("--with-text", help="Also write the text of the passages."),
     ] = False,
     notes: NotesOption = "chosen",
     *,

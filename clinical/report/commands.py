@@ -35,15 +35,15 @@ def evaluate(
     scores: Annotated[
         Path | None,
         Option(
-            help="Measure the risks of this score table, as `clinical score` writes; "
-            "they are joined to the cohort by stay_id, and no note is read."
+            help="Evaluate the risks in this table, which `clinical score` has written. "
+            "They are joined to the cohort by stay_id, and no note is read."
         ),
     ] = None,
     split: Annotated[str, Option(help="The side to evaluate on.")] = "test",
     hospital: Annotated[
         Path | None,
         Option(
-            help="The hospital's answers, a filled-in hospital-template.toml."
+            help="The hospital's answers: a filled-in copy of hospital-template.toml."
         ),
     ] = None,
     bootstrap: Resamples = 1000,
@@ -108,7 +108,10 @@ _BESIDE = (
 @one_line_errors
 def monitor(
     stays: Annotated[
-        Path, Argument(metavar="NEW", help="A cohort, or one row per stay.")
+        Path,
+        Argument(
+            metavar="NEW", help="A cohort, or a table with one row per stay."
+        ),
     ],
     model: options.ModelName,
     out: Annotated[Path, Option(help="Folder for the tables.")],
@@ -120,8 +123,8 @@ def monitor(
     ] = None,
     bootstrap: Resamples = 1000,
 ) -> None:
-    """Compare new stays with a model's validation: drift, and quality by month of discharge."""
-    from clinical.evaluation.drift import size
+    """Compare new stays with the model's validation stays: drift, and quality by month."""
+    from clinical.evaluation.drift import number_text
     from clinical.evaluation.monitoring import monitor as watch
     from clinical.report.page import write_monitoring
     from clinical.risk.model import ReadmissionModel
@@ -133,8 +136,8 @@ def monitor(
     rows = [
         [
             row.quantity.replace("_", " "),
-            size(row.then),
-            size(row.now),
+            number_text(row.then),
+            number_text(row.now),
             row.finding,
         ]
         for row in watched.inputs.itertuples()

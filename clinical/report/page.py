@@ -16,7 +16,7 @@ from jinja2 import (
 from matplotlib.figure import Figure
 
 from clinical.evaluation.comparison import Comparison
-from clinical.evaluation.drift import QUANTITIES, size
+from clinical.evaluation.drift import QUANTITIES, number_text
 from clinical.evaluation.groups import SMALLEST_GROUP
 from clinical.evaluation.measures import GROUP_MEASURES, MEASURES
 from clinical.evaluation.monitoring import Monitoring

@@ -29,7 +29,7 @@ NotesOption = Annotated[
     Literal["chosen", "as-given"],
     Option(
         "--notes",
-        help="chosen: those that the model was trained on; as-given: all, and every row says so.",
+        help="chosen: the kinds of notes the model was trained on; as-given: all notes.",
     ),
 ]
 
@@ -48,13 +48,14 @@ def score(
         bool,
         Option(
             "--remaining",
-            help="Add the risk that is left on days 1, 3, 7, 14 and 21 after discharge.",
+            help="Add the remaining risk on days 1, 3, 7, 14 and 21 after discharge.",
         ),
     ] = False,
     form: Annotated[
         Literal["table", "meds", "omop", "fhir"],
         Option(
-            "--format", help="Write the risks of a cohort in this form too."
+            "--format",
+            help="meds, omop or fhir: also write the risks in this form; needs a cohort or tables.",
         ),
     ] = "table",
     since: Annotated[
@@ -66,7 +67,7 @@ def score(
     ] = None,
     schema: Annotated[
         str | None,
-        Option(help="Form of a hospital's tables; see clinical cohort."),
+        Option(help="Form of a hospital's tables, as for clinical cohort."),
     ] = None,
     mapping: MappingFile = None,
     definition: Annotated[

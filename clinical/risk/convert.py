@@ -29,7 +29,7 @@ def convert_release(release: str | Path) -> ReadmissionModel:
     for name in (CONFIG, WEIGHTS, VOCABULARY):
         if not (folder / name).is_file():
             raise EncoderError(
-                f"{folder} is not the 2019 release layout: it has no {name}"
+                f"{folder} does not have the layout of the 2019 release: it has no {name}"
             )
     tokens = (folder / VOCABULARY).read_text("utf-8").splitlines()
     cased = any(

@@ -147,7 +147,7 @@ def new_stays(stays: pd.DataFrame) -> pd.DataFrame:
             )
     if rows.empty:
         raise UserError(
-            "the new stays are empty: every row is excluded, or there is none"
+            "there is no new stay: the table has no row, or every row is excluded"
         )
     return with_patient_keys(rows).reset_index(drop=True)
 

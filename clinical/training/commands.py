@@ -23,7 +23,12 @@ def train(
             help="Another cohort whose train side is added; it must have other patients."
         ),
     ] = None,
-    objective: Annotated[str | None, Option(help="stay or window.")] = None,
+    objective: Annotated[
+        str | None,
+        Option(
+            help="stay: the rule's score of a stay is trained; window: each window is."
+        ),
+    ] = None,
     calibration: Annotated[
         str | None,
         Option(
@@ -34,12 +39,12 @@ def train(
         bool,
         Option(
             "--forget-patients",
-            help="Keep no hashes of patient ids in the model folder; then `evaluate` cannot check "
-            "whether the model was trained on the patients it is measured on.",
+            help="Store no hashes of patient ids in the model folder. `evaluate` then cannot "
+            "check whether the model was trained on the patients of the evaluation.",
         ),
     ] = False,
 ) -> None:
-    """Train on a cohort's train side, choose on val, measure on test, write the model folder."""
+    """Train a model: learn from the cohort's train side, choose on val, evaluate on test."""
     from clinical.evaluation.comparison import compare, record
     from clinical.stays.cohorts import read_cohort
     from clinical.training.training import ReadmissionRecipe, fit
@@ -83,7 +88,7 @@ def recalibrate(
         bool,
         Option(
             "--keep-c",
-            help="Keep c, if stays of other lengths will be scored too.",
+            help="Do not fit c: stays of other lengths will be scored too.",
         ),
     ] = False,
 ) -> None:

@@ -217,7 +217,7 @@ def recalibrate(
     rows = rows[list(map(bool, windows))]
     if rows.empty:
         raise UserError(
-            f"no stay of the side {split!r} can be scored; expected some hundred"
+            f"no stay of the side {split!r} can be scored; expected some hundred stays"
         )
     outcome = rows["readmitted"].to_numpy()
     check_events(outcome, parameters=2 + len(names))

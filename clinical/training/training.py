@@ -264,7 +264,9 @@ def _check_sides(rows: pd.DataFrame) -> None:
         part = rows[rows["split"] == side]
         if part["readmitted"].nunique() < 2:
             raise UserError(
-                f"the {side} side has {len(part)} stays and needs both outcomes among them"
+                f"the {side} side has {len(part)} stays, all with the same outcome; expected both. "
+                "Build a cohort of more stays, or with other shares: "
+                "clinical cohort ... --fractions 0.6 0.2 0.2"
             )
 
 

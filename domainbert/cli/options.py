@@ -83,8 +83,12 @@ TextColumn = Annotated[_MaybeText, Option(help="The column with the text.")]
 StayColumn = Annotated[
     _MaybeText, Option(help="The column with the stay's id.")
 ]
-PatientColumn = Annotated[_MaybeText, Option(help="The patient's id.")]
-NoteColumn = Annotated[_MaybeText, Option(help="The note's id.")]
+PatientColumn = Annotated[
+    _MaybeText, Option(help="The column with the patient's id.")
+]
+NoteColumn = Annotated[
+    _MaybeText, Option(help="The column with the note's id.")
+]
 Delimiter = Annotated[
     _MaybeText,
     Option(
@@ -111,7 +115,7 @@ class ScoringOptions:
     text: Annotated[
         list[str] | None,
         Option(
-            help="The column with the text; repeated, `biomed ner tag` joins them.",
+            help="The column with the text; `biomed ner tag` joins several.",
         ),
     ] = None
     stay: StayColumn = None
@@ -123,7 +127,7 @@ class ScoringOptions:
     column: Annotated[
         list[str] | None,
         Option(
-            help="Another column as OURS=YOURS, such as category='Note type'; may be repeated.",
+            help="Another column, as OURS=YOURS: category='Note type'; may be repeated.",
         ),
     ] = None
     keep: Annotated[

@@ -482,7 +482,7 @@ def _check_loaded(
     )
     if unread:
         raise EncoderError(
-            f"{name} has {len(unread)} weights that no part reads, such as {unread[0]}"
+            f"{name} has {len(unread)} weights that no part of the model reads, such as {unread[0]}"
         )
     for key, parameter in model.named_parameters():
         if not bool(parameter.isfinite().all()):

@@ -425,8 +425,8 @@ class Model(TaskClass, Generic[AnySettings]):
     ) -> None:
         """Write the model folder: the adapter if there is one, else all weights.
 
-        With `merged`, all weights in any case, for Hugging Face's own classes. A model folder of
-        ours is replaced; any other is a `FileExistsError`.
+        With `merged`, all weights are written even so, for Hugging Face's own classes. A model
+        folder of ours is replaced; any other folder with files is a `FileExistsError`.
         """
         adapter = None if merged else self.adapter
         encoder = self.network.config.name_or_path or "unnamed"

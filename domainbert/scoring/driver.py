@@ -80,7 +80,7 @@ class Counts:
             f"{n:,} {status}" for status, n in sorted(self.items.items())
         ]
         line += f", {self.written:,} rows out: "
-        return line + (", ".join(statuses) or "none")
+        return line + (", ".join(statuses) or "nothing was scored")
 
     def summary(self) -> dict[str, object]:
         """The numbers of the table, with the version and the time; see docs/scale.md."""

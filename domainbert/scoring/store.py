@@ -238,9 +238,7 @@ def _check_apart(source: str | Path, out: Path, folder: Path) -> None:
             f"{out} is in the folder that is read; write somewhere else"
         )
     if any(file.resolve().is_relative_to(folder.resolve()) for file in files):
-        raise UserError(
-            f"{folder} holds other files, the input; write to another file"
-        )
+        raise UserError(f"{folder} holds the input; write to another file")
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

@@ -173,19 +173,19 @@ class Plan:
     ) -> OutputRow:
         """An output row of an item's rows: ids, number, columns, status, remarks and reason."""
         row = rows[0]
-        finished: OutputRow = {
+        cells: OutputRow = {
             name: id_text(row.cells.get(name)) for name in self.carried
         }
         if "row" in self.schema.names:
-            finished["row"] = row.number
+            cells["row"] = row.number
         remarks = [row.remark for row in rows]
         reasons = dict.fromkeys([*remarks, str(output.get("reason") or "")])
         reason = "; ".join(filter(None, reasons))
-        finished |= {"status": "ok", **output, "reason": reason}
-        for name, value in finished.items():
+        cells |= {"status": "ok", **output, "reason": reason}
+        for name, value in cells.items():
             if isinstance(value, str):
-                finished[name] = whole_text(value)
-        return finished
+                cells[name] = whole_text(value)
+        return cells
 
     def to_table(self, rows: list[OutputRow]) -> pa.Table:
         """Output rows as Arrow, in the schema of every other piece."""

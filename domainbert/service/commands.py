@@ -30,18 +30,22 @@ class ServiceSettings:
     model: Annotated[
         list[str],
         Option(
-            help="A shipped model, a folder, or TASK=NAME; repeatable. Of two models of a task "
-            "(--model now=A --model next=B) the second is scored in shadow."
+            help="A shipped model, a folder, or TASK=NAME; may be repeated. If two models have one "
+            "task (--model now=A --model next=B), the second is scored in shadow."
         ),
     ]
     address: Annotated[
-        str, Option(help="The public address, behind a proxy.")
+        str,
+        Option(
+            help="The public address of the service, if it is behind a proxy."
+        ),
     ] = ""
     trust: Annotated[
         str | None, Option(help="TOML file of clients and their keys.")
     ] = None
     cors: Annotated[
-        list[str] | None, Option(help="Origin of web pages that may call.")
+        list[str] | None,
+        Option(help="Origin of web pages that may call the service."),
     ] = None
     fhir: Annotated[
         list[str] | None,
@@ -59,7 +63,7 @@ class ServiceSettings:
         str | None, Option(help="SQLite file of risks and feedback.")
     ] = None
     report: Annotated[
-        str, Option(help="Address of the model's report, for cards.")
+        str, Option(help="Address of the model's report, which cards link to.")
     ] = ""
     max_characters: Annotated[
         int,

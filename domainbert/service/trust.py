@@ -141,7 +141,7 @@ class Trust:
         unchecked = extract_compact(token.encode())
         state = self._keys.get(json.loads(unchecked.payload).get("iss"))
         if state is None:
-            raise UserError("the token's iss is no client of this service")
+            raise UserError("the token's iss is not a client of this service")
         header = unchecked.headers()
         jwks = state.client.jwks
         if header.get("jku", jwks) != jwks:
@@ -168,7 +168,7 @@ class Trust:
         registry.validate(claims)
         if claims["exp"] - claims["iat"] > LIFETIME:
             raise UserError(
-                f"the token lives too long; expected exp at most {LIFETIME} s after iat"
+                f"the token is valid for too long; expected exp at most {LIFETIME} s after iat"
             )
         expires_at = claims["exp"] + LEEWAY
         if not self._ledger.use_token(

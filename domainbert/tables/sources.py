@@ -140,7 +140,7 @@ class FolderSource(Source):
                 str(path.relative_to(self._folder)) for path in paths
             )
             raise TableError(
-                f"{self.name} has more than one file for {table}: {names}. Leave one there"
+                f"{self.name} has more than one file for {table}: {names}. Keep only one"
             )
         return next(iter(paths), None)
 

@@ -68,7 +68,7 @@ def find_device(name: Device = None) -> torch.device:
         return torch.device(devices[:2][-1])
     if str(name) not in (*devices, "cpu:0"):
         raise UserError(
-            f"no device {str(name)!r}: expected {', '.join(devices)}, which this machine has"
+            f"no device {str(name)!r}; this machine has: {', '.join(devices)}"
         )
     return torch.device(name)
 

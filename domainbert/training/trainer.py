@@ -100,7 +100,7 @@ def fit(
         log.info("training %s: %d steps", run.name, total)
         if total < FEW_STEPS:
             log.warning(
-                "%d steps are few, and the model may have learned little: with a small corpus "
+                "%d steps are few, so the model may have learned little: with a small corpus, "
                 "raise the epochs or lower batch_size and batch_tokens, to reach %d or more",
                 total,
                 FEW_STEPS,
@@ -398,7 +398,7 @@ class _Watch(TrainerCallback):
             if losses:
                 loss = f"loss {losses[-1]:.3g}, "
             log.info(
-                "step %d of %d: %sabout %.0f minutes left",
+                "step %d of %d: %sabout %.0f min left",
                 step,
                 state.max_steps,
                 loss,

@@ -80,7 +80,10 @@ def test_score_writes_the_table_and_says_what_happened(saved, tmp_path):
         (["score", "absent.csv", "--out", "o.csv"], "no such file"),
         (["score", "NOTES", "--out", "notes.csv"], "notes.csv"),
         (["evaluate", "NOTES", "--out", "x"], "no column"),
-        (["convert", "nowhere", "--out", "x"], "not the 2019 release layout"),
+        (
+            ["convert", "nowhere", "--out", "x"],
+            "does not have the layout of the 2019 release",
+        ),
         (["cohort", "nowhere", "--out", "x.parquet"], "nowhere"),
         (["train", "NOTES", "--out", "x"], "no column"),
         (

@@ -23,7 +23,7 @@ WITH rule(number, box, step, reason) AS (VALUES
     (16, 'Cohort', 'died_after_discharge', 'died after discharge'),
     (17, 'Cohort', 'unknown_outcome', 'death or survival unknown'),
     (18, 'Cohort', 'left_early', 'discharged before the prediction time'),
-    (19, 'Cohort', 'earlier_period', 'patient is on a later side'),
+    (19, 'Cohort', 'earlier_period', 'earlier stay of a patient who is on a later side'),
     (20, 'Cohort', 'no_text', 'no note to predict from')
 ),
 excluded AS (

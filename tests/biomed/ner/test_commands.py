@@ -196,7 +196,7 @@ def test_evaluate_documents(saved, tmp_path):
         (["tag", "in.csv"], "has no column 'text'"),
         (
             ["tag", "good.csv", "--device", "gpu", "--out", "o.csv"],
-            "no device 'gpu': expected cpu",
+            "no device 'gpu'; this machine has: cpu",
         ),
         (["tag", "in.csv", "--out", "o.csv"], "has no column 'text'"),
         (

@@ -352,7 +352,7 @@ def test_pairs_are_taken_as_they_are_needed(answerer):
             "pair 1: the question has no character that the tokenizer reads",
         ),
         ("was it?", "", "pair 1: the context is empty"),
-        ("was it?", [], "pair 1: the context has no document"),
+        ("was it?", [], "pair 1: the list of contexts is empty"),
         ("was it?", ["", " "], "pair 1: the context, document 0 is empty"),
         (
             "was it?",

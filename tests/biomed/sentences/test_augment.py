@@ -201,7 +201,7 @@ def test_no_silver_pair_is_said_where_they_alone_would_train(
     quick = recipe.replaced(cross=recipe.cross.replaced(epochs=0.1), **none)
     with pytest.raises(
         UserError,
-        match="no silver pair: none of 2 new pairs scores as rated ones",
+        match="no silver pair: no new pair of 2 scores like the rated ones",
     ):
         augment(
             quick,

@@ -398,7 +398,7 @@ def test_the_commands_work_together(tiny_encoder, write_pairs, tmp_path):
     said = invoke(
         "index", notes, "--out", tmp_path / "i", *model, "--window", 20
     )
-    assert "1 texts could not be indexed" in said
+    assert "1 of the texts could not be indexed; the first has the id" in said
     later_notes = tmp_path / "later.csv"
     later_notes.write_text("id,text\n10,Fracture of the hip.\n")
     invoke("index", later_notes, "--out", tmp_path / "i", *model)

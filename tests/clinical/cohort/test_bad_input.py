@@ -245,7 +245,7 @@ def test_two_files_for_one_table(hospital):
     (folder / "admissions.parquet").write_bytes(b"")
     with pytest.raises(
         TableError,
-        match=r"more than one file for ADMISSIONS: .*Leave one there",
+        match=r"more than one file for ADMISSIONS: .*Keep only one",
     ):
         build_cohort(folder)
 

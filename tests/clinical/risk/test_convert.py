@@ -84,7 +84,7 @@ def test_a_missing_file_is_named(release, name):
         ),
         (
             lambda weights: weights.update(surprise=torch.zeros(1)),
-            "1 weights that no part reads",
+            "1 weights that no part of the model reads",
         ),
         (
             lambda weights: weights.update(

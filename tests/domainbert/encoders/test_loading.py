@@ -566,7 +566,8 @@ def test_another_architecture_is_named(tmp_path):
 def test_a_weight_that_no_part_reads_is_refused(folder, name):
     rewrite(folder, lambda tensors: {**tensors, name: torch.zeros(3)})
     with pytest.raises(
-        EncoderError, match=r"has 1 weights that no part reads, such as"
+        EncoderError,
+        match=r"has 1 weights that no part of the model reads, such as",
     ):
         load_model(find_encoder(folder), CLSClassifier, num_labels=1)
 

@@ -177,14 +177,16 @@ def test_shorter_rows_are_padded_and_masked():
     "device", ["gpu", "cuda:x", "meta", "mps", "", "cuda:-1", 3.5]
 )
 def test_a_device_that_is_none_is_refused_with_a_list(device):
-    with pytest.raises(UserError, match=r"^no device '.*': expected cpu"):
+    with pytest.raises(
+        UserError, match=r"^no device '.*'; this machine has: cpu"
+    ):
         find_device(device)
 
 
 def test_a_device_that_this_machine_lacks_is_refused():
     count = torch.cuda.device_count()
     with pytest.raises(
-        UserError, match=rf"^no device 'cuda:{count}': expected cpu"
+        UserError, match=rf"^no device 'cuda:{count}'; this machine has: cpu"
     ):
         find_device(f"cuda:{count}")
     assert (

@@ -563,7 +563,7 @@ def test_without_a_terminal_scores_go_to_the_log(run, caplog):
         run(Toy(score=lambda _: 0.625), epochs=1)
     assert "training run: 6 steps" in caplog.text
     assert (
-        "6 steps are few, and the model may have learned little" in caplog.text
+        "6 steps are few, so the model may have learned little" in caplog.text
     )
     assert "step 3 of 6: accuracy 0.625" in caplog.text
 
@@ -573,7 +573,7 @@ def test_the_log_says_how_long_it_takes(run, caplog, monkeypatch):
     with caplog.at_level("INFO", logger="domainbert.training"):
         run(Toy(score=lambda _: 0.625), epochs=1)
     assert re.search(
-        r"step 4 of 6: loss [0-9.]+, about 0 minutes left", caplog.text
+        r"step 4 of 6: loss [0-9.]+, about 0 min left", caplog.text
     )
 
 
@@ -581,8 +581,8 @@ def test_the_first_step_says_how_long_it_will_take(run, caplog):
     with caplog.at_level("INFO", logger="domainbert.training"):
         run(Toy(score=lambda _: 0.625), epochs=1)
     assert [
-        message for message in caplog.messages if "minutes left" in message
-    ] == ["step 1 of 6: about 0 minutes left"]
+        message for message in caplog.messages if "min left" in message
+    ] == ["step 1 of 6: about 0 min left"]
 
 
 def test_the_bar_goes_away_when_training_is_interrupted(run, monkeypatch):
