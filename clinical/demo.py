@@ -40,7 +40,7 @@ def run_demo(
     folder = out / "hospital"
     hospital = synthesize(folder, stays=stays, seed=seed, dates="real")
     say(
-        f"1/4  made up a hospital of {hospital.stays} stays with {hospital.notes} notes"
+        f"1/4  made up a hospital of {hospital.admissions} admissions with {hospital.notes} notes"
     )
     cohort = build_cohort(folder, schema="mimic3", out=out / "cohort.parquet")
     table = cohort.to_frame()

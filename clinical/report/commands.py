@@ -165,7 +165,7 @@ def in_service(ledger: Path, model: ReadmissionModel) -> list[str]:
         return ["No risk of this model was served."]
     alerts = 100 * risks["alert"].dropna().astype(float)
     share = (
-        f"{alerts.mean():.1f} of 100 alerts"
+        f"{alerts.mean():.1f} alerts per 100"
         if len(alerts)
         else "no alert threshold"
     )

@@ -102,7 +102,7 @@ def write_report(
         measures=MEASURES,
         group_measures=GROUP_MEASURES,
         quantities=QUANTITIES,
-        size=size,
+        number_text=number_text,
         smallest_group=SMALLEST_GROUP,
         attributes=checklist("attributes.toml", about),
         tripod=checklist("tripod.toml", about),

@@ -187,7 +187,7 @@ class StayRisk:
 
         # `windows` is their number.
         facts = pd.Series(vars(self) | vars(self.coverage))
-        hidden = ["coverage", "after_discharge"]
+        hidden = ["coverage", "after_discharge", "placeholders"]
         return facts.drop(hidden).to_frame("stay").to_html()
 
 

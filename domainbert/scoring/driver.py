@@ -76,11 +76,10 @@ class Counts:
             line += f" ({self.done:,} done earlier)"
         for remark, n in self.remarks.items():
             line += f", {n} with {remark}"
-        statuses = [
-            f"{n:,} {status}" for status, n in sorted(self.items.items())
-        ]
         line += f", {self.written:,} rows out: "
-        return line + (", ".join(statuses) or "nothing was scored")
+        items = sorted(self.items.items())
+        statuses = ", ".join(f"{n:,} {status}" for status, n in items)
+        return line + (statuses or "nothing was scored")
 
     def summary(self) -> dict[str, object]:
         """The numbers of the table, with the version and the time; see docs/scale.md."""

@@ -721,7 +721,7 @@ def test_feedback_is_kept_without_text_and_monitored(
     assert kept["reason"].tolist() == [reasons[2]["code"], "other", "", "", ""]
     now = ReadmissionModel.from_pretrained(model_folder)
     lines = in_service(file, now)
-    assert lines[0] == "Served: 1 risks, 100.0 of 100 alerts."
+    assert lines[0] == "Served: 1 risks, 100.0 alerts per 100."
     assert lines[-1] == "Feedback on 1 cards; overridden: 0."
     # The last feedback on a card counts, and none on cards that were never served.
     for uuid_of_card in (card["uuid"], card["uuid"], str(uuid.uuid4())):
@@ -1116,7 +1116,7 @@ def test_the_second_model_is_scored_and_kept_and_never_shown(
         in text
     )
     lines = in_service(file, now)
-    assert lines[0] == "Served: 1 risks, 100.0 of 100 alerts."
+    assert lines[0] == "Served: 1 risks, 100.0 alerts per 100."
     change = 100 * (other["probability"] - mine["probability"])
     points = f"{change:+.1f} points on average, {change:+.1f} to {change:+.1f}"
     assert (

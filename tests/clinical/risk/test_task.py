@@ -100,6 +100,7 @@ def test_remaining_risks_are_columns_on_request_only(
     assert scores.loc[2, added].isna().all()  # a stay without text
     assert math.isnan(model.predict("").remaining(7))
     assert "points" not in repr(risk) + risk._repr_html_()
+    assert "placeholders" not in risk._repr_html_()  # a dict: see coverage
     model.save_pretrained(tmp_path / "model")
     loaded = ReadmissionModel.from_pretrained(tmp_path / "model")
     assert loaded.predict([NOTE]).remaining(7) == pytest.approx(
