@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from clinical.evaluation.drift import describe_notes, profile
+from clinical.evaluation.drift import describe_notes, drift, profile
 from clinical.risk.model import ReadmissionModel
 from clinical.stays.cohorts import read_cohort, usable_stays
 from domainbert.cli import options
@@ -32,25 +32,23 @@ def main(
     ],
     out: options.ModelFolder,
 ) -> None:
-    """Add what the profile lacks; the quantities that it has must come out the same."""
+    """Add what the profile lacks, if the notes are those of the profile."""
     model = ReadmissionModel.from_pretrained(folder)
     rows = usable_stays(read_cohort(cohort))
     notes = rows.loc[rows["split"] == "val", "text"]
-    computed = profile(describe_notes(model, notes))
+    n_expected = model.manifest.data.stays.get("val")
     stored = model.manifest.data.profile
-    differing = [
-        name
-        for name in computed.keys() & stored.keys()
-        if computed[name] != stored[name]
-    ]
-    if differing:
+    quantities = describe_notes(model, notes)
+    changes = drift(stored, quantities).query("finding != 'stable'")
+    if len(notes) != n_expected or len(changes):
         raise UserError(
-            f"{cohort} gives other values of {', '.join(sorted(differing))}; "
-            "expected the cohort that the model was trained on"
+            f"{cohort} has {len(notes)} validation stays, with other values of "
+            f"{', '.join(changes['quantity']) or 'nothing'}; expected the {n_expected} stays that "
+            "the model was validated on"
         )
     added = {
         name: quantity
-        for name, quantity in computed.items()
+        for name, quantity in profile(quantities).items()
         if name not in stored
     }
     model.manifest.data.profile = stored | added

@@ -264,8 +264,8 @@ def _check_sides(rows: pd.DataFrame) -> None:
         part = rows[rows["split"] == side]
         if part["readmitted"].nunique() < 2:
             raise UserError(
-                f"the {side} side has {len(part)} stays, all with the same outcome; expected both. "
-                "Build a cohort of more stays, or with other shares: "
+                f"the {side} side has {len(part)} stays, which do not have both outcomes. Build "
+                "a cohort of more stays, or with other shares: "
                 "clinical cohort ... --fractions 0.6 0.2 0.2"
             )
 

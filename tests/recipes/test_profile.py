@@ -21,6 +21,7 @@ def run(network, tokenizer, tmp_path):
     stored = profile(describe_notes(model, pd.Series([[t] for t in TEXTS])))
     del stored["placeholders"]
     model.manifest.data.profile = stored
+    model.manifest.data.stays = {"val": len(TEXTS)}
     model.save_pretrained(tmp_path / "model")
     app = typer.Typer()
     app.command()(main)
@@ -48,8 +49,16 @@ def test_what_is_missing_is_added_and_the_rest_stays(run, tmp_path):
     assert added == before.manifest.data.profile
 
 
-def test_other_notes_are_refused(run, tmp_path):
-    result = run([text + " Fever." for text in TEXTS])
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([text + " Fever." for text in TEXTS], "other values of characters"),
+        (TEXTS[:10], "10 validation stays, with other values of nothing"),
+    ],
+    ids=["other notes", "fewer stays"],
+)
+def test_other_stays_are_refused(run, tmp_path, texts, message):
+    result = run(texts)
     assert result.exit_code == 1
-    assert "other values of characters" in result.output
+    assert message in " ".join(result.output.split())
     assert not (tmp_path / "new").exists()

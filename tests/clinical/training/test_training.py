@@ -147,7 +147,8 @@ def test_bad_cohorts_are_refused_before_any_work(cohort, recipe):
     ):
         fit(cohort.rename(columns={"readmitted": "readmited"}), nowhere)
     with pytest.raises(
-        UserError, match="the val side has 0 stays and needs both outcomes"
+        UserError,
+        match=r"the val side has 0 stays, which do not have both .* --fractions 0.6",
     ):
         fit(cohort[cohort["split"] == "train"], nowhere)
     for label in (2, -1, 0.5, "1"):
