@@ -65,16 +65,13 @@ class WeightedStays:
         self.varies = 0 < self.positive < self.total
 
     @cached_property
-    def curve(self) -> tuple[Floats, Floats, Floats]:
-        """True positives, false positives and threshold, by falling distinct threshold."""
-        from sklearn.metrics import confusion_matrix_at_thresholds
-
-        _, false, _, true, thresholds = confusion_matrix_at_thresholds(
-            self.y,
-            self.risk,
-            sample_weight=self.weights,
-        )
-        return true, false, thresholds
+    def curve(self) -> tuple[Floats, Floats]:
+        """Outcomes among the alerts, and alerts, by falling distinct threshold."""
+        ranks = self.stays.ranks
+        totals = np.bincount(ranks, weights=self.weights)
+        positives = np.bincount(ranks, weights=self.weights * self.y)
+        falling = np.flatnonzero(totals)[::-1]  # a resample lacks some risks
+        return np.cumsum(positives[falling]), np.cumsum(totals[falling])
 
     @cached_property
     def alerts(self) -> tuple[float, float]:
@@ -83,12 +80,6 @@ class WeightedStays:
             return np.nan, np.nan
         alerts = self.weights * (self.risk >= self.stays.threshold)
         return float(alerts.sum()), float(alerts @ self.y)
-
-
-def precisions(right: Floats, false: Floats) -> Floats:
-    """Precision at each threshold from the right and the false alerts; 0 without alerts."""
-    alerts = right + false
-    return np.divide(right, alerts, out=np.zeros_like(right), where=alerts > 0)
 
 
 @dataclass(frozen=True)
@@ -137,10 +128,8 @@ def auroc(stays: WeightedStays) -> float:
 @measure("AUPRC")
 def auprc(stays: WeightedStays) -> float:
     """Precision averaged over recall. Chance gives the prevalence."""
-    true, false, _ = stays.curve
-    return float(
-        np.diff(true, prepend=0.0) @ precisions(true, false) / true[-1]
-    )
+    true, alerts = stays.curve
+    return float(np.diff(true, prepend=0.0) @ (true / alerts) / true[-1])
 
 
 @measure("Prevalence", needs_both=False)
@@ -155,8 +144,8 @@ def rp80(stays: WeightedStays) -> float:
 
     It is chosen on these very stays, as papers report it, and is therefore optimistic.
     """
-    true, false, _ = stays.curve
-    enough = precisions(true, false) >= PRECISION
+    true, alerts = stays.curve
+    enough = true / alerts >= PRECISION
     return float(np.max(true, where=enough, initial=0.0) / true[-1])
 
 
@@ -291,10 +280,10 @@ def precise_threshold(y: ArrayLike, probability: ArrayLike) -> float | None:
     Raises:
         UserError: bad input, see `checked_risks`.
     """
-    true, false, thresholds = WeightedStays(
-        Stays(*checked_risks(y, probability))
-    ).curve
-    right = np.where(precisions(true, false) >= PRECISION, true, 0.0)
+    stays = Stays(*checked_risks(y, probability))
+    true, alerts = WeightedStays(stays).curve
+    right = np.where(true / alerts >= PRECISION, true, 0.0)
     if not right.any():
         return None
+    thresholds = np.unique(stays.risk)[::-1]
     return float(thresholds[np.argmax(right)])

@@ -13,7 +13,6 @@ from clinical.evaluation.measures import (
     PRECISION,
     Stays,
     WeightedStays,
-    precisions,
 )
 from clinical.risk.reading import StayRisk
 from domainbert.errors import UserError
@@ -75,8 +74,9 @@ def plot_ranking(
                 f"{int(outcome.sum())} of {len(outcome)} stays have the outcome; these curves need "
                 "both outcomes"
             )
-        true, false, _ = WeightedStays(Stays(outcome, risk)).curve
-        precision = precisions(true, false)
+        true, alerts = WeightedStays(Stays(outcome, risk)).curve
+        false = alerts - true
+        precision = true / alerts
         labels = [name, name]
         if name in evaluations:
             areas = (evaluations[name].auroc, evaluations[name].auprc)
