@@ -86,8 +86,7 @@ def plot_ranking(
         steps = {"drawstyle": "steps-pre", "label": labels[1], **look}
         right.plot(recall, np.r_[precision[0], precision], **steps)
         look = {}
-    share = float(np.mean(np.asarray(y)))
-    right.axhline(share, **(_DOTTED | {"linestyle": "--"}))
+    right.axhline(np.mean(y), **(_DOTTED | {"linestyle": "--"}))
     right.axhline(PRECISION, **_DOTTED)
     left.set(
         xlabel="False positive rate (1 − specificity)",
@@ -108,9 +107,8 @@ def plot_calibration(y: ArrayLike, probability: ArrayLike) -> "Figure":
     0.5% of risks, which the last bar of the histogram counts.
     """
     curve = reliability_curve(y, probability)
-    risks = np.asarray(probability, dtype=float)
     highest = curve[["predicted", "high"]].max(axis=None)
-    top = min(1.0, 1.05 * max(np.quantile(risks, 0.995), highest))
+    top = min(1.0, 1.05 * max(np.quantile(probability, 0.995), highest))
     # Placed by hand: the upper panel is square, and the lower one has exactly its width.
     figure, (upper, lower) = new_axes(
         (4.8, 5.6),
@@ -127,7 +125,7 @@ def plot_calibration(y: ArrayLike, probability: ArrayLike) -> "Figure":
     upper.set(xlim=(0, top), ylim=(0, top), ylabel="Observed share")
     upper.tick_params(labelbottom=False)
     lower.hist(
-        np.minimum(risks, top),
+        np.minimum(probability, top),
         bins=np.linspace(0, top, 41).tolist(),
         color=COLOURS[0],
     )
