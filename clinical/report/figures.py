@@ -83,10 +83,17 @@ def plot_ranking(
             labels = [f"{name}: {area}" for area in areas]
         recall = np.r_[0, true / true[-1]]
         left.plot(np.r_[0, false / false[-1]], recall, label=labels[0], **look)
-        steps = {"drawstyle": "steps-pre", "label": labels[1], **look}
-        right.plot(recall, np.r_[precision[0], precision], **steps)
+        right.plot(
+            recall,
+            np.r_[precision[0], precision],
+            drawstyle="steps-pre",
+            label=labels[1],
+            **look,
+        )
         look = {}
-    right.axhline(np.mean(y), **(_DOTTED | {"linestyle": "--"}))
+    right.axhline(
+        float(np.asarray(y).mean()), **(_DOTTED | {"linestyle": "--"})
+    )
     right.axhline(PRECISION, **_DOTTED)
     left.set(
         xlabel="False positive rate (1 − specificity)",
@@ -107,8 +114,9 @@ def plot_calibration(y: ArrayLike, probability: ArrayLike) -> "Figure":
     0.5% of risks, which the last bar of the histogram counts.
     """
     curve = reliability_curve(y, probability)
+    risks = np.asarray(probability)
     highest = curve[["predicted", "high"]].max(axis=None)
-    top = min(1.0, 1.05 * max(np.quantile(probability, 0.995), highest))
+    top = min(1.0, 1.05 * max(np.quantile(risks, 0.995), highest))
     # Placed by hand: the upper panel is square, and the lower one has exactly its width.
     figure, (upper, lower) = new_axes(
         (4.8, 5.6),
@@ -125,7 +133,7 @@ def plot_calibration(y: ArrayLike, probability: ArrayLike) -> "Figure":
     upper.set(xlim=(0, top), ylim=(0, top), ylabel="Observed share")
     upper.tick_params(labelbottom=False)
     lower.hist(
-        np.minimum(probability, top),
+        np.minimum(risks, top),
         bins=np.linspace(0, top, 41).tolist(),
         color=COLOURS[0],
     )

@@ -77,8 +77,9 @@ class Counts:
         for remark, n in self.remarks.items():
             line += f", {n} with {remark}"
         line += f", {self.written:,} rows out: "
-        items = sorted(self.items.items())
-        statuses = ", ".join(f"{n:,} {status}" for status, n in items)
+        statuses = ", ".join(
+            f"{n:,} {status}" for status, n in sorted(self.items.items())
+        )
         return line + (statuses or "nothing was scored")
 
     def summary(self) -> dict[str, object]:
