@@ -22,6 +22,7 @@ def run(network, tokenizer, tmp_path):
     del stored["placeholders"]
     model.manifest.data.profile = stored
     model.manifest.data.stays = {"val": len(TEXTS)}
+    model.manifest.data.prevalence = {"val": 0.5}
     model.save_pretrained(tmp_path / "model")
     app = typer.Typer()
     app.command()(main)

@@ -68,7 +68,7 @@ def test_what_cannot_be_drawn_is_said():
     with pytest.raises(ValueError, match="all have the same vector"):
         layout_terms(list("abcd"), np.ones((4, 3)))
     with pytest.raises(
-        ValueError, match="perplexity must be above 0 and below 4"
+        ValueError, match=r"above 0 and below the number of terms \(4\); got 4"
     ):
         layout_terms(list("abcd"), np.eye(4), perplexity=4)
 
