@@ -284,32 +284,38 @@ class ReadmissionModel(Model[ReadmissionSettings]):
 
     def risk_of(self, stay: ReadStay, probabilities: np.ndarray) -> StayRisk:
         """The risk of a stay from the probabilities of its windows, shape (windows,)."""
-        if stay.risk.status != "ok":
-            return stay.risk
-        finite = np.isfinite(probabilities)
-        if not finite.all():
-            reason = f"the model gave no number for window {np.argmin(finite)}"
-            return replace(stay.risk, status="error", reason=reason)
-        score = aggregate(probabilities, self.c)
-        probability = float(self.calibrated(score, stay.risk.shift))
-        threshold = self.settings.alert_threshold
-        alert = None
-        if threshold is not None:
-            alert = probability >= threshold
+        risk = self.combined(stay.risk, probabilities)
+        if risk.status != "ok":
+            return risk
         windows = [
             WindowRisk(note, window.start, window.end, float(p))
             for (note, window), p in zip(
                 stay.windows, probabilities, strict=True
             )
         ]
+        return replace(risk, windows=tuple(windows))
+
+    def combined(self, risk: StayRisk, probabilities: np.ndarray) -> StayRisk:
+        """A risk with the numbers that follow from windows, shape (windows,), but without these."""
+        if risk.status != "ok":
+            return risk
+        finite = np.isfinite(probabilities)
+        if not finite.all():
+            reason = f"the model gave no number for window {np.argmin(finite)}"
+            return replace(risk, status="error", reason=reason)
+        score = aggregate(probabilities, self.c)
+        probability = float(self.calibrated(score, risk.shift))
+        threshold = self.settings.alert_threshold
+        alert = None
+        if threshold is not None:
+            alert = probability >= threshold
         return replace(
-            stay.risk,
+            risk,
             probability=probability,
             score=score,
             p_max=float(probabilities.max()),
             p_mean=float(probabilities.mean()),
             calibrated=self.settings.calibration is not None,
-            windows=tuple(windows),
             alert=alert,
             after_discharge=self.settings.after_discharge,
         )

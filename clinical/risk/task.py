@@ -313,7 +313,7 @@ class TrajectoryTask(StayTask["Trajectory"]):
             # A note without text adds nothing to the notes before it.
             if so_far:
                 numbers = {
-                    "n_windows": len(so_far.windows),
+                    "n_windows": so_far.coverage.windows,
                     "status": so_far.status,
                     **_numbers(so_far),
                 }
@@ -344,8 +344,10 @@ def follow(
         so_far = {}
         for note in dict.fromkeys(note_of_window):
             end = bisect.bisect_right(note_of_window, note)
-            beginning = replace(stay, windows=stay.windows[:end])
-            so_far[note] = model.risk_of(beginning, probabilities[:end])
+            # Without its windows: those of all beginnings would be quadratic.
+            coverage = replace(stay.risk.coverage, windows=end)
+            beginning = replace(stay.risk, coverage=coverage)
+            so_far[note] = model.combined(beginning, probabilities[:end])
         yield model.risk_of(stay, probabilities), so_far
 
 

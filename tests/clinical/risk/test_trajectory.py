@@ -198,3 +198,15 @@ def test_stays_that_come_slowly_are_followed_in_order(network, tokenizer):
             yield ["heart failure " * (number % 3 + 1)] * 2
 
     assert len(list(follow(small, slowly()))) == 40
+
+
+def test_the_risks_so_far_keep_no_windows(model):
+    notes = ["Pain.", "", "Fever.", "Cough."]
+    ((risk, risks_so_far),) = follow(model, [notes])
+    assert len(risk.windows) == 3
+    # With the windows of each beginning, a stay of many notes would take quadratic time and memory.
+    assert not any(so_far.windows for so_far in risks_so_far.values())
+    counts = [so_far.coverage.windows for so_far in risks_so_far.values()]
+    assert counts == [1, 2, 3]
+    last = risks_so_far[3]
+    assert (last.probability, last.p_max) == (risk.probability, risk.p_max)
