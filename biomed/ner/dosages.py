@@ -154,7 +154,8 @@ def _numbers(text: str) -> list[float]:
     count = _COUNT.search(text)
     if count is None:
         return []
-    return list(filter(None, map(_number, _RANGE.split(count[0]))))
+    numbers = map(_number, _RANGE.split(count[0]))
+    return [number for number in numbers if number is not None]
 
 
 def _number(text: str) -> float | None:
@@ -187,7 +188,8 @@ def _amount(parts: list[Attribute]) -> Json:
             continue
         unit = _unit(following.text)
         ends = [_number(end) for end in _RANGE.split(part.text)]
-        is_range = len(ends) < 3 and sorted(filter(None, ends)) == ends
+        numbers = [end for end in ends if end is not None]
+        is_range = len(ends) < 3 and sorted(numbers) == ends
         if unit is None or not is_range:
             continue
         quantities = [{"value": end, **unit} for end in ends]

@@ -65,6 +65,15 @@ MG = {"unit": "mg", "system": "http://unitsofmeasure.org", "code": "mg"}
     [
         ("5 mg", {"doseQuantity": {"value": 5, **MG}}),
         ("1,000 mg", {"doseQuantity": {"value": 1000, **MG}}),
+        (
+            "0-2 tablets",
+            {
+                "doseRange": {
+                    "low": {"value": 0.0, "unit": "tablets"},
+                    "high": {"value": 2.0, "unit": "tablets"},
+                }
+            },
+        ),
         ("one-half tab", {"doseQuantity": {"value": 0.5, "unit": "tab"}}),
         ("half-tab", {"doseQuantity": {"value": 0.5, "unit": "tab"}}),
         ("1 1/2 tab", {"doseQuantity": {"value": 1.5, "unit": "tab"}}),
