@@ -151,8 +151,11 @@ class SoftTagObjective(TagObjective):
                         source.codes.get(tag, IGNORED) for tag in text.tags
                     ]
         self._codes = torch.tensor(codes)
-        self._soft = soft_labels(
-            [text.words for text, _ in first_rows], teachers
+        self._text_words = [text.words for text, _ in first_rows]
+        self._first_rows = np.array([*first_rows.values()])
+        self._is_labelled = np.zeros(len(first_rows), dtype=bool)
+        self._soft = torch.zeros(
+            (row_count, len(model.labels)), dtype=torch.float16
         )
         training = recipe.training
         maker = NumberedMaker(
@@ -174,7 +177,7 @@ class SoftTagObjective(TagObjective):
         is_word = batch["codes"] != IGNORED
         rows = batch["codes"][is_word].to(self._soft.device)
         scores = logits[is_word].float() / self._temperature
-        soft = self._soft[rows].to(scores).div(self._temperature)
+        soft = self.soft_labels(rows).to(scores).div(self._temperature)
         divergence = torch.nn.functional.kl_div(
             scores.log_softmax(dim=-1),
             soft.log_softmax(dim=-1),
@@ -187,6 +190,26 @@ class SoftTagObjective(TagObjective):
         if (codes != IGNORED).any():
             loss = loss + self._gold * self.cross_entropy(logits, codes)
         return loss
+
+    def soft_labels(self, rows: torch.Tensor) -> torch.Tensor:
+        """Log of the teachers' mean probabilities of words, shape (rows, tags), halves.
+
+        The teachers read a text when a batch has it for the first time: a short training does not
+        wait for all of the texts.
+        """
+        numbers = np.searchsorted(self._first_rows, rows.numpy(), "right") - 1
+        new = np.unique(numbers[~self._is_labelled[numbers]])
+        if new.size:
+            texts = [self._text_words[number] for number in new]
+            new_rows = [
+                self._first_rows[number] + np.arange(len(words))
+                for number, words in zip(new, texts, strict=True)
+            ]
+            self._soft[np.concatenate(new_rows)] = soft_labels(
+                texts, self._teachers
+            )
+            self._is_labelled[new] = True
+        return self._soft[rows]
 
     def facts(self) -> dict[str, object]:
         """The corpora, the texts without tags, the teachers and the weight of gold tags."""

@@ -20,6 +20,7 @@ from recipes.distillation import (
     SoftTagObjective,
     StudentRecipe,
     fit_student,
+    soft_labels,
 )
 from recipes.notes.real import only_letters
 from tests.recipes.test_entities import QUICK, corpus, recipe
@@ -109,13 +110,32 @@ def test_gold_tags_count_by_their_weight(tiny_encoder, teacher):
 def test_several_teachers_are_averaged(tiny_encoder, teacher):
     plan = student_recipe(tiny_encoder)
     other = fit([corpus("Disease")], recipe(tiny_encoder, seed=4))
-    parts = [
-        objective(other, plan, [each])._soft.float()
-        for each in (teacher, other)
+    rows = torch.arange(len(FREE[0].words) * len(FREE))
+    tags = [
+        objective(other, plan, teachers).soft_labels(rows).float().exp()
+        for teachers in ([teacher], [other], [teacher, other])
     ]
-    mean = objective(other, plan, [teacher, other])._soft.float()
-    expected = (parts[0].exp() + parts[1].exp()) / 2
-    assert torch.allclose(mean.exp(), expected, atol=2e-3)
+    expected = (tags[0] + tags[1]) / 2
+    assert torch.allclose(tags[2], expected, atol=2e-3)
+
+
+def test_teachers_read_a_text_once_and_when_it_is_needed(
+    tiny_encoder, teacher, monkeypatch
+):
+    read = []
+    monkeypatch.setattr(
+        distillation,
+        "soft_labels",
+        lambda texts, teachers: (
+            read.append(len(texts)) or soft_labels(texts, teachers)
+        ),
+    )
+    soft = objective(teacher, student_recipe(tiny_encoder), [teacher])
+    (last,) = soft.soft_labels(torch.tensor([len(soft._codes) - 1]))
+    every = soft.soft_labels(torch.arange(len(soft._codes)))
+    assert read == [1, len(soft._text_words) - 1]
+    assert torch.equal(every[-1], last)
+    assert (every.float().exp().sum(dim=1) - 1).abs().max() < 0.01
 
 
 def test_a_student_learns_from_texts_without_tags(tiny_encoder, teacher):
