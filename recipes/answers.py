@@ -34,7 +34,8 @@ COVID = "covid_qa_train.json"
 # Of the questions of a file, the share that the last stage asks.
 GENERAL = 0.35
 CONTRAST = 0.5
-LAST_STAGE = {"epochs": 2.0, "learning_rate": 5e-4, "negatives": 2.5}
+# The last stage has as many passes as the first.
+LAST_STAGE = {"learning_rate": 5e-4, "negatives": 2.5}
 KEPT = 0.3  # share of the weights before the last stage in the average
 NOTE = (
     "Held-out articles of COVID-QA: an article is held out if the SHA-256 of its name, as a "
@@ -88,9 +89,10 @@ def main(
             resume=resume,
         )
         before.save_pretrained(folder)
+        first, _ = plan.each_stage(2)
         last = plan.replaced(
             model=plan.model.replaced(start=folder),
-            training=plan.training.replaced(**LAST_STAGE),
+            training=plan.training.replaced(epochs=first.epochs, **LAST_STAGE),
             stages={},
         )
         after = fit(

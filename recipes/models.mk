@@ -9,16 +9,29 @@
 CLINICAL_MODELS := readmission-diabetes130 readmission-demo
 BIOMED_MODELS := disease-drug qa terms rerank
 MODELS := $(addprefix models/,$(CLINICAL_MODELS) $(BIOMED_MODELS))
+# What is made up is made so many times smaller; for a rehearsal.
+PART := 1
+part = $(shell expr $(1) / $(PART))
 RESUME = $(if $(wildcard $(@D)-checkpoints),--resume)
 
-.PHONY: models $(MODELS)
+.PHONY: models rehearsal $(MODELS)
 .DELETE_ON_ERROR:
 
 # The recipes read the packages and models of this tree, not those that are installed.
 models runs/%: export PYTHONPATH := $(CURDIR)
 
 models: $(MODELS)
-	$(BIN)/python benchmarks/quality.py --page docs/lab/benchmarks.md --readme README.md
+	DOMAINBERT_DATA=$(DATA) $(BIN)/python benchmarks/quality.py --page docs/lab/benchmarks.md --readme README.md
+
+# All commands of `make models`, from nothing, on a part of the data and in fewer passes.
+rehearsal: PART := 20
+rehearsal: runs/all-mpnet-base-v2/config.json | $(INSTALLED)
+	rm -rf runs/rehearsal
+	git clone --quiet . runs/rehearsal
+	PYTHONPATH=. $(BIN)/python -m recipes.rehearsal runs/rehearsal --data $(DATA) --part $(PART)
+	mkdir runs/rehearsal/runs
+	ln -s $(abspath $(<D)) runs/rehearsal/runs
+	$(MAKE) -C runs/rehearsal models DATA=data BIN=$(abspath $(BIN)) INSTALLED= PART=$(PART)
 
 $(MODELS): models/%: runs/installed/%
 
@@ -41,9 +54,9 @@ runs/models/readmission-diabetes130/config.json: recipes/readmission-diabetes130
 
 # readmission-demo: brief summaries first, then whole ones; explanations are measured on new stays
 
-runs/brief.parquet: hospital = --stays 100000 --seed 2 --brief
-runs/hospital.parquet: hospital = --stays 15000 --seed 1
-runs/more.parquet: hospital = --stays 20000 --seed 6 --brief
+runs/brief.parquet: hospital = --stays $(call part,100000) --seed 2 --brief
+runs/hospital.parquet: hospital = --stays $(call part,15000) --seed 1
+runs/more.parquet: hospital = --stays $(call part,20000) --seed 6 --brief
 runs/new.parquet: hospital = --stays 1500 --seed 3 --notes-per-stay many
 HOSPITALS := $(addprefix runs/,brief.parquet hospital.parquet more.parquet new.parquet)
 
@@ -75,7 +88,8 @@ WRITTEN := runs/notes/devel.tsv runs/tagged/train.tsv
 TEACHERS := $(addprefix runs/teacher-,0 1 2)
 
 runs/notes/devel.tsv: | $(INSTALLED)
-	$(BIN)/python -m recipes.notes.generate $(@D) --data $(DATA) --open
+	$(BIN)/python -m recipes.notes.generate $(@D) --data $(DATA) --open \
+		--texts $(call part,12000)
 
 runs/tagged/train.tsv: | $(INSTALLED)
 	$(BIN)/python -m recipes.notes.real runs --data $(DATA)

@@ -1,0 +1,114 @@
+"""Prepare a rehearsal of `make models`: a part of the public data, and recipes with fewer passes.
+
+    python -m recipes.rehearsal CLONE --data ../shared/data --part 20
+
+`make rehearsal` calls it for a clone of the repository and runs `make models` there: all commands
+of all models, in their order, on little data. The models that it makes are good for nothing else.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from domainbert.cli.console import one_line_errors, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# What separates the records of a file. A file that no pattern matches is copied whole.
+SEPARATORS = {
+    "names/*.csv.gz": "\n",
+    "names/*.obo.gz": "\n\n",
+    "ner/*/*.jsonl.gz": "\n",
+    "ner/*/*.pubtator": "\n\n",
+    "ner/*/*.tsv": "\n\n",
+    "readmission/*.csv.gz": "\n",
+    "sentences/*.tsv": "\n",
+    "terms/ehr_relb_half.tsv": "\n",
+    "text/*.gz": "\n",
+}
+QUESTIONS = "qa/*.json"
+FEWEST = 20  # records that are kept of a file that has so many
+Record = TypeVar("Record")
+
+
+def evenly(records: Sequence[Record], part: int) -> list[Record]:
+    """The first record, which may be a header, and one of `part` of the others."""
+    step = max(1, min(part, len(records) // FEWEST))
+    return [*records[:1], *records[step::step]]
+
+
+def sample(data: Path, out: Path, *, part: int) -> None:
+    """Copy a folder of public data with one of `part` records of its large files."""
+    for path in data.rglob("*"):
+        file = out / path.relative_to(data)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_file():
+            shutil.copyfile(path, file)
+    for pattern, separator in SEPARATORS.items():
+        for file in out.glob(pattern):
+            is_packed = file.suffix == ".gz"
+            content = file.read_bytes()
+            text = (
+                gzip.decompress(content) if is_packed else content
+            ).decode()
+            records = evenly(text.rstrip("\n").split(separator), part)
+            sampled = f"{separator.join(records)}\n".encode()
+            file.write_bytes(gzip.compress(sampled) if is_packed else sampled)
+    for file in out.glob(QUESTIONS):
+        document = json.loads(file.read_text("utf-8"))
+        file.write_text(json.dumps(fewer_questions(document, part)), "utf-8")
+
+
+def fewer_questions(document: dict, part: int) -> dict:
+    """One of `part` articles and of their paragraphs (SQuAD), or of the questions (PubMedQA)."""
+    if "data" not in document:
+        return dict(evenly([*document.items()], part))
+    articles = evenly(document["data"], part)
+    for article in articles:
+        article["paragraphs"] = article["paragraphs"][::part]
+    return {**document, "data": articles}
+
+
+def shorten(recipe: Path, *, part: int) -> None:
+    """Divide the passes of each stage of a recipe, and say in its title what it is."""
+
+    def divided(line: re.Match[str]) -> str:
+        return re.sub(
+            r"[\d.]+", lambda number: f"{float(number[0]) / part:g}", line[0]
+        )
+
+    text = re.sub(r"(?m)^epochs = .+$", divided, recipe.read_text("utf-8"))
+    text = re.sub(r'(?m)^title = "', 'title = "Rehearsal: ', text)
+    recipe.write_text(text, "utf-8")
+
+
+@one_line_errors
+def main(
+    clone: Annotated[
+        Path, typer.Argument(help="A clone; its recipes are changed.")
+    ],
+    data: Annotated[Path, typer.Option(help="The public data.")],
+    part: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Keep one of so many records, and divide the epochs."
+        ),
+    ] = 20,
+) -> None:
+    """Write a part of the data to CLONE/data, and shorten the recipes of the clone."""
+    sample(data, clone / "data", part=part)
+    for recipe in (clone / "recipes").glob("*.toml"):
+        shorten(recipe, part=part)
+    say(f"{clone} is ready: run `make models DATA=data PART={part}` there")
+
+
+if __name__ == "__main__":
+    typer.run(main)
