@@ -18,7 +18,7 @@ from biomed.corpora.pubtator import read_pubtator
 from recipes.relations import concept_key, medquad_documents, spaced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 MEASURED, CHOOSING = 0, 1  # what the hash of a topic leaves when divided by 10
@@ -27,6 +27,7 @@ SHORTEST = 80  # characters of an answer
 SHORTEST_ABSTRACT = 200
 ANSWERS = 6  # of a topic of MedQuAD at most
 QUESTIONS = 300  # of MedQuAD that are measured on
+SEARCH_SCORES = ("MRR@10", "recall@1")  # that a card has
 SQUAD = "qa/squad_v1.1_dev.json"
 PUBMEDQA = "qa/pubmedqa_labeled.json"
 ABSTRACTS = (
@@ -64,6 +65,16 @@ def medquad_sides(data: Path) -> dict[int, list[Pair]]:
             (question, answers[question], key) for question in chosen
         ]
     return sides
+
+
+def training_questions(sides: Mapping[int, list[Pair]]) -> list[Pair]:
+    """The pairs of `medquad_sides` whose topics are neither measured on nor choose."""
+    return [
+        pair
+        for side, pairs in sorted(sides.items())
+        for pair in pairs
+        if side > CHOOSING
+    ]
 
 
 def squad(data: Path) -> list[Pair]:

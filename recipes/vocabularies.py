@@ -37,6 +37,7 @@ SHORTEST_DEFINITION = 30
 SHORTEST_REPLACED = 4  # characters of a name that is replaced in a definition
 MOST_DRUG_NAMES, MOST_BRANDS = 2, 4  # of one drug
 LONGEST_DRUG = 40
+Row = tuple[str, str, str]  # two texts, and the key of what both are about
 _WORD = re.compile(r"\w+")
 _DEFINITION = re.compile(r'^def: "(.+?)" \[', re.MULTILINE)
 _REFERENCE = re.compile(r" ?\([A-Z]+:\d+\)|`")
@@ -160,7 +161,7 @@ def concept_keys(entries: Sequence[Entry]) -> list[str]:
 
 def synonym_rows(
     entries: Sequence[Entry], *, most: dict[str, int], seed: int
-) -> list[tuple[str, str, str]]:
+) -> list[Row]:
     """A synonym, the preferred name and the key; `most` synonyms of an entry, by its source."""
     chooser, rows = random.Random(seed), []  # noqa: S311  (no secret)
     for entry, key in zip(entries, concept_keys(entries), strict=True):
@@ -177,9 +178,7 @@ def synonym_rows(
     return rows
 
 
-def definition_rows(
-    entries: Sequence[Entry], *, seed: int
-) -> list[tuple[str, str, str]]:
+def definition_rows(entries: Sequence[Entry], *, seed: int) -> list[Row]:
     """The preferred name and another name of each entry with its definition, and the key.
 
     Its names in the definition are replaced by "it". The idea is that of BioLORD (arXiv
@@ -199,7 +198,7 @@ def definition_rows(
     return rows
 
 
-def drug_rows(data: Path, *, seed: int) -> list[tuple[str, str, str]]:
+def drug_rows(data: Path, *, seed: int) -> list[Row]:
     """Other names of a drug in DrugBank, and its US brands in RxNorm, with its name; the name."""
     chooser, rows = random.Random(seed), []  # noqa: S311  (no secret)
     sources = (
@@ -221,9 +220,7 @@ def drug_rows(data: Path, *, seed: int) -> list[tuple[str, str, str]]:
     return rows
 
 
-def family_rows(
-    entries: Iterable[Entry], *, seed: int
-) -> list[tuple[str, str, str]]:
+def family_rows(entries: Iterable[Entry], *, seed: int) -> list[Row]:
     """Preferred names of a concept and its parent, and of two children of one parent; its code."""
     own: dict[str, str] = {}
     children: dict[str, list[str]] = defaultdict(list)
@@ -240,7 +237,7 @@ def family_rows(
 
 
 def look_alikes(
-    rows: Sequence[tuple[str, str, str]],
+    rows: Sequence[Row],
     entries: Sequence[Entry],
     embedder: Embedder,
     *,

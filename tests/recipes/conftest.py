@@ -1,6 +1,14 @@
-"""Small parts of the public data sets."""
+"""What tests of recipes share: small parts of the public data sets, and our vocabulary."""
 
 import pytest
+
+
+@pytest.fixture(scope="session")
+def vocabulary():
+    """The terms that the package knows, with those that are held out."""
+    from recipes.categories import vocabulary_terms
+
+    return vocabulary_terms()
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from biomed.qa.questions import read_questions
-from recipes import contrast
-from recipes.contrast import SIDES, WORDING, Wording, abbreviation, make
+from recipes.contrast import __main__ as contrast
+from recipes.contrast.wording import SIDES, WORDING, Wording, abbreviation
 
 DRUGS = [
     f"{a}{b}ine"
@@ -47,7 +47,9 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def sides(data):
-    return {side: make(side, data=data, count=COUNT) for side in SIDES}
+    return {
+        side: contrast.make(side, data=data, count=COUNT) for side in SIDES
+    }
 
 
 def asked(articles):
@@ -123,8 +125,8 @@ def test_sides_share_no_wording_and_no_names(sides, data):
 
 
 def test_a_seed_decides_everything(data, sides):
-    assert make("devel", data=data, count=COUNT) == sides["devel"]
-    other = make("devel", data=data, count=COUNT, seed=1)
+    assert contrast.make("devel", data=data, count=COUNT) == sides["devel"]
+    other = contrast.make("devel", data=data, count=COUNT, seed=1)
     assert other != sides["devel"]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clinical.stays.patients import check_disjoint
 from domainbert.tables import TableError
-from recipes.contrast import IN_WORDS
+from recipes.contrast.numbers import IN_WORDS
 from recipes.diabetes130.encounters import (
     DIED_OR_HOSPICE,
     build_diabetes130,
