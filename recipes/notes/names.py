@@ -177,6 +177,7 @@ def with_open_names(names: Names, data: Path) -> Names:
         candidates = sorted(
             {name for kind, name in open_names.names_of(data) if kind == label}
         )
+        count = min(LISTED, len(candidates))
         pools[label] = {
             **sources,
             "inventories": tuple(by_type[label]),
@@ -187,7 +188,7 @@ def with_open_names(names: Names, data: Path) -> Names:
                 for _ in range(round(count**0.5))
             ),
             "lists": tuple(
-                drawn.choice(candidates, LISTED, replace=False).tolist()
+                drawn.choice(candidates, count, replace=False).tolist()
             ),
         }
     return Names(pools, tuple(no_entities))
