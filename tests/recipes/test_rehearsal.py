@@ -89,6 +89,8 @@ def test_a_clone_has_the_same_recipes_with_fewer_passes(tmp_path):
             if "epochs" in table:
                 epochs = np.divide(table.pop("epochs"), 5)
                 assert short[name].pop("epochs") == pytest.approx(epochs)
+            if "batch_tokens" in table:
+                table["batch_tokens"] = rehearsal.BATCH_TOKENS
         if "card" in whole:
             assert re.match("Rehearsal: ", short["card"].pop("title"))
             whole["card"].pop("title")
