@@ -1,8 +1,9 @@
 r"""Fit the threshold and the probability of a question-answering model as the shipped one has.
 
-Held-out questions are asked of their own article and of another one. The threshold best tells the
-two apart. Platt scaling makes the score of an answer the probability that it is right; it is
-fitted on these answers and on those to questions on contexts with several numbers.
+Held-out questions are asked of their own article and of another one, and further questions of
+texts with several numbers. The threshold gives the largest share of right answers and refusals.
+Platt scaling makes the score of an answer the probability that it is right. In both, each file of
+questions weighs the same.
 
     python -m recipes.calibrate_answers MODEL QUESTIONS --held-out 0.2 --numbers FILE \
         --measure FILE --out MODEL
@@ -48,7 +49,7 @@ FEWEST_QUESTIONS = 20  # to fit two numbers on
 SURE = 0.8  # probability
 SCORES_NOTE = (
     " The last two columns: questions with an answer, asked of their own article and of another "
-    "one, with the model's own threshold, {threshold:.2f}, which was chosen on these."
+    "one, with the model's own threshold, {threshold:.2f}, which was chosen on {files}."
 )
 CALIBRATION_NOTE = (
     "`Answer.probability` is Platt scaling of the score (slope {slope:.3f}, intercept "
@@ -71,27 +72,32 @@ def calibrate(
 ) -> None:
     """Fit threshold and probability on at most `choosing` questions; notes go to the manifest."""
     own, elsewhere = ask_elsewhere(model, questions, count=choosing)
-    threshold = find_threshold(own["score"], elsewhere["score"])
-    model.settings = model.settings.replaced(
-        threshold=threshold["threshold"], calibration=None
-    )
-    row = f"{len(own)} of {questions.name}"
-    manifest = model.manifest
-    shares = {
-        "answered from the right article": threshold["answered"],
-        "no answer from a wrong one": threshold["abstained"],
-    }
-    manifest.scores.add_row(row, shares)
-    note = manifest.scores.note.partition(" The last two columns:")[0]
-    manifest.scores.note = (
-        note.rstrip(".") + "." + SCORES_NOTE.format(**threshold)
-    )
-    manifest.calibration = Calibration()
-    answers = {questions.name: pd.concat([own, elsewhere])}
+    answers = {}
+    if len(own):
+        answers[questions.name] = pd.concat([own, elsewhere])
     for more in numbers:
         # All of them: those without an answer are the last ones of their texts.
         answers[more.name] = ask(model, [(q, q.context) for q in more])
-    fitted = find_calibration(answers)
+    threshold = best_threshold(answers) if answers else 0.0
+    model.settings = model.settings.replaced(
+        threshold=threshold, calibration=None
+    )
+    manifest = model.manifest
+    if len(own):
+        is_answered = own["score"] > threshold
+        is_refused = elsewhere["score"] <= threshold
+        shares = {
+            "answered from the right article": float(is_answered.mean()),
+            "no answer from a wrong one": float(is_refused.mean()),
+        }
+        manifest.scores.add_row(f"{len(own)} of {questions.name}", shares)
+        note = manifest.scores.note.partition(" The last two columns:")[0]
+        columns = SCORES_NOTE.format(
+            threshold=threshold, files=" and ".join(answers)
+        )
+        manifest.scores.note = f"{note.rstrip('.')}.{columns}"
+    manifest.calibration = Calibration()
+    fitted = find_calibration(answers) if answers else None
     if fitted is None:
         return
     slope, intercept = fitted["map"]
@@ -127,19 +133,28 @@ def ask(
     """The best candidate for each question from a text.
 
     Returns:
-        `score`, and `right`, which is false for a text that is not the question's own.
+        `score`; `is_answerable`, false for a question without an answer and for a text that is not
+        the question's own; and `right`.
     """
     texts = [(question.text, context) for question, context in pairs]
     best = [
         answers[0]
         for answers in answerer.answer_many(texts, threshold=-math.inf)
     ]
+    answerable = [
+        context == question.context and bool(question.answers)
+        for question, context in pairs
+    ]
     right = [
-        context == question.context and is_right(answer.text, question.answers)
-        for answer, (question, context) in zip(best, pairs, strict=True)
+        is_answerable and is_right(answer.text, question.answers)
+        for is_answerable, answer, (question, _) in zip(
+            answerable, best, pairs, strict=True
+        )
     ]
     scores = [answer.score for answer in best]
-    return pd.DataFrame({"score": scores, "right": right})
+    return pd.DataFrame(
+        {"score": scores, "is_answerable": answerable, "right": right}
+    )
 
 
 def ask_elsewhere(
@@ -163,44 +178,32 @@ def ask_elsewhere(
     return answers[::2], answers[1::2]
 
 
-def find_threshold(
-    own: np.ndarray, elsewhere: np.ndarray, threshold: float | None = None
-) -> dict[str, float]:
-    """The given threshold, or the one that best tells the two results of `ask_elsewhere` apart.
+def best_threshold(answers: Mapping[str, pd.DataFrame]) -> float:
+    """The threshold with the most right answers and right refusals; each file weighs the same.
 
-    Returns:
-        "threshold"; "questions"; "answered", the share of questions whose own article gives an
-        answer; "abstained", the share of those that get none from another article.
+    It is 0 or the middle of two neighbouring scores; of equally good ones the nearest to 0.
+
+    Args:
+        answers: what `ask` gave for each file.
     """
-    if threshold is None:
-        threshold = best_threshold(own, elsewhere) if len(own) else 0.0
-    return {
-        "threshold": threshold,
-        "questions": len(own),
-        "answered": float((own > threshold).sum() / max(len(own), 1)),
-        "abstained": float((elsewhere <= threshold).sum() / max(len(own), 1)),
-    }
-
-
-def best_threshold(answerable: np.ndarray, unanswerable: np.ndarray) -> float:
-    """The threshold with the best mean of answered and abstained.
-
-    It is 0 or the middle of two neighbouring scores; of equally good ones the nearest to 0, and 0
-    if none is better than always or never answering. Both arguments are the best scores of
-    questions, shape (n,) and (m,).
-    """
-    scores = np.unique(np.concatenate((answerable, unanswerable)))
+    scores = np.unique(pd.concat(answers)["score"])
     scores = scores[np.isfinite(scores)]
     thresholds = np.append(0.0, (scores[1:] + scores[:-1]) / 2)
     thresholds = thresholds[np.argsort(np.abs(thresholds), kind="stable")]
-    correct = [
-        (answerable > t).mean() + (unanswerable <= t).mean()
-        for t in thresholds
+    shares = [
+        np.mean([right_share(part, value) for part in answers.values()])
+        for value in thresholds
     ]
-    # Always or never answering gives a sum of 1.
-    return (
-        float(thresholds[int(np.argmax(correct))]) if max(correct) > 1 else 0.0
+    return float(thresholds[np.argmax(shares)])
+
+
+def right_share(answers: pd.DataFrame, threshold: float) -> float:
+    """The share of answers above a threshold that are right, or below it rightly refused."""
+    is_accepted = answers["score"] > threshold
+    is_right = np.where(
+        answers["is_answerable"], answers["right"] & is_accepted, ~is_accepted
     )
+    return float(is_right.mean())
 
 
 def find_calibration(

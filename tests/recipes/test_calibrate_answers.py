@@ -23,29 +23,56 @@ from recipes.calibrate_answers import (
     best_threshold,
     calibrate,
     find_calibration,
-    find_threshold,
     is_right,
     measure,
+    right_share,
 )
 
-SCORES = st.lists(st.integers(-5, 5), min_size=1, max_size=12).map(np.array)
+
+def answered(scores, right, answerable):
+    columns = {"right": right, "is_answerable": answerable}
+    table = pd.DataFrame(columns).astype(bool)
+    return table.assign(score=np.array(scores, dtype=float))
 
 
-@given(SCORES, SCORES)
-def test_no_threshold_is_better(answerable, unanswerable):
-    def right(threshold):
-        return (answerable > threshold).mean() + (
-            unanswerable <= threshold
-        ).mean()
-
-    threshold = best_threshold(answerable, unanswerable)
-    best = max(right(t) for t in np.arange(-7, 7, 0.25))
-    assert right(threshold) == best or (threshold, best) == (0, 1)
+ANSWERS = st.lists(
+    st.sampled_from([(0, 0), (0, 1), (1, 1)]).flatmap(
+        lambda kind: st.integers(-5, 5).map(lambda score: (score, *kind))
+    ),
+    min_size=1,
+    max_size=12,
+).map(lambda rows: answered(*zip(*rows, strict=True)))
 
 
-def test_a_gap_is_met_in_its_middle():
-    assert best_threshold(np.array([4.0, 9]), np.array([-3.0, 2])) == 3
-    assert best_threshold(np.array([-np.inf]), np.array([-np.inf])) == 0
+@given(st.lists(ANSWERS, min_size=1, max_size=3))
+def test_no_threshold_between_two_scores_is_better(parts):
+    def mean_share(threshold):
+        return np.mean([right_share(part, threshold) for part in parts])
+
+    scores = pd.concat(parts)["score"]
+    between = np.arange(scores.min(), scores.max(), 0.25)
+    best = max(map(mean_share, [0, *between]))
+    threshold = best_threshold(dict(enumerate(parts)))
+    assert mean_share(threshold) == pytest.approx(best)
+
+
+def test_right_answers_and_right_refusals_count():
+    answers = answered([9, 5, 1, -1, -5], [1, 1, 0, 1, 0], [1, 1, 1, 1, 0])
+    assert right_share(answers, 0.0) == pytest.approx(3 / 5)
+    assert right_share(answers, -3.0) == pytest.approx(4 / 5)
+    assert best_threshold({"q": answers}) == -3
+    assert right_share(answers, 9.0) == pytest.approx(1 / 5)
+
+
+def test_each_file_weighs_the_same():
+    low = answered([4.0, 2.0], [1, 1], [1, 1])
+    high = answered([3.0], [0], [0])
+    together = {"low": low, "high": pd.concat([high] * 50)}
+    assert right_share(low, 2.5) == 0.5
+    assert best_threshold(together) == 3.5
+    answers = together | {"low again": low}
+    assert best_threshold(answers) == 0
+    assert best_threshold(answers | {"high again": high}) == 3.5
 
 
 def question(number, article, word):
@@ -69,26 +96,23 @@ def test_questions_are_asked_of_another_article(answerer):
     words = ["insulin", "kidney", "insulin", "fever"]
     asked = [question(n, f"article {n}", word) for n, word in enumerate(words)]
     questions = QuestionSet("q", tuple(asked))
-    found = threshold_of(answerer, questions)
-    # Own scores 7 -1 7 -5; of the next article -1 7 -5 7.
-    assert (found["questions"], found["answered"] + found["abstained"]) == (
-        4,
-        1.0,
-    )
-    nothing = question(9, "article 9", "x")
-    questions = QuestionSet("q", (asked[0], nothing))
-    assert threshold_of(answerer, questions)["questions"] == 2
-
-
-def threshold_of(answerer, questions):
     own, elsewhere = ask_elsewhere(answerer, questions, count=9)
-    return find_threshold(own["score"], elsewhere["score"])
+    assert own["score"].round().tolist() == [7, -1, 7, -5]
+    assert own["is_answerable"].all()
+    assert elsewhere["score"].round().tolist() == [-1, 7, -5, 7]
+    assert not elsewhere[["is_answerable", "right"]].any(axis=None)
 
 
 def test_one_article_tells_nothing(answerer):
     asked = (question(1, "a", "insulin"), question(2, "a", "renal"))
-    found = threshold_of(answerer, QuestionSet("q", asked))
-    assert (found["threshold"], found["questions"]) == (0.0, 0)
+    questions = QuestionSet("q", asked)
+    assert list(map(len, ask_elsewhere(answerer, questions, count=9))) == [
+        0,
+        0,
+    ]
+    calibrate(answerer, questions)
+    assert answerer.settings.threshold == 0
+    assert "no answer from a wrong one" not in answerer.manifest.scores.table
 
 
 @pytest.mark.parametrize(
@@ -117,7 +141,7 @@ def test_an_answer_from_another_text_is_wrong(answerer):
 
 
 def frame(scores, right):
-    return pd.DataFrame({"score": scores, "right": right})
+    return answered(scores, right, [True] * len(scores))
 
 
 def test_a_probability_is_fitted_on_answers_that_weigh_the_same_by_file():
