@@ -1,21 +1,26 @@
-"""Speed of `EntityTagger.tag_many` compared with Hugging Face's pipeline.
+"""Speed of `EntityTagger.tag_many` compared with Hugging Face's token-classification pipeline.
 
-Both find entities with the same weights, in fp32 on the CPU, from raw texts to exact spans:
+    python benchmarks/ner.py --out ner.json
+    python benchmarks/ner.py --quick              # does it run?
+
+Takes 10 minutes on two cores. Both find entities with the same weights, in fp32 on the CPU, from
+raw texts to exact spans, in turn:
 
 - ours: `tag_many`;
-- as called: the token-classification pipeline as in its documentation, with
-  `aggregation_strategy="first"`, one text at a time; full articles with `stride`, because it would
-  otherwise read only their first 512 tokens;
+- as called: the pipeline as in its documentation, with `aggregation_strategy="first"`, one text at
+  a time; full articles with `stride`, because it would otherwise read only their first 512 tokens;
 - at its best: the same with its fastest batch size.
 
 The texts are sentences (NCBI-disease, test), abstracts (PubMedQA) and full articles (COVID-QA).
-Entities are compared on texts of one window with the same word pieces. There they may differ only
-if the most likely tags of the words are not valid IOB2, which the pipeline repairs in its own way,
-if ours ends an entity at a list item, or by our rules on what the network finds: entities with a
-low score or loose ends, and abbreviations that the text defines. Entities without a letter are left
-out of both.
 
-    python benchmarks/ner.py --data ../shared/data --out ner.json
+How to read the table: "× as called" and "× at its best" are how many times as fast ours is, within
+a round, the median with the smallest and the largest; "its batch" is the pipeline's fastest batch
+size. "identical" counts the texts of one window with the same word pieces for which both find the
+same entities. The others differ because the most likely tags of the words are not valid IOB2, which
+the pipeline repairs in its own way, or ours ends an entity at a list item ("invalid tags"), or by
+our rules on what the network finds: entities with a low score or loose ends, and abbreviations that
+the text defines ("our rules"). Entities without a letter are left out of both. The exit status is 1
+if a text differs for another reason.
 """
 
 from __future__ import annotations
@@ -23,7 +28,6 @@ from __future__ import annotations
 import copy
 import json
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -31,9 +35,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import transformers
-from reporting import options, report, say, seconds_of, spread, versions_of
+from measuring import fastest_size, say, take_turns
+from reporting import (
+    add_data_option,
+    options,
+    rates,
+    report_comparisons,
+    spread,
+    times,
+)
 from transformers import AutoModelForTokenClassification
 
 from biomed import EntityTagger
@@ -42,16 +53,17 @@ from biomed.corpora.words import split_words, starts_after_breaks
 from biomed.ner.decoding import best_path
 from biomed.ner.pieces import WordReader
 from domainbert.encoders.loading import find_encoder, load_tokenizer
+from domainbert.progress import counted
 
 LIMIT = 512  # tokens of a window
 STRIDE = 64  # overlap of the pipeline's windows, as ours
 ONE_BY_ONE = 0
 BATCHES = (2, 4, 8, 16, 32, 64)
-SAMPLE = {
-    "sentences": 128,
-    "abstracts": 48,
-    "articles": 3,
-}  # texts that choose the batch size
+OURS = "ours"
+AS_CALLED = "as called"
+AT_ITS_BEST = "at its best"
+# Texts that choose the batch size.
+SAMPLE = {"sentences": 128, "abstracts": 48, "articles": 3}
 
 Spans = list[tuple[int, int, str]]
 
@@ -97,54 +109,50 @@ class Comparison:
 
     def row(self) -> dict[str, str]:
         """A row of the table."""
-        seconds = {
-            method: np.array(values) for method, values in self.seconds.items()
-        }
+        ours = self.seconds[OURS]
+        length = self.words / self.texts
         return {
-            "texts": f"{self.texts} {self.workload} of {self.words / self.texts:.0f} words",
-            "texts/s": spread(self.texts / seconds["ours"], ".3g"),
-            "words/s": spread(self.words / seconds["ours"], ".0f"),
-            "× as called": spread(
-                seconds["as called"] / seconds["ours"], ".2f"
-            ),
-            "× at its best": spread(
-                seconds["at its best"] / seconds["ours"], ".2f"
-            ),
+            "texts": f"{self.texts} {self.workload} of {length:.0f} words",
+            "texts/s": spread(rates(self.texts, ours), ".3g"),
+            "words/s": spread(rates(self.words, ours), ".0f"),
+            "× as called": times(self.seconds[AS_CALLED], ours),
+            "× at its best": times(self.seconds[AT_ITS_BEST], ours),
             "its batch": str(self.batch),
             "identical": f"{self.identical} of {self.seen_whole} seen whole",
             "invalid tags": str(self.broken),
             "our rules": str(self.ruled),
         }
 
+    def measured(self) -> dict[str, Any]:
+        """All numbers, for the JSON file."""
+        return asdict(self) | self.row()
+
 
 def workloads(data: Path, *, quick: bool) -> list[Workload]:
     """The three kinds of texts."""
     gold = read_gold(data / "ner" / "ncbi-disease" / "test.tsv")
     sentences = [" ".join(text.words) for text in gold.texts]
-    questions = json.loads(
-        (data / "qa" / "pubmedqa_labeled.json").read_text(encoding="utf-8")
-    )
+    questions = _read_json(data / "qa" / "pubmedqa_labeled.json")
     abstracts = [
         "\n".join(question["CONTEXTS"]) for question in questions.values()
     ]
-    covid = json.loads(
-        (data / "qa" / "covid_qa_train.json").read_text(encoding="utf-8")
-    )
+    covid = _read_json(data / "qa" / "covid_qa_train.json")
     articles = [
-        p["context"]
+        paragraph["context"]
         for article in covid["data"]
-        for p in article["paragraphs"]
+        for paragraph in article["paragraphs"]
     ]
     sizes = (20, 5, 1) if quick else (940, 300, 15)
-    kinds = {
-        "sentences": sentences,
-        "abstracts": abstracts,
-        "articles": articles,
-    }
+    n_sentences, n_abstracts, n_articles = sizes
     return [
-        Workload(name, texts[:size])
-        for (name, texts), size in zip(kinds.items(), sizes, strict=True)
+        Workload("sentences", sentences[:n_sentences]),
+        Workload("abstracts", abstracts[:n_abstracts]),
+        Workload("articles", articles[:n_articles]),
     ]
+
+
+def _read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def make_pipeline(tagger: EntityTagger) -> Any:
@@ -164,7 +172,11 @@ def make_pipeline(tagger: EntityTagger) -> Any:
 
 
 def piped(
-    texts: list[str], *, pipe: Any, batch_size: int, stride: int | None
+    texts: list[str],
+    *,
+    pipe: Any,
+    batch_size: int,
+    stride: int | None,
 ) -> list[Spans]:
     """The pipeline's entities of each text."""
     options: dict[str, Any] = {}
@@ -174,15 +186,26 @@ def piped(
         predictions = [pipe(text, **options) for text in texts]
     else:
         predictions = pipe(texts, batch_size=batch_size, **options)
+    return [
+        _spans_with_letters(text, entities)
+        for text, entities in zip(texts, predictions, strict=True)
+    ]
+
+
+def _spans_with_letters(text: str, entities: list[dict[str, Any]]) -> Spans:
+    """The pipeline's entities of a text, without those that have no letter."""
     spans = []
-    for text, entities in zip(texts, predictions, strict=True):
-        text_spans = [
-            (entity["start"], entity["end"], entity["entity_group"])
-            for entity in entities
-            if any(map(str.isalpha, text[entity["start"] : entity["end"]]))
-        ]
-        spans.append(text_spans)
+    for entity in entities:
+        start = entity["start"]
+        end = entity["end"]
+        if has_letter(text[start:end]):
+            spans.append((start, end, entity["entity_group"]))
     return spans
+
+
+def has_letter(text: str) -> bool:
+    """Whether a character of the text is a letter."""
+    return any(map(str.isalpha, text))
 
 
 def ours(texts: list[str], *, tagger: EntityTagger) -> list[Spans]:
@@ -194,7 +217,10 @@ def ours(texts: list[str], *, tagger: EntityTagger) -> list[Spans]:
 
 
 def compare(
-    workload: Workload, tagger: EntityTagger, *, rounds: int
+    workload: Workload,
+    tagger: EntityTagger,
+    *,
+    rounds: int,
 ) -> Comparison:
     """Tag one workload in all three ways, after a warm-up."""
     say(f"{workload.name}: warming up, and the pipeline's best batch size")
@@ -204,73 +230,75 @@ def compare(
     pipe = partial(piped, pipe=make_pipeline(tagger), stride=stride)
     pipe(sample[:2], batch_size=ONE_BY_ONE)
     ours(sample, tagger=tagger)
-    trials = [
-        seconds_of(partial(pipe, sample, batch_size=size)) for size in BATCHES
-    ]
-    batch = BATCHES[int(np.argmin(trials))]
+    batch = fastest_size(lambda size: pipe(sample, batch_size=size), BATCHES)
     ways: dict[str, Callable[[], list[Spans]]] = {
-        "ours": partial(ours, texts, tagger=tagger),
-        "as called": partial(pipe, texts, batch_size=ONE_BY_ONE),
-        "at its best": partial(pipe, texts, batch_size=batch),
+        OURS: partial(ours, texts, tagger=tagger),
+        AS_CALLED: partial(pipe, texts, batch_size=ONE_BY_ONE),
+        AT_ITS_BEST: partial(pipe, texts, batch_size=batch),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    results: dict[str, list[Spans]] = {}
-    for number in range(1, rounds + 1):
-        say(f"  round {number} of {rounds}")
-        for name, action in ways.items():
-            start = time.perf_counter()
-            results[name] = action()
-            seconds[name].append(time.perf_counter() - start)
-    seen_whole = [
-        number
-        for number, text in enumerate(texts)
-        if is_seen_whole(text, tagger)
-    ]
-    same = [
-        n for n in seen_whole if results["ours"][n] == results["as called"][n]
-    ]
-    broken = [
-        n
-        for n in seen_whole
-        if n not in same and breaks_iob2(texts[n], tagger)
-    ]
-    unlike = [n for n in seen_whole if n not in same and n not in broken]
-    ruled = [
-        n
-        for n in unlike
-        if before_rules(texts[n], tagger) == results["as called"][n]
-    ]
+    results, seconds = take_turns(ways, rounds=rounds)
+    differences = explain_differences(
+        texts,
+        results[OURS],
+        results[AS_CALLED],
+        tagger=tagger,
+    )
     return Comparison(
         workload=workload.name,
         texts=len(texts),
         words=sum(len(split_words(text)) for text in texts),
         batch=batch,
-        seen_whole=len(seen_whole),
-        identical=len(same),
-        broken=len(broken),
-        ruled=len(ruled),
         seconds=seconds,
+        **differences,
     )
+
+
+def explain_differences(
+    texts: list[str],
+    ours: list[Spans],
+    theirs: list[Spans],
+    *,
+    tagger: EntityTagger,
+) -> dict[str, int]:
+    """How many texts the pipeline sees whole, and why entities differ; see `Comparison`."""
+    counts = {"seen_whole": 0, "identical": 0, "broken": 0, "ruled": 0}
+    results = zip(texts, ours, theirs, strict=True)
+    total = len(texts)
+    for text, our_spans, their_spans in counted(
+        results,
+        what="comparing",
+        total=total,
+    ):
+        if not is_seen_whole(text, tagger):
+            continue
+        counts["seen_whole"] += 1
+        if our_spans == their_spans:
+            counts["identical"] += 1
+        elif breaks_iob2(text, tagger):
+            counts["broken"] += 1
+        elif before_rules(text, tagger) == their_spans:
+            counts["ruled"] += 1
+    return counts
+
+
+def _words(text: str) -> list[str]:
+    return [text[start:end] for start, end in split_words(text)]
 
 
 def is_seen_whole(text: str, tagger: EntityTagger) -> bool:
     """Whether the pipeline reads the text in one window, with the same word pieces."""
-    pieces = tagger.reader.read(
-        [text[start:end] for start, end in split_words(text)]
-    )
-    theirs = tagger.tokenizer(text, add_special_tokens=False, verbose=False)[
-        "input_ids"
-    ]
+    pieces = tagger.reader.read(_words(text))
+    encoded = tagger.tokenizer(text, add_special_tokens=False, verbose=False)
     fits = len(pieces.ids) + 2 <= min(tagger.window, LIMIT)
-    return fits and pieces.ids.tolist() == theirs
+    return fits and pieces.ids.tolist() == encoded["input_ids"]
 
 
 def breaks_iob2(text: str, tagger: EntityTagger) -> bool:
     """Whether the most likely tags, or breaks in the text, are not what the decoder uses."""
-    words = split_words(text)
-    pieces = tagger.reader.read([text[start:end] for start, end in words])
+    pieces = tagger.reader.read(_words(text))
     (scores,) = tagger.log_probabilities([pieces])
-    starts = np.append(0, starts_after_breaks(text, words))
+    breaks = starts_after_breaks(text, split_words(text))
+    starts = np.append(0, breaks)
     path = best_path(scores, starts=starts)
     return not np.array_equal(path, scores.argmax(axis=1))
 
@@ -278,45 +306,37 @@ def breaks_iob2(text: str, tagger: EntityTagger) -> bool:
 def before_rules(text: str, tagger: EntityTagger) -> Spans:
     """What the network finds: no abbreviation is listed, and no rule changes an entity."""
     words = split_words(text)
-    reader = WordReader(tagger.tokenizer)
-    pieces = reader.read([text[start:end] for start, end in words])
+    pieces = WordReader(tagger.tokenizer).read(_words(text))
     (entities,) = tagger.entities([pieces])
-    spans = [
-        (int(words[first, 0]), int(words[stop - 1, 1]), kind)
-        for first, stop, kind, _ in entities
-    ]
-    return [
-        span for span in spans if any(map(str.isalpha, text[slice(*span[:2])]))
-    ]
+    spans = []
+    for first, stop, label, _ in entities:
+        start = int(words[first, 0])
+        end = int(words[stop - 1, 1])
+        if has_letter(text[start:end]):
+            spans.append((start, end, label))
+    return spans
 
 
 def main() -> None:
     """Measure, print the table and write the JSON; exit 1 if entities differ without a reason."""
-    parser = options("Time EntityTagger against the pipeline.")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser = options(__doc__)
+    add_data_option(parser)
     parser.add_argument(
         "--model",
         default="disease-drug",
         help="shipped name or folder (disease-drug)",
     )
     asked = parser.parse_args()
+    rounds = 1 if asked.quick else asked.rounds
     tagger = EntityTagger.from_pretrained(asked.model, device="cpu")
     comparisons = [
-        compare(workload, tagger, rounds=1 if asked.quick else asked.rounds)
+        compare(workload, tagger, rounds=rounds)
         for workload in workloads(asked.data, quick=asked.quick)
     ]
-    report(
-        [comparison.row() for comparison in comparisons],
-        setting={
-            "threads": torch.get_num_threads(),
-            **versions_of("torch", "transformers"),
-        },
-        measured={"comparisons": [asdict(c) | c.row() for c in comparisons]},
-        out=asked.out,
-    )
-    if unexplained := sum(
-        comparison.unexplained for comparison in comparisons
-    ):
+    packages = ("torch", "transformers")
+    report_comparisons(comparisons, packages=packages, out=asked.out)
+    unexplained = sum(comparison.unexplained for comparison in comparisons)
+    if unexplained:
         sys.exit(
             f"{unexplained} texts have other entities than the pipeline's for no known reason"
         )

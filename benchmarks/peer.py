@@ -1,21 +1,21 @@
 """One of the tools that `peers.py` compares, in a process of its own: time, memory and answers.
 
-A process imports only what its tool needs. The inputs are a JSON file, and so is what comes out.
-
     python benchmarks/peer.py medspaCy inputs.json
+
+A process imports only what its tool needs. The inputs are a JSON file that `peers.py` writes, and
+so is what comes out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reporting import seconds_of
+from measuring import resident_bytes, seconds_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +60,9 @@ def by_medspacy() -> Callable[[Mentions], list[str]]:
     logger.remove()  # medspaCy's sentence splitter logs each word of a text
     parts = ["medspacy_pyrush", "medspacy_context"]
     return partial(
-        by_spacy, nlp=medspacy.load(medspacy_enable=parts), read=by_context
+        by_spacy,
+        nlp=medspacy.load(medspacy_enable=parts),
+        read=by_context,
     )
 
 
@@ -76,7 +78,10 @@ def by_negspacy() -> Callable[[Mentions], list[str]]:
 
 
 def by_spacy(
-    mentions: Mentions, *, nlp: Language, read: Callable[[Doc, int], str]
+    mentions: Mentions,
+    *,
+    nlp: Language,
+    read: Callable[[Doc, int], str],
 ) -> list[str]:
     """Assertions of a spaCy pipeline that is handed the gold entities."""
     from spacy.util import filter_spans
@@ -90,19 +95,20 @@ def by_spacy(
     for _, component in nlp.pipeline:
         doc = component(doc)
     numbers = {ent.start: number for number, ent in enumerate(doc.ents)}
-    return [
-        read(doc, numbers[span.start]) if span.start in numbers else "present"
-        for span in spans
-    ]
+    assertions = []
+    for span in spans:
+        number = numbers.get(span.start)
+        assertions.append("present" if number is None else read(doc, number))
+    return assertions
 
 
 def by_context(doc: Doc, number: int) -> str:
     """What ConText says of an entity."""
     marks = doc.ents[number]._
-    return next(
-        (name for mark, name in CONTEXT.items() if getattr(marks, mark)),
-        "present",
-    )
+    for mark, name in CONTEXT.items():
+        if getattr(marks, mark):
+            return name
+    return "present"
 
 
 def by_negex(doc: Doc, number: int) -> str:
@@ -120,9 +126,10 @@ def our_tagger(_: str) -> Reader:
         entities = tagger.tag(note + LAST_LINE)
         return any(entity.start >= len(note) for entity in entities)
 
-    return Reader(
-        tagger.network, lambda notes: [*map(tagger.tag, notes)], reads_last
-    )
+    def read(notes: list[str]) -> object:
+        return list(map(tagger.tag, notes))
+
+    return Reader(tagger.network, read, reads_last)
 
 
 def pipeline(folder: str) -> Reader:
@@ -140,7 +147,10 @@ def pipeline(folder: str) -> Reader:
         entities = pipe(note + LAST_LINE)
         return any(entity["start"] >= len(note) for entity in entities)
 
-    return Reader(pipe.model, lambda notes: [*map(pipe, notes)], reads_last)
+    def read(notes: list[str]) -> object:
+        return list(map(pipe, notes))
+
+    return Reader(pipe.model, read, reads_last)
 
 
 def our_encoder(name: str) -> Reader:
@@ -148,9 +158,8 @@ def our_encoder(name: str) -> Reader:
     from biomed import SentenceEncoder
 
     encoder = SentenceEncoder.from_pretrained(name, device="cpu")
-    return Reader(
-        encoder.network, encoder.encode, partial(changes, encoder.encode)
-    )
+    reads_last = partial(changes, encoder.encode)
+    return Reader(encoder.network, encoder.encode, reads_last)
 
 
 def sentence_transformer(folder: str) -> Reader:
@@ -158,7 +167,8 @@ def sentence_transformer(folder: str) -> Reader:
     from sentence_transformers import SentenceTransformer
 
     encoder = SentenceTransformer(folder, device="cpu")
-    return Reader(encoder, encoder.encode, partial(changes, encoder.encode))
+    reads_last = partial(changes, encoder.encode)
+    return Reader(encoder, encoder.encode, reads_last)
 
 
 def changes(encode: Callable[[list[str]], np.ndarray], note: str) -> bool:
@@ -196,10 +206,8 @@ def tokens_read(reader: Reader, text: str) -> int:
 
 
 def peak_megabytes() -> float:
-    """The largest resident memory of this process so far."""
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    match = re.search(r"VmHWM:\s+(\d+) kB", status)
-    return int(match[1]) / 1024 if match else float("nan")
+    """The largest resident memory of this process so far, in MiB."""
+    return resident_bytes(peak=True) / 2**20
 
 
 def assertions(tool: str, texts: Sequence[Mentions]) -> dict[str, Any]:
@@ -212,7 +220,11 @@ def assertions(tool: str, texts: Sequence[Mentions]) -> dict[str, Any]:
 
 
 def readings(
-    tool: str, notes: list[str], source: str, *, quick: bool
+    tool: str,
+    notes: list[str],
+    source: str,
+    *,
+    quick: bool,
 ) -> dict[str, Any]:
     """Seconds and memory of a tool, the tokens of each note that it reads, and last lines."""
     reader = READING[tool](source)
@@ -230,11 +242,16 @@ def readings(
 
 def main() -> None:
     """Run one tool and print what was measured as JSON, on the last line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("tool", choices=[*ASSERTING, *READING])
     parser.add_argument("inputs", type=Path, help="written by peers.py")
     parser.add_argument(
-        "--quick", action="store_true", help="only time and memory"
+        "--quick",
+        action="store_true",
+        help="only time and memory",
     )
     asked = parser.parse_args()
     inputs = json.loads(asked.inputs.read_text(encoding="utf-8"))
@@ -243,7 +260,10 @@ def main() -> None:
     else:
         source = inputs["sources"][asked.tool]
         measured = readings(
-            asked.tool, inputs["notes"], source, quick=asked.quick
+            asked.tool,
+            inputs["notes"],
+            source,
+            quick=asked.quick,
         )
     print(json.dumps(measured))
 

@@ -1,44 +1,49 @@
-r"""What this package gives beside tools that people use for the same jobs, on the same texts.
-
-Assertions: the rules of medspaCy (ConText) and of negspaCy (NegEx), each with its own cues and
-sentences, and those of `biomed`, on the same gold entities. Long notes: how many of the tokens of
-made-up discharge summaries reach the model in `EntityTagger` and Hugging Face's pipeline, and in
-`SentenceEncoder` and `SentenceTransformer.encode`, each called as in its documentation. Of all:
-time and memory.
-
-Each tool runs in a separate process (`peer.py`), which gives its peak memory, and the tools take
-turns. The time does not include loading and a first text.
+"""What this package gives beside tools that people use for the same jobs, on the same texts.
 
     make peers    # the tools in an environment of their own, then this file, which fills the pages
-
-Where the tools of `peers.txt` are installed:
-
     PYTHONPATH=. python benchmarks/peers.py --page docs/explanation/compared.md --readme README.md
 
-`scoring.py`, `ner.py` and `sentences.py` compare speed with other tools at their best settings,
-and `quality.py` compares with TF-IDF.
+Takes 5 minutes on two cores. The second command is for an environment with the tools of
+`peers.txt`. Each tool runs in a separate process (`peer.py`), which gives its peak memory, and the
+tools take turns. The time does not include loading and a first text.
+
+- Assertions: the rules of medspaCy (ConText) and of negspaCy (NegEx), each with its own cues and
+  sentences, and those of `biomed`, on the same gold entities.
+- Long notes: how many of the tokens of made-up discharge summaries reach the model in
+  `EntityTagger` and Hugging Face's pipeline, and in `SentenceEncoder` and
+  `SentenceTransformer.encode`, each called as in its documentation.
+
+How to read the tables: F1 of negation and the accuracy of all assertions have 95% intervals from
+resampling texts. "speed × ours" above 1 is faster than ours, within a round, the median with the
+smallest and the largest. "last line counts" is in how many notes a drug in the last line changes
+the answer. `scoring.py`, `ner.py` and `sentences.py` compare speed with other tools at their best
+settings, and `quality.py` compares with TF-IDF.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
+from made_up_notes import discharge_summaries
+from measuring import in_new_process, say
 from peer import ASSERTING, LAST_LINE, READING
-from quality import write_section
-from reporting import markdown, options, say, spread, versions_of
+from reporting import (
+    markdown,
+    options,
+    spread,
+    times,
+    versions_of,
+    write_section,
+)
 
 from biomed import EntityTagger
-from clinical.datasets.hospital import synthesize
 from domainbert.encoders.loading import (
     DEFAULT_ENCODER,
     find_encoder,
@@ -48,11 +53,21 @@ from domainbert.files import write_json
 from domainbert.statistics.bootstrap import resample
 from recipes.notes.corpus import notes_gold, sections_gold
 
+if TYPE_CHECKING:
+    from biomed.corpora.documents import Document
+
 CASES = Path("tests/biomed/ner/assertion_cases.jsonl")
 PEER = Path(__file__).with_name("peer.py")
 SUMMARIES = 20
 REAL = "sections of real notes"
 TAGGER, PIPELINE, ENCODER, TRANSFORMER = READING
+PACKAGES = (
+    "medspacy",
+    "negspacy",
+    "spacy",
+    "transformers",
+    "sentence-transformers",
+)
 OURS = {PIPELINE: TAGGER, TRANSFORMER: ENCODER}  # what does the same job
 
 Span = tuple[int, int, str]
@@ -80,9 +95,8 @@ def hand_made(half: str) -> Iterator[Mentions]:
             start = case["text"].index(words, end)
             end = start + len(words)
             spans.append((start, end, label))
-        yield Mentions(
-            case["text"], spans, [entry[2] for entry in case["gold"]]
-        )
+        gold = [assertion for _, _, assertion in case["gold"]]
+        yield Mentions(case["text"], spans, gold)
 
 
 def tagged(data: Path) -> dict[str, list[Mentions]]:
@@ -92,18 +106,15 @@ def tagged(data: Path) -> dict[str, list[Mentions]]:
     if (data / "notes").is_dir():
         golds[REAL] = sections_gold("test", data)
     for name, gold in golds.items():
-        corpora[name] = [
-            Mentions(
-                document.text,
-                [
-                    (span.start, span.end, span.label)
-                    for span in document.spans
-                ],
-                [span.assertion for span in document.spans],
-            )
-            for document in gold.documents
-        ]
+        corpora[name] = [mentions_of(document) for document in gold.documents]
     return corpora
+
+
+def mentions_of(document: Document) -> Mentions:
+    """The gold entities of a document."""
+    spans = [(span.start, span.end, span.label) for span in document.spans]
+    assertions = [span.assertion for span in document.spans]
+    return Mentions(document.text, spans, assertions)
 
 
 def measure(inputs: Mapping[str, object], *, rounds: int) -> Runs:
@@ -122,35 +133,36 @@ def measure(inputs: Mapping[str, object], *, rounds: int) -> Runs:
         file = Path(folder) / "inputs.json"
         file.write_text(json.dumps({**inputs, "sources": sources}), "utf-8")
         for number in range(rounds):
-            for tool, measured in runs.items():
+            only_cost = ["--quick"] if number else []
+            for tool, of_tool in runs.items():
                 say(f"round {number + 1} of {rounds}: {tool}")
-                command = [sys.executable, str(PEER), tool, str(file)]
-                command += ["--quick"] * (number > 0)
-                done = subprocess.run(  # noqa: S603
-                    command, check=True, stdout=subprocess.PIPE, text=True
-                )
-                measured.append(json.loads(done.stdout.splitlines()[-1]))
+                of_tool.append(in_new_process(PEER, tool, file, *only_cost))
     return runs
 
 
 def cost(
-    runs: Runs, tool: str, ours: str, texts: int, what: str
+    runs: Runs,
+    tool: str,
+    ours: str,
+    texts: int,
+    what: str,
 ) -> dict[str, str]:
     """Speed and memory of a tool; a ratio is of two runs of one round."""
     seconds = np.array([run["seconds"] for run in runs[tool]])
     our_seconds = np.array([run["seconds"] for run in runs[ours]])
     peaks = [run["peak"] for run in runs[tool]]
-    rates = texts / seconds
-    digits = ",.0f" if rates.min() >= 100 else ".3g"
+    speeds = texts / seconds
+    digits = ",.0f" if speeds.min() >= 100 else ".3g"
     return {
-        f"{what} a second": spread(rates, digits),
-        "speed × ours": spread(our_seconds / seconds, ".2f"),
+        f"{what} a second": spread(speeds, digits),
+        "speed × ours": times(our_seconds, seconds),
         "peak memory, MB": spread(peaks, ".0f"),
     }
 
 
 def assertion_rows(
-    corpora: Mapping[str, Sequence[Mentions]], runs: Runs
+    corpora: Mapping[str, Sequence[Mentions]],
+    runs: Runs,
 ) -> list[dict[str, str]]:
     """For each corpus, F1 of negation and accuracy of all assertions by each method.
 
@@ -161,30 +173,39 @@ def assertion_rows(
     first = 0
     for corpus, documents in corpora.items():
         last = first + len(documents)
-        gold = np.array(
-            [name for document in documents for name in document.gold]
-        )
-        sizes = [len(document.gold) for document in documents]
-        texts = np.repeat(np.arange(len(documents)), sizes)
-        counted = ~np.isin(gold, ["", "other"])
-        named = ~np.isin(gold, ["", "allergy"])
-        row = {"texts": corpus, "mentions": str(counted.sum())}
-        accuracies = {}
-        for method in ASSERTING:
-            names = np.concatenate(runs[method][0]["answers"][first:last])
-            row[f"negation: {method}"] = f1_text(
-                gold[counted] == "negated",
-                names[counted] == "negated",
-                texts[counted],
-            )
-            is_right = gold[named] == names[named]
-            accuracies[f"all: {method}"] = accuracy_text(
-                is_right, texts[named]
-            )
-        del accuracies["all: negspaCy"]  # which knows negation only
-        rows.append(row | accuracies)
+        answers = {
+            method: np.concatenate(runs[method][0]["answers"][first:last])
+            for method in ASSERTING
+        }
+        rows.append({"texts": corpus, **assertion_scores(documents, answers)})
         first = last
     return rows
+
+
+def assertion_scores(
+    documents: Sequence[Mentions],
+    answers: Mapping[str, np.ndarray],
+) -> dict[str, str]:
+    """The scores of each method on one corpus; its answers have the shape (mentions,)."""
+    gold = np.concatenate([document.gold for document in documents])
+    sizes = [len(document.gold) for document in documents]
+    texts = np.repeat(np.arange(len(documents)), sizes)
+    is_counted = ~np.isin(gold, ["", "other"])
+    is_named = ~np.isin(gold, ["", "allergy"])
+    is_negated = gold == "negated"
+    negation = {}
+    accuracies = {}
+    for method, names in answers.items():
+        negation[f"negation: {method}"] = f1_text(
+            is_negated[is_counted],
+            names[is_counted] == "negated",
+            texts[is_counted],
+        )
+        if method != "negspaCy":  # which knows negation only
+            is_right = gold[is_named] == names[is_named]
+            accuracy = accuracy_text(is_right, texts[is_named])
+            accuracies[f"all: {method}"] = accuracy
+    return {"mentions": str(is_counted.sum()), **negation, **accuracies}
 
 
 def f1_text(gold: np.ndarray, predicted: np.ndarray, texts: np.ndarray) -> str:
@@ -200,12 +221,14 @@ def f1_text(gold: np.ndarray, predicted: np.ndarray, texts: np.ndarray) -> str:
 def accuracy_text(correct: np.ndarray, texts: np.ndarray) -> str:
     """The share of correct mentions with its interval from resampling texts."""
     return interval_text(
-        lambda weights: weights @ correct / weights.sum(), texts
+        lambda weights: weights @ correct / weights.sum(),
+        texts,
     )
 
 
 def interval_text(
-    measure: Callable[[np.ndarray], float], texts: np.ndarray
+    measure: Callable[[np.ndarray], float],
+    texts: np.ndarray,
 ) -> str:
     """A measure of weighted mentions with its interval from resampling texts."""
     _, codes = np.unique(texts, return_inverse=True)
@@ -234,15 +257,6 @@ def long_note_rows(notes: Sequence[str], runs: Runs) -> list[dict[str, str]]:
     return rows
 
 
-def summaries(count: int) -> list[str]:
-    """Discharge summaries of a made-up hospital."""
-    with tempfile.TemporaryDirectory() as folder:
-        synthesize(folder, stays=count, seed=0)
-        table = pd.read_csv(Path(folder) / "NOTEEVENTS.csv")
-    is_summary = table["CATEGORY"] == "Discharge summary"
-    return table.loc[is_summary, "TEXT"].tolist()[:count]
-
-
 def first_lines(
     assertions: Sequence[Mapping[str, str]],
     long_notes: Sequence[Mapping[str, str]],
@@ -262,18 +276,50 @@ def first_lines(
     )
 
 
+def page_text(
+    assertions: Sequence[Mapping[str, str]],
+    costs: Sequence[Mapping[str, str]],
+    long_notes: Sequence[Mapping[str, str]],
+    *,
+    n_texts: int,
+    n_notes: int,
+    rounds: int,
+) -> str:
+    """Markdown: the tables and how they were measured."""
+    versions = versions_of(*PACKAGES)
+    packages = ", ".join(f"{name} {v}" for name, v in versions.items())
+    setting = (
+        f"Written by `make peers` ({packages}; {os.cpu_count()} cores, median of "
+        f"{rounds} rounds with the smallest and the largest)."
+    )
+    parts = [
+        setting,
+        markdown(assertions),
+        f"What that costs, on all {n_texts} texts:",
+        markdown(costs),
+        f"{n_notes} made-up discharge summaries, each with a last line about a drug:",
+        markdown(long_notes),
+    ]
+    return "\n\n".join(parts)
+
+
 def main() -> None:
     """Measure, print the tables, and write them into the page and the README."""
-    parser = options("Compare with other tools on the same texts.")
+    parser = options(__doc__)
     parser.add_argument(
-        "--page", type=Path, help="whose section `peers` is replaced"
+        "--page",
+        type=Path,
+        help="whose section `peers` is replaced",
     )
     parser.add_argument(
-        "--readme", type=Path, help="whose section `six` is replaced"
+        "--readme",
+        type=Path,
+        help="whose section `six` is replaced",
     )
     asked = parser.parse_args()
     data = Path(os.environ.get("DOMAINBERT_DATA", "../shared/data"))
-    notes = summaries(2 if asked.quick else SUMMARIES)
+    n_notes = 2 if asked.quick else SUMMARIES
+    notes = discharge_summaries(n_notes, stays=n_notes, seed=0)
     corpora = tagged(data)
     mentions = [
         {"text": document.text, "spans": document.spans}
@@ -283,34 +329,21 @@ def main() -> None:
     runs = measure({"notes": notes, "mentions": mentions}, rounds=asked.rounds)
     if asked.out:
         write_json(runs, asked.out)
+    n_texts = len(mentions)
     assertions = assertion_rows(corpora, runs)
-    costs = [
-        {"assertions by": tool}
-        | cost(runs, tool, "domainbert", len(mentions), "texts")
-        for tool in ASSERTING
-    ]
+    costs = []
+    for tool in ASSERTING:
+        row = cost(runs, tool, "domainbert", n_texts, "texts")
+        costs.append({"assertions by": tool, **row})
     long_notes = long_note_rows(notes, runs)
-    names = (
-        "medspacy",
-        "negspacy",
-        "spacy",
-        "transformers",
-        "sentence-transformers",
+    text = page_text(
+        assertions,
+        costs,
+        long_notes,
+        n_texts=n_texts,
+        n_notes=len(notes),
+        rounds=asked.rounds,
     )
-    versions = [f"{name} {v}" for name, v in versions_of(*names).items()]
-    setting = (
-        f"Written by `make peers` ({', '.join(versions)}; {os.cpu_count()} cores, median of "
-        f"{asked.rounds} rounds with the smallest and the largest)."
-    )
-    parts = [
-        setting,
-        markdown(assertions),
-        f"What that costs, on all {len(mentions)} texts:",
-        markdown(costs),
-        f"{len(notes)} made-up discharge summaries, each with a last line about a drug:",
-        markdown(long_notes),
-    ]
-    text = "\n\n".join(parts)
     print(text)
     if asked.page:
         write_section(asked.page, "peers", text)

@@ -1,26 +1,31 @@
-"""Articles per second of `QuestionAnswerer.answer_many` against a plain loop, in one run.
+"""Speed of `QuestionAnswerer.answer_many` compared with a plain loop over padded windows.
 
-Both answer the same questions with the same weights, in fp32 on the CPU, from raw texts to exact
-spans over all windows of 384 tokens. Questions that ask for a number are left out, because the loop
-does not prefer answers with one.
+    python benchmarks/qa.py --model qa --out qa.json
+    python benchmarks/qa.py --quick               # does it run?
+
+Takes 10 minutes on two cores. Both answer the same questions with the same weights, in fp32 on the
+CPU, from raw texts to exact spans over all windows of 384 tokens, in turn:
 
 - ours: `answer_many`;
 - loop: Hugging Face's tokenizer cuts each question and its text into overlapping windows padded
-  to 384 tokens; its model reads them one after the other; the best span of each is found, and the
-  best of all is the answer.
+  to 384 tokens; its model reads them one after the other; the best span of each window is found,
+  and the best of all is the answer.
 
-The texts are full articles (COVID-QA, held-out), and paragraphs (SQuAD). The loop follows the same
-rules: whole words, a letter or digit, the same longest answer, start plus end logit less [CLS]'s.
-Answers have to be the same characters, unless two candidates are within 1e-4.
+The texts are full articles (COVID-QA, held-out), and paragraphs (SQuAD). Questions that ask for a
+number are left out, because the loop does not prefer answers with one. Otherwise it follows the
+same rules: whole words, a letter or digit, the same longest answer, start plus end logit less
+[CLS]'s. Without --model the head is untrained.
 
-    python benchmarks/qa.py --data ../shared/data --out qa.json
+How to read the table: "× loop" is how many times as fast ours is, within a round, the median with
+the smallest and the largest. "identical" counts the questions with the same characters as the
+answer; "alike" those of the others whose two answers score within 1e-4. The exit status is 1 if an
+answer differs otherwise.
 """
 
 from __future__ import annotations
 
 import copy
 import sys
-import time
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,7 +34,15 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from reporting import options, report, say, spread, versions_of
+from measuring import say, take_turns
+from reporting import (
+    add_data_option,
+    options,
+    rates,
+    report_comparisons,
+    spread,
+    times,
+)
 from transformers import AutoModelForQuestionAnswering
 
 from biomed import QuestionAnswerer
@@ -46,7 +59,7 @@ WINDOW = 384
 OVERLAP = 96
 TOLERANCE = 1e-4
 
-Found = list[tuple[int, int, float]]
+Answers = list[tuple[int, int, float]]  # start, end and score of each
 
 
 @dataclass(frozen=True)
@@ -86,35 +99,42 @@ class Comparison:
 
     def row(self) -> dict[str, str]:
         """A line of the table."""
-        seconds = {
-            method: np.array(values) for method, values in self.seconds.items()
-        }
+        ours = self.seconds["ours"]
         return {
             "texts": f"{self.questions} {self.workload}, {self.windows} windows",
-            "texts/s": spread(self.questions / seconds["ours"], ".3g"),
-            "tokens/s": spread(self.tokens / seconds["ours"], ".0f"),
-            "× loop": spread(seconds["loop"] / seconds["ours"], ".2f"),
+            "texts/s": spread(rates(self.questions, ours), ".3g"),
+            "tokens/s": spread(rates(self.tokens, ours), ".0f"),
+            "× loop": times(self.seconds["loop"], ours),
             "identical": f"{self.identical} of {self.questions}",
             "alike": str(self.close),
         }
 
+    def measured(self) -> dict[str, Any]:
+        """All numbers, for the JSON file."""
+        return asdict(self) | self.row()
+
 
 def workloads(data: Path, *, quick: bool) -> list[Workload]:
     """Whole articles, each with one of its questions, and paragraphs."""
-    covid = split_by_article(
-        read_questions(data / "qa" / "covid_qa_train.json"), share=0.2
-    )[1]
-    # One question of each article.
-    plain = [q for q in covid.questions if not asks_number(q.text)]
-    articles = {q.article: (q.text, q.context) for q in plain}
-    squad = read_questions(data / "qa" / "squad_v1.1_dev.json").questions[::50]
+    covid = read_questions(data / "qa" / "covid_qa_train.json")
+    _, held_out = split_by_article(covid, share=0.2)
+    of_article = {}
+    for question in held_out.questions:
+        if not asks_number(question.text):
+            of_article[question.article] = (question.text, question.context)
+    squad = read_questions(data / "qa" / "squad_v1.1_dev.json")
     paragraphs = [
-        (q.text, q.context) for q in squad if not asks_number(q.text)
+        (question.text, question.context)
+        for question in squad.questions[::50]
+        if not asks_number(question.text)
     ]
-    sizes = (1, 8) if quick else (len(articles), len(paragraphs))
+    articles = list(of_article.values())
+    if quick:
+        articles = articles[:1]
+        paragraphs = paragraphs[:8]
     return [
-        Workload("articles", list(articles.values())[: sizes[0]]),
-        Workload("paragraphs", paragraphs[: sizes[1]]),
+        Workload("articles", articles),
+        Workload("paragraphs", paragraphs),
     ]
 
 
@@ -123,7 +143,8 @@ def make_answerer(name: str | None) -> QuestionAnswerer:
     if name is None:
         torch.manual_seed(0)
         network = load_model(
-            find_encoder(), transformers.BertForQuestionAnswering
+            find_encoder(),
+            transformers.BertForQuestionAnswering,
         )
         tokenizer = load_tokenizer(find_encoder())
     else:
@@ -132,23 +153,43 @@ def make_answerer(name: str | None) -> QuestionAnswerer:
         tokenizer = loaded.tokenizer
     settings = QuestionSettings(window=WINDOW, overlap=OVERLAP)
     return QuestionAnswerer(
-        network, tokenizer, settings=settings, device="cpu"
+        network,
+        tokenizer,
+        settings=settings,
+        device="cpu",
     )
 
 
-def ours(pairs: list[tuple[str, str]], *, answerer: QuestionAnswerer) -> Found:
+def ours(
+    pairs: list[tuple[str, str]],
+    *,
+    answerer: QuestionAnswerer,
+) -> Answers:
     """Our answers."""
     answers = answerer.answer_many(pairs, threshold=-np.inf)
     return [(answer.start, answer.end, answer.score) for (answer,) in answers]
 
 
-def looped(
-    pairs: list[tuple[str, str]], *, model: Any, tokenizer: Any, longest: int
-) -> Found:
-    """The answers of the plain loop."""
-    answers = []
-    for question, context in pairs:
-        encoded = tokenizer(
+@dataclass(frozen=True)
+class Loop:
+    """The plain loop.
+
+    Attributes:
+        model: Hugging Face's own class.
+        tokenizer: of its own.
+        longest: tokens of an answer, at most.
+    """
+
+    model: Any
+    tokenizer: Any
+    longest: int
+
+    def answers(self, pairs: list[tuple[str, str]]) -> Answers:
+        """The best span of each text."""
+        return [self._answer(question, text) for question, text in pairs]
+
+    def _answer(self, question: str, context: str) -> tuple[int, int, float]:
+        encoded = self.tokenizer(
             question,
             context,
             truncation="only_second",
@@ -159,30 +200,37 @@ def looped(
             padding="max_length",
             return_tensors="pt",
         )
-        edges = word_edges(tokenizer, context)
-        answers = []
+        edges = word_edges(self.tokenizer, context)
+        spans = []
         for number in range(len(encoded["input_ids"])):
-            names = ("input_ids", "attention_mask", "token_type_ids")
-            with torch.inference_mode():
-                output = model(
-                    **{
-                        name: encoded[name][number : number + 1]
-                        for name in names
-                    }
-                )
-            logits = (
-                output.start_logits[0].numpy(),
-                output.end_logits[0].numpy(),
+            offsets = encoded["offset_mapping"][number].numpy()
+            sides = encoded.sequence_ids(number)
+            window = Window(
+                offsets=offsets,
+                is_context=np.array([side == 1 for side in sides]),
+                has_word=has_word(context, offsets),
             )
-            offsets = encoded["offset_mapping"][number].tolist()
-            worded = np.array(
-                [any(map(str.isalnum, context[a:b])) for a, b in offsets]
+            start, end = self._logits(encoded, number)
+            spans.append(
+                window.best(start, end, edges=edges, longest=self.longest)
             )
-            limits = {"edges": edges, "worded": worded, "longest": longest}
-            answers.append(best_of_window(encoded, number, *logits, **limits))
         # The first of equals.
-        answers.append(max(answers, key=lambda span: (span[2], -span[0])))
-    return answers
+        return max(spans, key=lambda span: (span[2], -span[0]))
+
+    def _logits(
+        self,
+        encoded: Any,
+        number: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The start and end logits of one window."""
+        names = ("input_ids", "attention_mask", "token_type_ids")
+        row = slice(number, number + 1)
+        inputs = {name: encoded[name][row] for name in names}
+        with torch.inference_mode():
+            output = self.model(**inputs)
+        start = output.start_logits[0].numpy()
+        end = output.end_logits[0].numpy()
+        return start, end
 
 
 def word_edges(tokenizer: Any, text: str) -> tuple[np.ndarray, np.ndarray]:
@@ -196,100 +244,126 @@ def word_edges(tokenizer: Any, text: str) -> tuple[np.ndarray, np.ndarray]:
     words = np.array(encoded.word_ids(0))
     offsets = np.array(encoded["offset_mapping"])
     changes = words[1:] != words[:-1]
-    return offsets[np.append(True, changes), 0], offsets[
-        np.append(changes, True), 1
-    ]
+    begins = offsets[np.append(True, changes), 0]
+    ends = offsets[np.append(changes, True), 1]
+    return begins, ends
 
 
-def best_of_window(
-    encoded: Any,
-    number: int,
-    start: np.ndarray,
-    end: np.ndarray,
-    *,
-    edges: tuple[np.ndarray, np.ndarray],
-    worded: np.ndarray,
-    longest: int,
-) -> tuple[int, int, float]:
-    """Characters and score of the best span of one window."""
-    offsets = encoded["offset_mapping"][number].numpy()
-    is_context = np.array([side == 1 for side in encoded.sequence_ids(number)])
-    begins = is_context & np.isin(offsets[:, 0], edges[0])
-    ends = is_context & np.isin(offsets[:, 1], edges[1])
-    scores = (
-        np.where(begins, start, -np.inf)[:, None]
-        + np.where(ends, end, -np.inf)[None]
-    )
-    legal = np.tri(*scores.shape, k=longest - 1, dtype=bool) & ~np.tri(
-        *scores.shape, k=-1, dtype=bool
-    )
-    # A run of marks alone is no answer.
-    following = np.where(worded, np.arange(len(worded)), len(worded))
-    following = np.minimum.accumulate(following[::-1])[::-1]
-    legal &= np.arange(len(worded)) >= following[:, None]
-    i, j = np.unravel_index(
-        np.where(legal, scores, -np.inf).argmax(), scores.shape
-    )
-    return (
-        int(offsets[i, 0]),
-        int(offsets[j, 1]),
-        float(scores[i, j] - start[0] - end[0]),
-    )
+def has_word(text: str, offsets: np.ndarray) -> np.ndarray:
+    """Whether each token has a letter or digit."""
+    parts = [text[start:end] for start, end in offsets]
+    return np.array([any(map(str.isalnum, part)) for part in parts])
+
+
+@dataclass(frozen=True)
+class Window:
+    """What is known of the tokens of one window.
+
+    Attributes:
+        offsets: their characters in the text, shape (tokens, 2).
+        is_context: whether they are of the text, not of the question, shape (tokens,).
+        has_word: whether they have a letter or digit, shape (tokens,).
+    """
+
+    offsets: np.ndarray
+    is_context: np.ndarray
+    has_word: np.ndarray
+
+    def best(
+        self,
+        start: np.ndarray,
+        end: np.ndarray,
+        *,
+        edges: tuple[np.ndarray, np.ndarray],
+        longest: int,
+    ) -> tuple[int, int, float]:
+        """Characters and score of the best span.
+
+        Args:
+            start: logits, shape (tokens,).
+            end: logits, shape (tokens,).
+            edges: characters where words of the text begin, and where they end.
+            longest: tokens of a span, at most.
+        """
+        word_begins, word_ends = edges
+        begins = self.is_context & np.isin(self.offsets[:, 0], word_begins)
+        ends = self.is_context & np.isin(self.offsets[:, 1], word_ends)
+        begin_scores = np.where(begins, start, -np.inf)
+        end_scores = np.where(ends, end, -np.inf)
+        scores = begin_scores[:, None] + end_scores[None]
+        legal = self._legal_spans(longest)
+        best = np.where(legal, scores, -np.inf).argmax()
+        first, last = np.unravel_index(best, scores.shape)
+        without_answer = start[0] + end[0]
+        score = float(scores[first, last] - without_answer)
+        return int(self.offsets[first, 0]), int(self.offsets[last, 1]), score
+
+    def _legal_spans(self, longest: int) -> np.ndarray:
+        """Which first and last tokens make a span, shape (tokens, tokens)."""
+        n_tokens = len(self.has_word)
+        is_short = np.tri(n_tokens, k=longest - 1, dtype=bool)
+        is_reversed = np.tri(n_tokens, k=-1, dtype=bool)
+        # A run of marks alone is no answer: the last token must reach the next word.
+        numbers = np.arange(n_tokens)
+        next_word = np.where(self.has_word, numbers, n_tokens)
+        next_word = np.minimum.accumulate(next_word[::-1])[::-1]
+        reaches_word = numbers >= next_word[:, None]
+        return is_short & ~is_reversed & reaches_word
 
 
 def compare(
-    workload: Workload, answerer: QuestionAnswerer, *, rounds: int
+    workload: Workload,
+    answerer: QuestionAnswerer,
+    *,
+    rounds: int,
 ) -> Comparison:
     """Answer one workload in both ways, in turn, after a warm-up."""
     say(f"{workload.name}: warming up")
-    model = AutoModelForQuestionAnswering.from_config(
-        copy.deepcopy(answerer.network.config)
-    )
-    model.load_state_dict(answerer.network.state_dict())
-    options = {
-        "tokenizer": load_tokenizer(find_encoder()),
-        "longest": answerer.max_answer,
-    }
+    pairs = workload.pairs
+    loop = make_loop(answerer)
+    ours(pairs[:1], answerer=answerer)
+    loop.answers(pairs[:1])
     ways = {
-        "ours": partial(ours, workload.pairs, answerer=answerer),
-        "loop": partial(looped, workload.pairs, model=model.eval(), **options),
+        "ours": partial(ours, pairs, answerer=answerer),
+        "loop": partial(loop.answers, pairs),
     }
-    ours(workload.pairs[:1], answerer=answerer)
-    looped(workload.pairs[:1], model=model, **options)
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    results: dict[str, Found] = {}
-    for number in range(1, rounds + 1):
-        say(f"  round {number} of {rounds}")
-        for name, action in ways.items():
-            answerer.reader.read.cache_clear()  # each round tokenises anew, as the loop does
-            start = time.perf_counter()
-            results[name] = action()
-            seconds[name].append(time.perf_counter() - start)
-    answer_pairs = list(zip(results["ours"], results["loop"], strict=True))
-    same = sum(ours[:2] == theirs[:2] for ours, theirs in answer_pairs)
-    alike = sum(
-        abs(ours[2] - theirs[2]) < TOLERANCE
-        for ours, theirs in answer_pairs
-        if ours[:2] != theirs[:2]
-    )
-    windows = [
-        window
-        for question, context in workload.pairs
-        for window in tokens_of_windows(answerer, question, context)
-    ]
+    results, seconds = take_turns(ways, rounds=rounds)
+    identical = 0
+    close = 0
+    for our, their in zip(results["ours"], results["loop"], strict=True):
+        *our_span, our_score = our
+        *their_span, their_score = their
+        if our_span == their_span:
+            identical += 1
+        elif abs(our_score - their_score) < TOLERANCE:
+            close += 1
+    windows: list[int] = []
+    for question, context in pairs:
+        windows += tokens_of_windows(answerer, question, context)
     return Comparison(
         workload=workload.name,
-        questions=len(workload.pairs),
+        questions=len(pairs),
         windows=len(windows),
         tokens=sum(windows),
-        identical=same,
-        close=alike,
+        identical=identical,
+        close=close,
         seconds=seconds,
     )
 
 
+def make_loop(answerer: QuestionAnswerer) -> Loop:
+    """The plain loop with the weights of ours."""
+    config = copy.deepcopy(answerer.network.config)
+    model = AutoModelForQuestionAnswering.from_config(config)
+    model.load_state_dict(answerer.network.state_dict())
+    tokenizer = load_tokenizer(find_encoder())
+    return Loop(model.eval(), tokenizer, answerer.max_answer)
+
+
 def tokens_of_windows(
-    answerer: QuestionAnswerer, question: str, context: str
+    answerer: QuestionAnswerer,
+    question: str,
+    context: str,
 ) -> list[int]:
     """Tokens of each window of a question and its text."""
     reader = answerer.reader
@@ -299,29 +373,23 @@ def tokens_of_windows(
 
 def main() -> None:
     """Measure, print the table, write the JSON; exit 1 where answers differ without a reason."""
-    parser = options("Time QuestionAnswerer against a loop.")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser = options(__doc__)
+    add_data_option(parser)
     parser.add_argument(
-        "--model", help="shipped name or folder; else an untrained head"
+        "--model",
+        help="shipped name or folder; else an untrained head",
     )
     asked = parser.parse_args()
+    rounds = 1 if asked.quick else asked.rounds
     answerer = make_answerer(asked.model)
     comparisons = [
-        compare(workload, answerer, rounds=1 if asked.quick else asked.rounds)
+        compare(workload, answerer, rounds=rounds)
         for workload in workloads(asked.data, quick=asked.quick)
     ]
-    report(
-        [comparison.row() for comparison in comparisons],
-        setting={
-            "threads": torch.get_num_threads(),
-            **versions_of("torch", "transformers"),
-        },
-        measured={"comparisons": [asdict(c) | c.row() for c in comparisons]},
-        out=asked.out,
-    )
-    if unexplained := sum(
-        comparison.unexplained for comparison in comparisons
-    ):
+    packages = ("torch", "transformers")
+    report_comparisons(comparisons, packages=packages, out=asked.out)
+    unexplained = sum(comparison.unexplained for comparison in comparisons)
+    if unexplained:
         sys.exit(
             f"{unexplained} questions have another answer than the loop's, for no known reason"
         )

@@ -1,6 +1,12 @@
-"""Stays per second of `ReadmissionModel.predict_many` against two other ways, in one run.
+"""Speed of `ReadmissionModel.predict_many` against the 2019 code and Hugging Face's pipeline.
 
-All three score the same windows with the same weights, in fp32 on the CPU:
+    python benchmarks/scoring.py --out scoring.json     # everything
+    python benchmarks/scoring.py --shape minilm         # one shape
+    python benchmarks/scoring.py --quick                # does it run?
+
+Takes 10 minutes on two cores. All three score the same windows with the same weights, in fp32 on
+the CPU, in turn, on discharge summaries and on short notes, at the sizes of MiniLM and of
+bert-base:
 
 - ours: `predict_many`, from notes to risks;
 - padded: as the 2019 code does: every window padded to 512 tokens, two a batch, eager attention;
@@ -10,30 +16,34 @@ The other two are handed the windows' texts ready cleaned and cut, and leave out
 rule: what they are charged for is tokenising and the model. The head is random, and so is the
 whole encoder at bert-base's shape: what is measured is speed, and that the numbers agree.
 
-    python benchmarks/scoring.py --out scoring.json
+How to read the table: "× padded" and "× pipeline" are how many times as fast ours is, within a
+round, the median with the smallest and the largest. "differ by" is the largest difference in any
+window's probability; a window cut inside a word may be tokenised differently on its own, and such
+windows are counted and left out. Tokens include [CLS] and [SEP] but no padding. "GFLOP/s" counts
+only the matrix products that the tokens of the windows need (in the last layer, only the [CLS] row
+is computed beyond keys and values), so time spent on padding, norms and activations lowers it; "of
+matrix rate" compares it with fp32 products of two 1536 × 1536 matrices, right before and right
+after. The exit status is 1 if the probabilities differ.
 """
 
 from __future__ import annotations
 
 import copy
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 import transformers
-from reporting import options, report, say, seconds_of, spread, versions_of
+from made_up_notes import SUMMARY, made_up_notes
+from measuring import fastest_size, say, seconds_of, take_turns
+from reporting import options, rates, ratios, report_comparisons, spread, times
 from transformers import AutoModelForSequenceClassification, BertConfig
 
 from clinical import ReadmissionModel
-from clinical.datasets.hospital import synthesize
 from clinical.stays.stays import clean
 from domainbert.encoders.classifier import CLSClassifier
 from domainbert.encoders.loading import (
@@ -43,8 +53,14 @@ from domainbert.encoders.loading import (
 )
 from domainbert.text.windows import Windower
 
+OURS = "ours"
+PADDED = "padded"
+PIPELINE = "pipeline"
+MODEL = "model"
+MEASURED = (OURS, PADDED, PIPELINE, MODEL)
+SUMMARIES = "discharge summaries"
 # Word-pieces of a note, about, and how many notes are scored for each stay asked for.
-WORKLOADS = {"discharge summaries": (1700, 1), "short notes": (100, 4)}
+WORKLOADS = {SUMMARIES: (1700, 1), "short notes": (100, 4)}
 # How many stays are scored for each asked for, so that both shapes take about as long.
 SHAPES = {"minilm": 4, "bert-base": 1}
 LIMIT = 512  # tokens of a window
@@ -96,24 +112,30 @@ class Comparison:
 
     def row(self) -> dict[str, str]:
         """A line of the table."""
-        seconds = {
-            method: np.array(values) for method, values in self.seconds.items()
-        }
-        achieved = self.flop / seconds["model"]
-        left_out = f" ({self.retokenised} left out)"
+        ours = self.seconds[OURS]
+        achieved = rates(self.flop, self.seconds[MODEL])
+        gigaflops = [rate / 1e9 for rate in achieved]
+        shares = ratios(achieved, self.matrix_rates)
+        length = self.tokens / self.stays
+        difference = f"{self.worst_difference:.0e}"
+        if self.retokenised:
+            difference += f" ({self.retokenised} left out)"
         return {
             "shape": self.shape,
-            "notes": f"{self.stays} {self.workload} of {self.tokens / self.stays:.0f} tokens",
-            "stays/s": spread(self.stays / seconds["ours"], ".3g"),
-            "tokens/s": spread(self.tokens / seconds["ours"], ".0f"),
-            "× padded": spread(seconds["padded"] / seconds["ours"], ".2f"),
-            "× pipeline": spread(seconds["pipeline"] / seconds["ours"], ".2f"),
+            "notes": f"{self.stays} {self.workload} of {length:.0f} tokens",
+            "stays/s": spread(rates(self.stays, ours), ".3g"),
+            "tokens/s": spread(rates(self.tokens, ours), ".0f"),
+            "× padded": times(self.seconds[PADDED], ours),
+            "× pipeline": times(self.seconds[PIPELINE], ours),
             "its batch": str(self.pipeline_batch),
-            "differ by": f"{self.worst_difference:.0e}"
-            + left_out * bool(self.retokenised),
-            "GFLOP/s": spread(achieved / 1e9, ".0f"),
-            "of matrix rate": spread(achieved / self.matrix_rates, ".0%"),
+            "differ by": difference,
+            "GFLOP/s": spread(gigaflops, ".0f"),
+            "of matrix rate": spread(shares, ".0%"),
         }
+
+    def measured(self) -> dict[str, Any]:
+        """All numbers, for the JSON file."""
+        return asdict(self) | self.row()
 
 
 def multiply_adds(config: BertConfig, tokens: int) -> int:
@@ -133,27 +155,21 @@ def multiply_adds(config: BertConfig, tokens: int) -> int:
         keys_and_values = 2 * tokens * hidden * hidden
         query_and_output = 2 * rows * hidden * hidden
         attention = 2 * rows * tokens * hidden
-        return (
-            keys_and_values
-            + query_and_output
-            + attention
-            + 2 * rows * hidden * inner
-        )
+        feed_forward = 2 * rows * hidden * inner
+        return keys_and_values + query_and_output + attention + feed_forward
 
+    full_layers = (config.num_hidden_layers - 1) * layer(tokens)
     head = hidden * hidden + hidden * config.num_labels
-    return (config.num_hidden_layers - 1) * layer(tokens) + layer(1) + head
+    return full_layers + layer(1) + head
 
 
 def matrix_rate(*, repeats: int = 7) -> float:
     """FLOP/s of the best of several fp32 products of two 1536 x 1536 matrices."""
     left, right = torch.randn(2, MATRIX, MATRIX)
-    return (
-        2
-        * MATRIX**3
-        / min(
-            seconds_of(lambda: torch.mm(left, right)) for _ in range(repeats)
-        )
-    )
+    trials = [
+        seconds_of(lambda: torch.mm(left, right)) for _ in range(repeats)
+    ]
+    return 2 * MATRIX**3 / min(trials)
 
 
 def load_network(shape: str) -> CLSClassifier:
@@ -177,14 +193,18 @@ def twin(network: CLSClassifier, *, attention: str) -> tuple[Any, Any]:
     """
     config = copy.deepcopy(network.config)
     model = AutoModelForSequenceClassification.from_config(
-        config, attn_implementation=attention
+        config,
+        attn_implementation=attention,
     )
     model.load_state_dict(network.state_dict())
     return model.eval(), load_tokenizer(find_encoder())
 
 
 def score_padded(
-    texts: list[str], *, model: Any, tokenizer: Any
+    texts: list[str],
+    *,
+    model: Any,
+    tokenizer: Any,
 ) -> np.ndarray:
     """Probabilities of windows, each padded to the limit, in batches of two."""
     logits = []
@@ -208,12 +228,8 @@ def score_piped(texts: list[str], *, pipe: Any, batch_size: int) -> np.ndarray:
         "max_length": LIMIT,
         "function_to_apply": "sigmoid",
     }
-    return np.array(
-        [
-            output["score"]
-            for output in pipe(texts, batch_size=batch_size, **options)
-        ]
-    )
+    outputs = pipe(texts, batch_size=batch_size, **options)
+    return np.array([output["score"] for output in outputs])
 
 
 def score_ours(notes: list[str], *, model: ReadmissionModel) -> np.ndarray:
@@ -226,38 +242,38 @@ def score_ours(notes: list[str], *, model: ReadmissionModel) -> np.ndarray:
 
 def make_workload(name: str, *, stays: int) -> Workload:
     """A made-up hospital's discharge summaries or short notes, of about the length wanted."""
-    length, per_stay = WORKLOADS[name]
-    with tempfile.TemporaryDirectory() as folder:
-        synthesize(folder, stays=5 * stays + 20, seed=0)
-        table = pd.read_csv(
-            Path(folder) / "NOTEEVENTS.csv", usecols=["CATEGORY", "TEXT"]
-        )
-    chosen = (table["CATEGORY"] == "Discharge summary") == (
-        name == "discharge summaries"
-    )
-    notes = table.loc[chosen, "TEXT"].tolist()
-    parts = Windower(load_tokenizer(find_encoder())).split_many(
-        [clean(note) for note in notes]
-    )
-    nearest = sorted(
-        range(len(notes)), key=lambda i: abs(parts[i].tokens - length)
-    )
-    kept = sorted(
-        nearest[: per_stay * stays]
-    )  # as they came: in order of length none would pad
-    windows = [
-        (clean(notes[i]), window) for i in kept for window in parts[i].windows
-    ]
+    length, notes_a_stay = WORKLOADS[name]
+    table = made_up_notes(5 * stays + 20, seed=0)
+    is_summary = table["CATEGORY"] == SUMMARY
+    is_wanted = is_summary if name == SUMMARIES else ~is_summary
+    notes = table.loc[is_wanted, "TEXT"].tolist()
+    cleaned = [clean(note) for note in notes]
+    windower = Windower(load_tokenizer(find_encoder()))
+    parts = windower.split_many(cleaned)
+    distances = [abs(part.tokens - length) for part in parts]
+    nearest = np.argsort(distances, kind="stable")[: notes_a_stay * stays]
+    texts = []
+    token_ids = []
+    # As they came: in the order of their lengths none would be padded.
+    kept = sorted(nearest)
+    for number in kept:
+        for window in parts[number].windows:
+            texts.append(cleaned[number][window.start : window.end])
+            token_ids.append(window.input_ids)
     return Workload(
         name,
-        notes=[notes[i] for i in kept],
-        windows=[text[window.start : window.end] for text, window in windows],
-        token_ids=[window.input_ids for _, window in windows],
+        notes=[notes[number] for number in kept],
+        windows=texts,
+        token_ids=token_ids,
     )
 
 
 def compare(
-    shape: str, workload: Workload, *, rounds: int, sample: int
+    shape: str,
+    workload: Workload,
+    *,
+    rounds: int,
+    sample: int,
 ) -> Comparison:
     """Score one workload in all three ways, in turn, after a warm-up on `sample` windows."""
     say(
@@ -266,88 +282,83 @@ def compare(
     network = load_network(shape)
     texts = workload.windows
     ours = ReadmissionModel(
-        network, load_tokenizer(find_encoder()), device="cpu"
+        network,
+        load_tokenizer(find_encoder()),
+        device="cpu",
     )
     ours.score_token_ids(workload.token_ids[:sample])
-    model, tokenizer = twin(network, attention="eager")
-    padded = partial(score_padded, model=model, tokenizer=tokenizer)
+    padded = make_padded(network)
     padded(texts[:2])
-    model, tokenizer = twin(network, attention="sdpa")
-    pipe = transformers.pipeline(
-        "text-classification", model=model, tokenizer=tokenizer, device="cpu"
-    )
-    piped = partial(score_piped, pipe=pipe)
+    piped = make_piped(network)
     piped(texts[:2], batch_size=1)
-    trials = [
-        seconds_of(partial(piped, texts[:sample], batch_size=size))
-        for size in PIPELINE_BATCHES
-    ]
-    batch = PIPELINE_BATCHES[int(np.argmin(trials))]
-
-    ways: dict[str, Callable[[], np.ndarray]] = {
-        "ours": partial(score_ours, workload.notes, model=ours),
-        "padded": partial(padded, texts),
-        "pipeline": partial(piped, texts, batch_size=batch),
-        "model": partial(ours.score_token_ids, workload.token_ids),
+    batch = fastest_size(
+        lambda size: piped(texts[:sample], batch_size=size),
+        PIPELINE_BATCHES,
+    )
+    matrix_rates: list[float] = []
+    ways: dict[str, Callable[[], Any]] = {
+        OURS: partial(score_ours, workload.notes, model=ours),
+        PADDED: partial(padded, texts),
+        PIPELINE: partial(piped, texts, batch_size=batch),
+        "matrix before": lambda: matrix_rates.append(matrix_rate()),
+        MODEL: partial(ours.score_token_ids, workload.token_ids),
+        "matrix after": lambda: matrix_rates.append(matrix_rate()),
     }
-    results, seconds, matrix_rates = race(ways, rounds=rounds)
+    results, seconds = take_turns(ways, rounds=rounds)
     worst, retokenised = worst_difference(results, workload)
     lengths = [len(ids) for ids in workload.token_ids]
+    products = [multiply_adds(network.config, tokens) for tokens in lengths]
+    around_model = np.reshape(matrix_rates, (rounds, 2))
     return Comparison(
         shape=shape,
         workload=workload.name,
         stays=len(workload.notes),
         windows=len(texts),
         tokens=sum(lengths),
-        flop=2
-        * sum(multiply_adds(network.config, tokens) for tokens in lengths),
+        flop=2 * sum(products),
         pipeline_batch=batch,
         worst_difference=worst,
         retokenised=retokenised,
-        seconds=seconds,
-        matrix_rates=matrix_rates,
+        seconds={name: seconds[name] for name in MEASURED},
+        matrix_rates=around_model.mean(axis=1).tolist(),
     )
 
 
-def race(
-    ways: Mapping[str, Callable[[], np.ndarray]], *, rounds: int
-) -> tuple[dict[str, np.ndarray], dict[str, list[float]], list[float]]:
-    """Run each way in turn, `rounds` times.
+def make_padded(network: CLSClassifier) -> Callable[..., np.ndarray]:
+    """How the 2019 code scores windows."""
+    model, tokenizer = twin(network, attention="eager")
+    return partial(score_padded, model=model, tokenizer=tokenizer)
 
-    Returns:
-        The last result of each way, its seconds in each round, and the matrix rate around the
-        last of the ways in each round.
-    """
-    results: dict[str, np.ndarray] = {}
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    rates: list[float] = []
-    for number in range(1, rounds + 1):
-        say(f"  round {number} of {rounds}")
-        for name, action in ways.items():
-            before = matrix_rate()
-            start = time.perf_counter()
-            results[name] = action()
-            seconds[name].append(time.perf_counter() - start)
-        rates.append((before + matrix_rate()) / 2)
-    return results, seconds, rates
+
+def make_piped(network: CLSClassifier) -> Callable[..., np.ndarray]:
+    """How Hugging Face's pipeline scores windows."""
+    model, tokenizer = twin(network, attention="sdpa")
+    pipe = transformers.pipeline(
+        "text-classification",
+        model=model,
+        tokenizer=tokenizer,
+        device="cpu",
+    )
+    return partial(score_piped, pipe=pipe)
 
 
 def worst_difference(
-    results: Mapping[str, np.ndarray], workload: Workload
+    results: Mapping[str, np.ndarray],
+    workload: Workload,
 ) -> tuple[float, int]:
     """The largest difference to ours, and the number of windows left out of it."""
-    again = load_tokenizer(find_encoder())(workload.windows)["input_ids"]
-    pairs = zip(again, workload.token_ids, strict=True)
-    same = np.array([np.array_equal(new, old) for new, old in pairs])
-    reference = np.stack([results["padded"], results["pipeline"]])
-    return float(np.abs(reference - results["ours"])[:, same].max()), int(
-        (~same).sum()
-    )
+    tokenizer = load_tokenizer(find_encoder())
+    alone = tokenizer(workload.windows)["input_ids"]
+    pairs = zip(alone, workload.token_ids, strict=True)
+    is_same = np.array([np.array_equal(new, old) for new, old in pairs])
+    reference = np.stack([results[PADDED], results[PIPELINE]])
+    differences = np.abs(reference - results[OURS])
+    return float(differences[:, is_same].max()), int((~is_same).sum())
 
 
 def main() -> None:
     """Measure, print the table, write the JSON; exit 1 where the numbers disagree."""
-    parser = options("Time ReadmissionModel against two other ways.")
+    parser = options(__doc__)
     parser.add_argument(
         "--stays",
         type=int,
@@ -356,30 +367,24 @@ def main() -> None:
     )
     parser.add_argument("--shape", choices=[*SHAPES, "both"], default="both")
     asked = parser.parse_args()
-    rounds, sample = (1, 2) if asked.quick else (asked.rounds, SAMPLE)
-    comparisons = [
-        compare(
-            shape,
-            make_workload(
-                name, stays=1 if asked.quick else factor * asked.stays
-            ),
-            rounds=rounds,
-            sample=sample,
-        )
-        for shape, factor in SHAPES.items()
-        if asked.shape in (shape, "both")
-        for name in WORKLOADS
-    ]
-    report(
-        [comparison.row() for comparison in comparisons],
-        setting={
-            "threads": torch.get_num_threads(),
-            **versions_of("torch", "transformers"),
-        },
-        measured={"comparisons": [asdict(c) | c.row() for c in comparisons]},
-        out=asked.out,
-    )
-    worst = max(c.worst_difference for c in comparisons)
+    rounds = asked.rounds
+    sample = SAMPLE
+    if asked.quick:
+        rounds = 1
+        sample = 2
+    comparisons = []
+    for shape, factor in SHAPES.items():
+        if asked.shape not in (shape, "both"):
+            continue
+        stays = 1 if asked.quick else factor * asked.stays
+        for name in WORKLOADS:
+            workload = make_workload(name, stays=stays)
+            comparisons.append(
+                compare(shape, workload, rounds=rounds, sample=sample)
+            )
+    packages = ("torch", "transformers")
+    report_comparisons(comparisons, packages=packages, out=asked.out)
+    worst = max(comparison.worst_difference for comparison in comparisons)
     if worst > TOLERANCE:
         sys.exit(
             f"the three ways differ by {worst:.1e}, more than {TOLERANCE:.0e}"

@@ -1,12 +1,18 @@
-"""Sentences per second against `SentenceTransformer.encode`, and the time of a search.
+"""Speed of `SentenceEncoder` against `SentenceTransformer.encode`, and the time of a search.
 
-Both encoders read the same PubMed sentences with the shipped weights in fp32 on the CPU;
-sentence-transformers at its best batch size. Then 100 queries search random vectors in an index
-folder, beside one plain product of the same matrices in memory.
-`--only` runs some of these parts, and `--students` compares models
-from `biomed sentences distill`.
+    python benchmarks/sentences.py --out sentences.json
+    python benchmarks/sentences.py --only --students MODEL    # students and their teacher
+    python benchmarks/sentences.py --quick                    # does it run?
 
-    python benchmarks/sentences.py --data ../shared/data --out sentences.json
+Takes 30 minutes on two cores. Both encoders read the same PubMed sentences with the shipped weights
+in fp32 on the CPU, in turn; sentence-transformers at its best batch size. Then 100 queries search
+random vectors in an index folder, in turn with one plain product of the same matrices in memory.
+--only runs some of these parts, or none, and --students compares models from `biomed sentences
+distill`.
+
+How to read the table: a row is a part; "ratio" compares ours with the reference within a round, the
+median with the smallest and the largest. For students, higher is better in both columns. The exit
+status is 1 if the vectors or the best hits differ.
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ from __future__ import annotations
 import gzip
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,13 +28,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from measuring import fastest_size, say, take_turns
 from reporting import (
+    add_data_option,
     markdown,
     options,
+    rates,
     report,
-    say,
-    seconds_of,
     spread,
+    times,
     versions_of,
 )
 from sentence_transformers import SentenceTransformer
@@ -48,42 +56,37 @@ BATCHES = (32, 64, 128, 256, 512)
 SAMPLE = 1000
 DIMENSION = 384
 QUERIES = 100
-PIECE = 250  # rows that an encoder gives at a time
+PART = 250  # rows that an encoder gives at a time
 TOLERANCE = 1e-5
 
 
 def encoding(texts: list[str], *, rounds: int) -> dict[str, Any]:
     """Seconds of both ways, and the largest difference of a number of their unit vectors."""
     ours = SentenceEncoder.from_pretrained(
-        DEFAULT_ENCODER, unit_norm=True, device="cpu"
+        DEFAULT_ENCODER,
+        unit_norm=True,
+        device="cpu",
     )
     theirs = SentenceTransformer(find_encoder().location, device="cpu")
     theirs.max_seq_length = ours.windower.window
     sample = texts[:SAMPLE]
+    say("encoding: warming up, and sentence-transformers' best batch size")
     ours.encode(sample)
-    trials = [
-        seconds_of(partial(theirs.encode, sample, batch_size=size))
-        for size in BATCHES
-    ]
-    batch = BATCHES[int(np.argmin(trials))]
-    vectors: dict[str, Any] = {}
+    batch = fastest_size(
+        lambda size: theirs.encode(sample, batch_size=size),
+        BATCHES,
+    )
     ways: dict[str, Callable[[], Any]] = {
-        "ours": lambda: vectors.update(ours=ours.encode(texts)),
-        "theirs": lambda: vectors.update(
-            theirs=theirs.encode(texts, batch_size=batch)
-        ),
+        "ours": partial(ours.encode, texts),
+        "theirs": partial(theirs.encode, texts, batch_size=batch),
     }
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(rounds):
-        say(f"encoding, round {number + 1} of {rounds}")
-        for name, action in ways.items():
-            seconds[name].append(seconds_of(action))
-    worst = float(np.abs(vectors["ours"] - vectors["theirs"]).max())
+    vectors, seconds = take_turns(ways, rounds=rounds)
+    differences = np.abs(vectors["ours"] - vectors["theirs"])
     return {
         "texts": len(texts),
         "batch": batch,
         "seconds": seconds,
-        "worst_difference": worst,
+        "worst_difference": float(differences.max()),
     }
 
 
@@ -94,30 +97,46 @@ def searching(number: int, *, rounds: int) -> dict[str, Any]:
         generator.standard_normal((QUERIES, DIMENSION), dtype=np.float32)
     )
     matrix = generator.standard_normal((number, DIMENSION), dtype=np.float32)
+    say(f"searching {number:,} vectors: filling the index")
     with tempfile.TemporaryDirectory() as folder:
         index = VectorIndex.create(
-            Path(folder) / "i", fingerprint="", dimension=DIMENSION
+            Path(folder) / "i",
+            fingerprint="",
+            dimension=DIMENSION,
         )
-        frame = pd.DataFrame(
-            {"id": map(str, range(number)), "start": 0, "end": 0, "text": ""}
-        )
-        index.add(
-            (matrix[start : start + PIECE], frame[start : start + PIECE])
-            for start in range(0, number, PIECE)
-        )
+        index.add(_parts(matrix))
         matrix = unit(matrix)
-        seconds: dict[str, list[float]] = {"index": [], "product": []}
         index.search(queries)
-        for _ in range(rounds):
-            seconds["index"].append(seconds_of(lambda: index.search(queries)))
-            seconds["product"].append(seconds_of(lambda: queries @ matrix.T))
-        best = index.search(queries, k=1).rows[:, 0]
-        right = int((best == (queries @ matrix.T).argmax(axis=1)).sum())
-    return {"vectors": number, "seconds": seconds, "right": right}
+
+        def product() -> None:  # its 400 MB are not kept
+            np.matmul(queries, matrix.T)
+
+        ways: dict[str, Callable[[], Any]] = {
+            "index": lambda: index.search(queries),
+            "product": product,
+        }
+        _, seconds = take_turns(ways, rounds=rounds)
+        hits = index.search(queries, k=1).rows[:, 0]
+    best = (queries @ matrix.T).argmax(axis=1)
+    n_right = int((hits == best).sum())
+    return {"vectors": number, "seconds": seconds, "right": n_right}
+
+
+def _parts(matrix: np.ndarray) -> Iterator[tuple[np.ndarray, pd.DataFrame]]:
+    """The vectors with their rows, as an encoder gives them."""
+    for start in range(0, len(matrix), PART):
+        vectors = matrix[start : start + PART]
+        ids = range(start, start + len(vectors))
+        rows = {"id": map(str, ids), "start": 0, "end": 0, "text": ""}
+        yield vectors, pd.DataFrame(rows)
 
 
 def students(
-    data: Path, texts: list[str], models: list[str], *, rounds: int
+    data: Path,
+    texts: list[str],
+    models: list[str],
+    *,
+    rounds: int,
 ) -> dict[str, dict[str, Any]]:
     """Spearman's correlation on STS-B dev, and seconds for the texts, of each model.
 
@@ -125,64 +144,58 @@ def students(
     """
     pairs = read_pairs(data / "sentences" / "stsb_en_dev.tsv")
     rated = scores(pairs, 5)
-    encoders: dict[str, Any] = {}
-    for name in models:
-        try:
-            encoders[name] = SentenceEncoder.from_pretrained(
-                name, device="cpu"
-            )
-        except EncoderError:
-            encoders[name] = SentenceTransformer(
-                name, device="cpu", local_files_only=True
-            )
+    encoders = {name: _load(name) for name in models}
     measured: dict[str, dict[str, Any]] = {}
     for name, encoder in encoders.items():
-        first, second = (
-            unit(encoder.encode(column))
-            for column in (pairs["first"].tolist(), pairs["second"].tolist())
-        )
-        score = spearman((first * second).sum(axis=1), rated)
-        measured[name] = {
-            "spearman": score,
-            "texts": len(texts),
-            "seconds": [],
-        }
-    for number in range(rounds):
-        say(f"students, round {number + 1} of {rounds}")
-        for name, encoder in encoders.items():
-            measured[name]["seconds"].append(
-                seconds_of(partial(encoder.encode, texts))
-            )
+        first = unit(encoder.encode(pairs["first"].tolist()))
+        second = unit(encoder.encode(pairs["second"].tolist()))
+        similarities = (first * second).sum(axis=1)
+        score = spearman(similarities, rated)
+        measured[name] = {"spearman": score, "texts": len(texts)}
+    say("students")
+    ways = {
+        name: partial(encoder.encode, texts)
+        for name, encoder in encoders.items()
+    }
+    _, seconds = take_turns(ways, rounds=rounds)
+    for name, of_model in measured.items():
+        of_model["seconds"] = seconds[name]
     return measured
 
 
-def ratio(seconds: dict[str, list[float]], first: str, second: str) -> str:
-    """First over second, round by round."""
-    return spread(np.array(seconds[first]) / np.array(seconds[second]), ".2f")
+def _load(name: str) -> Any:
+    """Our encoder, or sentence-transformers' for a static model."""
+    try:
+        return SentenceEncoder.from_pretrained(name, device="cpu")
+    except EncoderError:
+        return SentenceTransformer(name, device="cpu", local_files_only=True)
 
 
 def _encoding_row(measured: dict[str, Any]) -> dict[str, str]:
     seconds = measured["seconds"]
+    ratio = times(seconds["theirs"], seconds["ours"])
+    reference = spread(seconds["theirs"], ".1f")
     return {
         "what": f"encoding {measured['texts']:,} sentences",
         "ours, s": spread(seconds["ours"], ".1f"),
-        "reference, s": f"{spread(seconds['theirs'], '.1f')} (batches of {measured['batch']})",
-        "ratio": f"{ratio(seconds, 'theirs', 'ours')} times as fast",
+        "reference, s": f"{reference} (batches of {measured['batch']})",
+        "ratio": f"{ratio} times as fast",
     }
 
 
 def _searching_row(measured: dict[str, Any]) -> dict[str, str]:
     seconds = measured["seconds"]
+    ratio = times(seconds["index"], seconds["product"])
     return {
         "what": f"{QUERIES} queries in {measured['vectors']:,} vectors",
         "ours, s": spread(seconds["index"], ".2f"),
         "reference, s": spread(seconds["product"], ".2f"),
-        "ratio": f"{ratio(seconds, 'index', 'product')} times one product",
+        "ratio": f"{ratio} times one product",
     }
 
 
 def _student_row(name: str, measured: dict[str, Any]) -> dict[str, str]:
-    speeds = 60 * measured["texts"] / np.array(measured["seconds"])
+    speeds = rates(60 * measured["texts"], measured["seconds"])
     return {
         "model": Path(name).name,
         "STS-B dev, Spearman": f"{measured['spearman']:.3f}",
@@ -194,66 +207,76 @@ ROWS = {"encoding": _encoding_row, "searching": _searching_row}
 PARTS = tuple(ROWS)
 
 
+def read_sentences(data: Path) -> list[str]:
+    """The PubMed sentences."""
+    path = data / "text" / "pubmed_sentences.txt.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        stripped = map(str.strip, lines)
+        return [line for line in stripped if line]
+
+
 def main() -> None:
     """Measure, print the table, write the JSON; exit 1 where results disagree."""
-    parser = options("Time SentenceEncoder and VectorIndex.")
+    parser = options(__doc__)
+    add_data_option(parser)
     parser.add_argument(
-        "--data", type=Path, default=Path("../shared/data"), help="data sets"
+        "--sentences",
+        type=int,
+        default=20_000,
+        help="how many (20,000)",
     )
     parser.add_argument(
-        "--sentences", type=int, default=20_000, help="how many (20,000)"
+        "--vectors",
+        type=int,
+        default=1_000_000,
+        help="how many (1,000,000)",
     )
     parser.add_argument(
-        "--vectors", type=int, default=1_000_000, help="how many (1,000,000)"
+        "--only",
+        nargs="*",
+        choices=PARTS,
+        default=PARTS,
+        help="parts to run",
     )
     parser.add_argument(
-        "--only", nargs="*", choices=PARTS, default=PARTS, help="parts to run"
-    )
-    parser.add_argument(
-        "--students", nargs="+", default=[], help="compare these model folders"
+        "--students",
+        nargs="+",
+        default=[],
+        help="compare these model folders",
     )
     asked = parser.parse_args()
-    with gzip.open(
-        asked.data / "text" / "pubmed_sentences.txt.gz", "rt"
-    ) as lines:
-        sentences = [line.strip() for line in lines if line.strip()]
     if asked.quick:
         asked.sentences = 500
         asked.vectors = 20_000
         asked.rounds = 1
-    measured: dict[str, Any] = {}
-    if "encoding" in asked.only:
-        measured["encoding"] = encoding(
-            sentences[: asked.sentences], rounds=asked.rounds
-        )
-    if "searching" in asked.only:
-        measured["searching"] = searching(asked.vectors, rounds=asked.rounds)
+    sentences = read_sentences(asked.data)[: asked.sentences]
     if asked.students:
         names = [DEFAULT_ENCODER, *asked.students]
-        texts = sentences[: asked.sentences]
-        compared = students(asked.data, texts, names, rounds=asked.rounds)
-        print(
-            markdown(
-                [
-                    _student_row(name, numbers)
-                    for name, numbers in compared.items()
-                ]
-            ),
-            "\n",
-        )
+        compared = students(asked.data, sentences, names, rounds=asked.rounds)
+        rows = [_student_row(name, part) for name, part in compared.items()]
+        print(markdown(rows), "\n")
+    measured: dict[str, Any] = {}
+    if "encoding" in asked.only:
+        measured["encoding"] = encoding(sentences, rounds=asked.rounds)
+    if "searching" in asked.only:
+        measured["searching"] = searching(asked.vectors, rounds=asked.rounds)
+    if measured:
+        _report(measured, asked.out)
+
+
+def _report(measured: dict[str, Any], out: Path | None) -> None:
+    """Print the table of the parts, write the JSON; exit 1 where results disagree."""
     threads = {"threads": torch.get_num_threads()}
-    if not measured:
-        return
     report(
         [ROWS[name](numbers) for name, numbers in measured.items()],
-        setting={**threads, **versions_of("torch", "sentence-transformers")},
+        setting=threads | versions_of("torch", "sentence-transformers"),
         measured=measured,
-        out=asked.out,
+        out=out,
     )
     worst = measured.get("encoding", {}).get("worst_difference", 0.0)
-    right = measured.get("searching", {}).get("right", QUERIES)
-    if worst > TOLERANCE or right < QUERIES:
-        sys.exit(f"results differ: {worst:.1e}, {right} of {QUERIES}")
+    n_right = measured.get("searching", {}).get("right", QUERIES)
+    if worst > TOLERANCE or n_right < QUERIES:
+        sys.exit(f"results differ: {worst:.1e}, {n_right} of {QUERIES}")
 
 
 if __name__ == "__main__":

@@ -1,300 +1,286 @@
-"""`domainbert serve` against `predict_many`, side by side on the same notes and threads.
-
-- throughput: short stays of a made-up hospital, one a request, from 32 clients, and how long each
-  of these waits;
-- waiting: a discharge summary alone, and at a load of 70%: one comes every two seconds, and short
-  stays come at the constant rate that makes up the rest of the load;
-- memory: of the service over many requests;
-- processor time: of a short stay in the library, in the service and in its clients, and the share
-  of the cores that the service and its clients keep busy.
-
-The clients share the processors with the service, and the library does not pay for them.
+"""Speed and memory of `domainbert serve` against `predict_many`, on the same notes and cores.
 
     python benchmarks/service.py --out service.json
+
+Takes 25 minutes on two cores. It measures:
+
+- throughput: short stays of a made-up hospital, one a request, from 32 clients, in turn with
+  `predict_many`, and how long each of these requests waits;
+- waiting: a discharge summary alone, and at a load of 70%, where one comes every two seconds and
+  short stays come at the constant rate that makes up the rest of the load;
+- memory of the service over many requests (--requests);
+- processor time of a short stay in the library, in the service and in its clients, and the share
+  of the cores that the service and its clients keep busy.
+
+How to read the table: "share of predict_many" is 1 where the service costs nothing; the clients
+share the cores with the service, and the library does not pay for them. A cell with brackets is
+the median of the rounds with the smallest and the largest. Memory should not grow from one quarter
+of the requests to the next.
 """
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
-import queue
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import cycle, islice
 
 import numpy as np
-import pandas as pd
 import torch
-from reporting import options, report, say, seconds_of, spread
+from clients import (
+    CLIENTS,
+    Client,
+    Service,
+    request_bodies,
+    send_all,
+    with_mark,
+)
+from made_up_notes import discharge_summaries
+from measuring import say, seconds_of
+from reporting import options, rates, ratios, report, spread
 
 from clinical import ReadmissionModel
-from clinical.datasets.hospital import synthesize
+from domainbert.progress import counted
 
-MODEL, CLIENTS, LOAD = "readmission-demo", 32, 0.7
-EVERY = 2.0  # seconds between two discharge summaries
-TIMEOUT = 600  # seconds for a request; on a busy machine it waits
-
-
-class Service:
-    """`domainbert serve` in a process of its own."""
-
-    def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        command = [
-            str(Path(sys.executable).with_name("domainbert")),
-            "serve",
-            "--model",
-            MODEL,
-        ]
-        command += [
-            "--port",
-            str(self.port),
-            "--log-level",
-            "warning",
-            "--seconds",
-            str(TIMEOUT),
-        ]
-        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)  # noqa: S603
-        while not self.answers():
-            time.sleep(0.2)
-
-    def answers(self) -> bool:
-        """Whether it is up."""
-        try:
-            return Client(self.port).call("GET", "/health") == 200
-        except OSError:
-            return False
-
-    def megabytes(self) -> float:
-        """Its resident memory."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0]) / 1024
-
-    def processor_seconds(self) -> float:
-        """Its processor time so far."""
-        stat = Path(f"/proc/{self.process.pid}/stat").read_text()
-        user, system = stat.rpartition(")")[2].split()[11:13]
-        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+MODEL = "readmission-demo"
+LOAD = 0.7
+INTERVAL = 2.0  # seconds between two discharge summaries
+QUARTERS = 4  # of the requests, after each of which the memory is read
 
 
-class Client:
-    """One connection that stays open."""
+@dataclass
+class Throughput:
+    """Short stays by the library and by the service; lists hold one value a round.
 
-    def __init__(self, port: int) -> None:
-        self.connection = http.client.HTTPConnection(
-            "127.0.0.1", port, timeout=TIMEOUT
-        )
+    Attributes:
+        stays: how many in each round.
+        library: seconds of `predict_many`.
+        service: seconds of the service.
+        processor: processor seconds of "library", "service" and "clients".
+        waits: seconds of every request.
+    """
 
-    def call(self, method: str, path: str, body: bytes | None = None) -> int:
-        """Send one request and read its answer."""
-        self.connection.request(
-            method, path, body, {"content-type": "application/json"}
-        )
-        answer = self.connection.getresponse()
-        answer.read()
-        return answer.status
+    stays: int
+    library: list[float] = field(default_factory=list)
+    service: list[float] = field(default_factory=list)
+    processor: dict[str, list[float]] = field(default_factory=dict)
+    waits: list[float] = field(default_factory=list)
 
-    def score(self, body: bytes) -> float:
-        """Seconds until the risk is there."""
+    def __post_init__(self) -> None:
+        self.processor = {"library": [], "service": [], "clients": []}
+
+    def add_library(self, model: ReadmissionModel, texts: list[str]) -> None:
+        """Measure one round of `predict_many`."""
+        stays = [[text] for text in texts]
+        before = time.process_time()
+        seconds = seconds_of(lambda: list(model.predict_many(stays)))
+        self.processor["library"].append(time.process_time() - before)
+        self.library.append(seconds)
+
+    def add_service(self, service: Service, bodies: list[bytes]) -> None:
+        """Measure one round of the service and its clients."""
+        before = time.process_time()
+        served_before = service.processor_seconds()
         start = time.perf_counter()
-        if (status := self.call("POST", "/v1/readmission", body)) != 200:
-            raise RuntimeError(f"expected the status 200, got {status}")
-        return time.perf_counter() - start
+        self.waits += send_all(service.port, bodies)
+        self.service.append(time.perf_counter() - start)
+        served = service.processor_seconds() - served_before
+        self.processor["clients"].append(time.process_time() - before)
+        self.processor["service"].append(served)
+
+    def stays_a_second(self) -> float:
+        """Of the service, the median of the rounds."""
+        return float(np.median(rates(self.stays, self.service)))
+
+    def busy_shares(self) -> list[float]:
+        """The share of the cores that the service and its clients keep busy."""
+        cores = len(os.sched_getaffinity(0))
+        served = np.array(self.processor["service"])
+        sent = np.array(self.processor["clients"])
+        return list((served + sent) / np.array(self.service) / cores)
 
 
-def marked(notes: list[str], mark: str) -> list[str]:
-    """Notes with a mark of their own in every sentence: none of their windows is in a cache."""
-    return [
-        note.replace(".", f" {mark}{number}.")
-        for number, note in enumerate(notes)
-    ]
+def measure_throughput(
+    model: ReadmissionModel,
+    service: Service,
+    notes: list[str],
+    *,
+    rounds: int,
+) -> Throughput:
+    """The library and the service in turn; no round repeats the texts of another."""
+    measured = Throughput(len(notes))
+    for number in range(rounds):
+        say(f"throughput, round {number + 1} of {rounds}")
+        measured.add_library(model, with_mark(notes, f"l{number}x"))
+        measured.add_service(service, request_bodies(notes, f"s{number}x"))
+    return measured
 
 
-def bodies(notes: list[str], mark: str) -> list[bytes]:
-    """A request for each note."""
-    texts = marked(notes, mark)
-    return [
-        json.dumps({"records": [{"text": [text]}]}).encode() for text in texts
-    ]
+def measure_alone(service: Service, summaries: list[str]) -> list[float]:
+    """Seconds of each discharge summary while the service does nothing else."""
+    client = Client(service.port)
+    bodies = request_bodies(summaries, "alone")
+    requests = counted(bodies, what="summaries alone", total=len(bodies))
+    return [client.score(body) for body in requests]
 
 
-def together(
-    port: int, requests: list[bytes], rate: float | None = None
+def background_rate(alone: Sequence[float], stays_a_second: float) -> float:
+    """Short stays a second that, with a summary every `INTERVAL` seconds, make up the load."""
+    share_of_summaries = np.mean(alone) / INTERVAL
+    rate = float((LOAD - share_of_summaries) * stays_a_second)
+    if rate <= 0:
+        raise SystemExit(
+            "the summaries alone are more than the load; raise INTERVAL"
+        )
+    return rate
+
+
+def measure_loaded(
+    service: Service,
+    summaries: list[str],
+    notes: list[str],
+    *,
+    rate: float,
 ) -> list[float]:
-    """Seconds for each request from `CLIENTS` clients, as fast as they can or at a rate."""
+    """Seconds of each discharge summary while short stays come at a rate."""
+    client = Client(service.port)
+    n_background = int(rate * INTERVAL * (len(summaries) + 1))
+    background = request_bodies(repeated(notes, n_background), "b")
+    sender = threading.Thread(
+        target=send_all,
+        args=(service.port, background),
+        kwargs={"rate": rate},
+    )
+    sender.start()
+    bodies = request_bodies(summaries, "loaded")
     waits: list[float] = []
-    left: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-
-    def work() -> None:
-        client = Client(port)
-        while (body := left.get()) is not None:
-            waits.append(client.score(body))
-
-    threads = [threading.Thread(target=work) for _ in range(CLIENTS)]
-    start = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for number, body in enumerate(requests):
-        if rate:
-            time.sleep(max(0.0, start + number / rate - time.perf_counter()))
-        left.put(body)
-    for _ in threads:
-        left.put(None)
-    for thread in threads:
-        thread.join()
-    assert len(waits) == len(requests)  # noqa: S101  (a client that fails ends its thread)
+    for body in counted(bodies, what="summaries at load", total=len(bodies)):
+        last_wait = waits[-1] if waits else 0.0
+        time.sleep(max(0.0, INTERVAL - last_wait))
+        waits.append(client.score(body))
+    sender.join()
     return waits
 
 
-def made_up(brief: bool, count: int) -> list[str]:  # noqa: FBT001
-    """Discharge summaries of a made-up hospital."""
-    with tempfile.TemporaryDirectory() as folder:
-        synthesize(folder, stays=2 * count, seed=5, brief=brief)
-        table = pd.read_csv(
-            Path(folder) / "NOTEEVENTS.csv", usecols=["CATEGORY", "TEXT"]
-        )
-    return table.loc[
-        table["CATEGORY"] == "Discharge summary", "TEXT"
-    ].tolist()[:count]
+def measure_memory(
+    service: Service,
+    notes: list[str],
+    *,
+    requests: int,
+) -> list[float]:
+    """MiB of the service before and after each quarter of the requests."""
+    quarter = repeated(notes, requests // QUARTERS)
+    memory = [service.megabytes()]
+    for number in counted(range(QUARTERS), what="memory", total=QUARTERS):
+        send_all(service.port, request_bodies(quarter, f"m{number}x"))
+        memory.append(service.megabytes())
+    return memory
+
+
+def repeated(notes: Sequence[str], count: int) -> list[str]:
+    """So many notes, from the first again after the last."""
+    return list(islice(cycle(notes), count))
+
+
+def percentile_text(waits: Sequence[float]) -> str:
+    """The 95th percentile of waits."""
+    return f"{np.percentile(waits, 95):.3f} s"
+
+
+def table_rows(
+    throughput: Throughput,
+    *,
+    alone: Sequence[float],
+    loaded: Sequence[float],
+    memory: Sequence[float],
+    requests: int,
+) -> list[dict[str, str]]:
+    """What the benchmark prints, a row for each number."""
+    stays = throughput.stays
+    of_library = rates(stays, throughput.library)
+    of_service = rates(stays, throughput.service)
+    shares = ratios(of_service, of_library)
+    cells = {
+        "short stays a second, predict_many": spread(of_library, ".1f"),
+        f"the same, {CLIENTS} clients of the service": spread(
+            of_service,
+            ".1f",
+        ),
+        "share of predict_many": spread(shares, ".2f"),
+    }
+    for name, seconds in throughput.processor.items():
+        milliseconds = 1000 * np.mean(seconds) / stays
+        title = f"processor time of a short stay then: {name}"
+        cells[title] = f"{milliseconds:.1f} ms"
+    busy = spread(throughput.busy_shares(), ".2f")
+    cells["share of the cores in use then, service and clients"] = busy
+    waits = percentile_text(throughput.waits)
+    cells["wait of a short stay then, 95th percentile"] = waits
+    cells["discharge summary alone, 95th percentile"] = percentile_text(alone)
+    cells[f"the same at {LOAD:.0%} load"] = percentile_text(loaded)
+    title = f"memory before, at each quarter and after {requests:,} scored requests"
+    megabytes = ", ".join(f"{reading:.0f}" for reading in memory)
+    cells[title] = f"{megabytes} MB"
+    return [{"what": title, "measured": cell} for title, cell in cells.items()]
 
 
 def main() -> None:
     """Measure and report."""
-    parser = options(__doc__ or "")
+    parser = options(__doc__)
     parser.add_argument(
-        "--requests", type=int, default=10_000, help="for the memory (10000)"
+        "--requests",
+        type=int,
+        default=10_000,
+        help="for the memory (10000)",
     )
     asked = parser.parse_args()
-    count, longer = (32, 4) if asked.quick else (1000, 50)
-    short, long = (
-        made_up(brief=True, count=count),
-        made_up(brief=False, count=longer),
+    n_short = 1000
+    n_summaries = 50
+    if asked.quick:
+        n_short = 32
+        n_summaries = 4
+        asked.rounds = 1
+        asked.requests = 64
+    notes = discharge_summaries(n_short, stays=2 * n_short, seed=5, brief=True)
+    summaries = discharge_summaries(n_summaries, stays=2 * n_summaries, seed=5)
+    model = ReadmissionModel.from_pretrained(MODEL)
+    with Service(MODEL) as service:
+        throughput = measure_throughput(
+            model,
+            service,
+            notes,
+            rounds=asked.rounds,
+        )
+        alone = measure_alone(service, summaries)
+        rate = background_rate(alone, throughput.stays_a_second())
+        loaded = measure_loaded(service, summaries, notes, rate=rate)
+        memory = measure_memory(service, notes, requests=asked.requests)
+    rows = table_rows(
+        throughput,
+        alone=alone,
+        loaded=loaded,
+        memory=memory,
+        requests=asked.requests,
     )
-    model, service = ReadmissionModel.from_pretrained(MODEL), Service()
-    client, rounds = Client(service.port), 1 if asked.quick else asked.rounds
-    ours, library, waits = [], [], []
-    work: dict[str, list[float]] = {
-        "library": [],
-        "service": [],
-        "clients": [],
+    measured = {
+        "library": rates(throughput.stays, throughput.library),
+        "service": rates(throughput.stays, throughput.service),
+        "alone": alone,
+        "loaded": loaded,
+        "waits": throughput.waits,
+        "busy": throughput.busy_shares(),
+        "memory": memory,
     }
-    busy_shares = []
-    for turn in range(rounds):
-        say(f"throughput, round {turn + 1} of {rounds}")
-        texts = [[text] for text in marked(short, f"l{turn}x")]
-        before = time.process_time()
-        seconds = seconds_of(lambda: list(model.predict_many(texts)))  # noqa: B023
-        work["library"].append(time.process_time() - before)
-        library.append(len(short) / seconds)
-        requests = bodies(short, f"s{turn}x")
-        before = time.process_time()
-        served = service.processor_seconds()
-        seconds = seconds_of(
-            lambda: waits.extend(together(service.port, requests))  # noqa: B023
-        )
-        work["clients"].append(time.process_time() - before)
-        work["service"].append(service.processor_seconds() - served)
-        ours.append(len(short) / seconds)
-        cores = seconds * len(os.sched_getaffinity(0))
-        busy_shares.append((work["clients"][-1] + work["service"][-1]) / cores)
-    shares = [a / b for a, b in zip(ours, library, strict=True)]
-    say(
-        f"{spread(ours, '.1f')} a second, {spread(shares, '.2f')} of predict_many; waiting"
-    )
-    alone = [client.score(body) for body in bodies(long, "alone")]
-    rate = float((LOAD - np.mean(alone) / EVERY) * np.median(ours))
-    if rate <= 0:
-        raise SystemExit(
-            "the summaries alone are more than the load; raise EVERY"
-        )
-    needed = int(rate * EVERY * (len(long) + 1))
-    background = bodies((short * (1 + needed // len(short)))[:needed], "b")
-    busy = threading.Thread(
-        target=together, args=(service.port, background, rate)
-    )
-    busy.start()
-    loaded = []
-    for body in bodies(long, "loaded"):
-        time.sleep(max(0.0, EVERY - (loaded[-1] if loaded else 0.0)))
-        loaded.append(client.score(body))
-    busy.join()
-    both = [float(np.percentile(times, 95)) for times in (alone, loaded)]
-    say(f"95th percentiles {both[0]:.3f} and {both[1]:.3f} s; memory")
-    count, memory = (
-        64 if asked.quick else asked.requests,
-        [service.megabytes()],
-    )
-    for part in range(4):  # flat, or does it grow?
-        quarter = (short * (1 + count // len(short)))[: count // 4]
-        together(service.port, bodies(quarter, f"m{part}x"))
-        memory.append(service.megabytes())
-    service.process.terminate()
-    p95 = [float(np.percentile(times, 95)) for times in (alone, loaded, waits)]
-    rows = [
-        {
-            "what": "short stays a second, predict_many",
-            "measured": spread(library, ".1f"),
-        },
-        {
-            "what": f"the same, {CLIENTS} clients of the service",
-            "measured": spread(ours, ".1f"),
-        },
-        {"what": "share of predict_many", "measured": spread(shares, ".2f")},
-        *(
-            {
-                "what": f"processor time of a short stay then: {name}",
-                "measured": f"{1000 * np.mean(seconds) / len(short):.1f} ms",
-            }
-            for name, seconds in work.items()
-        ),
-        {
-            "what": "share of the cores in use then, service and clients",
-            "measured": spread(busy_shares, ".2f"),
-        },
-        {
-            "what": "wait of a short stay then, 95th percentile",
-            "measured": f"{p95[2]:.3f} s",
-        },
-        {
-            "what": "discharge summary alone, 95th percentile",
-            "measured": f"{p95[0]:.3f} s",
-        },
-        {
-            "what": f"the same at {LOAD:.0%} load",
-            "measured": f"{p95[1]:.3f} s",
-        },
-        {
-            "what": f"memory before, at each quarter and after {count:,} scored requests",
-            "measured": f"{', '.join(f'{each:.0f}' for each in memory)} MB",
-        },
-    ]
+    for name, seconds in throughput.processor.items():
+        measured[f"processor {name}"] = seconds
     setting = {
         "model": MODEL,
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
     }
-    measured = {
-        "library": library,
-        "service": ours,
-        "alone": alone,
-        "loaded": loaded,
-    }
-    measured["waits"] = waits
-    measured["busy"] = busy_shares
-    measured |= {f"processor {name}": times for name, times in work.items()}
-    report(
-        rows,
-        setting=setting,
-        measured=measured | {"memory": memory},
-        out=asked.out,
-    )
+    report(rows, setting=setting, measured=measured, out=asked.out)
 
 
 if __name__ == "__main__":

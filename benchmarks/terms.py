@@ -1,28 +1,39 @@
-"""Terms per second of `TermEmbedder` against `SentenceTransformer.encode`, in one run.
-
-Both embed the same different terms with the weights of the shipped encoder, pooled alike, in fp32
-on the CPU; sentence-transformers at the batch size that suits it best. Then the peak memory of
-streaming 10,000 and 100,000 terms, each in a process of its own.
+"""Speed and memory of `TermEmbedder` compared with `SentenceTransformer.encode`.
 
     python benchmarks/terms.py --out terms.json
+    python benchmarks/terms.py --quick            # does it run?
+
+Takes 10 minutes on two cores. Both embed the same different terms with the weights of the shipped
+encoder, pooled alike, in fp32 on the CPU, in turn; sentence-transformers at the batch size that
+suits it best ("its batch"). Then 10,000 and 100,000 terms are streamed, each in a process of its
+own, which gives its peak memory.
+
+How to read the table: "×" is how many times as fast ours is, within a round, the median with the
+smallest and the largest. "differ by" is the largest difference of a number of two unit vectors; the
+exit status is 1 if it is above 1e-5. The two peaks should be close: memory should not grow with the
+number of terms. They are left out with fewer than 100,000 terms (--terms).
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import resource
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from reporting import options, report, say, seconds_of, spread, versions_of
+from measuring import (
+    fastest_size,
+    in_new_process,
+    resident_bytes,
+    say,
+    take_turns,
+)
+from reporting import options, rates, report, spread, times, versions_of
 from sentence_transformers import SentenceTransformer
 
 from biomed import TermEmbedder, medical_terms
@@ -46,28 +57,22 @@ BEFORE = (
     "mild ",
 )
 AFTER = (
-    *(
-        "",
-        " in childhood",
-        " in pregnancy",
-        ", left",
-        ", right",
-        ", unspecified",
-        ", resolved",
-    ),
-    *(
-        " with complications",
-        " without complications",
-        " after surgery",
-        ", initial encounter",
-    ),
-    *(
-        ", follow-up",
-        " due to trauma",
-        " of unknown origin",
-        ", family history",
-        ", status post",
-    ),
+    "",
+    " in childhood",
+    " in pregnancy",
+    ", left",
+    ", right",
+    ", unspecified",
+    ", resolved",
+    " with complications",
+    " without complications",
+    " after surgery",
+    ", initial encounter",
+    ", follow-up",
+    " due to trauma",
+    " of unknown origin",
+    ", family history",
+    ", status post",
 )
 
 
@@ -93,42 +98,38 @@ class Comparison:
 
     def row(self) -> dict[str, str]:
         """The line of the table."""
-        ours, theirs = (
-            np.array(self.seconds[method]) for method in ("ours", "theirs")
-        )
-        peak_of_few, peak_of_many = (
-            self.peaks.get(number) for number in (FEW, MANY)
-        )
+        ours = self.seconds["ours"]
+        theirs = self.seconds["theirs"]
+        length = self.tokens / self.terms
+        peaks = [f"{self.peaks[number]:.0f}" for number in sorted(self.peaks)]
         return {
-            "terms": f"{self.terms:,} of {self.tokens / self.terms:.1f} tokens",
-            "terms/s": spread(self.terms / ours, ".0f"),
-            "sentence-transformers": spread(self.terms / theirs, ".0f"),
-            "×": spread(theirs / ours, ".2f"),
+            "terms": f"{self.terms:,} of {length:.1f} tokens",
+            "terms/s": spread(rates(self.terms, ours), ".0f"),
+            "sentence-transformers": spread(rates(self.terms, theirs), ".0f"),
+            "×": times(theirs, ours),
             "its batch": str(self.batch),
             "differ by": f"{self.worst_difference:.0e}",
-            f"MiB at {FEW:,} and {MANY:,}": f"{peak_of_few:.0f} and {peak_of_many:.0f}"
-            if peak_of_few and peak_of_many
-            else "",
+            f"MiB at {FEW:,} and {MANY:,}": " and ".join(peaks),
         }
 
 
 def make_terms(number: int) -> list[str]:
     """Different terms: those of the vocabulary, and with words around them; in no order."""
     vocabulary = medical_terms()["term"].tolist()
-    terms = [
-        f"{b}{term}{a}"
-        for b, a, term in itertools.product(BEFORE, AFTER, vocabulary)
-    ]
-    order = np.random.default_rng(0).permutation(len(terms))[:number]
-    if len(order) < number:
-        sys.exit(f"at most {len(terms)} terms, got {number}")
-    return [terms[i] for i in order]
+    parts = itertools.product(BEFORE, AFTER, vocabulary)
+    terms = [f"{before}{term}{after}" for before, after, term in parts]
+    if number > len(terms):
+        sys.exit(f"expected at most {len(terms)} terms, got {number}")
+    order = np.random.default_rng(0).permutation(len(terms))
+    return [terms[position] for position in order[:number]]
 
 
 def load_ours() -> TermEmbedder:
     """The plain encoder, as sentence-transformers pools it."""
     return TermEmbedder.from_pretrained(
-        DEFAULT_ENCODER, unit_norm=True, device="cpu"
+        DEFAULT_ENCODER,
+        unit_norm=True,
+        device="cpu",
     )
 
 
@@ -137,93 +138,86 @@ def compare(terms: list[str], *, rounds: int) -> Comparison:
     ours = load_ours()
     theirs = SentenceTransformer(find_encoder().location, device="cpu")
     say("warming up, and sentence-transformers' best batch size")
-    ours.embed(terms[:SAMPLE])
-    theirs.encode(terms[:SAMPLE])
-    trials = [
-        seconds_of(partial(theirs.encode, terms[:SAMPLE], batch_size=size))
-        for size in BATCHES
-    ]
-    batch = BATCHES[int(np.argmin(trials))]
+    sample = terms[:SAMPLE]
+    ours.embed(sample)
+    theirs.encode(sample)
+    batch = fastest_size(
+        lambda size: theirs.encode(sample, batch_size=size),
+        BATCHES,
+    )
     ways: dict[str, Callable[[], Any]] = {
         "ours": partial(ours.embed, terms),
         "theirs": partial(theirs.encode, terms, batch_size=batch),
     }
-    results, seconds = race(ways, rounds=rounds)
-    parts = ours.embed_many(terms[:SAMPLE])
-    lengths = [text.tokens for part in parts for text in part.texts]
-    tokens = 2 + float(np.mean(lengths))
+    results, seconds = take_turns(ways, rounds=rounds)
+    differences = np.abs(results["ours"] - results["theirs"])
+    peaks = {}
+    if len(terms) >= MANY:
+        peaks = {number: peak_of(number) for number in (FEW, MANY)}
     return Comparison(
         terms=len(terms),
-        tokens=round(tokens * len(terms)),
+        tokens=count_tokens(ours, terms),
         batch=batch,
-        worst_difference=float(
-            np.abs(results["ours"] - results["theirs"]).max()
-        ),
+        worst_difference=float(differences.max()),
         seconds=seconds,
-        peaks={number: peak_of(number) for number in (FEW, MANY)}
-        if len(terms) >= MANY
-        else {},
+        peaks=peaks,
     )
 
 
-def race(
-    ways: Mapping[str, Callable[[], Any]], *, rounds: int
-) -> tuple[dict[str, Any], dict[str, list[float]]]:
-    """The last result of each way, and its seconds in each round."""
-    results: dict[str, Any] = {}
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(1, rounds + 1):
-        say(f"round {number} of {rounds}")
-        for name, action in ways.items():
-            start = time.perf_counter()
-            results[name] = action()
-            seconds[name].append(time.perf_counter() - start)
-    return results, seconds
+def count_tokens(embedder: TermEmbedder, terms: list[str]) -> int:
+    """The tokens of all terms, from the mean of a sample, [CLS] and [SEP] counted."""
+    lengths: list[int] = []
+    for part in embedder.embed_many(terms[:SAMPLE]):
+        lengths += [text.tokens for text in part.texts]
+    return round((2 + float(np.mean(lengths))) * len(terms))
 
 
 def peak_of(number: int) -> float:
     """MiB at the peak of a fresh process that streams so many terms."""
     say(f"memory of {number:,} terms")
-    command = [sys.executable, __file__, "--stream", str(number)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
-    return float(done.stdout)
+    return in_new_process(__file__, "--stream", number)
 
 
 def stream(number: int) -> None:
-    """Embed so many terms piece by piece, keep none, and print the peak memory."""
+    """Embed so many terms piece by piece, keep none, and print the peak memory in MiB."""
     terms = make_terms(number)
-    embedded = sum(
-        len(part.vectors) for part in load_ours().embed_many(iter(terms))
-    )
-    if embedded != number:
-        sys.exit(f"{embedded} of {number} terms were embedded")
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    parts = load_ours().embed_many(iter(terms))
+    n_embedded = sum(len(part.vectors) for part in parts)
+    if n_embedded != number:
+        sys.exit(f"{n_embedded} of {number} terms were embedded")
+    print(resident_bytes(peak=True) / 2**20)
 
 
 def main() -> None:
     """Measure, print the table, write the JSON; exit 1 where the vectors disagree."""
-    parser = options("Time TermEmbedder against sentence-transformers.")
+    parser = options(__doc__)
     parser.add_argument(
-        "--terms", type=int, default=MANY, help=f"how many ({MANY})"
+        "--terms",
+        type=int,
+        default=MANY,
+        help=f"how many ({MANY})",
     )
+    # A process of its own, for its memory.
     parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.stream:
         stream(asked.stream)
         return
-    number, rounds = (500, 1) if asked.quick else (asked.terms, asked.rounds)
-    comparison = compare(make_terms(number), rounds=rounds)
+    if asked.quick:
+        asked.terms = 500
+        asked.rounds = 1
+    comparison = compare(make_terms(asked.terms), rounds=asked.rounds)
     packages = versions_of("torch", "sentence-transformers")
+    row = comparison.row()
     report(
-        [comparison.row()],
+        [row],
         setting={"threads": torch.get_num_threads(), **packages},
-        measured=asdict(comparison) | {"row": comparison.row()},
+        measured=asdict(comparison) | {"row": row},
         out=asked.out,
     )
-    if comparison.worst_difference > TOLERANCE:
-        sys.exit(
-            f"the two differ by {comparison.worst_difference:.1e}, over {TOLERANCE:.0e}"
-        )
+    worst = comparison.worst_difference
+    if worst > TOLERANCE:
+        sys.exit(f"the two differ by {worst:.1e}, over {TOLERANCE:.0e}")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ import hypothesis
 import pytest
 
 # `recipes` and `benchmarks` are not installed. At the end of the path: the packages are.
-sys.path.append(str(Path(__file__).parents[1]))
+ROOT = Path(__file__).parents[1]
+sys.path += [str(ROOT), str(ROOT / "benchmarks")]
 
 # Threads gain nothing in tiny models, and lose much where the cores are busy: neither here nor in
 # the notebooks, commands and servers that tests start.

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from benchmarks.faithfulness import (
+from benchmarks.explanations import (
     METHODS,
-    SHARES,
     attention_weights,
-    evaluate_methods,
     greedy_order,
     integrated_gradients,
 )
+from benchmarks.faithfulness import SHARES, evaluate_methods
 from clinical.evidence.case import sentence_pieces
+from domainbert.errors import UserError
 
 pytest.importorskip("captum")
 
@@ -112,3 +112,17 @@ def test_removing_what_occlusion_names_lowers_the_risk_more_than_chance(
         line.startswith("occlusion ") and "random" in line
         for line in found.verdicts()
     )
+
+
+def test_a_run_that_was_stopped_gives_the_same_numbers(
+    evidence_model, stays, tmp_path
+):
+    kept = tmp_path / "stays.jsonl"
+    few = stays[:3]
+    whole = evaluate_methods(evidence_model, few, bootstrap=0, keep=kept)
+    setting, first, second, _ = kept.read_text().splitlines()
+    kept.write_text(f"{setting}\n{first}\n{second[:50]}")
+    resumed = evaluate_methods(evidence_model, few, bootstrap=0, keep=kept)
+    assert resumed.intervals == whole.intervals
+    with pytest.raises(UserError, match=r"stays\.jsonl is of another model"):
+        evaluate_methods(evidence_model, few, bootstrap=0, seed=1, keep=kept)
