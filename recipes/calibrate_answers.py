@@ -30,6 +30,7 @@ from biomed.qa.questions import (
     read_questions,
     split_by_article,
 )
+from biomed.qa.spans import NUMBER_MARGIN, asks_number
 from domainbert.cli.console import one_line_errors, say
 from domainbert.models.manifest import Calibration
 from domainbert.statistics.bootstrap import resample
@@ -84,8 +85,8 @@ def calibrate(
     )
     manifest = model.manifest
     if len(own):
-        is_answered = own["score"] > threshold
-        is_refused = elsewhere["score"] <= threshold
+        is_answered = own["total"] > threshold
+        is_refused = elsewhere["total"] <= threshold
         shares = {
             "answered from the right article": float(is_answered.mean()),
             "no answer from a wrong one": float(is_refused.mean()),
@@ -133,8 +134,8 @@ def ask(
     """The best candidate for each question from a text.
 
     Returns:
-        `score`; `is_answerable`, false for a question without an answer and for a text that is not
-        the question's own; and `right`.
+        `score`; `total`, which the threshold is compared with; `is_answerable`, false for a
+        question without an answer and for a text that is not the question's own; and `right`.
     """
     texts = [(question.text, context) for question, context in pairs]
     best = [
@@ -151,10 +152,15 @@ def ask(
             answerable, best, pairs, strict=True
         )
     ]
-    scores = [answer.score for answer in best]
-    return pd.DataFrame(
-        {"score": scores, "is_answerable": answerable, "right": right}
-    )
+    scores = np.array([answer.score for answer in best])
+    is_number = np.array([asks_number(question.text) for question, _ in pairs])
+    columns = {
+        "score": scores,
+        "total": scores + NUMBER_MARGIN * is_number,
+        "is_answerable": answerable,
+        "right": right,
+    }
+    return pd.DataFrame(columns)
 
 
 def ask_elsewhere(
@@ -181,14 +187,14 @@ def ask_elsewhere(
 def best_threshold(answers: Mapping[str, pd.DataFrame]) -> float:
     """The threshold with the most right answers and right refusals; each file weighs the same.
 
-    It is 0 or the middle of two neighbouring scores; of equally good ones the nearest to 0.
+    It is 0 or the middle of two neighbouring totals; of equally good ones the nearest to 0.
 
     Args:
         answers: what `ask` gave for each file.
     """
-    scores = np.unique(pd.concat(answers)["score"])
-    scores = scores[np.isfinite(scores)]
-    thresholds = np.append(0.0, (scores[1:] + scores[:-1]) / 2)
+    totals = np.unique(pd.concat(answers)["total"])
+    totals = totals[np.isfinite(totals)]
+    thresholds = np.append(0.0, (totals[1:] + totals[:-1]) / 2)
     thresholds = thresholds[np.argsort(np.abs(thresholds), kind="stable")]
     shares = [
         np.mean([right_share(part, value) for part in answers.values()])
@@ -199,7 +205,7 @@ def best_threshold(answers: Mapping[str, pd.DataFrame]) -> float:
 
 def right_share(answers: pd.DataFrame, threshold: float) -> float:
     """The share of answers above a threshold that are right, or below it rightly refused."""
-    is_accepted = answers["score"] > threshold
+    is_accepted = answers["total"] > threshold
     is_right = np.where(
         answers["is_answerable"], answers["right"] & is_accepted, ~is_accepted
     )

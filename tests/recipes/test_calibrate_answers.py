@@ -32,7 +32,8 @@ from recipes.calibrate_answers import (
 def answered(scores, right, answerable):
     columns = {"right": right, "is_answerable": answerable}
     table = pd.DataFrame(columns).astype(bool)
-    return table.assign(score=np.array(scores, dtype=float))
+    values = np.array(scores, dtype=float)
+    return table.assign(score=values, total=values)
 
 
 ANSWERS = st.lists(
@@ -137,7 +138,21 @@ def test_an_answer_from_another_text_is_wrong(answerer):
     answers = ask(answerer, [(asked, asked.context), (asked, "on insulin")])
     assert answers["right"].tolist() == [True, False]
     assert answers["score"].tolist() == pytest.approx([7, 7], abs=1e-3)
+    assert answers["total"].tolist() == answers["score"].tolist()
     assert answerer.settings.calibration is None
+
+
+def test_a_number_that_is_asked_for_is_accepted_below_the_threshold(answerer):
+    """As `answer_many` does, so that the threshold is chosen for what it decides."""
+    asked = Question("1", "how many?", "patient at home with 3", "a", ("3",))
+    answers = ask(answerer, [(asked, asked.context)])
+    (total,) = answers["total"]
+    assert total == answers["score"][0] + 4
+    for threshold, is_found in ((total - 0.1, True), (total + 0.1, False)):
+        (found,) = answerer.answer(
+            asked.text, asked.context, threshold=threshold
+        )
+        assert found.is_found == is_found
 
 
 def frame(scores, right):
