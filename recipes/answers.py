@@ -2,16 +2,18 @@
 
     python -m recipes.answers runs/contrast --data ../shared/data --out MODEL
 
-The first two stages are SQuAD's questions on paragraphs and COVID-QA's on whole articles. From
-there, one more mixes COVID-QA's, some of SQuAD's and those on the made-up studies of
-`recipes.contrast`. The average with the weights before it keeps what it unlearns on articles.
+The first two stages are SQuAD's questions on paragraphs and COVID-QA's on whole articles. The
+third stage mixes COVID-QA's questions, some of SQuAD's, and those on the made-up studies of
+`recipes.contrast`. It unlearns some of what articles taught, so the model is the average of the
+weights before and after it.
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,6 +30,10 @@ from domainbert.cli.console import one_line_errors, say
 from domainbert.cli.training import training_run
 from domainbert.training.recipes import read_recipe
 from recipes.entities import averaged
+
+if TYPE_CHECKING:
+    from biomed.qa.model import QuestionAnswerer
+    from domainbert.models.manifest import Manifest
 
 SQUAD = "squad_v1.1_dev.json"
 COVID = "covid_qa_train.json"
@@ -51,7 +57,7 @@ def share_of(questions: QuestionSet, share: float) -> QuestionSet:
 def mixture(*sets: QuestionSet) -> QuestionSet:
     """The questions of all sets, as one file."""
     name = ", ".join(questions.name for questions in sets)
-    return QuestionSet(name, tuple(q for part in sets for q in part))
+    return QuestionSet(name, tuple(chain.from_iterable(sets)))
 
 
 @one_line_errors
@@ -89,33 +95,44 @@ def main(
             resume=resume,
         )
         before.save_pretrained(folder)
-        first, _ = plan.each_stage(2)
-        last = plan.replaced(
-            model=plan.model.replaced(start=folder),
-            training=plan.training.replaced(epochs=first.epochs, **LAST_STAGE),
-            stages={},
-        )
         after = fit(
             [mixed],
-            last,
+            last_stage(plan, folder),
             validation=held_out,
             checkpoints=run.checkpoints / "after",
             resume=resume,
         )
         model = averaged([after], before, share=KEPT)
-        training = after.manifest.training
-        earlier = before.manifest.training
-        training.stages = earlier.stages + training.stages
-        training.facts = earlier.facts + training.facts
-        training.start = ""
-        training.validation = evaluate(model, held_out)
-        scores = card_scores(training.validation, held_out, "")
+        model.manifest = joined_manifest(before, after)
+        validation = evaluate(model, held_out)
+        scores = card_scores(validation, held_out, "")
         scores.note = NOTE.format(share=share) + scores.note
-        model.manifest = after.manifest
-        model.manifest.training = training
+        model.manifest.training.validation = validation
         model.manifest.scores = scores
         run.save(model)
     say(f"model in {out}; its card says how it was made and how good it is")
+
+
+def last_stage(plan: QuestionRecipe, start: str) -> QuestionRecipe:
+    """The recipe of the last stage, which starts from the model in a folder."""
+    first, _ = plan.each_stage(2)
+    training = plan.training.replaced(epochs=first.epochs, **LAST_STAGE)
+    return plan.replaced(
+        model=plan.model.replaced(start=start), training=training, stages={}
+    )
+
+
+def joined_manifest(
+    before: QuestionAnswerer, after: QuestionAnswerer
+) -> Manifest:
+    """The manifest of the last stage, with the stages before it."""
+    manifest = after.manifest
+    training = manifest.training
+    earlier = before.manifest.training
+    training.stages = earlier.stages + training.stages
+    training.facts = earlier.facts + training.facts
+    training.start = ""
+    return manifest
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ from domainbert.statistics.figures import (
     new_axes,
     save_figure,
 )
+from recipes import commands  # noqa: TC001, typer reads it
 from recipes.notes.corpus import notes_gold, sections_gold
 
 if TYPE_CHECKING:
@@ -114,8 +115,8 @@ def fit_maps(entities: pd.DataFrame) -> dict[str, list[float]]:
     """Slope and intercept on the log-odds of each type, from `scored_entities`.
 
     Raises:
-        UserError: fewer than 50 entities of a type, none that is right or wrong, or scores that
-            allow no calibration (see `fit_platt`).
+        UserError: a type with fewer than 50 entities, with only right or only wrong ones, or with
+            scores that allow no calibration (see `fit_platt`).
     """
     maps: dict[str, list[float]] = {}
     for kind, part in entities.groupby("kind"):
@@ -157,7 +158,7 @@ def cross_fitted(entities: pd.DataFrame) -> np.ndarray:
 
 def calibrate(
     model: EntityTagger, devel: Sequence[Gold], test: Sequence[Gold] = ()
-) -> tuple[dict[str, Any], pd.DataFrame]:
+) -> tuple[Calibration, pd.DataFrame]:
     """Fit a model's scores on devel sides, and measure them on others.
 
     The model's settings and manifest are changed; precision, recall and F1 on the sides that are
@@ -167,58 +168,58 @@ def calibrate(
         UserError: too few entities, see `fit_maps`, or two test sides of one name.
 
     Returns:
-        The manifest's note, the errors on each side, and bins of the scores after (on the sides
-        that were only measured, or on devel); and the entities of these sides (see
-        `scored_entities`), with their calibrated scores in the column `after`.
+        The note of the manifest, the errors on each side, and bins of the calibrated scores on the
+        sides that were only measured, or on devel if there are none; and the entities of these
+        sides (see `scored_entities`), with their calibrated scores in the column `after`.
     """
     names = ["devel", *(gold.name for gold in test)]
-    if twice := {name for name in names if names.count(name) > 1}:
+    repeated_names = {name for name in names if names.count(name) > 1}
+    if repeated_names:
         raise UserError(
-            f"two sides are named {', '.join(twice)}; rename one of the files"
+            f"two sides are named {', '.join(repeated_names)}; rename one of the files"
         )
     entities = scored_entities(model, devel)
     maps = fit_maps(entities)
-    model.settings = model.settings.replaced(
-        calibration=maps
-    )  # the card has what users get
+    # The card has the scores that users get: those of the calibrated model.
+    model.settings = model.settings.replaced(calibration=maps)
     parts = {"devel": entities.assign(after=cross_fitted(entities))}
     for gold in test:
-        other = scored_entities(model, [gold])
-        parts[gold.name] = other.assign(after=apply(maps, other))
-        scores = (
-            evaluate_documents(model, gold)
-            if gold.documents
-            else evaluate_words(model, gold)
-        )
+        scored = scored_entities(model, [gold])
+        parts[gold.name] = scored.assign(after=apply(maps, scored))
+        evaluate = evaluate_documents if gold.documents else evaluate_words
+        scores = evaluate(model, gold)
         model.manifest.scores.add_row(gold.name, scores.card_row())
-    sides = {
-        name: {
-            "entities": len(part),
-            "right": float(part["right"].mean()),
-            "before": calibration_error(part["right"], part["score"]),
-            "after": calibration_error(part["right"], part["after"]),
-        }
-        for name, part in parts.items()
-    }
-    shown = names[1:] or names
-    table = pd.concat([parts[name] for name in shown])
-    curve = reliability_curve(table["right"], table["after"])
-    errors = (
-        f"{e['before']:.3f} and {e['after']:.3f} on {name}"
-        for name, e in sides.items()
-    )
+    sides = {name: _errors(part) for name, part in parts.items()}
+    shown_names = names[1:] or names
+    shown = pd.concat([parts[name] for name in shown_names])
+    curve = reliability_curve(shown["right"], shown["after"])
+    bins = curve[["predicted", "observed", "count"]].itertuples(index=False)
+    error_texts = [
+        f"{side['before']:.3f} and {side['after']:.3f} on {name}"
+        for name, side in sides.items()
+    ]
     note = _NOTE.format(
         entities=f"{len(entities):,}",
         devel=", ".join(gold.name for gold in devel),
-        errors=", ".join(errors),
-        table=", ".join(shown),
+        errors=", ".join(error_texts),
+        table=", ".join(shown_names),
     )
-    bins = curve[["predicted", "observed", "count"]].itertuples(index=False)
     calibration = Calibration(
         note=note, errors=sides, bins=list(map(tuple, bins))
     )
     model.manifest.calibration = calibration
-    return calibration, table
+    return calibration, shown
+
+
+def _errors(entities: pd.DataFrame) -> dict[str, float]:
+    """How many entities of a side are right, and the calibration errors of their scores."""
+    right = entities["right"]
+    return {
+        "entities": len(entities),
+        "right": float(right.mean()),
+        "before": calibration_error(right, entities["score"]),
+        "after": calibration_error(right, entities["after"]),
+    }
 
 
 def thinned(gold: Gold, limit: int | None) -> Gold:
@@ -231,10 +232,7 @@ def thinned(gold: Gold, limit: int | None) -> Gold:
 
 @one_line_errors
 def main(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="MODEL", help="Shipped name or model folder."),
-    ],
+    name: commands.ModelName,
     golds: Annotated[
         list[Path],
         typer.Argument(
@@ -272,13 +270,13 @@ def main(
     ] = None,
 ) -> None:
     """Calibrate an entity model's scores, and show the calibration error before and after."""
+    test_paths = test or []
     for path in filter(None, (figure, json)):
-        check_output(path, [*golds, *(test or [])])
+        check_output(path, [*golds, *test_paths])
     model = EntityTagger.from_pretrained(name)
     devel = [thinned(_side(path, data), texts) for path in golds]
-    numbers, scored = calibrate(
-        model, devel, [_side(path, data) for path in test or []]
-    )
+    test_sides = [_side(path, data) for path in test_paths]
+    numbers, scored = calibrate(model, devel, test_sides)
     table = Table(
         "expected calibration error", "entities", "right", "before", "after"
     )
@@ -286,11 +284,12 @@ def main(
         table.add_row(side, *map(score_text, errors.values()))
     stdout.print(table)
     if figure:
-        curves = {"before": scored["score"], "calibrated": scored["after"]}
         right = scored["right"].to_numpy()
-        plot_reliability(
-            {k: (v.to_numpy(), right) for k, v in curves.items()}, figure
-        )
+        curves = {
+            "before": (scored["score"].to_numpy(), right),
+            "calibrated": (scored["after"].to_numpy(), right),
+        }
+        plot_reliability(curves, figure)
     if json:
         document = {
             "maps": model.settings.calibration,
@@ -306,13 +305,13 @@ def main(
 
 def _side(path: Path, data: Path) -> Gold:
     """A gold standard, named after its folder and file; a corpus of notes, or as `read_gold`."""
+    folder_name = path.resolve().parent.name
     if path.suffix != ".jsonl":
-        return replace(
-            read_gold(path), name=f"{path.resolve().parent.name} {path.stem}"
-        )
+        return replace(read_gold(path), name=f"{folder_name} {path.stem}")
     side: Any = path.stem
-    is_real = path.resolve().parent.name == "real-sections"
-    return sections_gold(side, data) if is_real else notes_gold(side)
+    if folder_name == "real-sections":
+        return sections_gold(side, data)
+    return notes_gold(side)
 
 
 if __name__ == "__main__":

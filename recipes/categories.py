@@ -30,14 +30,9 @@ def vocabulary_terms() -> pd.DataFrame:
         trained on: a fifth of all terms, by a hash of their letters.
     """
     terms = medical_terms()
-    group = (
-        terms["category"]
-        + "/"
-        + read_table(DATA / "medical_terms.csv")["group"]
-    )
-    held_out = terms["term"].map(
-        lambda term: percent(term.casefold()) < HELD_OUT
-    )
+    table = read_table(DATA / "medical_terms.csv")
+    group = terms["category"] + "/" + table["group"]
+    held_out = [percent(term.casefold()) < HELD_OUT for term in terms["term"]]
     return terms.assign(group=group, held_out=held_out)
 
 
@@ -67,33 +62,35 @@ def evaluate_categories(
         UserError: fewer than k + 1 terms, fewer than two categories among those measured, or a
             term that occurs twice.
     """
-    if twice := int(vocabulary["term"].str.casefold().duplicated().sum()):
-        raise UserError(f"{twice} terms of the vocabulary occur twice")
+    n_repeated = int(vocabulary["term"].str.casefold().duplicated().sum())
+    if n_repeated:
+        raise UserError(f"{n_repeated} terms of the vocabulary occur twice")
     require_columns(vocabulary.columns, ["category"], source="the vocabulary")
     measured = measured_terms(vocabulary)
-    category = vocabulary["category"].to_numpy(dtype=object)
-    count = len(set(category[measured]))
-    if len(vocabulary) <= k or not 1 < count < measured.sum():
+    categories = vocabulary["category"].to_numpy(dtype=object)
+    n_categories = len(set(categories[measured]))
+    if len(vocabulary) <= k or not 1 < n_categories < measured.sum():
         msg = (
-            f"{len(vocabulary)} terms, {measured.sum()} measured, of {count} categories; needed "
-            f"are more than {k} terms, and two categories with more than one term each"
+            f"{len(vocabulary)} terms, {measured.sum()} measured, of {n_categories} categories; "
+            f"expected more than {k} terms, and two categories with more than one term each"
         )
         raise UserError(msg)
     vectors = unit(embedder.embed(vocabulary["term"].tolist()))
     cosines = vectors[measured] @ vectors.T
     cosines[np.arange(len(cosines)), np.flatnonzero(measured)] = -np.inf
-    nearest = category[np.argsort(-cosines, axis=1, kind="stable")[:, :k]]
-    table = vocabulary.loc[measured, ["term", "category"]].reset_index(
-        drop=True
-    )
+    order = np.argsort(-cosines, axis=1, kind="stable")
+    nearest = categories[order[:, :k]]
+    table = vocabulary.loc[measured, ["term", "category"]]
+    table = table.reset_index(drop=True)
     table["found"] = [max(row, key=row.tolist().count) for row in nearest]
-    table["right"] = (table["found"] == table["category"]).astype(float)
-    table["purity"] = (nearest == category[measured][:, None]).mean(axis=1)
+    is_right = table["found"] == table["category"]
+    is_same = nearest == categories[measured][:, None]
+    table["right"] = is_right.astype(float)
+    table["purity"] = is_same.mean(axis=1)
     means = mean_scores(table, ["right", "purity"], bootstrap=bootstrap)
-    names = {"right": "accuracy", "purity": "purity"}
     scores = {
-        f"category {names[n]} of {k} neighbours": score
-        for n, score in means.items()
+        f"category accuracy of {k} neighbours": means["right"],
+        f"category purity of {k} neighbours": means["purity"],
     }
     return TextEvaluation(scores, table)
 

@@ -1,4 +1,4 @@
-"""The command of a recipe that reads the public data and nothing else."""
+"""The command of a recipe that reads only the public data, and arguments of several commands."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from domainbert.models.model import Model
     from domainbert.training.recipes import AnyRecipe
+
+ModelName = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Shipped name or model folder.")
+]
 
 
 def training_command(

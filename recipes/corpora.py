@@ -1,4 +1,4 @@
-"""Corpora that are written, and corpora of the same texts that are joined into one."""
+"""Write corpora as IOB2, and join corpora that annotate the same texts."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ def write_iob2(texts: Iterable[TaggedText], path: Path) -> None:
     Raises:
         CorpusError: no sentence, or a word that IOB2 cannot hold.
     """
-    written = False
+    n_texts = 0
     with atomic_path(path) as temporary:
         with temporary.open(
             "w", encoding="utf-8", errors="replace", newline="\n"
-        ) as handle:
+        ) as file:
             for text in texts:
-                if any(not _fits(word) for word in text.words):
+                if not all(map(_fits, text.words)):
                     msg = "a word that IOB2 cannot hold: empty, with a tab or line break, or a mark"
                     raise CorpusError(msg)
-                handle.writelines(
-                    f"{word}\t{tag}\n"
-                    for word, tag in zip(text.words, text.tags, strict=True)
-                )
-                handle.write("\n")
-                written = True
-        if not written:
-            msg = "there is no text to write"
-            raise CorpusError(msg)
+                rows = zip(text.words, text.tags, strict=True)
+                file.writelines(f"{word}\t{tag}\n" for word, tag in rows)
+                file.write("\n")
+                n_texts += 1
+        if not n_texts:
+            raise CorpusError("there is no text to write")
 
 
 def _fits(word: str) -> bool:
-    is_plain = word == word.strip() != "" and not set(word) & set("\t\r\n")
-    return is_plain and not word.startswith((DOCUMENT_MARK, BYTE_ORDER_MARK))
+    if not word or word != word.strip():
+        return False
+    has_separator = any(mark in word for mark in "\t\r\n")
+    is_mark = word.startswith((DOCUMENT_MARK, BYTE_ORDER_MARK))
+    return not has_separator and not is_mark
 
 
 def overlaid(corpora: Sequence[Corpus]) -> list[Corpus]:
@@ -57,10 +57,7 @@ def overlaid(corpora: Sequence[Corpus]) -> list[Corpus]:
     groups: dict[tuple[tuple[str, ...], ...], list[Corpus]] = {}
     for corpus in corpora:
         groups.setdefault(_words(corpus.train), []).append(corpus)
-    return [
-        group[0] if len(group) == 1 else _joined(group)
-        for group in groups.values()
-    ]
+    return list(map(_joined, groups.values()))
 
 
 def _words(gold: Gold) -> tuple[tuple[str, ...], ...]:
@@ -68,27 +65,25 @@ def _words(gold: Gold) -> tuple[tuple[str, ...], ...]:
 
 
 def _joined(group: Sequence[Corpus]) -> Corpus:
-    golds: dict[str, Gold | None] = dict.fromkeys(SIDES)
+    if len(group) == 1:
+        return group[0]
+    sides: dict[str, Gold | None] = dict.fromkeys(SIDES)
     for side in SIDES:
-        parts = [
+        golds = [
             corpus.sides[side] for corpus in group if side in corpus.sides
         ]
-        if (
-            len(parts) == len(group)
-            and len({_words(gold) for gold in parts}) == 1
-        ):
-            rows = zip(*(gold.texts for gold in parts), strict=True)
-            golds[side] = Gold(
-                parts[0].name, tuple(_with_all(texts) for texts in rows)
-            )
-    return Corpus("+".join(corpus.name for corpus in group), **golds)
+        have_same_texts = len(set(map(_words, golds))) == 1
+        if len(golds) == len(group) and have_same_texts:
+            rows = zip(*(gold.texts for gold in golds), strict=True)
+            sides[side] = Gold(golds[0].name, tuple(map(_with_all, rows)))
+    return Corpus("+".join(corpus.name for corpus in group), **sides)
 
 
 def _with_all(texts: Sequence[TaggedText]) -> TaggedText:
+    """One text with the entities of all."""
     words = texts[0].words
     spans = [Span(*span) for text in texts for span in spans_of(text.tags)]
-    kept = flat_spans(Document("", "", tuple(dict.fromkeys(spans))))
-    tags = tags_of(
-        [(span.start, span.end, span.label) for span in kept], words=len(words)
-    )
-    return TaggedText(words, tuple(tags))
+    different_spans = tuple(dict.fromkeys(spans))
+    kept = flat_spans(Document("", "", different_spans))
+    triples = [(span.start, span.end, span.label) for span in kept]
+    return TaggedText(words, tuple(tags_of(triples, words=len(words))))

@@ -3,8 +3,8 @@
     python -m recipes.entities CORPUS... --recipe RECIPE --seed 0 --seed 1 --out MODEL
     python -m recipes.entities CORPUS... --recipe RECIPE --seed 0 --seed 1 --average 0.3 --out MODEL
 
-Corpora that annotate different types in the same texts are learnt from as one, and measured each
-on its own. `biomed ner train` has none of this.
+Corpora that annotate different types in the same texts are joined for training, and measured
+separately. `biomed ner train` does neither.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 def joined(corpora: Sequence[Corpus]) -> list[Corpus]:
     """Corpora of the same training texts as one to learn from, and the parts to measure on."""
-    together = overlaid(corpora)
+    joined_corpora = overlaid(corpora)
+    parts = list(corpora)
+    for number, corpus in enumerate(corpora):
+        if corpus not in joined_corpora:
+            parts[number] = replace(corpus, train=None)
     learnt = [
         replace(corpus, devel=None, test=None)
-        for corpus in together
+        for corpus in joined_corpora
         if corpus not in corpora
-    ]
-    parts = [
-        corpus if corpus in together else replace(corpus, train=None)
-        for corpus in corpora
     ]
     return [*parts, *learnt]
 
@@ -68,7 +68,9 @@ def fit_seeds(
     checkpoints = options.pop("checkpoints", None)
     for seed in seeds:
         seeded = recipe.replaced(training=recipe.training.replaced(seed=seed))
-        folder = checkpoints / f"seed-{seed}" if checkpoints else None
+        folder = None
+        if checkpoints:
+            folder = checkpoints / f"seed-{seed}"
         model = trainer(corpora, seeded, checkpoints=folder, **options)
         models.append(model)
         scores = model.manifest.scores
@@ -76,32 +78,37 @@ def fit_seeds(
             seed=seed, devel=_f1(scores.devel), test=_f1(scores.test)
         )
         runs.append(run)
-        devel = statistics.fmean(run.devel.values())
-        if best is None or devel > highest:
+        mean_f1 = statistics.fmean(run.devel.values())
+        if best is None or mean_f1 > highest:
             best = model
-            highest = devel
+            highest = mean_f1
         best.manifest.seeds = list(runs)
-        if runs[1:] and average is None:
-            best_scores = best.manifest.scores
-            best_scores.table = {
-                name: column
-                for name, column in best_scores.table.items()
-                if name in ("precision", "recall", "f1")
-            } | _over_seeds(runs)
-            best_scores.note = scores.note.replace(
-                "the weights,", "the weights and the best of several seeds,"
-            )
+        if len(runs) > 1 and average is None:
+            _add_seeds(best, runs, scores.note)
         yield best
     if average is not None:
-        soup = averaged(
-            models,
-            EntityTagger.from_pretrained(recipe.model.start),
-            share=average,
-        )
+        start = EntityTagger.from_pretrained(recipe.model.start)
+        soup = averaged(models, start, share=average)
         measure(soup, corpora)
         soup.manifest.seeds = runs
         soup.manifest.average = average
         yield soup
+
+
+def _add_seeds(
+    model: EntityTagger, runs: Sequence[SeedRun], note: str
+) -> None:
+    """Add the mean over the seeds to the scores of the card."""
+    scores = model.manifest.scores
+    columns = {
+        name: column
+        for name, column in scores.table.items()
+        if name in ("precision", "recall", "f1")
+    }
+    scores.table = columns | _over_seeds(runs)
+    scores.note = note.replace(
+        "the weights,", "the weights and the best of several seeds,"
+    )
 
 
 def devel_f1(model: EntityTagger) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Medical text for pretraining: MedQuAD, PubMedQA and COVID-QA as one table of documents.
 
-    python recipes/medical_text.py ../shared/data medical.parquet
+    python -m recipes.medical_text ../shared/data medical.parquet
 
 A document is the answers of a MedQuAD page, a PubMedQA abstract with its conclusion, or a COVID-QA
 article. Questions are left out: those of MedQuAD follow a few patterns that a model would memorize.
@@ -8,7 +8,6 @@ article. Questions are left out: those of MedQuAD follow a few patterns that a m
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import pandas as pd
 import typer
 
 from domainbert.tables import write_table
+from recipes.public_data import medquad_documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
 def medquad(file: Path) -> Iterator[tuple[str, str]]:
     """The answers of each page, by the page's id."""
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        for page in map(json.loads, lines):
-            answers = [question["answer"] for question in page["questions"]]
-            yield page["id"], "\n\n".join(filter(None, answers))
+    for page in medquad_documents(file):
+        answers = [question["answer"] for question in page["questions"]]
+        yield page["id"], "\n\n".join(filter(None, answers))
 
 
 def pubmedqa(file: Path) -> Iterator[tuple[str, str]]:
@@ -39,10 +38,8 @@ def pubmedqa(file: Path) -> Iterator[tuple[str, str]]:
 def covid_qa(file: Path) -> Iterator[tuple[str, str]]:
     """Each article, by its position in the file."""
     for number, article in enumerate(_json(file)["data"]):
-        yield (
-            str(number),
-            "\n\n".join(part["context"] for part in article["paragraphs"]),
-        )
+        paragraphs = [part["context"] for part in article["paragraphs"]]
+        yield str(number), "\n\n".join(paragraphs)
 
 
 def _json(file: Path) -> Any:

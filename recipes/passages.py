@@ -1,7 +1,7 @@
-"""Questions with the passages that answer them: what search is trained, chosen and measured on.
+"""Questions with the passages that answer them, to train, choose and measure search.
 
-MedQuAD's topics are split by a hash: a tenth is measured on and a tenth chooses. Half of PubMedQA's
-questions are measured on, the others choose, and none is trained on.
+MedQuAD's topics are split by a hash: a tenth is measured on, a tenth chooses, and the others are
+trained on. Half of PubMedQA's questions are measured on, and the other half chooses.
 """
 
 from __future__ import annotations
@@ -9,19 +9,21 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from biomed.corpora.pubtator import read_pubtator
-from recipes.relations import concept_key, medquad_documents, spaced
+from recipes.public_data import medquad_documents, side_number
+from recipes.relations import concept_key, spaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-MEASURED, CHOOSING = 0, 1  # what the hash of a topic leaves when divided by 10
+# The sides of topics, see `topic_side`; training reads those with larger numbers.
+MEASURED = 0
+CHOOSING = 1
 LONGEST = 1000  # characters of a passage that is trained on
 SHORTEST = 80  # characters of an answer
 SHORTEST_ABSTRACT = 200
@@ -43,7 +45,7 @@ Pair = tuple[str, str, str]
 
 def topic_side(key: str) -> int:
     """0 to 9, from a hash of a topic; see `MEASURED` and `CHOOSING`."""
-    return int(sha256(key.encode()).hexdigest(), 16) % 10
+    return side_number(key, 10)
 
 
 def medquad_sides(data: Path) -> dict[int, list[Pair]]:

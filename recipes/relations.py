@@ -6,8 +6,6 @@ the same thing, so they are never negatives of each other. No rated pair is used
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
 import re
 from collections import Counter, defaultdict
@@ -15,7 +13,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from domainbert.tables import TableError
+from recipes.public_data import (
+    icd9_titles,
+    medquad_documents,
+    pubmed_sentences,
+)
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -80,20 +82,22 @@ def find_mentions(
     """
     by_first: dict[str, list[tuple[int, list[str]]]] = defaultdict(list)
     for number, term in enumerate(terms):
-        if words := [word.lower() for word in _WORD.findall(term)]:
+        words = [word.lower() for word in _WORD.findall(term)]
+        if words:
             by_first[words[0]].append((number, words))
     for sentence in sentences:
-        found = [
-            (m.group().lower(), m.start(), m.end())
-            for m in _WORD.finditer(sentence)
-        ]
+        matches = list(_WORD.finditer(sentence))
+        sentence_words = [match[0].lower() for match in matches]
         seen: set[int] = set()
-        for i, (word, start, _) in enumerate(found):
+        for first, word in enumerate(sentence_words):
             for number, words in by_first.get(word, ()):
-                here = found[i : i + len(words)]
-                if number not in seen and [w for w, *_ in here] == words:
+                end = first + len(words)
+                if number not in seen and sentence_words[first:end] == words:
                     seen.add(number)
-                    yield Mention(number, sentence, start, here[-1][2])
+                    start = matches[first].start()
+                    yield Mention(
+                        number, sentence, start, matches[end - 1].end()
+                    )
 
 
 def vocabulary_relations(
@@ -110,23 +114,24 @@ def vocabulary_relations(
     if level == "term":
         rows = (row for row in kept.itertuples() if row.synonyms)
         return [Relation(row.group, (row.term, *row.synonyms)) for row in rows]
-    relations = []
-    for key, part in kept.groupby(level, sort=False):
-        names = tuple(
-            name
-            for row in part.itertuples()
-            for name in (row.term, *row.synonyms)
-        )
-        relations += [Relation(str(key), names)] * (
-            len(part) if len(part) > 1 else 0
-        )
+    relations: list[Relation] = []
+    for key, terms in kept.groupby(level, sort=False):
+        if len(terms) > 1:
+            relation = Relation(str(key), tuple(_names_of(terms)))
+            relations += [relation] * len(terms)
     return relations
+
+
+def _names_of(terms: pd.DataFrame) -> Iterator[str]:
+    """Each term, followed by its synonyms."""
+    for row in terms.itertuples():
+        yield row.term
+        yield from row.synonyms
 
 
 def held_out_names(vocabulary: pd.DataFrame) -> set[str]:
     """The names of the terms that are held out, as they are spelled."""
-    rows = vocabulary[vocabulary["held_out"]].itertuples()
-    return {name for row in rows for name in (row.term, *row.synonyms)}
+    return set(_names_of(vocabulary[vocabulary["held_out"]]))
 
 
 def without_names(
@@ -141,28 +146,30 @@ def without_names(
         names: the names, as they are spelled.
     """
     relations = list(relations)
-    texts = list(
-        dict.fromkeys(
-            text for relation in relations for text in relation.texts
+    texts = {text for relation in relations for text in relation.texts}
+    naming_texts = _texts_with(texts, names)
+    kept = []
+    for relation in relations:
+        kept_texts = tuple(
+            text for text in relation.texts if text not in naming_texts
         )
-    )
-    listed = list(names)
-    found = {
-        mention.sentence
-        for mention in find_mentions(listed, texts)
-        if not listed[mention.term].isupper()
+        if len(kept_texts) > 1:
+            kept.append(Relation(relation.key, kept_texts))
+    return kept
+
+
+def _texts_with(texts: Collection[str], names: Collection[str]) -> set[str]:
+    """The texts that contain one of the names, see `without_names`."""
+    words = [name for name in names if not name.isupper()]
+    capitals = sorted(name for name in names if name.isupper())
+    naming_texts = {
+        mention.sentence for mention in find_mentions(words, texts)
     }
-    capitals = sorted(name for name in listed if name.isupper())
     if capitals:
-        pattern = re.compile(
-            rf"(?<!\w)({'|'.join(map(re.escape, capitals))})(?!\w)"
-        )
-        found |= {text for text in texts if pattern.search(text)}
-    left = (
-        Relation(r.key, tuple(text for text in r.texts if text not in found))
-        for r in relations
-    )
-    return [relation for relation in left if len(relation.texts) > 1]
+        any_name = "|".join(map(re.escape, capitals))
+        pattern = re.compile(rf"(?<!\w)({any_name})(?!\w)")
+        naming_texts |= {text for text in texts if pattern.search(text)}
+    return naming_texts
 
 
 def read_concepts(path: Path) -> list[Concept]:
@@ -181,23 +188,13 @@ def read_concepts(path: Path) -> list[Concept]:
     ]
 
 
-def medquad_documents(path: Path) -> Iterator[dict[str, Any]]:
-    """The documents of MedQuAD's JSON lines (.gz); without such a file a `TableError`."""
-    if not path.is_file():
-        msg = f"{path}: no such file; training needs MedQuAD as JSON lines"
-        raise TableError(msg)
-    with gzip.open(path, "rt", encoding="utf-8") as handle:
-        for line in handle:
-            yield json.loads(line)
-
-
 def concept_key(document: dict[str, Any]) -> str:
     """The key of a MedQuAD document's concept: its UMLS number if it has one, else its name."""
-    numbers = document["cuis"]
-    key: str = (
-        numbers[0] if len(numbers) == 1 else document["focus"].casefold()
-    )
-    return key
+    numbers: list[str] = document["cuis"]
+    if len(numbers) == 1:
+        return numbers[0]
+    name: str = document["focus"]
+    return name.casefold()
 
 
 def _concept(document: dict[str, Any]) -> Concept:
@@ -205,10 +202,10 @@ def _concept(document: dict[str, Any]) -> Concept:
     first = spaced(document["focus"])
     if document["source"] == "MPlusDrugs":
         first = _FORM.sub("", first)
-    spelled = {
-        spaced(name) for name in (document["focus"], *document["synonyms"])
-    }
-    names = [first, *sorted(spelled - {first})]
+    all_names = [document["focus"], *document["synonyms"]]
+    spellings = set(map(spaced, all_names)) - {first}
+    names = [first, *sorted(spellings)]
+    # Of names that differ only in case, the first stays.
     different = {
         name.casefold(): name for name in reversed(names) if 2 < len(name) < 80
     }
@@ -223,10 +220,20 @@ def _concept(document: dict[str, Any]) -> Concept:
 
 def _first_sentences(answer: str, *, number: int = 3) -> list[str]:
     text = _HEADING.sub("", spaced(answer))
-    said = [
-        part for part in SENTENCE_END.split(text) if not part.endswith("?")
+    statements = [
+        sentence
+        for sentence in SENTENCE_END.split(text)
+        if not sentence.endswith("?")
     ]
-    return [part for part in said[:number] if SHORTEST < len(part) < LONGEST]
+    return [
+        sentence
+        for sentence in statements[:number]
+        if _has_moderate_length(sentence)
+    ]
+
+
+def _has_moderate_length(sentence: str) -> bool:
+    return SHORTEST < len(sentence) < LONGEST
 
 
 def spaced(text: str) -> str:
@@ -282,16 +289,15 @@ def name_keys(
     Held-out names and very short ones are left out.
     """
     without = {name.casefold() for name in held_out_names(vocabulary)}
-    rows = vocabulary[~vocabulary["held_out"]].itertuples()
-    own = {
-        name: str(row.group)
-        for row in rows
-        for name in (row.term, *row.synonyms)
-    }
-    read = {name: c.key for c in concepts for name in _kept_names(c, without)}
-    both = {name.casefold(): key for name, key in (read | own).items()}
+    keys: dict[str, str] = {}
+    for concept in concepts:
+        keys |= dict.fromkeys(_kept_names(concept, without), concept.key)
+    for row in vocabulary[~vocabulary["held_out"]].itertuples():
+        keys |= dict.fromkeys((row.term, *row.synonyms), str(row.group))
     return {
-        name: key for name, key in both.items() if len(name) >= SHORTEST_NAME
+        name.casefold(): key
+        for name, key in keys.items()
+        if len(name.casefold()) >= SHORTEST_NAME
     }
 
 
@@ -314,14 +320,17 @@ def context_relations(
         sentences: any number of them.
         limit: sentences per name; the first ones are used.
     """
-    listed, left = list(names), dict.fromkeys(range(len(names)), limit)
+    terms = list(names)
+    n_sentences: Counter[str] = Counter()
     relations = []
-    for mention in find_mentions(listed, sentences):
-        if left[mention.term]:
-            left[mention.term] -= 1
-            name, text = listed[mention.term], mention.sentence
-            said = f"{text[: mention.start]}it{text[mention.end :]}"
-            relations.append(Relation(names[name], (name, said)))
+    for mention in find_mentions(terms, sentences):
+        name = terms[mention.term]
+        if n_sentences[name] < limit:
+            n_sentences[name] += 1
+            before = mention.sentence[: mention.start]
+            after = mention.sentence[mention.end :]
+            context = f"{before}it{after}"
+            relations.append(Relation(names[name], (name, context)))
     # A sentence that several names share is a template and says nothing about any of them.
     times = Counter(relation.texts[1] for relation in relations)
     return [
@@ -335,29 +344,22 @@ def read_sentences(medquad: Path, pubmed: Path) -> Iterator[str]:
     Raises:
         TableError: a file is missing.
     """
-    seen: set[int] = set()
     answers = (
         question["answer"]
         for document in medquad_documents(medquad)
         for question in document["questions"]
     )
-    spoken = (
-        part
+    answer_sentences = (
+        sentence
         for answer in answers
-        for part in SENTENCE_END.split(spaced(answer))
+        for sentence in SENTENCE_END.split(spaced(answer))
     )
-    for sentence in chain(spoken, _lines(pubmed)):
-        if SHORTEST < len(sentence) < LONGEST and hash(sentence) not in seen:
+    seen: set[int] = set()  # hashes take less memory than sentences
+    for sentence in chain(answer_sentences, pubmed_sentences(pubmed)):
+        is_new = hash(sentence) not in seen
+        if is_new and _has_moderate_length(sentence):
             seen.add(hash(sentence))
             yield sentence
-
-
-def _lines(path: Path) -> Iterator[str]:
-    if not path.is_file():
-        msg = f"{path}: no such file; training needs the sentences of PubMed"
-        raise TableError(msg)
-    with gzip.open(path, "rt", encoding="utf-8") as handle:
-        yield from (line.strip() for line in handle)
 
 
 def icd9_relations(
@@ -373,19 +375,17 @@ def icd9_relations(
     Raises:
         TableError: no such file.
     """
-    if not path.is_file():
-        msg = f"{path}: no such file; training needs the long titles of ICD-9"
-        raise TableError(msg)
     families: dict[str, list[str]] = defaultdict(list)
-    for line in path.read_text(encoding="latin-1").splitlines():
-        code, _, title = line.partition(" ")
-        # E and V codes are circumstances, not conditions.
-        if code[:1].isdigit() and title.strip().casefold() not in without:
-            families[code[:3]].append(title.strip())
+    for code, title in icd9_titles(path):
+        if title.casefold() not in without:
+            families[code[:3]].append(title)
     chooser = random.Random(seed)  # noqa: S311  (no secret)
     relations = []
     for family, titles in families.items():
-        for title in titles if len(titles) > 1 else ():
-            other = chooser.choice([text for text in titles if text != title])
-            relations.append(Relation(f"ICD-9 {family}", (title, other)))
+        if len(titles) < 2:
+            continue
+        for title in titles:
+            siblings = [text for text in titles if text != title]
+            sibling = chooser.choice(siblings)
+            relations.append(Relation(f"ICD-9 {family}", (title, sibling)))
     return relations

@@ -1,9 +1,10 @@
-"""The shipped model `rerank`: which passage answers a question, both read together.
+"""Train the shipped model `rerank`: a cross-encoder that reads a question beside a passage.
 
     python -m recipes.rerank ../shared/data --out MODEL
 
 Training starts from the adapters of `qa`, which has learned to read a question beside a text. The
-weight that joins its logit with the cosine is chosen on the half of PubMedQA that is not measured.
+score of a passage is its cosine plus the logit times a weight, which is chosen on the half of
+PubMedQA that is not measured.
 """
 
 from __future__ import annotations
@@ -41,7 +42,6 @@ CHOOSING = 400  # questions of MedQuAD that choose the weights
 NEAREST = 20  # passages from which one that looks right is drawn
 CANDIDATES = 10  # passages that are reranked
 WEIGHTS = (0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.06, 0.1)
-MEASURES = ("MRR@10", "recall@1")
 SCORES_NOTE = (
     "Questions that training and the choice of the weight never saw; the 10 best passages of "
     "`terms` are reranked. 95% intervals from 1,000 resamples of questions."
@@ -53,27 +53,37 @@ def triplets(
 ) -> pd.DataFrame:
     """A row for each question: `first, second, negative`.
 
-    The negative of half of the questions is another passage about the same, if there is one; the
-    others have one of another topic that looks right to the encoder.
+    The negative of half of the questions is another passage on the same topic, if there is one.
+    That of the others is a passage on another topic that is near to the question.
     """
     chooser = random.Random(seed)  # noqa: S311  (no secret)
+    questions = [question for question, *_ in pairs]
     texts = [passage[: passages.LONGEST] for _, passage, _ in pairs]
-    same_topic: dict[str, list[int]] = defaultdict(list)
-    for number, (*_, key) in enumerate(pairs):
-        same_topic[key].append(number)
-    vectors = unit(encoder.embed(texts))
-    queries = unit(encoder.embed([question for question, *_ in pairs]))
+    topics = [topic for *_, topic in pairs]
+    texts_of_topic: dict[str, list[str]] = defaultdict(list)
+    for topic, text in zip(topics, texts, strict=True):
+        texts_of_topic[topic].append(text)
+    text_vectors = unit(encoder.embed(texts))
+    question_vectors = unit(encoder.embed(questions))
     rows = []
-    for number, (question, _, key) in enumerate(pairs):
-        ranked = (-(vectors @ queries[number])).argsort()[:NEAREST]
-        near = [i for i in ranked if texts[i] != texts[number]]
-        other_topic = [i for i in near if pairs[i][2] != key] or near
-        siblings = [i for i in same_topic[key] if texts[i] != texts[number]]
-        pool = other_topic
+    for number, (question, _, topic) in enumerate(pairs):
+        answer = texts[number]
+        cosines = text_vectors @ question_vectors[number]
+        nearest = [
+            passage
+            for passage in np.argsort(-cosines)[:NEAREST]
+            if texts[passage] != answer
+        ]
+        candidates = [
+            texts[passage] for passage in nearest if topics[passage] != topic
+        ]
+        if not candidates:
+            candidates = [texts[passage] for passage in nearest]
+        siblings = [text for text in texts_of_topic[topic] if text != answer]
         if siblings and chooser.random() < 0.5:
-            pool = siblings
-        if pool:
-            rows.append((question, texts[number], texts[chooser.choice(pool)]))
+            candidates = siblings
+        if candidates:
+            rows.append((question, answer, chooser.choice(candidates)))
     return pd.DataFrame(rows, columns=["first", "second", "negative"])
 
 
@@ -82,13 +92,10 @@ def training_pairs(
 ) -> list[list[Pair]]:
     """The questions of each source that are trained on."""
     chooser = random.Random(seed)  # noqa: S311  (no secret)
-    medquad = [
-        pair
-        for side, pairs in sorted(sides.items())
-        if side > passages.CHOOSING
-        for pair in pairs
-    ]
-    sources = {"MedQuAD": medquad, "SQuAD": passages.squad(data)}
+    sources = {
+        "MedQuAD": passages.training_questions(sides),
+        "SQuAD": passages.squad(data),
+    }
     drawn = [
         chooser.sample(pairs, min(QUESTIONS[name], len(pairs)))
         for name, pairs in sources.items()
@@ -135,18 +142,23 @@ def choose_weight(
     texts = pairs["second"].tolist()
     index = SentenceIndex.build(texts, encoder, ids=texts)
     results = index.search(pairs["first"].tolist(), k=CANDIDATES)
-    ranks: dict[float, list[float]] = {weight: [] for weight in weights}
+    reciprocal_ranks: dict[float, list[float]] = defaultdict(list)
     for question, text, hits in zip(
         pairs["first"], texts, results, strict=True
     ):
         scores = model.predict_many((question, hit.text) for hit in hits)
-        logits = np.array([result.logit for result in scores])
+        logits = np.array([score.logit for score in scores])
         cosines = np.array([hit.score for hit in hits])
-        for weight, reciprocal in ranks.items():
-            order = np.argsort(-(cosines + weight * logits), kind="stable")
+        for weight in weights:
+            joint_scores = cosines + weight * logits
+            order = np.argsort(-joint_scores, kind="stable")
             ranking = [hits[number].id for number in order]
-            reciprocal.append(reciprocal_rank(ranking, text))
-    return max(ranks, key=lambda weight: float(np.mean(ranks[weight])))
+            reciprocal_ranks[weight].append(reciprocal_rank(ranking, text))
+    means = {
+        weight: float(np.mean(ranks))
+        for weight, ranks in reciprocal_ranks.items()
+    }
+    return max(means, key=means.__getitem__)
 
 
 def reciprocal_rank(ranking: Sequence[str], text: str) -> float:
@@ -168,10 +180,10 @@ def measure(
         evaluations = evaluate_retrieval(
             encoder, pairs, rerank=model, candidates=CANDIDATES
         )
-        for way, evaluation in evaluations.items():
-            for score in MEASURES:
+        for column, evaluation in evaluations.items():
+            for score in passages.SEARCH_SCORES:
                 row = f"{score}, {len(pairs)} questions of {name}"
-                table[way][row] = asdict(evaluation.scores[score])
+                table[column][row] = asdict(evaluation.scores[score])
     return dict(table)
 
 

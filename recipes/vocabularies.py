@@ -1,8 +1,7 @@
 """Names of concepts in the public vocabularies of `names/`, for training vectors of terms.
 
-Held out are the MeSH diseases whose name has a SHA-256 that leaves 0 (to measure on) or 1 (to
-choose the weights by) when divided by 10, and in every vocabulary each entry that shares a name
-with one of them.
+A fifth of the MeSH diseases is held out, by a hash of their names: one tenth is measured on, the
+other chooses the weights. So is each entry of any vocabulary that shares a name with one of them.
 """
 
 from __future__ import annotations
@@ -11,31 +10,37 @@ import gzip
 import random
 import re
 from collections import defaultdict
-from hashlib import sha256
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from domainbert.models.pooling import unit
-from recipes.notes.sections import read_rows
+from recipes.public_data import read_rows, side_number
 from recipes.relations import spaced, unnamed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     from domainbert.models.embedder import Embedder
 
-MESH, MONDO, HPO = "mesh_diseases", "mondo", "hpo"
-MEASURED, CHOOSING = 0, 1
+MESH = "mesh_diseases"
+MONDO = "mondo"
+HPO = "hpo"
+# The sides that are held out, see `held_out`.
+MEASURED = 0
+CHOOSING = 1
 LONGEST = 60  # characters of a name that is trained on
-NEAREST = 12  # of them the first three of other concepts are the look-alikes
+NEAREST = 12  # names among which look-alikes are sought
+LOOK_ALIKES = 3  # nearest names of other concepts, of which one is drawn
 BLOCK = 1024
 LONGEST_DEFINITION = 400
 SHORTEST_DEFINITION = 30
 SHORTEST_REPLACED = 4  # characters of a name that is replaced in a definition
-MOST_DRUG_NAMES, MOST_BRANDS = 2, 4  # of one drug
+MOST_DRUG_NAMES = 2  # of one drug
+MOST_BRANDS = 4
 LONGEST_DRUG = 40
 Row = tuple[str, str, str]  # two texts, and the key of what both are about
 _WORD = re.compile(r"\w+")
@@ -64,9 +69,13 @@ class Entry(NamedTuple):
 def name_key(name: str) -> str:
     """What spellings of a name share: case, the order of words and a plural s do not count."""
     words = _WORD.findall(name.casefold())
-    return " ".join(
-        sorted(w[:-1] if len(w) > 3 and w.endswith("s") else w for w in words)
-    )
+    return " ".join(sorted(map(_singular, words)))
+
+
+def _singular(word: str) -> str:
+    if len(word) > 3:
+        return word.removesuffix("s")
+    return word
 
 
 def read_vocabularies(data: Path) -> list[Entry]:
@@ -74,7 +83,8 @@ def read_vocabularies(data: Path) -> list[Entry]:
     entries = []
     for source in (MESH, MONDO):
         for row in read_rows(data / "names" / f"{source}.csv.gz"):
-            codes = tuple(filter(None, (row.get("tree") or "").split("|")))
+            tree = row.get("tree") or ""
+            codes = tuple(filter(None, tree.split("|")))
             parents = tuple(
                 code.rpartition(".")[0] for code in codes if "." in code
             )
@@ -86,37 +96,41 @@ def read_vocabularies(data: Path) -> list[Entry]:
 
 
 def _phenotypes(path: Path) -> Iterator[Entry]:
-    with gzip.open(path, "rt", encoding="utf-8") as handle:
-        for term in handle.read().split("\n[Term]\n")[1:]:
-            found = {
-                field: re.findall(
-                    rf"^{field}: (.+)$", term, flags=re.MULTILINE
-                )
-                for field in ("name", "synonym", "is_a")
-            }
-            others = [
-                text.split('"')[1].rstrip(".")
-                for text in found["synonym"]
-                if "EXACT" in text
-            ]
-            parents = tuple(
-                f"HPO {text.partition('! ')[2]}" for text in found["is_a"]
-            )
-            codes = tuple(f"HPO {name}" for name in found["name"])
-            names = _names([*found["name"], *others])
-            definition = _DEFINITION.search(term)
-            text = definition[1] if definition else ""
-            text = _REFERENCE.sub("", text)
-            yield Entry(HPO, names, codes, parents, text)
+    """The terms of HPO, whose codes are their names."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        _, *terms = file.read().split("\n[Term]\n")
+    for term in terms:
+        fields: dict[str, list[str]] = defaultdict(list)
+        for line in term.split("\n"):
+            field, _, content = line.partition(": ")
+            fields[field].append(content)
+        synonyms = [
+            content.split('"')[1].rstrip(".")
+            for content in fields["synonym"]
+            if "EXACT" in content
+        ]
+        parent_names = [
+            content.partition("! ")[2] for content in fields["is_a"]
+        ]
+        definition = ""
+        match = _DEFINITION.search(term)
+        if match:
+            definition = _REFERENCE.sub("", match[1])
+        yield Entry(
+            HPO,
+            _names([*fields["name"], *synonyms]),
+            tuple(f"HPO {name}" for name in fields["name"]),
+            tuple(f"HPO {name}" for name in parent_names),
+            definition,
+        )
 
 
-def _names(names: Iterable[str]) -> tuple[str, ...]:
+def _names(names: Sequence[str]) -> tuple[str, ...]:
     """Different names; of several spellings of one the first."""
-    return tuple(
-        {
-            name_key(name): name for name in [*names][::-1] if len(name) > 2
-        }.values()
-    )[::-1]
+    by_key = {
+        name_key(name): name for name in reversed(names) if len(name) > 2
+    }
+    return tuple(reversed(by_key.values()))
 
 
 def held_out(entries: Iterable[Entry], side: int) -> list[Entry]:
@@ -124,58 +138,64 @@ def held_out(entries: Iterable[Entry], side: int) -> list[Entry]:
     return [
         entry
         for entry in entries
-        if entry.source == MESH and _side(entry.names[0]) == side
+        if entry.source == MESH and side_number(entry.names[0], 10) == side
     ]
 
 
-def _side(name: str) -> int:
-    return int(sha256(name.encode()).hexdigest(), 16) % 10
-
-
-def without(entries: Iterable[Entry], keys: Collection[str]) -> list[Entry]:
+def without(entries: Iterable[Entry], keys: AbstractSet[str]) -> list[Entry]:
     """The entries none of whose names has one of these `name_key`s."""
     return [
         entry
         for entry in entries
-        if not any(name_key(name) in keys for name in entry.names)
+        if keys.isdisjoint(map(name_key, entry.names))
     ]
 
 
 def concept_keys(entries: Sequence[Entry]) -> list[str]:
     """A key for each entry; entries that share a name have the same one."""
-    leaders = list(range(len(entries)))
+    leaders = list(range(len(entries)))  # a forest, as in union-find
 
-    def leader(number: int) -> int:
+    def leader_of(number: int) -> int:
         while leaders[number] != number:
-            leaders[number] = number = leaders[leaders[number]]
+            leaders[number] = leaders[leaders[number]]
+            number = leaders[number]
         return number
 
-    first: dict[str, int] = {}
+    first_with: dict[str, int] = {}
     for number, entry in enumerate(entries):
         for name in entry.names:
-            leaders[leader(number)] = leader(
-                first.setdefault(name_key(name), number)
-            )
-    return [f"concept {leader(number)}" for number in range(len(entries))]
+            first = first_with.setdefault(name_key(name), number)
+            leaders[leader_of(number)] = leader_of(first)
+    return [f"concept {leader_of(number)}" for number in range(len(entries))]
 
 
 def synonym_rows(
     entries: Sequence[Entry], *, most: dict[str, int], seed: int
 ) -> list[Row]:
-    """A synonym, the preferred name and the key; `most` synonyms of an entry, by its source."""
-    chooser, rows = random.Random(seed), []  # noqa: S311  (no secret)
+    """A synonym, the preferred name and the key, in random order.
+
+    Args:
+        entries: the concepts.
+        most: how many synonyms of an entry at most, by its source.
+        seed: of the choice and the order.
+    """
+    chooser = random.Random(seed)  # noqa: S311  (no secret)
+    rows: list[Row] = []
     for entry, key in zip(entries, concept_keys(entries), strict=True):
-        first, *others = (
-            name
-            for name in entry.names
-            if len(name) <= LONGEST or name == entry.names[0]
-        )
-        chosen = chooser.sample(others, min(len(others), most[entry.source]))
-        rows += [
-            (name, first, key) for name in chosen if len(first) <= LONGEST
-        ]
+        preferred, *synonyms = entry.names
+        short_synonyms = [name for name in synonyms if len(name) <= LONGEST]
+        drawn = _sample(chooser, short_synonyms, most[entry.source])
+        if len(preferred) <= LONGEST:
+            rows += [(name, preferred, key) for name in drawn]
     chooser.shuffle(rows)
     return rows
+
+
+def _sample(
+    chooser: random.Random, names: Sequence[str], most: int
+) -> list[str]:
+    """At most so many of the names, drawn at random."""
+    return chooser.sample(names, min(len(names), most))
 
 
 def definition_rows(entries: Sequence[Entry], *, seed: int) -> list[Row]:
@@ -184,10 +204,13 @@ def definition_rows(entries: Sequence[Entry], *, seed: int) -> list[Row]:
     Its names in the definition are replaced by "it". The idea is that of BioLORD (arXiv
     2210.11892).
     """
-    chooser, rows = random.Random(seed), []  # noqa: S311  (no secret)
+    chooser = random.Random(seed)  # noqa: S311  (no secret)
+    rows: list[Row] = []
     for entry, key in zip(entries, concept_keys(entries), strict=True):
-        replaced = [n for n in entry.names if len(n) >= SHORTEST_REPLACED]
-        text = unnamed(spaced(entry.definition), replaced)
+        replaced_names = [
+            name for name in entry.names if len(name) >= SHORTEST_REPLACED
+        ]
+        text = unnamed(spaced(entry.definition), replaced_names)
         text = text[:LONGEST_DEFINITION]
         if len(text) <= SHORTEST_DEFINITION:
             continue
@@ -199,41 +222,49 @@ def definition_rows(entries: Sequence[Entry], *, seed: int) -> list[Row]:
 
 
 def drug_rows(data: Path, *, seed: int) -> list[Row]:
-    """Other names of a drug in DrugBank, and its US brands in RxNorm, with its name; the name."""
-    chooser, rows = random.Random(seed), []  # noqa: S311  (no secret)
+    """Another name of a drug (DrugBank) or its US brand (RxNorm), the drug's name, and a key."""
+    chooser = random.Random(seed)  # noqa: S311  (no secret)
+    rows: list[Row] = []
     sources = (
         ("drugbank", "name", "synonyms", MOST_DRUG_NAMES),
         ("rxnorm_brands", "ingredient", "brands", MOST_BRANDS),
     )
-    for source, name, others, most in sources:
+    for source, name_column, names_column, limit in sources:
         for row in read_rows(data / "names" / f"{source}.csv.gz"):
-            drug = row[name]
-            listed = [
-                other
-                for other in (row[others] or "").split("|")
-                if SHORTEST_REPLACED <= len(other) < LONGEST_DRUG
-                and other.casefold() != drug.casefold()
+            drug = row[name_column]
+            key = drug.casefold()
+            if len(drug) >= LONGEST_DRUG:
+                continue
+            names = [
+                name
+                for name in (row[names_column] or "").split("|")
+                if SHORTEST_REPLACED <= len(name) < LONGEST_DRUG
+                and name.casefold() != key
             ]
-            if len(drug) < LONGEST_DRUG:
-                chosen = chooser.sample(listed, min(len(listed), most))
-                rows += [(other, drug, drug.casefold()) for other in chosen]
+            drawn = _sample(chooser, names, limit)
+            rows += [(name, drug, key) for name in drawn]
     return rows
 
 
 def family_rows(entries: Iterable[Entry], *, seed: int) -> list[Row]:
-    """Preferred names of a concept and its parent, and of two children of one parent; its code."""
-    own: dict[str, str] = {}
+    """Preferred names of a concept and its parent, or of two children of one parent.
+
+    The key of a row is the code of the parent.
+    """
+    preferred: dict[str, str] = {}
     children: dict[str, list[str]] = defaultdict(list)
     for entry in entries:
-        own |= dict.fromkeys(entry.codes, entry.names[0])
+        preferred |= dict.fromkeys(entry.codes, entry.names[0])
         for parent in entry.parents:
             children[parent].append(entry.names[0])
-    chooser, rows = random.Random(seed), []  # noqa: S311  (no secret)
+    chooser = random.Random(seed)  # noqa: S311  (no secret)
+    rows: list[Row] = []
     for code, names in children.items():
         chooser.shuffle(names)
-        rows += [(name, own[code], code) for name in names if code in own]
-        rows += [(a, b, code) for a, b in pairwise(names)]
-    return [(a, b, code) for a, b, code in rows if a != b]
+        if code in preferred:
+            rows += [(name, preferred[code], code) for name in names]
+        rows += [(first, second, code) for first, second in pairwise(names)]
+    return [row for row in rows if row[0] != row[1]]
 
 
 def look_alikes(
@@ -247,23 +278,22 @@ def look_alikes(
 
     It is drawn from the three nearest ones, by the cosine of the vectors of `embedder`.
     """
-    listed = [entry.names[0] for entry in entries]
+    names = [entry.names[0] for entry in entries]
     keys = np.array(concept_keys(entries))
-    vectors = unit(embedder.embed(listed)).T
-    chooser, found = random.Random(seed), []  # noqa: S311  (no secret)
+    vectors = unit(embedder.embed(names))
+    chooser = random.Random(seed)  # noqa: S311  (no secret)
+    drawn = []
     for start in range(0, len(rows), BLOCK):
-        part = rows[start : start + BLOCK]
-        cosines = unit(embedder.embed([first for first, *_ in part])) @ vectors
+        block = rows[start : start + BLOCK]
+        texts = [first for first, *_ in block]
+        cosines = unit(embedder.embed(texts)) @ vectors.T
         nearest = np.argpartition(-cosines, NEAREST, axis=1)[:, :NEAREST]
-        for (*_, key), places, row in zip(part, nearest, cosines, strict=True):
-            others = [
-                place
-                for place in places[np.argsort(-row[places])]
-                if keys[place] != key
-            ]
-            found.append(
-                listed[
-                    chooser.choice(others[:3] or np.flatnonzero(keys != key))
-                ]
-            )
-    return found
+        for row, (*_, key) in enumerate(block):
+            order = np.argsort(-cosines[row, nearest[row]])
+            candidates = nearest[row, order]
+            is_other = keys[candidates] != key
+            look_alike_numbers = candidates[is_other][:LOOK_ALIKES]
+            if not len(look_alike_numbers):
+                look_alike_numbers = np.flatnonzero(keys != key)
+            drawn.append(names[chooser.choice(look_alike_numbers)])
+    return drawn

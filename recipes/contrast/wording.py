@@ -1,4 +1,4 @@
-"""The wording of made-up studies, and the names in them, separate for training, devel and test."""
+"""The wording of made-up studies and the names in them, split into train, devel and test."""
 
 from __future__ import annotations
 
@@ -6,30 +6,24 @@ import json
 import re
 import tomllib
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recipes.notes.sections import read_rows
+from recipes.public_data import read_rows, side_number
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterable
 
 WORDING = Path(__file__).parents[1] / "questions" / "contrast.toml"
-# Of every six lines of a list, or names, the fifth is for devel and the sixth for test.
+# Of every six lines of a list, the fifth is for devel and the sixth for test. A name has the side
+# of the lines with its `side_number`.
 LINES = 6
 SIDES = {"train": (0, 1, 2, 3), "devel": (4,), "test": (5,)}
 WITHOUT_GROUPS = ("study", "course")  # families of facts on no single group
 SLOT = re.compile(r"\{([A-Za-z]+)(\d?)\}")
 _NAME = re.compile(r"[A-Z][a-z]{4,15}")
 _TWO_ARTICLES = re.compile(r"\bthe an? ")
-
-
-def side_number(name: str) -> int:
-    """A number below `LINES`; a name is on the side of the lines with its number."""
-    digest = sha256(name.encode()).hexdigest()
-    return int(digest, 16) % LINES
 
 
 class Wording:
@@ -57,7 +51,7 @@ class Wording:
         ]
 
     def _is_on_side(self, name: str) -> bool:
-        return side_number(name) in self._numbers
+        return side_number(name, LINES) in self._numbers
 
     def _plain_names(self, names: Iterable[str]) -> list[str]:
         """The names of this side that are one plain word, in lower case."""

@@ -35,18 +35,14 @@ _GROUPS: Final = {
 }  # fmt: skip
 _DIED_OR_HOSPICE_IDS: Final = ("11", "13", "14", "19", "20", "21")
 _COUNTS: Final = (
-    *(
-        "number_inpatient",
-        "number_emergency",
-        "number_outpatient",
-        "number_diagnoses",
-    ),
-    *(
-        "time_in_hospital",
-        "num_procedures",
-        "num_lab_procedures",
-        "num_medications",
-    ),
+    "number_inpatient",
+    "number_emergency",
+    "number_outpatient",
+    "number_diagnoses",
+    "time_in_hospital",
+    "num_procedures",
+    "num_lab_procedures",
+    "num_medications",
 )
 _DRUG_NAMES: Final = (
     "insulin metformin repaglinide nateglinide chlorpropamide glimepiride acetohexamide glipizide "
@@ -87,14 +83,14 @@ _KNOWN: Final[Mapping[str, Collection[str]]] = {
     **dict.fromkeys(_DRUGS, (*_DOSES, "No")),
 }
 _COLUMNS: Final = (
-    *(
-        "encounter_id",
-        "patient_nbr",
-        "race",
-        "payer_code",
-        "medical_specialty",
-    ),
-    *("diag_1", "diag_2", "diag_3"),
+    "encounter_id",
+    "patient_nbr",
+    "race",
+    "payer_code",
+    "medical_specialty",
+    "diag_1",
+    "diag_2",
+    "diag_3",
     *_COUNTS,
     *ID_COLUMNS,
     *_KNOWN,
@@ -116,39 +112,31 @@ def build_diabetes130(folder: str | Path, *, seed: int = 0) -> pd.DataFrame:
     import pandas as pd
 
     titles = icd9.read_titles(folder)
-    source = _read_encounters(
-        icd9.source_file(folder, icd9.ENCOUNTERS), titles=titles
-    )
+    file = icd9.source_file(folder, icd9.ENCOUNTERS)
+    source = _read_encounters(file, titles=titles)
+    patients = source["patient_nbr"]
     excluded = source["discharge_disposition_id"].isin(_DIED_OR_HOSPICE_IDS)
-    sides = assign_splits(
-        source["patient_nbr"], seed=seed, fractions=FRACTIONS
-    )
-    notes = [
-        [narrate(row, titles=titles)] for row in source.to_dict("records")
-    ]
-    return pd.DataFrame(
-        {
-            "patient_id": source["patient_nbr"],
-            "stay_id": source["encounter_id"],
-            "admit_time": pd.NaT,
-            "discharge_time": pd.NaT,
-            "text": notes,
-            "readmitted": source["readmitted"].eq("<30").astype("int64"),
-            "days_to_readmission": float("nan"),
-            "split": pd.Series(sides, dtype="str").mask(excluded),
-            "exclusion": pd.Series(DIED_OR_HOSPICE, index=source.index).where(
-                excluded
-            ),
-            **{
-                name: _or_null(source[column])
-                for name, column in _GROUPS.items()
-            },
-            "age_from": source["age"]
-            .str.extract(r"(\d+)", expand=False)
-            .astype("int64"),
-            **{name: source[name].astype("int64") for name in _COUNTS},
-        }
-    )
+    sides = assign_splits(patients, seed=seed, fractions=FRACTIONS)
+    records = source.to_dict("records")
+    exclusion = pd.Series(DIED_OR_HOSPICE, index=source.index)
+    cohort = {
+        "patient_id": patients,
+        "stay_id": source["encounter_id"],
+        "admit_time": pd.NaT,
+        "discharge_time": pd.NaT,
+        "text": [[narrate(row, titles=titles)] for row in records],
+        "readmitted": source["readmitted"].eq("<30").astype("int64"),
+        "days_to_readmission": float("nan"),
+        "split": pd.Series(sides, dtype="str").mask(excluded),
+        "exclusion": exclusion.where(excluded),
+    }
+    for name, column in _GROUPS.items():
+        cohort[name] = source[column].mask(source[column].isin(MISSING))
+    first_age = source["age"].str.extract(r"(\d+)", expand=False)
+    cohort["age_from"] = first_age.astype("int64")
+    for name in _COUNTS:
+        cohort[name] = source[name].astype("int64")
+    return pd.DataFrame(cohort)
 
 
 def narrate(row: Mapping[str, str], *, titles: CodeTitles) -> str:
@@ -160,22 +148,24 @@ def narrate(row: Mapping[str, str], *, titles: CodeTitles) -> str:
         column: titles.ids[column].get(row[column], "")
         for column in ID_COLUMNS
     }
-    disposition = ids["discharge_disposition_id"]
-    paragraphs = (
+    paragraphs = [
         _person(row),
         _admission(row, ids["admission_type_id"], ids["admission_source_id"]),
         _course(row),
         _diagnoses(row, titles),
         _drugs(row),
-        f"Disposition: {disposition}." if disposition else "",
-    )
+    ]
+    disposition = ids["discharge_disposition_id"]
+    if disposition:
+        paragraphs.append(f"Disposition: {disposition}.")
     return "\n".join(filter(None, paragraphs))
 
 
 def _person(row: Mapping[str, str]) -> str:
     noun, pronoun = _PEOPLE.get(row["gender"], ("Patient", "the"))
-    decade = _AGES.get(row["age"])
-    age = f"in {pronoun} {decade}" if decade else "under ten years old"
+    age = "under ten years old"
+    if row["age"] in _AGES:
+        age = f"in {pronoun} {_AGES[row['age']]}"
     race = ""
     if _known(row["race"]):
         race = f", {_RACES.get(row['race'], row['race'])}"
@@ -186,14 +176,15 @@ def _person(row: Mapping[str, str]) -> str:
 
 
 def _admission(row: Mapping[str, str], kind: str, source: str) -> str:
+    if source == "emergency room":
+        source = f"from {source}"
+    parts = [kind, source]
     specialty = _specialty(row["medical_specialty"])
+    if specialty:
+        parts.append(f"under {specialty}")
     payer = row["payer_code"]
-    parts = (
-        kind,
-        f"from {source}" if source == "emergency room" else source,
-        f"under {specialty}" if specialty else "",
-        f"payer {_PAYERS.get(payer, payer)}" if _known(payer) else "",
-    )
+    if _known(payer):
+        parts.append(f"payer {_PAYERS.get(payer, payer)}")
     description = ", ".join(filter(None, parts))
     if not description:
         return ""
@@ -226,15 +217,13 @@ def _course(row: Mapping[str, str]) -> str:
 
 
 def _diagnoses(row: Mapping[str, str], titles: CodeTitles) -> str:
-    codes = (row["diag_1"], row["diag_2"], row["diag_3"])
-    first, *secondary_titles = (
-        titles.diagnosis(code) if _known(code) else "" for code in codes
-    )
     number = _count(row["number_diagnoses"], "diagnosis", plural="diagnoses")
-    secondary = "; ".join(filter(None, secondary_titles))
     description = f"{number.capitalize()}."
-    if first:
-        description = f"Principal of {number}: {first}."
+    if _known(row["diag_1"]):
+        principal = titles.diagnosis(row["diag_1"])
+        description = f"Principal of {number}: {principal}."
+    secondary_codes = filter(_known, (row["diag_2"], row["diag_3"]))
+    secondary = "; ".join(map(titles.diagnosis, secondary_codes))
     if secondary:
         description += f" Secondary: {secondary}."
     return description
@@ -263,10 +252,6 @@ def _count(text: str, noun: str, *, plural: str = "") -> str:
 
 def _known(text: str) -> bool:
     return text not in MISSING
-
-
-def _or_null(column: pd.Series) -> pd.Series:
-    return column.mask(column.isin(MISSING))
 
 
 def _read_encounters(path: Path, *, titles: CodeTitles) -> pd.DataFrame:

@@ -125,19 +125,21 @@ def source_file(folder: str | Path, name: str) -> Path:
 def _read_ids(path: Path) -> dict[str, dict[str, str]]:
     tables: dict[str, dict[str, str]] = {}
     table: dict[str, str] = {}
-    for line in path.read_text(
-        encoding="utf-8-sig", errors="replace"
-    ).splitlines():
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    for line in text.splitlines():
         key, _, title = (part.strip(' "') for part in line.partition(","))
         if title == "description":
             table = tables.setdefault(key, {})
         elif key.isdigit():
-            table[key] = "" if title in MISSING else _phrase(title)
+            table[key] = _phrase(title)
     require_columns(tables, ID_COLUMNS, source=path.name)
     return tables
 
 
 def _phrase(title: str) -> str:
+    """The title of an id as a note has it; empty if it means "unknown"."""
+    if title in MISSING:
+        return ""
     title = title.lower()
     for pattern, plain in _ID_REWRITES:
         title = re.sub(pattern, plain, title)
@@ -145,39 +147,32 @@ def _phrase(title: str) -> str:
 
 
 def _category_length(code: str) -> int:
-    return 4 if code.startswith("E") else 3
+    if code.startswith("E"):
+        return 4
+    return 3
 
 
 def _read_diagnoses(path: Path) -> dict[str, str]:
     """Titles by code, category (428, V45, E849) and subcategory."""
     text = path.read_text(encoding="utf-8-sig", errors="replace")
-    pairs = (
-        line.partition(" ")[::2]
-        for line in text.replace("\t", " ").splitlines()
-    )
-    codes = {
-        code: title
-        for code, title in pairs
-        if _CODE.fullmatch(code) and title.strip()
-    }
+    codes: dict[str, str] = {}
+    for line in text.replace("\t", " ").splitlines():
+        code, _, title = line.partition(" ")
+        if _CODE.fullmatch(code) and title.strip():
+            codes[code] = title.strip()
     if not codes:
         msg = f"{path.name} has no lines such as '4280  Congestive heart failure, unspecified'"
         raise TableError(msg)
     groups: dict[str, list[str]] = defaultdict(list)
     for code, title in codes.items():
         for length in range(_category_length(code), 5):
-            groups[code[:length]].append(title.strip())
+            groups[code[:length]].append(title)
     named = {group: _category(titles) for group, titles in groups.items()}
-    with (
-        Path(__file__)
-        .with_name("icd9_categories.csv")
-        .open(encoding="utf-8", newline="") as file
-    ):
+    names_by_hand = Path(__file__).with_name("icd9_categories.csv")
+    with names_by_hand.open(encoding="utf-8", newline="") as file:
         named |= {row["code"]: row["title"] for row in csv.DictReader(file)}
-    named |= {
-        code: _BOILERPLATE.sub("", title.strip())
-        for code, title in codes.items()
-    }
+    for code, title in codes.items():
+        named[code] = _BOILERPLATE.sub("", title)
     return {
         code: " ".join(title.split()) for code, title in named.items() if title
     }
@@ -191,11 +186,9 @@ def _category(titles: list[str]) -> str:
     vague = [title for title in titles if _VAGUE_TITLE.match(title)]
     if not vague:
         return ""
+    title = vague[-1]
     # A list ("ovary, fallopian tube, and ligament") stays whole; otherwise a comma starts a detail.
-    title = (
-        vague[-1]
-        if re.search(r", (?:and|or) ", vague[-1])
-        else vague[-1].split(",")[0]
-    )
+    if not re.search(r", (?:and|or) ", title):
+        title = title.split(",")[0]
     name = _VAGUE_WORDS.sub("", title).strip()
     return name[:1].upper() + name[1:]

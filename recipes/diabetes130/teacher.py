@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
 WEIGHT = 0.7
@@ -30,10 +32,7 @@ def teacher_targets(
         ngram_range=(1, 2), min_df=2, sublinear_tf=True, dtype=np.float32
     )
     teacher = make_pipeline(words, LogisticRegression(C=0.3, max_iter=1000))
-    texts = [
-        notes if isinstance(notes, str) else "\n".join(notes)
-        for notes in rows["text"]
-    ]
+    texts = list(map(_joined, rows["text"]))
     labels = rows["readmitted"].to_numpy(dtype=np.float64)
     patients = rows["patient_id"]
     probabilities = cross_val_predict(
@@ -45,3 +44,9 @@ def teacher_targets(
         method="predict_proba",
     )
     return (1 - weight) * labels + weight * probabilities[:, 1]
+
+
+def _joined(notes: str | Sequence[str]) -> str:
+    if isinstance(notes, str):
+        return notes
+    return "\n".join(notes)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Literal
 
 from biomed.corpora import Document, Span, gold_of
 from domainbert.errors import UserError
-from recipes.notes.sections import drawn, others
+from recipes.notes.sections import drawn, trainable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from biomed.corpora import Gold
@@ -44,7 +44,7 @@ def notes_gold(side: Side, *, labels: dict[str, str] | None = None) -> Gold:
 
     `labels` renames types, as in `read_gold`.
     """
-    rows = _rows("hand-tagged-notes", side)
+    rows = tagged_rows("hand-tagged-notes", side)
     documents = [_document(row, row["text"]) for row in rows]
     return gold_of(documents, name=f"hand-tagged-notes {side}", labels=labels)
 
@@ -63,7 +63,8 @@ def sections_gold(
 
 def section_headings(side: Side) -> dict[str, str]:
     """The heading of each real section by its id: the text does not have it."""
-    return {row["id"]: row["section"] for row in _rows("real-sections", side)}
+    rows = tagged_rows("real-sections", side)
+    return {row["id"]: row["section"] for row in rows}
 
 
 def training_documents(data: Path) -> list[Document]:
@@ -72,51 +73,59 @@ def training_documents(data: Path) -> list[Document]:
     Raises:
         UserError: see `sections_gold`.
     """
-    written = [
-        _document(row, row["text"]) for row in _rows("written-notes", "train")
-    ]
-    return [*_sections("train", others(data), data), *written]
+    rows = tagged_rows("written-notes", "train")
+    written_notes = [_document(row, row["text"]) for row in rows]
+    return [*_sections("train", trainable(data), data), *written_notes]
 
 
 def _sections(
     side: str, sections: list[Section], data: Path
 ) -> list[Document]:
+    rows = tagged_rows("real-sections", side)
+    texts = tagged_texts(rows, sections, data)
+    return list(map(_document, rows, texts))
+
+
+def tagged_texts(
+    rows: Iterable[Mapping[str, Any]], sections: Iterable[Section], data: Path
+) -> Iterator[str]:
+    """The text of the section that each row tags.
+
+    Raises:
+        UserError: a text differs from the one that was tagged.
+    """
     texts = {section.id: section.text for section in sections}
-    documents = []
-    for row in _rows("real-sections", side):
+    for row in rows:
         text = texts.get(row["id"], "")
-        if (
-            not hashlib.sha256(text.encode())
-            .hexdigest()
-            .startswith(row["sha256"])
-        ):
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        if not digest.startswith(row["sha256"]):
             msg = f"{data / 'notes'}: section {row['id']} is not the text that was tagged"
             raise UserError(msg)
-        documents.append(_document(row, text))
-    return documents
+        yield text
 
 
-def _rows(folder: str, side: str) -> list[dict[str, Any]]:
+def tagged_rows(folder: str, side: str) -> list[dict[str, Any]]:
+    """The rows of a side in a folder of tags."""
     path = _FOLDER / folder / f"{side}.jsonl"
-    return [
-        json.loads(line)
-        for line in path.read_text(encoding="utf-8").splitlines()
-    ]
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return list(map(json.loads, lines))
 
 
 def _document(row: Mapping[str, Any], text: str) -> Document:
-    spans = (
+    spans = [
         Span(
-            e["start"], e["end"], e["label"], assertion=e.get("assertion", "")
+            entity["start"],
+            entity["end"],
+            entity["label"],
+            assertion=entity.get("assertion", ""),
         )
-        for e in row["entities"]
-    )
+        for entity in row["entities"]
+    ]
     return Document(row["id"], text, tuple(spans))
 
 
 def note_names() -> list[NoteName]:
     """56 abbreviations of diseases and 54 brand names of drugs."""
-    with (_FOLDER / "note_names.csv").open(
-        encoding="utf-8", newline=""
-    ) as file:
+    path = _FOLDER / "note_names.csv"
+    with path.open(encoding="utf-8", newline="") as file:
         return [NoteName(**row) for row in csv.DictReader(file)]

@@ -22,6 +22,7 @@ from domainbert.errors import UserError
 from domainbert.files import write_json
 from recipes.notes.corpus import (
     SIDES,
+    Side,
     note_names,
     notes_gold,
     section_headings,
@@ -29,42 +30,16 @@ from recipes.notes.corpus import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from biomed.corpora.corpus import Gold
+    from biomed.ner.entities import Entity
 
-COMMON = (
-    "DKA",
-    "MI",
-    "CKD",
-    "OSA",
-    "URI",
-    "HTN",
-    "CHF",
-    "COPD",
-    "DVT",
-    "PE",
-    "UTI",
-    "GERD",
-    "CAD",
-    "DM",
-    "ESRD",
-    "TIA",
-    "CVA",
-    "AFib",
-    "RA",
-    "MS",
-    "BPH",
-    "IBS",
-    "PTSD",
-    "ADHD",
-    "ARDS",
-    "PNA",
-    "SBO",
-    "HIV",
-    "TB",
-    "SLE",
+_COMMON = (
+    "DKA MI CKD OSA URI HTN CHF COPD DVT PE UTI GERD CAD DM ESRD TIA CVA AFib RA MS BPH IBS PTSD "
+    "ADHD ARDS PNA SBO HIV TB SLE"
 )
+COMMON = tuple(_COMMON.split())  # abbreviations of diseases
 FRAMES = (
     "PMH: {}.",
     "Patient with {} presents today.",
@@ -82,7 +57,7 @@ class AssertionScore:
     """How often the rules give gold entities their assertion.
 
     Attributes:
-        counts: entities by (right assertion, given assertion).
+        counts: entities by (gold assertion, predicted assertion).
     """
 
     counts: Mapping[tuple[str, str], int]
@@ -90,31 +65,24 @@ class AssertionScore:
     @property
     def accuracy(self) -> float:
         """Share of entities with the right assertion."""
-        right = sum(
-            count
-            for (gold, predicted), count in self.counts.items()
-            if gold == predicted
-        )
-        return right / max(sum(self.counts.values()), 1)
+        n_right = sum(self.counts.get((name, name), 0) for name in ASSERTIONS)
+        return n_right / max(sum(self.counts.values()), 1)
 
     def to_dict(self) -> dict[str, Any]:
         """Accuracy, and for each assertion its entities and those that got it, for JSON."""
-        by_assertion = {}
-        for name in ASSERTIONS:
-            rows = {
-                predicted: n
-                for (gold, predicted), n in self.counts.items()
-                if gold == name
+        n_gold: Counter[str] = Counter()
+        n_predicted: Counter[str] = Counter()
+        for (gold, predicted), count in self.counts.items():
+            n_gold[gold] += count
+            n_predicted[predicted] += count
+        by_assertion = {
+            name: {
+                "gold": n_gold[name],
+                "given": n_predicted[name],
+                "correct": self.counts.get((name, name), 0),
             }
-            by_assertion[name] = {
-                "gold": sum(rows.values()),
-                "given": sum(
-                    n
-                    for (_, predicted), n in self.counts.items()
-                    if predicted == name
-                ),
-                "correct": rows.get(name, 0),
-            }
+            for name in ASSERTIONS
+        }
         return {"accuracy": self.accuracy, **by_assertion}
 
 
@@ -128,15 +96,12 @@ def evaluate_assertions(
     headings = headings or {}
     counts: Counter[tuple[str, str]] = Counter()
     for document in gold.documents:
-        predicted = assert_spans(
-            document.text,
-            [(s.start, s.end, s.label) for s in document.spans],
-            heading=headings.get(document.id, ""),
-        )
-        right = (span.assertion for span in document.spans)
-        counts.update(
-            (r, g) for r, g in zip(right, predicted, strict=True) if r
-        )
+        spans = [(span.start, span.end, span.label) for span in document.spans]
+        heading = headings.get(document.id, "")
+        predicted = assert_spans(document.text, spans, heading=heading)
+        for span, assertion in zip(document.spans, predicted, strict=True):
+            if span.assertion:
+                counts[span.assertion, assertion] += 1
     return AssertionScore(counts)
 
 
@@ -169,11 +134,9 @@ def names_found(
     texts = [f"{name.context} {name.name}" for name in names]
     matches: Counter[str] = Counter()
     for name, entities in zip(names, tagger.tag_many(texts), strict=True):
-        expected = (len(name.context) + 1, labels.get(name.label, name.label))
-        matches[name.kind] += any(
-            (e.start, e.label) == expected and e.text == name.name
-            for e in entities
-        )
+        label = labels.get(name.label, name.label)
+        expected = (len(name.context) + 1, name.name, label)
+        matches[name.kind] += expected in _spans(entities)
     total = Counter(name.kind for name in names)
     return {kind: (matches[kind], count) for kind, count in total.items()}
 
@@ -188,10 +151,14 @@ def abbreviations_in_frames(
         tagged = tagger.tag_many([frame.format(name) for name in COMMON])
         count = 0
         for name, entities in zip(COMMON, tagged, strict=True):
-            spans = [(e.start, e.text, e.label) for e in entities]
-            count += (start, name, label) in spans
+            count += (start, name, label) in _spans(entities)
         counts[frame.format("X")] = count
     return counts
+
+
+def _spans(entities: Iterable[Entity]) -> list[tuple[int, str, str]]:
+    """Start, text and type of entities."""
+    return [(entity.start, entity.text, entity.label) for entity in entities]
 
 
 @one_line_errors
@@ -214,13 +181,14 @@ def main(
     """Score a model, and the rules for assertions, on the corpora of notes."""
     tagger = EntityTagger.from_pretrained(model)
     labels = renaming(label)
-    golds = [notes_gold(side, labels=labels) for side in SIDES]
-    golds += [
-        sections_gold(side, data, labels=labels) for side in SIDES if data
-    ]
-    types = known_types(tagger, golds[0])  # all corpora have the same types
+    hand_tagged = [notes_gold(side, labels=labels) for side in SIDES]
+    sections: dict[Side, Gold] = {}
+    if data:
+        for side in SIDES:
+            sections[side] = sections_gold(side, data, labels=labels)
+    types = known_types(tagger, hand_tagged[0])  # those of all corpora
     result: dict[str, Any] = {}
-    for gold in golds:
+    for gold in (*hand_tagged, *sections.values()):
         scores = evaluate_documents(tagger, gold)
         assertions = evaluate_assertions(gold).to_dict()
         result[gold.name] = {
@@ -228,19 +196,8 @@ def main(
             "assertions": assertions,
         }
         print_scores(gold.name, scores)
-        table = Table(f"assertions, {gold.name}", "gold", "given", "correct")
-        for name in ASSERTIONS:
-            counts = assertions[name]
-            table.add_row(
-                name,
-                *(str(counts[key]) for key in ("gold", "given", "correct")),
-            )
-        stdout.print(table)
-        stdout.print(
-            f"accuracy of assertions on gold entities: {assertions['accuracy']:.3f}"
-        )
-    for side in SIDES if data else ():
-        gold = sections_gold(side, data, labels=labels)
+        _print_assertions(gold.name, assertions)
+    for side, gold in sections.items():
         headed = evaluate_assertions(gold, section_headings(side)).to_dict()
         result[gold.name]["assertions_with_headings"] = headed
         stdout.print(f"with headings, {gold.name}: {headed['accuracy']:.3f}")
@@ -254,6 +211,19 @@ def main(
             stdout.print(f"{frame} {matches} of {len(COMMON)} found")
     if json:
         write_json(result, json)
+
+
+def _print_assertions(name: str, scores: dict[str, Any]) -> None:
+    """Print what `AssertionScore.to_dict` gives."""
+    columns = ("gold", "given", "correct")
+    table = Table(f"assertions, {name}", *columns)
+    for assertion in ASSERTIONS:
+        counts = scores[assertion]
+        table.add_row(assertion, *(str(counts[column]) for column in columns))
+    stdout.print(table)
+    stdout.print(
+        f"accuracy of assertions on gold entities: {scores['accuracy']:.3f}"
+    )
 
 
 if __name__ == "__main__":

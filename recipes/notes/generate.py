@@ -80,7 +80,7 @@ class Generator:
     fillers: dict[str, list[str]]
 
     def notes(self, number: int, *, seed: int) -> Iterator[TaggedText]:
-        """So many tagged notes of one template each, the same for the same seed."""
+        """Tagged notes, each from one template; the same ones for the same seed."""
         random = np.random.default_rng(seed)
         while number:
             template = self.templates[random.integers(len(self.templates))]
@@ -105,35 +105,47 @@ class Generator:
     def _slot(self, slot: str, random: np.random.Generator) -> Iterator[Part]:
         shape, _, item = slot.partition("_")
         if slot in LABELS:
-            yield (
-                _misspelt(self.names.draw(LABELS[slot], random), random),
-                LABELS[slot],
-            )
-        elif slot == "other":
-            yield _choice(self.names.no_entities, random), ""
-        elif slot == "number":
-            yield (
-                str(random.integers(2, 400 if random.random() < 0.3 else 100)),
-                "",
-            )
-        elif slot == "small":
-            yield str(random.integers(1, 10)), ""
+            name = self.names.draw(LABELS[slot], random)
+            yield _misspelt(name, random), LABELS[slot]
+        elif slot in self.fillers:
+            yield from self._filler(slot, random)
+        elif slot == "order":
+            yield from self._filled(_choice(_ORDER, random), random)
+        elif slot in ("diseases", "orders"):
+            yield from self._listed(slot, random)
         elif shape in _LISTS and item in _ITEMS:
             for number in range(1, random.integers(2, 7)):
                 yield _LISTS[shape].format(number), ""
                 yield from self._filled(_choice(_ITEMS[item], random), random)
-        elif slot in ("diseases", "orders"):
-            yield from self._listed(slot, random)
-        elif slot == "Relative":
-            yield _choice(self.fillers["relative"], random).capitalize(), ""
         else:
-            options = _ORDER if slot == "order" else self.fillers[slot]
-            filler = _choice(options, random)
-            parts = self._filled(filler.lstrip("".join(MARKS)), random)
-            if label := MARKS.get(filler[0]):
-                yield "".join(text for text, _ in parts), label
-            else:
-                yield from parts
+            yield self._word(slot, random), ""
+
+    def _filler(
+        self, slot: str, random: np.random.Generator
+    ) -> Iterator[Part]:
+        """A filler of fillers.toml: one entity if it has a mark."""
+        filler = _choice(self.fillers[slot], random)
+        parts = self._filled(filler.lstrip("".join(MARKS)), random)
+        label = MARKS.get(filler[0])
+        if label:
+            yield "".join(text for text, _ in parts), label
+        else:
+            yield from parts
+
+    def _word(self, slot: str, random: np.random.Generator) -> str:
+        """What fills a slot that is never an entity and has no list of its own."""
+        if slot == "other":
+            return _choice(self.names.no_entities, random)
+        if slot == "Relative":
+            return _choice(self.fillers["relative"], random).capitalize()
+        if slot == "small":
+            return str(random.integers(1, 10))
+        if slot == "number":
+            limit = 100
+            if random.random() < 0.3:
+                limit = 400
+            return str(random.integers(2, limit))
+        raise KeyError(slot)
 
     def _listed(
         self, slot: str, random: np.random.Generator
@@ -142,9 +154,11 @@ class Generator:
         count = random.integers(1, 7)
         mark = _choice((", ", ", ", ", ", "; ", "/"), random)
         for number in range(count):
-            if number:
-                is_last = number == count - 1 and random.random() < 0.4
-                yield " and " if is_last else mark, ""
+            is_last = number == count - 1
+            if number and is_last and random.random() < 0.4:
+                yield " and ", ""
+            elif number:
+                yield mark, ""
             yield from self._filled(_choice(_ITEMS[slot], random), random)
 
 
@@ -169,26 +183,29 @@ def write_notes(
     Returns:
         The number of texts written to train and to devel.
     """
-    templates = (DATA / "templates.txt").read_text("utf-8").splitlines()
+    templates = _lines("templates.txt")
     fillers = tomllib.loads((DATA / "fillers.toml").read_text("utf-8"))
     names = read_names(data)
     if use_open and data is not None:
         names = with_open_names(names, data)
-        templates += (
-            (DATA / "templates_open.txt").read_text("utf-8").splitlines()
-        )
+        templates += _lines("templates_open.txt")
     folder.mkdir(parents=True, exist_ok=True)
     sizes = {"train": texts, "devel": max(1, texts // 10)}
     for side, size in sizes.items():
         held_out = side == "devel"
-        kept = tuple(
+        templates_of_side = tuple(
             template
-            for number, template in enumerate(templates)
-            if (number % HELD_OUT == HELD_OUT - 1) == held_out
+            for number, template in enumerate(templates, start=1)
+            if (number % HELD_OUT == 0) == held_out
         )
-        generator = Generator(kept, names.of_side(held_out=held_out), fillers)
+        names_of_side = names.of_side(held_out=held_out)
+        generator = Generator(templates_of_side, names_of_side, fillers)
         write_iob2(generator.notes(size, seed=seed), folder / f"{side}.tsv")
     return sizes["train"], sizes["devel"]
+
+
+def _lines(file: str) -> list[str]:
+    return (DATA / file).read_text("utf-8").splitlines()
 
 
 def _choice(options: Sequence[str], random: np.random.Generator) -> str:
@@ -199,16 +216,14 @@ def _misspelt(name: str, random: np.random.Generator) -> str:
     """The name, rarely with a letter left out, doubled or swapped with the next."""
     if len(name) < 8 or random.random() >= MISSPELT:
         return name
-    at = int(random.integers(1, len(name) - 2))
-    first = name[at]
-    second = name[at + 1]
+    position = int(random.integers(1, len(name) - 2))
+    first = name[position]
+    second = name[position + 1]
     if not (first + second).isalpha():
         return name
-    return (
-        name[:at]
-        + _choice((second, first * 2 + second, second + first), random)
-        + name[at + 2 :]
-    )
+    errors = (second, first * 2 + second, second + first)
+    error = _choice(errors, random)
+    return name[:position] + error + name[position + 2 :]
 
 
 @one_line_errors

@@ -19,8 +19,10 @@ from biomed.corpora.corpus import read_gold
 from biomed.ner.evaluation import evaluate_words
 from biomed.ner.tagger import EntityTagger
 from domainbert.cli.console import one_line_errors, say
+from recipes import commands  # noqa: TC001, typer reads it
+from recipes.notes.inventories import Sense, read_senses
 from recipes.notes.open_names import DISEASE, is_no_name, key, listed
-from recipes.notes.sections import read_rows
+from recipes.public_data import read_rows
 
 SHARE = 0.9  # of a disease, in every inventory that has the abbreviation
 # Chapters of diseases in MeSH's tree, and what MeSH files as no disease of its own: signs and
@@ -35,19 +37,17 @@ def diseases(data: Path) -> set[str]:
     left_out = set[str]()
     for file in ("mondo", "mesh_diseases"):
         for row in read_rows(data / "names" / f"{file}.csv.gz"):
-            names = {
-                key(name)
-                for name in (row["name"], *row["synonyms"].split("|"))
-            }
-            places = row.get("tree", "").split("|")
-            if any(map(_NO_DISEASES.match, places)):
+            names = {key(row["name"]), *map(key, row["synonyms"].split("|"))}
+            codes = row.get("tree", "").split("|")
+            if any(map(_NO_DISEASES.match, codes)):
                 left_out |= names
-            elif file == "mondo" or any(map(_DISEASES.match, places)):
+            elif file == "mondo" or any(map(_DISEASES.match, codes)):
                 disease_names |= names
+    labels = listed(data)
     return {
         name
         for name in disease_names - left_out
-        if listed(data).get(name) == DISEASE
+        if labels.get(name) == DISEASE
     }
 
 
@@ -57,51 +57,52 @@ def abbreviations(data: Path) -> list[str]:
     Left out: words that are merely cut short ("hep"), lower case, and spellings seen once.
     """
     names = diseases(data)
+    # By abbreviation in lower case: the share of diseases in each inventory, and spellings.
     shares: dict[str, dict[str, float]] = defaultdict(
         lambda: defaultdict(float)
     )
-    spelt: dict[str, Counter[str]] = defaultdict(Counter)
+    spellings: dict[str, Counter[str]] = defaultdict(Counter)
     counted = set[str]()
-    for file in sorted((data / "names" / "abbreviations").glob("*.txt")):
-        for line in file.read_text("utf-8", errors="replace").splitlines():
-            cells = line.split("\t") if "\t" in line else line.split(" ", 1)
-            if len(cells) < 2 or cells[0] == "abbreviation":
-                continue
-            short = cells[0].casefold()
-            sense = cells[1].strip().casefold()
-            is_one = (
-                key(sense) in names
-                and not is_no_name(sense)
-                and not sense.startswith(short)
-            )
-            if len(cells) > 2:
-                counted.add(short)
-                shares[short][file.stem] += float(cells[-1]) if is_one else 0.0
-            else:  # no shares: every sense must be a disease
-                shares[short][file.stem] += 1.0 if is_one else float("-inf")
-            for variation in cells[2].split("|") if len(cells) > 4 else ():
-                form, _, number = variation.rpartition("_")
-                spelt[short][form.strip(".,;:-/ ")] += (
-                    int(number) if number.isdigit() else 1
-                )
+    for sense in read_senses(data):
+        short = sense.abbreviation.casefold()
+        is_disease = (
+            key(sense.text) in names
+            and not is_no_name(sense.text)
+            and not sense.text.startswith(short)
+        )
+        shares[short][sense.inventory] += _share(sense, is_disease=is_disease)
+        if sense.share is not None:
+            counted.add(short)
+        for form, count in sense.spellings:
+            spellings[short][form.strip(".,;:-/ ")] += count
     return sorted(
         form
         for short in counted
         if min(shares[short].values()) >= SHARE
-        for form, number in spelt[short].items()
-        if number > 1
-        and form.isalnum()
-        and not form.islower()
-        and (len(form) > 2 or form.isupper())
+        for form, count in spellings[short].items()
+        if count > 1 and _is_spelt_as_abbreviation(form)
     )
+
+
+def _share(sense: Sense, *, is_disease: bool) -> float:
+    """What a sense adds to the share of diseases.
+
+    Of an inventory without shares, every sense must be a disease.
+    """
+    if sense.share is None:
+        return 1.0 if is_disease else float("-inf")
+    return sense.share * is_disease
+
+
+def _is_spelt_as_abbreviation(form: str) -> bool:
+    if not form.isalnum() or form.islower():
+        return False
+    return len(form) > 2 or form.isupper()
 
 
 @one_line_errors
 def main(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="MODEL", help="Shipped name or model folder."),
-    ],
+    name: commands.ModelName,
     golds: Annotated[
         list[Path],
         typer.Argument(metavar="DEVEL...", help="Devel sides, IOB2."),

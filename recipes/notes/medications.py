@@ -5,9 +5,7 @@ python -m recipes.notes.medications --data ../shared/data --side test
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,14 +16,18 @@ from biomed.ner.evaluation import score_spans
 from biomed.ner.medications import KINDS, read_medications
 from biomed.ner.tagger import EntityTagger
 from domainbert.cli.console import one_line_errors, print_table
-from domainbert.errors import UserError
-from recipes.notes.corpus import Side  # noqa: TC001, typer reads it
+from recipes.notes.corpus import (
+    Side,
+    tagged_rows,
+    tagged_texts,
+)
 from recipes.notes.sections import DRAWN, drawable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from biomed.ner.entities import Entity, Medication
 
-_FOLDER = Path(__file__).parent / "medication-lines"
 _TAGGED = [kind for kind in KINDS if kind != "reaction"]
 _HEAD = ["attribute", "F1", "95% interval", "precision", "recall", "gold"]
 # A drug of the section, an attribute's kind, its ends; a status has none.
@@ -34,24 +36,16 @@ Fact = tuple[int, str, str]
 
 def tagged_sections(
     side: Side, data: Path
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The text and the tags of each section of a side.
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """The texts of a side's sections, and their tags.
 
     Raises:
         UserError: a text differs from the one that was tagged.
     """
-    texts = {s.id: s.text for name in DRAWN for s in drawable(data, name)}
-    for line in (_FOLDER / f"{side}.jsonl").read_text("utf-8").splitlines():
-        row = json.loads(line)
-        text = texts.get(row["id"], "")
-        if (
-            not hashlib.sha256(text.encode())
-            .hexdigest()
-            .startswith(row["sha256"])
-        ):
-            msg = f"{data / 'notes'}: section {row['id']} is not the text that was tagged"
-            raise UserError(msg)
-        yield text, row
+    sections = chain.from_iterable(drawable(data, name) for name in DRAWN)
+    rows = tagged_rows("medication-lines", side)
+    texts = tagged_texts(rows, sections, data)
+    return list(texts), rows
 
 
 def gold_facts(row: dict[str, Any]) -> list[Fact]:
@@ -66,7 +60,7 @@ def gold_facts(row: dict[str, Any]) -> list[Fact]:
 
 
 def predicted_facts(medications: list[Medication]) -> list[Fact]:
-    """The same of the grammar's output."""
+    """What the grammar reads about the drugs of a section."""
     facts = []
     for drug in medications:
         facts += [
@@ -110,26 +104,38 @@ def main(
     ] = "gold",
 ) -> None:
     """Print the scores of each attribute."""
-    texts, rows = zip(*tagged_sections(side, data), strict=True)
+    texts, rows = tagged_sections(side, data)
     tagger = EntityTagger.from_pretrained(model)
     predicted = []
     for text, row, entities in zip(
         texts, rows, tagger.tag_many(texts), strict=True
     ):
-        spans = [(e.start, e.end, e.label) for e in entities]
+        spans = [
+            (entity.start, entity.end, entity.label) for entity in entities
+        ]
         if drugs == "gold":
             spans = with_gold_drugs(entities, row)
         predicted.append(predicted_facts(read_medications(text, spans)))
-    gold = [gold_facts(row) for row in rows]
-    lines = []
+    gold = list(map(gold_facts, rows))
+    print_table(list(score_lines(gold, predicted)), _HEAD)
+
+
+def score_lines(
+    gold: list[list[Fact]], predicted: list[list[Fact]]
+) -> Iterator[list[str]]:
+    """The cells of `_HEAD` for each kind of attribute."""
     for kind in (*_TAGGED, "status"):
         scores = score_spans(gold, predicted, types=[kind])  # type: ignore[arg-type]
-        overall = scores.overall
         f1 = scores.interval
-        numbers = [f"{f1.value:.3f}", f"[{f1.low:.3f}, {f1.high:.3f}]"]
-        numbers += [f"{overall['precision']:.3f}", f"{overall['recall']:.3f}"]
-        lines.append([kind, *numbers, str(int(overall["gold"]))])
-    print_table(lines, _HEAD)
+        overall = scores.overall
+        yield [
+            kind,
+            f"{f1.value:.3f}",
+            f"[{f1.low:.3f}, {f1.high:.3f}]",
+            f"{overall['precision']:.3f}",
+            f"{overall['recall']:.3f}",
+            str(int(overall["gold"])),
+        ]
 
 
 if __name__ == "__main__":

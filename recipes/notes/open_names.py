@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from domainbert.errors import UserError
-from recipes.notes.sections import read_rows, real_notes
+from recipes.notes.inventories import read_senses
+from recipes.notes.sections import real_notes
+from recipes.public_data import read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,19 +35,28 @@ _NO_NAMES = frozenset(
     Path(__file__).with_name("no_names.txt").read_text("utf-8").split()
 )
 # Substances that notes abbreviate as tests or habits.
-_LABORATORY = frozenset(
-    "cr hgb bnp chol glu bld crp tob phos glc ca lac alkp urica t4 t3 pcp".split()  # noqa: SIM905
-)
+_TESTS = "cr hgb bnp chol glu bld crp tob phos glc ca lac alkp urica t4 t3 pcp"
+_LABORATORY = frozenset(_TESTS.split())
 _LONGEST = 7  # words of a name that is searched for in notes
+# The lists of names in `names/`, with the columns that have names.
+_LISTS = (
+    ("mondo", DISEASE, ("name", "synonyms")),
+    ("mesh_diseases", DISEASE, ("name", "synonyms")),
+    ("drugbank", CHEMICAL, ("name", "synonyms")),
+    ("rxnorm_brands", CHEMICAL, ("ingredient", "brands")),
+)
 
 
 def key(name: str) -> str:
     """A name as lists and notes are compared: case, hyphens and a plural s do not count."""
     words = _WORD.findall(name.replace("-", " ").casefold())
-    return " ".join(
-        word[:-1] if len(word) > 4 and word.endswith("s") else word
-        for word in words
-    )
+    return " ".join(map(_singular, words))
+
+
+def _singular(word: str) -> str:
+    if len(word) > 4:
+        return word.removesuffix("s")
+    return word
 
 
 @cache
@@ -70,45 +80,48 @@ def names_of(data: Path) -> Iterator[tuple[str, str]]:
 
 
 def _names(folder: Path) -> Iterator[tuple[str, str]]:
-    for file, label, columns in (
-        ("mondo", DISEASE, ("name", "synonyms")),
-        ("mesh_diseases", DISEASE, ("name", "synonyms")),
-        ("drugbank", CHEMICAL, ("name", "synonyms")),
-        ("rxnorm_brands", CHEMICAL, ("ingredient", "brands")),
-    ):
+    for file, label, columns in _LISTS:
         for row in read_rows(folder / f"{file}.csv.gz"):
             for column in columns:
-                yield from (
-                    (label, name) for name in row[column].split("|") if name
-                )
-    with gzip.open(
-        folder / "hp_2013-11-30.obo.gz", "rt", encoding="utf-8"
-    ) as lines:
+                names = filter(None, row[column].split("|"))
+                yield from ((label, name) for name in names)
+    phenotypes = folder / "hp_2013-11-30.obo.gz"
+    with gzip.open(phenotypes, "rt", encoding="utf-8") as lines:
         for line in lines:
             if line.startswith("name: "):
-                yield DISEASE, line[6:].strip()
+                yield DISEASE, line.removeprefix("name: ").strip()
             elif line.startswith("synonym: ") and " EXACT " in line:
                 yield DISEASE, line.split('"')[1].rstrip(".")
 
 
 def in_real_notes(data: Path) -> dict[str, Counter[str]]:
     """Entity type -> listed names as real notes write them, with how often they do."""
-    names = listed(data)
+    labels = listed(data)
     counts = {DISEASE: Counter[str](), CHEMICAL: Counter[str]()}
     for text in real_notes(data):
-        for line in re.split(r"[\n.;:,()]", text):
-            words = line.split()
-            at = 0
-            while at < len(words):
-                for size in range(min(_LONGEST, len(words) - at), 0, -1):
-                    name = " ".join(words[at : at + size])
-                    label = names.get(key(name)) if len(name) > 3 else None
-                    if label and not is_no_name(name):
-                        counts[label][name] += 1
-                        at += size - 1
-                        break
-                at += 1
+        for phrase in re.split(r"[\n.;:,()]", text):
+            for label, name in _names_in(phrase, labels):
+                counts[label][name] += 1
     return counts
+
+
+def _names_in(
+    phrase: str, labels: dict[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Type and name of the longest listed names in a phrase, from left to right."""
+    words = phrase.split()
+    start = 0
+    while start < len(words):
+        end = min(start + _LONGEST, len(words))
+        while end > start:
+            name = " ".join(words[start:end])
+            if len(name) > 3 and not is_no_name(name):
+                label = labels.get(key(name))
+                if label:
+                    yield label, name
+                    break
+            end -= 1
+        start = max(end, start + 1)
 
 
 def abbreviations(data: Path) -> tuple[dict[str, list[str]], list[str]]:
@@ -117,55 +130,55 @@ def abbreviations(data: Path) -> tuple[dict[str, list[str]], list[str]]:
     An abbreviation is of a type if its main sense is a listed name of that type, and of neither if
     none of its senses is a listed name or reads like a finding or a substance.
     """
-    senses: dict[str, dict[str, float]] = defaultdict(dict)
-    spelt: dict[str, Counter[str]] = defaultdict(Counter)
-    folder = data / "names" / "abbreviations"
-    files = sorted(folder.glob("*.txt"))
-    if not files:
-        raise UserError(
-            f"{folder} has no lists of abbreviations (.txt): name the public data with --data"
-        )
+    shares_of, spellings_of = _abbreviations_of_notes(data)
     names = listed(data)
-    for file in files:
-        for line in file.read_text("utf-8", errors="replace").splitlines():
-            cells = line.split("\t")
-            if (
-                len(cells) < 2
-            ):  # Columbia's: the abbreviation, a space, the sense
-                cells = line.split(" ", 1)
-            if len(cells) < 2 or cells[0] in ("abbreviation", ""):
-                continue
-            short = cells[0].casefold()
-            sense = cells[1].strip().casefold()
-            share = float(cells[4]) if len(cells) > 4 else 1.0
-            senses[short][sense] = max(share, senses[short].get(sense, 0.0))
-            for variation in (
-                cells[2].split("|") if len(cells) > 4 else [cells[0]]
-            ):
-                form, _, number = variation.rpartition("_")
-                spelt[short][form or variation] += (
-                    int(number) if number.isdigit() else 1
-                )
-    kinds: dict[str, list[str]] = {DISEASE: [], CHEMICAL: []}
-    neither = []
-    for short, shares in senses.items():
+    by_type: dict[str, list[str]] = {DISEASE: [], CHEMICAL: []}
+    neither: list[str] = []
+    for short, shares in shares_of.items():
         forms = [
             form
-            for form, _ in spelt[short].most_common(2)
+            for form, _ in spellings_of[short].most_common(2)
             if re.search("[A-Za-z]", form)
         ]
-        main, share = max(shares.items(), key=lambda item: item[1])
-        label = names.get(key(main)) if main not in _NO_NAMES else None
-        common = [
-            sense for sense, part in shares.items() if part >= RARE_SENSE
-        ]
-        if label and share >= MAIN_SENSE and len(short) > 1:
-            kinds[label] += forms if short not in _LABORATORY else []
-        elif not any(
-            names.get(key(s)) or _MEDICAL.search(s) for s in common
-        ) and not names.get(short):
+        main_sense = max(shares, key=shares.__getitem__)
+        label = names.get(key(main_sense))
+        is_main = shares[main_sense] >= MAIN_SENSE
+        if (
+            label
+            and is_main
+            and len(short) > 1
+            and main_sense not in _NO_NAMES
+        ):
+            if short not in _LABORATORY:
+                by_type[label] += forms
+        elif short not in names and not any(
+            names.get(key(sense)) or _MEDICAL.search(sense)
+            for sense, share in shares.items()
+            if share >= RARE_SENSE
+        ):
             neither += forms
-    return kinds, neither
+    return by_type, neither
+
+
+def _abbreviations_of_notes(
+    data: Path,
+) -> tuple[dict[str, dict[str, float]], dict[str, Counter[str]]]:
+    """Senses with their shares, and spellings with counts, by abbreviation in lower case."""
+    shares_of: dict[str, dict[str, float]] = defaultdict(dict)
+    spellings_of: dict[str, Counter[str]] = defaultdict(Counter)
+    for sense in read_senses(data):
+        short = sense.abbreviation.casefold()
+        share = 1.0
+        spellings: tuple[tuple[str, int], ...] = ((sense.abbreviation, 1),)
+        # Shares are read of the inventories that also have spellings.
+        if sense.spellings and sense.share is not None:
+            share = sense.share
+            spellings = sense.spellings
+        shares = shares_of[short]
+        shares[sense.text] = max(share, shares.get(sense.text, 0.0))
+        for form, count in spellings:
+            spellings_of[short][form] += count
+    return shares_of, spellings_of
 
 
 def is_no_name(name: str) -> bool:

@@ -3,11 +3,10 @@
     python -m recipes.notes.real runs --data ../shared/data
     python -m recipes.notes.real runs --data ../shared/data --model MODEL
 
-The first writes the abstracts of `CORPORA` as they were published, so that models learn from text
-as users have it, and leaves out those of devel and test sides; and `runs/tagged`, the notes that
-were tagged for training, each of them `TIMES` times. The second writes `runs/silver`:
-sentences of real notes that the model and the open lists of names tag alike; where they disagree
-the sentence is left out.
+The first command writes the abstracts of `CORPORA` as they were published, because that is the text
+that users have; abstracts that are measured on are left out. It also writes `runs/tagged`: the
+notes that were tagged for training, each `TIMES` times. The second command writes `runs/silver`:
+sentences of real notes in which the model and the open lists of names agree on the entities.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from recipes.notes.open_names import CHEMICAL, DISEASE
 from recipes.notes.sections import real_notes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 CORPORA = {  # the sides with training texts, and the types that are read
     "biored": (
@@ -70,19 +69,16 @@ def abstracts(data: Path, name: str) -> Iterator[Document]:
     measured = measured_letters(data)
     sides, types = CORPORA[name]
     for side in sides:
-        for document in read_pubtator(
-            data / "ner" / name / f"{side}.pubtator"
-        ):
-            if only_letters(document.text)[:TITLE] not in measured:
-                spans = (
-                    Span(s.start, s.end, types.get(s.label, ""))
-                    for s in document.spans
+        file = data / "ner" / name / f"{side}.pubtator"
+        for document in read_pubtator(file):
+            title = only_letters(document.text)[:TITLE]
+            if title not in measured:
+                spans = tuple(
+                    Span(span.start, span.end, types[span.label])
+                    for span in document.spans
+                    if span.label in types
                 )
-                yield Document(
-                    document.id,
-                    document.text,
-                    tuple(s for s in spans if s.label),
-                )
+                yield Document(document.id, document.text, spans)
 
 
 def measured_letters(data: Path) -> str:
@@ -90,9 +86,8 @@ def measured_letters(data: Path) -> str:
     letters = ""
     for side in MEASURED:
         lines = (data / "ner" / side).read_text("utf-8").splitlines()
-        letters += only_letters(
-            " ".join(line.split("\t")[0] for line in lines)
-        )
+        words = [line.split("\t")[0] for line in lines]
+        letters += only_letters(" ".join(words))
     return letters
 
 
@@ -103,53 +98,54 @@ def only_letters(text: str) -> str:
 
 def silver(data: Path, model: str) -> Iterator[Document]:
     """Sentences of real notes where model and lists agree, with the entities that both find."""
-    names = open_names.listed(data)
-    short, no_entities = open_names.abbreviations(data)
-    entity_names = {
-        name.casefold() for label in short for name in short[label]
+    labels = open_names.listed(data)
+    by_type, no_entities = open_names.abbreviations(data)
+    abbreviations = {
+        name.casefold() for names in by_type.values() for name in names
     }
-    wrong = {name.casefold() for name in no_entities} - entity_names
+    wrong = {name.casefold() for name in no_entities} - abbreviations
     tagger = EntityTagger.from_pretrained(model, min_score=0.0)
-    sentences = list(
-        dict.fromkeys(
-            match[0].strip()
-            for text in real_notes(data)
-            for match in _SENTENCE.finditer(text)
-            if 15 < len(match[0]) < 400
-        )
-    )
+    sentences = list(dict.fromkeys(_sentences(data)))
     for sentence, entities in zip(
         sentences, tagger.tag_many(sentences), strict=True
     ):
         spans = []
         agreed = True
         for entity in entities:
-            name = entity.text
-            is_listed = names.get(open_names.key(name)) == entity.label
-            is_listed |= name.casefold() in entity_names
-            if name.casefold() in wrong or open_names.is_no_name(name):
+            name = entity.text.casefold()
+            if name in wrong or open_names.is_no_name(name):
                 continue
-            if entity.score >= (LISTED if is_listed else SURE):
+            is_listed = (
+                name in abbreviations
+                or labels.get(open_names.key(name)) == entity.label
+            )
+            least_score = LISTED if is_listed else SURE
+            if entity.score >= least_score:
                 spans.append(Span(entity.start, entity.end, entity.label))
             elif is_listed or entity.score >= UNSURE:
                 agreed = False
-        if agreed and not _missed(sentence, spans, names):
+        if agreed and not _missed(sentence, spans, labels):
             yield Document("silver", sentence, tuple(spans))
 
 
-def _missed(sentence: str, spans: list[Span], names: dict[str, str]) -> bool:
-    """Whether a listed name of two words or more lies outside all entities."""
-    free = list(sentence)
+def _sentences(data: Path) -> Iterator[str]:
+    """Sentences of real notes, of moderate length."""
+    for text in real_notes(data):
+        for match in _SENTENCE.finditer(text):
+            if 15 < len(match[0]) < 400:
+                yield match[0].strip()
+
+
+def _missed(sentence: str, spans: list[Span], labels: dict[str, str]) -> bool:
+    """Whether a listed name of two words lies outside all entities."""
+    characters = list(sentence)
     for span in spans:
-        free[span.start : span.end] = "." * (span.end - span.start)
-    words = [
-        open_names.key(word)
-        for word in "".join(free).replace(".", " . ").split()
-    ]
-    pairs = pairwise(words)
+        characters[span.start : span.end] = "." * (span.end - span.start)
+    outside = "".join(characters).replace(".", " . ")
+    keys = map(open_names.key, outside.split())
     return any(
-        names.get(f"{first} {second}")
-        for first, second in pairs
+        f"{first} {second}" in labels
+        for first, second in pairwise(keys)
         if first and second
     )
 
@@ -165,18 +161,18 @@ def main(
     ] = None,
 ) -> None:
     """Write abstracts and tagged notes, or with a model the sentences of notes."""
-    written = (
-        {"silver": silver(data, model)}
-        if model
-        else {name: abstracts(data, name) for name in CORPORA}
-        | {"tagged": training_documents(data) * TIMES}
-    )
-    for name, documents in written.items():
+    corpora: dict[str, Iterable[Document]] = {}
+    if model:
+        corpora["silver"] = silver(data, model)
+    else:
+        for name in CORPORA:
+            corpora[name] = abstracts(data, name)
+        corpora["tagged"] = training_documents(data) * TIMES
+    for name, documents in corpora.items():
         (out / name).mkdir(parents=True, exist_ok=True)
         texts = [tagged(document)[0] for document in documents]
-        write_iob2(
-            (text for text in texts if text.words), out / name / "train.tsv"
-        )
+        not_empty = (text for text in texts if text.words)
+        write_iob2(not_empty, out / name / "train.tsv")
         say(f"{out / name}: {len(texts):,} texts")
 
 

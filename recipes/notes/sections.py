@@ -1,23 +1,24 @@
 """The real notes, and 300 of their sections that are kept apart for measuring.
 
 The sections were drawn before anyone read them: of MTS-Dialog every section type, more of the
-frequent ones, and paragraphs of ACI-Bench and MTSamples. The order of a digest is the draw.
+frequent ones, and paragraphs of ACI-Bench and MTSamples. They are the first ones in the order of a
+hash of their texts.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
 import math
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from recipes.public_data import read_rows
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 DRAWN = {"mts_dialog": 220, "aci_bench": 40, "mtsamples": 40}
@@ -43,55 +44,47 @@ class Section:
     side: str = ""
 
 
-def read_rows(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of a packed CSV file."""
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as lines:
-        yield from csv.DictReader(lines)
-
-
 @cache
 def drawn(data: Path) -> list[Section]:
     """The sections that are kept apart, each with its side, "dev" or "test"."""
     sections = []
     for name, number in DRAWN.items():
-        kinds: dict[str, list[Section]] = defaultdict(list)
-        for section in sorted(
-            drawable(data, name), key=lambda section: _digest(section.text)
-        ):
-            kinds[section.kind].append(section)
-        roots = sum(math.sqrt(len(group)) for group in kinds.values())
-        shares = {
-            kind: min(
-                len(group),
-                max(1, round(number * math.sqrt(len(group)) / roots)),
-            )
-            for kind, group in kinds.items()
-        }
-        while (
-            sum(shares.values()) != number
-        ):  # rounding, and kinds with few sections
-            step = 1 if sum(shares.values()) < number else -1
-            free = [
-                kind
-                for kind, group in kinds.items()
-                if 1 <= shares[kind] + step <= len(group)
-            ]
-            shares[max(free, key=lambda kind: len(kinds[kind]))] += step
-        for kind, group in sorted(kinds.items()):
-            sections += group[: shares[kind]]
+        by_kind: dict[str, list[Section]] = defaultdict(list)
+        for section in sorted(drawable(data, name), key=_digest):
+            by_kind[section.kind].append(section)
+        sizes = {kind: len(group) for kind, group in by_kind.items()}
+        counts = _counts(sizes, number)
+        for kind, group in sorted(by_kind.items()):
+            sections += group[: counts[kind]]
     return [
-        Section(
-            section.id,
-            section.kind,
-            section.text,
-            "dev" if number % DEV == 0 else "test",
-        )
+        replace(section, side="test" if number % DEV else "dev")
         for number, section in enumerate(sections)
     ]
 
 
+def _counts(sizes: Mapping[str, int], total: int) -> dict[str, int]:
+    """How many sections of each kind are drawn: in proportion to the root of their number."""
+    roots = {kind: math.sqrt(size) for kind, size in sizes.items()}
+    sum_of_roots = sum(roots.values())
+    counts = {}
+    for kind, size in sizes.items():
+        count = max(1, round(total * roots[kind] / sum_of_roots))
+        counts[kind] = min(size, count)
+    # Rounding, and kinds with few sections, leave the sum a little off.
+    while sum(counts.values()) != total:
+        step = 1 if sum(counts.values()) < total else -1
+        free_kinds = [
+            kind
+            for kind, size in sizes.items()
+            if 1 <= counts[kind] + step <= size
+        ]
+        largest = max(free_kinds, key=sizes.__getitem__)
+        counts[largest] += step
+    return counts
+
+
 @cache
-def others(data: Path) -> list[Section]:
+def trainable(data: Path) -> list[Section]:
     """The sections that may be trained on, in the order of their digests.
 
     Left out are the longer notes of which a section is kept apart, and every section that shares
@@ -109,7 +102,7 @@ def others(data: Path) -> list[Section]:
         and _note(section) not in notes
         and held_out_runs.isdisjoint(_runs(section.text))
     ]
-    return sorted(sections, key=lambda section: _digest(section.text))
+    return sorted(sections, key=_digest)
 
 
 def _note(section: Section) -> str:
@@ -121,9 +114,8 @@ def _note(section: Section) -> str:
 
 def _runs(text: str) -> set[tuple[str, ...]]:
     words = re.findall(r"\w+", text.casefold())
-    return {
-        tuple(words[at : at + SHARED]) for at in range(len(words) - SHARED + 1)
-    }
+    n_runs = len(words) - SHARED + 1
+    return {tuple(words[start : start + SHARED]) for start in range(n_runs)}
 
 
 def real_notes(data: Path) -> Iterator[str]:
@@ -163,5 +155,5 @@ def drawable(data: Path, name: str) -> Iterable[Section]:
     return {s.text: s for s in parts if len(s.text) in PARAGRAPH}.values()
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _digest(section: Section) -> str:
+    return hashlib.sha256(section.text.encode()).hexdigest()

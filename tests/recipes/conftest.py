@@ -1,6 +1,17 @@
-"""What tests of recipes share: small parts of the public data sets, and our vocabulary."""
+"""What tests of recipes share: our vocabulary, a small part of the public data, and commands."""
 
 import pytest
+import typer
+from typer.testing import CliRunner
+
+
+def run(main, *words):
+    """The output of a recipe's command, which must succeed."""
+    app = typer.Typer()
+    app.command()(main)
+    result = CliRunner().invoke(app, list(map(str, words)))
+    assert result.exit_code == 0, result.output
+    return result.output
 
 
 @pytest.fixture(scope="session")
@@ -12,7 +23,7 @@ def vocabulary():
 
 
 @pytest.fixture
-def some_data(data_folder, tmp_path):
+def data_sample(data_folder, tmp_path):
     """A folder with a small part of the data sets, which is read in seconds."""
     from recipes.rehearsal import sample
 

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
 from biomed.qa.questions import split_by_article
 from domainbert.models.manifest import Manifest
@@ -11,6 +10,7 @@ from domainbert.models.storage import read_manifest
 from recipes import answers
 from recipes.answers import COVID, SQUAD, mixture, share_of
 from tests.biomed.qa.conftest import made_up
+from tests.recipes.conftest import run
 
 RECIPE = """
 [model]
@@ -70,12 +70,9 @@ def test_the_last_stage_has_all_kinds_and_no_held_out_article(
 ):
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE.format(encoder=tiny_encoder))
-    app = answers.typer.Typer()
-    app.command()(answers.main)
     out = tmp_path / "model"
-    arguments = [str(files), "--data", str(files), "--recipe", str(recipe)]
-    result = CliRunner().invoke(app, [*arguments, "--out", str(out)])
-    assert result.exit_code == 0, result.output
+    words = [files, "--data", files, "--recipe", recipe]
+    run(answers.main, *words, "--out", out)
     manifest = read_manifest(out, Manifest)
     covid = made_up(20, name="c", seed=1)
     training, held_out = split_by_article(covid, share=0.2)
@@ -89,17 +86,13 @@ def test_the_last_stage_has_all_kinds_and_no_held_out_article(
 def test_finished_stages_are_not_run_again(files, tiny_encoder, tmp_path):
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE.format(encoder=tiny_encoder))
-    app = answers.typer.Typer()
-    app.command()(answers.main)
     words = [files, "--data", files, "--recipe", recipe]
     words += ["--checkpoints", tmp_path / "checkpoints"]
     weights = []
     outputs = []
-    for name, more in (("first", []), ("second", ["--resume"])):
-        arguments = [*words, "--out", tmp_path / name, *more]
-        result = CliRunner().invoke(app, list(map(str, arguments)))
-        assert result.exit_code == 0, result.output
-        outputs.append(result.output)
+    for name, options in (("first", []), ("second", ["--resume"])):
+        out = tmp_path / name
+        outputs.append(run(answers.main, *words, "--out", out, *options))
         file = tmp_path / name / "adapter_model.safetensors"
         weights.append(file.read_bytes())
     assert ["step 1 of" in output for output in outputs] == [True, False]

@@ -56,7 +56,7 @@ def test_too_few_terms_or_categories_are_refused(embedder, vocabulary):
         ValueError, match="12 terms, 12 measured, of 1 categories"
     ):
         evaluate_categories(embedder, vocabulary.assign(category="one"))
-    with pytest.raises(ValueError, match="needed are more than 5 terms"):
+    with pytest.raises(ValueError, match="expected more than 5 terms"):
         evaluate_categories(embedder, vocabulary.iloc[4:8])
 
 

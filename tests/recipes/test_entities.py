@@ -1,6 +1,9 @@
 """Training of the shipped entity model: seeds, and corpora of the same texts."""
 
+from types import SimpleNamespace
+
 import numpy as np
+import pytest
 import torch
 import typer
 from typer.testing import CliRunner
@@ -56,7 +59,34 @@ def test_corpora_of_the_same_texts_are_learnt_from_as_one(tiny_encoder):
     assert joined(alone) == alone
 
 
-def test_the_best_of_several_seeds_is_kept_and_all_are_reported(
+def test_the_best_of_several_seeds_is_kept(tiny_encoder):
+    f1_of_seeds = {3: 0.5, 4: 0.9, 5: 0.7}
+
+    def trainer(_, seeded, **__):
+        seed = seeded.training.seed
+        manifest = EntityManifest()
+        manifest.scores.devel = {"small": {"all": {"f1": f1_of_seeds[seed]}}}
+        manifest.scores.note = "It chose the weights, so it is optimistic."
+        return SimpleNamespace(manifest=manifest, seed=seed)
+
+    models = fit_seeds(
+        [], recipe(tiny_encoder), seeds=list(f1_of_seeds), trainer=trainer
+    )
+    best_seeds = []
+    for model in models:
+        best_seeds.append(model.seed)
+    assert best_seeds == [3, 4, 4]
+    scores = model.manifest.scores
+    assert scores.table["f1, mean of 3 seeds"]["small devel"] == pytest.approx(
+        0.7
+    )
+    assert scores.note.startswith(
+        "It chose the weights and the best of several"
+    )
+    assert [run.seed for run in model.manifest.seeds] == [3, 4, 5]
+
+
+def test_all_seeds_are_reported_and_a_resumed_run_only_measures_them(
     tiny_encoder, tmp_path
 ):
     folder = tmp_path / "small"

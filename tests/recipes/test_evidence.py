@@ -1,10 +1,10 @@
 """The faithfulness of a model's explanations goes into its card."""
 
 import pandas as pd
-from typer.testing import CliRunner
 
 from clinical import ReadmissionModel, ReadmissionSettings
 from recipes import evidence
+from tests.recipes.conftest import run
 
 
 def test_the_result_goes_into_the_card(network, tokenizer, tmp_path):
@@ -21,17 +21,13 @@ def test_the_result_goes_into_the_card(network, tokenizer, tmp_path):
             "split": ["val"] * 3 + ["test"],
         }
     ).to_parquet(tmp_path / "cohort.parquet")
-    app = evidence.typer.Typer()
-    app.command()(evidence.main)
     words = [tmp_path / "cohort.parquet", tmp_path / "model"]
-    words += ["--out", tmp_path / "measured"]
-    result = CliRunner().invoke(app, list(map(str, words)))
-    assert result.exit_code == 0, result.output
-    found = ReadmissionModel.from_pretrained(
-        tmp_path / "measured"
-    ).manifest.evidence
-    assert (found.stays, found.patients, found.side) == (3, 3, "val")
-    assert found.measures[1]["low"] is None  # too few patients for an interval
+    output = run(evidence.main, *words, "--out", tmp_path / "measured")
+    measured = ReadmissionModel.from_pretrained(tmp_path / "measured")
+    result = measured.manifest.evidence
+    assert (result.stays, result.patients, result.side) == (3, 3, "val")
+    # Too few patients for an interval.
+    assert result.measures[1]["low"] is None
     card = (tmp_path / "measured" / "README.md").read_text()
     assert "comprehensiveness 5%" in card
-    assert "furosemide" not in card + str(found) + result.output
+    assert "furosemide" not in card + str(result) + output

@@ -1,13 +1,11 @@
 """The example of a shipped model, which the self-test of a service compares."""
 
-import typer
-from typer.testing import CliRunner
-
 from clinical import ReadmissionModel, ReadmissionSettings
 from domainbert.models.storage import read_manifest
 from domainbert.service.served import announced, find_kind
 from domainbert.service.worker import Worker
 from recipes import examples
+from tests.recipes.conftest import run
 
 
 def test_the_example_goes_into_manifest_and_card(network, tokenizer, tmp_path):
@@ -17,10 +15,7 @@ def test_the_example_goes_into_manifest_and_card(network, tokenizer, tmp_path):
         folder
     )
     weights = (folder / "model.safetensors").read_bytes()
-    app = typer.Typer()
-    app.command()(examples.main)
-    result = CliRunner().invoke(app, [str(folder)])
-    assert result.exit_code == 0, result.output
+    run(examples.main, folder)
     assert (folder / "model.safetensors").read_bytes() == weights
     example = read_manifest(folder, ReadmissionModel.manifest_class).example
     assert example.record == {"text": [examples.TEXT]}

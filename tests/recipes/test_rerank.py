@@ -2,15 +2,19 @@
 
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
-import typer
-from typer.testing import CliRunner
+import torch
 
+from biomed.qa.model import QuestionAnswerer
 from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
+from biomed.sentences.training import SentenceRecipe
 from domainbert.models.pairs import PairResult
-from domainbert.training.recipes import recipe_file
+from domainbert.models.pooling import unit
+from domainbert.training.recipes import read_recipe, recipe_file
 from recipes import passages, rerank
+from tests.recipes.conftest import run
 
 WORDS = "heart kidney left right pain edema fever insulin".split()
 
@@ -29,6 +33,40 @@ def test_a_negative_is_another_passage(encoder):
     assert rows["second"].tolist() == [passage for _, passage, _ in pairs]
     assert (rows["second"] != rows["negative"]).all()
     assert set(rows["negative"]) <= set(rows["second"])
+    topics = {passage: topic for _, passage, topic in pairs}
+    is_sibling = rows["negative"].map(topics) == rows["second"].map(topics)
+    assert set(is_sibling) == {True, False}
+
+
+def test_a_negative_of_another_topic_looks_right(encoder, monkeypatch):
+    """Without siblings, it is the passage that is nearest to the question."""
+    monkeypatch.setattr(rerank, "NEAREST", 2)
+    pairs = [(word, f"{word} pain", word) for word in WORDS]
+    rows = rerank.triplets(pairs, encoder, seed=0)
+    questions = unit(encoder.embed(WORDS))
+    texts = rows["second"].tolist()
+    cosines = questions @ unit(encoder.embed(texts)).T
+    for row, negative in zip(cosines, rows["negative"], strict=True):
+        second_nearest = np.sort(row)[-2]
+        assert row[texts.index(negative)] >= second_nearest - 1e-6
+
+
+def test_training_starts_from_the_adapters_of_qa(
+    tiny_encoder, write_adapter, tmp_path
+):
+    start = write_adapter(QuestionAnswerer, tmp_path / "qa")
+    changes = {"model.encoder": str(tiny_encoder), "model.start": str(start)}
+    changes |= {"model.window": 32, "training.rank": 16}
+    file = recipe_file("rerank")
+    recipe = read_recipe(SentenceRecipe, file, overrides=changes)
+    folder = rerank.started(recipe, tmp_path / "start")
+    model = CrossEncoder.from_pretrained(folder, device="cpu")
+    adapter = QuestionAnswerer.from_pretrained(start, device="cpu").adapter
+    shared = [name for name in model.adapter.tensors if ".lora_" in name]
+    assert shared
+    for name in shared:
+        tensor = model.adapter.tensors[name]
+        assert torch.equal(tensor, adapter.tensors[name]), name
 
 
 @pytest.mark.parametrize(
@@ -63,14 +101,15 @@ def test_a_rank_counts_texts_and_not_their_passages():
 @pytest.mark.data
 @pytest.mark.slow
 def test_the_command_runs_the_shipped_recipe(
-    tiny_encoder, some_data, tmp_path, monkeypatch
+    tiny_encoder, data_sample, tmp_path, monkeypatch
 ):
-    sides = passages.medquad_sides(some_data)
+    sides = passages.medquad_sides(data_sample)
     topics = {
         side: {key for *_, key in pairs} for side, pairs in sides.items()
     }
     apart = topics[passages.MEASURED] | topics[passages.CHOOSING]
-    medquad, *_ = rerank.training_pairs(some_data, sides, seed=0)
+    assert apart
+    medquad, *_ = rerank.training_pairs(data_sample, sides, seed=0)
     assert apart.isdisjoint(key for *_, key in medquad)
     recipe = recipe_file("rerank").read_text("utf-8")
     recipe = recipe.replace("all-MiniLM-L6-v2", str(tiny_encoder), 1)
@@ -87,12 +126,8 @@ def test_the_command_runs_the_shipped_recipe(
     frame = pd.DataFrame([pair[:2] for pair in pairs])
     columns = frame.set_axis(["first", "second"], axis=1)
     monkeypatch.setattr(passages, "pubmedqa", lambda _: columns)
-    app = typer.Typer()
-    app.command()(rerank.main)
-    words = [some_data, "--recipe", tmp_path / "rerank.toml"]
-    words += ["--out", tmp_path / "model"]
-    result = CliRunner().invoke(app, list(map(str, words)))
-    assert result.exit_code == 0, result.output
+    words = [data_sample, "--recipe", tmp_path / "rerank.toml"]
+    run(rerank.main, *words, "--out", tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text("utf-8")
     assert "MRR@10, 4 questions of MedQuAD" in card
     model = CrossEncoder.from_pretrained(tmp_path / "model")

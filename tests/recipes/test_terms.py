@@ -1,19 +1,21 @@
 """The recipe of the shipped model `terms`: its training sets, its objective, its scores."""
 
 import re
+from itertools import count
 
 import numpy as np
 import pandas as pd
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from biomed.sentences.objectives import TextVectorsObjective
 from biomed.terms.similarity import TermEmbedder
 from domainbert.models.pooling import unit
 from domainbert.training.recipes import read_recipe, recipe_file
 from domainbert.training.settings import TrainingSettings
+from recipes import passages
+from recipes.passages import topic_side
 from recipes.relations import (
+    Concept,
     Relation,
     definition_relations,
     held_out_names,
@@ -21,10 +23,12 @@ from recipes.relations import (
     without_names,
 )
 from recipes.terms import __main__ as terms
+from recipes.terms import training_sets
 from recipes.terms.measuring import evaluate_synonyms
 from recipes.terms.objective import RatedObjective
 from recipes.terms.recipe import MedicalTermRecipe
 from recipes.terms.training_sets import HeldOut, all_relations, repeated
+from tests.recipes.conftest import run
 
 
 def test_relations_are_read_as_often_as_the_recipe_says():
@@ -70,19 +74,15 @@ def test_no_text_of_the_training_data_contains_a_held_out_name(
 @pytest.mark.data
 @pytest.mark.slow
 def test_the_command_runs_the_shipped_recipe_on_real_text(
-    tiny_encoder, some_data, tmp_path
+    tiny_encoder, data_sample, tmp_path
 ):
     recipe = recipe_file("terms").read_text("utf-8")
     recipe = recipe.replace("all-MiniLM-L6-v2", str(tiny_encoder), 1)
     recipe = re.sub(r"(?m)^epochs = .*", "epochs = 0.01", recipe)
     recipe = re.sub(r"(?m)^start = .*", "", recipe)
     (tmp_path / "terms.toml").write_text(recipe, "utf-8")
-    app = typer.Typer()
-    app.command()(terms.main)
-    words = [some_data, "--recipe", tmp_path / "terms.toml"]
-    words += ["--out", tmp_path / "model"]
-    result = CliRunner().invoke(app, list(map(str, words)))
-    assert result.exit_code == 0, result.output
+    words = [data_sample, "--recipe", tmp_path / "terms.toml"]
+    run(terms.main, *words, "--out", tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text("utf-8")
     parts = (
         "# Vectors",
@@ -134,6 +134,85 @@ def test_rows_with_a_held_out_name_are_dropped():
     ]
     apart = HeldOut(frozenset({"asthma"}), frozenset({"heart failure"}))
     assert apart.drop_from(rows) == rows[:1]
+
+
+def topic(side):
+    """A key of this side, see `topic_side`."""
+    return next(key for key in map(str, count()) if topic_side(key) == side)
+
+
+def test_relations_of_searched_topics_and_held_out_diseases_are_left_out(
+    monkeypatch,
+):
+    measured = topic(passages.MEASURED)
+    free = topic(5)
+    named = Relation(measured, ("asthma", "wheezing disease"))
+    held_out = Relation(free, ("GOUT", "podagra"))
+    searched = Relation(measured, ("asthma", "it is a disease of the lungs"))
+    defined = Relation(free, ("cough", "it is a sudden noise"))
+    relations = {
+        "names": [named, held_out],
+        "definitions": [searched, defined],
+        "contexts": [searched],
+    }
+    monkeypatch.setattr(training_sets, "all_relations", lambda *_: relations)
+    concepts = [Concept(key, ("a",), ()) for key in (measured, free)]
+    apart = HeldOut(frozenset({"gout"}), frozenset())
+    kept = training_sets.trained_relations(None, concepts, None, apart)
+    assert kept == {
+        "names": [named],
+        "definitions": [defined],
+        "contexts": [],
+    }
+
+
+def test_passages_of_held_out_names_and_searched_topics_are_left_out(
+    monkeypatch,
+):
+    concepts = [
+        Concept("gout", ("Gout",), ()),
+        Concept("cough", ("Cough",), ()),
+    ]
+    kept = ("What helps a cough?", "x" * 2000, "cough")
+    sides = {
+        passages.MEASURED: [("Measured?", "answer", "m")],
+        passages.CHOOSING: [("Choosing?", "answer", "c")],
+        2: [
+            ("What helps it?", "answer", "gout"),
+            ("Is gout old?", "answer", "other"),
+            ("Is heart failure old?", "answer", "other"),
+            kept,
+        ],
+    }
+    titles = [("Gout in toes", "abstract", "t"), ("Cough", "abstract", "t")]
+    questions = [("Who named gout?", "paragraph", "s")]
+    monkeypatch.setattr(passages, "medquad_sides", lambda _: sides)
+    monkeypatch.setattr(passages, "titles", lambda _: titles)
+    monkeypatch.setattr(passages, "squad", lambda _: questions)
+    apart = HeldOut(frozenset({"gout"}), frozenset({"heart failure"}))
+    assert training_sets.passage_rows(None, concepts, apart) == {
+        "paragraphs": questions,
+        "questions": [(kept[0], "x" * passages.LONGEST, "cough")],
+        "titles": titles[1:],
+    }
+
+
+def test_rated_pairs_that_choose_or_are_held_out_are_not_trained_on(tmp_path):
+    pairs = [("gout", "podagra"), ("toe", "heart failure")]
+    pairs += [(f"cough {number}", "fever") for number in range(20)]
+    rows = [f"{first}\t{second}\t1.5" for first, second in pairs]
+    file = tmp_path / training_sets.RELATED
+    file.parent.mkdir()
+    file.write_text(
+        "\n".join(["snomed_label_1\tsnomed_label_2\tmean_rating", *rows])
+    )
+    apart = HeldOut(frozenset({"gout"}), frozenset({"heart failure"}))
+    table = training_sets.trained_related_pairs(tmp_path, apart)
+    trained = [*zip(table["first"], table["second"], strict=True)]
+    choosing = {pair for pair in pairs if training_sets.is_apart(*pair)}
+    assert 0 < len(choosing) < 10
+    assert trained == [pair for pair in pairs[2:] if pair not in choosing]
+    assert all(training_sets.is_apart(*reversed(pair)) for pair in choosing)
 
 
 def test_rated_pairs_are_learned_by_their_order(tiny_encoder):
