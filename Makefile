@@ -7,6 +7,7 @@
 # make peers      other tools beside ours on the same texts; fills docs/explanation/compared.md
 # make models     rebuild every shipped model (days on two cores), make models/qa one of them;
 #                 see recipes/README.md
+# make rehearsal  the commands of make models on a part of the data, in a clone (an hour or two)
 
 PYTHON ?= python3
 DATA ?= ../shared/data

@@ -36,8 +36,11 @@ SEPARATORS = {
 }
 QUESTIONS = "qa/*.json"
 FEWEST = 20  # records that are kept of a file that has so many
-# Smaller batches: a tagger that made fewer than a hundred steps finds nothing to calibrate.
+# Smaller batches and slower learning: a tagger that made fewer than a hundred steps, or fast ones on
+# little text, finds no entities, so that nothing can be calibrated.
 BATCH_TOKENS = 512
+SLOWER = 2  # divides the learning rates
+_NUMBER = re.compile(r"[\d.]+(?:e-\d+)?")
 Record = TypeVar("Record")
 
 
@@ -80,17 +83,24 @@ def fewer_questions(document: dict, part: int) -> dict:
 
 
 def shorten(recipe: Path, *, part: int) -> None:
-    """Divide the passes of each stage, make the batches small, and mark the card's title."""
-
-    def divided(line: re.Match[str]) -> str:
-        return re.sub(
-            r"[\d.]+", lambda number: f"{float(number[0]) / part:g}", line[0]
-        )
-
-    text = re.sub(r"(?m)^epochs = .+$", divided, recipe.read_text("utf-8"))
+    """Fewer passes, small batches and slow learning in each stage; the card's title tells."""
+    text = recipe.read_text("utf-8")
+    text = divided(text, "epochs", by=part)
+    text = divided(text, "learning_rate", by=SLOWER)
     text = re.sub(r"(?m)^(batch_tokens) = .+$", rf"\1 = {BATCH_TOKENS}", text)
     text = re.sub(r'(?m)^title = "', 'title = "Rehearsal: ', text)
     recipe.write_text(text, "utf-8")
+
+
+def divided(text: str, name: str, *, by: int) -> str:
+    """The text of a recipe with all values of this name divided, those of stages too."""
+
+    def divided_line(line: re.Match[str]) -> str:
+        return _NUMBER.sub(
+            lambda number: f"{float(number[0]) / by:g}", line[0]
+        )
+
+    return re.sub(rf"(?m)^{name} = .+$", divided_line, text)
 
 
 @one_line_errors
