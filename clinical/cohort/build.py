@@ -145,7 +145,7 @@ def build_cohort(
             request = Request(
                 source_schema,
                 notes,
-                hours,
+                hours if notes == "early" else None,
                 rules,
                 seed,
                 end,
@@ -255,19 +255,19 @@ def _export_cohort(
     """Write the cohort piece by piece, with the definition and the flow in its metadata."""
     import pyarrow.parquet as pq
 
+    definition = request.definition
     _split(con, request)
     con.execute(step("cohort"))
     metadata = {
         SUMMARY_KEY: json.dumps(
             summarise(con, request, caveats), ensure_ascii=False
         ),
-        "clinical.definition": request.definition.text,
-        "clinical.definition_sha256": request.definition.sha256,
+        "clinical.definition": definition.text,
+        "clinical.definition_sha256": definition.sha256,
     }
-    definition = request.definition
     choice = NoteChoice(
         notes="early" if request.notes == "early" else "discharge",
-        hours=request.hours if request.notes == "early" else None,
+        hours=request.hours,
         summaries=request.schema.summary_categories,
         addenda=request.schema.addendum_kinds,
         transfer_gap_hours=definition.episode.transfer_gap_hours,
@@ -298,9 +298,8 @@ def _split(con: duckdb.DuckDBPyConnection, request: Request) -> None:
     import pyarrow as pa
 
     if request.split_by == "time":
-        latest = con.execute(
-            "SELECT max(discharge_time) FROM stays"
-        ).fetchall()[0][0]
+        query = "SELECT max(discharge_time) FROM stays"
+        ((latest,),) = con.execute(query).fetchall()
         if latest and latest.year > datetime.now(UTC).year:
             raise UserError(
                 f"the stays end in {latest.year}: their dates are shifted, by another amount for "
@@ -336,7 +335,7 @@ def _set_rules(
         "planned_types": [],
         "death_after_discharge": "keep",
         **request.definition.rules(),
-        "hours": request.hours,
+        "hours": request.hours or 0,
         "data_end": request.data_end,
         "derive_data_end": request.derive_data_end,
         "early": request.notes == "early",
@@ -344,14 +343,15 @@ def _set_rules(
         "addendum_kinds": request.schema.addendum_kinds,
         "has_notes": bool(tables.notes),
         "admissions_table": tables.admissions.name,
-        "patients_table": tables.patients.name if tables.patients else "",
-        "follow_up_table": tables.follow_up.name if tables.follow_up else "",
         "no_row": NO_ROW,
         "undecodable": UNDECODABLE,
         "val_from": request.fractions["train"],
         "test_from": request.fractions["train"] + request.fractions["val"],
         "columns": sorted(tables.columns),
     }
+    for role in ("patients", "deaths", "follow_up"):
+        table = getattr(tables, role)
+        values[f"{role}_table"] = table.name if table else ""
     for name in ("died_locations", "alive_locations"):
         values[name] += getattr(request.schema, name)
     con.execute(step("rules"), values)

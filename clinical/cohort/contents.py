@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, compress
 from typing import TYPE_CHECKING
 
-from clinical.cohort.source import MatchedTable, Tables, counts_text, step
+from clinical.cohort.source import MatchedTable, Tables, step
 from domainbert.errors import UserError
 from domainbert.files import read_toml
 
@@ -16,8 +16,15 @@ if TYPE_CHECKING:
     from clinical.cohort.views import ViewSource
 
 _CAVEATS: dict[str, dict[str, str]] = read_toml(__file__, "caveats.toml")
-# Rows of the table of admissions that are not admissions, counted by reason.
-_SKIPPED_ROWS = "FROM others ORDER BY rows DESC, other"
+# The types of notes with their counts, and whether some, or all, are discharge summaries.
+_TYPES = """
+SELECT counts_text(type, n), bool_or(is_summary), bool_and(is_summary)
+FROM (
+    SELECT coalesce(category, 'none') AS type, count(*) AS n,
+        list_contains(any_value(discharge_categories), upper(type)) AS is_summary
+    FROM notes, rules
+    GROUP BY type
+)"""
 
 
 def require_contents(
@@ -37,23 +44,18 @@ def require_contents(
     ((used, other),) = con.execute(query).fetchall()
     if used or not other:
         return
-    query = (
-        "SELECT coalesce(category, 'none') AS type, count(*) AS n FROM notes "
-        "GROUP BY type ORDER BY n DESC, type"
-    )
-    types = dict(con.execute(query).fetchall())
-    summaries = schema.summary_categories
-    has_summary = {name.upper() in summaries for name in types}
-    if has_summary == {False}:
+    ((types, has_summary, all_summaries),) = con.execute(_TYPES).fetchall()
+    if not has_summary:
+        summaries = " or ".join(schema.summary_categories)
         raise UserError(
-            f"{source.name} has no discharge summary ({' or '.join(summaries)}), but notes of the "
-            f"types {counts_text(types)}. If one of these is a discharge summary, write "
+            f"{source.name} has no discharge summary ({summaries}), but notes of the "
+            f"types {types}. If one of these is a discharge summary, write "
             f'discharge_categories = ["its name"] into {_mapping(schema)}; or predict from the '
             "notes of the first hours: `notes='early'`"
         )
-    if has_summary == {True}:
+    if all_summaries:
         raise UserError(
-            f"{source.name} has only discharge summaries, {counts_text(types)}, which an early "
+            f"{source.name} has only discharge summaries, {types}, which an early "
             "prediction must never see: predict at discharge (`notes='discharge'`)"
         )
 
@@ -66,13 +68,14 @@ def _no_admission(
 ) -> str:
     """What the table of admissions has instead, and how to read it."""
     reason = f"{source.name} has no admission: {table.name} has no row"
-    skipped = dict(con.execute(_SKIPPED_ROWS).fetchall())
+    query = "SELECT counts_text(other, rows) FROM others"
+    ((skipped,),) = con.execute(query).fetchall()
     if skipped:
         rules = [
             f"{name} is {' or '.join(v)}" for name, v in table.where.items()
         ]
         return (
-            f"{reason} whose {' and '.join(rules)}, but {counts_text(skipped)}. To read others, "
+            f"{reason} whose {' and '.join(rules)}, but {skipped}. To read others, "
             f"change where of [admissions] in {_mapping(schema)}"
         )
     if lost := len(source.flaws.get(table.name.lower(), [])):
@@ -80,10 +83,10 @@ def _no_admission(
     if source.columns("types") is None:
         return reason
     types = source.scan("types", ["type", "rows"])
-    query = f"SELECT type, rows::BIGINT FROM {types}"  # noqa: S608
-    counts = dict(con.execute(query).fetchall())
+    query = f"SELECT counts_text(type, rows::BIGINT) FROM {types}"  # noqa: S608
+    ((counts,),) = con.execute(query).fetchall()
     return (
-        f"{reason}, and the source has {counts_text(counts)}. If one of these begins a stay, "
+        f"{reason}, and the source has {counts}. If one of these begins a stay, "
         f"change the values of [views.{table.name}] in {_mapping(schema)}"
     )
 

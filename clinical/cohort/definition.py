@@ -228,16 +228,27 @@ class Admissions(TableMap):
 
 
 class Patients(TableMap):
-    """The table of patients."""
+    """The table of patients; `replaced_by` and `replaces` are their other ids, one a line."""
 
     patient_id: Texts
     sex: Texts = ()
     birth_date: Texts = ()
     death_date: Texts = ()
+    hospital_death_date: Texts = ()
+    registered_death_date: Texts = ()
     anchor_age: Texts = ()
     anchor_year: Texts = ()
     ethnicity: Texts = ()
     split: Texts = ()
+    replaced_by: Texts = ()
+    replaces: Texts = ()
+
+
+class Deaths(TableMap):
+    """A table of deaths, of which a patient may have several."""
+
+    patient_id: Texts
+    death_date: Texts
 
 
 class FollowUp(TableMap):
@@ -314,6 +325,7 @@ class Schema(Settings):
     Attributes:
         admissions: the table of stays.
         patients: the table of patients, or None.
+        deaths: the table of deaths, or None.
         follow_up: the table of observation periods, or None.
         notes: the tables of notes, perhaps none.
         discharge_categories: categories of discharge summaries, upper case; may be empty.
@@ -331,6 +343,7 @@ class Schema(Settings):
 
     admissions: Admissions
     patients: Patients | None = None
+    deaths: Deaths | None = None
     follow_up: FollowUp | None = None
     notes: Annotated[
         tuple[Notes, ...], Field(strict=False), BeforeValidator(_listed)
@@ -370,11 +383,11 @@ class Schema(Settings):
 
 @dataclass(frozen=True)
 class Request:
-    """The checked arguments of `build_cohort`."""
+    """The checked arguments of `build_cohort`; `hours` for early notes only."""
 
     schema: Schema
     notes: str
-    hours: float
+    hours: float | None
     definition: Definition
     seed: int
     data_end: datetime | None

@@ -41,15 +41,26 @@ _BATCH_ROWS = 500  # notes among them
 # Fields with all their values, with spaces between them.
 _LISTS = (
     "codes", "encounters", "studies", "disposition_codes", "disposition_systems",
-    "disposition_grounds", "version",
+    "disposition_grounds", "version", "replaced_by", "replaces",
 )  # fmt: skip
 _SPACES = b" \t\n\r\v\f"
 _TEXT_COLUMNS = ("text", "remark", "words")
 _NOTE_COLUMNS = ("fault", "names", "replaces", "link")
-_TARGET_IDENTIFIERS = (
-    "target.identifier", "targetReference.identifier", "targetIdentifier",
-)  # fmt: skip
+_REPLACED_REFERENCES = (
+    "relatesTo.where(code='replaces').target.reference",
+    "relatesTo.where(code='replaces').targetReference.reference",
+)
+_REPLACED_IDENTIFIERS = (
+    "relatesTo.where(code='replaces').target.identifier",
+    "relatesTo.where(code='replaces').targetReference.identifier",
+    "relatesTo.where(code='replaces').targetIdentifier",
+)
 _TYPE = re.compile(rb'"resourceType"\s*:\s*"(\w+)"')
+# Contained resources, and other subjects of encounters and reports: their ids are no patient's.
+_NO_PATIENT = re.compile(
+    r"^#|\b(?:RelatedPerson|Group|Device|Location)/[^/]*(?:/_history|$)"
+)
+_CONDITION = re.compile(r"where\((\w+)='([\w-]+)'\)")  # in a path
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -309,12 +320,9 @@ def _names(resource: Resource, patient: Sequence[str]) -> str:
 
 def _replaced_names(resource: Resource, patient: Sequence[str]) -> str | None:
     """The names of the documents that this one replaces."""
-    names = []
-    for relation in values_at(resource, "relatesTo"):
-        if values_at(relation, "code") == ["replaces"]:
-            for path in ("target.reference", "targetReference.reference"):
-                names += _texts(relation, path)
-            names += _identifiers(relation, _TARGET_IDENTIFIERS, patient)
+    names = _identifiers(resource, _REPLACED_IDENTIFIERS, patient)
+    for path in _REPLACED_REFERENCES:
+        names += _texts(resource, path)
     return " ".join(names) or None
 
 
@@ -334,16 +342,25 @@ def _identifiers(
 
 
 def values_at(value: object, path: str) -> list[Any]:
-    """All values at a path such as "type.coding.code"; lists are opened on the way."""
+    """All values at a path such as "type.coding.code"; lists are opened on the way.
+
+    `where(NAME='VALUE')` in a path keeps the objects with this value, as in FHIRPath.
+    """
     values = [value]
     for name in _names_in(path):
         children = []
         for parent in values:
-            child = parent.get(name) if isinstance(parent, dict) else None
+            if not isinstance(parent, dict):
+                continue
+            child = parent.get(name)
             if isinstance(child, list):
                 children += [inner for inner in child if inner is not None]
             elif child is not None:
                 children.append(child)
+            elif test := _CONDITION.fullmatch(name):
+                key, expected = test.groups()
+                if values_at(parent, key) == [expected]:
+                    children.append(parent)
         if not children:
             return children
         values = children
@@ -362,7 +379,7 @@ def _alternatives(paths: str) -> tuple[str, ...]:
 
 
 def _texts(resource: object, path: str) -> list[str]:
-    """The texts at a path: of a reference its id, unless it is to a contained resource."""
+    """The texts at a path: of a reference its id, unless it is to a resource that is not read."""
     texts = []
     is_reference = path.endswith(".reference")
     for value in values_at(resource, path):
@@ -372,7 +389,7 @@ def _texts(resource: object, path: str) -> list[str]:
             continue
         elif not is_reference:
             texts.append(value)
-        elif not value.startswith("#"):
+        elif not _NO_PATIENT.search(value):
             texts.append(address_id(value))
     return texts
 

@@ -66,6 +66,7 @@ class Cohort:
                 f"{path} was not written by build_cohort: it carries no flow"
             )
         summary = json.loads(metadata[SUMMARY_KEY])
+        kept = summary["kept"]
         return cls(
             path=Path(path),
             flow=pd.DataFrame(summary["steps"]).drop(columns="box"),
@@ -74,9 +75,9 @@ class Cohort:
                 columns=["source", "problem", "count", "examples"],
             ),
             n_admissions=summary["steps"][0]["left"],
-            n_stays=summary["kept"]["stays"],
-            n_patients=summary["kept"]["patients"],
-            n_readmitted=summary["kept"]["readmitted"],
+            n_stays=kept["stays"],
+            n_patients=kept["patients"],
+            n_readmitted=kept["readmitted"],
             caveats=tuple(summary["caveats"]),
             summary=summary,
             _keep=keep,
@@ -96,12 +97,14 @@ class Cohort:
         """
         import duckdb
 
-        values = {
-            "path": glob.escape(str(self.path)),
-            "hours": self.summary["hours"],
-        }
         with duckdb.connect() as con:
-            return con.execute(step("labels"), values).df()
+            return con.execute(
+                step("labels"),
+                {
+                    "path": glob.escape(str(self.path)),
+                    "hours": self.summary["hours"],
+                },
+            ).df()
 
     def save_flow_json(self, path: str | Path) -> None:
         """Write the flow, the counts, the issues and the caveats as JSON."""
@@ -164,16 +167,15 @@ def summarise(
     for name in ("flow", "followed", "incidence"):
         con.execute(step(name))
     ((counts,),) = con.execute(step("summary")).fetchall()
-    definition = request.definition
     return {
         "schema": request.schema.name,
         "exact_ids": request.schema.exact_ids,
         "notes": request.notes,
-        "hours": request.hours if request.notes == "early" else None,
+        "hours": request.hours,
         "seed": request.seed,
         "split_by": request.split_by,
         "definition": {
-            name: getattr(definition, name) for name in _DEFINITION
+            name: getattr(request.definition, name) for name in _DEFINITION
         },
         **json.loads(counts),
         "caveats": caveats,

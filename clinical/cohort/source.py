@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import duckdb
 
 _log = logging.getLogger(__name__)
-_LISTED = 10
-
 REASONS = {
     "marked_error": "entered in error",
     "not_current": "not current",
@@ -119,15 +117,16 @@ class Tables:
 
     admissions: MatchedTable
     patients: MatchedTable | None
+    deaths: MatchedTable | None
     follow_up: MatchedTable | None
     notes: list[MatchedTable]
     absent: list[str]
 
     @property
     def columns(self) -> set[str]:
-        """Our columns of admissions and patients that the source has."""
-        patients = self.patients or self.admissions
-        return {*self.admissions.chosen, *patients.chosen}
+        """Our columns of admissions, patients and deaths that the source has."""
+        tables = filter(None, (self.admissions, self.patients, self.deaths))
+        return set(chain.from_iterable(table.chosen for table in tables))
 
 
 def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
@@ -138,8 +137,10 @@ def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
         UserError: an early prediction from notes without a category or a time.
     """
     admissions = _find(source, schema.admissions, schema)
-    patients = _find_optional(source, schema.patients, schema)
-    follow_up = _find_optional(source, schema.follow_up, schema)
+    patients, deaths, follow_up = (
+        _find_optional(source, table, schema)
+        for table in (schema.patients, schema.deaths, schema.follow_up)
+    )
     mapped = schema.notes_for(notes)
     matches = (_find_optional(source, table, schema) for table in mapped)
     note_tables = list(filter(None, matches))
@@ -148,7 +149,7 @@ def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
     if notes == "early":
         for note_table in note_tables:
             _check_early(note_table, schema)
-    return Tables(admissions, patients, follow_up, note_tables, absent)
+    return Tables(admissions, patients, deaths, follow_up, note_tables, absent)
 
 
 def detect_schema(source: Source) -> Schema:
@@ -177,14 +178,6 @@ def detect_schema(source: Source) -> Schema:
         )
     ((name, _),) = n_columns.most_common(1)
     return _shipped_schema(name)
-
-
-def counts_text(counts: Mapping[str, int]) -> str:
-    """Values with their counts, such as "AMB (12), EMER (3)"; at most ten of them."""
-    shown = [f"{value} ({count:,})" for value, count in counts.items()]
-    if len(shown) > _LISTED:
-        shown[_LISTED:] = ["and more"]
-    return ", ".join(shown)
 
 
 def _find_optional(
@@ -260,13 +253,14 @@ class CohortReader:
         import pandas as pd
 
         run = self.con.execute
-        for role in ("admissions", "patients", "follow_up"):
+        for role in ("admissions", "patients", "deaths", "follow_up"):
             table = getattr(tables, role)
             if table:
                 self._scan(f"CREATE TABLE raw_{role} AS", table, numbered=True)
         run(step("absent") + step("places"))
         self._check_places(tables.admissions.name)
         for name in (
+            "merged",
             "follow_up",
             "admissions",
             "patients",
@@ -291,15 +285,15 @@ class CohortReader:
     def _check_places(self, table: str) -> None:
         """Raise if stays that may have ended in death would count as discharged alive."""
         query = (
-            "FROM places SELECT place, not_marked WHERE looks_dead AND not_marked > 0 "
-            "ORDER BY place"
+            "FROM places SELECT list(place ORDER BY place), counts_text(place, not_marked) "
+            "WHERE looks_dead AND not_marked > 0"
         )
-        counts = dict(self.con.execute(query).fetchall())
+        ((places, counts),) = self.con.execute(query).fetchall()
         if not counts:
             return
         raise UserError(
-            f"{table} has stays whose place of discharge may mean death: {counts_text(counts)}. "
-            f"If so, add `died_locations={[*counts]}`, or died_locations to the mapping; if not, "
+            f"{table} has stays whose place of discharge may mean death: {counts}. "
+            f"If so, add `died_locations={places}`, or died_locations to the mapping; if not, "
             "add alive_locations to the mapping"
         )
 

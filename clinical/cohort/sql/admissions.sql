@@ -1,5 +1,5 @@
 -- Every admission as it was read, with the fault that makes it unusable, if any.
--- In:  raw_admissions (row, then our columns as text, and other), rules (one row).
+-- In:  raw_admissions (row, then our columns as text, and other), merged, rules (one row).
 -- Out: admissions; fault is NULL or the name of a step of the flow.
 --      others: rows that are no admissions, by the conditions of `where` that they do not meet.
 
@@ -14,8 +14,10 @@ WITH timed AS (
             clock(death_time) AS death_time,
             clock(death_date) AS death_date,
             clock(birth_date) AS birth_date),
-        id_key(patient_id) AS patient_key
+        coalesce(current_id, id_key(patient_id)) AS patient_key,
+        coalesce(current_text, id_text(patient_id)) AS patient_text
     FROM raw_admissions
+    LEFT JOIN merged ON merged.id = id_key(patient_id)
     WHERE other IS NULL
 ),
 read AS (
@@ -23,7 +25,7 @@ read AS (
         row,
         patient_key AS patient_id,
         id_key(stay_id) AS stay_id,
-        id_text(patient_id) AS patient_text,
+        patient_text,
         id_text(stay_id) AS stay_text,
         coalesce(is_rounded(patient_id) OR is_rounded(stay_id), false) AS id_was_rounded,
         start_moment(admit_time, discharge_time) AS admit_time,
@@ -45,6 +47,7 @@ read AS (
         upper_clean(admission_type) AS admission_type,
         upper_clean(discharge_location) AS discharge_location,
         -- What the stay itself tells, whatever the times are.
+        clean(died) IS NOT NULL AND NOT says_died(died) AND NOT died_unclear AS said_alive,
         says_died(died)
             OR is_unreadable(death_time)
             OR coalesce(list_contains(rules.died_locations, upper_clean(discharge_location)), false)

@@ -9,20 +9,20 @@ SELECT
     $mapped_patients AS mapped_patients,
     $absent AS absent,
     -- Values with their counts, "" for none.
-    (SELECT first_ten(list(format('{} ({:,})', other, rows) ORDER BY rows DESC, other)) FROM others)
+    (SELECT counts_text(other, rows) FROM others)
         AS others,
-    (SELECT first_ten(list(format('{} ({:,})', text, n) ORDER BY n DESC, text)) FROM unmatched
+    (SELECT counts_text(text, n) FROM unmatched
      WHERE name = 'discharge_location') AS locations,
-    (SELECT first_ten(list(format('{} ({:,})', text, n) ORDER BY n DESC, text)) FROM unmatched
+    (SELECT counts_text(text, n) FROM unmatched
      WHERE name = 'admission_type') AS types,
     -- FHIR documents that are not read, by reason.
-    (SELECT first_ten(list(format('{} ({:,})', reason, n) ORDER BY n DESC, reason)) FROM (
+    (SELECT counts_text(reason, n) FROM (
         SELECT replace(status, '_', ' ') AS reason, count(*) AS n FROM notes
         WHERE names IS NOT NULL AND status IN ('marked_error', 'not_current', 'not_final', 'replaced',
             'older_version', 'copy', 'unreadable_text')
         GROUP BY 1)) AS unread,
     -- Types that begin as one of a summary does, where another is one.
-    (SELECT first_ten(list(format('{} ({:,})', category, n) ORDER BY n DESC, category)) FROM (
+    (SELECT counts_text(category, n) FROM (
         SELECT category, count(*) AS n FROM notes
         WHERE status = 'other_category' AND NOT early
           AND contains(upper(category), regexp_extract(discharge_categories[1], '\w+'))
@@ -37,7 +37,7 @@ SELECT
 FROM rules,
 (SELECT coalesce(sum(rows), 0) AS dead FROM places WHERE died) places,
 -- Sides that the source gives its patients, other than train, val and test.
-(SELECT first_ten(list(format('{} ({:,})', side, n) ORDER BY n DESC, side)) AS other_sides FROM (
+(SELECT counts_text(side, n) AS other_sides FROM (
     SELECT coalesce(split, 'none') AS side, count(*) AS n FROM patients
     WHERE (SELECT count(split) FROM patients) > 0
     GROUP BY side

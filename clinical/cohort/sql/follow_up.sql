@@ -1,5 +1,5 @@
 -- When each patient was followed, in whole days: periods that overlap or follow each other are one.
--- In:  raw_follow_up (may have no rows), rules.
+-- In:  raw_follow_up (may have no rows), merged, rules.
 -- Out: follow_up_read (every row of the source), follow_up; rules.has_follow_up.
 
 CREATE TABLE follow_up_read AS
@@ -10,14 +10,15 @@ WITH timed AS (
 )
 SELECT
     row,
-    id_key(patient_id) AS patient_id,
+    coalesce(current_id, id_key(patient_id)) AS patient_id,
     id_text(patient_id) AS patient_text,
     coalesce(day_of(start_date), CASE WHEN start_date.text IS NULL THEN DATE '0001-01-01' END)
         AS first_day,
     -- A period without an end has not ended.
     coalesce(day_of(end_date), CASE WHEN end_date.text IS NULL THEN DATE '9999-12-31' END)
         AS last_day
-FROM timed;
+FROM timed
+LEFT JOIN merged ON merged.id = id_key(patient_id);
 
 CREATE TABLE follow_up AS
 WITH reached AS (

@@ -1,7 +1,8 @@
 -- Everything that was wrong with the source, row by row; rows count from 1 below the header.
 -- Notes are listed by their id, or by their row in a table without ids.
 -- Flaws of a CSV file have the line of the file, from 1.
--- In:  admissions, patients_read, patients, follow_up_read, members, notes, repeated_notes, flaws.
+-- In:  admissions, raw_patients, patients_read, patients, links, circles, merged, deaths_read, follow_up_read,
+--      members, stays, notes, repeated_notes, flaws.
 -- Out: issues, listed_issues (for a CSV file).
 
 CREATE TABLE issues AS
@@ -43,6 +44,9 @@ FROM rules, (
     SELECT a.row, a.stay_text, 'dates of the patient''s death differ: the earliest counts'
     FROM admissions a JOIN patients p USING (patient_id) WHERE p.is_disputed
     UNION ALL
+    SELECT row, stay_text, 'discharged alive by the flag or the place, dead by another cell: counts as dead'
+    FROM stays WHERE ends_episode AND died_in_hospital AND NOT after_death AND (said_alive OR place_is_alive)
+    UNION ALL
     SELECT row, stay_text, 'admitted after the patient''s death' FROM members WHERE after_death
     UNION ALL
     SELECT a.row, a.stay_text, 'label may miss a stay of the patient that had to be left out'
@@ -74,8 +78,39 @@ FROM rules, (
     UNION ALL
     SELECT row, patient_text, 'id rounded by a column of floats: its last digits are lost'
     FROM patients_read WHERE id_was_rounded
+    UNION ALL
+    SELECT row, patient_text, 'no date of death, but another row of the patient has one: it counts'
+    FROM patients_read WHERE lacks_death AND patient_id IS NOT NULL
+    UNION ALL
+    SELECT p.row, m.text, 'patient who was merged, read as the current one'
+    FROM merged m LEFT JOIN patients_read p ON p.own_id = m.id WHERE m.id <> m.current_id
+    UNION ALL
+    SELECT row, patient_text, 'sex or birth date differs from that of the current patient, not used'
+    FROM patients_read r JOIN patients p USING (patient_id)
+    WHERE own_id <> patient_id AND (r.sex <> p.sex OR r.birth_date <> p.birth_date)
+    UNION ALL
+    SELECT p.row, m.text, 'patients who replace each other in a circle: all are read as one'
+    FROM merged m LEFT JOIN patients_read p ON p.own_id = m.id WHERE m.id IN (FROM circles)
+    UNION ALL
+    SELECT p.row, m.text, 'one of several patients who replace the same one: all are read as one'
+    FROM merged m LEFT JOIN patients_read p ON p.own_id = m.id WHERE m.is_last AND m.n_last > 1
+    UNION ALL
+    SELECT row, patient_text, 'link to a patient who is not in the table of patients'
+    FROM links WHERE target NOT IN (SELECT own_id FROM patients_read WHERE own_id IS NOT NULL)
+    UNION ALL
+    SELECT r.row, id_text(r.patient_id), 'older version with another date of death, not read'
+    FROM raw_patients r JOIN patients_read p ON p.own_id = id_key(r.patient_id)
+    WHERE r.other IS NOT NULL AND r.death_date IS NOT NULL AND clean(r.death_date) IS DISTINCT FROM p.deaths[1].text
 )
 WHERE problem IS NOT NULL
+
+UNION ALL
+SELECT deaths_table, row, patient_text, problem
+FROM rules, (
+    SELECT row, patient_text, 'death without a patient' AS problem FROM deaths_read WHERE patient_id IS NULL
+    UNION ALL
+    SELECT row, patient_text, 'death without a date that can be read' FROM deaths_read WHERE is_undated
+)
 
 UNION ALL
 SELECT follow_up_table, row, patient_text,

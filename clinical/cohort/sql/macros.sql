@@ -32,9 +32,10 @@ CREATE MACRO no_formula(x) AS CASE
     WHEN regexp_matches(x, '^[=+@\-]') AND try_cast(x AS DOUBLE) IS NULL THEN concat('''', x)
     ELSE x END;
 
--- The first ten texts of a list.
+-- The first ten texts of a list, and values with their counts, such as "AMB (12), EMER (3)"; "" for none.
 CREATE MACRO first_ten(texts) AS coalesce(
     array_to_string(texts[:10] || if(len(texts) > 10, ['and more'], []), ', '), '');
+CREATE MACRO counts_text(value, n) AS first_ten(list(format('{} ({:,})', value, n) ORDER BY n DESC, value));
 
 CREATE MACRO upper_clean(x) AS upper(clean(x));
 

@@ -1,5 +1,5 @@
 -- One pass over a table of notes: the status of each, and the text of those that are used.
--- In:  raw_notes (row, then our columns as text), note_stays, rules.
+-- In:  raw_notes (row, then our columns as text), note_stays, merged, rules.
 -- Out: appended to notes.
 --
 -- Prediction at discharge: discharge summaries and their addenda, whenever charted, but nothing
@@ -21,7 +21,7 @@ read AS (
         clean(n.note_id) AS note_id,
         id_text(n.stay_id) AS stay_id,
         s.stay_id IS NOT NULL AS is_known,
-        id_key(n.patient_id) <> s.patient_id AS other_patient,
+        coalesce(m.current_id, id_key(n.patient_id)) <> s.patient_id AS other_patient,
         is_true(n.error) AS is_error,
         n.state, n.doc_state, n.names, n.replaces, n.codes, n.studies, n.version, n.words,
         clean(n.remark) AS remark,
@@ -43,6 +43,7 @@ read AS (
     FROM dated n
     CROSS JOIN rules
     LEFT JOIN note_stays s ON s.stay_id = id_key(n.stay_id)
+    LEFT JOIN merged m ON m.id = id_key(n.patient_id)
 ),
 timed AS (
     SELECT *, coalesce(chart_time, chart_day + INTERVAL 1 DAY - clock_offset) AS charted_by

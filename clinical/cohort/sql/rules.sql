@@ -30,6 +30,7 @@ SELECT
     false AS has_follow_up,
     $admissions_table AS admissions_table,   -- the source's names, "" for a table that it lacks
     $patients_table AS patients_table,
+    $deaths_table AS deaths_table,
     $follow_up_table AS follow_up_table,
     $no_row AS no_row,                       -- the problems of a file that change what is counted
     $undecodable AS undecodable,

@@ -33,6 +33,7 @@ WITH joined AS (
         e.newborn,
         e.observation,
         e.died_in_hospital,
+        a.said_alive,
         e.after_death,
         coalesce(l.alive, false) AS place_is_alive,
         p.death_time,

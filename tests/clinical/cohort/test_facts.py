@@ -438,6 +438,149 @@ def test_dates_of_death_that_differ_are_listed(hospital):
     assert set(issues["id"][issues["problem"] == problem]) == {stay, last}
 
 
+DIFFER = "dates of the patient's death differ: the earliest counts"
+CONTRADICTED = "discharged alive by the flag or the place, dead by another cell: counts as dead"
+
+
+def change_table(path, change):
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    change(table).to_csv(path, index=False)
+
+
+def add_row(**cells):
+    """Add a row like the first one, with other cells."""
+    return lambda rows: pd.concat([rows, rows.head(1).assign(**cells)])
+
+
+def add_death(folder, form, day):
+    """Tell of another death of the first patient, in the way of the form."""
+    if form == "mimic3":
+        change_table(
+            folder / "PATIENTS.csv",
+            lambda rows: rows.assign(
+                DOD_HOSP=rows["DOD"], DOD_SSN=[day] + [""] * (len(rows) - 1)
+            ),
+        )
+    elif form == "mimic4":
+        change_table(
+            folder / "admissions.csv",
+            lambda rows: rows.assign(
+                deathtime=["", f"{day} 10:00:00"] + [""] * (len(rows) - 2)
+            ),
+        )
+    elif form == "generic":
+        change_table(
+            folder / "stays.csv",
+            lambda rows: rows.assign(
+                died=[*rows["died"][:1], day, *rows["died"][2:]]
+            ),
+        )
+    elif form == "omop":
+        change = add_row(death_date=day, death_datetime="")
+        change_table(folder / "DEATH.csv", change)
+    elif form == "fhir":
+        path = folder / "Patient.ndjson"
+        first = json.loads(path.read_text().splitlines()[0])
+        other = json.dumps(first | {"deceasedDateTime": day})
+        path.write_text(f"{path.read_text()}{other}\n")
+    else:
+        path = folder / "data" / "0.parquet"
+        event = {"code": "MEDS_DEATH", "time": pd.Timestamp(day)}
+        add_row(**event)(pd.read_parquet(path)).to_parquet(path, index=False)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("day", "days"), [("2020-03-18", 12), ("2020-03-25", 14)]
+)
+def test_of_deaths_that_differ_the_earliest_counts_and_all_are_listed(
+    tmp_path, form, day, days
+):
+    place = {
+        name: words[form] for name, words in (("home", HOME), ("died", DIED))
+    }
+    spans = {
+        "two dates": [
+            (IN, OUT, place["home"]),
+            ("2020-03-10 08:00:00", "2020-03-11 08:00:00", place["home"]),
+        ],
+        "died, and a later date": [(IN, OUT, place["died"])],
+        "home, and an earlier date": [(IN, OUT, place["home"])],
+        "one date": [(IN, OUT, place["home"])],
+    }  # fmt: skip
+    dates = ("2020-03-20", "2020-03-09", "2020-03-04", "2020-03-20")
+    cases = Cases(spans, dict(zip(spans, dates, strict=True)))
+    cases.write(tmp_path, form)
+    add_death(tmp_path, form, day)
+    cohort = rebuild(tmp_path, form)
+    rows = by_stay(cohort)
+    assert int(rows["1001"]["days_to_death"]) == days
+    assert int(rows["1031"]["days_to_death"]) == 14
+    assert cases.fates(cohort) == {
+        "two dates": [BACK, ALIVE],
+        "died, and a later date": [DEAD],
+        "home, and an earlier date": [DEAD],
+        "one date": [ALIVE],
+    }
+    issues = cohort.issues.set_index("problem")
+    assert issues.loc[DIFFER, "count"] == 3
+    assert list(issues.loc[DIFFER, "examples"]) == ["1001", "1002", "1011"]
+    # Here the flag of MIMIC says that nobody died.
+    contradicted = {"mimic3": ["1011", "1021"], "mimic4": ["1011", "1021"]}
+    examples = list(issues.loc[CONTRADICTED, "examples"])
+    assert examples == contradicted.get(form, ["1021"])
+
+
+def test_a_death_that_cannot_be_dated_is_listed_by_its_row(tmp_path):
+    """It is unknown whether such a patient lived through the horizon."""
+    cases = Cases({name: [(IN, OUT, "01")] for name in ("undated", "dated")})
+    cases.write(tmp_path, "omop")
+    deaths = [
+        ("100", ""),
+        ("101", "unknown"),
+        ("101", "2020-03-20"),
+        ("", "2020-03-20"),
+    ]
+    table = pd.DataFrame(deaths, columns=["person_id", "death_date"])
+    table.to_csv(tmp_path / "DEATH.csv", index=False)
+    cohort = rebuild(tmp_path, "omop", definition="death-30d")
+    assert cases.fates(cohort) == {
+        "undated": [("unknown_outcome", None)],
+        "dated": [(None, 1)],
+    }
+    issues = list_issues(cohort)
+    of_deaths = issues[issues["source"] == "DEATH"]
+    assert dict(zip(of_deaths["row"], of_deaths["problem"], strict=True)) == {
+        1: "death without a date that can be read",
+        2: "death without a date that can be read",
+        4: "death without a patient",
+    }
+
+
+def test_times_of_a_death_that_were_rounded_agree(hospital):
+    """The day of the register, and the minute of the ward."""
+    died = {"HOSPITAL_EXPIRE_FLAG": "1", "DISCHARGE_LOCATION": "DEAD/EXPIRED"}
+    hospital.stay(0, 3.5, DEATHTIME="2100-01-04 10:30:31", **died)
+    hospital.patient(died=3)
+    hospital.stay(0, 3.5, DEATHTIME="2100-01-04 10:30:31", patient="8", **died)
+    hospital.patient("8", died="2100-01-04 10:30:00")
+    assert not len(hospital.build().issues)
+
+
+def test_a_patient_with_a_death_in_one_of_two_rows_has_died(hospital):
+    stay = hospital.stay(0, 3)
+    hospital.patient(died=20)
+    hospital.patient(died="")
+    cohort = hospital.build()
+    row = by_stay(cohort)[stay]
+    assert (row["sex"], row["days_to_death"]) == ("F", 17)
+    problem = (
+        "no date of death, but another row of the patient has one: it counts"
+    )
+    issues = list_issues(cohort)
+    assert list(issues["row"][issues["problem"] == problem]) == [2]
+
+
 def test_rows_that_agree_on_the_admission_are_a_return(hospital):
     """Two rows of one stay with other times of discharge: it took place."""
     index = hospital.stay(0, 3)
