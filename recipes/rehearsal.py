@@ -36,8 +36,8 @@ SEPARATORS = {
 }
 QUESTIONS = "qa/*.json"
 FEWEST = 20  # records that are kept of a file that has so many
-# Smaller batches and slower learning: a tagger that made fewer than a hundred steps, or fast ones on
-# little text, finds no entities, so that nothing can be calibrated.
+# Smaller batches and slower learning: a tagger that made fewer than a hundred steps, or fast ones
+# on little text, finds no entities, so that nothing can be calibrated.
 BATCH_TOKENS = 512
 SLOWER = 2  # divides the learning rates
 _NUMBER = re.compile(r"[\d.]+(?:e-\d+)?")
