@@ -10,14 +10,16 @@ from benchmarks.linking import (
     MATCHES,
     _counts,
     article_row,
+    as_in,
     read_articles,
     read_before,
+    row,
     with_concept,
     with_names,
     without_disease,
 )
 from biomed.corpora.documents import Document, Span
-from biomed.ner.dictionaries import Dictionary
+from biomed.ner.dictionaries import Dictionary, Link
 from biomed.ner.entities import Entity
 from biomed.ner.evaluation import Prediction
 
@@ -102,3 +104,23 @@ def test_names_without_ids_join_the_concept_of_their_first_name(tmp_path):
     joined = with_names(dictionary, path)
     assert joined.find("podagra").id == "M:1"
     assert joined.find("rash") is None
+
+
+def test_a_name_belongs_to_its_most_frequent_concept_in_the_corpora(tmp_path):
+    pairs = [("gout", "M:1"), ("gout", "M:2"), ("asthma", "M:3")]
+    codes = {"M:1": ("MESH:D1",), "M:2": ("MESH:D2",), "M:3": ("MESH:D3",)}
+    path = tmp_path / "corpus.pubtator"
+    path.write_text(
+        "1|t|Gout, gout and gout.\n1|a|\n1\t0\t4\tGout\tDisease\tD2\n"
+        "1\t6\t10\tgout\tDisease\tD1\n1\t15\t19\tgout\tDisease\tD1\n"
+    )
+    joined = as_in(Dictionary(pairs, codes=codes), [path])
+    assert joined.find("gout").id == "M:1"
+    assert joined.find("asthma").id == "M:3"
+    assert ("gout", "M:2") not in joined.pairs
+
+
+def test_precision_is_of_links_and_right_of_names():
+    links = [Link("M:1", "gout", 1.0), Link("M:9", "rash", 1.0), None, None]
+    gold = ["M:1", "M:2", "M:3", "M:4"]
+    assert row("names", links, gold) == ["names", "4", "2", "0.250", "0.500"]
