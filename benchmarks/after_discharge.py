@@ -51,7 +51,12 @@ COLUMNS = [
 def main() -> None:
     """Print the table."""
     parser = command_line(__doc__)
-    parser.add_argument("stays", nargs="?", type=int, default=6000)
+    parser.add_argument(
+        "stays",
+        nargs="?",
+        type=int,
+        default=6000,
+    )
     n_stays = parser.parse_args().stays
     say(f"writing {n_stays:,} stays")
     cohort, true_risks = made_up(n_stays)
@@ -77,10 +82,19 @@ def made_up(n_stays: int) -> tuple[pd.DataFrame, pd.Series]:
     """The cohort of a made-up hospital with deaths after discharge, and the risks by stay."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        synthesize(folder, stays=n_stays, seed=11, brief=True)
+        synthesize(
+            folder,
+            stays=n_stays,
+            seed=11,
+            brief=True,
+        )
         add_deaths(folder)
         out = folder / "cohort.parquet"
-        build_cohort(folder, out=out, fractions=(0.02, 0.49, 0.49))
+        build_cohort(
+            folder,
+            out=out,
+            fractions=(0.02, 0.49, 0.49),
+        )
         truth = pd.read_csv(folder / "TRUE_RISK.csv", dtype={"HADM_ID": str})
         return read_cohort(out), truth.set_index("HADM_ID").iloc[:, -1]
 

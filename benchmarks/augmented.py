@@ -197,7 +197,12 @@ def main() -> None:
     """Run all seeds and report means."""
     parser = command_line(__doc__)
     add_data_option(parser)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        nargs="+",
+        default=[0, 1, 2],
+    )
     parser.add_argument(
         "--upper",
         type=int,
@@ -214,7 +219,12 @@ def main() -> None:
     asked = parser.parse_args()
     sides = read_sides(asked.data)
     runs = [
-        run_seed(sides, asked, seed=seed, upper=number < asked.upper)
+        run_seed(
+            sides,
+            asked,
+            seed=seed,
+            upper=number < asked.upper,
+        )
         for number, seed in enumerate(asked.seeds)
     ]
     encoder = SentenceEncoder.from_pretrained(

@@ -65,7 +65,12 @@ class Admissions:
     died: np.ndarray
 
 
-def write_hospital(folder: Path, *, notes: int, seed: int = 0) -> Hospital:
+def write_hospital(
+    folder: Path,
+    *,
+    notes: int,
+    seed: int = 0,
+) -> Hospital:
     """Write ADMISSIONS, PATIENTS and NOTEEVENTS with so many notes."""
     folder.mkdir()
     generator = np.random.default_rng(seed)

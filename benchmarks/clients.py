@@ -91,7 +91,12 @@ class Client:
             timeout=TIMEOUT,
         )
 
-    def call(self, method: str, path: str, body: bytes | None = None) -> int:
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+    ) -> int:
         """Send one request, read its answer, and return the status."""
         headers = {"content-type": "application/json"}
         self.connection.request(method, path, body, headers)

@@ -103,7 +103,11 @@ class Measured:
         }
 
 
-def run_way(method: str, folder: Path, out: Path) -> None:
+def run_way(
+    method: str,
+    folder: Path,
+    out: Path,
+) -> None:
     """Build a cohort in one way; imports count, as they do for a user."""
     if method in WITH_PANDAS:
         from pandas_cohort import write_cohort
@@ -113,7 +117,12 @@ def run_way(method: str, folder: Path, out: Path) -> None:
     from clinical.cohort.build import build_cohort
 
     notes = "early" if method == EARLY else "discharge"
-    build_cohort(folder, notes=notes, hours=48, out=out)
+    build_cohort(
+        folder,
+        notes=notes,
+        hours=48,
+        out=out,
+    )
 
 
 def measure_once(
@@ -275,7 +284,12 @@ def measure_sizes(
             name for name in (EARLY, *WITH_PANDAS) if name not in methods
         ]
         ways = [OURS, *missing]
-        measured += compare(notes, ways=ways, rounds=rounds, limit=limit)
+        measured += compare(
+            notes,
+            ways=ways,
+            rounds=rounds,
+            limit=limit,
+        )
     return measured
 
 
@@ -296,14 +310,22 @@ def main() -> None:
         help="GB; above, pandas is stopped (16)",
     )
     # A process of its own: method, folder of the tables, file of the cohort.
-    parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--run",
+        nargs=3,
+        help=argparse.SUPPRESS,
+    )
     asked = parser.parse_args()
     if asked.run:
         method, folder, out = asked.run
         print_cost(lambda: run_way(method, Path(folder), Path(out)))
         return
     limit = asked.pandas_memory * GIGABYTE
-    measured = measure_sizes(asked.notes, rounds=asked.rounds, limit=limit)
+    measured = measure_sizes(
+        asked.notes,
+        rounds=asked.rounds,
+        limit=limit,
+    )
     lines = conclusions(measured)
     report(
         [result.row() for result in measured],

@@ -88,8 +88,17 @@ def by_c(cohort: Path, stays: int) -> None:
 def main() -> None:
     """Print one of the two tables."""
     parser = command_line(__doc__)
-    parser.add_argument("cohort", type=Path, nargs="?")
-    parser.add_argument("stays", type=int, nargs="?", default=700)
+    parser.add_argument(
+        "cohort",
+        type=Path,
+        nargs="?",
+    )
+    parser.add_argument(
+        "stays",
+        type=int,
+        nargs="?",
+        default=700,
+    )
     asked = parser.parse_args()
     if asked.cohort is None:
         by_added_notes()

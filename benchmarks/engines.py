@@ -36,7 +36,11 @@ from clinical.datasets.hospital import synthesize
 
 ALONE = "one process"
 WAYS = (ALONE, "spark", "ray")
-COLUMNS = {"HADM_ID": "stay_id", "CHARTDATE": "chart_time", "TEXT": "text"}
+COLUMNS = {
+    "HADM_ID": "stay_id",
+    "CHARTDATE": "chart_time",
+    "TEXT": "text",
+}
 WORKERS = 2
 TOLERANCE = 1e-5
 
@@ -47,7 +51,12 @@ Runs = dict[
 
 def make_tables(folder: Path, sizes: tuple[int, int]) -> list[Path]:
     """Short stays of a made-up hospital, one a note or a few, as Parquet files of each size."""
-    synthesize(folder / "hospital", stays=max(sizes), seed=0, brief=True)
+    synthesize(
+        folder / "hospital",
+        stays=max(sizes),
+        seed=0,
+        brief=True,
+    )
     notes = pd.read_csv(folder / "hospital" / "NOTEEVENTS.csv", dtype=str)
     notes = notes.rename(columns=COLUMNS)[[*COLUMNS.values()]]
     stays = notes["stay_id"].drop_duplicates()
@@ -126,7 +135,11 @@ def start_spark() -> None:
     session.sparkContext.setLogLevel("OFF")
 
 
-def measure(engine: str, paths: list[Path], out: Path) -> None:
+def measure(
+    engine: str,
+    paths: list[Path],
+    out: Path,
+) -> None:
     """Score each table with one way; write seconds and scores."""
     from clinical import ReadmissionModel
     from clinical.risk.task import ReadmissionTask
@@ -226,7 +239,11 @@ def main() -> None:
         help="of the two tables (100 2100)",
     )
     # A process of its own: way, small table, large table, result.
-    parser.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--measure",
+        nargs=4,
+        help=argparse.SUPPRESS,
+    )
     asked = parser.parse_args()
     if asked.measure:
         engine, *paths, out = asked.measure

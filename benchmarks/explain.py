@@ -59,19 +59,36 @@ def main() -> None:
     """Print both tables."""
     parser = command_line(__doc__)
     parser.add_argument("--model", default="readmission-demo")
-    parser.add_argument("--stays", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=9)
+    parser.add_argument(
+        "--stays",
+        type=int,
+        default=300,
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=9,
+    )
     asked = parser.parse_args()
     model = ReadmissionModel.from_pretrained(asked.model)
     with tempfile.TemporaryDirectory() as folder:
-        planted = made_up(folder, stays=asked.stays, seed=asked.seed)
+        planted = made_up(
+            folder,
+            stays=asked.stays,
+            seed=asked.seed,
+        )
         rows = usable_stays(build_cohort(folder).to_frame())
     print(table(SPEED, speed_rows(model, rows)))
     print()
     print(table(FACTS, fact_rows(model, rows, planted)))
 
 
-def made_up(folder: str | Path, *, stays: int, seed: int) -> set[str]:
+def made_up(
+    folder: str | Path,
+    *,
+    stays: int,
+    seed: int,
+) -> set[str]:
     """Write a hospital; the sentences that tell, as true, a fact that raises the risk."""
     planted: set[str] = set()
     drawn: list[list[Statement]] = []
@@ -130,7 +147,11 @@ def speed_rows(model: ReadmissionModel, rows: pd.DataFrame) -> list[list[str]]:
     readers = [(size, model) for size in SIZES]
     readers.append((SIZES[1], unsplit))
     result = []
-    for size, reader in counted(readers, what="speed", total=len(readers)):
+    for size, reader in counted(
+        readers,
+        what="speed",
+        total=len(readers),
+    ):
         nearest = int(np.abs(tokens - size).argmin())
         stay = stays[nearest]
         fast = []
@@ -164,7 +185,11 @@ def fact_rows(
     result = []
     for method, find_passages in finders.items():
         hits = []
-        for notes in counted(positives, what=method, total=len(positives)):
+        for notes in counted(
+            positives,
+            what=method,
+            total=len(positives),
+        ):
             facts = places(notes, planted)
             passages = find_passages(notes)
             hits.append([meets_any(passage, facts) for passage in passages])
@@ -184,7 +209,11 @@ def true_positives(
     risks = model.predict_many(readmitted)
     scored = zip(
         readmitted,
-        counted(risks, what="scoring", total=len(readmitted)),
+        counted(
+            risks,
+            what="scoring",
+            total=len(readmitted),
+        ),
         strict=True,
     )
     return [notes for notes, risk in scored if risk.alert][:POSITIVES]

@@ -48,9 +48,21 @@ def main() -> None:
     """Print both tables."""
     parser = command_line(__doc__)
     parser.add_argument("--model", default="readmission-demo")
-    parser.add_argument("--stays", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=2027)
-    parser.add_argument("--brief", action="store_true", help="short summaries")
+    parser.add_argument(
+        "--stays",
+        type=int,
+        default=1000,
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=2027,
+    )
+    parser.add_argument(
+        "--brief",
+        action="store_true",
+        help="short summaries",
+    )
     asked = parser.parse_args()
     model = ReadmissionModel.from_pretrained(asked.model)
     with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +92,12 @@ def made_up(
     The second frame has a row for each stay and a column of 0 and 1 for each kind and fact.
     """
     with recorded_statements() as statements:
-        synthesize(folder, stays=stays, seed=seed, brief=brief)
+        synthesize(
+            folder,
+            stays=stays,
+            seed=seed,
+            brief=brief,
+        )
     rows = usable_stays(build_cohort(folder).to_frame()).reset_index(drop=True)
     truth = read_table(folder / "TRUE_RISK.csv", schema={"TRUE_RISK": "float"})
     # The table has the stays in the order in which they were drawn.

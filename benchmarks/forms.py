@@ -41,7 +41,11 @@ LACKING = {
 Runs = dict[str, list[dict[str, float]]]  # seconds and peak bytes of each form
 
 
-def translate(mimic: Path, folder: Path, form: str) -> None:
+def translate(
+    mimic: Path,
+    folder: Path,
+    form: str,
+) -> None:
     """Write the tables in another form, as `clinical synthesize` does."""
     import duckdb
 
@@ -85,7 +89,12 @@ def build(folder: Path, out: Path) -> None:
     print_cost(lambda: build_cohort(folder, data_end="none", out=out))
 
 
-def measure(folders: Mapping[str, Path], out: Path, *, rounds: int) -> Runs:
+def measure(
+    folders: Mapping[str, Path],
+    out: Path,
+    *,
+    rounds: int,
+) -> Runs:
     """What each form costs, round by round; ends the program where cohorts differ."""
     runs: Runs = {form: [] for form in folders}
     cohorts = {}
@@ -100,7 +109,11 @@ def measure(folders: Mapping[str, Path], out: Path, *, rounds: int) -> Runs:
     return runs
 
 
-def table_row(form: str, folder: Path, runs: Runs) -> dict[str, str]:
+def table_row(
+    form: str,
+    folder: Path,
+    runs: Runs,
+) -> dict[str, str]:
     """What a form costs, also as ratios to MIMIC-III, without the number of notes."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files)
@@ -134,7 +147,11 @@ def main() -> None:
         help="(omop)",
     )
     # A process of its own: folder of the tables, file of the cohort.
-    parser.add_argument("--run", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--run",
+        nargs=2,
+        help=argparse.SUPPRESS,
+    )
     asked = parser.parse_args()
     if asked.run:
         folder, out = asked.run
@@ -152,7 +169,12 @@ def main() -> None:
             head = {"form": form, "notes": f"{asked.notes:,}"}
             rows.append(head | table_row(form, folder, runs))
     setting = {"cores": os.cpu_count(), **versions_of("duckdb")}
-    report(rows, setting=setting, measured={"runs": runs}, out=asked.out)
+    report(
+        rows,
+        setting=setting,
+        measured={"runs": runs},
+        out=asked.out,
+    )
 
 
 if __name__ == "__main__":

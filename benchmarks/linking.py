@@ -131,7 +131,11 @@ def as_in(dictionary: Dictionary, corpora: list[Path]) -> Dictionary:
     return Dictionary([*pairs, *frequent.values()], codes=dictionary.codes)
 
 
-def row(method: str, links: list[Link | None], gold: list[str]) -> list[str]:
+def row(
+    method: str,
+    links: list[Link | None],
+    gold: list[str],
+) -> list[str]:
     """Names, links, share of names that are right, share of links that are right."""
     n_linked = 0
     n_right = 0
@@ -273,7 +277,11 @@ def tagged_articles(
     tagger = EntityTagger.from_pretrained(linker=linker)
     predictions = []
     tagged = tagger.tag_many(document.text for document in documents)
-    tagged = counted(tagged, what="articles", total=len(documents))
+    tagged = counted(
+        tagged,
+        what="articles",
+        total=len(documents),
+    )
     for document, entities in zip(documents, tagged, strict=True):
         diseases = tuple(
             entity for entity in entities if entity.label == DISEASE
@@ -309,7 +317,10 @@ def article_tables(
     """The scores of all articles and of groups of them, and the kinds of errors."""
     predictions = tagged_articles(documents, linker)
     specific = list(map(without_disease, predictions))
-    groups = {"all": predictions, 'without "disease" itself': specific}
+    groups = {
+        "all": predictions,
+        'without "disease" itself': specific,
+    }
     if sentences:
         is_read = read_before(documents, sentences)
         is_unread = [not flag for flag in is_read]
@@ -325,7 +336,11 @@ def article_tables(
         for rule, match in MATCHES.items():
             rows.append([title, rule, *article_row(group, match)])
     scores = table(["mentions", "right is", "precision", "recall", "F1"], rows)
-    errors = errors_of(specific, types=[DISEASE], dictionary=linker.dictionary)
+    errors = errors_of(
+        specific,
+        types=[DISEASE],
+        dictionary=linker.dictionary,
+    )
     counts = [
         [kind, f"{count:,}"] for kind, count in error_counts(errors).items()
     ]
@@ -341,9 +356,18 @@ def main() -> None:
     """Print the table of a file of gold mentions or of articles."""
     parser = command_line(__doc__)
     parser.add_argument("dictionary", type=Path)
-    parser.add_argument("gold", type=Path, help="mentions or articles")
+    parser.add_argument(
+        "gold",
+        type=Path,
+        help="mentions or articles",
+    )
     parser.add_argument("--names", type=Path)
-    parser.add_argument("--corpus", type=Path, action="append", default=[])
+    parser.add_argument(
+        "--corpus",
+        type=Path,
+        action="append",
+        default=[],
+    )
     parser.add_argument("--read", type=Path)
     parser.add_argument("--page", type=Path)
     parser.add_argument("--model", default="terms")

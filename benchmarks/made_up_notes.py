@@ -20,7 +20,12 @@ def made_up_notes(
 ) -> pd.DataFrame:
     """The notes of a made-up hospital, with the columns CATEGORY and TEXT."""
     with tempfile.TemporaryDirectory() as folder:
-        synthesize(folder, stays=stays, seed=seed, brief=brief)
+        synthesize(
+            folder,
+            stays=stays,
+            seed=seed,
+            brief=brief,
+        )
         path = Path(folder) / "NOTEEVENTS.csv"
         return pd.read_csv(path, usecols=["CATEGORY", "TEXT"])
 

@@ -63,7 +63,11 @@ OURS = "ours"
 AS_CALLED = "as called"
 AT_ITS_BEST = "at its best"
 # Texts that choose the batch size.
-SAMPLE = {"sentences": 128, "abstracts": 48, "articles": 3}
+SAMPLE = {
+    "sentences": 128,
+    "abstracts": 48,
+    "articles": 3,
+}
 
 Spans = list[tuple[int, int, str]]
 
@@ -227,7 +231,11 @@ def compare(
     texts = workload.texts
     sample = workload.texts[: SAMPLE[workload.name]]
     stride = STRIDE if workload.name == "articles" else None
-    pipe = partial(piped, pipe=make_pipeline(tagger), stride=stride)
+    pipe = partial(
+        piped,
+        pipe=make_pipeline(tagger),
+        stride=stride,
+    )
     pipe(sample[:2], batch_size=ONE_BY_ONE)
     ours(sample, tagger=tagger)
     batch = fastest_size(lambda size: pipe(sample, batch_size=size), BATCHES)
@@ -261,7 +269,12 @@ def explain_differences(
     tagger: EntityTagger,
 ) -> dict[str, int]:
     """How many texts the pipeline sees whole, and why entities differ; see `Comparison`."""
-    counts = {"seen_whole": 0, "identical": 0, "broken": 0, "ruled": 0}
+    counts = {
+        "seen_whole": 0,
+        "identical": 0,
+        "broken": 0,
+        "ruled": 0,
+    }
     results = zip(texts, ours, theirs, strict=True)
     total = len(texts)
     for text, our_spans, their_spans in counted(
@@ -288,7 +301,11 @@ def _words(text: str) -> list[str]:
 def is_seen_whole(text: str, tagger: EntityTagger) -> bool:
     """Whether the pipeline reads the text in one window, with the same word pieces."""
     pieces = tagger.reader.read(_words(text))
-    encoded = tagger.tokenizer(text, add_special_tokens=False, verbose=False)
+    encoded = tagger.tokenizer(
+        text,
+        add_special_tokens=False,
+        verbose=False,
+    )
     fits = len(pieces.ids) + 2 <= min(tagger.window, LIMIT)
     return fits and pieces.ids.tolist() == encoded["input_ids"]
 
@@ -334,7 +351,11 @@ def main() -> None:
         for workload in workloads(asked.data, quick=asked.quick)
     ]
     packages = ("torch", "transformers")
-    report_comparisons(comparisons, packages=packages, out=asked.out)
+    report_comparisons(
+        comparisons,
+        packages=packages,
+        out=asked.out,
+    )
     unexplained = sum(comparison.unexplained for comparison in comparisons)
     if unexplained:
         sys.exit(

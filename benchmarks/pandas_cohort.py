@@ -26,7 +26,12 @@ NAMES = {
 }
 
 
-def write_cohort(folder: Path, out: Path, *, lean: bool) -> None:
+def write_cohort(
+    folder: Path,
+    out: Path,
+    *,
+    lean: bool,
+) -> None:
     """Write a cohort step by step as the 2019 code does, with the labels of our definition.
 
     Args:

@@ -88,7 +88,12 @@ def by_spacy(
 
     doc = nlp.make_doc(mentions["text"])
     spans = [
-        doc.char_span(start, end, label=label, alignment_mode="expand")
+        doc.char_span(
+            start,
+            end,
+            label=label,
+            alignment_mode="expand",
+        )
         for start, end, label in mentions["spans"]
     ]
     doc.ents = filter_spans(spans)
@@ -216,7 +221,11 @@ def assertions(tool: str, texts: Sequence[Mentions]) -> dict[str, Any]:
     assert_all(texts[0])
     answers: list[list[str]] = []
     seconds = seconds_of(lambda: answers.extend(map(assert_all, texts)))
-    return {"seconds": seconds, "peak": peak_megabytes(), "answers": answers}
+    return {
+        "seconds": seconds,
+        "peak": peak_megabytes(),
+        "answers": answers,
+    }
 
 
 def readings(
@@ -247,7 +256,11 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("tool", choices=[*ASSERTING, *READING])
-    parser.add_argument("inputs", type=Path, help="written by peers.py")
+    parser.add_argument(
+        "inputs",
+        type=Path,
+        help="written by peers.py",
+    )
     parser.add_argument(
         "--quick",
         action="store_true",

@@ -208,7 +208,11 @@ def assertion_scores(
     return {"mentions": str(is_counted.sum()), **negation, **accuracies}
 
 
-def f1_text(gold: np.ndarray, predicted: np.ndarray, texts: np.ndarray) -> str:
+def f1_text(
+    gold: np.ndarray,
+    predicted: np.ndarray,
+    texts: np.ndarray,
+) -> str:
     """F1 with its interval from resampling texts; all arrays have shape (mentions,)."""
 
     def f1(weights: np.ndarray) -> float:
@@ -319,7 +323,11 @@ def main() -> None:
     asked = parser.parse_args()
     data = Path(os.environ.get("DOMAINBERT_DATA", "../shared/data"))
     n_notes = 2 if asked.quick else SUMMARIES
-    notes = discharge_summaries(n_notes, stays=n_notes, seed=0)
+    notes = discharge_summaries(
+        n_notes,
+        stays=n_notes,
+        seed=0,
+    )
     corpora = tagged(data)
     mentions = [
         {"text": document.text, "spans": document.spans}

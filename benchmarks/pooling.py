@@ -110,7 +110,11 @@ def draw(scores: dict[str, dict[str, Any]], path: Path) -> None:
         [f"{pooling} pooling" for pooling in POOLINGS],
     )
     axes.set_ylabel("Spearman, STS-B dev")
-    axes.grid(axis="y", color="#E5E5E5", linewidth=0.8)
+    axes.grid(
+        axis="y",
+        color="#E5E5E5",
+        linewidth=0.8,
+    )
     axes.set_axisbelow(True)
     figure.legend(
         loc="outside upper center",
@@ -157,7 +161,11 @@ def main() -> None:
         help="only see that it runs: 64 pairs",
     )
     add_data_option(parser)
-    parser.add_argument("--figure", type=Path, help="write the figure here")
+    parser.add_argument(
+        "--figure",
+        type=Path,
+        help="write the figure here",
+    )
     add_out_option(parser)
     asked = parser.parse_args()
     n_pairs = 64 if asked.quick else PAIRS
@@ -179,7 +187,12 @@ def main() -> None:
         "test pairs": len(test),
         **versions_of("torch", "transformers"),
     }
-    report(rows, setting=setting, measured=measured, out=asked.out)
+    report(
+        rows,
+        setting=setting,
+        measured=measured,
+        out=asked.out,
+    )
     if asked.figure:
         draw(scores, asked.figure)
 

@@ -61,14 +61,23 @@ def made_up(work: Path) -> tuple[Comparison, tuple[float, float]]:
     parts = []
     for name, stays, seed, brief in TRAINING:
         say(f"writing {stays:,} stays of the training data again")
-        synthesize(work / name, stays=stays, seed=seed, brief=brief)
+        synthesize(
+            work / name,
+            stays=stays,
+            seed=seed,
+            brief=brief,
+        )
         rows = build_cohort(
             work / name,
             out=work / f"{name}.parquet",
         ).to_frame()
         sides = ["train"] if brief else ["train", "val"]
         parts.append(rows[rows["split"].isin(sides)])
-    synthesize(work / "fresh", stays=FRESH_STAYS, seed=FRESH_SEED)
+    synthesize(
+        work / "fresh",
+        stays=FRESH_STAYS,
+        seed=FRESH_SEED,
+    )
     fresh = build_cohort(work / "fresh", out=work / "fresh.parquet").to_frame()
     parts.append(fresh[fresh["exclusion"].isna()].assign(split="test"))
     model = ReadmissionModel.from_pretrained(DEMO)
@@ -158,7 +167,11 @@ def scores_of(folder: Path) -> Scores:
     return read_manifest(folder, Manifest).scores
 
 
-def demo_text(comparison: Comparison, best: float, expected: float) -> str:
+def demo_text(
+    comparison: Comparison,
+    best: float,
+    expected: float,
+) -> str:
     """Markdown: how good readmission-demo is."""
     return (
         f"`{DEMO}`, {len(comparison.stays)} stays of a new made-up "

@@ -156,7 +156,11 @@ def report_comparisons(
     )
 
 
-def write_section(page: Path, section: str, text: str) -> None:
+def write_section(
+    page: Path,
+    section: str,
+    text: str,
+) -> None:
     """Replace the text between `<!-- section -->` and `<!-- /section -->`."""
     between = re.compile(
         rf"(<!-- {section} -->\n).*?(<!-- /{section} -->)",

@@ -90,7 +90,11 @@ def growth_of(stays: int) -> dict[str, float]:
         write_short_notes(source, stays)
         cache = work / "cache"
         model = stub_model()
-        model.cache = WindowCache(cache, model="stub", max_bytes=CACHE_BYTES)
+        model.cache = WindowCache(
+            cache,
+            model="stub",
+            max_bytes=CACHE_BYTES,
+        )
         loaded = resident_bytes(peak=True)
         started = time.process_time()
         task = ReadmissionTask(model)
@@ -209,14 +213,23 @@ def hospital_stays(count: int) -> list[list[str]]:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "hospital"
-        synthesize(folder, stays=count, seed=SEED, brief=True)
+        synthesize(
+            folder,
+            stays=count,
+            seed=SEED,
+            brief=True,
+        )
         out = Path(name) / "hospital.parquet"
         cohort = build_cohort(folder, out=out).to_frame()
     is_kept = cohort["exclusion"].isna()
     return [list(notes) for notes in cohort.loc[is_kept, "text"]]
 
 
-def score_plainly(model: Any, source: Path, out: Path) -> None:
+def score_plainly(
+    model: Any,
+    source: Path,
+    out: Path,
+) -> None:
     """Read a table, score it with `predict_many`, and write a table."""
     model.cache = None
     stays = pd.read_parquet(source)
@@ -229,7 +242,11 @@ def score_plainly(model: Any, source: Path, out: Path) -> None:
     table.to_parquet(out)
 
 
-def score_in_parts(model: Any, source: Path, out: Path) -> None:
+def score_in_parts(
+    model: Any,
+    source: Path,
+    out: Path,
+) -> None:
     """Score a table with parts, a manifest and a new cache."""
     from clinical.risk.task import ReadmissionTask
     from domainbert.scoring import score_file
@@ -298,10 +315,23 @@ def measure(part: str, stays: list[int]) -> list[dict[str, str]]:
 def main() -> None:
     """Measure what was asked for; print the tables, or write them into a page."""
     parser = command_line(__doc__)
-    parser.add_argument("--stays", type=int, nargs="+", default=list(STAYS))
-    parser.add_argument("--only", choices=PARTS, help="one of the parts")
+    parser.add_argument(
+        "--stays",
+        type=int,
+        nargs="+",
+        default=list(STAYS),
+    )
+    parser.add_argument(
+        "--only",
+        choices=PARTS,
+        help="one of the parts",
+    )
     # A process of its own, for its peak memory.
-    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--one",
+        type=int,
+        help=argparse.SUPPRESS,
+    )
     parser.add_argument(
         "--page",
         type=Path,

@@ -119,7 +119,11 @@ def searching(number: int, *, rounds: int) -> dict[str, Any]:
         hits = index.search(queries, k=1).rows[:, 0]
     best = (queries @ matrix.T).argmax(axis=1)
     n_right = int((hits == best).sum())
-    return {"vectors": number, "seconds": seconds, "right": n_right}
+    return {
+        "vectors": number,
+        "seconds": seconds,
+        "right": n_right,
+    }
 
 
 def _parts(matrix: np.ndarray) -> Iterator[tuple[np.ndarray, pd.DataFrame]]:
@@ -127,7 +131,12 @@ def _parts(matrix: np.ndarray) -> Iterator[tuple[np.ndarray, pd.DataFrame]]:
     for start in range(0, len(matrix), PART):
         vectors = matrix[start : start + PART]
         ids = range(start, start + len(vectors))
-        rows = {"id": map(str, ids), "start": 0, "end": 0, "text": ""}
+        rows = {
+            "id": map(str, ids),
+            "start": 0,
+            "end": 0,
+            "text": "",
+        }
         yield vectors, pd.DataFrame(rows)
 
 
@@ -168,7 +177,11 @@ def _load(name: str) -> Any:
     try:
         return SentenceEncoder.from_pretrained(name, device="cpu")
     except EncoderError:
-        return SentenceTransformer(name, device="cpu", local_files_only=True)
+        return SentenceTransformer(
+            name,
+            device="cpu",
+            local_files_only=True,
+        )
 
 
 def _encoding_row(measured: dict[str, Any]) -> dict[str, str]:
@@ -203,7 +216,10 @@ def _student_row(name: str, measured: dict[str, Any]) -> dict[str, str]:
     }
 
 
-ROWS = {"encoding": _encoding_row, "searching": _searching_row}
+ROWS = {
+    "encoding": _encoding_row,
+    "searching": _searching_row,
+}
 PARTS = tuple(ROWS)
 
 

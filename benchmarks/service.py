@@ -101,6 +101,18 @@ class Throughput:
         sent = np.array(self.processor["clients"])
         return list((served + sent) / np.array(self.service) / cores)
 
+    def measured(self) -> dict[str, list[float]]:
+        """All numbers, for the JSON file."""
+        numbers = {
+            "library": rates(self.stays, self.library),
+            "service": rates(self.stays, self.service),
+            "waits": self.waits,
+            "busy": self.busy_shares(),
+        }
+        for name, seconds in self.processor.items():
+            numbers[f"processor {name}"] = seconds
+        return numbers
+
 
 def measure_throughput(
     model: ReadmissionModel,
@@ -122,7 +134,11 @@ def measure_alone(service: Service, summaries: list[str]) -> list[float]:
     """Seconds of each discharge summary while the service does nothing else."""
     client = Client(service.port)
     bodies = request_bodies(summaries, "alone")
-    requests = counted(bodies, what="summaries alone", total=len(bodies))
+    requests = counted(
+        bodies,
+        what="summaries alone",
+        total=len(bodies),
+    )
     return [client.score(body) for body in requests]
 
 
@@ -156,7 +172,11 @@ def measure_loaded(
     sender.start()
     bodies = request_bodies(summaries, "loaded")
     waits: list[float] = []
-    for body in counted(bodies, what="summaries at load", total=len(bodies)):
+    for body in counted(
+        bodies,
+        what="summaries at load",
+        total=len(bodies),
+    ):
         last_wait = waits[-1] if waits else 0.0
         time.sleep(max(0.0, INTERVAL - last_wait))
         waits.append(client.score(body))
@@ -173,7 +193,11 @@ def measure_memory(
     """MiB of the service before and after each quarter of the requests."""
     quarter = repeated(notes, requests // QUARTERS)
     memory = [service.megabytes()]
-    for number in counted(range(QUARTERS), what="memory", total=QUARTERS):
+    for number in counted(
+        range(QUARTERS),
+        what="memory",
+        total=QUARTERS,
+    ):
         send_all(service.port, request_bodies(quarter, f"m{number}x"))
         memory.append(service.megabytes())
     return memory
@@ -243,8 +267,17 @@ def main() -> None:
         n_summaries = 4
         asked.rounds = 1
         asked.requests = 64
-    notes = discharge_summaries(n_short, stays=2 * n_short, seed=5, brief=True)
-    summaries = discharge_summaries(n_summaries, stays=2 * n_summaries, seed=5)
+    notes = discharge_summaries(
+        n_short,
+        stays=2 * n_short,
+        seed=5,
+        brief=True,
+    )
+    summaries = discharge_summaries(
+        n_summaries,
+        stays=2 * n_summaries,
+        seed=5,
+    )
     model = ReadmissionModel.from_pretrained(MODEL)
     with Service(MODEL) as service:
         throughput = measure_throughput(
@@ -264,23 +297,22 @@ def main() -> None:
         memory=memory,
         requests=asked.requests,
     )
-    measured = {
-        "library": rates(throughput.stays, throughput.library),
-        "service": rates(throughput.stays, throughput.service),
+    numbers = {
         "alone": alone,
         "loaded": loaded,
-        "waits": throughput.waits,
-        "busy": throughput.busy_shares(),
         "memory": memory,
     }
-    for name, seconds in throughput.processor.items():
-        measured[f"processor {name}"] = seconds
     setting = {
         "model": MODEL,
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
     }
-    report(rows, setting=setting, measured=measured, out=asked.out)
+    report(
+        rows,
+        setting=setting,
+        measured=throughput.measured() | numbers,
+        out=asked.out,
+    )
 
 
 if __name__ == "__main__":

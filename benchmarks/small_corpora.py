@@ -88,8 +88,17 @@ def main() -> None:
     """Print a row for each size and way."""
     parser = command_line(__doc__)
     add_data_option(parser)
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
-    parser.add_argument("--recipes", nargs="*", default=["small", "entities"])
+    parser.add_argument(
+        "--sizes",
+        type=int,
+        nargs="+",
+        default=list(SIZES),
+    )
+    parser.add_argument(
+        "--recipes",
+        nargs="*",
+        default=["small", "entities"],
+    )
     asked = parser.parse_args()
     folder = asked.data / "ner" / "biored"
     pool = list(gold(folder / "train.pubtator").texts)

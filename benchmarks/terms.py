@@ -198,7 +198,11 @@ def main() -> None:
         help=f"how many ({MANY})",
     )
     # A process of its own, for its memory.
-    parser.add_argument("--stream", type=int, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--stream",
+        type=int,
+        help=argparse.SUPPRESS,
+    )
     asked = parser.parse_args()
     if asked.stream:
         stream(asked.stream)

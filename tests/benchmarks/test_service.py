@@ -32,3 +32,5 @@ def test_busy_shares_are_of_all_cores(monkeypatch):
     measured.processor |= {"service": [5.0], "clients": [1.0]}
     assert measured.busy_shares() == [0.75]
     assert measured.stays_a_second() == 2.5
+    assert measured.measured()["service"] == [2.5]
+    assert measured.measured()["processor clients"] == [1.0]
