@@ -1,4 +1,4 @@
-"""TextEvaluation of text models on rated pairs and on retrieval, with 95% intervals."""
+"""Evaluation of text models on rated pairs and on retrieval, with 95% intervals."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
