@@ -40,8 +40,9 @@ FEWEST = 20  # records that are kept of a file that has so many
 # on little text, finds no entities, so that nothing can be calibrated.
 BATCH_TOKENS = 512
 SLOWER = 2  # divides the learning rates
-# The first tagger, of which all others learn, makes a whole pass of its four.
-FIRST_TAGGER = "disease-drug-start"
+# What epochs are divided by, if not by the part: the first tagger must find something, since all
+# others learn from it; three large teachers read what the student reads.
+EPOCHS_BY = {"disease-drug-start": 4, "disease-drug": 200}
 _NUMBER = re.compile(r"[\d.]+(?:e-\d+)?")
 Record = TypeVar("Record")
 
@@ -87,8 +88,7 @@ def fewer_questions(document: dict, part: int) -> dict:
 def shorten(recipe: Path, *, part: int) -> None:
     """Fewer passes, small batches and slow learning in each stage; the card's title tells."""
     text = recipe.read_text("utf-8")
-    epochs_by = min(part, 4) if recipe.stem == FIRST_TAGGER else part
-    text = divided(text, "epochs", by=epochs_by)
+    text = divided(text, "epochs", by=EPOCHS_BY.get(recipe.stem, part))
     text = divided(text, "learning_rate", by=SLOWER)
     text = re.sub(r"(?m)^(batch_tokens) = .+$", rf"\1 = {BATCH_TOKENS}", text)
     text = re.sub(r'(?m)^title = "', 'title = "Rehearsal: ', text)

@@ -86,7 +86,7 @@ def test_a_clone_has_the_same_recipes_with_fewer_passes(tmp_path):
         whole = tomllib.loads(file.read_text("utf-8"))
         short = tomllib.loads((clone / "recipes" / file.name).read_text())
         for name, table in whole.items():
-            passes = 4 if file.stem == rehearsal.FIRST_TAGGER else 5
+            passes = rehearsal.EPOCHS_BY.get(file.stem, 5)
             for key, divisor in (("epochs", passes), ("learning_rate", 2)):
                 if key in table:
                     values = np.divide(table.pop(key), divisor)
