@@ -72,50 +72,59 @@ def calibrate(
     choosing: int = 64,
 ) -> None:
     """Fit threshold and probability on at most `choosing` questions; notes go to the manifest."""
-    own, elsewhere = ask_elsewhere(model, questions, count=choosing)
+    own_article, elsewhere = ask_elsewhere(model, questions, count=choosing)
     answers = {}
-    if len(own):
-        answers[questions.name] = pd.concat([own, elsewhere])
-    for more in numbers:
+    if len(own_article):
+        answers[questions.name] = pd.concat([own_article, elsewhere])
+    for file in numbers:
         # All of them: those without an answer are the last ones of their texts.
-        answers[more.name] = ask(model, [(q, q.context) for q in more])
+        answers[file.name] = ask(model, [(q, q.context) for q in file])
     threshold = best_threshold(answers) if answers else 0.0
     model.settings = model.settings.replaced(
         threshold=threshold, calibration=None
     )
     manifest = model.manifest
-    if len(own):
-        is_answered = own["total"] > threshold
-        is_refused = elsewhere["total"] <= threshold
+    manifest.calibration = Calibration()
+    if len(own_article):
         shares = {
-            "answered from the right article": float(is_answered.mean()),
-            "no answer from a wrong one": float(is_refused.mean()),
+            "answered from the right article": own_article["total"]
+            > threshold,
+            "no answer from a wrong one": elsewhere["total"] <= threshold,
         }
-        manifest.scores.add_row(f"{len(own)} of {questions.name}", shares)
+        manifest.scores.add_row(
+            f"{len(own_article)} of {questions.name}",
+            {name: float(share.mean()) for name, share in shares.items()},
+        )
         note = manifest.scores.note.partition(" The last two columns:")[0]
         columns = SCORES_NOTE.format(
             threshold=threshold, files=" and ".join(answers)
         )
         manifest.scores.note = f"{note.rstrip('.')}.{columns}"
-    manifest.calibration = Calibration()
     fitted = find_calibration(answers) if answers else None
-    if fitted is None:
-        return
+    if fitted is not None:
+        model.settings = model.settings.replaced(calibration=fitted["map"])
+        manifest.calibration = Calibration(
+            note=calibration_note(fitted, answers),
+            errors=fitted["errors"],
+            bins=fitted["bins"],
+        )
+
+
+def calibration_note(
+    fitted: Mapping[str, Any], answers: Mapping[str, pd.DataFrame]
+) -> str:
+    """What the card says of a map from `find_calibration` and the answers it was fitted on."""
     slope, intercept = fitted["map"]
-    model.settings = model.settings.replaced(calibration=(slope, intercept))
     errors = [
         f"{side['error']:.3f} on {name}"
         for name, side in fitted["errors"].items()
     ]
     counts = [f"{len(side)} of {name}" for name, side in answers.items()]
-    note = CALIBRATION_NOTE.format(
+    return CALIBRATION_NOTE.format(
         slope=slope,
         intercept=intercept,
         questions=" and ".join(counts),
         errors=", ".join(errors),
-    )
-    manifest.calibration = Calibration(
-        note=note, errors=fitted["errors"], bins=fitted["bins"]
     )
 
 
