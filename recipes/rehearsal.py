@@ -35,7 +35,7 @@ SEPARATORS = {
     "text/*.gz": "\n",
 }
 QUESTIONS = "qa/*.json"
-FEWEST = 20  # records that are kept of a file that has so many
+FEWEST = 15  # records that are kept of a file that has so many
 # Smaller batches and slower learning: a tagger that made fewer than a hundred steps, or fast ones
 # on little text, finds no entities, so that nothing can be calibrated.
 BATCH_TOKENS = 512
