@@ -94,9 +94,7 @@ def fit(
             args=args,
             watch=watch,
         )
-        total = int(
-            max(args.max_steps, math.ceil(args.num_train_epochs * steps))
-        )
+        total = max(args.max_steps, math.ceil(args.num_train_epochs * steps))
         log.info("training %s: %d steps", run.name, total)
         if total < FEW_STEPS:
             log.warning(
@@ -309,20 +307,16 @@ def training_arguments(
         "learning_rate": settings.learning_rate,
         "warmup_steps": int(settings.warmup * settings.epochs * steps),
         "weight_decay": settings.weight_decay,
-        "max_grad_norm": 1.0,
         "seed": settings.seed,
         "bf16": has_fast_bf16(),
         "eval_strategy": "steps",
         "eval_steps": interval,
-        "save_strategy": "steps",
         "save_steps": interval,
         "save_total_limit": 2,
         "load_best_model_at_end": True,
         "metric_for_best_model": metric,
         "greater_is_better": True,
-        "logging_strategy": "steps",
         "logging_steps": max(1, interval // 10),
-        "report_to": "none",
         "disable_tqdm": True,
         "remove_unused_columns": False,
         "accelerator_config": {"even_batches": False},
@@ -383,9 +377,14 @@ class _Watch(TrainerCallback):
         **__: object,
     ) -> None:
         """Log the time left now and then, and request the checkpoints that are due."""
+        step = state.global_step
+        if step > state.max_steps:
+            # A run that ended within an epoch makes one more step when it is resumed. Its weights
+            # do not count: the best ones are restored.
+            control.should_evaluate = control.should_save = False
+            return
         self._advance(1)
         now = time.monotonic()
-        step = state.global_step
         steps_done = step - self._first_step
         if steps_done == 1 or now - self._logged_at >= LOG_SECONDS:
             self._logged_at = now
@@ -407,9 +406,8 @@ class _Watch(TrainerCallback):
         if now - self._saved_at >= SAVE_SECONDS:
             control.should_save = True
         # The last step may lie between two evaluations, and may have the best weights.
-        if step >= state.max_steps:
-            control.should_evaluate = True
-            control.should_save = True
+        if step == state.max_steps:
+            control.should_evaluate = control.should_save = True
 
     def on_save(self, *_: object, **__: object) -> None:
         self._saved_at = time.monotonic()

@@ -516,6 +516,22 @@ def test_training_stops_when_it_no_longer_gets_better_and_stays_so(run):
     )
 
 
+@pytest.mark.parametrize("epochs", [0.5, 1.5, 2])
+def test_a_run_that_ended_stays_as_it_was(run, caplog, epochs):
+    """Also if it ended within an epoch, where Trainer makes one more step."""
+    scores = itertools.count(0.1, 0.1)
+    ended = run(Toy(score=lambda _: next(scores)), epochs=epochs)
+    caplog.clear()
+    caplog.set_level("INFO")
+    again = Toy(score=lambda _: next(scores))
+    model = run(again, epochs=epochs, resume=True)
+    assert len(again.steps) <= 1
+    torch.testing.assert_close(weights(model), weights(ended), atol=0, rtol=0)
+    validation = model.manifest.training.validation
+    assert validation == ended.manifest.training.validation
+    assert "left" not in caplog.text
+
+
 def test_checkpoints_may_be_moved(run, tmp_path):
     """The best of them is found where they are now."""
     given = itertools.chain([0.5, 0.9], itertools.repeat(0.6))
