@@ -109,7 +109,6 @@ def measure(folders):
                 counts["vague"] += has_vague_local(node)
                 bodies.append(body_lines(node))
     return {
-        "nodes": n_nodes,
         "nodes in a line": n_nodes / n_lines,
         "files": len(paths),
         "longest file": max(file_lengths),
