@@ -20,7 +20,7 @@ from domainbert.cli.console import (
     print_table,
     say,
 )
-from domainbert.errors import UserError
+from domainbert.errors import UserError, extra_command
 from domainbert.files import check_output, remove_abandoned
 from domainbert.service.commands import serve
 
@@ -145,7 +145,7 @@ def _installation() -> Iterator[tuple[str, object]]:
     for extra, module in EXTRAS.items():
         status = "installed"
         if find_spec(module) is None:
-            status = f"pip install 'domainbert[{extra}]'"
+            status = extra_command(extra)
         yield f"extra {extra}", status
     cpu = torch.backends.cpu.get_cpu_capability()
     yield "Python", platform.python_version()

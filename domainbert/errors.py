@@ -11,3 +11,16 @@ class UserError(ValueError):
 
 class EncoderError(UserError):
     """An encoder or a model folder that cannot be found or used."""
+
+
+def missing_extra(error: ImportError, extra: str) -> UserError:
+    """The error for a module that only an extra of the package installs."""
+    package = (error.name or extra).partition(".")[0]
+    return UserError(
+        f"no {package}: run {extra_command(extra)} in a checkout of domainbert"
+    )
+
+
+def extra_command(extra: str) -> str:
+    """How to install an extra, in a checkout: no registry has the package."""
+    return f"pip install '.[{extra}]'"

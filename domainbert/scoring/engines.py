@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from domainbert.errors import UserError
+from domainbert.errors import UserError, missing_extra
 from domainbert.scoring.driver import AnyTask, score_chunks
 from domainbert.scoring.task import Plan, grouped, make_plan, packed, unpacked
 from domainbert.tables import Row
@@ -67,10 +67,8 @@ def score_ray(
         from ray.cloudpickle import dumps
         from ray.data import ActorPoolStrategy, Dataset
         from ray.data.expressions import monotonically_increasing_id
-    except ImportError:
-        raise UserError(
-            "Ray is not installed: pip install 'domainbert[ray]'"
-        ) from None
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, "ray") from None
     if not isinstance(dataset, Dataset):
         raise UserError(
             f"expected a Ray dataset, got {type(dataset).__name__}"
@@ -133,10 +131,8 @@ def score_spark(
         from pyspark.cloudpickle import dumps
         from pyspark.sql import functions
         from pyspark.sql.pandas.types import from_arrow_schema
-    except ImportError:
-        raise UserError(
-            "Spark is not installed: pip install 'domainbert[spark]'"
-        ) from None
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, "spark") from None
     if not hasattr(frame, "mapInArrow"):
         raise UserError(
             f"expected a Spark DataFrame, got {type(frame).__name__}"

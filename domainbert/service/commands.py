@@ -13,7 +13,7 @@ from typer import Option
 
 from domainbert.cli.console import one_line_errors, say
 from domainbert.cli.options import takes_options
-from domainbert.errors import UserError
+from domainbert.errors import UserError, missing_extra
 from domainbert.files import folder_beside
 
 # The environment variable with the settings and the work folder, for worker processes.
@@ -102,9 +102,7 @@ def serve(
 
         from domainbert.service.served import announced, find_kind
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"no {error.name}: pip install 'domainbert[service]'"
-        ) from None
+        raise missing_extra(error, "service") from None
     if host not in LOOPBACK and settings.trust is None:
         raise UserError(
             f"--host {host}: name the clients with --trust, or leave --host out"

@@ -1,18 +1,19 @@
 """Sources of tables by address: a folder, a DuckDB file, PostgreSQL or SQLite."""
 
+from __future__ import annotations
+
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import duckdb
-import pyarrow as pa
-from adbc_driver_manager.dbapi import Connection, Cursor
 
+from domainbert.errors import missing_extra
 from domainbert.tables.options import DATABASES, ReadOptions, TableError
 from domainbert.tables.sources import (
     FILE_ENDINGS,
@@ -22,6 +23,10 @@ from domainbert.tables.sources import (
     quoted,
     select_text,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from adbc_driver_manager.dbapi import Connection, Cursor
 
 _POSTGRES_TABLES = (
     "SELECT CAST(table_schema AS TEXT), CAST(table_name AS TEXT) FROM information_schema.tables "
@@ -48,6 +53,7 @@ def open_source(
     Raises:
         TableError: no such folder or file, an unknown kind of address, or a database that cannot
             be read.
+        UserError: the driver of the database is not installed.
     """
     text = str(source)
     if text.startswith(DATABASES):
@@ -100,10 +106,8 @@ def _connect(uri: str) -> Iterator[Connection]:
     package = f"adbc_driver_{kind}"
     try:
         driver = import_module(f"{package}.dbapi")
-    except ImportError:
-        raise TableError(
-            f"this database needs {package}: pip install 'domainbert[databases]'"
-        ) from None
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, "databases") from None
     address = uri
     if kind == "sqlite":
         address = _sqlite_address(uri)

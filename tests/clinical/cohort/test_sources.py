@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from clinical.cohort.build import build_cohort
+from domainbert.errors import UserError
 from domainbert.tables import TableError
 
 from .conftest import Hospital, by_stay
@@ -265,7 +266,8 @@ def test_postgres_that_is_not_there_keeps_the_password():
 def test_a_missing_driver_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "adbc_driver_postgresql.dbapi", None)
     with pytest.raises(
-        TableError, match=r"pip install 'domainbert\[databases\]'"
+        UserError,
+        match=r"no adbc_driver_postgresql: run pip install '\.\[databases\]'",
     ):
         build_cohort("postgresql://127.0.0.1:1/db")
 

@@ -22,11 +22,11 @@ HAS_RAY = importlib.util.find_spec("ray") is not None
 HAS_SPARK = importlib.util.find_spec("pyspark") is not None
 HAS_JAVA = bool(shutil.which("java") or os.environ.get("JAVA_HOME"))
 needs_ray = pytest.mark.skipif(
-    not HAS_RAY, reason="Ray is not installed: domainbert[ray]"
+    not HAS_RAY, reason="no Ray: pip install '.[ray]'"
 )
 needs_spark = pytest.mark.skipif(
     not (HAS_SPARK and HAS_JAVA),
-    reason="Spark is not installed (domainbert[spark]), or no Java",
+    reason="no Spark (pip install '.[spark]'), or no Java",
 )
 
 
@@ -236,6 +236,7 @@ def test_a_missing_engine_is_a_line_with_its_extra(engine, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(
-        UserError, match=rf"pip install 'domainbert\[{engine}\]'"
+        UserError,
+        match=rf"no {package}: run pip install '\.\[{engine}\]'",
     ):
         getattr(engines, f"score_{engine}")(notes(), WordCount())
