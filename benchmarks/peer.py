@@ -47,7 +47,7 @@ class Reader(NamedTuple):
 
 def by_biomed() -> Callable[[Mentions], list[str]]:
     """The rules of `biomed`."""
-    from biomed.ner.assertion import assert_spans
+    from biomed.notes.assertion import assert_spans
 
     return lambda mentions: assert_spans(mentions["text"], mentions["spans"])
 

@@ -56,7 +56,7 @@ from recipes.notes.corpus import notes_gold, sections_gold
 if TYPE_CHECKING:
     from biomed.corpora.documents import Document
 
-CASES = Path("tests/biomed/ner/assertion_cases.jsonl")
+CASES = Path("tests/biomed/notes/assertion_cases.jsonl")
 PEER = Path(__file__).with_name("peer.py")
 SUMMARIES = 20
 REAL = "sections of real notes"

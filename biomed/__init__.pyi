@@ -2,12 +2,12 @@
 
 from biomed.ner.dictionaries import Dictionary as Dictionary
 from biomed.ner.entities import Entity as Entity
-from biomed.ner.entities import Medication as Medication
 from biomed.ner.linking import EntityLinker as EntityLinker
-from biomed.ner.sections import Section as Section
-from biomed.ner.sections import sections as sections
 from biomed.ner.tagger import EntityTagger as EntityTagger
 from biomed.ner.tagger import medications as medications
+from biomed.notes.attributes import Medication as Medication
+from biomed.notes.sections import Section as Section
+from biomed.notes.sections import sections as sections
 from biomed.qa.model import Answer as Answer
 from biomed.qa.model import QuestionAnswerer as QuestionAnswerer
 from biomed.sentences.data import read_pairs as read_pairs

@@ -1,4 +1,4 @@
-"""`Entity` and `Medication`, the results of tagging, and `TaggedView`, a text that shows them."""
+"""`Entity`, the result of tagging, and `TaggedView`, a text that shows its entities."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from biomed.corpora.documents import Span
+    from biomed.notes.attributes import Medication
 
 Format = Literal["pubtator", "brat", "omop", "fhir"]
 # The id that each row of these formats needs.
@@ -36,43 +37,6 @@ _STYLES = {
 
 
 @dataclass(frozen=True)
-class Attribute:
-    """A part of a text that says something about a drug; `text[start:end]` is its text.
-
-    Attributes:
-        kind: one of `biomed.ner.medications.KINDS`.
-    """
-
-    kind: str
-    start: int
-    end: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Medication:
-    """A drug of a text with its attributes in the order of the text.
-
-    Attributes:
-        status: "started", "stopped", "changed", "continued" or "held"; "no allergy" if the text
-            says that the patient has no allergy to it; None if it says nothing.
-        assertion: the drug's assertion; see `Entity`.
-    """
-
-    start: int
-    end: int
-    text: str
-    status: str | None = None
-    attributes: tuple[Attribute, ...] = ()
-    assertion: str = "present"
-
-    def __getitem__(self, kind: str) -> str | None:
-        """The attribute of a kind as the text writes it; several are joined by " | "."""
-        texts = [part.text for part in self.attributes if part.kind == kind]
-        return " | ".join(texts) or None
-
-
-@dataclass(frozen=True)
 class Entity:
     """A mention in a text: `text[entity.start : entity.end] == entity.text`.
 
@@ -83,14 +47,14 @@ class Entity:
             with words taken as independent. Tables call it "span_probability", or "calibrated" for
             a calibrated model: the share of such entities that are right on devel data.
         assertion: "present", "negated", "possible", "historical", "allergy" (of drugs) or
-            "other" (of someone else); see `biomed.ner.assertion`.
+            "other" (of someone else); see `biomed.notes.assertion`.
         section: the name of its section, such as "allergies", or None before the first heading;
             see `biomed.sections`.
         id: id of the concept in the tagger's dictionary; None without a dictionary or a link.
         name: the concept's preferred name.
         link_score: how sure the link is, in (0, 1]; see `biomed.ner.linking.Link`.
         codes: the concept's codes in other systems, such as "MESH:D006333".
-        medication: dose, route and so on of a drug; see `biomed.ner.medications`.
+        medication: dose, route and so on of a drug; see `biomed.notes.medications`.
     """
 
     start: int

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from biomed.ner.entities import Entity, extents
-from biomed.ner.sections import sections_of
+from biomed.notes.sections import sections_of
 
 if TYPE_CHECKING:
     from biomed.corpora.documents import Span

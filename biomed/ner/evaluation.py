@@ -21,8 +21,8 @@ from biomed.corpora.documents import (
     tags_of,
 )
 from biomed.corpora.schemes import UNTYPED
-from biomed.ner.assertion import DRUGS
 from biomed.ner.entities import Entity, extents
+from biomed.notes.assertion import DRUGS
 from domainbert.errors import UserError
 from domainbert.statistics.bootstrap import Interval, ratio_interval
 

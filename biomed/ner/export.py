@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from biomed.ner.assertion import DRUGS
-from biomed.ner.dosages import dosages, route_concept
-from biomed.ner.entities import NEEDED, Attribute, Entity, Format
+from biomed.ner.entities import NEEDED, Entity, Format
 from biomed.ner.task import OUTPUT
+from biomed.notes.assertion import DRUGS
+from biomed.notes.attributes import Attribute
+from biomed.notes.dosages import dosages, route_concept
 from domainbert.errors import UserError
 from domainbert.files import atomic_path, folder_beside, replace_folder
 from domainbert.tables import (

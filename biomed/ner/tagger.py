@@ -18,22 +18,21 @@ from biomed.ner.abbreviations import (
     find_abbreviations,
     with_short_forms,
 )
-from biomed.ner.assertion import assert_spans, is_allergy_cue
-from biomed.ner.cues import AssertionRules, RuleSource
 from biomed.ner.decoding import Outputs, find_entities, tidy_span
 from biomed.ner.entities import (
     MIN_SCORE,
     Entity,
-    Medication,
     TaggedView,
     extents,
 )
 from biomed.ner.manifest import EntityManifest, EntitySettings
-from biomed.ner.medications import read_medications
 from biomed.ner.pieces import Pieces, WordReader, best_window
 from biomed.ner.readable import clean, is_multilingual, joined, masked, name_of
-from biomed.ner.sections import ALL_SECTIONS, chosen_sections, sections_of
-from biomed.ner.slips import framed_words, is_never_entity
+from biomed.notes.assertion import assert_spans, is_allergy_cue
+from biomed.notes.cues import AssertionRules, RuleSource
+from biomed.notes.medications import read_medications
+from biomed.notes.sections import ALL_SECTIONS, chosen_sections, sections_of
+from biomed.notes.slips import framed_words, is_never_entity
 from domainbert.errors import UserError
 from domainbert.models.model import Model
 from domainbert.statistics.calibration import calibrated
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 
     from biomed.ner.dictionaries import Link
     from biomed.ner.linking import EntityLinker
+    from biomed.notes.attributes import Medication
     from domainbert.text.runner import Device
 
 ScoredSpan = tuple[int, int, str, float]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from biomed.ner.medications import KINDS
-from biomed.ner.sections import SECTIONS
+from biomed.notes.attributes import KINDS
+from biomed.notes.sections import SECTIONS
 from domainbert.scoring import Fault, OutputRow, Task, text_of
 from domainbert.tables import NOTE, PATIENT, STAY, TEXT, TIME, Column, Row
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from biomed.ner.assertion import ASSERTIONS, assert_spans
 from biomed.ner.commands import print_scores, renaming
 from biomed.ner.evaluation import evaluate_documents
 from biomed.ner.tagger import EntityTagger
+from biomed.notes.assertion import ASSERTIONS, assert_spans
 from domainbert.cli.console import one_line_errors, stdout
 from domainbert.errors import UserError
 from domainbert.files import write_json
@@ -89,7 +89,7 @@ class AssertionScore:
 def evaluate_assertions(
     gold: Gold, headings: Mapping[str, str] | None = None
 ) -> AssertionScore:
-    """The rules of `biomed.ner.assertion` on the gold entities of a corpus with assertions.
+    """The rules of `biomed.notes.assertion` on the gold entities of a corpus with assertions.
 
     `headings` are those of the documents whose headings are not in their text, by id.
     """

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from biomed.ner.assertion import DRUGS
 from biomed.ner.evaluation import score_spans
-from biomed.ner.medications import KINDS, read_medications
 from biomed.ner.tagger import EntityTagger
+from biomed.notes.assertion import DRUGS
+from biomed.notes.attributes import KINDS
+from biomed.notes.medications import read_medications
 from domainbert.cli.console import one_line_errors, print_table
 from recipes.notes.corpus import (
     Side,
@@ -26,7 +27,8 @@ from recipes.notes.sections import DRAWN, drawable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from biomed.ner.entities import Entity, Medication
+    from biomed.ner.entities import Entity
+    from biomed.notes.attributes import Medication
 
 _TAGGED = [kind for kind in KINDS if kind != "reaction"]
 _HEAD = ["attribute", "F1", "95% interval", "precision", "recall", "gold"]

@@ -1,8 +1,8 @@
 import html
 import re
 
-from biomed.ner.assertion import ASSERTIONS
 from biomed.ner.entities import Entity, TaggedView
+from biomed.notes.assertion import ASSERTIONS
 
 TEXT = 'A <b>heart & failure</b>\n"insulin" \x1b[31m'
 

@@ -5,9 +5,9 @@ import pytest
 from biomed.corpora import read_corpus, read_gold
 from biomed.corpora.documents import spans_of
 from biomed.ner.entities import Entity
-from biomed.ner.medications import read_medications
 from biomed.ner.tagger import EntityTagger
 from biomed.ner.training import fit
+from biomed.notes.medications import read_medications
 from recipes.notes import generate, lists, medications, real
 from tests.recipes.conftest import run
 from tests.recipes.test_entities import corpus, recipe

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from biomed.corpora.documents import ASSERTIONS as ASSERTIONS
 from biomed.corpora.words import split_words, starts_after_breaks
-from biomed.ner.cues import AssertionRules, Cue, Kind
-from biomed.ner.sections import (
+from biomed.notes.cues import AssertionRules, Cue, Kind
+from biomed.notes.sections import (
     MASK,
     SECTIONS,
     Section,

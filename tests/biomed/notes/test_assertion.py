@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from biomed.ner.assertion import ASSERTIONS, assert_spans, is_allergy_cue
-from biomed.ner.sections import sections_of
+from biomed.notes.assertion import ASSERTIONS, assert_spans, is_allergy_cue
+from biomed.notes.sections import sections_of
 from tests.timing import assert_linear_time
 
 MARKS = {

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from biomed.ner.medications import DATA, any_of
+from biomed.notes.medications import DATA, any_of
 
 if TYPE_CHECKING:
-    from biomed.ner.entities import Attribute
+    from biomed.notes.attributes import Attribute
 
 UCUM = "http://unitsofmeasure.org"
 _SNOMED = "http://snomed.info/sct"

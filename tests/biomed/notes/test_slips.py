@@ -1,7 +1,7 @@
 import pytest
 
 from biomed.corpora.words import split_words
-from biomed.ner.slips import framed_words, is_never_entity
+from biomed.notes.slips import framed_words, is_never_entity
 
 
 @pytest.mark.parametrize(

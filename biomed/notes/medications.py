@@ -8,22 +8,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from biomed.ner.assertion import DRUGS, drug_spans
-from biomed.ner.entities import Attribute, Medication
-from biomed.ner.sections import Spans, mask_entities
+from biomed.notes.assertion import DRUGS, drug_spans
+from biomed.notes.attributes import KINDS, Attribute, Medication
+from biomed.notes.sections import Spans, mask_entities
 from domainbert.files import read_toml
 
-KINDS = (
-    "dose",
-    "unit",
-    "route",
-    "frequency",
-    "duration",
-    "form",
-    "as_needed",
-    "reason",
-    "reaction",
-)
 # At most so many words between an attribute and the drug, or the attribute before it.
 _REACH = {"dose": 8, "form": 2}
 _USUAL_REACH = 4

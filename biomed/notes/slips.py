@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from biomed.ner.assertion import DRUGS
+from biomed.notes.assertion import DRUGS
 from domainbert.files import read_toml
 
 _DATA = read_toml(__file__, "slips.toml")

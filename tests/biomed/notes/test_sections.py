@@ -1,9 +1,7 @@
-import pandas as pd
 import pytest
 
 import biomed
-from biomed.ner.sections import SECTIONS
-from domainbert.errors import UserError
+from biomed.notes.sections import SECTIONS
 
 
 def names(text):
@@ -118,43 +116,6 @@ def test_spans_follow_one_another():
     assert text[first.start : first.body] == "HPI:"
     assert first.end == second.start
     assert second.end == len(text)
-
-
-NOTE = "heart pain\nAllergies: insulin\nFamily history: kidney disease\n"
-
-
-@pytest.mark.parametrize(
-    ("chosen", "expected"),
-    [
-        ((), ["heart pain", "insulin", "kidney disease"]),
-        (("allergies",), ["insulin"]),
-        (("48765-2", "family_history"), ["insulin", "kidney disease"]),
-        (("-family_history",), ["heart pain", "insulin"]),
-        (("allergies", "-allergies"), []),
-    ],
-)
-def test_entities_of_chosen_sections(both, chosen, expected):
-    tagger = both.with_options(sections=chosen)
-    entities = tagger.tag(NOTE)
-    assert [entity.text for entity in entities] == expected
-
-
-def test_a_wrong_section_is_refused(both):
-    with pytest.raises(
-        UserError, match="unknown section 'alergies'; did you mean"
-    ):
-        both.with_options(sections=["-alergies"])
-
-
-def test_tables_have_the_section_and_its_code(both):
-    table = both.score_frame(pd.DataFrame({"text": [NOTE]}))
-    assert list(table["section"].fillna("")) == [
-        "",
-        "allergies",
-        "family_history",
-    ]
-    assert list(table["section_code"].fillna("")) == ["", "48765-2", "10157-6"]
-    assert list(table["assertion"]) == ["present", "allergy", "other"]
 
 
 def test_a_numbered_list_item_is_no_heading():

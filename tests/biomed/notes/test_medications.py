@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-import biomed
-from biomed.ner.medications import read_medications
+from biomed.notes.medications import read_medications
 from tests.timing import assert_linear_time
 
 
@@ -255,28 +254,6 @@ def test_a_denied_allergy_is_no_drug_that_is_not_taken():
         "no allergy",
         None,
     ]
-
-
-def test_a_tagger_gives_drugs_their_medication(tagger):
-    text = "No pneumonia. Continue insulin 10 units at bedtime."
-    disease, drug = tagger.tag(text)
-    assert disease.medication is None
-    assert drug.medication["frequency"] == "at bedtime"
-    assert drug.medication.status == "continued"
-    assert biomed.medications(text, tagger=tagger) == [drug.medication]
-
-
-def test_columns_of_a_table(both):
-    import pandas as pd
-
-    frame = pd.DataFrame({"text": ["insulin 10 units nightly for edema"]})
-    rows = both.score_frame(frame)
-    drug, disease = rows.to_dict("records")
-    assert drug["drug_dose"] == "10"
-    assert drug["drug_unit"] == "units"
-    assert drug["drug_reason"] == "edema"
-    assert '"start": 8, "end": 10' in drug["drug_attributes"]
-    assert pd.isna(disease["drug_attributes"])
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
-from biomed.ner.assertion import assert_spans
-from biomed.ner.cues import AssertionRules
+from biomed.notes.assertion import assert_spans
+from biomed.notes.cues import AssertionRules
 from domainbert.errors import UserError
 
 
@@ -90,16 +90,6 @@ def test_cues_in_a_file(tmp_path):
     path.write_text('[[cue]]\nassertion = "negated"\nwords = "zz"\n', "utf-8")
     assert assertion("zz gout", path) == "negated"
     assert assertion("zz gout", str(path)) == "negated"
-
-
-def test_a_tagger_takes_cues_and_tells_them_in_its_facts(both):
-    row = {"assertion": "negated", "words": "xyz"}
-    tagger = both.with_options(assertion_rules=[row])
-    assert [e.assertion for e in tagger.tag("xyz heart failure")] == [
-        "negated"
-    ]
-    assert tagger.context_facts["assertion_rules"][0]["words"] == "xyz"
-    assert both.context_facts == {}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
-from biomed.ner.dosages import dosages, route_concept
-from biomed.ner.medications import read_medications
+from biomed.notes.dosages import dosages, route_concept
+from biomed.notes.medications import read_medications
 
 
 def dosages_of(sig):

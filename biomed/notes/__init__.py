@@ -1,0 +1,1 @@
+"""What a note says around a mention: its section, its assertion, and a drug's medication line."""
