@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -14,9 +12,11 @@ import numpy as np
 from scipy.special import expit
 
 from biomed.ner.dictionaries import Dictionary, Link
+from biomed.ner.differences import differ
+from biomed.notes.assertion import DRUGS
 from biomed.terms.names import is_abbreviation, meanings, normalised
 from domainbert.errors import UserError
-from domainbert.files import atomic_path, read_toml
+from domainbert.files import atomic_path
 from domainbert.models.pooling import unit
 from domainbert.search import top_k
 
@@ -32,13 +32,6 @@ _WEIGHTS = (3.345, 5.649, 5.132, -6.487)
 _FAR = 0.5  # the cosine of a name that is not among the candidates
 _REMEMBERED = 100_000  # names
 _SHORTEST = 4  # letters of an abbreviation that is linked as it is
-_WORD = re.compile(r"[^\W_]+")
-_NEGATION = re.compile(r"\bnon(?=-| ?[a-z])|\b(?:without|no|not)\b")
-_CODE = re.compile(r"\d+[a-z]?|[a-z]{1,4}\d+[a-z]?")
-_START = re.compile(r"\b(?:hyper|hypo)")
-_DATA = read_toml(__file__, "differences.toml")
-_OPPOSITES = list(map(set, _DATA["opposites"]))
-_ENDING = re.compile(r"\b\w+(?:itis|oma)(?=s?\b)")
 
 
 class EntityLinker:
@@ -46,7 +39,7 @@ class EntityLinker:
 
     An abbreviation that the text does not define is linked only if it has one common meaning (see
     `biomed.terms.names.meanings`) or, from four letters on, if it is a name of the dictionary.
-    Names that `differ` are never linked by vectors. Threads may share a linker.
+    Names that `differ`, and drugs, are never linked by vectors. Threads may share a linker.
 
     Args:
         dictionary: names and ids.
@@ -68,7 +61,7 @@ class EntityLinker:
         self.dictionary = dictionary
         self.embedder = embedder
         self.min_score = min_score
-        self._links: dict[str, Link | None] = {}
+        self._links: dict[tuple[str, bool], Link | None] = {}
 
     @classmethod
     def from_table(
@@ -98,31 +91,40 @@ class EntityLinker:
             "min_score": self.min_score,
         }
 
-    def link(self, names: Sequence[str]) -> list[Link | None]:
-        """The concept of each name; None where no concept is sure enough."""
+    def link(
+        self,
+        names: Sequence[str],
+        *,
+        labels: Sequence[str] | None = None,
+    ) -> list[Link | None]:
+        """The concept of each name; None where no concept is sure enough.
+
+        `labels` are the entity types of the names, if they are known: drugs are linked by name
+        only. Without them a drug is known by its name.
+        """
         if len(self._links) > _REMEMBERED:
             self._links = {}
         # Another thread may replace `_links` meanwhile; this dictionary only grows.
         remembered = self._links
+        is_drug = [label.casefold() in DRUGS for label in labels or ()]
+        keys = list(zip(names, is_drug or [False] * len(names), strict=True))
         links = {
-            name: self._by_name(name)
-            for name in names
-            if name not in remembered
+            key: self._by_name(key[0]) for key in keys if key not in remembered
         }
         unlinked = [
             name
-            for name, link in links.items()
-            if link is None and not is_abbreviation(name)
+            for (name, named_as_drug), link in links.items()
+            if link is None and not (named_as_drug or is_abbreviation(name))
         ]
         if unlinked and self.embedder:
             nearest = zip(unlinked, self.nearest(unlinked), strict=True)
             links |= {
-                name: link
+                (name, False): link
                 for name, link in nearest
                 if link and link.score >= self.min_score
             }
         remembered |= links
-        return [remembered[name] for name in names]
+        return [remembered[key] for key in keys]
 
     def _by_name(self, name: str) -> Link | None:
         """The concept by name; an abbreviation needs a single meaning, or its exact spelling."""
@@ -213,51 +215,3 @@ class EntityLinker:
         embedder = cast("Embedder", self.embedder)
         batches = [batch.vectors for batch in embedder.embed_many(names)]
         return np.nan_to_num(unit(np.concatenate(batches)))
-
-
-def differ(name: str, other: str) -> bool:
-    """Whether two names differ in number, type, side, negation, inflammation or kind of tumour.
-
-    Numbers, types and negation must be the same. The other name may lack a side, but not add one.
-    Names with opposite words differ, and so do names with words in "-itis" or "-oma" of which none
-    ends with another ("adenocarcinoma" ends with "carcinoma").
-    """
-    name = name.casefold()
-    other = other.casefold()
-    if _types(name) != _types(other) or _is_negated(name) != _is_negated(
-        other
-    ):
-        return True
-    words = _words(name)
-    other_words = _words(other)
-    if (other_words - words).intersection(_DATA["sides"]):
-        return True
-    for pair in _OPPOSITES:
-        sides = [words & pair, other_words & pair]
-        if sides[0] != sides[1] and all(len(side) == 1 for side in sides):
-            return True
-    endings = list(product(_ENDING.findall(name), _ENDING.findall(other)))
-    is_same = (a.endswith(b) or b.endswith(a) for a, b in endings)
-    return bool(endings) and not any(is_same)
-
-
-def _is_negated(name: str) -> bool:
-    return _NEGATION.search(name) is not None
-
-
-def _words(name: str) -> set[str]:
-    """The words, and "hyper" and "hypo" where a word starts with them."""
-    return {*_WORD.findall(name), *_START.findall(name)}
-
-
-def _types(name: str) -> set[str]:
-    """The numbers of a name and the letters of its type: "2" of "type II", "b" of "type B"."""
-    types = set()
-    for before, word in pairwise(["", *_WORD.findall(name)]):
-        if _CODE.fullmatch(word):
-            types.add(word)
-        elif word in _DATA["roman"]:
-            types.add(_DATA["roman"][word])
-        elif len(word) == 1 and before in _DATA["typed"]:
-            types.add(_DATA["letters"].get(word, word))
-    return types

@@ -300,7 +300,8 @@ class EntityTagger(Model[EntitySettings]):
             for read, entities in zip(texts, tagged, strict=True)
             for entity in entities
         ]
-        links = iter(self.linker.link(names))
+        labels = [entity.label for entities in tagged for entity in entities]
+        links = iter(self.linker.link(names, labels=labels))
         # Each text takes as many links as it has entities.
         return [list(map(_linked_to, entities, links)) for entities in tagged]
 

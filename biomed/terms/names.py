@@ -120,8 +120,7 @@ def normalised(name: str) -> str:
     plain = "".join(char for char in plain if not unicodedata.combining(char))
     # Only a leading article is dropped: "a" is a letter in "hepatitis A".
     plain = _ARTICLE.sub("", plain.strip())
-    for british, american in _SPELLINGS["american"].items():
-        plain = plain.replace(british, american)
+    plain = american(plain)
     forms = []
     for word in _WORD.findall(plain):
         if word in _SPELLINGS["small_words"]:
@@ -131,6 +130,13 @@ def normalised(name: str) -> str:
             form = _singular(form)
         forms.append(form)
     return " ".join(sorted(forms))
+
+
+def american(text: str) -> str:
+    """A text in small letters with American spelling."""
+    for british, spelling in _SPELLINGS["american"].items():
+        text = text.replace(british, spelling)
+    return text
 
 
 def _singular(word: str) -> str:

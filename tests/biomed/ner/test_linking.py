@@ -1,3 +1,4 @@
+from pathlib import Path
 from threading import Event, Thread
 
 import numpy as np
@@ -9,7 +10,8 @@ from typer.testing import CliRunner
 
 from biomed.ner.commands import app
 from biomed.ner.dictionaries import Dictionary, Link
-from biomed.ner.linking import EntityLinker, differ
+from biomed.ner.differences import differ, is_drug_name
+from biomed.ner.linking import EntityLinker
 from biomed.ner.task import TagTask
 from biomed.terms.names import normalised
 from domainbert.errors import UserError
@@ -121,15 +123,10 @@ def test_threads_write_while_a_name_is_read():
     assert linker.link(["pneumonia"]) == known
 
     class Names(list):
-        times = 0
-
         def __iter__(self):
-            self.times += 1
-            if (
-                self.times > 1
-            ):  # the other thread finishes while this one is in `link`
-                slow.go.set()
-                thread.join()
+            # The other thread finishes while this one is in `link`.
+            slow.go.set()
+            thread.join()
             return super().__iter__()
 
     assert linker.link(Names(["pneumonia"])) == known
@@ -139,9 +136,9 @@ def test_texts_are_linked_together(disease):
     class Counting(EntityLinker):
         calls = 0
 
-        def link(self, names):
+        def link(self, names, **options):
             self.calls += 1
-            return super().link(names)
+            return super().link(names, **options)
 
     tagger = disease.with_options(
         linker=(linker := Counting(Dictionary(PAIRS)))
@@ -335,6 +332,41 @@ def test_names_apart(name, other):
 )
 def test_names_that_may_be_linked(name, other):
     assert not differ(name, other)
+
+
+LOOKALIKES = pd.read_csv(Path(__file__).with_name("lookalikes.csv"))
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "answer"),
+    list(LOOKALIKES.itertuples(index=False, name=None)),
+)
+def test_lookalikes(name, other, answer):
+    """Pairs of confusable names, and pairs of names of one concept."""
+    assert differ(name, other) == (answer == "yes")
+    assert differ(other, name) == (answer == "yes")
+
+
+@pytest.mark.parametrize(
+    "name", ["migraine", "gangrene", "uterine pain", "protein", "200 mg", ""]
+)
+def test_names_of_no_drug(name):
+    assert not is_drug_name(name)
+
+
+def test_a_drug_is_linked_by_name_only():
+    linker = EntityLinker(
+        Dictionary([("Zuvora", "D1"), ("Heart failure", "D2")]),
+        Letters(),
+        min_score=0.0,
+    )
+    names = ["Zuvorra", "zuvora"]
+    labels = ["Chemical", "Chemical"]
+    # A brand that no list has is known by its label alone.
+    as_drugs = linker.link(names, labels=labels)
+    assert [link and link.id for link in as_drugs] == [None, "D1"]
+    assert linker.link(names)[0].id == "D1"
+    assert linker.link(names, labels=labels) == as_drugs
 
 
 @given(st.text(max_size=30))
