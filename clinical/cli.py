@@ -8,7 +8,7 @@ from typer import Argument, Option
 from clinical.cohort.commands import cohort
 from clinical.evidence.commands import explain
 from clinical.report.commands import evaluate, monitor, print_comparison
-from clinical.risk.commands import convert, score, trajectory
+from clinical.risk.commands import convert, discharges, score, trajectory
 from clinical.training.commands import recalibrate, train
 from domainbert.cli.console import command_line, one_line_errors, say, stdout
 
@@ -96,6 +96,7 @@ for command in (
     train,
     recalibrate,
     score,
+    discharges,
     trajectory,
     explain,
     evaluate,

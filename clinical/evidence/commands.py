@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Option
+from typer import BadParameter, Option
 
-from clinical.risk.commands import NotesOption  # noqa: TC001  (typer reads it at run time)
+from clinical.risk.commands import (
+    Cache,
+    HospitalOptions,
+    NotesOption,
+    load_model,
+    score_discharges,
+)
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors
 
@@ -32,16 +38,36 @@ def explain(
         Option("--with-text", help="Also write the text of the passages."),
     ] = False,
     notes: NotesOption = "chosen",
+    cache: Cache = None,
     *,
     scoring: options.ScoringOptions,
+    tables: HospitalOptions,
 ) -> None:
-    """Find the passages behind each stay's risk."""
+    """Find the passages behind each stay's risk, in what score or discharges reads.
+
+    A folder with the admissions of a known form is read as discharges reads it; so is any source
+    with --since, --schema, --mapping, --definition or --died-locations. With the --cache of the
+    command that scored them, no window of a note runs again.
+    """
+    from clinical.risk.discharges import has_admissions
 
     def make_task() -> ExplainTask:
         from clinical.evidence.task import ExplainTask
-        from clinical.risk.model import ReadmissionModel
 
-        loaded = ReadmissionModel.from_pretrained(model, device=scoring.device)
+        loaded = load_model(model, cache, scoring.device)
         return ExplainTask(loaded, top=top, text=with_text, notes=notes)
 
-    options.score_source(make_task, source, out, scoring)
+    if not tables and not has_admissions(
+        source, tables.source_options(scoring)
+    ):
+        options.score_source(make_task, source, out, scoring)
+        return
+    if notes != "chosen":
+        raise BadParameter(
+            "--notes: no effect on a hospital's tables, whose notes the model chooses"
+        )
+    scoring.refuse(
+        *("text", "stay", "patient", "note", "time", "column", "query"),
+        because="on a hospital's tables: name its columns in a --mapping",
+    )
+    score_discharges(make_task, source, out, tables, scoring)

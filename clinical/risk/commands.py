@@ -1,12 +1,12 @@
-"""The commands that use readmission models: score, trajectory, convert."""
+"""The commands that use readmission models: score, discharges, trajectory, convert."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typer import Argument, BadParameter, Option
+from typer import Argument, Option
 
 from clinical.cohort.commands import DiedLocations, MappingFile  # noqa: TC001  (typer reads it at run time)
 from domainbert.cli import options
@@ -17,21 +17,77 @@ if TYPE_CHECKING:
 
     from clinical.risk.discharges import SourceOptions
     from clinical.risk.model import ReadmissionModel
-    from clinical.risk.task import ReadmissionTask, TrajectoryTask
+    from clinical.risk.task import ReadmissionTask, StayTask, TrajectoryTask
 
 Cache = Annotated[
     Path | None,
     Option(
-        help="Keep window scores in this file and reuse them in later runs."
+        help="Keep what the model gives for each window in this file, and reuse it in later runs."
     ),
 ]
 NotesOption = Annotated[
     Literal["chosen", "as-given"],
     Option(
         "--notes",
-        help="chosen: the kinds of notes the model was trained on; as-given: all notes.",
+        help="chosen: the categories of notes the model was trained on; as-given: all notes.",
     ),
 ]
+Remaining = Annotated[
+    bool,
+    Option(
+        "--remaining",
+        help="Add the remaining risk on days 1, 3, 7, 14 and 21 after discharge.",
+    ),
+]
+ExportForm = Annotated[
+    Literal["table", "meds", "omop", "fhir"],
+    Option(
+        "--format",
+        help="meds, omop or fhir: also write the risks in this form; needs a cohort or a hospital.",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HospitalOptions:
+    """How to read a hospital's tables, as an argument of a command."""
+
+    since: Annotated[
+        str | None,
+        Option(
+            help="Only the stays of a hospital's tables or a cohort that were discharged since "
+            "this date or time, and those still in hospital."
+        ),
+    ] = None
+    schema: Annotated[
+        str | None,
+        Option(help="Form of a hospital's tables, as for clinical cohort."),
+    ] = None
+    mapping: MappingFile = None
+    definition: Annotated[
+        str | None,
+        Option(
+            help="Definition for a hospital's tables; by default the model's, if shipped."
+        ),
+    ] = None
+    died_locations: DiedLocations = None
+
+    def __bool__(self) -> bool:
+        """Whether one of these options is used."""
+        return any(vars(self).values())
+
+    def source_options(self, run: options.RunOptions) -> SourceOptions:
+        """The options of a source with admissions, for `new_discharges`."""
+        from clinical.risk.discharges import SourceOptions
+
+        return SourceOptions(
+            schema=self.schema,
+            mapping=self.mapping,
+            definition=self.definition,
+            died_locations=tuple(self.died_locations or ()),
+            delimiter=run.delimiter,
+            encoding=run.encoding,
+        )
 
 
 @one_line_errors
@@ -44,72 +100,21 @@ def score(
     scoring: options.ScoringOptions,
     notes: NotesOption = "chosen",
     cache: Cache = None,
-    remaining: Annotated[
-        bool,
-        Option(
-            "--remaining",
-            help="Add the remaining risk on days 1, 3, 7, 14 and 21 after discharge.",
-        ),
-    ] = False,
-    form: Annotated[
-        Literal["table", "meds", "omop", "fhir"],
-        Option(
-            "--format",
-            help="meds, omop or fhir: also write the risks in this form; needs a cohort or tables.",
-        ),
-    ] = "table",
-    since: Annotated[
-        str | None,
-        Option(
-            help="Score only the stays of a hospital's tables or a cohort that were discharged "
-            "since this date or time, and those still in hospital."
-        ),
-    ] = None,
-    schema: Annotated[
-        str | None,
-        Option(help="Form of a hospital's tables, as for clinical cohort."),
-    ] = None,
-    mapping: MappingFile = None,
-    definition: Annotated[
-        str | None,
-        Option(
-            help="Definition for a hospital's tables; by default the model's, if shipped."
-        ),
-    ] = None,
-    died_locations: DiedLocations = None,
+    remaining: Remaining = False,
+    form: ExportForm = "table",
 ) -> None:
-    """Score every stay of a table, or the new discharges of a hospital's tables.
+    """Score every stay of a table of notes or of a cohort; see discharges for a hospital's tables.
 
-    Each stay gets one row, with a status and a reason. A folder with the admissions of a known
-    form is read as clinical cohort reads it; so is any source with --since, --schema or --mapping.
+    Each stay gets one row, with a status and a reason.
     """
-    from clinical.risk.discharges import SourceOptions, has_admissions
 
     def make_task() -> ReadmissionTask:
         from clinical.risk.task import ReadmissionTask
 
-        return ReadmissionTask(
-            _load(model, cache, scoring.device),
-            notes=notes,
-            remaining=remaining,
-        )
+        loaded = load_model(model, cache, scoring.device)
+        return ReadmissionTask(loaded, notes=notes, remaining=remaining)
 
-    tables = SourceOptions(
-        schema=schema,
-        mapping=mapping,
-        definition=definition,
-        died_locations=tuple(died_locations or ()),
-        delimiter=scoring.delimiter,
-        encoding=scoring.encoding,
-    )
-    is_named = any((since, schema, mapping, definition, died_locations))
-    if is_named or has_admissions(source, tables):
-        if notes != "chosen":
-            raise BadParameter(
-                "--notes: no effect on a hospital's tables, whose notes the model chooses"
-            )
-        _score_discharges(source, make_task, out, scoring, tables, since, form)
-        return
+    _refuse_admissions(source, scoring)
     if form != "table":
         from clinical.cohort.result import Cohort
 
@@ -119,57 +124,97 @@ def score(
     _export(out, Path(source), form)
 
 
-def _score_discharges(
-    source: str,
-    make_task: Callable[[], ReadmissionTask],
-    out: Path,
-    scoring: options.ScoringOptions,
-    tables: SourceOptions,
-    since: str | None,
-    form: str,
+def _refuse_admissions(source: str, run: options.RunOptions) -> None:
+    """Raise a `UserError` for a folder with admissions, whose rules a table of notes lacks."""
+    from clinical.risk.discharges import has_admissions
+    from domainbert.errors import UserError
+
+    if has_admissions(source, HospitalOptions().source_options(run)):
+        raise UserError(
+            f"{source} holds the admissions of a hospital; expected a table of notes or a cohort: "
+            "score its stays with `clinical discharges`, or name one of its files"
+        )
+
+
+@one_line_errors
+@options.takes_options
+def discharges(
+    hospital: Annotated[
+        str,
+        Argument(
+            metavar="HOSPITAL",
+            help="A folder, DuckDB file, postgresql:// or sqlite:// with admissions and notes, "
+            "or a cohort.",
+        ),
+    ],
+    model: options.ModelName,
+    out: options.Table,
+    *,
+    tables: HospitalOptions,
+    run: options.RunOptions,
+    cache: Cache = None,
+    remaining: Remaining = False,
+    form: ExportForm = "table",
 ) -> None:
-    """Score the stays of a source with admissions that were discharged since a time."""
+    """Score the stays of a hospital's tables that were discharged since a date or time.
+
+    The tables are read as clinical cohort reads them. Each stay gets one row, with a status and a
+    reason.
+    """
+
+    def make_task() -> ReadmissionTask:
+        from clinical.risk.task import ReadmissionTask
+
+        loaded = load_model(model, cache, run.device)
+        return ReadmissionTask(loaded, remaining=remaining)
+
+    score_discharges(make_task, hospital, out, tables, run, form=form)
+
+
+def score_discharges(
+    make_task: Callable[[], StayTask[Any]],
+    hospital: str,
+    out: Path,
+    tables: HospitalOptions,
+    run: options.RunOptions,
+    *,
+    form: str = "table",
+) -> None:
+    """Run a task over the stays of a hospital that were discharged since a time."""
     from clinical.risk.discharges import new_discharges, parse_since
     from domainbert.tables.options import table_format
 
     table_format(out)  # before a source is read
-    scoring.refuse(
-        *("text", "stay", "patient", "note", "time", "column", "query"),
-        because="on a hospital's tables: name its columns in a --mapping",
-    )
     start = None
-    if since:
-        start = parse_since(since)
+    if tables.since:
+        start = parse_since(tables.since)
     task = make_task()
     choice = task.choice
     with new_discharges(
-        source,
+        hospital,
         choice,
         out=out,
         since=start,
-        options=tables,
-    ) as discharges:
-        if since:
+        options=tables.source_options(run),
+    ) as stays:
+        if tables.since:
             say(
-                f"{discharges.n_stays:,} of {discharges.n_admissions:,} stays were discharged "
-                f"since {since} or have no discharge time yet"
+                f"{stays.n_stays:,} of {stays.n_admissions:,} stays were discharged "
+                f"since {tables.since} or have no discharge time yet"
             )
-        if not discharges.n_stays:
+        if not stays.n_stays:
             say("there is nothing to score: the table has no rows")
-        if choice and choice.definition_sha256 != discharges.definition_sha256:
+        if choice and choice.definition_sha256 != stays.definition_sha256:
             say(
-                f"note: these stays were chosen by {discharges.definition}, those of the model's "
+                f"note: these stays were chosen by {stays.definition}, those of the model's "
                 f"training by {choice.definition}, or one of the two was edited: check that the "
                 "rules are the same, or name others with --definition"
             )
-        keep = [*(scoring.keep or ()), "discharge_time"]
+        keep = [*(run.keep or ()), "discharge_time"]
         options.score_source(
-            lambda: task,
-            discharges.path,
-            out,
-            replace(scoring, keep=keep),
+            lambda: task, stays.path, out, replace(run, keep=keep)
         )
-        _export(out, discharges.path, form)
+        _export(out, stays.path, form)
 
 
 def _export(out: Path, cohort: Path, form: str) -> None:
@@ -197,12 +242,14 @@ def trajectory(
     def make_task() -> TrajectoryTask:
         from clinical.risk.task import TrajectoryTask
 
-        return TrajectoryTask(_load(model, cache, scoring.device), notes=notes)
+        return TrajectoryTask(
+            load_model(model, cache, scoring.device), notes=notes
+        )
 
     options.score_source(make_task, source, out, scoring)
 
 
-def _load(
+def load_model(
     name: str, cache: Path | None, device: str | None
 ) -> ReadmissionModel:
     """The model, with the window cache if one was asked for."""

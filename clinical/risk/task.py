@@ -61,7 +61,7 @@ _NO_RISK = {
 _NO_ADMISSIONS = (
     "The notes were chosen without the admissions, so transfers, earlier stays of an episode and "
     "deaths are unknown: a few stays may get another risk than from a cohort, or one where a "
-    "cohort has none. clinical score reads a folder of admissions and notes too."
+    "cohort has none. clinical discharges reads a hospital's admissions and notes together."
 )
 _DEFINITION = {"definition", "definition_sha256"}
 _NUMBERS = ("probability", "score", "p_max", "p_mean")

@@ -7,7 +7,7 @@ import inspect
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -106,8 +106,41 @@ Device = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoringOptions:
-    """The options that all scoring commands share, as an argument of a command.
+class RunOptions:
+    """The options of every command that scores a source, as an argument of the command."""
+
+    keep: Annotated[
+        list[str] | None,
+        Option(help="A column to copy to the output; may be repeated."),
+    ] = None
+    delimiter: Delimiter = None
+    encoding: Encoding = None
+    restart: Annotated[
+        bool, Option("--restart", help="Start over instead of resuming.")
+    ] = False
+    raw: Annotated[
+        bool,
+        Option(
+            "--raw",
+            help="Do not put an apostrophe before text that looks like a formula.",
+        ),
+    ] = False
+    device: Device = None
+
+    def named(self, *, text: str = "text") -> dict[str, str]:
+        """Our name of each column that an option names -> the table's; here none."""
+        return {}
+
+    def reading(self, *, lines: bool = False) -> ReadOptions:
+        """How to read the source; see `ReadOptions`."""
+        from domainbert.tables import ReadOptions
+
+        return ReadOptions(self.delimiter, self.encoding, lines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringOptions(RunOptions):
+    """The options of a command that scores a table, with those that name its columns.
 
     A column that is named here and that the task does not read is copied to the output.
     """
@@ -130,27 +163,10 @@ class ScoringOptions:
             help="Another column, as OURS=YOURS: category='Note type'; may be repeated.",
         ),
     ] = None
-    keep: Annotated[
-        list[str] | None,
-        Option(help="A column to copy to the output; may be repeated."),
-    ] = None
-    delimiter: Delimiter = None
-    encoding: Encoding = None
     query: Annotated[
         str | None,
         Option(help="With a database: the SELECT statement to run."),
     ] = None
-    restart: Annotated[
-        bool, Option("--restart", help="Start over instead of resuming.")
-    ] = False
-    raw: Annotated[
-        bool,
-        Option(
-            "--raw",
-            help="Do not put an apostrophe before text that looks like a formula.",
-        ),
-    ] = False
-    device: Device = None
 
     def named(self, *, text: str = "text") -> dict[str, str]:
         """Our name of each column that an option names -> the table's; --text names `text`."""
@@ -174,9 +190,7 @@ class ScoringOptions:
 
     def reading(self, *, lines: bool = False) -> ReadOptions:
         """How to read the source; see `ReadOptions`."""
-        from domainbert.tables import ReadOptions
-
-        return ReadOptions(self.delimiter, self.encoding, lines, self.query)
+        return replace(super().reading(lines=lines), query=self.query)
 
     def refuse(self, *names: str, because: str) -> None:
         """Raise a usage error if one of these options was given, which would have no effect."""
@@ -188,21 +202,35 @@ class ScoringOptions:
 
 
 def takes_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command the options that a dataclass holds, such as its argument `scoring`."""
+    """Give a command the options that dataclasses hold, such as its argument `scoring`."""
     signature = inspect.signature(command, eval_str=True)
-    parameters = dict(signature.parameters)
-    name = next(n for n, p in parameters.items() if is_dataclass(p.annotation))
-    holder = parameters.pop(name).annotation
-    shared = inspect.signature(holder, eval_str=True).parameters
+    holders = {
+        name: parameter.annotation
+        for name, parameter in signature.parameters.items()
+        if is_dataclass(parameter.annotation)
+    }
+    options_of = {
+        name: inspect.signature(holder, eval_str=True).parameters
+        for name, holder in holders.items()
+    }
 
     @functools.wraps(command)
     def wrapped(**arguments: object) -> R:
-        values = {option: arguments.pop(option) for option in shared}
-        return command(**arguments, **{name: holder(**values)})
+        for name, holder in holders.items():
+            values = {
+                option: arguments.pop(option) for option in options_of[name]
+            }
+            arguments[name] = holder(**values)
+        return command(**arguments)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    options = [p.replace(kind=keyword) for p in parameters.values()]
-    options += shared.values()
+    options = [
+        parameter.replace(kind=keyword)
+        for name, parameter in signature.parameters.items()
+        if name not in holders
+    ]
+    for shared in options_of.values():
+        options += shared.values()
     wrapped.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in options}
     return wrapped
@@ -215,7 +243,7 @@ def score_source(
     make_task: Callable[[], AnyTask],
     source: str | Path,
     out: Path,
-    scoring: ScoringOptions = _DEFAULTS,
+    scoring: RunOptions = _DEFAULTS,
     *,
     text: str = "text",
     lines: bool = False,

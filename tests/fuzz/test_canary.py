@@ -56,6 +56,13 @@ COMMANDS = {
         "--out",
         "out.jsonl",
     ],
+    "clinical discharges": [
+        "in/hospital",
+        "--model",
+        "in/risk",
+        "--out",
+        "out.jsonl",
+    ],
     "clinical trajectory": [
         "in/notes.csv",
         "--model",

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -19,6 +21,8 @@ from clinical.risk.discharges import parse_since
 from clinical.stays.choice import CHOICE, choice_of
 from domainbert.errors import UserError
 from domainbert.tables import read_table
+from domainbert.text import runner
+from domainbert.text.runner import WindowRunner
 
 GUIDE = Path(__file__).parents[3] / "docs" / "howto" / "own_hospital.md"
 FORMS = ["mimic3", "mimic4", "omop", "meds", "fhir"]
@@ -110,7 +114,7 @@ def own(folder, model, *words):
     out = folder.parent / "risks.csv"
     mapping = folder.parent / "columns.toml"
     said = run(
-        "score",
+        "discharges",
         folder,
         "--mapping",
         mapping,
@@ -130,7 +134,9 @@ def test_the_nightly_job_of_the_guide(form, save_model, tmp_path, monkeypatch):
     cohort = build_cohort("hospital", out="cohort.parquet").to_frame()
     model = save_model(cohort)
     (line,) = re.findall(
-        r"^clinical score hospital .*--since [0-9].*$", GUIDE.read_text(), re.M
+        r"^clinical discharges hospital .*--since [0-9].*$",
+        GUIDE.read_text(),
+        re.M,
     )
     words = shlex.split(line)[1:]
     words[words.index("--model") + 1] = model
@@ -218,7 +224,7 @@ def test_a_place_that_looks_like_a_death_is_asked_for(hospital, save_model):
         model,
     ]
     words += ["--out", str(hospital.parent / "r.csv"), "--since", "2026-11-20"]
-    done = CliRunner().invoke(app, ["score", str(hospital), *words])
+    done = CliRunner().invoke(app, ["discharges", str(hospital), *words])
     assert done.exit_code == 1
     assert "--died-locations" in done.output
     table, _ = own(hospital, model, "--died-locations", "Morgue")
@@ -237,7 +243,7 @@ def test_stays_without_follow_up_are_scored_from_a_cohort(
     table = risks(tmp_path / "all.csv").set_index("stay_id")
     assert table["status"][["old", "new", "late", "copied"]].eq("ok").all()
     run(
-        "score",
+        "discharges",
         path,
         "--since",
         "2026-11-20",
@@ -277,8 +283,8 @@ def test_what_cannot_be_scored_so_is_refused(hospital, save_model, tmp_path):
     model = save_model()
     common = ["--model", model, "--out", str(tmp_path / "r.csv")]
 
-    def refused(*words):
-        done = CliRunner().invoke(app, ["score", *map(str, words), *common])
+    def refused(*words, command="discharges"):
+        done = CliRunner().invoke(app, [command, *map(str, words), *common])
         assert done.exit_code in (1, 2)
         return " ".join(done.output.split())
 
@@ -291,12 +297,55 @@ def test_what_cannot_be_scored_so_is_refused(hospital, save_model, tmp_path):
     )
     assert "none of mimic3" in refused(hospital, "--since", "2026-01-01")
     synthesize(tmp_path / "mimic", stays=2)
-    assert "--notes: no effect" in refused(
-        tmp_path / "mimic", "--notes", "as-given"
+    explain = partial(refused, tmp_path / "mimic", command="explain")
+    assert "--notes: no effect" in explain("--notes", "as-given")
+    assert "--text: no effect" in explain("--text", "TEXT")
+    assert "score its stays with `clinical discharges`" in refused(
+        tmp_path / "mimic", command="score"
     )
-    assert "--text: no effect" in refused(tmp_path / "mimic", "--text", "TEXT")
     assert not (tmp_path / "r.csv").exists()
     assert not list(tmp_path.glob(".*stays*"))
+
+
+def test_a_night_runs_each_window_once(hospital, save_model, monkeypatch):
+    mapping = hospital.parent / "columns.toml"
+    cohort = build_cohort(hospital, mapping=mapping).to_frame()
+    words = [hospital, "--mapping", mapping, "--since", "2026-11-20 10:00"]
+    words += ["--model", save_model(cohort)]
+    runs = Counter()
+
+    class CountingRunner(WindowRunner):
+        def logits(self, windows):
+            runs.update(tuple(map(int, window)) for window in windows)
+            return super().logits(windows)
+
+    monkeypatch.setattr(runner, "WindowRunner", CountingRunner)
+
+    def passages(name, *options):
+        run("explain", *words, "--out", hospital.parent / name, *options)
+        return read_table(
+            hospital.parent / name, schema={"probability": "float"}
+        )
+
+    cache = ["--cache", hospital.parent / "windows.sqlite"]
+    run("discharges", *words, "--out", hospital.parent / "r.csv", *cache)
+    windows = set(runs)
+    assert len(windows) > 3
+    night = passages("passages.csv", *cache)
+    assert {runs[window] for window in windows} == {1}
+    assert len(runs) > len(windows)
+    by_stay = risks(hospital.parent / "r.csv").set_index("stay_id")
+    assert set(night["stay_id"]) == set(by_stay.index)
+    of_stays = by_stay.loc[night["stay_id"]]
+    assert night["status"].tolist() == of_stays["status"].tolist()
+    assert night["probability"].to_numpy() == pytest.approx(
+        of_stays["probability"].to_numpy(), abs=1e-6, nan_ok=True
+    )
+    # Without the cache, the windows run again.
+    again = passages("again.csv")
+    assert {runs[window] for window in windows} == {2}
+    places = ["stay_id", "note", "start", "end", "direction"]
+    assert again[places].equals(night[places])
 
 
 def test_a_model_of_another_definition_asks_for_it(
@@ -314,7 +363,7 @@ def test_a_model_of_another_definition_asks_for_it(
         model = ReadmissionModel(new_network(), tokenizer, settings=settings)
         model.save_pretrained(tmp_path / definition.split()[0])
     words = [
-        "score",
+        "discharges",
         str(hospital),
         "--mapping",
         str(mapping),
