@@ -28,16 +28,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from explanations import METHODS, greedy_order
+from passages import RANDOM_ORDERS, chosen_tokens, measure_stays
 from reporting import add_out_option, command_line
 
 from clinical import ReadmissionModel
 from clinical.evidence.case import Case, Piece, sentence_pieces, word_starts
 from clinical.evidence.explain import riskiest_windows
-from clinical.evidence.faithfulness import (
-    RANDOM_ORDERS,
-    chosen_tokens,
-    measure_stays,
-)
 from clinical.stays.cohorts import read_cohort, usable_stays
 from clinical.stays.patients import patient_codes
 from domainbert.errors import UserError

@@ -29,8 +29,6 @@ _MANY_PHRASES = 200_000
 _RARE = 5  # a phrase needs this many stays
 _SMALL = 1000  # below this number of stays, phrases of two stays are kept too
 _GRID = (0.3, 1.0, 10.0)
-ENOUGH = 0.5
-"""A score is compared where columns for at least this share of its points exist."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,11 +114,12 @@ def point_scores(
     val: pd.DataFrame,
     test: pd.DataFrame,
 ) -> tuple[dict[str, BaselineScores], list[str]]:
-    """The scores that the columns allow, as risks by name, and what is missing, in sentences.
+    """LACE and HOSPITAL as risks by name, and caveats: which was not computed and why.
 
-    Points become a risk by a logistic regression on the training side. Where a stay has no value,
-    its item gives no points. The tables are those of `baselines`, with the columns that `lace.toml`
-    and `hospital.toml` name.
+    A score needs all its columns, because a model is easily better than a part of one. Points
+    become a risk by a logistic regression on the training side. Where a stay has no value, its item
+    gives no points. The tables are those of `baselines`, with the columns that `lace.toml` and
+    `hospital.toml` name.
     """
     choice = choice_of(test.get(CHOICE, ()))
     if choice is not None and choice.notes == "early":
@@ -128,32 +127,24 @@ def point_scores(
             "LACE and HOSPITAL are for discharge: earlier, the length of stay is not known."
         ]
     risks = {}
-    remarks = []
+    caveats = []
     for file in ("lace.toml", "hospital.toml"):
         score = read_toml(__file__, file)
-        items = score["items"]
-        present = [item for item in items if item["column"] in test.columns]
-        missing = [item["column"] for item in items if item not in present]
-        n_points = sum(map(_largest, present))
-        n_full = sum(map(_largest, items))
         name = score["name"]
-        reason = f"the cohort has no {', '.join(missing)}"
-        if n_points < ENOUGH * n_full:
-            remarks.append(f"{name} was not computed: {reason}.")
-            continue
+        columns = [item["column"] for item in score["items"]]
+        missing = [c for c in columns if c not in test.columns]
         if missing:
-            name = f"{name} ({n_points} of {n_full} points)"
+            caveats.append(
+                f"{name} was not computed: the cohort has no {', '.join(missing)}."
+            )
+            continue
         try:
-            risks[name] = _fitted(present, train, val, test)
+            risks[name] = _fitted(score["items"], train, val, test)
         except UserError:
-            remark = f"{name} ranks the training stays no better than chance"
-            if missing:
-                remark += f"; {reason}"
-            remarks.append(f"{remark}.")
-            continue
-        if missing:
-            remarks.append(f"{score['name']} is incomplete: {reason}.")
-    return risks, remarks
+            caveats.append(
+                f"{name} ranks the training stays no better than chance."
+            )
+    return risks, caveats
 
 
 def _fitted(
@@ -172,11 +163,6 @@ def _fitted(
         platt(val_points, slope, intercept),
         platt(test_points, slope, intercept),
     )
-
-
-def _largest(item: dict[str, Any]) -> int:
-    """The largest number of points that an item gives."""
-    return max(points for _, points in item["steps"])
 
 
 def _points(item: dict[str, Any], stays: pd.DataFrame) -> np.ndarray:

@@ -1,1 +1,1 @@
-"""Which passages drive a risk, and how faithful that is."""
+"""Which passages drive a risk."""

@@ -111,7 +111,7 @@ class RiskCalibration(Calibration):
 
 
 class Evidence(Record):
-    """How faithful explanations are; see `clinical.evidence.explain.evaluate_faithfulness`."""
+    """How faithful explanations were measured to be, by `benchmarks/passages.py`."""
 
     cohort: str = ""
     side: str = ""

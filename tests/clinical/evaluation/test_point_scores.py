@@ -41,32 +41,44 @@ def test_equal_points_are_equal_risks_and_more_points_a_higher_one():
         (1.0, None, None, 4),  # 1 + 0 + 0 + 4 = 5: no value, no points
         (4.0, "ELECTIVE", 1, 0),  # 4 + 0 + 1 + 0 = 5
     )
-    found, remarks = point_scores(table, table, table)
-    risk = found["LACE"].test
+    risks, caveats = point_scores(table, table, table)
+    risk = risks["LACE"].test
     assert risk[0] == risk[1]
     assert risk[3] == risk[4] < risk[0] < risk[2] == risk.max()
-    (remark,) = remarks
-    assert remark.startswith(
+    (caveat,) = caveats
+    assert caveat.startswith(
         "HOSPITAL was not computed: the cohort has no hemoglobin, oncology,"
     )
 
 
-def test_what_is_missing_is_in_the_name_and_in_a_sentence():
-    table = stays().drop(
-        columns=["charlson_index", "emergency_visits_6_months"]
-    )
-    found, remarks = point_scores(table, table, table)
-    assert list(found) == ["LACE (10 of 19 points)"]
-    missing = "charlson_index, emergency_visits_6_months"
-    assert remarks[0] == f"LACE is incomplete: the cohort has no {missing}."
+@pytest.mark.parametrize("column", LACE)
+def test_a_score_without_one_of_its_columns_is_not_given(column):
+    table = stays().drop(columns=column)
+    risks, caveats = point_scores(table, table, table)
+    assert not risks
+    assert caveats[0] == f"LACE was not computed: the cohort has no {column}."
+
+
+def test_every_missing_column_is_named():
+    missing = ["charlson_index", "emergency_visits_6_months"]
+    table = stays().drop(columns=missing)
+    risks, caveats = point_scores(table, table, table)
+    assert not risks
+    assert caveats == [
+        f"LACE was not computed: the cohort has no {', '.join(missing)}.",
+        (
+            "HOSPITAL was not computed: the cohort has no hemoglobin, oncology, sodium, "
+            "procedure, admissions_12_months."
+        ),
+    ]
+
+
+def test_a_score_that_ranks_no_better_than_chance_is_not_given():
+    table = stays()
     backwards = table.assign(readmitted=1 - table["readmitted"])
-    found, remarks = point_scores(backwards, table, table)
-    assert not found
-    assert (
-        "LACE (10 of 19 points) ranks the training stays no better than chance"
-        in remarks[0]
-    )
-    assert missing in remarks[0]
+    risks, caveats = point_scores(backwards, table, table)
+    assert not risks
+    assert caveats[0] == "LACE ranks the training stays no better than chance."
 
 
 def test_an_early_prediction_does_not_know_the_length_of_the_stay():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from benchmarks.passages import chosen_tokens, evaluate_faithfulness
 from clinical.evidence.case import sentence_pieces
-from clinical.evidence.faithfulness import chosen_tokens, evaluate_faithfulness
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.5])
