@@ -13,6 +13,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from biomed.corpora.documents import Assertion
+from biomed.notes.patterns import Patterns
 from domainbert.errors import UserError
 from domainbert.settings import Settings
 
@@ -29,7 +30,9 @@ class CueRow(Settings):
 
     Attributes:
         assertion: the assertion of the entities that the cue reaches.
-        words: the cues as notes write them, one per line; `regex` is a pattern instead.
+        words: the cues as notes write them, one per line.
+        patterns: instead, lines for `Patterns`.
+        regex: instead, one regular expression; it may name macros.
         after: whether the cue stands after the entity.
         reach: at most so many words between cue and entity.
         items: which items of a list with commas it reaches: "one" the first item, "list" bare
@@ -41,6 +44,7 @@ class CueRow(Settings):
 
     assertion: Assertion
     words: str = ""
+    patterns: str = ""
     regex: str = ""
     after: bool = False
     reach: _Reach = 5
@@ -111,7 +115,7 @@ def _built(user_rows: Sequence[CueRow]) -> AssertionRules:
 
 
 def _user_rows(extra: RuleSource) -> list[CueRow]:
-    """The rows of a user, checked; their words are taken literally."""
+    """The rows of a user, checked."""
     name = "assertion_rules"
     rows: object = extra
     if isinstance(extra, str | Path):
@@ -129,7 +133,7 @@ def _user_rows(extra: RuleSource) -> list[CueRow]:
 
 
 def _user_row(values: object, name: str) -> CueRow:
-    """A user's cue, checked; the characters of its words stand for themselves."""
+    """A user's cue, checked."""
     if not isinstance(values, Mapping):
         raise UserError(
             f"{name}: expected a table, got {type(values).__name__}"
@@ -141,39 +145,28 @@ def _user_row(values: object, name: str) -> CueRow:
         raise UserError(f"{name}: {error}") from None
     except re.error as error:
         raise UserError(f"{name}: regex: {error}") from None
-    if bool(row.words.strip()) == bool(row.regex):
-        raise UserError(f"{name}: expected either words or regex")
-    words = re.escape(row.words.lower())
-    words = words.replace(r"\ ", " ").replace("\\\n", "\n")
-    return row.replaced(words=words)
+    forms = [row.words.strip(), row.patterns.strip(), row.regex]
+    if sum(map(bool, forms)) != 1:
+        raise UserError(f"{name}: expected one of words, patterns and regex")
+    return row
 
 
 def _cue(row: CueRow, kind: Kind, data: Mapping[str, dict[str, str]]) -> Cue:
-    """A cue of a file, whose patterns may name lists."""
-    lists = data["lists"]
-    pattern = _any_of(row.words, lists)
+    """A cue of a file, whose patterns may name macros."""
+    compiler = Patterns(data["macros"])
     if row.regex:
-        pattern = re.compile(_filled(row.regex, lists))
+        pattern = compiler.regex(row.regex)
+    else:
+        pattern = compiler.words(row.patterns or _literal(row.words))
     tables = data["stops"]
     names = ("all", row.assertion, kind)
     stops = [tables.get(name, "") for name in names]
-    stop_pattern = _any_of("\n".join([*stops, row.stops]), lists)
+    stop_pattern = compiler.words("\n".join([*stops, row.stops]))
     is_attached = row.regex != "" and row.after and row.reach == 0
     return Cue(row, pattern, stop_pattern, is_attached)
 
 
-def _filled(pattern: str, lists: Mapping[str, str]) -> str:
-    """A pattern in which {name} is the alternatives of a list."""
-    for name, lines in lists.items():
-        alternatives = "|".join(lines.strip().splitlines()).replace(
-            " ", r"\s+"
-        )
-        pattern = pattern.replace(f"{{{name}}}", f"(?:{alternatives})")
-    return pattern
-
-
-def _any_of(lines: str, lists: Mapping[str, str]) -> re.Pattern[str]:
-    """One pattern of alternatives that are written one per line; a space is any white space."""
-    parts = [line.strip().replace(" ", r"\s+") for line in lines.splitlines()]
-    alternatives = _filled("|".join(filter(None, parts)), lists)
-    return re.compile(rf"(?<![\w/-])(?:{alternatives})(?!\w)")
+def _literal(words: str) -> str:
+    """The pattern of words whose characters stand for themselves."""
+    lines = [re.escape(line.strip()) for line in words.lower().splitlines()]
+    return "\n".join(lines).replace(r"\ ", " ")

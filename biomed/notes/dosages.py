@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from biomed.notes.medications import DATA, any_of
+from biomed.notes.medications import DATA, PATTERNS
 
 if TYPE_CHECKING:
     from biomed.notes.attributes import Attribute
 
 UCUM = "http://unitsofmeasure.org"
 _SNOMED = "http://snomed.info/sct"
-_TIMES = re.compile(any_of("{frequency}"))
-_COUNT = re.compile(any_of("{count}"))
+_TIMES = re.compile(PATTERNS.source("{frequency}"))
+_COUNT = re.compile(PATTERNS.source("{count}"))
 _RANGE = re.compile(r"\s?(?:-(?!\s?half)|\u2013|\bto\b|\bor\b)\s?")
 _THOUSANDS = re.compile(r",(?=\d{3}\b)")  # not the comma of "0,5"
 _RATE = re.compile(r"(n|\d)/(n|\d)([a-z]+)")
@@ -40,7 +40,8 @@ _WORDS = {
 @cache
 def _patterns(kind: str) -> list[tuple[str, re.Pattern[str]]]:
     return [
-        (value, re.compile(any_of(words))) for value, words in _WORDS[kind]
+        (value, re.compile(PATTERNS.source(words)))
+        for value, words in _WORDS[kind]
     ]
 
 

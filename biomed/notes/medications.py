@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from biomed.notes.assertion import DRUGS, drug_spans
 from biomed.notes.attributes import KINDS, Attribute, Medication
+from biomed.notes.patterns import Patterns
 from biomed.notes.sections import Spans, mask_entities
 from domainbert.files import read_toml
 
@@ -27,38 +28,29 @@ _NAMES = {"course": "duration", "strength": "dose"}
 DATA = read_toml(__file__, "medications.toml")
 
 
-def any_of(lines: str) -> str:
-    """The source of a pattern of alternatives, one per line, the named parts filled in."""
-    source = "|".join(lines.strip().splitlines())
-    while part := _PART.search(source):
-        source = source.replace(part[0], f"(?:{any_of(_PARTS[part[1]])})")
-    source = source.replace("[ -]", r"[\s-]").replace(" ?", r"\s{0,2}")
-    return source.replace(" ", r"\s{1,8}")
-
-
-def _parts() -> dict[str, str]:
-    """The named parts of the grammar."""
-    parts = {**DATA["parts"], **DATA["words"]}
+def _macros() -> dict[str, str]:
+    """The macros of the grammar."""
+    macros = {**DATA["macros"], **DATA["words"]}
     for table in ("form", "route", "frequency"):
         words = "\n".join(row["words"].strip() for row in DATA[table])
         # The longer ones first.
-        parts[table] = "\n".join(
+        macros[table] = "\n".join(
             sorted(words.splitlines(), key=len, reverse=True)
         )
     for table in ("units", "per"):
-        parts[table] = "|".join(DATA[table].values())
-    parts["counted"] = DATA["units"][""]
-    parts["cues"] = "|".join(
-        f"(?P<{status}>{any_of(row['words'])})"
+        macros[table] = "|".join(DATA[table].values())
+    macros["counted"] = DATA["units"][""]
+    newline = "\n"
+    macros["cues"] = newline.join(
+        f"(?P<{status}>{row['words'].strip().replace(newline, '|')})"
         for status, row in DATA["status"].items()
     )
-    return parts
+    return macros
 
 
-_PART = re.compile(r"\{([a-z_]+)\}")
-_PARTS = _parts()
-_TOKEN = re.compile(any_of(DATA["tokens"]))
-_FORM = re.compile(any_of("{form}"))
+PATTERNS = Patterns(_macros())
+_TOKEN = re.compile(PATTERNS.source(DATA["tokens"]))
+_FORM = re.compile(PATTERNS.source("{form}"))
 # Attributes that count only directly after a dose.
 _WEAK = re.compile(r"(?:an?|per|each)\b|/|(?:once|stat)$")
 _JOINED = re.compile(r"[\s,&+]{0,4}(?:and|or|plus|with|/|-)?\s{0,3}")
@@ -70,7 +62,7 @@ _TREATED = re.compile(
     r"[\s,]{1,3}(?:with|using|on|takes?|taking)\s(?:\w+\s){0,2}"
 )
 _RESUMES = re.compile(
-    rf"[\s.]{{1,6}}(?:{any_of(DATA['resumes'])}\b[:\s]{{1,3}})?"
+    rf"[\s.]{{1,6}}(?:{PATTERNS.source(DATA['resumes'])}\b[:\s]{{1,3}})?"
 )
 _THIS = re.compile(
     r"\s(?:taking\s)?(?:(?:this|that)\s(?:medication|drug|medicine)|it)\b"

@@ -5,6 +5,7 @@ import re
 import numpy as np
 
 from biomed.notes.assertion import DRUGS
+from biomed.notes.patterns import Patterns
 from domainbert.files import read_toml
 
 _DATA = read_toml(__file__, "slips.toml")
@@ -15,22 +16,8 @@ _ANSWERS = frozenset("YN")  # of a form: "Stroke: N"
 _LONGEST_SHORT_FORM = 3  # capitals, such as NO or MEN, that may be a name
 
 
-def _frames() -> re.Pattern[str]:
-    """One pattern with a group `name` for the abbreviation in each of its frames."""
-    names = "|".join(_DATA["abbreviations"].split())
-    before = "|".join(_DATA["before"].split())
-    at_start = _DATA["at_start"]
-    after = _DATA["after"]
-    return re.compile(
-        rf"(?<![\w/])(?i:{before})\s(?P<governed>{names})(?=\s?(?:{after}))"
-        rf"|(?:\A|(?<=[.;:\n]\s)|(?<=\n))(?P<first>{names})(?=\s?(?:{at_start}))"
-        r"|^[ \t]*+(?:(?:[-*•]|\d{1,2}[.)])[ \t]*+)?"
-        rf"(?P<alone>{names})(?=[ \t]*+(?:[.,][ \t]*+)?$)",
-        re.MULTILINE | re.VERBOSE,
-    )
-
-
-_FRAMES = _frames()
+# One pattern with a group for the abbreviation in each of its frames.
+_FRAMES = Patterns(_DATA["macros"]).regex(_DATA["frames"]["regex"])
 
 
 def framed_words(text: str, words: np.ndarray) -> np.ndarray:

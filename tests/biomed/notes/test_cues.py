@@ -27,6 +27,11 @@ def assertion(text, rows, *, name="gout", label="Disease"):
             "negated",
         ),
         (
+            {"assertion": "other", "patterns": "the {person} of"},
+            "The  brother of gout",
+            "other",
+        ),
+        (
             {"assertion": "negated", "words": "nope", "after": True},
             "gout, nope",
             "present",
@@ -106,10 +111,13 @@ def test_cues_in_a_file(tmp_path):
             [{"assertion": "negated", "word": "x"}],
             "cue 1: word: no such setting",
         ),
-        ([{"assertion": "negated"}], "cue 1: expected either words or regex"),
+        (
+            [{"assertion": "negated"}],
+            "cue 1: expected one of words, patterns and regex",
+        ),
         (
             [{"assertion": "negated", "words": "x", "regex": "x"}],
-            "expected either words or regex",
+            "expected one of words, patterns and regex",
         ),
         ([{"assertion": "negated", "regex": "("}], "cue 1: regex: missing"),
         (
