@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from domainbert.encoders.lora import Adapter
+from domainbert.encoders.adapters import Adapter
 from domainbert.models.manifest import Manifest
 from domainbert.models.storage import TaskConfig
 from domainbert.settings import Settings

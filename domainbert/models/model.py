@@ -32,7 +32,7 @@ from domainbert.encoders.loading import (
     load_tokenizer,
     window_limit,
 )
-from domainbert.encoders.lora import Adapter, merge_adapter, trained_adapter
+from domainbert.encoders.lora import merge_adapter, trained_adapter
 from domainbert.errors import EncoderError, UserError
 from domainbert.models.card import model_card
 from domainbert.models.storage import (
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from domainbert.encoders.adapters import Adapter
     from domainbert.text.runner import Device
 
 

@@ -16,6 +16,11 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from pydantic import ValidationError
 
 from domainbert.encoders import loading as encoders
+from domainbert.encoders.adapters import (
+    Adapter,
+    apply_adapter,
+    read_adapter,
+)
 from domainbert.encoders.configs import dropouts, named_outputs, read_object
 from domainbert.encoders.loading import (
     ADAPTER_CONFIG,
@@ -26,7 +31,6 @@ from domainbert.encoders.loading import (
     load_tokenizer,
     unknown_name,
 )
-from domainbert.encoders.lora import Adapter, apply_adapter, read_adapter
 from domainbert.errors import EncoderError, UserError
 from domainbert.files import expanded, folder_beside, replace_folder
 from domainbert.models.manifest import Manifest
@@ -382,7 +386,7 @@ def _encoder_beneath(
     adapter: Adapter,
 ) -> Encoder:
     """The encoder that an adapter was trained on; nothing is downloaded for it."""
-    name = adapter.config.base_model_name_or_path or ""
+    name = adapter.settings.base_model_name_or_path or ""
     if config:
         name = config.encoder
     is_here = name in SHIPPED or expanded(name).is_dir()

@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from clinical import ReadmissionModel
+from domainbert.encoders.adapters import read_adapter
 from domainbert.encoders.classifier import CLSClassifier
 from domainbert.encoders.configs import read_object
 from domainbert.encoders.loading import (
@@ -18,7 +19,6 @@ from domainbert.encoders.loading import (
     load_model,
     load_tokenizer,
 )
-from domainbert.encoders.lora import read_adapter
 from domainbert.models.embedder import Embedder
 
 
@@ -149,7 +149,7 @@ def test_a_rank_out_of_bounds_is_one_line(write_adapter, tmp_path, rank):
     change(folder / "adapter_config.json", r=rank)
     with pytest.raises(
         EncoderError,
-        match=r"r = .* expected|expected r, the rank, to be a whole",
+        match=r"r = .* expected|r: expected a whole number|r: this setting is required",
     ):
         read_adapter(folder)
 

@@ -15,14 +15,14 @@ from transformers import (
 
 from domainbert.encoders.classifier import CLSClassifier
 from domainbert.encoders.loading import (
+    ADAPTER_CONFIG,
+    ADAPTER_FILE,
     EncoderError,
     find_encoder,
     load_model,
     load_tokenizer,
 )
 from domainbert.encoders.lora import (
-    ADAPTER_CONFIG,
-    ADAPTER_FILE,
     add_lora,
     merge_adapter,
     trained_adapter,
@@ -287,7 +287,7 @@ def test_nothing_but_adapters_and_head_trains(tiny_encoder):
         assert any(f"{head}.modules_to_save" in name for name in changed), head
     kept = trained_adapter(wrapped, encoder="tiny")
     assert len(kept.tensors) == len(changed)
-    assert (kept.rank, kept.config.base_model_name_or_path) == (16, "tiny")
+    assert (kept.rank, kept.settings.base_model_name_or_path) == (16, "tiny")
 
 
 def test_merging_computes_what_the_wrapped_model_computes(tiny_encoder):
