@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from clinical.evidence.explain import TOP, explain
 from clinical.evidence.view import Explanation
+from clinical.risk.diagnoses import DiagnosisModel
 from clinical.risk.model import ReadmissionModel
 from clinical.risk.task import Notes, ReadNotes, StayTask
 
@@ -85,3 +86,51 @@ class ExplainTask(StayTask[Explanation]):
     def facts(self) -> dict[str, object]:
         """The model and the options."""
         return {**super().facts(), "top": self._top, "text": self._text}
+
+
+class DiagnosisExplainTask(ExplainTask):
+    """The passages behind one group of a `DiagnosisModel`; see `ExplainTask`.
+
+    Args:
+        model: the model that scores the stays.
+        outcome: the group, such as "I50"; the column `group` repeats it.
+        top: see `ExplainTask`, as the other arguments.
+        text: see there.
+        sources: see there.
+        notes: see there.
+    """
+
+    def __init__(
+        self,
+        model: DiagnosisModel,
+        *,
+        outcome: str,
+        top: int = TOP,
+        text: bool = False,
+        sources: bool = False,
+        notes: Notes = "chosen",
+    ) -> None:
+        super().__init__(
+            model.single(outcome),
+            top=top,
+            text=text,
+            sources=sources,
+            notes=notes,
+        )
+        self._outcome = outcome
+
+    @property
+    def output(self) -> pa.Schema:
+        """The columns of the table of passages, after the group."""
+        return pa.schema([("group", pa.string()), *super().output])
+
+    def rows(
+        self, item: ReadNotes, result: Explanation
+    ) -> list[dict[str, object]]:
+        """A row for each passage."""
+        rows = super().rows(item, result)
+        return [{**row, "group": self._outcome} for row in rows]
+
+    def facts(self) -> dict[str, object]:
+        """The model, the group and the options."""
+        return {**super().facts(), "outcome": self._outcome}

@@ -58,14 +58,15 @@ def aggregate_stays(
     """The risks of many stays, shape (stays,); errors as for `aggregate`.
 
     Args:
-        probabilities: those of all windows, stay after stay, shape (windows,).
+        probabilities: those of all windows, stay after stay, shape (windows,); or of several
+            outcomes, shape (windows, outcomes), for risks of shape (stays, outcomes).
         counts: windows of each stay, shape (stays,), each >= 1.
         c: > 0.
     """
     check_c(c)
     values = np.asarray(probabilities, dtype=np.float64)
     if not len(counts):
-        return np.empty(0)
+        return values[:0]
     if counts.min() < 1 or counts.sum() != len(values):
         raise UserError(
             f"counts must each be at least 1 and sum to {len(values)}, got a sum of {counts.sum()}"
@@ -73,9 +74,10 @@ def aggregate_stays(
     if not ((values >= 0) & (values <= 1)).all():  # NaN fails this too
         raise UserError("probabilities must be numbers between 0 and 1")
     starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
+    n = counts.reshape(-1, *[1] * (values.ndim - 1))
     largest = np.maximum.reduceat(values, starts)
-    mean = np.add.reduceat(values, starts) / counts
-    result = (largest + mean * counts / c) / (1 + counts / c)
+    mean = np.add.reduceat(values, starts) / n
+    result = (largest + mean * n / c) / (1 + n / c)
     # Rounding must not carry the result past its bounds.
     return np.clip(result, np.minimum(mean, largest), largest)
 
@@ -90,18 +92,23 @@ def aggregate_tensor(
     """The rule on tensors, with gradients (shared at a tie for the maximum), shape (stays,).
 
     Args:
-        probabilities: those of windows, shape (windows,), in [0, 1].
+        probabilities: those of windows, shape (windows,), in [0, 1]; with several outcomes both
+            have a second axis.
         stay: the stay of each window, shape (windows,), int64, each of 0 to stays - 1 occurring.
         stays: how many there are.
         c: > 0.
     """
     check_c(c)
-    empty = probabilities.new_zeros(stays)
-    n = empty.scatter_add(0, stay, probabilities.new_ones(len(stay)))
-    mean = empty.scatter_add(0, stay, probabilities) / n
+    _, *outcomes = probabilities.shape
+    empty = probabilities.new_zeros(stays, *outcomes)
+    index = stay.reshape(-1, *[1] * len(outcomes)).expand_as(probabilities)
+    n = empty.scatter_add(
+        0, index, probabilities.new_ones(probabilities.shape)
+    )
+    mean = empty.scatter_add(0, index, probabilities) / n
     largest = empty.scatter_reduce(
         0,
-        stay,
+        index,
         probabilities,
         reduce="amax",
         include_self=False,

@@ -1,4 +1,4 @@
-"""The manifest of a readmission model: its cohort, its measures, and its calibration."""
+"""The manifests of models of stays: their cohorts, measures, and calibration."""
 
 from pydantic import JsonValue
 
@@ -129,3 +129,32 @@ class RiskManifest(Manifest):
     scores: RiskScores = RiskScores()
     calibration: RiskCalibration = RiskCalibration()
     evidence: Evidence | None = None
+
+
+class DiagnosisData(Data):
+    """The cohort that a diagnosis model was trained on.
+
+    Attributes:
+        stays: number of stays of each side.
+        positive: for each group, the number of its stays of each side.
+        unknown: stays without any code, which are on no side.
+        evidence: for how many stays it was known where in the notes a code was found.
+        patients: see `clinical.stays.patients.patient_hashes`; None if they were not kept.
+    """
+
+    stays: dict[str, int] = {}
+    positive: dict[str, dict[str, int]] = {}
+    unknown: int = 0
+    evidence: int = 0
+    patients: dict[str, str | int] | None = None
+
+
+class DiagnosisManifest(Manifest):
+    """All that is known of a diagnosis model beyond what loading needs.
+
+    Attributes:
+        by_group: how each group scored on stays not trained on, a row for each.
+    """
+
+    data: DiagnosisData = DiagnosisData()
+    by_group: list[dict[str, JsonValue]] = []

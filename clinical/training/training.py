@@ -15,11 +15,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from clinical.risk.aggregation import aggregate_stays, aggregate_tensor
 from clinical.risk.manifest import CohortData
-from clinical.risk.model import (
-    ReadingSettings,
-    ReadmissionModel,
-    ReadmissionSettings,
-)
+from clinical.risk.model import ReadmissionModel, ReadmissionSettings
+from clinical.risk.stay_model import ReadingSettings
 from clinical.stays.choice import CHOICE, NoteChoice, choice_of
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, patient_hashes, patient_keys

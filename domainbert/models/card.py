@@ -16,8 +16,10 @@ def model_card(
     settings: Settings,
     manifest: Manifest,
     adapter: Adapter | None = None,
+    *,
+    template: str = "model_card.md.j2",
 ) -> str:
-    """Markdown for a model folder's README, from the package's template."""
+    """Markdown for a model folder's README, from a template of the package."""
     environment = Environment(
         loader=PackageLoader(package, "models"),
         undefined=StrictUndefined,
@@ -25,7 +27,7 @@ def model_card(
         autoescape=False,  # noqa: S701
     )
     environment.filters["table"] = lambda rows: table(rows[0], rows[1:])
-    return environment.get_template("model_card.md.j2").render(
+    return environment.get_template(template).render(
         config=config,
         settings=settings,
         manifest=manifest,

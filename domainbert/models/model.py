@@ -102,6 +102,7 @@ class Model(TaskClass, Generic[AnySettings]):
     default: ClassVar[str] = ""  # the model that is loaded where none is named
     # Of the type `AnySettings`, which a class variable cannot have.
     settings_class: ClassVar[type[Any]]
+    card_template: ClassVar[str] = "model_card.md.j2"
     trainer: ClassVar[str] = ""  # "module:function", for `fit`
     # "module:class" of each scoring task, for `score_frame`; the first one is the default.
     tasks: ClassVar[Mapping[str, str]] = {}
@@ -161,6 +162,7 @@ class Model(TaskClass, Generic[AnySettings]):
                 self.settings,
                 self.manifest,
                 adapter,
+                template=self.card_template,
             )
         return f"# A model for {config.task}\n\nTrained from the encoder `{config.encoder}`.\n"
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -87,10 +87,11 @@ class WindowCache:
 
         Args:
             windows: token ids, each of shape (tokens,).
-            score: gives the logits, shape (windows,), of windows that are not in the file.
+            score: gives the logits, shape (windows,) or (windows, labels), of windows that are not
+                in the file.
 
         Returns:
-            Shape (windows,), float32, in the order given.
+            Shaped as those of `score`, float32, in the order given.
         """
         keys = [self._key(window) for window in windows]
         logits = self._try(self._find, list(dict.fromkeys(keys))) or {}
@@ -103,12 +104,12 @@ class WindowCache:
             scored = np.asarray(
                 score(list(new_windows.values())), dtype=np.float64
             )
-            new_logits = dict(zip(new_windows, scored.tolist(), strict=True))
+            new_logits = dict(zip(new_windows, scored, strict=True))
             logits |= new_logits
             finite = {
                 k: logit
                 for k, logit in new_logits.items()
-                if np.isfinite(logit)
+                if np.isfinite(logit).all()
             }
             self._try(self._add, finite)
         return np.array([logits[key] for key in keys], dtype=np.float32)
@@ -128,21 +129,30 @@ class WindowCache:
             self._warned = True
         return None
 
-    def _find(self, keys: list[bytes]) -> dict[bytes, float]:
+    def _find(self, keys: list[bytes]) -> dict[bytes, Any]:
         query = "SELECT logit FROM windows WHERE key = ?"
         with closing(self._connect()) as con, con:
             rows = {key: con.execute(query, (key,)).fetchone() for key in keys}
-        return {key: row[0] for key, row in rows.items() if row}
+        return {key: _read(row[0]) for key, row in rows.items() if row}
 
-    def _add(self, logits: dict[bytes, float]) -> None:
+    def _add(self, logits: dict[bytes, Any]) -> None:
         with closing(self._connect()) as con, con:
             con.executemany(
                 "INSERT OR IGNORE INTO windows VALUES (?, ?)",
-                [*logits.items()],
+                [(key, _written(logit)) for key, logit in logits.items()],
             )
             (size,) = con.execute(_USED_BYTES).fetchone()
             if size > self._max_bytes:
                 con.execute("DELETE FROM windows")
+
+
+def _written(logit: np.ndarray) -> float | bytes:
+    """The logit of a window as SQLite holds it; several as bytes, which a REAL column keeps."""
+    return logit.tobytes() if logit.ndim else float(logit)
+
+
+def _read(cell: float | bytes) -> Any:
+    return np.frombuffer(cell) if isinstance(cell, bytes) else cell
 
 
 def open_hashed(

@@ -83,6 +83,9 @@ class WindowRunner:
         pad_token_id: fills the shorter rows of a batch.
         device: see `find_device`.
         batch_tokens: tokens of one batch, including padding; by default `BATCH_TOKENS`.
+
+    Attributes:
+        output: the number of the output that `logits` gives, where a model has several.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class WindowRunner:
         device: Device = None,
         batch_tokens: int | None = None,
     ) -> None:
+        self.output: int | None = None
         self.device = find_device(device)
         if batch_tokens is None:
             batch_tokens = BATCH_TOKENS[self.device.type]
@@ -115,8 +119,18 @@ class WindowRunner:
         )
 
     def logits(self, windows: Sequence[np.ndarray]) -> np.ndarray:
-        """Logits of a one-label classifier, shape (windows,), float32; see `run`."""
-        rows = self.run(windows, read=lambda output, _: output.logits[:, 0])
+        """Logits of a classifier, float32; see `run`.
+
+        They have the shape (windows,) if it has one label, or `output` names one; else
+        (windows, labels).
+        """
+        number = self.output
+        if self._model.config.num_labels == 1:
+            number = 0
+        columns = slice(None) if number is None else number
+        rows = self.run(
+            windows, read=lambda output, _: output.logits[:, columns]
+        )
         return np.array(rows, dtype=np.float32)
 
     def run(
