@@ -18,15 +18,23 @@ _SNOMED = "http://snomed.info/sct"
 _TIMES = re.compile(PATTERNS.source("{frequency}"))
 _COUNT = re.compile(PATTERNS.source("{count}"))
 _RANGE = re.compile(r"\s?(?:-(?!\s?half)|\u2013|\bto\b|\bor\b)\s?")
-_THOUSANDS = re.compile(r",(?=\d{3}\b)")  # not the comma of "0,5"
+_THOUSANDS = re.compile(
+    r"[,\x20\xa0\u202f](?=\d{3}\b)"
+)  # not the comma of "0,5"
+_FRACTION = re.compile(r"(\d{1,2})\s?([\xbc-\xbe]|1/[2-4]|3/4)")
+_MAGNITUDE = re.compile(r"(.{1,12}?)\s?(million|thousand|k)")
+_DIVIDED = re.compile(r"\s?/\s?|\s(?:per|each)\s")
 _RATE = re.compile(r"(n|\d)/(n|\d)([a-z]+)")
 _DURATION = re.compile(
     r"(.{0,20}?)[\s-]{0,6}(d|w|mo|y|h|n)(?:ays?|(?:ee)?ks?|nths?|s|ea?rs?|(?:ou)?rs?|ights?)?"
 )
+_PART_OF = re.compile(
+    r"(\d{1,2})/(7|52|12)"
+)  # of a week, or of a year in weeks or months
 # A value of FHIR, which is written as JSON.
 Json = dict[str, Any]
-_STRENGTHS = ("/mL", "/{dose}")
-_PER_TIME = ("/h", "/min", "/(24.h)")
+_STRENGTHS = ("/mL", "/L", "/dL", "/{dose}")
+_PER_TIME = ("/h", "/min", "/(24.h)", "/(72.h)")
 _ROUTES: dict[str, Json] = {row["name"]: row for row in DATA["route"]}
 # The meanings of each kind of words, with the words.
 _WORDS = {
@@ -56,18 +64,28 @@ def meaning(kind: str, text: str) -> str:
 
 
 def dosages(attributes: Iterable[Attribute]) -> list[Json]:
-    """FHIR R4 Dosages of a drug; a dose after a frequency starts another one."""
+    """FHIR R4 Dosages of a drug; a dose after a frequency or a duration starts another one.
+
+    They have a `sequence` only if they follow each other, as those of a taper, whose doses have a
+    duration each: doses of the morning and of the evening are taken at the same time.
+    """
     groups: list[list[Attribute]] = [[]]
     for part in attributes:
-        kinds = [earlier.kind for earlier in groups[-1]]
-        if part.kind == "dose" and "frequency" in kinds and "dose" in kinds:
+        kinds = {earlier.kind for earlier in groups[-1]}
+        is_timed = not kinds.isdisjoint(("frequency", "duration"))
+        if part.kind == "dose" and "dose" in kinds and is_timed:
             groups.append([])
         groups[-1].append(part)
+    is_taper = len(groups) > 1 and all(
+        any(part.kind == "duration" for part in group) for group in groups[:-1]
+    )
     results = []
     for number, parts in enumerate(groups, start=1):
         dosage = _dosage(parts)
+        if dosage["text"] and is_taper:
+            dosage["sequence"] = number
         if dosage["text"]:
-            results.append({**dosage, "sequence": number})
+            results.append(dosage)
     return results
 
 
@@ -144,10 +162,15 @@ def _repeat(frequency: str) -> Json:
 
 
 def _ends(name: str, number: str, ends: list[float]) -> dict[str, float]:
-    """A number and its maximum; "n" stands for the numbers of the text."""
-    if number != "n":
-        return {name: int(number)}
-    return dict(zip((name, f"{name}Max"), ends, strict=False))
+    """A number and its maximum; "n" stands for the numbers of the text.
+
+    FHIR wants whole numbers as such; what is no whole number of times is left out.
+    """
+    values = ends if number == "n" else [float(number)]
+    whole = [int(value) if value.is_integer() else value for value in values]
+    if name == "frequency" and not all(value.is_integer() for value in values):
+        return {}
+    return dict(zip((name, f"{name}Max"), whole, strict=False))
 
 
 def _numbers(text: str) -> list[float]:
@@ -161,6 +184,12 @@ def _numbers(text: str) -> list[float]:
 
 def _number(text: str) -> float | None:
     written = _THOUSANDS.sub("", text.lower())
+    if with_magnitude := _MAGNITUDE.fullmatch(written):
+        number = _number(with_magnitude[1])
+        factor = DATA["numerals"][with_magnitude[2]]
+        return None if number is None else number * factor
+    if mixed := _FRACTION.fullmatch(written):
+        return float(mixed[1]) + DATA["numerals"][mixed[2]]
     try:
         return float(DATA["numerals"].get(written, written))
     except ValueError:
@@ -169,13 +198,16 @@ def _number(text: str) -> float | None:
 
 def _bounds(duration: str) -> Json:
     """How long, if it is in units of time."""
-    match = _DURATION.fullmatch(duration.lower())
-    if match is None:
+    if part_of := _PART_OF.fullmatch(duration):
+        value = _number(part_of[1])
+        code = DATA["fractions"][part_of[2]]
+    elif match := _DURATION.fullmatch(duration.lower()):
+        value = _number(match[1] or "a")
+        code = DATA["lengths"][match[2]]
+    else:
         return {}
-    value = _number(match[1] or "a")
     if value is None:
         return {}
-    code = DATA["lengths"][match[2]]
     length = {"value": value, "unit": code, "system": UCUM, "code": code}
     return {"boundsDuration": length}
 
@@ -213,9 +245,11 @@ def _amount(parts: list[Attribute]) -> Json:
 
 def _unit(text: str) -> dict[str, str] | None:
     """The unit of an amount; None for that of a strength, which only the text has."""
-    first, *divisors = text.split("/")
+    first, *divisors = _DIVIDED.split(text)
+    if first.startswith("MU"):
+        return None  # millions of units; "mU" are thousandths
     codes = [meaning("unit", first.strip())]
-    codes += [meaning("per", divisor.strip()) for divisor in divisors]
+    codes += [meaning("per", divisor) for divisor in divisors]
     code = "/".join(codes)
     if code == "":
         return {"unit": text}

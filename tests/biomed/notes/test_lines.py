@@ -1,0 +1,55 @@
+"""Sentences of each kind with what is right, in text files beside this one."""
+
+from pathlib import Path
+
+import pytest
+
+from biomed.notes.dosages import dosages
+from biomed.notes.medications import read_medications
+from tests.biomed.notes.test_medications import read
+
+_ORDER = ("first", "second", "third")
+
+
+def lines_of(name):
+    """The lines of a file as pairs: what is read, and what is right."""
+    text = Path(__file__).with_name(name).read_text("utf-8")
+    rows = [line for line in text.splitlines() if not line.startswith("#")]
+    return [tuple(part.strip() for part in row.split("=>")) for row in rows]
+
+
+@pytest.mark.parametrize(("line", "expected"), lines_of("amounts.txt"))
+def test_amounts(line, expected):
+    assert read(line) == [expected]
+
+
+@pytest.mark.parametrize(("sig", "expected"), lines_of("dosages.txt"))
+def test_dosages(sig, expected):
+    """Amounts that are not read whole have no code, and other doses no order."""
+    (drug,) = read_medications(f"aspirin {sig}", [(0, 7, "Drug")])
+    assert " | ".join(map(written, dosages(drug.attributes))) == expected
+
+
+def written(dosage):
+    """A FHIR Dosage in short."""
+    parts = []
+    for name, value in dosage.get("doseAndRate", [{}])[0].items():
+        ends = [value["low"], value["high"]] if "low" in value else [value]
+        numbers = " to ".join(f"{end['value']:.10g}" for end in ends)
+        unit = ends[0].get("code", ends[0]["unit"])
+        parts.append(f"{'rate ' * name.startswith('rate')}{numbers} {unit}")
+    repeat = dosage.get("timing", {}).get("repeat", {})
+    assert isinstance(repeat.get("frequency", 1), int)
+    if "frequency" in repeat:
+        most = repeat.get("frequencyMax")
+        times = str(repeat["frequency"]) + (f" to {most}" if most else "")
+        parts.append(f"{times}/{repeat['period']}{repeat['periodUnit']}")
+    if "count" in repeat:
+        parts.append(f"count {repeat['count']}")
+    parts += repeat.get("when", [])
+    if "boundsDuration" in repeat:
+        bounds = repeat["boundsDuration"]
+        parts.append(f"for {bounds['value']:g} {bounds['code']}")
+    if "sequence" in dosage:
+        parts.append(_ORDER[dosage["sequence"] - 1])
+    return ", ".join(parts)
