@@ -39,7 +39,11 @@ class Service:
             f"--seconds={TIMEOUT}",
             "--log-level=warning",
         ]
-        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)  # noqa: S603
+        self.process = subprocess.Popen(  # noqa: S603
+            command,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"MALLOC_ARENA_MAX": "2"},  # as in deploy/
+        )
 
     def __enter__(self) -> Self:
         while not self.is_up():

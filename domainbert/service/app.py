@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import json
 import logging
 import os
-import platform
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -17,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import uvicorn
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
@@ -39,9 +36,7 @@ import domainbert
 from domainbert.errors import UserError
 from domainbert.service.commands import LOOPBACK, SETTINGS, ServiceSettings
 from domainbert.service.http import (
-    HEAD_SECONDS,
     MAX_RECORDS,
-    STOPPING,
     AsciiResponse,
     JsonLines,
     admission,
@@ -66,8 +61,6 @@ from domainbert.service.worker import (
 from domainbert.tables import STAY
 
 if TYPE_CHECKING:
-    import socket
-
     from starlette.requests import Request
 
 log = logging.getLogger(__name__)
@@ -76,7 +69,6 @@ _BYTES_PER_CHARACTER = 12  # in JSON, "\\ud83d\\ude00" is one character
 _SHADOW = " (shadow)"
 # Calls that may wait for the next model; it does not see further ones.
 _SHADOW_CALLS = 100
-_M_ARENA_MAX = -8  # of mallopt, in malloc.h
 _ROWS = Counter("domainbert_rows_total", "Rows of results", ["task", "status"])
 _QUEUE = Gauge(
     "domainbert_queue_length",
@@ -417,9 +409,6 @@ def application() -> FastAPI:
     handler.setFormatter(JsonLines())
     level = settings.log_level.upper()
     logging.basicConfig(handlers=[handler], level=level, force=True)
-    _limit_arenas()
-    _limit_handshakes()
-    _stop_gently()
     app = Service(settings, work=work).app
     # Collecting garbage among all modules and models would stop every call for half a second.
     gc.collect()
@@ -436,33 +425,3 @@ def faults() -> list[str]:
 def _from_environment() -> tuple[ServiceSettings, Path]:
     options, work = json.loads(os.environ[SETTINGS])
     return ServiceSettings(**options), Path(work)
-
-
-def _limit_arenas() -> None:
-    """Let all threads share two memory arenas: with one for each thread, memory grows for hours."""
-    if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
-
-
-def _limit_handshakes(seconds: float = HEAD_SECONDS) -> None:
-    """Close connections that do not finish their TLS handshake; uvicorn has no option for it."""
-    asyncio.constants.SSL_HANDSHAKE_TIMEOUT = seconds  # type: ignore[attr-defined]
-
-
-def _stop_gently() -> None:
-    """Let uvicorn, when it stops, answer what it has accepted and not read yet.
-
-    Its method is replaced, because its supervisor of several processes makes the servers itself.
-    """
-    shutdown = uvicorn.Server.shutdown
-
-    async def shutdown_gently(
-        server: uvicorn.Server, sockets: list[socket.socket] | None = None
-    ) -> None:
-        STOPPING.set()
-        for listening in server.servers:
-            listening.close()
-        await asyncio.sleep(1.0)  # for requests on their way
-        await shutdown(server, sockets)
-
-    uvicorn.Server.shutdown = shutdown_gently  # type: ignore[assignment, method-assign]

@@ -81,10 +81,20 @@ def serve(
     *,
     settings: ServiceSettings,
     host: Annotated[
-        str, Option(help="Any address but localhost needs --trust.")
+        str,
+        Option(
+            help="Any address but localhost needs --trust, and --behind-proxy or --certificate."
+        ),
     ] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535)] = 8000,
     workers: Annotated[int, Option(min=1, help="Number of processes.")] = 1,
+    behind_proxy: Annotated[
+        bool,
+        Option(
+            "--behind-proxy",
+            help="Only a proxy can reach the service, and limits connections, times and sizes.",
+        ),
+    ] = False,
     certificate: Annotated[
         Path | None, Option(help="Certificate for TLS, PEM.")
     ] = None,
@@ -103,9 +113,15 @@ def serve(
         from domainbert.service.served import announced, find_kind
     except ModuleNotFoundError as error:
         raise missing_extra(error, "service") from None
-    if host not in LOOPBACK and settings.trust is None:
+    is_local = host in LOOPBACK and not behind_proxy
+    if not (is_local or behind_proxy or certificate):
         raise UserError(
-            f"--host {host}: name the clients with --trust, or leave --host out"
+            f"--host {host}: others reach it through a proxy (--behind-proxy) or by TLS "
+            "(--certificate, --key); leave --host out to answer this machine only"
+        )
+    if not is_local and settings.trust is None:
+        raise UserError(
+            "others can reach the service: name its clients with --trust"
         )
     # Wrong names are refused before anything is loaded.
     kinds = announced()
@@ -119,7 +135,7 @@ def serve(
     with folder_beside(
         Path(tempfile.gettempdir(), "domainbert"), private=True
     ) as work:
-        _claim_files(work)
+        _keep_folder(work)
         os.environ[SETTINGS] = json.dumps([asdict(settings), str(work)])
         # Compiled kernels of many shapes would be kept, and memory grow with the requests.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8")
@@ -129,7 +145,8 @@ def serve(
             _check(certificate, key)
             say(f"ready: {', '.join(settings.model)}")
             return
-        say(f"loading {', '.join(settings.model)}; then open {address}")
+        reach = ", which only this machine can reach" if is_local else ""
+        say(f"loading {', '.join(settings.model)}; then open {address}{reach}")
         # After a request to stop, uvicorn raises it once the last response is sent.
         with suppress(KeyboardInterrupt):
             uvicorn.run(
@@ -143,9 +160,9 @@ def serve(
                 log_level=settings.log_level,
                 log_config=None,
                 access_log=False,
-                http="domainbert.service.http:BoundedConnection",
                 ws="none",  # a handshake would put its path in the log
                 timeout_keep_alive=75,  # seconds; longer than proxies keep an idle connection
+                forwarded_allow_ips="*" if behind_proxy else None,
                 timeout_graceful_shutdown=int(settings.seconds + 5),
             )
 
@@ -169,16 +186,11 @@ def _check(certificate: Path | None, key: Path | None) -> None:
         raise UserError("; ".join(faults))
 
 
-def _claim_files(work: Path) -> None:
-    """Open as many files as the system allows, and keep its cleaner from the work folder.
-
-    Each connection is an open file. systemd removes nothing old from a folder that is locked.
-    """
-    with suppress(ImportError, OSError, ValueError):
-        # Windows has neither.
+def _keep_folder(work: Path) -> None:
+    """Lock the work folder: systemd's cleaner of old files leaves a locked folder alone."""
+    with suppress(
+        ImportError, OSError
+    ):  # Windows; a file system without locks
         import fcntl
-        import resource
 
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         fcntl.flock(os.open(work, os.O_RDONLY), fcntl.LOCK_SH)

@@ -1,4 +1,4 @@
-"""HTTP around the tasks: bounded connections and bodies, deadlines, ids of requests, and logs."""
+"""HTTP around the tasks: bounded bodies, deadlines, ids of requests, and logs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import ssl
-import threading
 import time
 import traceback
 import uuid
@@ -23,7 +22,6 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -42,10 +40,7 @@ HEADERS = {
 # Paths that need a token. The other paths hold no data of a person.
 DATA_PATHS = ("/v1", "/cds-services")
 JSON_TYPES = ("application/json", "application/fhir+json")
-STOPPING = threading.Event()
-HEAD_SECONDS = 10.0  # for the headers of a request, and for a TLS handshake
-REFUSED_SECONDS = 5.0  # for the body of a call that is refused
-WRITE_SECONDS = 30.0  # that a client may leave a response unread
+_READ_SECONDS = 30.0  # for each read from another server
 MAX_RECORDS = 1000  # of a request, each note of a stay counts; and columns
 _SECONDS = Histogram(
     "domainbert_request_seconds",
@@ -57,94 +52,6 @@ _CALLS = Gauge(
 )
 _request: ContextVar[str] = ContextVar("request", default="")
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
-
-
-class BoundedConnection(H11Protocol):
-    """A connection whose client must send a request in time and read the response.
-
-    Of the connections that wait for bytes of their client, only so many are kept, from one address
-    and in total. A new one replaces the oldest, one without a request before one with half of it:
-    silent clients never keep others out.
-    """
-
-    head_seconds = HEAD_SECONDS
-    write_seconds = WRITE_SECONDS
-    waiting_per_address = 128  # connections that owe us bytes, of one client
-    waiting = 512  # and of all
-    _timer: asyncio.TimerHandle | None = None
-    opened_at = 0.0
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether there is no request in progress."""
-        return self.cycle is None or self.cycle.response_complete
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the time for the first request."""
-        super().connection_made(transport)
-        self.opened_at = self.loop.time()
-        self._start(self.head_seconds)
-        connections: set[Any] = self.connections - {self}
-        waiting = [peer for peer in connections if peer.is_waiting]
-        neighbours = [peer for peer in waiting if peer.address == self.address]
-        for peers, limit in (
-            (neighbours, self.waiting_per_address),
-            (waiting, self.waiting),
-        ):
-            if len(peers) >= limit:
-                oldest = min(
-                    peers, key=lambda peer: (not peer.is_idle, peer.opened_at)
-                )
-                oldest.transport.abort()
-
-    @property
-    def address(self) -> str:
-        """The client's address, without its port."""
-        return self.client[0] if self.client else ""
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the next step is the client's: a request, or the rest of its body."""
-        is_open = not self.transport.is_closing()
-        return is_open and (self.is_idle or self.cycle.more_body)
-
-    def data_received(self, data: bytes) -> None:
-        """Read a piece of a request; the time for its head does not start anew."""
-        was_idle = self.is_idle
-        super().data_received(data)
-        if was_idle and not self.is_idle:
-            self._stop()
-        elif self.is_idle and self._timer is None:
-            self._start(self.head_seconds)
-
-    def pause_writing(self) -> None:
-        """Wait only so long for a client that does not read."""
-        super().pause_writing()
-        self._start(self.write_seconds)
-
-    def resume_writing(self) -> None:
-        """The client has read."""
-        super().resume_writing()
-        self._stop()
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Close a connection without a further request, also if its last response is unread."""
-        super().timeout_keep_alive_handler()
-        self.transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
-        self._stop()
-        super().connection_lost(exc)
-
-    def _start(self, seconds: float) -> None:
-        self._stop()
-        self._timer = self.loop.call_later(seconds, self.transport.abort)
-
-    def _stop(self) -> None:
-        if self._timer:
-            self._timer.cancel()
-        self._timer = None
 
 
 def seconds_left() -> float:
@@ -174,7 +81,7 @@ def http_client(*, proxy: str | None = None) -> httpx.AsyncClient:
         proxy=proxy or None,
         trust_env=False,
         verify=_certificates(),
-        timeout=WRITE_SECONDS,
+        timeout=_READ_SECONDS,
     )
 
 
@@ -268,21 +175,9 @@ def shell(app: ASGIApp, service: Any) -> ASGIApp:
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers.update({**HEADERS, "x-request-id": request_id})
-                if STOPPING.is_set():
-                    headers["connection"] = "close"
             await send(message)
 
         try:
-            # A proxy may see another end of the body, and a second request in it.
-            if set(Headers(scope=scope)) >= {
-                "content-length",
-                "transfer-encoding",
-            }:
-                raise HTTPException(
-                    400,
-                    "expected Content-Length or Transfer-Encoding, not both",
-                    {"connection": "close"},
-                )
             with _CALLS.track_inprogress():
                 await app(scope, receive, send_with_headers)
         except ClientDisconnect:
@@ -317,32 +212,20 @@ def _as_refusal(error: Exception, request_id: str) -> HTTPException:
     )
 
 
-def admission(app: ASGIApp, service: Any, *, max_calls: int = 500) -> ASGIApp:
-    """The layer inside CORS that checks tokens and bodies, so that a page can read refusals.
-
-    It answers `max_calls` at a time.
-    """
-    n_calls = 0
+def admission(app: ASGIApp, service: Any) -> ASGIApp:
+    """The layer inside CORS that checks tokens and bodies, so that a page can read refusals."""
 
     async def handle(scope: Scope, receive: Receive, send: Send) -> None:
-        nonlocal n_calls
         if scope["type"] != "http" or not scope["path"].startswith(DATA_PATHS):
             await app(scope, receive, send)
             return
-        n_calls += 1
         try:
-            if n_calls > max_calls:
-                raise HTTPException(
-                    503, "too many calls", {"retry-after": "5"}
-                )
             receive = await _admitted(service, scope, receive)
         except HTTPException as error:
             response = service.refusal(scope["path"], error)
             await response(scope, receive, send)
         else:
             await app(scope, receive, send)
-        finally:
-            n_calls -= 1
 
     return handle
 
@@ -351,6 +234,7 @@ async def _admitted(service: Any, scope: Scope, receive: Receive) -> Receive:
     """Check the token and the content type, read the body, and return a `receive` that has it."""
     request = Request(scope, receive)
     headers = request.headers
+    seconds = service.settings.seconds
     try:
         if service.trust:
             token = headers.get("authorization", "")
@@ -364,12 +248,12 @@ async def _admitted(service: Any, scope: Scope, receive: Receive) -> Receive:
             raise HTTPException(415, "expected Content-Type: application/json")
     except HTTPException:
         with suppress(HTTPException):
-            await read_body(request, max_bytes=0, seconds=REFUSED_SECONDS)
+            await read_body(request, max_bytes=0, seconds=seconds)
         raise
     body = await read_body(
         request,
         max_bytes=service.max_bytes,
-        seconds=service.settings.seconds,
+        seconds=seconds,
     )
     # In a thread: a million objects take seconds, and /health answers meanwhile. Malformed JSON
     # is refused later, by FastAPI, with its position.

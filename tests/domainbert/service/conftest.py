@@ -19,7 +19,7 @@ pytest.importorskip(
 from domainbert.models.manifest import Manifest
 from domainbert.scoring import Fault, Task
 from domainbert.service.app import Service, ServiceSettings
-from domainbert.service.http import AsciiResponse, BoundedConnection
+from domainbert.service.http import AsciiResponse
 from domainbert.service.served import Announced, Served
 from domainbert.tables import NOTE, STAY, TEXT
 
@@ -136,8 +136,7 @@ def patient_client(start):
 @contextmanager
 def listening(app, **options):
     """A server with this application in a thread; its `port`."""
-    options = {"http": BoundedConnection, "ws": "none"} | options
-    options |= {"lifespan": "off", "log_config": None}
+    options = {"ws": "none", "lifespan": "off", "log_config": None} | options
     config = uvicorn.Config(app, port=0, timeout_keep_alive=60, **options)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import os
-import platform
 import re
 import socket
 import subprocess
@@ -15,19 +14,9 @@ import tempfile
 import threading
 import time
 import uuid
-from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
 
 import pytest
 import uvicorn
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-)
 from pydantic import ValidationError
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
@@ -40,10 +29,8 @@ from domainbert.service import app as app_module
 from domainbert.service import http as http_module
 from domainbert.service import served
 from domainbert.service.app import Records
-from domainbert.service.commands import _claim_files
 from domainbert.service.http import (
     AsciiResponse,
-    BoundedConnection,
     JsonLines,
     seconds_left,
 )
@@ -372,97 +359,6 @@ def ask(port, path="/health", connection=None):
     return answer.status, answer.read()
 
 
-def is_closed(client):
-    client.settimeout(5)
-    try:
-        return client.recv(1) == b""
-    except ConnectionError:
-        return True
-
-
-class ShortHead(BoundedConnection):
-    head_seconds = 0.3
-
-
-class ShortWrite(BoundedConnection):
-    write_seconds = 0.3
-
-
-class FewWaiting(BoundedConnection):
-    waiting_per_address = 5
-
-
-def test_silent_and_slow_connections_are_closed(client):
-    with listening(client.app, http=ShortHead) as server:
-        address = ("127.0.0.1", server.port)
-        silent = socket.create_connection(address)
-        slow = socket.create_connection(address)
-        kept = http.client.HTTPConnection(*address)
-        assert ask(server.port, connection=kept)[0] == 200
-        with suppress(OSError):
-            for _ in range(50):  # a byte at a time does not help
-                slow.sendall(b"G")
-                time.sleep(0.02)
-        assert is_closed(slow)
-        assert is_closed(silent)
-        assert (
-            ask(server.port, connection=kept)[0] == 200
-        )  # the time between requests
-
-
-def test_a_tls_handshake_has_a_time(client, monkeypatch, tmp_path):
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name(
-        [x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")]
-    )
-    now = datetime.now(UTC)
-    certificate = x509.CertificateBuilder(name, name, key.public_key(), 1)
-    certificate = certificate.not_valid_before(now).not_valid_after(
-        now.replace(year=9999)
-    )
-    pem = certificate.sign(key, SHA256()).public_bytes(Encoding.PEM)
-    pem += key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    file = tmp_path / "both.pem"
-    file.write_bytes(pem)
-    monkeypatch.setattr(asyncio.constants, "SSL_HANDSHAKE_TIMEOUT", 60.0)
-    app_module._limit_handshakes(0.3)
-    with listening(client.app, ssl_certfile=file, ssl_keyfile=file) as server:
-        assert is_closed(socket.create_connection(("127.0.0.1", server.port)))
-
-
-def test_a_thousand_silent_connections_keep_nobody_out(client, tmp_path):
-    head = b"POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n"
-    head += b"content-type: application/json\r\n\r\n{"
-    _claim_files(tmp_path)
-    with ExitStack() as stack, listening(client.app) as server:
-        address = ("127.0.0.1", server.port)
-        for number in range(1000):
-            silent = stack.enter_context(socket.create_connection(address))
-            silent.sendall(
-                head * (number % 2)
-            )  # half of them send half a body
-        assert ask(server.port)[0] == 200
-        # Which ones stay open depends on the order in which the server reads them.
-        connections = server.server_state.connections
-        assert wait_until(lambda: len(connections) <= 129)
-
-
-def test_a_body_with_two_lengths_is_refused_and_its_connection_closed(client):
-    """What a proxy takes for the body of one request may hold a second one."""
-    second = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
-    head = b"POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\n"
-    head += b"content-type: application/json\r\ncontent-length: %d\r\n"
-    head += b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n"
-    with listening(client.app) as server:
-        address = ("127.0.0.1", server.port)
-        with socket.create_connection(address, timeout=5) as one:
-            one.sendall(head % (5 + len(second)) + second)
-            answers = b"".join(iter(lambda: one.recv(4096), b""))
-    assert answers.startswith(b"HTTP/1.1 400")
-    assert answers.count(b"HTTP/1.1") == 1
-    assert b"not both" in answers
-
-
 def test_a_client_that_hangs_up_is_499_in_the_log_and_the_metrics(client):
     head = b"POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n"
     head += b"content-type: application/json\r\n\r\n{"
@@ -481,41 +377,6 @@ def test_a_client_that_hangs_up_is_499_in_the_log_and_the_metrics(client):
     assert (line["event"], line["status"]) == ("request", 499)
     assert "error" not in line
     assert 'route="none",status="499"' in numbers
-
-
-def test_half_a_request_is_kept_rather_than_none(client):
-    body = json.dumps({"records": [{"text": "abc"}]}).encode()
-    head = b"POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\n"
-    head += (
-        b"content-type: application/json\r\ncontent-length: %d\r\n\r\n"
-        % len(body)
-    )
-    with listening(client.app, http=FewWaiting) as server:
-        address = ("127.0.0.1", server.port)
-        slow = socket.create_connection(address)
-        slow.sendall(head + body[:5])
-        assert wait_until(lambda: server.server_state.tasks)
-        silent = [socket.create_connection(address) for _ in range(20)]
-        assert ask(server.port)[0] == 200
-        slow.sendall(body[5:])
-        assert slow.recv(100).startswith(b"HTTP/1.1 200")
-    for one in (slow, *silent):
-        one.close()
-
-
-def test_a_client_that_does_not_read_is_closed(start):
-    client = connect(start(max_characters=10_000_000))
-    body = json.dumps(
-        {"records": [{"stay_id": "s" * 50_000, "text": "a"}] * 100}
-    )
-    head = "POST /v1/lengths HTTP/1.1\r\nhost: localhost\r\n"
-    head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    with listening(client.app, http=ShortWrite) as server:
-        one = socket.create_connection(("127.0.0.1", server.port))
-        one.sendall((head + body).encode())
-        assert wait_until(lambda: server.server_state.connections)
-        assert wait_until(lambda: not server.server_state.connections)
-        one.close()
 
 
 def wait_until(condition):
@@ -557,13 +418,6 @@ def test_the_time_of_a_call_counts_from_its_start(client):
     TestClient(app, base_url="http://localhost").get("/")
     assert 0 < left[0] < client.service.settings.seconds - 0.09
     assert seconds_left() == float("inf")  # outside of a call
-
-
-def test_too_many_calls_are_refused(client):
-    app = http_module.admission(client.app, client.service, max_calls=0)
-    busy = TestClient(app, base_url="http://localhost")
-    answer = post(busy, [{"text": "a"}])
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
 
 
 def test_every_log_line_of_a_call_has_its_request_id(client):
@@ -672,6 +526,39 @@ def serve(monkeypatch, *words, run=lambda *_, **__: None):
     return result.exit_code, result.stderr, started
 
 
+def test_without_a_proxy_only_this_machine_is_answered(monkeypatch, tmp_path):
+    clients = trust_file(tmp_path)
+    for words, fault in (
+        (["--host", "0.0.0.0"], "through a proxy (--behind-proxy) or by TLS"),
+        (["--host", "::"], "through a proxy (--behind-proxy) or by TLS"),
+        (["--host", "0.0.0.0", "--trust", clients], "--behind-proxy"),
+        (["--host", "0.0.0.0", "--behind-proxy"], "name its clients"),
+        (["--behind-proxy"], "name its clients"),
+        (["--host", "0.0.0.0", "--certificate", "a.pem"], "name its clients"),
+    ):
+        code, errors, started = serve(monkeypatch, *words)
+        assert (code, started) == (1, []), words
+        assert fault in errors
+    _, errors, _ = serve(monkeypatch)
+    assert "http://127.0.0.1:8000, which only this machine can reach" in errors
+    for words in (
+        ["--host", "0.0.0.0", "--behind-proxy", "--trust", clients],
+        ["--host", "0.0.0.0", "--certificate", "a.pem", "--trust", clients],
+        ["--behind-proxy", "--trust", clients],
+    ):
+        code, errors, (_,) = serve(monkeypatch, *words)
+        assert code == 0, errors
+        assert "only this machine" not in errors
+
+
+def trust_file(folder):
+    (folder / "k.json").write_text("{}")
+    file = folder / "clients.toml"
+    table = '[[client]]\nissuer = "i"\njwks = "k.json"\naudience = "a"\n'
+    file.write_text(table)
+    return str(file)
+
+
 def test_an_ipv6_address_is_in_brackets(monkeypatch):
     code, errors, (options,) = serve(monkeypatch, "--host", "::1")
     assert code == 0
@@ -743,15 +630,11 @@ def test_check_starts_nothing_and_names_what_is_wrong(monkeypatch, tmp_path):
     code, errors, started = serve(monkeypatch, "--check")
     assert (code, started) == (0, [])
     assert errors.splitlines()[-1] == "ready: lengths=x"
-    clients = tmp_path / "clients.toml"
-    clients.write_text(
-        '[[client]]\nissuer = "i"\njwks = "k.json"\naudience = "a"\n'
-    )
-    (tmp_path / "k.json").write_text("{}")
+    clients = trust_file(tmp_path)
     certificate = tmp_path / "cert.pem"
     certificate.write_text("no certificate")
     for words, fault in (
-        (["--trust", str(clients)], "i: k.json gives no keys"),
+        (["--trust", clients], "i: k.json gives no keys"),
         (
             ["--certificate", str(certificate), "--key", str(certificate)],
             "cert.pem",
@@ -760,37 +643,3 @@ def test_check_starts_nothing_and_names_what_is_wrong(monkeypatch, tmp_path):
         code, errors, started = serve(monkeypatch, "--check", *words)
         assert (code, started) == (1, [])
         assert fault in errors
-
-
-ARENAS = """
-import ctypes, re, sys, threading
-from domainbert.service.app import _limit_arenas
-if sys.argv[1] == "limited":
-    _limit_arenas()
-barrier = threading.Barrier(16)
-def work():
-    data = [bytes(1000 + n) for n in range(100)]
-    barrier.wait()
-threads = [threading.Thread(target=work) for _ in range(16)]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
-libc = ctypes.CDLL(None)
-libc.fopen.restype = ctypes.c_void_p
-file = ctypes.c_void_p(libc.fopen(sys.argv[2].encode(), b"w"))
-libc.malloc_info(0, file)
-libc.fclose(file)
-"""
-
-
-@pytest.mark.skipif(
-    platform.libc_ver()[0] != "glibc", reason="the C library is another one"
-)
-def test_threads_share_two_memory_arenas(tmp_path, monkeypatch):
-    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
-
-    def count(how):
-        command = [sys.executable, "-c", ARENAS, how, str(tmp_path / how)]
-        subprocess.run(command, check=True)
-        return (tmp_path / how).read_text().count("<heap nr=")
-
-    assert count("limited") <= 2 < count("unlimited")
