@@ -13,11 +13,13 @@ PYTHON ?= python3
 DATA ?= ../shared/data
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
+TOOLS := $(VENV)/.tools
 ENGINES := $(VENV)/.engines
 SOURCES := $(shell find domainbert clinical biomed -type f -not -name '*.pyc')
 
-.PHONY: demo test numeric lint dist docs notebooks peers clean
+.PHONY: demo test numeric lint dist docs notebooks peers clean environment
 
 demo: $(INSTALLED)
 	$(BIN)/clinical demo --out demo
@@ -25,32 +27,49 @@ demo: $(INSTALLED)
 test: lint $(ENGINES)
 	$(BIN)/pytest -n auto --dist worksteal --durations 25
 
-numeric: $(INSTALLED)
+numeric: $(TOOLS)
 	$(BIN)/pytest -m numeric -n auto --quiet
 
-lint: $(INSTALLED)
+lint: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The package is installed, not linked: tests and demo see what a user gets.
+# An environment whose Python is of another version is made again.
+VERSION := import sys; print(sys.version_info[:2])
+ASKED := $(shell $(PYTHON) -c '$(VERSION)' 2>/dev/null)
+ifneq ($(shell $(BIN)/python -c '$(VERSION)' 2>/dev/null),$(or $(ASKED),no Python))
+$(INSTALLED) $(TOOLS) $(ENGINES): environment
+endif
+
+environment:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("$(PYTHON) is Python \
+	%d.%d; domainbert needs 3.11 or newer: make demo PYTHON=python3.11" % sys.version_info[:2])'
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+
+# What a user gets: the package and its required dependencies. It is installed, not linked.
 $(INSTALLED): pyproject.toml constraints.txt README.md $(SOURCES)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[dev,databases,service,spacy]' -c constraints.txt
+	$(PIP) install . -c constraints.txt
 	touch $(INSTALLED)
 
+# What the tests and the documentation need besides.
+$(TOOLS): pyproject.toml constraints.txt | $(INSTALLED)
+	$(PIP) install '.[dev,databases,service,spacy]' -c constraints.txt
+	touch $(TOOLS)
+
 # Ray and Spark, half a gigabyte, for their tests alone, which are skipped without them.
-$(ENGINES): pyproject.toml constraints.txt | $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check '.[ray,spark]' -c constraints.txt \
+$(ENGINES): pyproject.toml constraints.txt | $(TOOLS)
+	$(PIP) install '.[ray,spark]' -c constraints.txt \
 		&& touch $(ENGINES) || echo "no Ray or no Spark here: their tests are skipped"
 
-dist: $(INSTALLED)
+dist: $(TOOLS)
 	$(BIN)/python -m hatchling build
 
-docs: $(INSTALLED)
+docs: $(TOOLS)
 	$(BIN)/python -m sphinx -b html -W --keep-going --quiet docs build/site
 
-notebooks: $(INSTALLED)
+notebooks: $(TOOLS)
 	$(BIN)/python notebooks/run.py
 
 # The other tools have an environment of their own: they pin what this package does not.

@@ -1,0 +1,109 @@
+"""Writes the small inputs of `commands.txt` into the folder where it is run."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import torch
+from transformers import BertConfig, BertModel
+
+from domainbert.encoders.classifier import CLSClassifier
+from domainbert.encoders.loading import find_encoder, load_tokenizer
+
+DISEASES = ["fever", "anemia", "asthma", "sepsis", "stroke", "gout", "ulcer"]
+SHAPE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
+RELEASED = [  # the settings in the release's configuration
+    "attention_probs_dropout_prob", "hidden_act", "hidden_dropout_prob", "hidden_size",
+    "initializer_range", "intermediate_size", "max_position_embeddings", "num_attention_heads",
+    "num_hidden_layers", "type_vocab_size", "vocab_size",
+]  # fmt: skip
+PASSAGE = (
+    "Metformin was stopped because the patient developed lactic acidosis."
+)
+NOTES = """note_id,patient_id,text
+1,a,"Discharge summary. Metformin 500 mg twice daily for type 2 diabetes. He lives alone."
+2,b,"Discharge summary. Admitted with heart failure; furosemide was stopped."
+"""
+
+
+def write_lines(name, lines):
+    Path(name).write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def write_models():
+    """An encoder with random weights, and one in the form of the release of 2019."""
+    tokenizer = load_tokenizer(find_encoder())
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=len(tokenizer), **SHAPE)
+    BertModel(config).save_pretrained("encoder")
+    tokenizer.save_pretrained("encoder")
+    release = Path("release")
+    release.mkdir()
+    config.num_labels = 1
+    weights = CLSClassifier(config).state_dict()
+    torch.save(weights, release / "pytorch_model.bin")
+    (release / "bert_config.json").write_text(
+        json.dumps({name: getattr(config, name) for name in RELEASED})
+    )
+    vocabulary = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    write_lines("release/vocab.txt", vocabulary)
+
+
+def write_tables():
+    write_lines("sentences.txt", [f"She had {name}." for name in DISEASES])
+    terms = [f"{name},disease" for name in DISEASES]
+    write_lines("terms.csv", ["term,category", *terms])
+    names = [
+        f"D{number},{name},{name} disease"
+        for number, name in enumerate(DISEASES)
+    ]
+    write_lines("names.csv", ["id,name,synonyms", *names])
+    synonyms = [f"{name},{name} disease" for name in DISEASES]
+    write_lines("synonyms.csv", ["term,synonyms", *synonyms])
+    pairs = [
+        f"{first},{second},{int(first == second)}"
+        for first in DISEASES
+        for second in DISEASES
+    ]
+    write_lines("pairs.csv", ["first,second,score", *pairs])
+    ratings = [pair.replace(",0", ",1.5") for pair in pairs]
+    write_lines("ratings.csv", ["first,second,rating", *ratings])
+    tagged = [f"She O\nhad O\n{name} B-Disease\n. O\n" for name in DISEASES]
+    write_lines("corpus.tsv", [text.replace(" ", "\t") for text in tagged])
+
+
+def write_questions():
+    answer = {
+        "text": "lactic acidosis",
+        "answer_start": PASSAGE.index("lactic"),
+    }
+    articles = []
+    for number in range(8):
+        question = {
+            "id": str(number),
+            "question": f"Why was it stopped on day {number}?",
+            "answers": [answer],
+        }
+        paragraph = {"context": PASSAGE, "qas": [question]}
+        articles.append({"title": str(number), "paragraphs": [paragraph]})
+    document = {"version": "1", "data": articles}
+    Path("questions.json").write_text(json.dumps(document))
+
+
+def write_database():
+    with sqlite3.connect("notes.db") as database:
+        database.execute("CREATE TABLE notes (note_id, text)")
+        rows = [(1, PASSAGE), (2, "Admitted with heart failure.")]
+        database.executemany("INSERT INTO notes VALUES (?, ?)", rows)
+
+
+write_models()
+Path("notes.csv").write_text(NOTES)
+write_tables()
+write_questions()
+write_database()
