@@ -324,9 +324,13 @@ def _host() -> str:
 
 def _flush(path: Path) -> None:
     """Write a file, or the list of files in a folder, to disk."""
+    flags = os.O_RDONLY
+    # Windows flushes only what is open for writing.
+    if path.is_file() and os.access(path, os.W_OK):
+        flags = os.O_RDWR
     # Some file systems cannot flush a folder.
     with suppress(OSError) if path.is_dir() else nullcontext():
-        handle = os.open(path, os.O_RDONLY)
+        handle = os.open(path, flags)
         try:
             os.fsync(handle)
         finally:

@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock
+
 from domainbert.errors import UserError
 from domainbert.files import data_text
 from domainbert.scoring.cache import make_tables
@@ -170,8 +172,7 @@ def _key_in_file(file: Path) -> str:
         try:
             new_file.touch(mode=0o600)
             new_file.write_text(secrets.token_hex(32))
-            with suppress(FileExistsError):
-                os.link(new_file, file)
+            _rename_once(new_file, file)
         finally:
             new_file.unlink(missing_ok=True)
     if os.name == "posix" and file.stat().st_mode & 0o077:
@@ -179,6 +180,19 @@ def _key_in_file(file: Path) -> str:
             f"{file} can be read by other users; run: chmod 600 {file}"
         )
     return file.read_text("utf-8", errors="replace").strip()
+
+
+def _rename_once(new_file: Path, file: Path) -> None:
+    """Give a file its name, unless another process was first."""
+    try:
+        os.link(new_file, file)
+    except FileExistsError:
+        pass
+    except (AttributeError, NotImplementedError, OSError):
+        # A file system without links, such as FAT or a network drive.
+        with FileLock(file.with_name(f"{file.name}.lock")):
+            if not file.exists():
+                new_file.replace(file)
 
 
 def read_ledger(path: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -1,5 +1,7 @@
 """Files and folders that are complete or not there, whatever ends the process that writes them."""
 
+import errno
+import fcntl
 import os
 import signal
 import stat
@@ -201,6 +203,43 @@ def test_data_and_names_are_on_disk_before_and_after_the_rename(
         replace_folder(new, tmp_path / "model")
     assert {*done[: done.index("rename")]} == {"weights", "deep", new.name}
     assert done[done.index("rename") :] == ["rename", tmp_path.name]
+
+
+def test_a_system_that_flushes_only_what_is_open_for_writing_is_served(
+    tmp_path, monkeypatch
+):
+    """As Windows does; and there a folder cannot be opened at all."""
+    fsync, open_file = os.fsync, os.open
+    flushed = []
+
+    def strict_fsync(handle):
+        mode = fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE
+        if mode == os.O_RDONLY:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flushed.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+        fsync(handle)
+
+    def strict_open(path, *options, **named):
+        if Path(path).is_dir():
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return open_file(path, *options, **named)
+
+    monkeypatch.setattr("os.fsync", strict_fsync)
+    monkeypatch.setattr("os.open", strict_open)
+    write_json([1], tmp_path / "a.json")
+    with folder_beside(tmp_path / "model") as new:
+        (new / "weights").write_text("new")
+        replace_folder(new, tmp_path / "model")
+    assert names_in(tmp_path) == ["a.json", "model"]
+    assert flushed[1:] == ["weights"]
+
+
+def test_a_file_without_permission_to_write_is_flushed(tmp_path):
+    with folder_beside(tmp_path / "model") as new:
+        (new / "weights").write_text("new")
+        (new / "weights").chmod(0o444)
+        replace_folder(new, tmp_path / "model")
+    assert (tmp_path / "model" / "weights").read_text() == "new"
 
 
 def test_the_umask_of_the_process_is_never_changed(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -81,6 +82,29 @@ def test_a_ledger_that_others_could_read_becomes_private(tmp_path):
     file.chmod(0o644)
     open_ledger(file)
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "refusal", [PermissionError(1, "x"), OSError(95, "x"), None]
+)
+def test_a_file_system_without_links_gets_one_key(
+    refusal, tmp_path, monkeypatch
+):
+    """FAT and some network drives have none; a Python for such a system may have no function."""
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+
+    def no_links(source, target):
+        raise refusal
+
+    if refusal:
+        monkeypatch.setattr("os.link", no_links)
+    else:
+        monkeypatch.delattr("os.link")
+    path = tmp_path / "l.sqlite"
+    with ThreadPoolExecutor(8) as pool:
+        ledgers = list(pool.map(lambda _: open_ledger(path), range(8)))
+    assert len({ledger._key for ledger in ledgers}) == 1
+    assert len(path.with_name("key").read_text()) == 64
 
 
 def test_a_key_that_cannot_be_used(tmp_path, monkeypatch):
