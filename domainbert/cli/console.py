@@ -1,16 +1,18 @@
 """What the command lines share: the application, messages and exit codes."""
 
 import functools
+import io
 import os
 import re
 import shlex
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 from rich.table import Column, Table
@@ -45,9 +47,19 @@ BUG = 70
 stdout = Terminal(highlight=False)
 
 
+class _Application(typer.Typer):
+    """Commands that print ? for what the encoding of the terminal or file does not have."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
+        return super().__call__(*args, **options)
+
+
 def command_line(name: str, about: str) -> typer.Typer:
     """A typer application called `name` with --version and `about` as its help."""
-    app = typer.Typer(
+    app = _Application(
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,

@@ -35,6 +35,35 @@ def command(error=None):
     return app
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_what_an_encoding_does_not_have_is_replaced(encoding):
+    """Also in a help text, a message on stderr, and a table."""
+    code = """
+from domainbert.cli.console import command_line, one_line_errors, print_table, say, stdout
+
+app = command_line("program", "About ≥ 5.")
+
+@app.command()
+@one_line_errors
+def only() -> None:
+    \"\"\"From A → B.\"\"\"
+    stdout.print("risk ≥ 0.5")
+    print_table([["λ", "1"]], ["∑", "n"])
+    say("Müller → done")
+
+app()
+"""
+    environment = os.environ | {"PYTHONIOENCODING": f"{encoding}:strict"}
+    for words in (["--help"], ["only", "--help"], ["only"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words],
+            env=environment, capture_output=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert b"risk ? 0.5" in done.stdout
+    assert "Müller ? done".encode(encoding, "replace") in done.stderr
+
+
 @pytest.mark.parametrize("error", [UserError(LONG), FileNotFoundError(LONG)])
 def test_a_foreseen_error_is_one_line_on_stderr(error):
     result = CliRunner().invoke(command(error))
