@@ -217,10 +217,23 @@ def _scratch(out: Path) -> Iterator[duckdb.DuckDBPyConnection]:
                 f"the cohort cannot be built: {str(error).splitlines()[0]}"
             ) from None
         except duckdb.Error as error:
+            if not _comes_from_source(error):
+                raise RuntimeError(
+                    f"a defect of this package, please report it: {type(error).__name__}"
+                ) from None
             raise TableError(
                 f"the source cannot be read to its end ({type(error).__name__}): a file is "
                 "incomplete, or a connection was lost"
             ) from None
+
+
+def _comes_from_source(error: duckdb.Error) -> bool:
+    """Whether a file or a database fails, and not a statement or a function of ours."""
+    import duckdb
+
+    if isinstance(error, duckdb.InvalidInputException):
+        return "UDF" not in str(error)
+    return isinstance(error, duckdb.OperationalError | duckdb.FatalException)
 
 
 def _read_source(

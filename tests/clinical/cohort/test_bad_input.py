@@ -1,8 +1,12 @@
 """Whatever is wrong with a source is said exactly, and listed row by row."""
 
+import traceback
+
 import pandas as pd
+import pyarrow as pa
 import pytest
 
+from clinical.cohort import build
 from clinical.cohort.build import build_cohort
 from clinical.cohort.result import issues_path
 from domainbert.tables import TableError
@@ -459,3 +463,49 @@ def test_a_table_of_very_many_columns_is_read_by_name(hospital):
     started = time.perf_counter()
     assert by_stay(build_cohort(hospital.folder))[stay]["text"] == ["summary"]
     assert time.perf_counter() - started < 60
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT CAST('secret note' AS INTEGER)",
+        "SELECT no_such_column, 'secret note'",
+        "SELEC 'secret note'",
+        "SELECT * FROM no_such_table",
+        "SELECT failing('secret note')",
+    ],
+)
+def test_a_failure_of_a_statement_of_ours_is_a_bug_without_text(
+    statement, tmp_path
+):
+    """It is not told as a file that is incomplete, and its message may quote a note."""
+
+    def fails(text):
+        raise ValueError(text)
+
+    def run():
+        with build._scratch(tmp_path / "cohort.parquet") as con:
+            con.create_function("failing", fails, ["VARCHAR"], "VARCHAR")
+            con.execute(statement).fetchall()
+
+    with pytest.raises(RuntimeError, match="defect of this package") as caught:
+        run()
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_stream_that_ends_early_is_the_source_s_fault(tmp_path):
+    batch = pa.record_batch({"text": ["secret note"]})
+
+    def batches():
+        yield batch
+        raise OSError("the connection was closed: secret")
+
+    def run():
+        with build._scratch(tmp_path / "cohort.parquet") as con:
+            stream = pa.RecordBatchReader.from_batches(batch.schema, batches())
+            con.register("notes", stream)
+            con.execute("CREATE TABLE texts AS SELECT * FROM notes")
+
+    with pytest.raises(TableError, match="read to its end") as caught:
+        run()
+    assert "secret" not in str(caught.value)
