@@ -19,6 +19,7 @@ from domainbert.cli.training import TrainingOptions
 from domainbert.errors import UserError
 from domainbert.files import check_output, write_json
 from domainbert.progress import counted
+from domainbert.tables.options import DATABASES
 
 if TYPE_CHECKING:
     from biomed.corpora import Gold
@@ -152,6 +153,8 @@ def tag(
     if out and (form is None or form in NEEDED):
         needed = NEEDED.get(form or "")
         fields, columns = _fields(scoring)
+        if needed and not source.startswith(DATABASES):
+            _match(source, scoring, needed=needed)  # before a model is loaded
         options.score_source(
             lambda: TagTask(load(), needed=needed, text=fields),
             source,
@@ -190,9 +193,8 @@ def tag(
 
 def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
     """Id and text of each row: its id, the name of its file, or else the row's number."""
-    from biomed.ner.task import JoinedText, columns_of, joined_text
-    from domainbert.tables import iter_rows, match_columns, table_columns
-    from domainbert.tables.columns import NAMED
+    from biomed.ner.task import JoinedText, joined_text
+    from domainbert.tables import iter_rows
 
     if source == "-":
         scoring.refuse(
@@ -202,16 +204,8 @@ def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
         yield "stdin", data.decode(scoring.encoding or "utf-8-sig", "replace")
         return
     reading = scoring.reading()
-    fields, without_texts = _fields(scoring)
-    named = without_texts.named()
-    available = table_columns(source, reading)
-    chosen = match_columns(
-        available,
-        columns_of(fields),
-        named=named,
-        argument=NAMED,
-        source=Path(source).name,
-    )
+    fields, _ = _fields(scoring)
+    available, chosen = _match(source, scoring)
     paper_ids = [name for name in available if name.casefold() in _PAPER_IDS]
     id_columns = [chosen.get("note_id", ""), *paper_ids]
     for row in iter_rows(source, reading):
@@ -224,6 +218,26 @@ def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:
             yield str(next(ids, row.number)), item.text
         else:
             say(f"{row.place}: {getattr(item, 'reason', item)}")
+
+
+def _match(
+    source: str, scoring: ScoringOptions, *, needed: str | None = None
+) -> tuple[list[str], dict[str, str]]:
+    """The columns of a table, and those among them that are read, by our names."""
+    from biomed.ner.task import columns_of
+    from domainbert.tables import match_columns, table_columns
+    from domainbert.tables.columns import NAMED
+
+    fields, options_of_ids = _fields(scoring)
+    available = table_columns(source, scoring.reading())
+    matches = match_columns(
+        available,
+        columns_of(fields, needed=needed),
+        named=options_of_ids.named(),
+        argument=NAMED,
+        source=Path(source).name,
+    )
+    return available, matches
 
 
 def _fields(scoring: ScoringOptions) -> tuple[list[str], ScoringOptions]:

@@ -47,12 +47,18 @@ class JoinedText:
         return number, self.starts[number]
 
 
-def columns_of(fields: Sequence[str] = ()) -> tuple[Column, ...]:
-    """The ids of a text and its column, or its several columns."""
+def columns_of(
+    fields: Sequence[str] = (), *, needed: str | None = None
+) -> tuple[Column, ...]:
+    """The ids of a text, one of which may be needed, and its column or several columns."""
     texts = [Column(field, "text", required=True) for field in fields]
     # The time is repeated as the ids are, because OMOP's tables need a date.
     ids = (PATIENT, STAY, NOTE, replace(TIME, kind="id"))
-    return (*ids, *(texts or [replace(TEXT, joined=_ABSTRACT)]))
+    columns = (*ids, *(texts or [replace(TEXT, joined=_ABSTRACT)]))
+    return tuple(
+        replace(column, required=True) if column.name == needed else column
+        for column in columns
+    )
 
 
 def joined_text(row: Row, fields: Sequence[str] = ()) -> JoinedText | Fault:
@@ -131,10 +137,7 @@ class TagTask(Task["JoinedText", "list[Entity]"]):
         elif text:
             self._fields = tuple(dict.fromkeys(text))
             self._is_joined = True
-        self.columns = tuple(
-            replace(column, required=True) if column.name == needed else column
-            for column in columns_of(self._fields)
-        )
+        self.columns = columns_of(self._fields, needed=needed)
 
     @property
     def output(self) -> pa.Schema:

@@ -50,6 +50,12 @@ STAY = Column("stay_id", "id", _STAYS)
 NOTE = Column("note_id", "id", ("row_id", "note"), within=True)
 TIME = Column("chart_time", "value", _TIMES)
 TEXT = Column("text", "text", ("note_text", "notes"), required=True)
+# Each spelling of an id, a time or a text -> our name: a note's id is never offered as a patient's.
+_KNOWN = {
+    spelling: column.name
+    for column in (PATIENT, STAY, NOTE, TIME, TEXT)
+    for spelling in (column.name, *column.also)
+}
 # How a message tells the caller to name a column, with our name and the table's.
 NAMED = "`named={{{ours!r}: {theirs!r}}}`"
 KEYWORD = "`{ours}={theirs!r}`"
@@ -80,15 +86,19 @@ def match_columns(
             not recognised.
     """
     named = named or {}
+    require_columns(
+        available,
+        [name for column in columns if (name := named.get(column.name))],
+        source=source,
+    )
+    missing = []
     spelled = {name.casefold(): name for name in reversed(available)}
     matches = {}
     for column in columns:
         match = named.get(column.name)
-        if match:
-            require_columns(available, [match], source=source)
-        elif column.name in available:
+        if not match and column.name in available:
             match = column.name
-        else:
+        elif not match:
             names = (name.casefold() for name in (column.name, *column.also))
             match = next(
                 (spelled[name] for name in names if name in spelled), None
@@ -97,12 +107,8 @@ def match_columns(
             matches[column.name] = match
         elif column.required:
             _suggest_joining(column, spelled, source=source)
-            require_columns(
-                available,
-                [column.name],
-                source=source,
-                argument=argument,
-            )
+            missing.append(column.name)
+    require_columns(available, missing, source=source, argument=argument)
     _check_unused_ids(
         available, columns, matches, argument=argument, source=source
     )
@@ -181,33 +187,49 @@ def require_columns(
         argument: see `match_columns`.
 
     Raises:
-        TableError: with the missing column, the nearest name in the table, and all its names.
+        TableError: with the missing columns, the nearest names in the table, and all its names.
     """
     available = [str(name) for name in available]
-    missing = next((name for name in needed if name not in available), None)
-    if missing is None:
+    missing = [name for name in dict.fromkeys(needed) if name not in available]
+    if not missing:
         return
-    listed = (
-        f"{len(available)}, not shown: the first line may be data, not names"
-    )
-    advice = ""
-    if argument:
-        argument = f"Name it with {argument}"
-        advice = f". {argument.format(ours=missing, theirs='NAME')}"
     # The first row of a file without a header is data, and may be a note: it is not shown.
-    if are_names(available):
-        listed = shortened(available, _LISTED_COLUMNS) or "none"
-        lowered = {name.lower(): name for name in available}
-        near = difflib.get_close_matches(
-            missing.lower(), lowered, n=1, cutoff=0.4
-        )
-        for name in map(lowered.get, near):
-            fix = argument or "Rename it to {ours!r}"
-            call = fix.format(ours=missing, theirs=name)
-            advice = f"; did you mean {name!r}? {call}"
+    shown = available if are_names(available) else []
+    listed = shortened(available, _LISTED_COLUMNS) or "none"
+    if len(shown) < len(available):
+        listed = f"{len(available)}, not shown: the first line may be data, not names"
+    head, *tail = [
+        repr(name) + _advice(name, shown, argument=argument)
+        for name in missing
+    ]
+    others = "".join(f"; no column {fault}" for fault in tail)
     raise TableError(
-        f"{source} has no column {missing!r}{advice}. Columns there: {listed}"
+        f"{source} has no column {head}{others}. Columns there: {listed}"
     )
+
+
+def _advice(missing: str, available: Sequence[str], *, argument: str) -> str:
+    """What to do about a missing column: name it, or rename the nearest one."""
+    meaning = _KNOWN.get(missing.lower())
+    same = [name for name in available if _KNOWN.get(name.lower()) == meaning]
+    names = {
+        name.lower(): name
+        for name in available
+        if meaning is None or _KNOWN.get(name.lower(), meaning) == meaning
+    }
+    near = difflib.get_close_matches(missing.lower(), names, n=1, cutoff=0.4)
+    if meaning and same:
+        near = [same[0].lower()]
+    for name in map(names.get, near):
+        fix = (
+            f"Name it with {argument}" if argument else "Rename it to {ours!r}"
+        )
+        call = fix.format(ours=missing, theirs=name)
+        return f"; did you mean {name!r}? {call}"
+    if argument:
+        call = argument.format(ours=missing, theirs="NAME")
+        return f". Name it with {call}"
+    return ""
 
 
 def require_cells(

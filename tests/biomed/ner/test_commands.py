@@ -379,3 +379,31 @@ def test_types_are_renamed_in_training(tiny_encoder, tmp_path):
     result = run.invoke(app, [*command, "--label", "Sickness=Disease"])
     assert result.exit_code == 0, result.output
     assert "small devel" in result.output
+
+
+@pytest.mark.parametrize(
+    ("form", "header", "option"),
+    [
+        ("fhir", "note_id,text", "--patient NAME"),
+        ("fhir", "id,note_text", "--patient NAME"),
+        ("fhir", "hadm_id,text", "--patient NAME"),
+        ("omop", "patient_id,text", "--note NAME"),
+    ],
+)
+def test_an_export_without_its_id_is_refused_before_a_model_is_loaded(
+    form, header, option, tmp_path
+):
+    """A model that does not exist is not what the message is about."""
+    table = tmp_path / "n.csv"
+    table.write_text(f"{header}\n1,She had fever.\n")
+    result = run.invoke(
+        app,
+        [
+            *("tag", str(table), "--format", form, "--model", "no-such-model"),
+            *("--out", str(tmp_path / "out.csv")),
+        ],
+    )
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert option in line
+    assert "did you mean" not in line

@@ -1,5 +1,6 @@
 """Columns by name: missing ones, chosen ones, and schemas that cast them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +14,7 @@ from domainbert.tables import (
     TIME,
     TableError,
     iter_rows,
+    match_columns,
     read_table,
     require_columns,
     table_columns,
@@ -49,6 +51,48 @@ def test_a_missing_column_names_the_nearest(tmp_path):
         match=r"no column 'zzz'. Columns there: stay_id, TEXT, age$",
     ):
         read_table(path, columns=["zzz"])
+
+
+def test_all_missing_columns_are_named_at_once():
+    with pytest.raises(TableError) as caught:
+        require_columns(
+            ["note_id", "patient_id", "text", "age"],
+            ["TEXT", "SUBJECT_ID", "HADM_ID", "age", "TEXT"],
+            source="notes.csv",
+        )
+    assert str(caught.value) == (
+        "notes.csv has no column 'TEXT'; did you mean 'text'? Rename it to 'TEXT'; "
+        "no column 'SUBJECT_ID'; did you mean 'patient_id'? Rename it to 'SUBJECT_ID'; "
+        "no column 'HADM_ID'. Columns there: note_id, patient_id, text, age"
+    )
+    both = (replace(PATIENT, required=True), TEXT)
+    for named in ({}, {"patient_id": "PID", "text": "BODY"}):
+        missing = [named.get(column.name, column.name) for column in both]
+        with pytest.raises(TableError) as caught:
+            match_columns(["a", "b"], both, named=named, source="x.csv")
+        assert all(repr(name) in str(caught.value) for name in missing)
+
+
+@pytest.mark.parametrize(
+    ("available", "missing", "offered"),
+    [
+        ("note_id", "patient_id", None),
+        ("ROW_ID", "patient_id", None),
+        ("hadm_id", "patient_id", None),
+        ("stay_id", "note_id", None),
+        ("mrn", "patient_id", "mrn"),
+        ("patients_id", "patient_id", "patients_id"),
+        ("note_text", "text", "note_text"),
+        ("stay_id", "hadm_stay_id", "stay_id"),
+    ],
+)
+def test_an_id_of_something_else_is_never_offered(available, missing, offered):
+    with pytest.raises(TableError) as caught:
+        require_columns(["age", available], [missing], source="x.csv")
+    message = str(caught.value)
+    assert ("did you mean" in message) == (offered is not None)
+    if offered:
+        assert f"did you mean {offered!r}" in message
 
 
 def test_many_columns_are_counted_and_none_is_said():
