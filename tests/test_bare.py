@@ -1,9 +1,11 @@
 """The package works where nothing but its required dependencies is installed."""
 
+import importlib
 import json
 import subprocess
 
 import pytest
+import typer.main
 
 from tests.bare import ROOT, make_environment, of_extra
 
@@ -97,6 +99,28 @@ def test_a_missing_extra_is_one_line(run, line, module, extra):
     assert error == (
         f"error: no {module}: run pip install '.[{extra}]' in a checkout of domainbert"
     )
+
+
+def command_names(group, prefix):
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from command_names(command, f"{prefix} {name}")
+        else:
+            yield f"{prefix} {name}"
+
+
+@pytest.mark.parametrize("program", HOME_OF)
+def test_ci_runs_every_command_without_extras(program):
+    app = importlib.import_module(HOME_OF[program]).app
+    text = (ROOT / ".ci" / "commands.txt").read_text("utf-8")
+    lines = [line.removeprefix("! ") + " " for line in text.splitlines()]
+    group = typer.main.get_command(app)
+    missing = [
+        name
+        for name in command_names(group, program)
+        if not any(line.startswith(f"{name} ") for line in lines)
+    ]
+    assert missing == []
 
 
 def test_the_commands_of_the_product_start(run):

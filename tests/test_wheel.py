@@ -1,15 +1,15 @@
-"""The wheel alone, in an environment of its own with no repository beside it."""
+"""The wheel with its required dependencies alone, and no repository beside it."""
 
 import os
 import re
 import subprocess
 import sys
-import sysconfig
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.bare import make_environment
 
 ROOT = Path(__file__).parents[1]
 pytestmark = [pytest.mark.slow, pytest.mark.encoder]
@@ -28,21 +28,10 @@ def wheel(tmp_path_factory):
 def installed(wheel, tmp_path_factory):
     """A function that runs a program of the wheel's environment in an empty folder."""
     folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=False)
-    python = folder / "bin" / "python"
+    python, _ = make_environment(folder)
     options = ["--quiet", "--no-deps", "--no-index"]
     pip = [sys.executable, "-m", "pip", "--python", python]
     run([*pip, "install", *options, wheel], cwd=folder)
-    # The dependencies are those of this environment; they come after the wheel's own packages.
-    site = Path(
-        run(
-            [python, "-c", "import site; print(site.getsitepackages()[0])"],
-            cwd=folder,
-        )
-    )
-    (site / "dependencies.pth").write_text(
-        sysconfig.get_paths()["purelib"] + "\n"
-    )
     work = folder / "work"
     work.mkdir()
     return lambda program, *words: run(
@@ -68,6 +57,7 @@ def test_it_is_small_and_holds_the_product_only(wheel):
         "clinical",
         "biomed",
     }
+    assert {"LICENSE", "NOTICE"} <= {name.split("/")[-1] for name in names}
     recipes = [
         name for name in names if name.startswith("domainbert/recipes/")
     ]
