@@ -205,7 +205,9 @@ class Embedder(Model[EmbeddingSettings]):
         rows = self.runner.run(
             windows,
             read=lambda output, mask: pool(
-                output.last_hidden_state, mask, pooling=self.settings.pooling
+                output.last_hidden_state.float(),
+                mask,
+                pooling=self.settings.pooling,
             ),
         )
         return np.array(rows, dtype=np.float32).reshape(-1, self.dimension)

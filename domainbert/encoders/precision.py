@@ -1,0 +1,82 @@
+"""Inference in bfloat16: the layers of an encoder are cast, its heads stay in float32.
+
+Processors with AMX or AVX512-BF16, and GPUs, multiply bfloat16 several times as fast as float32.
+Others are slower with it; `multiplication_rates` measures which of the two a machine is.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from domainbert.settings import check_choice
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+Precision = Literal["float32", "bfloat16"]
+Dtype: TypeAlias = "Precision | torch.dtype"
+# A layer of the shipped encoder at windows of 512 tokens.
+_ROWS, _WIDTH, _INNER = 4096, 384, 1536
+
+
+def precision_of(dtype: Dtype) -> Precision:
+    """The name of a precision, given as a name or as a type of torch.
+
+    Raises:
+        UserError: neither float32 nor bfloat16.
+    """
+    name = str(dtype).removeprefix("torch.")
+    check_choice("dtype", name, get_args(Precision))
+    return "bfloat16" if name == "bfloat16" else "float32"
+
+
+def cast_encoder(network: PreTrainedModel) -> None:
+    """Cast the encoder of a network to bfloat16, in place.
+
+    Its heads and its pooler keep float32 and get their inputs in float32. An encoder alone is cast
+    as a whole; what reads its hidden states pools them in float32.
+    """
+    import torch
+
+    body = network.base_model
+    body.to(torch.bfloat16)
+    heads = [module for module in network.children() if module is not body]
+    pooler = getattr(body, "pooler", None)
+    if pooler is not None and body is not network:
+        heads.append(pooler.float())
+    for head in heads:
+        head.register_forward_pre_hook(_inputs_in_float32)
+
+
+def _inputs_in_float32(
+    module: torch.nn.Module, inputs: tuple[object, ...]
+) -> tuple[object, ...]:
+    del module
+    return tuple(
+        value.float() if getattr(value, "is_floating_point", bool)() else value
+        for value in inputs
+    )
+
+
+def multiplication_rates(seconds: float = 0.25) -> dict[Precision, float]:
+    """Billions of multiplications and additions a second of this processor, by precision.
+
+    Each precision multiplies matrices of the shipped encoder's shape for about `seconds`.
+    """
+    import torch
+
+    rates: dict[Precision, float] = {}
+    for name in get_args(Precision):
+        rows = torch.ones(_ROWS, _WIDTH, dtype=getattr(torch, name))
+        weights = torch.ones(_WIDTH, _INNER, dtype=rows.dtype)
+        _ = rows @ weights  # the first product also prepares the library
+        products = 0
+        start = time.perf_counter()
+        while time.perf_counter() - start < seconds:
+            _ = rows @ weights
+            products += 1
+        operations = 2 * products * _ROWS * _WIDTH * _INNER
+        rates[name] = operations / (time.perf_counter() - start) / 1e9
+    return rates
