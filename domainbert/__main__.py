@@ -165,11 +165,11 @@ def _precision_advice() -> str:
     rates = multiplication_rates()
     ratio = rates["bfloat16"] / rates["float32"]
     measured = (
-        f"bfloat16 multiplies {ratio:.1f} times as fast as float32 on this processor "
+        f"bfloat16 multiplies {ratio:.2g} times as fast as float32 on this processor "
         f"({rates['bfloat16']:,.0f} and {rates['float32']:,.0f} billion operations a second)"
     )
     if ratio >= WORTHWHILE:
-        return f'{measured}: dtype="bfloat16" in from_pretrained scores faster'
+        return f"{measured}: score faster with --precision bfloat16"
     return f"{measured}: leave the precision at float32"
 
 

@@ -143,7 +143,7 @@ def tag(
             linker=linker,
             assertion_rules=assertion_rules,
             sections=section or (),
-            device=scoring.device,
+            **scoring.loading(),
         )
 
     if form and out is None:

@@ -120,7 +120,7 @@ def ask(
         )
 
     def answerer() -> QuestionAnswerer:
-        return QuestionAnswerer.from_pretrained(model, device=scoring.device)
+        return QuestionAnswerer.from_pretrained(model, **scoring.loading())
 
     def make_task() -> AskTask:
         return AskTask(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, BadParameter, Option, Typer
 
@@ -51,7 +51,7 @@ def encode(
     from biomed.sentences.task import EncodeTask
 
     options.score_source(
-        lambda: EncodeTask(_encoder(model, scoring.device)),
+        lambda: EncodeTask(_encoder(model, **scoring.loading())),
         source,
         out,
         scoring,
@@ -132,11 +132,11 @@ def search(
 
     def load() -> SearchTask:
         built = SentenceIndex.open(
-            index_folder, _encoder(model, scoring.device)
+            index_folder, _encoder(model, **scoring.loading())
         )
         task = SearchTask(built, k=k)
         if rerank:
-            task.options["rerank"] = _cross(rerank, scoring.device)
+            task.options["rerank"] = _cross(rerank, **scoring.loading())
         if words:
             task.options["words"] = built.words()
         return task
@@ -168,7 +168,7 @@ def rerank(
     from biomed.sentences.task import PairTask
 
     options.score_source(
-        lambda: PairTask(_cross(model, scoring.device)),
+        lambda: PairTask(_cross(model, **scoring.loading())),
         source,
         out,
         scoring,
@@ -391,16 +391,16 @@ def distill(
     say(f"validation: {_validation(trained)}; model in {out}")
 
 
-def _encoder(model: str, device: str | None = None) -> SentenceEncoder:
+def _encoder(model: str, **loading: Any) -> SentenceEncoder:
     from biomed.sentences.encoder import SentenceEncoder
 
-    return SentenceEncoder.from_pretrained(model, device=device)
+    return SentenceEncoder.from_pretrained(model, **loading)
 
 
-def _cross(model: str, device: str | None = None) -> CrossEncoder:
+def _cross(model: str, **loading: Any) -> CrossEncoder:
     from biomed.sentences.encoder import CrossEncoder
 
-    return CrossEncoder.from_pretrained(model, device=device)
+    return CrossEncoder.from_pretrained(model, **loading)
 
 
 def _validation(model: SentenceEncoder | CrossEncoder) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, BadParameter, Option, Typer
 
@@ -45,7 +45,7 @@ def embed(
     from biomed.terms.task import EmbedTask
 
     options.score_source(
-        lambda: EmbedTask(_load(model, scoring.device)),
+        lambda: EmbedTask(_load(model, **scoring.loading())),
         source,
         out,
         scoring,
@@ -86,7 +86,7 @@ def similar(
         table = None
         if vocabulary:
             table = read_vocabulary(vocabulary)
-        return TermIndex(_load(model, scoring.device), table)
+        return TermIndex(_load(model, **scoring.loading()), table)
 
     if term is None and terms and out:
         check_output(out, filter(None, [vocabulary]))
@@ -223,7 +223,7 @@ def train(
     say(f"model in {out}; its card says how it was made and how good it is")
 
 
-def _load(model: str, device: str | None = None) -> TermEmbedder:
+def _load(model: str, **loading: Any) -> TermEmbedder:
     from biomed.terms.similarity import TermEmbedder
 
-    return TermEmbedder.from_pretrained(model, device=device)
+    return TermEmbedder.from_pretrained(model, **loading)

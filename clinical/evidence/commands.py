@@ -54,7 +54,7 @@ def explain(
     def make_task() -> ExplainTask:
         from clinical.evidence.task import ExplainTask
 
-        loaded = load_model(model, cache, scoring.device)
+        loaded = load_model(model, cache, scoring)
         return ExplainTask(loaded, top=top, text=with_text, notes=notes)
 
     if not tables and not has_admissions(

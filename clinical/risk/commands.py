@@ -111,7 +111,7 @@ def score(
     def make_task() -> ReadmissionTask:
         from clinical.risk.task import ReadmissionTask
 
-        loaded = load_model(model, cache, scoring.device)
+        loaded = load_model(model, cache, scoring)
         return ReadmissionTask(loaded, notes=notes, remaining=remaining)
 
     _refuse_admissions(source, scoring)
@@ -165,7 +165,7 @@ def discharges(
     def make_task() -> ReadmissionTask:
         from clinical.risk.task import ReadmissionTask
 
-        loaded = load_model(model, cache, run.device)
+        loaded = load_model(model, cache, run)
         return ReadmissionTask(loaded, remaining=remaining)
 
     score_discharges(make_task, hospital, out, tables, run, form=form)
@@ -242,20 +242,18 @@ def trajectory(
     def make_task() -> TrajectoryTask:
         from clinical.risk.task import TrajectoryTask
 
-        return TrajectoryTask(
-            load_model(model, cache, scoring.device), notes=notes
-        )
+        return TrajectoryTask(load_model(model, cache, scoring), notes=notes)
 
     options.score_source(make_task, source, out, scoring)
 
 
 def load_model(
-    name: str, cache: Path | None, device: str | None
+    name: str, cache: Path | None, run: options.RunOptions
 ) -> ReadmissionModel:
     """The model, with the window cache if one was asked for."""
     from clinical.risk.model import ReadmissionModel
 
-    model = ReadmissionModel.from_pretrained(name, device=device)
+    model = ReadmissionModel.from_pretrained(name, **run.loading())
     if cache:
         from domainbert.scoring.cache import WindowCache
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from typer import Argument, BadParameter, Option
 
@@ -103,6 +103,13 @@ Device = Annotated[
     _MaybeText,
     Option(help="cpu, cuda or cuda:1; by default a GPU if there is one."),
 ]
+PrecisionName = Annotated[
+    Literal["float32", "bfloat16"],
+    Option(
+        "--precision",
+        help="Of the encoder; domainbert doctor measures whether bfloat16 is faster here.",
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +133,11 @@ class RunOptions:
         ),
     ] = False
     device: Device = None
+    precision: PrecisionName = "float32"
+
+    def loading(self) -> dict[str, Any]:
+        """The arguments of `from_pretrained` that say where and how a model computes."""
+        return {"device": self.device, "dtype": self.precision}
 
     def named(self, *, text: str = "text") -> dict[str, str]:
         """Our name of each column that an option names -> the table's; here none."""

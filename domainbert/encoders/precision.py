@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 Precision = Literal["float32", "bfloat16"]
 Dtype: TypeAlias = "Precision | torch.dtype"
-# A layer of the shipped encoder at windows of 512 tokens.
-_ROWS, _WIDTH, _INNER = 4096, 384, 1536
+# One window of 512 tokens in a layer of the shipped encoder.
+_ROWS, _WIDTH, _INNER = 512, 384, 1536
 
 
 def precision_of(dtype: Dtype) -> Precision:
@@ -42,9 +42,10 @@ def cast_encoder(network: PreTrainedModel) -> None:
 
     body = network.base_model
     body.to(torch.bfloat16)
+    if body is network:
+        return
     heads = [module for module in network.children() if module is not body]
-    pooler = getattr(body, "pooler", None)
-    if pooler is not None and body is not network:
+    if (pooler := getattr(body, "pooler", None)) is not None:
         heads.append(pooler.float())
     for head in heads:
         head.register_forward_pre_hook(_inputs_in_float32)
