@@ -89,7 +89,8 @@ OUTPUT += [
     "link_score",
     "drug_status",
 ]
-OUTPUT += [*(f"drug_{kind}" for kind in KINDS), "drug_attributes"]
+OUTPUT += [*(f"drug_{kind}" for kind in KINDS)]
+OUTPUT += ["drug_attributes", "drug_same_as"]
 
 
 # The columns that are not text.
@@ -98,6 +99,7 @@ _NUMBERS = {
     "end": "int64",
     "score": "double",
     "link_score": "double",
+    "drug_same_as": "int64",
 }
 
 
@@ -115,7 +117,8 @@ class TagTask(Task["JoinedText", "list[Entity]"]):
     `start, end, entity, label, score, score_kind, assertion, section, section_code, entity_id,
     entity_name, entity_codes, link_score`; of drugs `drug_status, drug_dose, drug_unit, drug_route,
     drug_frequency, drug_duration, drug_form, drug_as_needed, drug_reason, drug_reaction` and
-    `drug_attributes` (JSON, with offsets); and `status, reason`. A text without entities has one
+    `drug_attributes` (JSON, with offsets), `drug_same_as` (where the drug starts that it is another
+    name of); and `status, reason`. A text without entities has one
     row with empty fields; its status is "empty" if there is no text, and "error" if it cannot be
     read.
     """
@@ -201,6 +204,8 @@ def _row(entity: Entity, *, start: int) -> dict[str, object]:
     if drug is not None:
         row |= {f"drug_{kind}": drug[kind] for kind in KINDS}
         row["drug_status"] = drug.status
+        if drug.same_as is not None:
+            row["drug_same_as"] = drug.same_as - start
         if drug.attributes:
             parts = [asdict(part) for part in drug.attributes]
             for part in parts:

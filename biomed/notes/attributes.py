@@ -37,6 +37,8 @@ class Medication:
         status: "started", "stopped", "changed", "continued" or "held"; "no allergy" if the text
             says that the patient has no allergy to it; None if it says nothing.
         assertion: the drug's assertion; see `biomed.Entity`.
+        same_as: where the drug starts of which this is another name, as in "Lisinopril (Zestril)";
+            both have the same attributes, and exports have the first one only.
     """
 
     start: int
@@ -45,6 +47,7 @@ class Medication:
     status: str | None = None
     attributes: tuple[Attribute, ...] = ()
     assertion: str = "present"
+    same_as: int | None = None
 
     def __getitem__(self, kind: str) -> str | None:
         """The attribute of a kind as the text writes it; several are joined by " | "."""

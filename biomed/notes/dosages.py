@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from biomed.notes.medications import DATA, PATTERNS
+from biomed.notes.grammar import DATA, PATTERNS
 
 if TYPE_CHECKING:
     from biomed.notes.attributes import Attribute

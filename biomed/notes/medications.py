@@ -4,59 +4,37 @@ A small grammar: one pattern finds the attributes, drugs, diseases, verbs and se
 text (`medications.toml` has the words), and `_Reader` goes through them once.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from biomed.notes.assertion import DRUGS, drug_spans
 from biomed.notes.attributes import KINDS, Attribute, Medication
-from biomed.notes.patterns import Patterns
+from biomed.notes.grammar import DATA, PATTERNS
 from biomed.notes.sections import Spans, mask_entities
-from domainbert.files import read_toml
+from biomed.notes.statuses import STATUSES, StatusReader
 
 # At most so many words between an attribute and the drug, or the attribute before it.
 _REACH = {"dose": 8, "form": 2}
 _USUAL_REACH = 4
 _REASON_REACH = 6
-_CUE_REACH = 7  # between a verb ("continue") and the drug
 _AROUND = 400  # characters that are read before the first drug and after the last one
 _LONGEST = 20  # drugs of a list that share a reason
 _FAR = -_AROUND  # nowhere
 _DISEASE = "\u00a7"
 _NAMES = {"course": "duration", "strength": "dose"}
 
-DATA = read_toml(__file__, "medications.toml")
-
-
-def _macros() -> dict[str, str]:
-    """The macros of the grammar."""
-    macros = {**DATA["macros"], **DATA["words"]}
-    for table in ("form", "route", "frequency"):
-        words = "\n".join(row["words"].strip() for row in DATA[table])
-        # The longer ones first.
-        macros[table] = "\n".join(
-            sorted(words.splitlines(), key=len, reverse=True)
-        )
-    for table in ("units", "per"):
-        macros[table] = "|".join(DATA[table].values())
-    macros["counted"] = DATA["units"][""]
-    newline = "\n"
-    macros["cues"] = newline.join(
-        f"(?P<{status}>{row['words'].strip().replace(newline, '|')})"
-        for status, row in DATA["status"].items()
-    )
-    return macros
-
-
-PATTERNS = Patterns(_macros())
 _TOKEN = re.compile(PATTERNS.source(DATA["tokens"]))
 _FORM = re.compile(PATTERNS.source("{form}"))
+_CLASSES = re.compile(PATTERNS.source("{classes}"))
 # Attributes that count only directly after a dose.
 _WEAK = re.compile(r"(?:an?|per|each)\b|/|(?:once|stat)$")
 _JOINED = re.compile(r"[\s,&+]{0,4}(?:and|or|plus|with|/|-)?\s{0,3}")
 # Between an attribute and the next one, or the drug after it: "six weeks of Lamisil".
 _LEADS = re.compile(
-    r"[\s-]{0,3}(?:(?:doses?|course|total|supply|applications?|use)\s)?(?P<of>of\s{1,3})?"
+    r"[\s-]{0,3}(?:(?:doses?|course|elemental|total|supply|applications?|use)\s)?(?P<of>of\s{1,3})?"
 )
 _TREATED = re.compile(
     r"[\s,]{1,3}(?:with|using|on|takes?|taking)\s(?:\w+\s){0,2}"
@@ -128,18 +106,31 @@ class _Drug:
     assertion: str
     status: str | None = None
     attributes: list[Attribute] = field(default_factory=list)
+    same_as: _Drug | None = None  # "Zestril" in "Lisinopril (Zestril)"
 
     def result(self, text: str) -> Medication:
-        parts = tuple(sorted(self.attributes, key=lambda part: part.start))
+        drug = self.same_as or self
+        parts = tuple(sorted(drug.attributes, key=lambda part: part.start))
         name = text[self.start : self.end]
         return Medication(
             self.start,
             self.end,
             name,
-            self.status,
+            drug.status,
             parts,
             self.assertion,
+            same_as=self.same_as and self.same_as.start,
         )
+
+
+@dataclass
+class _Bracket:
+    """An open bracket, and what the drug before it is."""
+
+    end: int
+    group: list[_Drug]
+    has_slash: bool
+    follows_drug: bool  # directly
 
 
 class _Reader:
@@ -155,9 +146,8 @@ class _Reader:
         self.group_end = 0  # of its last drug or attribute
         self.sentence_end = 0  # of the group's sentence; 0 while it lasts
         self.is_barred = False  # no attribute reaches back to the group
-        self.verb_status: str | None = None
-        self.verb_end = _FAR
-        self.heading_status: str | None = None  # of "STOP taking:"
+        self.statuses = StatusReader(masked)
+        self.list_start = _FAR  # of the list below a heading: "STOP taking:"
         self.line_start = 0
         self.negation_end = _FAR
         self.is_conditional = False  # "if", "when"
@@ -165,6 +155,7 @@ class _Reader:
         self.chain: list[Attribute] = []  # attributes in a row
         self.is_separated = False  # a word or comma is before the chain
         self.reasons: list[Attribute] = []  # diseases before any drug
+        self.bracket: _Bracket | None = None  # the last open one
         self.last_disease = (_FAR, _FAR)
 
     def take(self, token: re.Match[str]) -> None:
@@ -178,7 +169,11 @@ class _Reader:
                 self._take_disease(start, end)
             case "end":
                 self._take_end(start, end)
-            case _ if kind in DATA["status"]:
+            case "open":
+                self._open(start, end)
+            case "close":
+                self._close(start, end)
+            case _ if kind in STATUSES:
                 self._take_verb(
                     kind, start, end, is_passive=bool(token["passive"])
                 )
@@ -194,9 +189,9 @@ class _Reader:
                 self.negation_end = end
             case "condition":
                 self.is_conditional = True
-                self.verb_status = None
+                self.statuses.end_verb()
             case "uses":
-                self.verb_status = None
+                self.statuses.end_verb()
             case "barrier":
                 self.is_barred = True
                 self.purpose_end = _FAR
@@ -250,6 +245,7 @@ class _Reader:
             self.chain = []
             self.is_separated = self._words(self.group_end, first.start) > 0
         self.chain += parts
+        self.statuses.extend(first.start, last.end)
         reach = _REACH.get(first.kind, _USUAL_REACH) * (not is_weak)
         if self._reaches(first.start, reach):
             self._give(parts)
@@ -306,7 +302,8 @@ class _Reader:
         )
         drug.attributes += self._take_reasons(drug.start)
         drug.attributes += self._take_chain(drug.start)
-        drug.status = self._status_at(drug.start)
+        group = [] if self.sentence_end else self.group
+        self.statuses.take_drug(drug, group, self.group_end)
         before = self.text[max(0, drug.start - _AROUND) : drug.start]
         if drug.assertion == "negated" and _NO_ALLERGY.search(before.lower()):
             drug.status = "no allergy"
@@ -331,18 +328,6 @@ class _Reader:
         self.purpose_end = _FAR
         self.chain = []
 
-    def _status_at(self, start: int) -> str | None:
-        """The status that a verb before a drug gives it, or else the heading of its list."""
-        if self.verb_status is None:
-            return self.heading_status
-        nearest = max(self.verb_end, self.group_end)
-        if self._words(nearest, start) > _CUE_REACH:
-            return None
-        gap = self.masked[nearest:start].strip()
-        if self.verb_status == "stopped" and gap == "to":
-            return "started"  # switched from one drug to another
-        return self.verb_status
-
     def _take_reasons(self, start: int) -> list[Attribute]:
         """The reasons before any drug, if the drug treats them: "pain, treated with Tylenol"."""
         reasons = self.reasons
@@ -350,6 +335,43 @@ class _Reader:
         if reasons and _TREATED.fullmatch(self.masked, reasons[-1].end, start):
             return reasons
         return []
+
+    def _open(self, start: int, end: int) -> None:
+        """Remember the drugs before a bracket: what is inside may name another one."""
+        self.bracket = None
+        if self.group and not self.sentence_end:
+            last = self.group[-1]
+            gap = self.masked[self.group_end : start]
+            follows_drug = self.group_end == last.end and not gap.strip()
+            is_class = _CLASSES.fullmatch(
+                self.text[last.start : last.end].lower()
+            )
+            self.bracket = _Bracket(
+                end,
+                self.group,
+                self.has_slash,
+                follows_drug=follows_drug and not is_class,
+            )
+
+    def _close(self, start: int, end: int) -> None:
+        """Return to the drugs before the bracket, if there was a drug inside."""
+        bracket = self.bracket
+        self.bracket = None
+        if bracket is None or self.group is bracket.group:
+            return
+        inside = self.group[0]
+        is_name = not (
+            self.masked[bracket.end : inside.start].strip()
+            or self.masked[self.group_end : start].strip()
+        )
+        if bracket.follows_drug and is_name and len(self.group) == 1:
+            main = bracket.group[-1]
+            main.attributes += inside.attributes
+            inside.same_as = main
+        self.group = bracket.group
+        self.has_slash = bracket.has_slash
+        self.group_end = end
+        self.chain = []
 
     def _take_chain(self, start: int) -> list[Attribute]:
         """The chain, if it belongs to the drug after it: "5 mg of metoprolol", "IV Flagyl".
@@ -365,8 +387,13 @@ class _Reader:
         lead = _LEADS.fullmatch(gap)
         is_leading = lead is not None
         if owners:
-            has_of = bool(lead and lead["of"])
-            is_leading = has_of or self._is_for_next(gap)
+            # "from IV furosemide to oral torsemide"
+            chain_start = self.chain[0].start
+            before = self.masked[max(0, chain_start - 4) : chain_start]
+            is_after_to = before.split()[-1:] == ["to"]
+            is_inside = self.bracket and self.bracket.end <= chain_start
+            is_marked = is_after_to or is_inside or (lead and lead["of"])
+            is_leading = bool(lead and is_marked) or self._is_for_next(gap)
         if not is_leading:
             return []
         for owner in owners:
@@ -428,18 +455,19 @@ class _Reader:
         is_negated = self._words(self.negation_end, start) <= 3
         self.negation_end = _FAR
         if self.is_conditional or is_negated:
-            self.verb_status = None
+            self.statuses.end_verb()
             return
-        gap = self.text[self.group_end : start]
-        is_direct = 0 < len(gap) < 4 and not gap.strip(" (:-")
-        may_follow = is_direct or is_passive
-        is_after = may_follow and self._reaches(start, _USUAL_REACH)
         # "She stopped this medication", after the sentence with the drug.
-        if is_after or (self.sentence_end and _THIS.match(self.masked, end)):
+        if self.sentence_end and _THIS.match(self.masked, end):
             for drug in self.group:
                 drug.status = status
-        self.verb_status = status
-        self.verb_end = end
+        self.statuses.take_verb(
+            status,
+            (start, end),
+            is_passive=is_passive,
+            group=[] if self.sentence_end else self.group,
+            group_end=self.group_end,
+        )
 
     def _take_end(self, start: int, end: int) -> None:
         """End a clause, unless a line break only wraps it."""
@@ -449,7 +477,8 @@ class _Reader:
         is_wrapped = _NEXT_SMALL.match(self.text, end) is not None
         if is_wrapped and mark != ";":
             return
-        self.verb_status = None
+        self.bracket = None
+        self.statuses.end_verb()
         self.negation_end = _FAR
         self.is_conditional = False
         self.purpose_end = _FAR
@@ -461,8 +490,8 @@ class _Reader:
         """A line that ends with a colon is a heading, up to a blank line after its drugs."""
         line = self.masked[self.line_start : end].strip()
         if line.endswith(":"):
-            self.heading_status = self.verb_status
-            self.verb_end = end
-        elif not line and self.group_end > self.verb_end:
-            self.heading_status = None
+            self.statuses.take_heading()
+            self.list_start = end
+        elif not line and self.group_end > self.list_start:
+            self.statuses.end_heading()
         self.line_start = end + 1

@@ -5,6 +5,7 @@ import re
 import numpy as np
 
 from biomed.notes.assertion import DRUGS
+from biomed.notes.grammar import is_unit_or_form
 from biomed.notes.patterns import Patterns
 from domainbert.files import read_toml
 
@@ -33,12 +34,14 @@ def framed_words(text: str, words: np.ndarray) -> np.ndarray:
 
 
 def is_never_entity(text: str, label: str) -> bool:
-    """Whether an entity is a slip: words for people, or an organism as a drug."""
+    """Whether an entity is a slip: words for people; an organism, or words of units, as a drug."""
     parts = _PART.findall(text)
     if all(map(_is_common_word, parts)):
         return True
+    if label.casefold() not in DRUGS:
+        return False
     is_species = len(parts) <= 2 and parts[0].casefold() in _GENERA
-    return is_species and label.casefold() in DRUGS
+    return is_species or is_unit_or_form(text)
 
 
 def _is_common_word(part: str) -> bool:

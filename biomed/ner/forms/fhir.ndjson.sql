@@ -25,7 +25,8 @@ COPY (
     NUMBERED AS (
         SELECT *, row_number() OVER () AS number FROM STATED ANTI JOIN REACTIONS
             ON STATED."row" = REACTIONS."row" AND STATED.start::DOUBLE = REACTIONS.start
-        WHERE assertion <> 'other' AND drug_status IS DISTINCT FROM 'no allergy'),
+        WHERE assertion <> 'other' AND drug_status IS DISTINCT FROM 'no allergy'
+            AND drug_same_as IS NULL),
     CODES AS (
         SELECT number, unnest(string_split(concat_ws('|', entity_id, entity_codes), '|')) AS code
         FROM NUMBERED),

@@ -9,7 +9,7 @@ COPY (
             from_json(dosage, '[{"text": "VARCHAR", "timing": {"repeat": {"boundsDuration":
                 {"value": "DOUBLE", "code": "VARCHAR"}}}}]') AS doses
         FROM FOUND
-        WHERE is_drug AND assertion = 'present'
+        WHERE is_drug AND assertion = 'present' AND drug_same_as IS NULL
             AND coalesce(drug_status, '') NOT IN ('stopped', 'held', 'no allergy')),
     DOSED AS (
         SELECT *, array_to_string([d.text FOR d IN doses], '; ') AS sig,

@@ -5,7 +5,7 @@ COPY (
     WITH DATED AS (
         SELECT *, TRY_CAST(patient_id AS BIGINT) AS person_id,
             TRY_CAST(chart_time AS TIMESTAMP) AS noted_at
-        FROM FOUND WHERE assertion = 'allergy')
+        FROM FOUND WHERE assertion = 'allergy' AND drug_same_as IS NULL)
     SELECT row_number() OVER () AS observation_id, person_id, 439224 AS observation_concept_id,
         noted_at::DATE AS observation_date, noted_at AS observation_datetime,
         32858 AS observation_type_concept_id, NULL AS value_as_number,

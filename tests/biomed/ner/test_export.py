@@ -390,6 +390,23 @@ def test_the_days_of_an_exposure_are_those_of_a_single_dosage(notes):
     assert exposures["sig"][2] == "4 mg daily 2 days; 5 mg daily 3 days"
 
 
+@pytest.mark.parametrize("form", ["fhir", "omop"])
+def test_another_name_of_a_drug_is_not_exported_again(notes, form):
+    head = NOTES.splitlines()[0]
+    text = "1,7,70,2020-01-02,Takes furosemide (insulin) 40 mg daily."
+    files, _ = notes(form, f"{head}\n{text}\n")
+    if form == "fhir":
+        content = files["found.fhir.ndjson"].read_text("utf-8").splitlines()
+        names = [
+            json.loads(line)["medicationCodeableConcept"]["text"]
+            for line in content
+        ]
+    else:
+        exposures = pd.read_csv(files["found.omop.DRUG_EXPOSURE.csv"])
+        names = exposures["drug_source_value"].tolist()
+    assert names == ["furosemide"]
+
+
 def test_exposures_and_observations_of_omop(notes):
     files, _ = notes("omop")
     exposures = pd.read_csv(files["found.omop.DRUG_EXPOSURE.csv"])

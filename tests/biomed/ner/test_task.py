@@ -33,7 +33,8 @@ COLUMNS += [
     "drug_frequency",
 ]
 COLUMNS += ["drug_duration", "drug_form", "drug_as_needed", "drug_reason"]
-COLUMNS += ["drug_reaction", "drug_attributes", "status", "reason"]
+COLUMNS += ["drug_reaction", "drug_attributes", "drug_same_as"]
+COLUMNS += ["status", "reason"]
 TEXTS = ["heart failure", "", "insulin for kidney disease", "stable"]
 
 

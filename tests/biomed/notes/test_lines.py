@@ -6,7 +6,7 @@ import pytest
 
 from biomed.notes.dosages import dosages
 from biomed.notes.medications import read_medications
-from tests.biomed.notes.test_medications import read
+from tests.biomed.notes.test_medications import marked, read
 
 _ORDER = ("first", "second", "third")
 
@@ -21,6 +21,31 @@ def lines_of(name):
 @pytest.mark.parametrize(("line", "expected"), lines_of("amounts.txt"))
 def test_amounts(line, expected):
     assert read(line) == [expected]
+
+
+@pytest.mark.parametrize(("line", "expected"), lines_of("drug_lines.txt"))
+def test_drug_lines(line, expected):
+    """A bracket after a drug is another name of it, or says something of another drug."""
+    drugs = read(line)
+    names = [part.strip() for part in expected.split("|")]
+    assert drugs == names
+
+
+def test_another_name_is_no_other_drug():
+    text, spans = marked("{Prinivil} ({lisinopril}), {NSAIDs} ({ibuprofen})")
+    drugs = read_medications(text, spans)
+    assert [drug.same_as for drug in drugs] == [None, 0, None, None]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [*lines_of("drug_status.txt"), *lines_of("drug_changes.txt")],
+)
+def test_statuses(line, expected):
+    """A verb says something about the drug that it governs, and about no other."""
+    text, spans = marked(line)
+    drugs = read_medications(text, spans)
+    assert " | ".join(drug.status or "-" for drug in drugs) == expected
 
 
 @pytest.mark.parametrize(("sig", "expected"), lines_of("dosages.txt"))

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from biomed.corpora.words import split_words
@@ -26,6 +28,21 @@ from biomed.notes.slips import framed_words, is_never_entity
 )
 def test_what_is_never_an_entity(text, label, is_slip):
     assert is_never_entity(text, label) == is_slip
+
+
+@pytest.mark.parametrize(
+    "text", Path(__file__).with_name("unit_words.txt").read_text().splitlines()
+)
+def test_words_of_units_forms_and_routes_are_no_drugs(text):
+    assert is_never_entity(text, "Chemical")
+    assert not is_never_entity(text, "Disease")
+
+
+@pytest.mark.parametrize(
+    "text", ["insulin pen", "oral contraceptive", "IV Flagyl", "nicotine gum"]
+)
+def test_drugs_with_words_of_forms(text):
+    assert not is_never_entity(text, "Chemical")
 
 
 @pytest.mark.parametrize(
