@@ -1,31 +1,18 @@
-"""How far the risk falls without the passages of `explain`, as an entry of a model's card.
+"""How far the risk falls without the passages of `explain`.
 
-    python benchmarks/passages.py COHORT.parquet MODEL --out MEASURED
-    python benchmarks/passages.py COHORT.parquet MODEL --stays 2     # does it run?
-
-Takes some minutes on two cores. A random part of one side of a cohort, whose patients the model was
-not trained on, is explained. With --out, the model is saved there with the result in its card.
-
-How to read the sentence: it compares the mean fall of the probability without the 5% of each stay's
-tokens that `explain` names first with the fall without as many random tokens of the same stays.
-`faithfulness.py` compares several methods in this way.
+`recipes/evidence.py` writes it into a model's card; `faithfulness.py` compares several methods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from reporting import command_line
 
 from clinical.evidence.case import Case, Piece, sentence_pieces
 from clinical.evidence.explain import occlusion, riskiest_windows
-from clinical.risk.manifest import Evidence
-from clinical.risk.model import ReadmissionModel
-from clinical.stays.cohorts import read_cohort, usable_stays
-from clinical.stays.patients import check_unseen, patient_codes, patient_keys
+from clinical.stays.patients import patient_codes, patient_keys
 from domainbert.errors import UserError
 from domainbert.progress import counted
 from domainbert.statistics.bootstrap import resample
@@ -33,39 +20,13 @@ from domainbert.statistics.bootstrap import resample
 if TYPE_CHECKING:
     import pandas as pd
 
+    from clinical.risk.model import ReadmissionModel
     from clinical.risk.reading import ReadStay
 
 RANDOM_ORDERS = 2
 """Random orders of the sentences whose falls are averaged."""
 
 Measured = TypeVar("Measured")
-
-
-def main() -> None:
-    """Measure on a random part of one side, and write the card."""
-    parser = command_line(__doc__)
-    parser.add_argument("cohort", type=Path, help="stays not trained on")
-    parser.add_argument("model", help="shipped name or model folder")
-    parser.add_argument("--split", default="val", help="the side (val)")
-    parser.add_argument(
-        "--stays", type=int, default=80, help="at most, drawn at random (80)"
-    )
-    parser.add_argument("--out", type=Path, help="the model folder to write")
-    asked = parser.parse_args()
-    model = ReadmissionModel.from_pretrained(asked.model)
-    rows = usable_stays(read_cohort(asked.cohort))
-    side = rows[rows["split"] == asked.split]
-    hashes = model.manifest.data.patients
-    check_unseen(side["patient_id"], hashes, side=asked.split)
-    measured = evaluate_faithfulness(
-        model, side.sample(min(asked.stays, len(side)), random_state=0)
-    )
-    print(measured["verdicts"][0])
-    if asked.out:
-        model.manifest.evidence = Evidence(
-            cohort=asked.cohort.name, side=asked.split, **measured
-        )
-        model.save_pretrained(asked.out)
 
 
 def evaluate_faithfulness(
@@ -201,7 +162,3 @@ def chosen_tokens(
         masks[piece.window][piece.first : end] = True
         remaining -= end - piece.first
     return masks
-
-
-if __name__ == "__main__":
-    main()

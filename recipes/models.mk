@@ -73,7 +73,7 @@ runs/readmission-demo/config.json: recipes/readmission-demo.toml runs/readmissio
 	$(BIN)/clinical train runs/hospital.parquet --also runs/more.parquet --recipe $< --out $(@D) $(RESUME)
 
 runs/models/readmission-demo/config.json: runs/readmission-demo/config.json runs/new.parquet
-	$(BIN)/python benchmarks/passages.py runs/new.parquet $(<D) --stays $(call part,80) --out $(@D)
+	$(BIN)/python -m recipes.evidence runs/new.parquet $(<D) --stays $(call part,80) --out $(@D)
 
 # disease-drug: abstracts and generated notes, sentences that the first model tags, notes tagged by
 # reading, three larger teachers, and their student

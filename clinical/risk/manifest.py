@@ -111,7 +111,7 @@ class RiskCalibration(Calibration):
 
 
 class Evidence(Record):
-    """How faithful explanations were measured to be, by `benchmarks/passages.py`."""
+    """How faithful explanations were measured to be, by `recipes/evidence.py`."""
 
     cohort: str = ""
     side: str = ""

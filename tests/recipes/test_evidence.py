@@ -1,16 +1,13 @@
 """The faithfulness of a model's explanations goes into its card."""
 
-import sys
-
 import pandas as pd
 
-from benchmarks import passages
 from clinical import ReadmissionModel, ReadmissionSettings
+from recipes import evidence
+from tests.recipes.conftest import run
 
 
-def test_the_result_goes_into_the_card(
-    network, tokenizer, tmp_path, monkeypatch, capsys
-):
+def test_the_result_goes_into_the_card(network, tokenizer, tmp_path):
     settings = ReadmissionSettings(window=32)
     ReadmissionModel(network, tokenizer, settings=settings).save_pretrained(
         tmp_path / "model"
@@ -24,11 +21,8 @@ def test_the_result_goes_into_the_card(
             "split": ["val"] * 3 + ["test"],
         }
     ).to_parquet(tmp_path / "cohort.parquet")
-    words = ["cohort.parquet", "model", "--out", "measured"]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["passages.py", *words])
-    passages.main()
-    output = capsys.readouterr().out
+    words = [tmp_path / "cohort.parquet", tmp_path / "model"]
+    output = run(evidence.main, *words, "--out", tmp_path / "measured")
     measured = ReadmissionModel.from_pretrained(tmp_path / "measured")
     result = measured.manifest.evidence
     assert (result.stays, result.patients, result.side) == (3, 3, "val")
