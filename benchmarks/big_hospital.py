@@ -61,7 +61,7 @@ class Admissions:
     patient: np.ndarray
     admitted: np.ndarray
     discharged: np.ndarray
-    kind: np.ndarray
+    admission_type: np.ndarray
     died: np.ndarray
 
 
@@ -107,7 +107,7 @@ def draw_admissions(generator: np.random.Generator, stays: int) -> Admissions:
     first_start = np.maximum.accumulate(np.where(is_first, start, 0))
     since_first = (start - first_start).astype("timedelta64[m]")
     admitted = np.datetime64("2100-01-01T00:00") + since_first
-    kind = generator.choice(
+    admission_type = generator.choice(
         ["EMERGENCY", "URGENT", "ELECTIVE", "NEWBORN"],
         stays,
         p=[0.7, 0.1, 0.15, 0.05],
@@ -115,7 +115,7 @@ def draw_admissions(generator: np.random.Generator, stays: int) -> Admissions:
     is_last = np.append(is_first[1:], True)  # nobody comes back from the dead
     died = (generator.random(stays) < 0.05) & is_last
     discharged = admitted + length.astype("timedelta64[m]")
-    return Admissions(patient, admitted, discharged, kind, died)
+    return Admissions(patient, admitted, discharged, admission_type, died)
 
 
 def _admission_lines(admissions: Admissions) -> Iterator[str]:
@@ -123,10 +123,10 @@ def _admission_lines(admissions: Admissions) -> Iterator[str]:
     for stay, patient in enumerate(admissions.patient):
         admitted = _time_text(admissions.admitted[stay])
         discharged = _time_text(admissions.discharged[stay])
-        kind = admissions.kind[stay]
+        admission_type = admissions.admission_type[stay]
         died = int(admissions.died[stay])
         stay_id = FIRST_STAY_ID + stay
-        yield f"{patient},{stay_id},{admitted},{discharged},{kind},{died}\n"
+        yield f"{patient},{stay_id},{admitted},{discharged},{admission_type},{died}\n"
 
 
 def _note_lines(

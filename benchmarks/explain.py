@@ -136,7 +136,7 @@ def raises_risk(parts: list[Statement]) -> bool:
 def speed_rows(model: ReadmissionModel, rows: pd.DataFrame) -> list[list[str]]:
     """Seconds of `predict` and `explain`, taking turns, for stays nearest to each of `SIZES`."""
     stays = rows["text"][:200]
-    risks = [model.read(stay).risk for stay in stays]
+    risks = [model.prepared(stay).risk for stay in stays]
     tokens = np.array([risk.coverage.tokens for risk in risks])
     longest = model.network.config.max_position_embeddings
     unsplit = ReadmissionModel(
@@ -233,7 +233,7 @@ def random_passages(
     notes: list[str],
 ) -> list[Piece]:
     """Random sentences."""
-    pieces = sentence_pieces(model.read(notes))
+    pieces = sentence_pieces(model.prepared(notes))
     numbers = generator.choice(len(pieces), TOP, replace=False)
     return [pieces[number] for number in numbers]
 

@@ -250,7 +250,7 @@ def _greedy_paths(
         for window, number in candidates:
             removed = [pieces[n] for n in (*paths[window], number)]
             shorter.append(case.shortened(window, removed))
-        scores = zip(case.score(shorter), candidates, strict=True)
+        scores = zip(case.predict_windows(shorter), candidates, strict=True)
         options: dict[int, list[tuple[float, int]]] = {}
         for score, (window, number) in scores:
             options.setdefault(window, []).append((float(score), number))

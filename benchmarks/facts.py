@@ -184,7 +184,7 @@ def weight_rows(stays: pd.DataFrame, facts: pd.DataFrame) -> list[list[str]]:
     column_of = {column: number for number, column in enumerate(facts)}
     rows = [["fact", "weight in the hospital", *KINDS]]
     for fact in FACTS:
-        columns = [column_of[kind, fact.name] for kind in KINDS]
+        columns = [column_of[error_type, fact.name] for error_type in KINDS]
         cells = [str(weights[column].interval()) for column in columns]
         rows.append([fact.name, f"{fact.weight:.2f}", *cells])
     return rows
@@ -198,7 +198,7 @@ def gap_rows(
     """The expected AUROC below the best possible, with and without each kind of error."""
     log_odds = logit(stays["probability"].to_numpy())
     fitted = coefficients(log_odds, facts, np.ones(len(facts)))[:-1]
-    is_true = np.array([kind == TRUE for kind, _ in facts])
+    is_true = np.array([error_type == TRUE for error_type, _ in facts])
     hospital = np.array([fact.weight for fact in FACTS])
     values = facts.to_numpy()
     # The weights that are right up to a common factor rank the stays rightly.

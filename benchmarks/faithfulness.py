@@ -283,7 +283,9 @@ def _shuffled(case: Case, generator: np.random.Generator) -> Numbers:
         mixed = [content[number] for number in order]
         windows.append(np.concatenate((first, *mixed, last)))
     before = case.risk.probability
-    after = case.model.risk_of(case.stay, case.score(windows)).probability
+    after = case.model.risk_of(
+        case.stay, case.predict_windows(windows)
+    ).probability
     return {
         (SHUFFLED, BEFORE): before,
         (SHUFFLED, AFTER): after,

@@ -342,10 +342,11 @@ def article_tables(
         dictionary=linker.dictionary,
     )
     counts = [
-        [kind, f"{count:,}"] for kind, count in error_counts(errors).items()
+        [error_type, f"{count:,}"]
+        for error_type, count in error_counts(errors).items()
     ]
-    kinds = table(["kind of error", "mentions"], counts)
-    return f'{scores}\n\nErrors, without "disease" itself:\n\n{kinds}'
+    error_table = table(["kind of error", "mentions"], counts)
+    return f'{scores}\n\nErrors, without "disease" itself:\n\n{error_table}'
 
 
 def _mentions(predictions: Iterable[Prediction]) -> int:

@@ -51,7 +51,7 @@ from biomed import EntityTagger
 from biomed.corpora import read_gold
 from biomed.corpora.words import split_words, starts_after_breaks
 from biomed.ner.decoding import best_path
-from biomed.ner.pieces import WordReader
+from biomed.ner.pieces import WordTokenizer
 from domainbert.encoders.loading import find_encoder, load_tokenizer
 from domainbert.progress import counted
 
@@ -300,7 +300,7 @@ def _words(text: str) -> list[str]:
 
 def is_seen_whole(text: str, tagger: EntityTagger) -> bool:
     """Whether the pipeline reads the text in one window, with the same word pieces."""
-    pieces = tagger.reader.read(_words(text))
+    pieces = tagger.word_tokenizer.tokenize(_words(text))
     encoded = tagger.tokenizer(
         text,
         add_special_tokens=False,
@@ -312,7 +312,7 @@ def is_seen_whole(text: str, tagger: EntityTagger) -> bool:
 
 def breaks_iob2(text: str, tagger: EntityTagger) -> bool:
     """Whether the most likely tags, or breaks in the text, are not what the decoder uses."""
-    pieces = tagger.reader.read(_words(text))
+    pieces = tagger.word_tokenizer.tokenize(_words(text))
     (scores,) = tagger.log_probabilities([pieces])
     breaks = starts_after_breaks(text, split_words(text))
     starts = np.append(0, breaks)
@@ -323,7 +323,7 @@ def breaks_iob2(text: str, tagger: EntityTagger) -> bool:
 def before_rules(text: str, tagger: EntityTagger) -> Spans:
     """What the network finds: no abbreviation is listed, and no rule changes an entity."""
     words = split_words(text)
-    pieces = WordReader(tagger.tokenizer).read(_words(text))
+    pieces = WordTokenizer(tagger.tokenizer).tokenize(_words(text))
     (entities,) = tagger.entities([pieces])
     spans = []
     for first, stop, label, _ in entities:

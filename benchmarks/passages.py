@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from clinical.risk.model import ReadmissionModel
-    from clinical.risk.reading import ReadStay
+    from clinical.risk.reading import PreparedStay
 
 RANDOM_ORDERS = 2
 """Random orders of the sentences whose falls are averaged."""
@@ -144,7 +144,7 @@ def _falls(
 
 
 def chosen_tokens(
-    stay: ReadStay,
+    stay: PreparedStay,
     pieces: Sequence[Piece],
     *,
     share: float,

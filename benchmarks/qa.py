@@ -366,9 +366,9 @@ def tokens_of_windows(
     context: str,
 ) -> list[int]:
     """Tokens of each window of a question and its text."""
-    reader = answerer.reader
-    pair = reader.pair(question, context)
-    return [len(window.ids) for window in reader.windows(pair)]
+    pair_tokenizer = answerer.pair_tokenizer
+    pair = pair_tokenizer.pair(question, context)
+    return [len(window.ids) for window in pair_tokenizer.windows(pair)]
 
 
 def main() -> None:

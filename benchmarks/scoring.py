@@ -286,7 +286,7 @@ def compare(
         load_tokenizer(find_encoder()),
         device="cpu",
     )
-    ours.score_token_ids(workload.token_ids[:sample])
+    ours.predict_windows(workload.token_ids[:sample])
     padded = make_padded(network)
     padded(texts[:2])
     piped = make_piped(network)
@@ -301,7 +301,7 @@ def compare(
         PADDED: partial(padded, texts),
         PIPELINE: partial(piped, texts, batch_size=batch),
         "matrix before": lambda: matrix_rates.append(matrix_rate()),
-        MODEL: partial(ours.score_token_ids, workload.token_ids),
+        MODEL: partial(ours.predict_windows, workload.token_ids),
         "matrix after": lambda: matrix_rates.append(matrix_rate()),
     }
     results, seconds = take_turns(ways, rounds=rounds)

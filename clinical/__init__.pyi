@@ -1,37 +1,37 @@
 """The public names, each with the module that is imported when it is first used."""
 
-from clinical.cohort.build import build_cohort as build_cohort
-from clinical.cohort.result import Cohort as Cohort
-from clinical.datasets.hospital import synthesize as synthesize
-from clinical.evaluation.diagnoses import (
+from .cohort.build import build_cohort as build_cohort
+from .cohort.result import Cohort as Cohort
+from .datasets.hospital import synthesize as synthesize
+from .evaluation.diagnoses import (
     DiagnosisEvaluation as DiagnosisEvaluation,
 )
-from clinical.evaluation.diagnoses import (
+from .evaluation.diagnoses import (
     evaluate_diagnoses as evaluate_diagnoses,
 )
-from clinical.evaluation.intervals import Evaluation as Evaluation
-from clinical.evaluation.intervals import evaluate as evaluate
-from clinical.evidence.explain import explain as explain
-from clinical.evidence.view import Explanation as Explanation
-from clinical.evidence.view import Passage as Passage
-from clinical.risk.aggregation import aggregate as aggregate
-from clinical.risk.convert import convert_release as convert_release
-from clinical.risk.diagnoses import DiagnosisModel as DiagnosisModel
-from clinical.risk.diagnoses import DiagnosisSettings as DiagnosisSettings
-from clinical.risk.diagnoses import GroupRisk as GroupRisk
-from clinical.risk.diagnoses import StayDiagnoses as StayDiagnoses
-from clinical.risk.model import ReadmissionModel as ReadmissionModel
-from clinical.risk.model import ReadmissionSettings as ReadmissionSettings
-from clinical.risk.reading import Coverage as Coverage
-from clinical.risk.reading import StayRisk as StayRisk
-from clinical.risk.reading import UnreadSpan as UnreadSpan
-from clinical.risk.reading import WindowRisk as WindowRisk
-from clinical.stays.patients import assign_splits as assign_splits
-from clinical.stays.patients import check_disjoint as check_disjoint
-from clinical.training.diagnoses import DiagnosisRecipe as DiagnosisRecipe
-from clinical.training.estimator import (
+from .evaluation.intervals import Evaluation as Evaluation
+from .evaluation.intervals import evaluate as evaluate
+from .evidence.explain import explain as explain
+from .evidence.view import Explanation as Explanation
+from .evidence.view import Passage as Passage
+from .risk.aggregation import aggregate as aggregate
+from .risk.convert import convert_release as convert_release
+from .risk.diagnoses import DiagnosisModel as DiagnosisModel
+from .risk.diagnoses import DiagnosisSettings as DiagnosisSettings
+from .risk.diagnoses import GroupRisk as GroupRisk
+from .risk.diagnoses import StayDiagnoses as StayDiagnoses
+from .risk.model import ReadmissionModel as ReadmissionModel
+from .risk.model import ReadmissionSettings as ReadmissionSettings
+from .risk.reading import Coverage as Coverage
+from .risk.reading import StayRisk as StayRisk
+from .risk.reading import UnreadSpan as UnreadSpan
+from .risk.reading import WindowRisk as WindowRisk
+from .stays.patients import assign_splits as assign_splits
+from .stays.patients import check_disjoint as check_disjoint
+from .training.diagnoses import DiagnosisRecipe as DiagnosisRecipe
+from .training.estimator import (
     ReadmissionClassifier as ReadmissionClassifier,
 )
-from clinical.training.training import ReadmissionRecipe as ReadmissionRecipe
+from .training.training import ReadmissionRecipe as ReadmissionRecipe
 
 __version__: str

@@ -100,9 +100,9 @@ def expected_ranking(
     n_pairs = risks.sum() * (1 - risks).sum()
     n_self_pairs = risks @ (1 - risks)
 
-    def expected(scores: np.ndarray) -> float:
+    def expected(risks: np.ndarray) -> float:
         area = roc_auc_score(
-            outcomes, np.r_[scores, scores], sample_weight=weights
+            outcomes, np.r_[risks, risks], sample_weight=weights
         )
         # A stay compared with itself counts as half a win; leave these pairs out.
         wins = area * n_pairs - n_self_pairs / 2

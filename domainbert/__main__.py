@@ -103,10 +103,10 @@ def doctor(
         title="Encoders",
     )
     tests = [
-        _self_test(kind, name)
-        for kind in announced()
-        for name in shipped_models(kind.package)
-        if kind.can_load(name)
+        _self_test(task, name)
+        for task in announced()
+        for name in shipped_models(task.package)
+        if task.can_load(name)
     ]
     print_table(tests, ["model", "task", "numbers"], title="Models")
     failed = [name for name, _, numbers in tests if numbers == DIFFERENT]
@@ -122,7 +122,7 @@ def _report_identifiers(
 ) -> None:
     """Print how much text of a table looks like an identifier, and where it is."""
     from domainbert.tables import write_table
-    from domainbert.text.identifiers import KINDS, find_identifiers
+    from domainbert.text.identifiers import IDENTIFIERS, find_identifiers
 
     places, counts = find_identifiers(source, text=text)
     if out:
@@ -131,7 +131,9 @@ def _report_identifiers(
     else:
         shown = places[:SHOWN].to_numpy()
         print_table(shown, list(places), title="First places")
-    rows = [(kind, counts[kind], counts[f"{kind} rows"]) for kind in KINDS]
+    rows = [
+        (name, counts[name], counts[f"{name} rows"]) for name in IDENTIFIERS
+    ]
     print_table(rows, ["kind", "places", "rows with it"])
     say(
         f"{len(places):,} places that look like an identifier, in {counts['rows']:,} rows "
@@ -189,7 +191,7 @@ def _encoders() -> Iterator[tuple[object, ...]]:
         )
 
 
-def _self_test(kind: Announced, name: str) -> tuple[str, str, str]:
+def _self_test(task: Announced, name: str) -> tuple[str, str, str]:
     """A shipped model, its task, and whether it gives the numbers of its card's example."""
     import pandas as pd
 
@@ -202,13 +204,13 @@ def _self_test(kind: Announced, name: str) -> tuple[str, str, str]:
         return score_frame(task, pd.DataFrame(records)).to_dict("records")
 
     with TemporaryDirectory() as folder:
-        served = kind.load(name, cache=Path(folder) / "cache")
+        served = task.load(name, cache=Path(folder) / "cache")
         numbers = SAME
         if not served.model.manifest.example:
             numbers = "no example"
         elif served.self_test(score):
             numbers = DIFFERENT
-    return name, kind.task, numbers
+    return name, task.task, numbers
 
 
 @app.command()
@@ -251,7 +253,7 @@ def pretrain(
     """Train an encoder on your own text. A killed run resumes with the same command."""
     from domainbert.cli.training import progress_on_stderr
     from domainbert.pretraining.fitting import pretrain as fit
-    from domainbert.pretraining.model import score_table
+    from domainbert.pretraining.model import measure_table
     from domainbert.pretraining.settings import PretrainingRecipe
     from domainbert.training.recipes import read_recipe
 
@@ -269,10 +271,10 @@ def pretrain(
         manifest = fit(
             corpus, out=out, recipe=plan, exclude=exclude or (), work=work
         )
-    head, *rows = score_table(manifest)
+    head, *rows = measure_table(manifest)
     print_table(rows, head)
-    for kind, count in sorted(manifest["corpus"]["counts"].items()):
-        say(f"{count:,} {kind}")
+    for name, count in sorted(manifest["corpus"]["counts"].items()):
+        say(f"{count:,} {name}")
     say(
         f"Encoder in {out}; its card says how it was made. Use it with --encoder {out}"
     )

@@ -83,32 +83,34 @@ def _scalar(value: Any) -> object:
 
 
 def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
-    """The first problem, as `[table] name: what is expected, got what came`."""
-    problems = error.errors(include_url=False)
+    """The first error, as `[table] name: what is expected, got what came`."""
+    details = error.errors(include_url=False)
     # A mistyped name is also reported as missing; its own spelling says more.
-    problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
-    problem = problems[0]
-    kind = problem["type"]
-    tables, name = _location(problem["loc"])
+    details.sort(key=lambda detail: detail["type"] != "extra_forbidden")
+    detail = details[0]
+    error_type = detail["type"]
+    tables, name = _location(detail["loc"])
     label = name
     if tables:
         label = f"[{'.'.join(tables)}] {name}"
-    if kind == "extra_forbidden":
+    if error_type == "extra_forbidden":
         names = ", ".join(sorted(_fields_at(settings, tables)))
         return f"{label}: no such setting; expected one of {names}"
-    if kind == "missing":
+    if error_type == "missing":
         return f"{label}: this setting is required"
-    if kind == "value_error":  # a check of our own, which names the setting
-        reason = str(problem["ctx"]["error"])
-        path = ".".join(map(str, problem["loc"]))
+    if (
+        error_type == "value_error"
+    ):  # a check of our own, which names the setting
+        reason = str(detail["ctx"]["error"])
+        path = ".".join(map(str, detail["loc"]))
         return f"[{path}] {reason}".removeprefix("[] ")
-    received = repr(problem["input"])
-    if kind.startswith(("model_type", "model_attributes")):
+    received = repr(detail["input"])
+    if error_type.startswith(("model_type", "model_attributes")):
         return f"{label}: expected a table, written [{name}], got {received}"
     template = _EXPECTED.get(
-        kind, problem["msg"].removeprefix("Input should be ")
+        error_type, detail["msg"].removeprefix("Input should be ")
     )
-    expected = template.format(**problem.get("ctx", {}))
+    expected = template.format(**detail.get("ctx", {}))
     if not tables and name in settings.model_fields:
         expected = settings.model_fields[name].description or expected
     return f"{label}: expected {expected}, got {received}"

@@ -91,7 +91,7 @@ def scored_entities(
     """The entities that a network finds in corpora, of the types that each corpus annotates.
 
     Returns:
-        Columns `kind`, `score` (the network's own, whatever calibration the model has) and `right`,
+        Columns `label`, `score` (the network's own, before any calibration) and `right`,
         one row for each entity, in text order.
     """
     rows: list[tuple[str, float, bool]] = []
@@ -99,16 +99,16 @@ def scored_entities(
     model.settings = model.settings.replaced(calibration={})
     for gold in golds:
         entities = model.entities(
-            model.reader.read(text.words) for text in gold.texts
+            model.word_tokenizer.tokenize(text.words) for text in gold.texts
         )
         for text, spans in zip(gold.texts, entities, strict=True):
             right = set(spans_of(text.tags))
             rows += [
-                (kind, score, (first, end, kind) in right)
-                for first, end, kind, score in spans
-                if kind in gold.types
+                (label, score, (first, end, label) in right)
+                for first, end, label, score in spans
+                if label in gold.types
             ]
-    return pd.DataFrame(rows, columns=["kind", "score", "right"])
+    return pd.DataFrame(rows, columns=["label", "score", "right"])
 
 
 def fit_maps(entities: pd.DataFrame) -> dict[str, list[float]]:
@@ -119,16 +119,16 @@ def fit_maps(entities: pd.DataFrame) -> dict[str, list[float]]:
             scores that allow no calibration (see `fit_platt`).
     """
     maps: dict[str, list[float]] = {}
-    for kind, part in entities.groupby("kind"):
+    for label, part in entities.groupby("label"):
         if len(part) < _FEWEST or part["right"].nunique() < 2:
-            msg = f"{kind}: {len(part)} entities found; expected {_FEWEST}, right and wrong"
+            msg = f"{label}: {len(part)} entities found; expected {_FEWEST}, right and wrong"
             raise UserError(msg)
         try:
-            maps[str(kind)] = list(
+            maps[str(label)] = list(
                 fit_platt(logit(part["score"]), part["right"])
             )
         except UserError as error:
-            raise UserError(f"{kind}: {error}") from None
+            raise UserError(f"{label}: {error}") from None
     if not maps:
         raise UserError(
             "the model finds no entity in these corpora; nothing to calibrate on"
@@ -141,8 +141,8 @@ def apply(
 ) -> np.ndarray:
     """The calibrated scores, shape (entities,); those of types without a map stay."""
     result = entities["score"].to_numpy(copy=True)
-    for kind, (slope, intercept) in maps.items():
-        chosen = (entities["kind"] == kind).to_numpy()
+    for label, (slope, intercept) in maps.items():
+        chosen = (entities["label"] == label).to_numpy()
         result[chosen] = calibrated(result[chosen], slope, intercept)
     return result
 

@@ -25,7 +25,7 @@ ModelName = Annotated[
 
 def training_command(
     name: str,
-    kind: type[AnyRecipe],
+    recipe_class: type[AnyRecipe],
     train: Callable[..., Model[Any]],
 ) -> Callable[..., None]:
     """A command that trains a model by a recipe of this class, by default the shipped `name`.
@@ -45,7 +45,7 @@ def training_command(
         resume: options.Resume = False,
     ) -> None:
         """Train the model by its recipe, measure it, and write the model folder."""
-        plan = read_recipe(kind, recipe or recipe_file(name))
+        plan = read_recipe(recipe_class, recipe or recipe_file(name))
         with training_run(out, checkpoints, resume=resume) as run:
             trained = train(
                 plan, data, checkpoints=run.checkpoints, resume=resume

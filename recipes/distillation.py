@@ -160,7 +160,7 @@ class SoftTagObjective(TagObjective):
         training = recipe.training
         maker = NumberedMaker(
             sources,
-            model.reader,
+            model.word_tokenizer,
             model.window,
             training.seed,
             first_rows=first_rows,
@@ -228,7 +228,7 @@ def soft_labels(
     """Log of the teachers' mean probabilities, shape (words of all texts, tags), halves."""
     probabilities = []
     for teacher in teachers:
-        pieces = map(teacher.reader.read, texts)
+        pieces = map(teacher.word_tokenizer.tokenize, texts)
         scores = []
         for chunk in chunked(
             pieces, size=len, limit=teacher.runner.buffer_tokens

@@ -36,8 +36,8 @@ def main(
     """Score the example of each model; write it to its folder and its card."""
     with tempfile.TemporaryDirectory() as work:
         for folder in models:
-            kind, name = find_kind(str(folder), announced())
-            served = kind.load(name, cache=Path(work) / "windows.sqlite")
+            task, name = find_kind(str(folder), announced())
+            served = task.load(name, cache=Path(work) / "windows.sqlite")
             task = next(iter(served.tasks))
             record, column = EXAMPLES[task]
             worker = Worker(served.tasks[task], lambda _: None)

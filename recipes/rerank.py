@@ -216,7 +216,7 @@ def train_reranker(
             rows,
             recipe.replaced(model=table),
             validation=choosing,
-            kind=CrossEncoder,
+            model_class=CrossEncoder,
             **resuming,
         )
     if not isinstance(trained, CrossEncoder):

@@ -31,7 +31,7 @@ class _Draft:
 
 
 def is_pubtator(path: Path) -> bool:
-    """Whether this is a file whose first non-blank line is a title."""
+    """Whether a file is in PubTator's format: its first non-blank line is `ID|t|TITLE`."""
     if not path.is_file():
         return False
     with path.open(encoding="utf-8-sig", errors="replace") as handle:

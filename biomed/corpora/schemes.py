@@ -60,6 +60,7 @@ def _read_spelled(names: Collection[str]) -> dict[str, Tag]:
 
 
 def _as_tag(name: str, match: re.Match[str] | None) -> Tag:
+    """The mark of a tag, such as "B", and its type; a name without a mark has the mark ""."""
     if match is None:
         return "", name
     return match["mark"], match["type"] or UNTYPED

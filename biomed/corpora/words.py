@@ -109,10 +109,10 @@ def _had_room(lines: Sequence[_Line], width: int) -> list[bool]:
 
 
 def _wrapped_width(lines: Sequence[_Line]) -> int:
-    """The width at which lines were wrapped, if they were: that of the longest one.
+    """The width at which the lines of a text were wrapped: the length of the longest line.
 
-    It is at least 40, so that short lines count as ended on purpose. Short lines that read as
-    running text, in which no line had room for the next word, keep their own width.
+    It is at least 40, so that a list of short lines does not count as wrapped. Shorter lines count
+    as wrapped only if they read as running text and no line had room for the next word.
     """
     width = max(len(line.text) for line in lines)
     following = lines[1:]

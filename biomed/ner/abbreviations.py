@@ -121,7 +121,7 @@ def with_short_forms(
     covered = set(chain.from_iterable(extents))
     lengths = sorted(set(map(len, long_forms)), reverse=True)
     added = []
-    # Looked up by length at each word: a pattern of all would take quadratic time.
+    # Each length is looked up at each word: one pattern of all forms would take quadratic time.
     for match in _WORD_START.finditer(text):
         start = match.start()
         for length in lengths:

@@ -187,7 +187,7 @@ def evaluate_words(model: EntityTagger, gold: Gold) -> Scores:
 
 def predicted_words(model: EntityTagger, gold: Gold) -> list[list[WordSpan]]:
     """The entities of each text, as first word, one past the last, and type."""
-    pieces = (model.reader.read(text.words) for text in gold.texts)
+    pieces = (model.word_tokenizer.tokenize(text.words) for text in gold.texts)
     predicted = []
     for entities in model.entities(pieces):
         spans = [(first, end, kind) for first, end, kind, _ in entities]

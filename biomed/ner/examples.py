@@ -16,7 +16,7 @@ from domainbert.text.windows import SPECIAL_TOKENS, plan_windows
 
 if TYPE_CHECKING:
     from biomed.corpora.corpus import Corpus, Gold
-    from biomed.ner.pieces import WordReader
+    from biomed.ner.pieces import WordTokenizer
 
 # The share of texts that are read on their own, as corpora are scored; the others are joined with
 # those that follow them in the file, up to a random length, as in abstracts and notes.
@@ -136,7 +136,7 @@ class ExampleMaker:
     """Makes the windows of an epoch; random choices depend on the seed and the epoch only."""
 
     sources: Sequence[Source]
-    reader: WordReader
+    word_tokenizer: WordTokenizer
     window: int
     seed: int
     alone: float = ALONE
@@ -151,7 +151,7 @@ class ExampleMaker:
                 for start, end in plan_windows(
                     len(run.ids), capacity=capacity
                 ):
-                    ids = self.reader.window(run.ids[start:end])
+                    ids = self.word_tokenizer.window(run.ids[start:end])
                     codes = np.pad(
                         run.codes[start:end], 1, constant_values=IGNORED
                     )
@@ -190,7 +190,7 @@ class ExampleMaker:
         return int(generator.integers(capacity + 1))
 
     def _encoded(self, text: TaggedText, codes: dict[str, int]) -> Example:
-        pieces = self.reader.read(text.words)
+        pieces = self.word_tokenizer.tokenize(text.words)
         piece_codes = np.full(len(pieces.ids), IGNORED, dtype=np.int64)
         word_codes = self.word_codes(text, codes)
         piece_codes[pieces.first[pieces.is_read]] = word_codes[pieces.is_read]

@@ -97,7 +97,7 @@ class EntityLinker:
         *,
         labels: Sequence[str] | None = None,
     ) -> list[Link | None]:
-        """The concept of each name; None where no concept is sure enough.
+        """The concept of each name; None where no concept is similar enough.
 
         `labels` are the entity types of the names, if they are known: drugs are linked by name
         only. Without them a drug is known by its name.

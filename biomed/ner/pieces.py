@@ -61,7 +61,7 @@ class Pieces:
         )
 
 
-class WordReader:
+class WordTokenizer:
     """Tokenises words, each on its own: no piece spans two words, and `[SEP]` in a text is text.
 
     A tokenizer of bytes (RoBERTa, ModernBERT) reads a word with the space before it, if there is
@@ -82,7 +82,7 @@ class WordReader:
         self.sep = tokenizer.sep_token_id
         self._reads_spaces = "ByteLevel" in repr(self._tokenizer.pre_tokenizer)
 
-    def read(
+    def tokenize(
         self,
         words: Sequence[str],
         *,

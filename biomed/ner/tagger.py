@@ -26,7 +26,7 @@ from biomed.ner.entities import (
     extents,
 )
 from biomed.ner.manifest import EntityManifest, EntitySettings
-from biomed.ner.pieces import Pieces, WordReader, best_window
+from biomed.ner.pieces import Pieces, WordTokenizer, best_window
 from biomed.ner.readable import clean, is_multilingual, joined, masked, name_of
 from biomed.notes.assertion import assert_spans, is_allergy_cue
 from biomed.notes.cues import AssertionRules, RuleSource
@@ -103,7 +103,7 @@ class EntityTagger(Model[EntitySettings]):
     train_command = "biomed ner train CORPUS --encoder {encoder} --out MODEL"
 
     def prepare(self) -> None:
-        """The labels, the reader of words, and the default options."""
+        """The labels, the tokenizer of words, and the default options."""
         names = self.network.config.id2label
         self._outputs = Outputs([names[number] for number in sorted(names)])
         self.types = self._outputs.types
@@ -119,7 +119,9 @@ class EntityTagger(Model[EntitySettings]):
         for kind, words in abbreviations.items():
             listed |= dict.fromkeys(words, tags[kind])
         framed_tag = tags.get(_FRAMED_TYPE, 0)
-        self.reader = WordReader(self.tokenizer, listed, framed_tag=framed_tag)
+        self.word_tokenizer = WordTokenizer(
+            self.tokenizer, listed, framed_tag=framed_tag
+        )
         self.window = self.window_tokens()
         self._reads_foreign = is_multilingual(self.tokenizer.get_vocab())
         self.min_score = MIN_SCORE
@@ -313,14 +315,14 @@ class EntityTagger(Model[EntitySettings]):
                 f"text number {number} is {kind}, not a string; use tag_many for several texts"
             )
         plain = clean(text)
-        shown = joined(plain, self.reader.pieces_saved)
+        shown = joined(plain, self.word_tokenizer.pieces_saved)
         shown = masked(shown, reads_foreign=self._reads_foreign)
         words = split_words(shown)
         strings = [name_of(shown[start:end]) for start, end in words.tolist()]
         starts = words[:, 0].tolist()
         spaced = [start > 0 and shown[start - 1].isspace() for start in starts]
         breaks = starts_after_breaks(plain, words)
-        pieces = self.reader.read(
+        pieces = self.word_tokenizer.tokenize(
             strings,
             spaced=spaced,
             breaks=breaks,
@@ -346,7 +348,7 @@ class EntityTagger(Model[EntitySettings]):
             )
             plans.append(ranges)
             windows += [
-                self.reader.window(text.ids[start:end])
+                self.word_tokenizer.window(text.ids[start:end])
                 for start, end in ranges
             ]
         rows = self.runner.run(

@@ -53,7 +53,7 @@ def columns_of(
     """The ids of a text, one of which may be needed, and its column or several columns."""
     texts = [Column(field, "text", required=True) for field in fields]
     # The time is repeated as the ids are, because OMOP's tables need a date.
-    ids = (PATIENT, STAY, NOTE, replace(TIME, kind="id"))
+    ids = (PATIENT, STAY, NOTE, replace(TIME, role="id"))
     columns = (*ids, *(texts or [replace(TEXT, joined=_ABSTRACT)]))
     return tuple(
         replace(column, required=True) if column.name == needed else column

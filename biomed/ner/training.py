@@ -71,7 +71,7 @@ class TagObjective(Objective):
         training = recipe.training
         maker = ExampleMaker(
             list(self.sources.values()),
-            model.reader,
+            model.word_tokenizer,
             model.window,
             training.seed,
         )
@@ -117,7 +117,7 @@ class TagObjective(Objective):
             .mean()
         )
 
-    def score(self, network: PreTrainedModel) -> dict[str, float]:
+    def evaluate(self, network: PreTrainedModel) -> dict[str, float]:
         """Entity F1 on each devel side, and their mean as "f1"."""
         model = self._model.with_network(network)
         scores = side_scores(model, self._corpora, "devel")
@@ -139,7 +139,7 @@ def fit(
     corpora: Sequence[Corpus],
     recipe: EntityRecipe | None = None,
     *,
-    kind: type[EntityTagger] = EntityTagger,
+    model_class: type[EntityTagger] = EntityTagger,
     checkpoints: str | Path | None = None,
     resume: bool = False,
 ) -> EntityTagger:
@@ -150,7 +150,7 @@ def fit(
     Args:
         corpora: at least one with a train side, and one with a devel side; see `make_sources`.
         recipe: settings; the defaults if None.
-        kind: the class of the model.
+        model_class: the class of the model.
         checkpoints: the folder that keeps the checkpoints; a temporary one by default.
         resume: continue from the last checkpoint there; see `domainbert.training.train.train`.
     """
@@ -158,7 +158,7 @@ def fit(
     settings = EntitySettings(
         **recipe.model.model_dump(exclude={"encoder", "start"})
     )
-    model = kind.untrained(
+    model = model_class.untrained(
         recipe.model.encoder,
         training=recipe.training,
         settings=settings,

@@ -12,7 +12,7 @@ import numpy as np
 from biomed.qa.questions import Question, QuestionError, QuestionSet
 
 if TYPE_CHECKING:
-    from biomed.qa.spans import PairReader, TokenizedText
+    from biomed.qa.spans import PairTokenizer, TokenizedText
 
 MAX_TRIES = 8  # windows that are drawn to find one without the answer
 
@@ -58,7 +58,7 @@ class WindowMaker:
 
     Args:
         questions: questions of one file; those whose answer is not in their context are left out.
-        reader: the model's reader.
+        pair_tokenizer: the model's pair_tokenizer.
         negatives: mean number of negatives for each question with an answer, at least 0.
         longest: maximum tokens of an answer; a longer one is cut at its end.
         seed: seed of all random choices.
@@ -68,18 +68,18 @@ class WindowMaker:
         self,
         questions: QuestionSet,
         *,
-        reader: PairReader,
+        pair_tokenizer: PairTokenizer,
         negatives: float,
         longest: int,
         seed: int,
     ) -> None:
-        self._reader = reader
+        self._pair_tokenizer = pair_tokenizer
         self._longest = longest
         self._negatives = negatives
         self._seed = seed
         contexts = dict.fromkeys(question.context for question in questions)
         self._tokenized = {
-            context: reader.read(context) for context in contexts
+            context: pair_tokenizer.tokenize(context) for context in contexts
         }
         # The contexts of each article, in the order of the file.
         self._contexts: dict[str, dict[str, None]] = defaultdict(dict)
@@ -95,15 +95,15 @@ class WindowMaker:
 
     def _prepared(self, question: Question) -> _TrainingQuestion | None:
         """The question with its commonest answer; None if it cannot be trained on."""
-        tokenized = self._reader.read(question.text)
-        if not 0 < len(tokenized) <= self._reader.longest_question:
+        tokenized = self._pair_tokenizer.tokenize(question.text)
+        if not 0 < len(tokenized) <= self._pair_tokenizer.longest_question:
             return None
         answer = None
         if question.answers:
             answer = self._answer_tokens(question)
             if answer is None:
                 return None
-        capacity = self._reader.capacity(tokenized)
+        capacity = self._pair_tokenizer.capacity(tokenized)
         return _TrainingQuestion(question, tokenized, answer, capacity)
 
     def _answer_tokens(self, question: Question) -> tuple[int, int] | None:
@@ -210,7 +210,7 @@ class WindowMaker:
     ) -> AnswerExample:
         """The window that starts at a token of a context, with the answer if it has it."""
         tokens = (start, start + asked.capacity)
-        window = self._reader.window_of(
+        window = self._pair_tokenizer.window_of(
             asked.tokenized,
             self._tokenized[context],
             tokens,

@@ -13,7 +13,7 @@ from pydantic import Field
 from biomed.ner.entities import Entity, TaggedView
 from biomed.qa.spans import (
     Candidate,
-    PairReader,
+    PairTokenizer,
     QuestionPair,
     QuestionWindow,
     best_candidates,
@@ -131,14 +131,14 @@ class QuestionAnswerer(Model[QuestionSettings]):
     settings_class = QuestionSettings
 
     def prepare(self) -> None:
-        """Add the reader of questions; the overlap and the longest answer must fit the window."""
+        """Add the tokenizer of pairs; the overlap and the longest answer must fit the window."""
         window = self.window_tokens()
         overlap = self.settings.overlap
         if overlap is None:
             overlap = window // 4
         # The other half of the window is for the question.
         check_overlap(overlap, capacity=window // 2)
-        self.reader = PairReader(
+        self.pair_tokenizer = PairTokenizer(
             self.tokenizer, window=window, overlap=overlap
         )
         self.max_answer = self.settings.max_answer or overlap
@@ -188,17 +188,19 @@ class QuestionAnswerer(Model[QuestionSettings]):
 
         Windows of several pairs share batches. Arguments and errors are those of `answer`; an
         error names the pair's number (from 0). A pair may also be the checked result of
-        `reader.pair`.
+        `pair_tokenizer.pair`.
         """
         ask = AskSettings(**options)
         checked = (
             self._read(pair, number) for number, pair in enumerate(pairs)
         )
         chunks = chunked(
-            checked, size=self.reader.size, limit=self.runner.buffer_tokens
+            checked,
+            size=self.pair_tokenizer.size,
+            limit=self.runner.buffer_tokens,
         )
         for chunk in read_ahead(chunks):
-            windows = [self.reader.windows(pair) for pair in chunk]
+            windows = [self.pair_tokenizer.windows(pair) for pair in chunk]
             logits = iter(self._logits(list(chain.from_iterable(windows))))
             for pair, pair_windows in zip(chunk, windows, strict=True):
                 pair_logits = list(islice(logits, len(pair_windows)))
@@ -233,12 +235,12 @@ class QuestionAnswerer(Model[QuestionSettings]):
         if isinstance(pair, QuestionPair):
             return pair
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            kind = type(pair).__name__
+            type_name = type(pair).__name__
             raise UserError(
-                f"pair {number}: expected (question, context), got {kind}"
+                f"pair {number}: expected (question, context), got {type_name}"
             )
         try:
-            return self.reader.pair(*pair)
+            return self.pair_tokenizer.pair(*pair)
         except UserError as error:
             message = f"pair {number}: {error}"
         # Raised outside of the handler: a cause's traceback would hold the text.

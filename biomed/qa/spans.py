@@ -122,10 +122,10 @@ class QuestionWindow:
     tokens: tuple[int, int]
 
 
-class PairReader:
+class PairTokenizer:
     """Turns questions and contexts into windows `[CLS] question [SEP] part of the context [SEP]`.
 
-    `[SEP]` and similar strings in a text are read as text, not as special tokens. A reader may be
+    `[SEP]` and similar strings in a text are read as text, not as special tokens. It may be
     shared by threads. For `window` and `overlap` see `QuestionSettings`.
     """
 
@@ -171,20 +171,20 @@ class PairReader:
         documents = []
         for text, name in zip(contexts, names, strict=True):
             if has_text and is_blank(text):
-                documents.append(self.read(""))
+                documents.append(self.tokenize(""))
             else:
                 documents.append(self._checked(text, name))
         return QuestionPair(asked, tuple(documents), asks_number(asked.text))
 
     def _checked(self, text: object, name: str) -> TokenizedText:
-        tokenized = self.read(checked_text(text, name))
+        tokenized = self.tokenize(checked_text(text, name))
         if not len(tokenized):
             raise UserError(
                 f"{name} has no character that the tokenizer reads"
             )
         return tokenized
 
-    def read(self, text: str) -> TokenizedText:
+    def tokenize(self, text: str) -> TokenizedText:
         """The tokens of a text."""
         encoded = self._tokenizer.encode(
             whole_text(text), add_special_tokens=False
@@ -312,11 +312,11 @@ def window_spans(
     no_answer = float(logits[0].sum())  # of [CLS], start plus end
     # Of each kind of answer: the weights of the tokens, the limits of their sum in a span, the
     # maximum tokens of a span, and the bonus. An answer has a letter, that is a sum of at least 1.
-    kinds = [(document.has_letter, (1.0, np.inf), longest, 0.0)]
+    forms = [(document.has_letter, (1.0, np.inf), longest, 0.0)]
     if pair.asks_number:
         longest_number = min(NUMBER_LONGEST, longest)
         one_number = (2.0, 2.0)  # its start and its end
-        kinds.append(
+        forms.append(
             (
                 document.number_weights,
                 one_number,
@@ -324,7 +324,7 @@ def window_spans(
                 NUMBER_MARGIN,
             )
         )
-    for weights, limits, longest_span, bonus in kinds:
+    for weights, limits, longest_span, bonus in forms:
         spans = best_spans(
             np.where(document.starts_word[tokens], start_logits, -np.inf),
             np.where(document.ends_word[tokens], end_logits, -np.inf),
@@ -356,8 +356,8 @@ def best_spans(
 ) -> list[tuple[int, int, float]]:
     """The spans in one window with the largest sums of start and end logit.
 
-    Spans do not overlap: each is the best of those that overlap no better one. A span that runs
-    over the end of its sentence keeps its score, and ends at the best end within the sentence.
+    Spans are chosen from the best on, and none overlaps a better one. A span that would run over
+    the end of its sentence keeps its sum, but ends at the best end within the sentence.
 
     Args:
         start: start logits of the document's tokens, -inf where no word starts, shape (tokens,).
@@ -369,34 +369,34 @@ def best_spans(
         top_k: maximum number of spans.
 
     Returns:
-        First token, last token (inclusive) and score of each span, best first.
+        First token, last token (inclusive) and sum of logits of each span, best first.
     """
     longest = min(longest, len(start))
 
     def by_length(values: np.ndarray, fill: float) -> np.ndarray:
-        """Row i, column j: the value of token i + j, where a span from i with j more ends."""
+        """Row i, column j: the value of token i + j, the last one of a span of j + 1 tokens."""
         padded = np.append(values, np.full(longest - 1, fill))
         return sliding_window_view(padded, longest)
 
-    scores = start[:, None] + by_length(end, -np.inf)
+    span_logits = start[:, None] + by_length(end, -np.inf)
     sums = np.cumsum(weights)
     span_weights = by_length(sums, np.inf) - (sums - weights)[:, None]
     is_outside = (span_weights < limits[0]) | (span_weights > limits[1])
-    scores[is_outside] = -np.inf
+    span_logits[is_outside] = -np.inf
     crosses_sentence = by_length(sentences, -1) != sentences[:, None]
     starts = np.arange(len(start))[:, None]
     ends = starts + np.arange(longest)
     spans = []
     for _ in range(top_k):
-        in_sentence = np.where(crosses_sentence, -np.inf, scores)
+        in_sentence = np.where(crosses_sentence, -np.inf, span_logits)
         has_end = np.isfinite(in_sentence.max(axis=1))
-        best_scores = np.where(has_end, scores.max(axis=1), -np.inf)
-        first = int(best_scores.argmax())
-        if not np.isfinite(best_scores[first]):
+        best_logits = np.where(has_end, span_logits.max(axis=1), -np.inf)
+        first = int(best_logits.argmax())
+        if not np.isfinite(best_logits[first]):
             break
         last = first + int(in_sentence[first].argmax())
-        spans.append((first, last, float(best_scores[first])))
-        scores[(starts <= last) & (ends >= first)] = -np.inf
+        spans.append((first, last, float(best_logits[first])))
+        span_logits[(starts <= last) & (ends >= first)] = -np.inf
     return spans
 
 

@@ -84,7 +84,7 @@ class AskTask(Task["QuestionPair", "list[Answer]"]):
             if is_missing(value) or value == []:
                 return Fault(f"the {name} is empty", "empty")
         try:
-            return self._answerer.reader.pair(question, context)
+            return self._answerer.pair_tokenizer.pair(question, context)
         except UserError as error:
             return Fault(str(error))
 

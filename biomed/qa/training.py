@@ -130,7 +130,7 @@ class AnswerObjective(Objective):
         self._questions = without_articles(questions, validation)
         self.windows = WindowMaker(
             self._questions,
-            reader=model.reader,
+            pair_tokenizer=model.pair_tokenizer,
             negatives=training.negatives,
             longest=model.max_answer,
             seed=training.seed,
@@ -184,7 +184,7 @@ class AnswerObjective(Objective):
         end_loss = loss_of(output.end_logits, end)
         return torch.stack([start_loss, end_loss]).mean()
 
-    def score(self, network: PreTrainedModel) -> dict[str, float]:
+    def evaluate(self, network: PreTrainedModel) -> dict[str, float]:
         """F1 and exact match on the validation questions."""
         model = self._model.with_network(network)
         scores = evaluate(model, self._validation)
@@ -207,7 +207,7 @@ def fit(
     validation: QuestionSet | None = None,
     checkpoints: str | Path | None = None,
     resume: bool = False,
-    kind: type[QuestionAnswerer] = QuestionAnswerer,
+    model_class: type[QuestionAnswerer] = QuestionAnswerer,
 ) -> QuestionAnswerer:
     """Train on sets of questions, one stage after the other.
 
@@ -222,7 +222,7 @@ def fit(
             held-out articles of the last set (`split_by_article`).
         checkpoints: see `domainbert.training.train.train`.
         resume: see there.
-        kind: the class of the result.
+        model_class: the class of the result.
 
     Raises:
         UserError: `[stages]` without one value for each set, or a set without answers.
@@ -242,7 +242,7 @@ def fit(
     settings = QuestionSettings(
         **recipe.model.model_dump(exclude={"encoder", "start"})
     )
-    untrained = kind.untrained(
+    untrained = model_class.untrained(
         recipe.model.encoder, training=stages[0], settings=settings
     )
     objectives = [

@@ -204,7 +204,7 @@ class TeacherObjective(Objective):
         # Summed over dimensions: a mean would be too small for the optimiser's epsilon.
         return mse_loss(vectors, batch["targets"]) * vectors.shape[1]
 
-    def score(self, network: PreTrainedModel) -> dict[str, float]:
+    def evaluate(self, network: PreTrainedModel) -> dict[str, float]:
         """The mean cosine of the held-out texts, of each side and of all sides together."""
         texts = self._texts(self.held_out)
         student = self._student.with_network(network)

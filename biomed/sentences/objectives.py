@@ -41,8 +41,10 @@ from domainbert.training.objective import (
 )
 from domainbert.training.settings import TrainingSettings
 
-Kind = Literal["contrastive", "regression", "classification", "triplet"]
-METRICS: dict[Kind, str] = {
+ObjectiveName = Literal[
+    "contrastive", "regression", "classification", "triplet"
+]
+METRICS: dict[ObjectiveName, str] = {
     "contrastive": "mrr",
     "regression": "spearman",
     "classification": "separation",
@@ -50,7 +52,7 @@ METRICS: dict[Kind, str] = {
 }
 # The losses are given vectors, so they need no model. The scale is one over the temperature; the
 # margin is that of the SBERT paper.
-_LOSSES: dict[Kind, Any] = {
+_LOSSES: dict[ObjectiveName, Any] = {
     "contrastive": losses.MultipleNegativesRankingLoss(None, scale=20.0),
     "regression": losses.CosineSimilarityLoss(None),
     "triplet": losses.TripletLoss(None, triplet_margin=1.0),
@@ -63,7 +65,7 @@ _TIE = 1e-6  # cosines that differ by less count as equal
 class TextVectorsObjective(Objective):
     """Vectors whose cosines agree with pairs, triplets or scores of texts.
 
-    The kinds, their losses (from sentence-transformers) and their metrics on validation:
+    The objectives, their losses (from sentence-transformers) and their metrics on validation:
 
     - "contrastive": cross-entropy of 20 times the cosines of a text with all second texts of the
       batch (multiple negatives ranking, arXiv 1705.00652); a third column adds negatives. "mrr"
@@ -81,7 +83,7 @@ class TextVectorsObjective(Objective):
         sets: pairs or triplets by name; a batch comes from one set. For "contrastive" they may
             have a column `key`, such as a concept: rows with the same key never share a batch.
         validation: pairs or triplets that choose the weights.
-        kind: see above.
+        objective: see above.
         training: see `TrainingSettings`; `batch_size` counts rows.
         scale: the largest score.
 
@@ -96,17 +98,17 @@ class TextVectorsObjective(Objective):
         sets: Mapping[str, pd.DataFrame],
         validation: pd.DataFrame,
         *,
-        kind: Kind,
+        objective: ObjectiveName,
         training: TrainingSettings,
         scale: float = 1.0,
     ) -> None:
-        self.metric = METRICS[kind]
+        self.metric = METRICS[objective]
         self._embedder = embedder
-        self._kind = kind
+        self._objective = objective
         self._scale = scale
         torch.manual_seed(training.seed)  # of the head and of new adapters
         self._classes = []
-        if kind == "classification":
+        if objective == "classification":
             self._classes = class_names(sets.values(), validation)
             self.head = torch.nn.Linear(
                 3 * embedder.dimension, len(self._classes)
@@ -114,7 +116,7 @@ class TextVectorsObjective(Objective):
         data = {name: pairs.to_dict("list") for name, pairs in sets.items()}
         self._facts = {
             "objective": {
-                "name": kind,
+                "name": objective,
                 "classes": self._classes,
                 "scale": scale,
             },
@@ -137,7 +139,7 @@ class TextVectorsObjective(Objective):
         # Shape (columns, rows): the number of each validation text in `_texts`.
         self._validation = numbers.reshape(len(rows), -1).T
         self._expected = np.array(labels)
-        if kind == "regression":
+        if objective == "regression":
             check_ratings(self._expected)
 
     def _batch_plan(
@@ -149,7 +151,7 @@ class TextVectorsObjective(Objective):
         """The batches of one set."""
         batch_size = training.batch_size
         seed = training.seed
-        if self._kind != "contrastive":
+        if self._objective != "contrastive":
             return LengthBatches.of_texts(
                 texts, batch_size=batch_size, seed=seed
             )
@@ -166,13 +168,13 @@ class TextVectorsObjective(Objective):
         name: str,
     ) -> tuple[list[tuple[str, ...]], list[float]]:
         """The texts that are compared, and the label of each row."""
-        if self._kind == "triplet" and "negative" not in pairs.columns:
+        if self._objective == "triplet" and "negative" not in pairs.columns:
             raise UserError(
                 "triplets need a column `negative`, in validation too"
             )
         names = ["first", "second"]
         if (
-            self._kind in ("contrastive", "triplet")
+            self._objective in ("contrastive", "triplet")
             and "negative" in pairs.columns
         ):
             names.append("negative")
@@ -180,9 +182,9 @@ class TextVectorsObjective(Objective):
             texts = pairs[column].tolist()
             check_texts(self._embedder, texts, what=f"{name}: {column}")
         labels = [0.0] * len(pairs)
-        if self._kind == "regression":
+        if self._objective == "regression":
             labels = scores(pairs, self._scale).tolist()
-        elif self._kind == "classification":
+        elif self._objective == "classification":
             labels = [self._classes.index(label) for label in pairs["label"]]
         return list(pairs[names].itertuples(index=False, name=None)), labels
 
@@ -196,18 +198,18 @@ class TextVectorsObjective(Objective):
         return {"labels": labels, **windows_of(self._embedder, texts)}
 
     def loss(self, network: PreTrainedModel, batch: Batch) -> torch.Tensor:
-        """The loss of the kind, see the class."""
+        """The loss of the objective, see the class."""
         labels = batch["labels"]
         vectors = vectors_of(self._embedder, network, batch).split(len(labels))
         if self.head is not None:
             u, v = vectors
             features = torch.cat([u, v, (u - v).abs()], dim=1)
             return cross_entropy(self.head(features), labels)
-        return _LOSSES[self._kind].compute_loss_from_embeddings(
+        return _LOSSES[self._objective].compute_loss_from_embeddings(
             vectors, labels
         )
 
-    def score(self, network: PreTrainedModel) -> dict[str, float]:
+    def evaluate(self, network: PreTrainedModel) -> dict[str, float]:
         """The metric on validation."""
         embedder = self._embedder.with_network(network)
         vectors = embedder.vectors_of(self._texts)
@@ -215,7 +217,7 @@ class TextVectorsObjective(Objective):
 
     def _measure(self, vectors: np.ndarray) -> float:
         """The metric, from the vectors of `_texts`, shape (texts, dimension)."""
-        if self._kind == "triplet":
+        if self._objective == "triplet":
             anchor, positive, negative = vectors[self._validation]
             positive_distance = np.linalg.norm(anchor - positive, axis=1)
             negative_distance = np.linalg.norm(anchor - negative, axis=1)
@@ -223,11 +225,11 @@ class TextVectorsObjective(Objective):
         vectors = unit(vectors)
         u, v = vectors[self._validation[:2]]
         cosine = (u * v).sum(axis=1)
-        if self._kind == "contrastive":
+        if self._objective == "contrastive":
             seconds = vectors[np.unique(self._validation[1])]
             nearer = (u @ seconds.T > cosine[:, None] + _TIE).sum(axis=1)
             return float((1 / (1 + nearer)).mean())
-        if self._kind == "regression":
+        if self._objective == "regression":
             return float(np.nan_to_num(spearman(cosine, self._expected)))
         if not np.ptp(cosine):
             return 0.0
@@ -237,7 +239,7 @@ class TextVectorsObjective(Objective):
         return float(class_means.var() / cosine.var(ddof=1))
 
     def facts(self) -> dict[str, Any]:
-        """The kind, and hashes of the training sets and of validation."""
+        """The name of the objective, and hashes of the training sets and of validation."""
         return self._facts
 
 
@@ -333,7 +335,7 @@ class PairsObjective(Objective):
         )
         return binary_cross_entropy_with_logits(logits[:, 0], targets)
 
-    def score(self, network: PreTrainedModel) -> dict[str, float]:
+    def evaluate(self, network: PreTrainedModel) -> dict[str, float]:
         """The metric on validation."""
         model = self._model.with_network(network)
         results = model.predict_windows(self._validation)

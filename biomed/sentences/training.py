@@ -10,7 +10,7 @@ from pydantic import Field
 from biomed.sentences.data import without
 from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
 from biomed.sentences.objectives import (
-    Kind,
+    ObjectiveName,
     PairsObjective,
     TextVectorsObjective,
 )
@@ -42,7 +42,7 @@ class SentenceTable(ModelTable, EmbeddingSettings):
     """
 
     kind: Literal["bi-encoder", "cross-encoder"] = "bi-encoder"
-    objective: Kind = "regression"
+    objective: ObjectiveName = "regression"
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     scale: Positive = 1.0
 
@@ -58,7 +58,7 @@ def fit(
     recipe: SentenceRecipe | None = None,
     *,
     validation: pd.DataFrame,
-    kind: type[SentenceEncoder | CrossEncoder] | None = None,
+    model_class: type[SentenceEncoder | CrossEncoder] | None = None,
     **resuming: Any,
 ) -> SentenceEncoder | CrossEncoder:
     """Train a model, and keep the weights with the best score on validation.
@@ -69,7 +69,7 @@ def fit(
         pairs: pairs or triplets, from `read_pairs`.
         recipe: how to train.
         validation: pairs or triplets that choose the weights.
-        kind: the class of the model; by default as the recipe says.
+        model_class: the class of the model; by default as the recipe says.
         **resuming: `checkpoints` and `resume`, see `domainbert.training.train.train`.
 
     Raises:
@@ -78,8 +78,8 @@ def fit(
     """
     recipe = recipe or SentenceRecipe()
     is_cross = recipe.model.kind == "cross-encoder"
-    if kind is not None:
-        is_cross = issubclass(kind, CrossEncoder)
+    if model_class is not None:
+        is_cross = issubclass(model_class, CrossEncoder)
     training_pairs = without(pairs, validation)
     if training_pairs.empty:
         raise UserError(
@@ -135,7 +135,7 @@ def fit_encoder(
         embedder,
         sets,
         validation,
-        kind=table.objective,
+        objective=table.objective,
         training=training,
         scale=table.scale,
     )

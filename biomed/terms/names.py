@@ -97,7 +97,7 @@ def vocabulary_rows(path: str | Path) -> pd.DataFrame:
 
 
 def percent(key: str) -> int:
-    """A number from 0 to 99 from a hash of the key; it decides what training never sees."""
+    """The hash of a key, modulo 100; names below a limit are held out of all training."""
     digest = hashlib.sha256(key.encode(errors="replace"))
     return int(digest.hexdigest(), 16) % 100
 

@@ -261,19 +261,19 @@ class TermIndex:
             row for row in matches if self.terms[row].casefold() != spelling
         ]
         cosines = np.clip(self._vectors[rows] @ vector, -1, 1).tolist()
-        kinds = [_RANKS.index(matches[row]) for row in rows]
+        ranks = [_RANKS.index(matches[row]) for row in rows]
         ordered = sorted(
-            zip(kinds, cosines, rows, strict=True),
+            zip(ranks, cosines, rows, strict=True),
             key=lambda match: (match[0], -match[1], match[2]),
         )
         meaning = "" if text == term else text
         neighbours = []
         for rank, (_, cosine, row) in enumerate(ordered, start=1):
-            kind = matches[row]
-            if meaning and kind != VECTOR:
-                kind = ABBREVIATION
+            match_by = matches[row]
+            if meaning and match_by != VECTOR:
+                match_by = ABBREVIATION
             neighbours.append(
-                Neighbour(rank, self.terms[row], cosine, kind, meaning)
+                Neighbour(rank, self.terms[row], cosine, match_by, meaning)
             )
         return neighbours
 

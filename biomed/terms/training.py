@@ -75,7 +75,7 @@ def fit(
     names: pd.DataFrame,
     recipe: SentenceRecipe | None = None,
     *,
-    kind: type[TermEmbedder] = TermEmbedder,
+    model_class: type[TermEmbedder] = TermEmbedder,
     **resuming: Any,
 ) -> TermEmbedder:
     """Train on the names of concepts; a tenth of the concepts chooses the weights.
@@ -83,7 +83,7 @@ def fit(
     Args:
         names: `name, id`, from `read_names`.
         recipe: how to train, with the objective "contrastive"; by default the recipe "synonyms".
-        kind: the class of the model.
+        model_class: the class of the model.
         **resuming: `checkpoints` and `resume`, see `domainbert.training.train.train`.
 
     Raises:
@@ -100,6 +100,6 @@ def fit(
         {"names": training},
         validation,
         recipe,
-        model_class=kind,
+        model_class=model_class,
         **resuming,
     )

@@ -203,21 +203,21 @@ class _Writer:
         for subject, patient, stays in self.numbered:
             person = map(rng.choice, _TABLES["person"].values())
             facts = [subject, patient.sex, patient.birth, *person]
-            kind_before = ""
+            course_before = ""
             for hadm, stay in stays:
-                is_urgent = stay.kind not in ("elective", "newborn")
+                is_urgent = stay.course not in ("elective", "newborn")
                 urgency = None
                 if is_urgent:
                     urgency = rng.choice(("EMERGENCY",) * 9 + ("URGENT",))
                 usual_location = rng.choice(_TABLES["usual_location"])
                 minutes: Cells = [None, None]
-                if is_urgent and kind_before != "transfer":
+                if is_urgent and course_before != "transfer":
                     minutes = [rng.randint(120, 600), rng.randint(5, 60)]
                 yield [
                     *facts,
                     hadm,
-                    stay.kind,
-                    kind_before,
+                    stay.course,
+                    course_before,
                     stay.admitted,
                     stay.discharged,
                     stay.diagnosis,
@@ -226,14 +226,14 @@ class _Writer:
                     usual_location,
                     *minutes,
                 ]
-                kind_before = stay.kind
+                course_before = stay.course
 
     def notes(self) -> Iterator[Cells]:
         """The rows of the table of notes."""
         for subject, patient, stays in self.numbered:
             for number, (hadm, stay) in enumerate(stays, start=1):
                 facts = stay.facts
-                if stay.kind == "transfer" and number < len(stays):
+                if stay.course == "transfer" and number < len(stays):
                     # The part before a transfer tells the facts of the whole episode.
                     facts = stays[number][1].facts
                 chart = Chart(patient, stay, facts, self.rng)
@@ -246,7 +246,7 @@ class _Writer:
         Some summaries have an addendum, or follow one with wrong facts that is marked as an error.
         """
         rng = self.rng
-        if chart.stay.kind == "newborn":
+        if chart.stay.course == "newborn":
             yield self._summary(chart, "Report", chart.newborn_summary())
             return
         yield from self._short_notes(chart)

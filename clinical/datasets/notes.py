@@ -122,7 +122,7 @@ class Chart:
         sections = [header, history, *middle, medications, instructions]
         return "\n\n".join(sections) + "\n"
 
-    def short_note(self, kind: str, *, telling_rate: float = 0.5) -> str:
+    def short_note(self, filler: str, *, telling_rate: float = 0.5) -> str:
         """A "nursing" or "physician" note of 60 to 150 word-pieces.
 
         It tells each true fact with the chance `telling_rate`; other lines fill up the note.
@@ -139,12 +139,12 @@ class Chart:
             if count_pieces(story + sentence) <= _MOST_SHORT_PIECES:
                 story = f"{story} {sentence}".strip()
         lines: list[str] = []
-        for line in self.draw(kind, len(FILLER[kind])):
+        for line in self.draw(filler, len(FILLER[filler])):
             n_pieces = count_pieces(" ".join([story, *lines]))
             if lines and n_pieces >= _LEAST_SHORT_PIECES:
                 break
             lines.append(line)
-        return f"{self._write(kind, story=story, lines=lines)}\n"
+        return f"{self._write(filler, story=story, lines=lines)}\n"
 
     def addendum(self) -> str:
         """A short addendum to a discharge summary, without any fact."""
@@ -189,13 +189,13 @@ class Chart:
         return sentences.fill(template, self.names, self.rng)
 
     def draw(
-        self, kind: str, fewest: int, limit: int | None = None
+        self, filler: str, fewest: int, limit: int | None = None
     ) -> list[str]:
-        """Different lines of one kind of filler: `fewest` of them, or up to `limit`."""
+        """Different lines of one sort of filler: `fewest` of them, or up to `limit`."""
         count = fewest
         if limit is not None:
             count = self.rng.randint(fewest, limit)
-        return list(map(self.fill, self.rng.sample(FILLER[kind], count)))
+        return list(map(self.fill, self.rng.sample(FILLER[filler], count)))
 
     def tell(self, *, clause_share: float, **chances: float) -> list[str]:
         """Sentences for the facts; `chances` are those of `statements`."""

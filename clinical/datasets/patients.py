@@ -29,10 +29,10 @@ class Stay:
     """One admission; index and elective stays have a risk and an outcome drawn with it.
 
     `risk` is the probability, 0 to 1, of an unplanned readmission within 30 days. `facts` are
-    names; `diagnosis` does not depend on them.
+    names; `diagnosis` does not depend on them. `course` says how the stay comes about or ends.
     """
 
-    kind: Literal["index", "elective", "transfer", "death", "newborn"]
+    course: Literal["index", "elective", "transfer", "death", "newborn"]
     admitted: datetime
     discharged: datetime
     diagnosis: str
@@ -153,8 +153,10 @@ def _draw_stay(
         return Stay("death", admitted, discharged, diagnosis, facts)
     risk = true_risk(facts)
     readmitted = rng.random() < risk
-    kind: Literal["elective", "index"] = "elective" if planned else "index"
-    return Stay(kind, admitted, discharged, diagnosis, facts, risk, readmitted)
+    course: Literal["elective", "index"] = "elective" if planned else "index"
+    return Stay(
+        course, admitted, discharged, diagnosis, facts, risk, readmitted
+    )
 
 
 def _random_start(rng: random.Random, dates: str) -> datetime:

@@ -44,14 +44,14 @@ class Frame(NamedTuple):
     truths: list[bool]
     elsewhere: bool = False
     of_other: bool = False
-    problems_only: bool = False
+    harmful_only: bool = False
     share: int = 1
 
     def fits(self, slot: int, statement: Statement) -> bool:
         """Whether a statement can stand in a slot of this frame."""
-        is_problem = statement.fact.weight >= 0 or not self.problems_only
+        is_wanted = statement.fact.weight >= 0 or not self.harmful_only
         meaning = (self.truths[slot], self.elsewhere)
-        return is_problem and meaning == (statement.truth, statement.elsewhere)
+        return is_wanted and meaning == (statement.truth, statement.elsewhere)
 
 
 class Statement(NamedTuple):

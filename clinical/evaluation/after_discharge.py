@@ -52,8 +52,8 @@ def cumulative_incidence(
     n_at_risk = n_ending[::-1].cumsum()[::-1]
     events = np.asarray(event)
     n_events = [
-        np.bincount(time_numbers, events == kind, len(times))
-        for kind in (READMITTED, DIED)
+        np.bincount(time_numbers, events == outcome, len(times))
+        for outcome in (READMITTED, DIED)
     ]
     hazards = n_events / n_at_risk
     event_free = np.cumprod(1 - hazards.sum(axis=0))

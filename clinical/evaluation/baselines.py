@@ -32,7 +32,7 @@ _GRID = (0.3, 1.0, 10.0)
 
 
 @dataclass(frozen=True, repr=False)
-class BaselineScores:
+class BaselineRisks:
     """Probabilities of one baseline for the validation and test stays, in the order they came."""
 
     validation: Floats
@@ -43,7 +43,7 @@ def baselines(
     train: pd.DataFrame,
     val: pd.DataFrame,
     test: pd.DataFrame,
-) -> dict[str, BaselineScores]:
+) -> dict[str, BaselineRisks]:
     """TF-IDF with logistic regression; AUROC on validation chooses one of three penalties.
 
     Its risks are calibrated on validation, as the model's are.
@@ -106,14 +106,14 @@ def baselines(
         slope, intercept = fit_platt(logit(val_risks), val["readmitted"])
         val_risks = calibrated(val_risks, slope, intercept)
         test_risks = calibrated(test_risks, slope, intercept)
-    return {"TF-IDF": BaselineScores(val_risks, test_risks)}
+    return {"TF-IDF": BaselineRisks(val_risks, test_risks)}
 
 
-def point_scores(
+def lace_and_hospital(
     train: pd.DataFrame,
     val: pd.DataFrame,
     test: pd.DataFrame,
-) -> tuple[dict[str, BaselineScores], list[str]]:
+) -> tuple[dict[str, BaselineRisks], list[str]]:
     """LACE and HOSPITAL as risks by name, and caveats: which was not computed and why.
 
     A score needs all its columns, because a model is easily better than a part of one. Points
@@ -152,14 +152,14 @@ def _fitted(
     train: pd.DataFrame,
     val: pd.DataFrame,
     test: pd.DataFrame,
-) -> BaselineScores:
+) -> BaselineRisks:
     """Points as risks, by a logistic regression on the training side."""
     train_points, val_points, test_points = (
         sum(_points(item, side) for item in items)
         for side in (train, val, test)
     )
     slope, intercept = fit_platt(train_points, train["readmitted"])
-    return BaselineScores(
+    return BaselineRisks(
         platt(val_points, slope, intercept),
         platt(test_points, slope, intercept),
     )

@@ -8,9 +8,9 @@ import pandas as pd
 
 from clinical.evaluation.after_discharge import remaining_risks
 from clinical.evaluation.baselines import (
-    BaselineScores,
+    BaselineRisks,
     baselines,
-    point_scores,
+    lace_and_hospital,
     with_history,
 )
 from clinical.evaluation.decision import (
@@ -53,7 +53,7 @@ class Comparison:
 
     Attributes:
         stays: those that were measured, with the model's `probability`.
-        evaluations, scores: measures and risks (shape (stays,)) by name, the model first.
+        evaluations, risks: measures and risks (shape (stays,)) by name, the model first.
         groups: the model by subgroup, from `by_group`.
         points: alert thresholds from validation.
         working: the name of the point that groups and periods are measured at: the model's own
@@ -67,7 +67,7 @@ class Comparison:
 
     stays: pd.DataFrame
     evaluations: dict[str, Evaluation]
-    scores: Mapping[str, Floats]
+    risks: Mapping[str, Floats]
     groups: pd.DataFrame
     points: Mapping[str, Point]
     working: str | None
@@ -106,8 +106,8 @@ def compare(
 ) -> Comparison:
     """Measure risks on one side of a cohort (see `clinical.stays.cohorts.usable_stays`).
 
-    The baselines (see `baselines` and `point_scores`) are fitted on the cohort's own training side;
-    with `scores` the cohort's notes are not needed, and there is no baseline on words.
+    The baselines (see `baselines` and `lace_and_hospital`) are fitted on the cohort's own training
+    side; with `scores` the cohort's notes are not needed, and there is no baseline on words.
 
     Args:
         model: the model to measure; may be None with `scores`.
@@ -142,7 +142,7 @@ def compare(
     thresholds = dict.fromkeys(risks) | {MODEL: threshold}
     train = rows[rows["split"] == "train"]
     val = rows[rows["split"] == "val"]
-    fitted: dict[str, BaselineScores] = {}
+    fitted: dict[str, BaselineRisks] = {}
     # Baselines see train and val when they are fitted, so they are not measured there.
     if split not in ("train", "val"):
         fitted, baseline_caveats = _baselines(
@@ -179,13 +179,13 @@ def _baselines(
     test: pd.DataFrame,
     *,
     with_words: bool,
-) -> tuple[dict[str, BaselineScores], list[str]]:
+) -> tuple[dict[str, BaselineRisks], list[str]]:
     """The baselines that these sides allow, and which are missing and why."""
     if train.empty or val.empty:
         return {}, [
             "No baseline was fitted: the cohort has no train or no val side."
         ]
-    fitted, missing = point_scores(train, val, test)
+    fitted, missing = lace_and_hospital(train, val, test)
     if with_words:
         try:
             fitted |= baselines(train, val, test)
@@ -240,7 +240,7 @@ def measure(
             )
             for name, risk in risks.items()
         },
-        scores=risks,
+        risks=risks,
         groups=by_group(keyed, threshold=level, bootstrap=bootstrap),
         points=points,
         working=working,

@@ -39,7 +39,7 @@ class Point:
 
 
 def decision_curve(
-    y: ArrayLike, scores: Mapping[str, ArrayLike]
+    y: ArrayLike, risks: Mapping[str, ArrayLike]
 ) -> pd.DataFrame:
     """The net benefit of alerts at each threshold t of `GRID`, for several sets of risks.
 
@@ -53,7 +53,7 @@ def decision_curve(
     """
     table = pd.DataFrame({"threshold": GRID})
     always = np.ones_like(y, dtype=float)
-    for name, probability in {**scores, ALL: always}.items():
+    for name, probability in {**risks, ALL: always}.items():
         outcome, risk = checked_risks(y, probability)
         alerts = risk[:, None] >= GRID
         table[name] = _benefit(outcome, alerts, GRID, always)

@@ -205,16 +205,16 @@ def by_period(
     out. The arguments are those of `by_group`, and the frame has `discharge_time` too.
 
     Returns:
-        The table and a remark; where months mean nothing, an empty table and the reason.
+        The table and a caveat; where months mean nothing, an empty table and the reason.
     """
     if "discharge_time" not in frame.columns:
         return pd.DataFrame(), "The cohort has no times of discharge."
     cells = frame["discharge_time"]
     times = pd.to_datetime(cells, errors="coerce", format="ISO8601")
     n_unreadable = int((times.isna() & cells.notna()).sum())
-    remark = ""
+    caveat = ""
     if n_unreadable:
-        remark = (
+        caveat = (
             f"{n_unreadable} stays have a discharge_time that is not an ISO 8601 date; they are "
             "in no period."
         )
@@ -239,4 +239,4 @@ def by_period(
     )
     return table.rename(columns={"group": "period"}).drop(
         columns="column"
-    ), remark
+    ), caveat

@@ -9,7 +9,7 @@ import numpy as np
 
 from clinical.risk.aggregation import aggregate_stays
 from clinical.risk.model import ReadmissionModel
-from clinical.risk.reading import ReadStay
+from clinical.risk.reading import PreparedStay
 from clinical.stays.stays import StayInput
 from domainbert.statistics.calibration import sigmoid
 from domainbert.text.sentences import sentence_spans
@@ -44,7 +44,7 @@ class Piece:
         return self.last - self.first
 
 
-def sentence_pieces(stay: ReadStay) -> list[Piece]:
+def sentence_pieces(stay: PreparedStay) -> list[Piece]:
     """The sentences of a stay, cut where windows end; every token is in one piece."""
     sentence_starts = {}
     for note, text in stay.texts.items():
@@ -118,10 +118,10 @@ class Case:
 
     def __init__(self, model: ReadmissionModel, notes: StayInput) -> None:
         self.model = model
-        self.stay = model.read(notes)
+        self.stay = model.prepared(notes)
         self.windows = [window for _, window in self.stay.windows]
         windows = [window.input_ids for window in self.windows]
-        self.probabilities = model.score_token_ids(windows)
+        self.probabilities = model.predict_windows(windows)
         self.risk = model.risk_of(self.stay, self.probabilities)
         keys = [ids.tobytes() for ids in windows]
         self._scored = dict(zip(keys, self.probabilities, strict=True))
@@ -131,7 +131,7 @@ class Case:
         content = self.windows[piece.window].input_ids[1:-1]
         return content[piece.first : piece.last]
 
-    def score(self, windows: Sequence[np.ndarray]) -> np.ndarray:
+    def predict_windows(self, windows: Sequence[np.ndarray]) -> np.ndarray:
         """Probabilities of windows as token ids with special tokens, shape (windows,)."""
         keys = [ids.tobytes() for ids in windows]
         unscored = {
@@ -178,7 +178,7 @@ class Case:
         stays = [self._shortened_windows(masks) for masks in choices]
         windows = list(chain.from_iterable(stays))
         n_windows = np.array(list(map(len, stays)))
-        probabilities = self.score(windows)
+        probabilities = self.predict_windows(windows)
         scores = aggregate_stays(probabilities, n_windows, c=self.model.c)
         return scores, self.model.calibrated(scores, self.risk.shift)
 

@@ -106,9 +106,9 @@ def occlusion(
     and Fergus 2014 (arXiv 1311.2901). The factor ranks pieces of the riskiest windows first, which
     decide the stay's score.
 
-    A gain takes as many tokens as the piece has, a loss as many as its window. The gains are
-    therefore measured first, and the losses of the pieces with the largest ones, as long as
-    the search may read. Without a loss, half the gain is the value.
+    To measure a gain, the model reads as many tokens as the piece has; for a loss, as many as its
+    window. The gains are therefore measured first, and then the losses of the pieces with the
+    largest gains, as far as the budget of tokens goes. Without a loss, the value is half the gain.
 
     Args:
         case: the stay.
@@ -123,7 +123,9 @@ def occlusion(
     examined = [pieces[row] for row in rows.tolist()]
     empty = case.empty_window()
     alone = [np.insert(empty, 1, case.tokens(piece)) for piece in examined]
-    gains = logit(case.score(alone)) - logit(case.score([empty]))
+    gains = logit(case.predict_windows(alone)) - logit(
+        case.predict_windows([empty])
+    )
     window_numbers = [piece.window for piece in examined]
     probabilities = case.probabilities[window_numbers]
     order = np.argsort(-np.abs(gains * probabilities), kind="stable")
@@ -135,7 +137,9 @@ def occlusion(
     shortened = [
         case.shortened(window_numbers[i], [examined[i]]) for i in chosen
     ]
-    losses = logit(probabilities[chosen]) - logit(case.score(shortened))
+    losses = logit(probabilities[chosen]) - logit(
+        case.predict_windows(shortened)
+    )
     gains[chosen] += losses
     values = np.zeros(len(pieces))
     values[rows] = gains / 2 * probabilities
@@ -176,14 +180,14 @@ def _measured(
     for row, score_change, probability_change in changes.itertuples():
         piece = pieces[row]
         passage = Passage(
-            piece.note,
-            piece.start,
-            piece.end,
-            piece.window,
-            float(values[row]),
-            score_change,
-            probability_change,
-            case.stay.texts[piece.note][piece.start : piece.end],
+            note=piece.note,
+            start=piece.start,
+            end=piece.end,
+            window=piece.window,
+            value=float(values[row]),
+            score_contribution=score_change,
+            probability_contribution=probability_change,
+            text=case.stay.texts[piece.note][piece.start : piece.end],
         )
         measured.append((piece, passage))
     return measured

@@ -30,7 +30,7 @@ _KINDS: dict[str, Any] = {
     "texts": (str, ""),
 }
 _FIELDS: dict[str, Any] = {
-    key: _KINDS[kind] for kind, part in ASKED.items() for key in part
+    key: _KINDS[part_name] for part_name, part in ASKED.items() for key in part
 }
 Hospital = create_model("Hospital", __base__=Settings, **_FIELDS)
 """The hospital's file, made from `hospital-template.toml`; empty answers are open."""
@@ -45,10 +45,10 @@ def answered(facts: Facts, hospital: Settings) -> Facts:
         if text:
             answers[key] = text
     results = {
-        f"{kind}_{result}": facts[result]
-        for kind in ASKED["flags"]
+        f"{part_name}_{result}": facts[result]
+        for part_name in ASKED["flags"]
         for result in ("validity", "fairness")
-        if fields[kind]
+        if fields[part_name]
     }
     return {**facts, **results, **answers}
 

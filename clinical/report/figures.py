@@ -43,7 +43,7 @@ _DOTTED: dict[str, Any] = {
 @drawing()
 def plot_ranking(
     y: ArrayLike,
-    scores: Mapping[str, ArrayLike],
+    risks: Mapping[str, ArrayLike],
     *,
     evaluations: Mapping[str, Evaluation] = {},
 ) -> "Figure":
@@ -54,7 +54,7 @@ def plot_ranking(
 
     Args:
         y: shape (n,), 0 or 1, with both outcomes.
-        scores: name -> risks, shape (n,), in [0, 1]; the first is drawn strongest.
+        risks: name -> risks, shape (n,), in [0, 1]; the first is drawn strongest.
         evaluations: name -> its evaluation, for the areas with intervals in the legends.
 
     Raises:
@@ -67,7 +67,7 @@ def plot_ranking(
     )
     left.plot([0, 1], [0, 1], **_DOTTED)
     look = _FIRST
-    for name, probability in scores.items():
+    for name, probability in risks.items():
         outcome, risk = checked_risks(y, probability)
         if not 0 < outcome.sum() < len(outcome):
             raise UserError(

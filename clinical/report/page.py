@@ -122,10 +122,10 @@ def _filled(name: str, **values: object) -> str:
 def _draw(comparison: Comparison) -> dict[str, Figure]:
     """The figures that these stays allow, by name."""
     outcome = comparison.stays["readmitted"]
-    scores = comparison.scores
+    risks = comparison.risks
     drawn = {
         "calibration": figures.plot_calibration(
-            outcome, next(iter(scores.values()))
+            outcome, next(iter(risks.values()))
         )
     }
     if len(comparison.remaining):
@@ -138,7 +138,7 @@ def _draw(comparison: Comparison) -> dict[str, Figure]:
         )
         drawn["ranking"] = figures.plot_ranking(
             outcome,
-            scores,
+            risks,
             evaluations=comparison.evaluations,
         )
     return drawn

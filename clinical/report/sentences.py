@@ -194,13 +194,13 @@ def evaluation_sentences(comparison: Comparison, event: str) -> Sentences:
     }
     intervals = "bootstrap" if evaluation.bootstrap else "none"
     facts["intervals"] = _TEXTS["intervals"][intervals].format(own=evaluation)
-    remarks = _TEXTS["remarks"]
+    texts = _TEXTS["comparison"]
     heterogeneity = ""
     if len(comparison.periods) > 1:
-        heterogeneity = remarks["heterogeneity"]
+        heterogeneity = texts["heterogeneity"]
     differences = ""
     if len(comparison.inputs):
-        differences = " ".join(comparison.findings) or remarks["differences"]
+        differences = " ".join(comparison.findings) or texts["differences"]
     fairness = group_verdicts(comparison.groups)
     return _filled("evaluation", facts) | {
         "fairness": " ".join(verdict.text for verdict in fairness),

@@ -14,7 +14,7 @@ from pydantic import Field
 from clinical.risk.aggregation import aggregate_stays
 from clinical.risk.manifest import DiagnosisManifest
 from clinical.risk.model import ReadmissionModel, ReadmissionSettings
-from clinical.risk.stay_model import ReadingSettings, StayModel
+from clinical.risk.stay_model import PreparationSettings, StayModel
 from clinical.stays.choice import NoteChoice
 from domainbert.settings import check_choice
 from domainbert.statistics.calibration import calibrated
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from clinical.evidence.view import Explanation, StayView
-    from clinical.risk.reading import Coverage, ReadStay, Status
+    from clinical.risk.reading import Coverage, PreparedStay, Status
     from clinical.stays.stays import StayInput
 
 Platt = Annotated[tuple[float, float], Field(strict=False)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
-class DiagnosisSettings(ReadingSettings):
-    """What a diagnosis model does around its network; see `ReadingSettings` too.
+class DiagnosisSettings(PreparationSettings):
+    """What a diagnosis model does around its network; see `PreparationSettings` too.
 
     Attributes:
         names: what groups are called, by group; a group may have none.
@@ -177,7 +177,7 @@ class DiagnosisModel(StayModel[DiagnosisSettings, StayDiagnoses]):
         return np.where(self.is_calibrated, probabilities, scores)
 
     def risk_of(
-        self, stay: ReadStay, probabilities: np.ndarray
+        self, stay: PreparedStay, probabilities: np.ndarray
     ) -> StayDiagnoses:
         """The groups of a stay from its windows' probabilities, shape (windows, groups)."""
         risk = stay.risk
@@ -244,7 +244,7 @@ class DiagnosisModel(StayModel[DiagnosisSettings, StayDiagnoses]):
             self.tokenizer,
             settings=ReadmissionSettings(
                 **settings.model_dump(
-                    include=set(ReadingSettings.model_fields)
+                    include=set(PreparationSettings.model_fields)
                 ),
                 calibration=settings.calibration.get(outcome),
                 alert_threshold=settings.thresholds.get(outcome),

@@ -127,8 +127,8 @@ def risk_assessment(
     return assessment
 
 
-def _reference(kind: str, name: Any) -> dict[str, Any]:
+def _reference(resource_type: str, name: Any) -> dict[str, Any]:
     """A reference to a resource; by identifier if FHIR does not allow the id in an address."""
     if _ID.fullmatch(str(name)):
-        return {"reference": f"{kind}/{name}"}
-    return {"type": kind, "identifier": {"value": str(name)}}
+        return {"reference": f"{resource_type}/{name}"}
+    return {"type": resource_type, "identifier": {"value": str(name)}}

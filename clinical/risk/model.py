@@ -14,12 +14,12 @@ from clinical.risk.aggregation import aggregate
 from clinical.risk.manifest import RiskManifest
 from clinical.risk.reading import (
     ColumnEffect,
-    ReadStay,
+    PreparedStay,
     RiskGroup,
     StayRisk,
     WindowRisk,
 )
-from clinical.risk.stay_model import ReadingSettings, StayModel
+from clinical.risk.stay_model import PreparationSettings, StayModel
 from clinical.stays.choice import NoteChoice, outcome_of
 from domainbert.statistics.calibration import calibrated
 
@@ -35,8 +35,8 @@ UNCALIBRATED = "this model has no calibrator: `probability` is the score, not a 
 log = logging.getLogger(__name__)
 
 
-class ReadmissionSettings(ReadingSettings):
-    """What a readmission model does around its network; see `ReadingSettings` too.
+class ReadmissionSettings(PreparationSettings):
+    """What a readmission model does around its network; see `PreparationSettings` too.
 
     Attributes:
         calibration: slope and intercept on the logit scale; None without a calibrator.
@@ -107,25 +107,25 @@ class ReadmissionModel(StayModel[ReadmissionSettings, StayRisk]):
         return self.explain(stay).show()
 
     def prepare(self) -> None:
-        """The reader of stays, no cache, and no warning yet."""
+        """What prepares stays, no cache, and no warning yet."""
         super().prepare()
         self._has_warned = False
 
     def scored(
         self, stays: Iterable[Any]
-    ) -> Iterator[tuple[ReadStay, np.ndarray]]:
+    ) -> Iterator[tuple[PreparedStay, np.ndarray]]:
         """See `StayModel.scored`; a model without a calibrator says so once."""
         if self.settings.calibration is None and not self._has_warned:
             self._has_warned = True
             log.warning(UNCALIBRATED)
         return super().scored(stays)
 
-    def read(self, stay: StayInput) -> ReadStay:
+    def prepared(self, stay: StayInput) -> PreparedStay:
         """Cut a stay (as for `predict`) into windows, and weigh its columns.
 
         A model that reads columns takes a record: the notes as `text`, and its columns.
         """
-        return super().read(stay).with_columns(self.settings.columns, stay)
+        return super().prepared(stay).with_columns(self.settings.columns, stay)
 
     def calibrated(self, score: ArrayLike, shift: Any = 0.0) -> np.ndarray:
         """The probabilities of scores, of any shape; the scores themselves without a calibrator.
@@ -137,7 +137,9 @@ class ReadmissionModel(StayModel[ReadmissionSettings, StayRisk]):
         slope, intercept = self.settings.calibration
         return calibrated(score, slope, intercept + shift)
 
-    def risk_of(self, stay: ReadStay, probabilities: np.ndarray) -> StayRisk:
+    def risk_of(
+        self, stay: PreparedStay, probabilities: np.ndarray
+    ) -> StayRisk:
         """The risk of a stay from the probabilities of its windows, shape (windows,)."""
         risk = self.combined(stay.risk, probabilities)
         if risk.status != "ok":

@@ -1,4 +1,4 @@
-"""A stay cut into windows (`StayReader`, `ReadStay`), and the risk that comes out (`StayRisk`)."""
+"""A stay cut into windows (`StayPreparer`, `PreparedStay`), and its risk (`StayRisk`)."""
 
 from __future__ import annotations
 
@@ -161,6 +161,23 @@ class StayRisk:
     shift: float = 0.0
     after_discharge: tuple[RiskGroup, ...] = field(default=(), repr=False)
 
+    @classmethod
+    def without_numbers(
+        cls, coverage: Coverage, status: Status, reason: str
+    ) -> StayRisk:
+        """What is known of a stay before its windows have probabilities."""
+        return cls(
+            probability=math.nan,
+            score=math.nan,
+            p_max=math.nan,
+            p_mean=math.nan,
+            calibrated=False,
+            windows=(),
+            coverage=coverage,
+            status=status,
+            reason=reason,
+        )
+
     def remaining(self, day: float) -> float:
         """The risk that is left on a day after discharge, if the patient lives and is not back.
 
@@ -225,10 +242,10 @@ def shifts(rows: pd.DataFrame, effects: Sequence[ColumnEffect]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class ReadStay:
+class PreparedStay:
     """A stay cut into windows, each with the number of its note, and its risk without numbers.
 
-    `texts` are the notes by number, as given, to which the positions of windows refer.
+    `texts` are the notes by number, unchanged; the positions of windows refer to them.
     """
 
     windows: list[tuple[int, Window]] = field(repr=False)
@@ -244,7 +261,7 @@ class ReadStay:
         self,
         effects: Sequence[ColumnEffect],
         stay: StayInput,
-    ) -> ReadStay:
+    ) -> PreparedStay:
         """The stay with its shift: a missing value is a remark, a non-numeric one an error."""
         if not effects or self.risk.status != "ok":
             return self
@@ -275,7 +292,7 @@ class ReadStay:
 
 
 @dataclass(frozen=True)
-class StayReader:
+class StayPreparer:
     """Checks, cleans and windows the notes of stays; see `ReadmissionSettings`.
 
     With `join_notes`, positions count through the joined text, as note 0.
@@ -286,7 +303,7 @@ class StayReader:
     join_notes: bool
     other_languages: OtherLanguages = "remark"
 
-    def read(self, stay: Any) -> ReadStay:
+    def prepare(self, stay: Any) -> PreparedStay:
         """Window one note, or a list of notes in time order; a fault becomes a status."""
         notes, missing, fault = note_texts(stay)
         unread = [UnreadSpan(number, 0, 0, "missing") for number in missing]
@@ -327,9 +344,8 @@ class StayReader:
         status, reason = self._status(texts, fault, has_windows=bool(windows))
         if status == "error":
             windows = []
-        numbers = (math.nan, math.nan, math.nan, math.nan, False, (), coverage)
-        risk = StayRisk(*numbers, status=status, reason=reason)
-        return ReadStay(windows, risk, text_of)
+        risk = StayRisk.without_numbers(coverage, status, reason)
+        return PreparedStay(windows, risk, text_of)
 
     def _status(
         self,

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from clinical.risk.aggregation import DEFAULT_C
-from clinical.risk.reading import OtherLanguages, ReadStay, Status, StayReader
+from clinical.risk.reading import (
+    OtherLanguages,
+    PreparedStay,
+    Status,
+    StayPreparer,
+)
 from domainbert.encoders.loading import window_limit
 from domainbert.errors import UserError
 from domainbert.models.model import Model, WindowSettings
@@ -38,11 +43,11 @@ class StayResult(Protocol):
         """Why the status is not "ok"; else a remark, or ""."""
 
 
-AnyReading = TypeVar("AnyReading", bound="ReadingSettings")
+AnySettings = TypeVar("AnySettings", bound="PreparationSettings")
 AnyRisk = TypeVar("AnyRisk", bound=StayResult)
 
 
-class ReadingSettings(WindowSettings):
+class PreparationSettings(WindowSettings):
     """How a model reads the notes of a stay.
 
     Attributes:
@@ -63,7 +68,7 @@ class ReadingSettings(WindowSettings):
     other_languages: OtherLanguages = "remark"
 
 
-class StayModel(Model[AnyReading], Generic[AnyReading, AnyRisk]):
+class StayModel(Model[AnySettings], Generic[AnySettings, AnyRisk]):
     """A network that reads the windows of a stay's notes; each task adds what follows from them.
 
     The network is Hugging Face's BERT for sequence classification (CLS -> dense -> tanh -> logits
@@ -85,7 +90,7 @@ class StayModel(Model[AnyReading], Generic[AnyReading, AnyRisk]):
     package = "clinical"
 
     def prepare(self) -> None:
-        """The reader of stays, and no cache."""
+        """What prepares stays, and no cache."""
         from domainbert.text.windows import Windower
 
         settings = self.settings
@@ -96,7 +101,7 @@ class StayModel(Model[AnyReading], Generic[AnyReading, AnyRisk]):
             overlap=settings.overlap,
             limit=limit,
         )
-        self._reader = StayReader(
+        self._preparer = StayPreparer(
             windower,
             settings.clean_notes,
             settings.join_notes,
@@ -146,7 +151,9 @@ class StayModel(Model[AnyReading], Generic[AnyReading, AnyRisk]):
         return starmap(self.risk_of, self.scored(stays))
 
     @abstractmethod
-    def risk_of(self, stay: ReadStay, probabilities: np.ndarray) -> AnyRisk:
+    def risk_of(
+        self, stay: PreparedStay, probabilities: np.ndarray
+    ) -> AnyRisk:
         """What follows from the probabilities of the windows of a stay.
 
         The result has a `status` and a `reason`.
@@ -154,28 +161,28 @@ class StayModel(Model[AnyReading], Generic[AnyReading, AnyRisk]):
 
     def scored(
         self, stays: Iterable[Any]
-    ) -> Iterator[tuple[ReadStay, np.ndarray]]:
+    ) -> Iterator[tuple[PreparedStay, np.ndarray]]:
         """Each stay cut into windows, and their probabilities, as `risk_of` takes them.
 
         The windows of a chunk of stays are scored together.
         """
         chunks = chunked(
-            map(self.read, stays),
+            map(self.prepared, stays),
             size=lambda stay: 1 + stay.risk.coverage.tokens,
             limit=self.runner.buffer_tokens,
         )
         for chunk in read_ahead(chunks):
             windows = [ids for stay in chunk for ids in stay.input_ids]
-            probabilities = self.score_token_ids(windows)
+            probabilities = self.predict_windows(windows)
             ends = np.cumsum([len(stay.windows) for stay in chunk])
             for stay, end in zip(chunk, ends, strict=True):
                 yield stay, probabilities[end - len(stay.windows) : end]
 
-    def read(self, stay: StayInput) -> ReadStay:
+    def prepared(self, stay: StayInput) -> PreparedStay:
         """Cut a stay (as for `predict`) into windows."""
-        return self._reader.read(stay)
+        return self._preparer.prepare(stay)
 
-    def score_token_ids(self, windows: Sequence[ArrayLike]) -> np.ndarray:
+    def predict_windows(self, windows: Sequence[ArrayLike]) -> np.ndarray:
         """The probabilities of windows, shape (windows,) or (windows, labels).
 
         Args:
@@ -198,7 +205,7 @@ class StayModel(Model[AnyReading], Generic[AnyReading, AnyRisk]):
         self, stays: Iterable[str | Sequence[str]]
     ) -> list[list[np.ndarray]]:
         """The windows of each stay as token ids, each of shape (tokens,), for training."""
-        return [self._reader.read(stay).input_ids for stay in stays]
+        return [self._preparer.prepare(stay).input_ids for stay in stays]
 
     def window_probabilities(
         self,

@@ -71,9 +71,13 @@ def read_cohort(
     also: Sequence[Path] = (),
     notes: bool = True,
 ) -> pd.DataFrame:
-    """Read a cohort (see `usable_stays`), with the train sides of others, or without its notes.
+    """Read a cohort; see `usable_stays`.
 
-    Patients have one identity everywhere: ids of different hospitals must differ.
+    Args:
+        path: the file of the cohort.
+        also: further cohorts, of which the train side is added. Ids of patients must differ between
+            hospitals, since the same id is the same patient.
+        notes: False leaves out the notes.
 
     Raises:
         TableError: a file cannot be read, or a column is missing.

@@ -63,10 +63,10 @@ def train(
         if (table["split"] == "test").any():
             comparison = compare(model, table)
             record(comparison, model)
-            doubts = [
+            not_shown = [
                 v.text for v in comparison.verdicts() if v.status != "shown"
             ]
-            for line in (*doubts, *comparison.caveats):
+            for line in (*not_shown, *comparison.caveats):
                 say(f"note: {line}")
         run.save(model)
     say(f"model in {out}; its card says how it was made and how good it is")

@@ -20,7 +20,7 @@ from clinical.evaluation.diagnoses import best_f1_threshold, ranking_scores
 from clinical.risk.aggregation import aggregate_stays, aggregate_tensor
 from clinical.risk.diagnoses import DiagnosisModel, DiagnosisSettings
 from clinical.risk.manifest import DiagnosisData
-from clinical.risk.stay_model import ReadingSettings
+from clinical.risk.stay_model import PreparationSettings
 from clinical.stays.choice import CHOICE, choice_of
 from clinical.stays.diagnoses import (
     DIAGNOSES,
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class DiagnosisTable(ModelTable, ReadingSettings):
-    """The `[model]` table of a diagnosis recipe; see also `ReadingSettings`.
+class DiagnosisTable(ModelTable, PreparationSettings):
+    """The `[model]` table of a diagnosis recipe; see also `PreparationSettings`.
 
     Attributes:
         min_stays: stays that a group needs on the train side; rarer groups are left out.
@@ -108,7 +108,7 @@ def fit(
         drop=True
     )
     groups = frequent_groups(rows, table.min_stays)
-    reading = table.model_dump(include=set(ReadingSettings.model_fields))
+    reading = table.model_dump(include=set(PreparationSettings.model_fields))
     settings = DiagnosisSettings(
         **reading,
         names={group: (names or {}).get(group, "") for group in groups},
@@ -221,7 +221,7 @@ class DiagnosisObjective(Objective):
         self._table = table
         self._training = training
         self._rows = rows
-        read = [model.read(text) for text in rows["text"]]
+        read = [model.prepared(text) for text in rows["text"]]
         has_windows = np.array([bool(stay.windows) for stay in read])
         if not has_windows.all():
             log.warning(
@@ -344,7 +344,7 @@ class DiagnosisObjective(Objective):
         )
         return losses.sum(dim=1).mean()
 
-    def score(self, network: Any) -> dict[str, float]:
+    def evaluate(self, network: Any) -> dict[str, float]:
         """Ranking of the groups on the validation stays; see `ranking_scores`."""
         model = self._model.with_network(network)
         values, counts = model.window_probabilities(self.val_windows)

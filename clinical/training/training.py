@@ -16,7 +16,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from clinical.risk.aggregation import aggregate_stays, aggregate_tensor
 from clinical.risk.manifest import CohortData
 from clinical.risk.model import ReadmissionModel, ReadmissionSettings
-from clinical.risk.stay_model import ReadingSettings
+from clinical.risk.stay_model import PreparationSettings
 from clinical.stays.choice import CHOICE, NoteChoice, choice_of
 from clinical.stays.cohorts import usable_stays
 from clinical.stays.patients import check_unseen, patient_hashes, patient_keys
@@ -37,8 +37,8 @@ FOLDS = 5
 """Folds of cross-fitted calibration."""
 
 
-class ReadmissionTable(ModelTable, ReadingSettings):
-    """The `[model]` table of a readmission recipe; see also `ReadingSettings`.
+class ReadmissionTable(ModelTable, PreparationSettings):
+    """The `[model]` table of a readmission recipe; see also `PreparationSettings`.
 
     Attributes:
         objective: with "window", as in the paper, each window has its stay's label; "stay" trains
@@ -67,7 +67,7 @@ def fit(
     checkpoints: str | Path | None = None,
     resume: bool = False,
     record_patients: bool = True,
-    kind: type[ReadmissionModel] = ReadmissionModel,
+    model_class: type[ReadmissionModel] = ReadmissionModel,
 ) -> ReadmissionModel:
     """Train a model on the rows with split "train", and choose weights on those with "val".
 
@@ -82,7 +82,7 @@ def fit(
         resume: continue from the last checkpoint; refused if anything differs.
         record_patients: keep hashes of the patients in the manifest, so that evaluation can refuse
             patients that were trained on; see `clinical.stays.patients.patient_hashes`.
-        kind: the class of the model.
+        model_class: the class of the model.
 
     Raises:
         TableError: a column is missing.
@@ -104,13 +104,13 @@ def fit(
         start = ReadmissionModel.from_pretrained(table.start)
         start_hashes = start.manifest.data.patients
         held_out = usable[usable["split"] != "train"]["patient_id"]
-        for remark in check_unseen(held_out, start_hashes, side="val"):
-            log.warning("%s: %s", table.start, remark)
+        for caveat in check_unseen(held_out, start_hashes, side="val"):
+            log.warning("%s: %s", table.start, caveat)
     model, objective = _trained(
         rows,
         recipe,
         choice,
-        kind=kind,
+        model_class=model_class,
         checkpoints=checkpoints,
         resume=resume,
     )
@@ -175,7 +175,7 @@ def _trained(
     recipe: ReadmissionRecipe,
     choice: NoteChoice | None,
     *,
-    kind: type[ReadmissionModel] = ReadmissionModel,
+    model_class: type[ReadmissionModel] = ReadmissionModel,
     **run: Any,
 ) -> tuple[ReadmissionModel, "ReadmissionObjective"]:
     """A model trained on the train side of rows; `run` is for `domainbert.training.train`."""
@@ -187,7 +187,9 @@ def _trained(
         exclude={"encoder", "start", "objective", "calibration"}
     )
     settings = ReadmissionSettings(**reading, notes=choice)
-    model = kind.untrained(table.encoder, training=training, settings=settings)
+    model = model_class.untrained(
+        table.encoder, training=training, settings=settings
+    )
     objective = ReadmissionObjective(
         model, rows, table=table, training=training
     )
@@ -379,7 +381,7 @@ class ReadmissionObjective(Objective):
         negative = (1 - targets) * torch.log1p(-risk)
         return -(positive + negative).mean()
 
-    def score(self, network: Any) -> dict[str, float]:
+    def evaluate(self, network: Any) -> dict[str, float]:
         """AUROC of the scores of the validation stays."""
         from sklearn.metrics import roc_auc_score
 

@@ -219,7 +219,8 @@ def takes_options(command: Callable[..., R]) -> Callable[..., R]:
     holders = {
         name: parameter.annotation
         for name, parameter in signature.parameters.items()
-        if is_dataclass(parameter.annotation)
+        if isinstance(parameter.annotation, type)
+        and is_dataclass(parameter.annotation)
     }
     options_of = {
         name: inspect.signature(holder, eval_str=True).parameters

@@ -170,7 +170,7 @@ class TrainingOptions:
 
     def plan(
         self,
-        kind: type[AnyRecipe],
+        recipe_class: type[AnyRecipe],
         changes: Mapping[str, object] | None = None,
         *,
         default: str | None = None,
@@ -182,7 +182,7 @@ class TrainingOptions:
             f"training.{name}": value for name, value in self.given().items()
         }
         overrides |= {"model.encoder": self.encoder, **(changes or {})}
-        return read_recipe(kind, self.recipe or default, overrides)
+        return read_recipe(recipe_class, self.recipe or default, overrides)
 
     def run(self, out: Path) -> AbstractContextManager[TrainingRun]:
         """See `training_run`."""

@@ -137,7 +137,7 @@ def find_encoder(
     if name.startswith(HUB):
         folder = _hub_folder(name, download=download)
     if not folder.is_dir():
-        raise EncoderError(unknown_name(name, SHIPPED, kind="encoder"))
+        raise EncoderError(unknown_name(name, SHIPPED, what="encoder"))
     if not (folder / "config.json").is_file():
         raise EncoderError(f"{folder} holds no model: it has no config.json")
     checksums = sorted(_checksums(folder, adapters=adapters).items())
@@ -151,7 +151,7 @@ def unknown_name(
     name: str,
     shipped: Iterable[str],
     *,
-    kind: str,
+    what: str,
 ) -> str:
     """The error for a name that is neither a folder nor shipped, with the nearest that is."""
     shipped = list(shipped)
@@ -161,7 +161,7 @@ def unknown_name(
     elif re.fullmatch(r"\w[\w.-]*/[\w.-]+", name):
         guess = f" For the Hugging Face Hub write {HUB}{name}."
     names = ", ".join(shipped)
-    return f"no {kind} {name!r}: not a folder here and not shipped ({names}).{guess}"
+    return f"no {what} {name!r}: not a folder here and not shipped ({names}).{guess}"
 
 
 def _hub_folder(name: str, *, download: bool) -> Path:

@@ -285,7 +285,7 @@ class Model(TaskClass, Generic[AnySettings]):
             recipe,
             checkpoints=checkpoints,
             resume=resume,
-            kind=cls,
+            model_class=cls,
             **options,
         )
 
@@ -447,8 +447,8 @@ class Model(TaskClass, Generic[AnySettings]):
     ) -> None:
         """Write the model folder: the adapter if there is one, else all weights.
 
-        With `merged`, all weights are written even so, for Hugging Face's own classes. A model
-        folder of ours is replaced; any other folder with files is a `FileExistsError`.
+        `merged` writes all weights even if there is an adapter, for Hugging Face's own classes. A
+        model folder of ours is replaced; any other folder with files is a `FileExistsError`.
 
         Raises:
             UserError: all weights, and they were cast to bfloat16.

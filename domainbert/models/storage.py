@@ -133,16 +133,18 @@ def shipped_models(package: str) -> dict[str, Path]:
     return {file.parent.name: file.parent for file in files}
 
 
-def resolve_model(name: str | Path, kind: type[TaskClass]) -> str | Path:
+def resolve_model(
+    name: str | Path, model_class: type[TaskClass]
+) -> str | Path:
     """The folder of a shipped model; other folders, encoders and Hub models are unchanged.
 
     If the class has no package, no model is shipped and every name is unchanged. Otherwise an
     unknown name, or a shipped model of another task, is an `EncoderError`.
     """
-    if not kind.package:
+    if not model_class.package:
         return name
     typed = str(name)
-    folders = shipped_models(kind.package)
+    folders = shipped_models(model_class.package)
     if typed not in folders:
         is_folder = expanded(typed).is_dir()
         if typed in SHIPPED or typed.startswith(HUB) or is_folder:
@@ -151,15 +153,19 @@ def resolve_model(name: str | Path, kind: type[TaskClass]) -> str | Path:
             folders |= shipped_models(point.module.partition(".")[0])
     configs = {key: read_task_config(folders[key]) for key in folders}
     tasks = {key: config.task for key, config in configs.items() if config}
-    suitable = [key for key in tasks if tasks[key] in (kind.task, *kind.also)]
+    suitable = [
+        key
+        for key in tasks
+        if tasks[key] in (model_class.task, *model_class.also)
+    ]
     if typed in suitable:
         return folders[typed]
     if typed in tasks:
         raise EncoderError(
-            f"{typed} is a model for {tasks[typed]}, not for {kind.task}; "
-            f"shipped for {kind.task}: {', '.join(suitable)}"
+            f"{typed} is a model for {tasks[typed]}, not for {model_class.task}; "
+            f"shipped for {model_class.task}: {', '.join(suitable)}"
         )
-    raise EncoderError(unknown_name(typed, suitable, kind="model"))
+    raise EncoderError(unknown_name(typed, suitable, what="model"))
 
 
 def save_task_model(
@@ -268,7 +274,7 @@ def _published_class(model: PreTrainedModel) -> str:
 
 def load_task_model(
     folder: str | Path,
-    kind: type[TaskClass],
+    model_class: type[TaskClass],
     *,
     dropout: float | None = None,
 ) -> TaskModel:
@@ -278,7 +284,7 @@ def load_task_model(
 
     Args:
         folder: or `hub:owner/name`.
-        kind: the class of models; the folder must fit its task and labels.
+        model_class: the class of models; the folder must fit its task and labels.
         dropout: replaces that of an adapter's encoder, for further training.
 
     Raises:
@@ -287,17 +293,17 @@ def load_task_model(
     """
     path = expanded(folder)
     config = None
-    manifest = kind.manifest_class()
+    manifest = model_class.manifest_class()
     outputs = {}
     if path.is_dir():
         config = read_task_config(path)
-        manifest = read_manifest(path, kind.manifest_class)
+        manifest = read_manifest(path, model_class.manifest_class)
     if config:
-        if config.task not in {kind.task, *kind.also}:
+        if config.task not in {model_class.task, *model_class.also}:
             raise EncoderError(
-                f"{path} is a model for {config.task}, not for {kind.task}"
+                f"{path} is a model for {config.task}, not for {model_class.task}"
             )
-        _check_labels(str(path), len(config.labels), kind)
+        _check_labels(str(path), len(config.labels), model_class)
         outputs = named_outputs(config.labels)
     adapter = None
     if (path / ADAPTER_CONFIG).is_file():
@@ -309,12 +315,14 @@ def load_task_model(
             outputs |= dropouts(plain_config, dropout)
     else:
         encoder = find_encoder(folder)
-        outputs["train_command"] = kind.train_command
-    network = encoders.load_model(encoder, kind.network_class(), **outputs)
+        outputs["train_command"] = model_class.train_command
+    network = encoders.load_model(
+        encoder, model_class.network_class(), **outputs
+    )
     if adapter:
         network = apply_adapter(network, adapter, name=str(path))
     if config is None:
-        _check_head(encoder, network, kind)
+        _check_head(encoder, network, model_class)
     return TaskModel(
         network,
         load_tokenizer(encoder),
@@ -340,25 +348,25 @@ def read_task_config(folder: Path) -> TaskConfig | None:
         ) from None
 
 
-def read_manifest(folder: Path, kind: type[AnyManifest]) -> AnyManifest:
+def read_manifest(folder: Path, model_class: type[AnyManifest]) -> AnyManifest:
     """The manifest of a model folder; an empty one if it has none, `EncoderError` if broken."""
     file = folder / MANIFEST_FILE
     if not file.is_file():
-        return kind()
+        return model_class()
     try:
-        return kind.model_validate_json(file.read_bytes())
+        return model_class.model_validate_json(file.read_bytes())
     except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        entry = ".".join(map(str, problem["loc"]))
+        detail = error.errors(include_url=False)[0]
+        entry = ".".join(map(str, detail["loc"]))
         raise EncoderError(
-            f"{file} does not fit this version of domainbert: {entry}: {problem['msg']}"
+            f"{file} does not fit this version of domainbert: {entry}: {detail['msg']}"
         ) from None
 
 
 def _check_head(
     encoder: Encoder,
     network: PreTrainedModel,
-    kind: type[TaskClass],
+    model_class: type[TaskClass],
 ) -> None:
     """Refuse a published model for another task whose head happens to fit this one's."""
     expected_class = _published_class(network)
@@ -369,14 +377,16 @@ def _check_head(
                 raise EncoderError(
                     f"{encoder.name} is a {name}, and this needs a {expected_class}"
                 )
-    _check_labels(encoder.name, network.config.num_labels, kind)
+    _check_labels(encoder.name, network.config.num_labels, model_class)
 
 
-def _check_labels(name: str, labels: int, kind: type[TaskClass]) -> None:
-    expected = len(kind.labels)
+def _check_labels(
+    name: str, labels: int, model_class: type[TaskClass]
+) -> None:
+    expected = len(model_class.labels)
     if expected not in (0, labels):
         raise EncoderError(
-            f"{name} has {labels} labels; a model for {kind.task} has {expected}"
+            f"{name} has {labels} labels; a model for {model_class.task} has {expected}"
         )
 
 

@@ -100,8 +100,8 @@ class CorpusFile:
                 yield TextDocument("", {}, f"{row.place}: {row.fault}")
                 continue
             ids = {
-                kind: id_text(row.cells.get(column))
-                for kind, column in columns.items()
+                id_name: id_text(row.cells.get(column))
+                for id_name, column in columns.items()
             }
             cell = row.cells.get(text_column)
             cells = cell if isinstance(cell, list) else [cell]
@@ -134,24 +134,29 @@ class Exclusions:
     """
 
     def __init__(self, names: Iterable[tuple[str, str]] = ()) -> None:
-        self._listed = {(kind, id_key(name)) for kind, name in names}
-        listed_kinds = {kind for kind, _ in self._listed}
-        self._kinds = [kind for kind in IDS if kind in listed_kinds]
+        self._listed = {(id_name, id_key(name)) for id_name, name in names}
+        listed_names = {id_name for id_name, _ in self._listed}
+        self._id_names = [
+            id_name for id_name in IDS if id_name in listed_names
+        ]
         self._seen: set[tuple[str, str | None]] = set()
 
-    def check(self, kinds: Collection[str], *, source: str) -> None:
+    def check(self, id_names: Collection[str], *, source: str) -> None:
         """Refuse a source whose documents lack the broadest kind of id in the list."""
-        if not self._kinds or self._kinds[0] in kinds:
+        if not self._id_names or self._id_names[0] in id_names:
             return
-        kind = self._kinds[0]
+        id_name = self._id_names[0]
         raise TextCorpusError(
-            f"{source} has no {kind}, and the exclusion list names documents by it: "
-            f"add that column, or name it with `{kind}='NAME'`"
+            f"{source} has no {id_name}, and the exclusion list names documents by it: "
+            f"add that column, or name it with `{id_name}='NAME'`"
         )
 
     def reason(self, document: TextDocument) -> str | None:
         """Why a document must not be read, or None; remembers which listed ids occur."""
-        ids = [(kind, id_key(document.ids.get(kind))) for kind in self._kinds]
+        ids = [
+            (id_name, id_key(document.ids.get(id_name)))
+            for id_name in self._id_names
+        ]
         if matches := [name for name in ids if name in self._listed]:
             self._seen.update(matches)
             return f"excluded by {matches[0][0]}"
@@ -161,16 +166,16 @@ class Exclusions:
 
     def counts(self) -> dict[str, dict[str, int]]:
         """How many ids of each kind are listed, and how many were not found."""
-        listed = Counter(kind for kind, _ in self._listed)
-        missing = Counter(kind for kind, _ in self._listed - self._seen)
+        listed = Counter(id_name for id_name, _ in self._listed)
+        missing = Counter(id_name for id_name, _ in self._listed - self._seen)
         return {
-            kind: {"listed": count, "not found": missing[kind]}
-            for kind, count in listed.items()
+            id_name: {"listed": count, "not found": missing[id_name]}
+            for id_name, count in listed.items()
         }
 
     def facts(self) -> list[str]:
         """All ids, sorted; private."""
-        return sorted(f"{kind}={key}" for kind, key in self._listed)
+        return sorted(f"{id_name}={key}" for id_name, key in self._listed)
 
 
 def read_exclusions(paths: Iterable[str | Path]) -> Exclusions:
@@ -206,10 +211,10 @@ def _excluded_ids(path: Path) -> Iterator[tuple[str, str]]:
             )
         if "split" in available and row.cells.get("split") in (None, TRAIN):
             continue
-        for kind, column in columns.items():
+        for id_name, column in columns.items():
             name = id_text(row.cells.get(column))
             if name is not None:
-                yield kind, name
+                yield id_name, name
 
 
 # --- corpus
@@ -315,7 +320,7 @@ class TextCorpus:
 
     def _side(self, document: TextDocument) -> str:
         """The side of a document, decided by the broadest id it has, or by its text."""
-        keys = [id_key(document.ids.get(kind)) for kind in IDS]
+        keys = [id_key(document.ids.get(id_name)) for id_name in IDS]
         words = " ".join(document.text.split())
         name = next((key for key in keys if key is not None), words)
         # The digest of the broadest id, as a number from 0 to 1: a patient is on one side.

@@ -45,7 +45,7 @@ from domainbert.training.objective import (
 from domainbert.training.settings import Schedule, TrainingSettings
 from domainbert.training.trainer import fit
 
-Scores = dict[str, float]
+Measures = dict[str, float]
 # Tokens of an evaluation batch, the same on every device because masks are drawn per batch.
 EVALUATION_TOKENS = 4096
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def pretrain(
 
     Returns:
         The manifest, `pretraining.json` in the folder: settings, counts, and under "before" and
-        "after" the scores on held-out documents, {measure: value}.
+        "after" the measures on held-out documents, {measure: value}.
 
     Raises:
         TextCorpusError: no text, only excluded text, or documents without the ids that the
@@ -138,14 +138,14 @@ def pretrain(
 
 def _warn_of_missing(exclusions: Mapping[str, Mapping[str, int]]) -> None:
     """Log how many excluded ids the corpus does not have: they may be spelled differently."""
-    for kind, ids in exclusions.items():
+    for id_name, ids in exclusions.items():
         if ids["not found"]:
             log.warning(
                 "%d of %d excluded %s values were not found in the corpus: check that they "
                 "are spelled alike",
                 ids["not found"],
                 ids["listed"],
-                kind,
+                id_name,
             )
 
 
@@ -154,14 +154,14 @@ def train(
     objective: "MaskedWords",
     *,
     folder: Path,
-) -> tuple[PretrainingNetwork, Scores, Scores]:
+) -> tuple[PretrainingNetwork, Measures, Measures]:
     """Train a network in place, from the last checkpoint in `folder` if there is one.
 
     Returns:
-        The network, and its scores on held-out documents before and after.
+        The network, and its measures on held-out documents before and after.
     """
     network.to("cuda" if torch.cuda.is_available() else "cpu")
-    before = objective.score(network)
+    before = objective.evaluate(network)
     shared = objective.plan.model_dump(include=set(Schedule.model_fields))
     trained, _ = fit(
         network,
@@ -176,7 +176,7 @@ def train(
         load_best_model_at_end=False,
         metric_for_best_model=None,
     )
-    return trained, before, objective.score(trained)
+    return trained, before, objective.evaluate(trained)
 
 
 # --- masked words
@@ -243,7 +243,7 @@ class MaskedWords(Objective):
         """Cross-entropy of the masked tokens plus that of the pairs."""
         return network(**batch).loss
 
-    def score(self, network: PretrainingNetwork) -> Scores:
+    def evaluate(self, network: PretrainingNetwork) -> Measures:
         """Scores on held-out documents, on the network's device; its training mode is restored.
 
         Returns:

@@ -229,8 +229,8 @@ def save_encoder(
         replace_folder(temporary, folder)
 
 
-def score_table(manifest: EncoderManifest) -> list[list[str]]:
-    """The scores before and after training as rows of text, a head first."""
+def measure_table(manifest: EncoderManifest) -> list[list[str]]:
+    """The measures before and after training as rows of text, a head first."""
     rows = [
         [
             "held-out documents",
@@ -240,12 +240,12 @@ def score_table(manifest: EncoderManifest) -> list[list[str]]:
         ]
     ]
     for when in ("before", "after"):
-        scores = manifest[when]
+        measures = manifest[when]
         row = [
             f"{when}, {manifest['training']['length']} tokens",
-            f"{scores['mlm_accuracy']:.3f}",
-            f"{scores['perplexity']:,.1f}",
-            f"{scores['nsp_accuracy']:.3f}",
+            f"{measures['mlm_accuracy']:.3f}",
+            f"{measures['perplexity']:,.1f}",
+            f"{measures['nsp_accuracy']:.3f}",
         ]
         rows.append(row)
     return rows
@@ -260,7 +260,7 @@ def encoder_card(manifest: EncoderManifest) -> str:
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    head, *rows = score_table(manifest)
+    head, *rows = measure_table(manifest)
     template = environment.get_template("card.md.jinja")
     return template.render(
         manifest,

@@ -63,7 +63,7 @@ class Task(ABC, Generic[Item, Result]):
 
     Attributes:
         name: the name of the task, such as "readmission".
-        columns: the columns to read; those of kind "id" are copied to the output.
+        columns: the columns to read; those with the role "id" are copied to the output.
         group: the column whose equal values make one item; None if each row is an item.
         part_characters: the characters of input in a part; a part of the output is written when
             it is complete, after about a minute of work for MiniLM on two cores.
@@ -248,11 +248,11 @@ def _id_columns(
     ids = {
         chosen[column.name]
         for column in columns
-        if column.kind == "id" and not (is_grouped and column.within)
+        if column.role == "id" and not (is_grouped and column.within)
     }
     if is_grouped:
         return ids
-    texts = {chosen[c.name] for c in columns if c.kind != "id"}
+    texts = {chosen[c.name] for c in columns if c.role != "id"}
     return ids | set(filter(is_id_column, available)) - texts
 
 

@@ -107,6 +107,6 @@ def find_kind(name: str, kinds: Sequence[Announced]) -> tuple[Announced, str]:
     shipped = {name for kind in kinds for name in shipped_models(kind.package)}
     tasks = ", ".join(sorted({kind.task for kind in kinds}))
     raise UserError(
-        f"{unknown_name(name, sorted(shipped), kind='model')} "
+        f"{unknown_name(name, sorted(shipped), what='model')} "
         f"Or write TASK=NAME ({tasks or 'no task is announced: reinstall the package'})."
     )

@@ -69,7 +69,7 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
     import matplotlib as mpl
 
     path = Path(path)
-    kind = path.suffix.lstrip(".").lower()
+    file_format = path.suffix.lstrip(".").lower()
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     # SVG names its parts at random unless it is given a salt.
     with (
@@ -78,9 +78,9 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
     ):
         figure.savefig(
             temporary,
-            format=kind,
+            format=file_format,
             dpi=200,
-            metadata=dates.get(kind),
+            metadata=dates.get(file_format),
             bbox_inches="tight",
         )
     return path

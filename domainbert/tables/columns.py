@@ -17,7 +17,7 @@ class Column:
 
     Attributes:
         name: the name in this package.
-        kind: "text" (a text or a list of texts), "id" (carried into the output) or "value".
+        role: "text" (a text or a list of texts), "id" (carried into the output) or "value".
         also: other names, in any case, such as those of MIMIC and OMOP.
         required: whether a table without the column is refused.
         within: whether it is the id of a row within a group, carried only if rows are not grouped.
@@ -25,7 +25,7 @@ class Column:
     """
 
     name: str
-    kind: Literal["text", "id", "value"] = "value"
+    role: Literal["text", "id", "value"] = "value"
     also: tuple[str, ...] = ()
     required: bool = False
     within: bool = False
@@ -144,7 +144,7 @@ def _check_unused_ids(
         name for name in available[:_SEARCHED_COLUMNS] if name not in used
     ]
     for column in columns:
-        if column.kind != "id" or column.name in matches:
+        if column.role != "id" or column.name in matches:
             continue
         spellings = [_plain(name) for name in (column.name, *column.also)]
         ids = [spelling for spelling in spellings if spelling.endswith("id")]

@@ -175,7 +175,7 @@ def csv_batches(
     rows = _data_rows(path, len(names), separator, options, at_once=at_once)
     pieces = _sound_pieces(path, rows, flaws, block=block)
     parsed = (_parse(piece, columns, names, separator) for piece in pieces)
-    with read_errors(path, kinds=pa.ArrowException):
+    with read_errors(path, exceptions=pa.ArrowException):
         for batches in read_ahead(parsed):
             yield from batches
 

@@ -54,9 +54,9 @@ def read_table(
         frame = _parquet_frame(Path(source), columns)
     else:
         frame = _text_frame(source, columns, options)
-    for name, kind in (schema or {}).items():
+    for name, column_type in (schema or {}).items():
         if name in frame:
-            frame[name] = _cast(frame[name], kind, source)
+            frame[name] = _cast(frame[name], column_type, source)
     return frame
 
 
@@ -112,9 +112,11 @@ def _text_frame(
     return frame
 
 
-def _cast(column: pd.Series, kind: Type, source: str | Path) -> pd.Series:
+def _cast(
+    column: pd.Series, column_type: Type, source: str | Path
+) -> pd.Series:
     """A column as numbers or truth values; empty cells stay empty."""
-    dtype, expected = _TYPES[kind]
+    dtype, expected = _TYPES[column_type]
     # Empty cells would turn whole numbers into floats.
     present = column.dropna()
     try:

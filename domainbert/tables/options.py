@@ -46,15 +46,15 @@ class TableError(UserError):
 def read_errors(
     path: Path,
     how: str = "to its end",
-    kinds: type[Exception] = OSError,
+    exceptions: type[Exception] = OSError,
 ) -> Iterator[None]:
-    """Turn an error of a damaged file, or of these kinds, into a `TableError`.
+    """Turn an error of a damaged file, or one of these exceptions, into a `TableError`.
 
     The library's own message is left out, because it may quote a note.
     """
     try:
         yield
-    except (kinds, *READ_ERRORS) as error:
+    except (exceptions, *READ_ERRORS) as error:
         raise TableError(
             f"{path.name} cannot be read {how} ({type(error).__name__})"
         ) from None

@@ -89,16 +89,19 @@ def _as_text(column: pa.Array) -> list[Cell]:
     """Cells as text; lists and structures as Python objects."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    kind = column.type
-    if pa.types.is_timestamp(kind):  # Python's datetimes have no nanoseconds
-        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
+    column_type = column.type
+    if pa.types.is_timestamp(column_type):
+        # Python's datetimes have no nanoseconds.
+        column = column.cast(pa.timestamp("us", column_type.tz), safe=False)
     try:
         cells = column.to_pylist()
     except (UnicodeDecodeError, OverflowError, ValueError):
         cells = [_scalar(cell) for cell in column]
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if pa.types.is_binary(column_type) or pa.types.is_large_binary(
+        column_type
+    ):
         cells = [(cell or b"").decode("utf-8", "replace") for cell in cells]
-    elif kind not in (pa.string(), pa.large_string()):
+    elif column_type not in (pa.string(), pa.large_string()):
         cells = list(map(plain, cells))
     return list(map(filled, cells))
 
@@ -118,7 +121,7 @@ def filled(cell: Cell) -> Cell:
 
 
 def plain(value: Cell) -> Cell:
-    """A value with numbers and booleans as text, and U+FFFD for lone surrogates."""
+    """Turn the numbers and booleans in a value into text, and lone surrogates into U+FFFD."""
     if value is _UNREADABLE:
         return value
     if isinstance(value, str):

@@ -11,11 +11,11 @@ from domainbert.tables.columns import KEYWORD
 
 PLACEHOLDER = "placeholder"
 COLUMNS = ["row", "place", "note", "kind", "start", "end"]
-KINDS = read_toml(__file__, "identifiers.toml")
-"""The pattern of each kind."""
-_PATTERNS = [f"(?P<{kind}>{pattern})" for kind, pattern in KINDS.items()]
-_ANY_KIND = re.compile("|".join(_PATTERNS), re.VERBOSE)
-_PLACEHOLDER = re.compile(KINDS[PLACEHOLDER], re.VERBOSE)
+IDENTIFIERS = read_toml(__file__, "identifiers.toml")
+"""The pattern of each kind of identifier."""
+_PATTERNS = [f"(?P<{name}>{pattern})" for name, pattern in IDENTIFIERS.items()]
+_ANY_IDENTIFIER = re.compile("|".join(_PATTERNS), re.VERBOSE)
+_PLACEHOLDER = re.compile(IDENTIFIERS[PLACEHOLDER], re.VERBOSE)
 
 
 def count_placeholders(text: str) -> int:
@@ -36,8 +36,8 @@ def find_identifiers(
         The places, placeholders of de-identification left out, with `COLUMNS`: the number of the
         row (from 0), its place ("notes.csv line 17"), the number of the note in the row (from 0),
         the kind, and the first character and the one after the last, counted in the note. And the
-        counts of each of `KINDS`, of rows with it ("date rows"), of "rows", and of those that are
-        "unreadable" or "without text".
+        counts of each of `IDENTIFIERS`, of rows with it ("date rows"), of "rows", and of those that
+        are "unreadable" or "without text".
 
     Raises:
         TableError: no such source, or no such column.
@@ -59,7 +59,7 @@ def find_identifiers(
             (row.number, row.place, number, match.lastgroup, *match.span())
             for number, note in enumerate(notes)
             if isinstance(note, str)
-            for match in _ANY_KIND.finditer(note)
+            for match in _ANY_IDENTIFIER.finditer(note)
         ]
         counts["rows"] += 1
         counts["unreadable"] += bool(row.fault)

@@ -178,8 +178,10 @@ def evaluating(network: PreTrainedModel) -> Iterator[None]:
     import torch
 
     network.eval()
-    kind = network.device.type
-    autocast = torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda")
+    device_type = network.device.type
+    autocast = torch.autocast(
+        device_type, torch.bfloat16, enabled=device_type == "cuda"
+    )
     with torch.inference_mode(), autocast:
         yield
 

@@ -30,11 +30,11 @@ class BatchPlan(Protocol):
 
 
 class Objective(ABC):
-    """What a task trains on, how it is scored, and what identifies it.
+    """What a task trains on, how it is evaluated, and what identifies it.
 
     Attributes:
         batches: the training batches.
-        metric: the key of `score` that chooses the weights; larger is better.
+        metric: the key of `evaluate` that chooses the weights; larger is better.
         head: a module that the loss needs; it trains with the network and is dropped afterwards.
     """
 
@@ -51,7 +51,7 @@ class Objective(ABC):
         """The scalar loss of one batch from `collate`."""
 
     @abstractmethod
-    def score(self, network: PreTrainedModel) -> dict[str, float]:
+    def evaluate(self, network: PreTrainedModel) -> dict[str, float]:
         """Scores on the validation side, computed as prediction computes them."""
 
     @abstractmethod

@@ -37,14 +37,14 @@ class Recipe(Settings):
 
 
 def read_recipe(
-    kind: type[AnyRecipe],
+    recipe_class: type[AnyRecipe],
     source: str | Path | None = None,
     overrides: Mapping[str, object] | None = None,
 ) -> AnyRecipe:
     """Read a recipe, or another TOML file that has a settings class, such as a definition.
 
     Args:
-        kind: the class of the recipe or settings.
+        recipe_class: the class of the recipe or settings.
         source: a TOML file, or the name of a shipped recipe such as "entities". None for the
             defaults.
         overrides: values that replace the file's, by dotted name ("training.epochs"); None values
@@ -67,7 +67,7 @@ def read_recipe(
         if value is not None:
             _override(values, name.split("."), value)
     try:
-        return kind(**values)
+        return recipe_class(**values)
     except UserError as error:
         if source is None:
             raise

@@ -39,7 +39,7 @@ class TrainingSettings(Schedule):
         batch_tokens: maximum tokens in a step, padding included; one example always fits.
         max_windows: maximum windows of one stay in a step; a longer stay gives a new random choice
             each time, which bounds memory. Scoring reads all windows.
-        patience: evaluations without a better score before training stops.
+        patience: evaluations without a better metric before training stops.
         rank: the rank of the LoRA adapters.
         full: train all weights instead of adapters.
     """

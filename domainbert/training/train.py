@@ -28,10 +28,10 @@ def train(
     checkpoints: str | Path | None = None,
     resume: bool = False,
 ) -> AnyModel:
-    """Train a model through its stages; each keeps the weights with the best score.
+    """Train a model through its stages; each keeps the weights with the best metric.
 
     The first stage decides between adapters and full weights. The manifest of the result has the
-    settings and facts of each stage and the best validation scores.
+    settings and facts of each stage and the best measures on validation.
 
     Args:
         model: the model to train, from `Model.untrained`.
@@ -90,7 +90,7 @@ def train(
             for name, weights in network.named_parameters():
                 if "lora_B" in name:
                     weights.mul_(share)
-        best = stages[-1][0].score(network.eval())
+        best = stages[-1][0].evaluate(network.eval())
     trained = model.finished(network, full=first.full)
     trained.manifest.training = Training(
         stages=[Stage(**settings.model_dump()) for _, settings in stages],

@@ -64,7 +64,7 @@ def fit(
         **arguments: replace those of `training_arguments`.
 
     Returns:
-        The network, and the best scores.
+        The network, and its best measures.
 
     Raises:
         UserError: `resume` with other facts; or checkpoints in the folder and no `resume`.
@@ -111,11 +111,11 @@ def fit(
             trainer.train(
                 resume_from_checkpoint=checkpoint and str(checkpoint)
             )
-        return trainer.trained(), trainer.best_scores()
+        return trainer.trained(), trainer.best_measures()
 
 
 class ObjectiveTrainer(Trainer):
-    """Hugging Face's Trainer over the batches, the loss and the score of an objective.
+    """Hugging Face's Trainer over the batches, the loss and the measures of an objective.
 
     A checkpoint is written at every evaluation and every five minutes; it has the weights that
     train. The best weights are restored at the end.
@@ -173,8 +173,8 @@ class ObjectiveTrainer(Trainer):
             delattr(network, HEAD)
         return network
 
-    def best_scores(self) -> dict[str, float]:
-        """The scores of the evaluation with the best metric."""
+    def best_measures(self) -> dict[str, float]:
+        """The measures of the evaluation with the best metric."""
         metric = f"{PREFIX}{self.objective.metric}"
         rows = [row for row in self.state.log_history if metric in row]
         best: dict[str, float] = max(
@@ -194,12 +194,12 @@ class ObjectiveTrainer(Trainer):
         # Accelerate replaces the method by one with mixed precision.
         mixed_forward = vars(self._network).pop("forward", None)
         try:
-            scores = self.objective.score(self._network)
+            measures = self.objective.evaluate(self._network)
         finally:
             if mixed_forward:
                 self._network.forward = mixed_forward
         metrics = {
-            f"{PREFIX}{name}": float(value) for name, value in scores.items()
+            f"{PREFIX}{name}": float(value) for name, value in measures.items()
         }
         self.log(metrics)
         self.control: TrainerControl = self.callback_handler.on_evaluate(
@@ -340,7 +340,7 @@ class _Watch(TrainerCallback):
     """Shows progress, saves at least every `SAVE_SECONDS`, and stops early.
 
     Scores are logged, and so are the loss and the time left after the first step and every
-    `LOG_SECONDS`; a terminal shows a bar. Early stopping counts evaluations without a better score
+    `LOG_SECONDS`; a terminal shows a bar. Early stopping counts evaluations without a better metric
     in the run's saved history, so that a resumed run stops at the same step.
     """
 
@@ -420,16 +420,16 @@ class _Watch(TrainerCallback):
         metrics: Mapping[str, float],
         **_: object,
     ) -> None:
-        """Log the scores, and stop if they no longer improve."""
-        scores = [
-            f"{name.removeprefix(PREFIX)} {score:.4g}"
-            for name, score in metrics.items()
+        """Log the measures, and stop if they no longer improve."""
+        measures = [
+            f"{name.removeprefix(PREFIX)} {value:.4g}"
+            for name, value in metrics.items()
         ]
         log.info(
             "step %d of %d: %s",
             state.global_step,
             state.max_steps,
-            ", ".join(scores),
+            ", ".join(measures),
         )
         self._stop_early(args, state, control)
 
@@ -439,11 +439,11 @@ class _Watch(TrainerCallback):
         state: TrainerState,
         control: TrainerControl,
     ) -> None:
-        """Stop once `patience` evaluations have passed since the best score."""
+        """Stop once `patience` evaluations have passed since the best metric."""
         name = f"{PREFIX}{args.metric_for_best_model}"
-        scores = [entry[name] for entry in state.log_history if name in entry]
-        if not scores:
+        values = [entry[name] for entry in state.log_history if name in entry]
+        if not values:
             return
-        evaluations_since_best = len(scores) - 1 - int(np.argmax(scores))
+        evaluations_since_best = len(values) - 1 - int(np.argmax(values))
         if evaluations_since_best >= self._patience:
             control.should_training_stop = True

@@ -22,7 +22,7 @@ class Arm:
 
     Attributes:
         name: what the text calls it: its treatment, or "group A".
-        kind: the list of `[mentions]` that has its wording.
+        arm_type: the list of `[mentions]` that has its wording.
         short: an abbreviation of the name; empty without one.
         treatment, treatment_kind: of a group with a label.
         size: how many are in it.
@@ -31,10 +31,10 @@ class Arm:
     """
 
     name: str
-    kind: str
+    arm_type: str
     short: str = ""
     treatment: str = ""
-    treatment_kind: str = ""
+    treatment_type: str = ""
     size: str = ""
     unit: str = "mg"
     values: dict[str, str] = field(default_factory=dict)
@@ -44,15 +44,15 @@ def draw_arms(draws: Draws) -> list[Arm]:
     """Two or three groups that differ in one way: in treatment, in label, or in who they are."""
     chooser = draws.chooser
     count = chooser.choice((2, 2, 2, 3))
-    (kind,) = chooser.choices([*KINDS], weights=[*KINDS.values()])
-    if kind == "people":
+    (arm_type,) = chooser.choices([*KINDS], weights=[*KINDS.values()])
+    if arm_type == "people":
         names = draws.line("words", "people").split("|")
         chooser.shuffle(names)
-        arms = [Arm(name, kind) for name in names]
-    elif kind == "group":
+        arms = [Arm(name, arm_type) for name in names]
+    elif arm_type == "group":
         arms = _labelled_arms(draws, count)
     else:
-        arms = _treated_arms(draws, kind, count)
+        arms = _treated_arms(draws, arm_type, count)
     sizes = chooser.sample(SIZES, len(arms))
     for arm, size in zip(arms, sizes, strict=True):
         arm.size = str(size)
@@ -60,11 +60,11 @@ def draw_arms(draws: Draws) -> list[Arm]:
     return arms
 
 
-def _treated_arms(draws: Draws, kind: str, count: int) -> list[Arm]:
+def _treated_arms(draws: Draws, arm_type: str, count: int) -> list[Arm]:
     names = draws.wording.drugs
-    if kind == "procedure":
+    if arm_type == "procedure":
         names = draws.wording.lines("words", "procedures")
-    arms = [Arm(name, kind) for name in draws.chooser.sample(names, count)]
+    arms = [Arm(name, arm_type) for name in draws.chooser.sample(names, count)]
     if draws.chooser.random() < 0.3:
         arms[-1] = Arm(draws.line("words", "controls"), "control")
     if draws.chooser.random() < 0.2:
@@ -83,11 +83,11 @@ def _abbreviate(arms: Sequence[Arm]) -> None:
 
 def _labelled_arms(draws: Draws, count: int) -> list[Arm]:
     """Groups with labels such as "group A", each with a treatment."""
-    kind = draws.chooser.choice(("drug", "drug", "procedure"))
+    arm_type = draws.chooser.choice(("drug", "drug", "procedure"))
     labels = draws.line("words", "labels").split("|")
-    treated = _treated_arms(draws, kind, count)
+    treated = _treated_arms(draws, arm_type, count)
     return [
-        Arm(label, "group", treatment=arm.name, treatment_kind=arm.kind)
+        Arm(label, "group", treatment=arm.name, treatment_type=arm.arm_type)
         for label, arm in zip(labels, treated, strict=False)
     ]
 
@@ -96,16 +96,18 @@ def draw_stranger(draws: Draws, arms: Sequence[Arm]) -> Arm | None:
     """A group that is not in the study; None if there is no such name."""
     first = arms[0]
     wording = draws.wording
-    if first.kind == "people":
+    if first.arm_type == "people":
         return None
     names = wording.drugs
-    if first.kind == "procedure":
+    if first.arm_type == "procedure":
         names = wording.lines("words", "procedures")
-    if first.kind == "group":
+    if first.arm_type == "group":
         labels = [line.split("|") for line in wording.lines("words", "labels")]
         names = next(row for row in labels if first.name in row)
     in_study = {arm.name for arm in arms}
     free_names = [name for name in names if name not in in_study]
     if not free_names:
         return None
-    return Arm(draws.chooser.choice(free_names), first.kind, unit=first.unit)
+    return Arm(
+        draws.chooser.choice(free_names), first.arm_type, unit=first.unit
+    )

@@ -80,7 +80,7 @@ def _negated(study: Study) -> Iterator[Question]:
     """A question that names one of two groups by what it did not get."""
     chooser = study.draws.chooser
     facts = [fact for fact in study.facts if fact.family in RESULTS]
-    is_people = study.arms[0].kind == "people"
+    is_people = study.arms[0].arm_type == "people"
     if len(study.arms) > 2 or not facts or is_people:
         return
     if chooser.random() < 0.5:
@@ -89,7 +89,7 @@ def _negated(study: Study) -> Iterator[Question]:
     slot, number = chooser.choice(sorted(fact.spans))
     other = study.arms[1 - number]
     line = _line(study, fact, slot)
-    is_control = "control" in (other.kind, other.treatment_kind)
+    is_control = "control" in (other.arm_type, other.treatment_type)
     if is_control or "{in}" not in line.lower():
         return
     absent = study.draws.line("mentions", "absent")

@@ -95,13 +95,13 @@ class Study:
     def mention(self, arm: Arm, *, by_treatment: bool = False) -> str:
         """A group in words, such as "in the aspirin group"."""
         name = arm.name
-        kind = arm.kind
+        arm_type = arm.arm_type
         if by_treatment:
             name = arm.treatment
-            kind = arm.treatment_kind
+            arm_type = arm.treatment_type
         elif arm.short and "study" in self._topics:
             name = self._chooser.choice((arm.short, arm.short, name))
-        return in_words(self.draws.line("mentions", kind), name)
+        return in_words(self.draws.line("mentions", arm_type), name)
 
     def new_topic(self, family: str) -> dict[str, str] | None:
         """What a fact of this family is about; None if the text already has it."""
@@ -121,10 +121,10 @@ class Study:
 
     def _write(self) -> str:
         """The design, then facts and other sentences in random order."""
-        kinds = {arm.kind for arm in self.arms}
-        is_note = kinds == {"drug"} and self._chooser.random() < 0.15
+        arm_types = {arm.arm_type for arm in self.arms}
+        is_note = arm_types == {"drug"} and self._chooser.random() < 0.15
         introduction = [] if is_note else self._introduction()
-        results = self._results(kinds, is_note=is_note)
+        results = self._results(arm_types, is_note=is_note)
         background: list[Sentence] = [
             (text, []) for text in self._background()
         ]
@@ -176,14 +176,16 @@ class Study:
             sentences.append((text, []))
         return sentences
 
-    def _results(self, kinds: set[str], *, is_note: bool) -> list[Sentence]:
+    def _results(
+        self, arm_types: set[str], *, is_note: bool
+    ) -> list[Sentence]:
         """Sentences with facts, and some without, in random order."""
-        families = self.draws.wording.families(kinds) + ["event"] * 3
+        families = self.draws.wording.families(arm_types) + ["event"] * 3
         count = self._chooser.randint(2, 5)
         if is_note:
             families = ["dose", "adjustment", "course"]
             count = 2
-        elif kinds == {"drug"}:
+        elif arm_types == {"drug"}:
             families += ["dose"] * 2
         drawn_families = self._chooser.choices(families, k=count)
         sentences = [self._stated(family) for family in drawn_families]
@@ -244,7 +246,7 @@ class Study:
         """A sentence, and the characters of the numbers of its groups."""
         form = ""
         if self._chooser.random() < 0.5:
-            form = self.draws.line("mentions", arms[0].kind)
+            form = self.draws.line("mentions", arms[0].arm_type)
         text = ""
         spans: Spans = {}
         end = 0
@@ -283,7 +285,7 @@ class Study:
         arm = arms[int(number) - 1]
         if slot in arm.values:
             return arm.values[slot]
-        if slot == "in" and form and arm.kind == arms[0].kind:
+        if slot == "in" and form and arm.arm_type == arms[0].arm_type:
             return in_words(form, arm.name)
         if slot == "in":
             return self.mention(arm)
@@ -292,7 +294,7 @@ class Study:
     def _all_mentioned(self, arms: Sequence[Arm]) -> str:
         """All groups in words, such as "in the aspirin and placebo groups"."""
         *names, last = (arm.name for arm in arms)
-        form = self.draws.line("mentions", arms[0].kind)
+        form = self.draws.line("mentions", arms[0].arm_type)
         plural_form = _GROUP.sub(r"\1s", form)
         return in_words(plural_form, f"{', '.join(names)} and {last}")
 

@@ -76,12 +76,14 @@ class Wording:
         """Names of the numbers of a family."""
         return list(self._table["families"][family]["slots"])
 
-    def families(self, kinds: set[str]) -> list[str]:
+    def families(self, arm_types: set[str]) -> list[str]:
         """The families of facts on groups of these kinds."""
         names = []
         for name, family in self._table["families"].items():
-            possible_kinds = family.get("kinds", kinds)
-            if name not in WITHOUT_GROUPS and kinds.issubset(possible_kinds):
+            possible_types = family.get("kinds", arm_types)
+            if name not in WITHOUT_GROUPS and arm_types.issubset(
+                possible_types
+            ):
                 names.append(name)
         return names
 

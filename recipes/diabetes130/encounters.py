@@ -175,10 +175,12 @@ def _person(row: Mapping[str, str]) -> str:
     return f"{noun} {age}{race}. In the year before: {inpatient}, {emergency}, {outpatient}."
 
 
-def _admission(row: Mapping[str, str], kind: str, source: str) -> str:
+def _admission(
+    row: Mapping[str, str], admission_type: str, source: str
+) -> str:
     if source == "emergency room":
         source = f"from {source}"
-    parts = [kind, source]
+    parts = [admission_type, source]
     specialty = _specialty(row["medical_specialty"])
     if specialty:
         parts.append(f"under {specialty}")

@@ -33,7 +33,7 @@ _FOLDER = Path(__file__).parent
 class NoteName:
     """An abbreviation or brand, and the words before it in the text in which it is looked for."""
 
-    kind: str
+    name_type: str
     label: str
     context: str
     name: str

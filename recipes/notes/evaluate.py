@@ -111,7 +111,7 @@ def known_types(tagger: EntityTagger, gold: Gold) -> list[str]:
     Raises:
         UserError: it finds none of them.
     """
-    types = [kind for kind in gold.types if kind in tagger.types]
+    types = [label for label in gold.types if label in tagger.types]
     if not types:
         model_types = ", ".join(tagger.types)
         msg = (
@@ -136,9 +136,12 @@ def names_found(
     for name, entities in zip(names, tagger.tag_many(texts), strict=True):
         label = labels.get(name.label, name.label)
         expected = (len(name.context) + 1, name.name, label)
-        matches[name.kind] += expected in _spans(entities)
-    total = Counter(name.kind for name in names)
-    return {kind: (matches[kind], count) for kind, count in total.items()}
+        matches[name.name_type] += expected in _spans(entities)
+    total = Counter(name.name_type for name in names)
+    return {
+        name_type: (matches[name_type], count)
+        for name_type, count in total.items()
+    }
 
 
 def abbreviations_in_frames(
@@ -202,9 +205,11 @@ def main(
         result[gold.name]["assertions_with_headings"] = headed
         stdout.print(f"with headings, {gold.name}: {headed['accuracy']:.3f}")
     names = names_found(tagger, types, labels or {})
-    result["names"] = {kind: list(pair) for kind, pair in names.items()}
-    for kind, (matches, count) in names.items():
-        stdout.print(f"{kind}: {matches} of {count} found")
+    result["names"] = {
+        name_type: list(pair) for name_type, pair in names.items()
+    }
+    for name_type, (matches, count) in names.items():
+        stdout.print(f"{name_type}: {matches} of {count} found")
     if "Disease" in tagger.types:
         result["frames"] = abbreviations_in_frames(tagger)
         for frame, matches in result["frames"].items():

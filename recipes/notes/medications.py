@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from biomed.ner.entities import Entity
     from biomed.notes.attributes import Medication
 
-_TAGGED = [kind for kind in KINDS if kind != "reaction"]
+_TAGGED = [attribute for attribute in KINDS if attribute != "reaction"]
 _HEAD = ["attribute", "F1", "95% interval", "precision", "recall", "gold"]
 # A drug of the section, an attribute's kind, its ends; a status has none.
 Fact = tuple[int, str, str]
@@ -54,8 +54,8 @@ def gold_facts(row: dict[str, Any]) -> list[Fact]:
     """What the tags of a section say about its drugs."""
     facts = []
     for drug in row["drugs"]:
-        for kind, start, end in drug["attributes"]:
-            facts.append((drug["start"], f"{start}-{end}", kind))
+        for attribute, start, end in drug["attributes"]:
+            facts.append((drug["start"], f"{start}-{end}", attribute))
         if drug["status"]:
             facts.append((drug["start"], drug["status"], "status"))
     return facts
@@ -126,12 +126,12 @@ def score_lines(
     gold: list[list[Fact]], predicted: list[list[Fact]]
 ) -> Iterator[list[str]]:
     """The cells of `_HEAD` for each kind of attribute."""
-    for kind in (*_TAGGED, "status"):
-        scores = score_spans(gold, predicted, types=[kind])  # type: ignore[arg-type]
+    for attribute in (*_TAGGED, "status"):
+        scores = score_spans(gold, predicted, types=[attribute])  # type: ignore[arg-type]
         f1 = scores.interval
         overall = scores.overall
         yield [
-            kind,
+            attribute,
             f"{f1.value:.3f}",
             f"[{f1.low:.3f}, {f1.high:.3f}]",
             f"{overall['precision']:.3f}",

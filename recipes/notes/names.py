@@ -164,7 +164,11 @@ def with_open_names(names: Names, data: Path) -> Names:
     pools = {}
     for label, sources in names.pools.items():
         candidates = sorted(
-            {name for kind, name in open_names.names_of(data) if kind == label}
+            {
+                name
+                for name_label, name in open_names.names_of(data)
+                if name_label == label
+            }
         )
         n_drawn = min(LISTED, len(candidates))
         drawn = chooser.choice(candidates, n_drawn, replace=False)

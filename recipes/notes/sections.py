@@ -39,7 +39,7 @@ class Section:
     """A section of a real note; `id` is the note's, with the paragraph's number."""
 
     id: str
-    kind: str
+    section_type: str
     text: str
     side: str = ""
 
@@ -49,13 +49,15 @@ def drawn(data: Path) -> list[Section]:
     """The sections that are kept apart, each with its side, "dev" or "test"."""
     sections = []
     for name, number in DRAWN.items():
-        by_kind: dict[str, list[Section]] = defaultdict(list)
+        by_type: dict[str, list[Section]] = defaultdict(list)
         for section in sorted(drawable(data, name), key=_digest):
-            by_kind[section.kind].append(section)
-        sizes = {kind: len(group) for kind, group in by_kind.items()}
+            by_type[section.section_type].append(section)
+        sizes = {
+            section_type: len(group) for section_type, group in by_type.items()
+        }
         counts = _counts(sizes, number)
-        for kind, group in sorted(by_kind.items()):
-            sections += group[: counts[kind]]
+        for section_type, group in sorted(by_type.items()):
+            sections += group[: counts[section_type]]
     return [
         replace(section, side="test" if number % DEV else "dev")
         for number, section in enumerate(sections)
@@ -64,21 +66,23 @@ def drawn(data: Path) -> list[Section]:
 
 def _counts(sizes: Mapping[str, int], total: int) -> dict[str, int]:
     """How many sections of each kind are drawn: in proportion to the root of their number."""
-    roots = {kind: math.sqrt(size) for kind, size in sizes.items()}
+    roots = {
+        section_type: math.sqrt(size) for section_type, size in sizes.items()
+    }
     sum_of_roots = sum(roots.values())
     counts = {}
-    for kind, size in sizes.items():
-        count = max(1, round(total * roots[kind] / sum_of_roots))
-        counts[kind] = min(size, count)
+    for section_type, size in sizes.items():
+        count = max(1, round(total * roots[section_type] / sum_of_roots))
+        counts[section_type] = min(size, count)
     # Rounding, and kinds with few sections, leave the sum a little off.
     while sum(counts.values()) != total:
         step = 1 if sum(counts.values()) < total else -1
-        free_kinds = [
-            kind
-            for kind, size in sizes.items()
-            if 1 <= counts[kind] + step <= size
+        free_types = [
+            section_type
+            for section_type, size in sizes.items()
+            if 1 <= counts[section_type] + step <= size
         ]
-        largest = max(free_kinds, key=sizes.__getitem__)
+        largest = max(free_types, key=sizes.__getitem__)
         counts[largest] += step
     return counts
 

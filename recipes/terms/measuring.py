@@ -74,8 +74,8 @@ def measure(
     first = evaluate_synonyms(embedder, first_only)
     evaluations["first synonyms of held-out MeSH diseases"] = first
     return {
-        f"{name}, {len(evaluation.table)} {kind}": asdict(score)
-        for kind, evaluation in evaluations.items()
+        f"{name}, {len(evaluation.table)} {side}": asdict(score)
+        for side, evaluation in evaluations.items()
         for name, score in evaluation.scores.items()
     }
 

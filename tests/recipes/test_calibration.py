@@ -32,7 +32,7 @@ def overconfident():
     scores = rng.uniform(0.05, 0.999, 2000)
     right = rng.uniform(size=2000) < calibrated(scores, 0.5, -0.5)
     return pd.DataFrame(
-        {"kind": ["a"] * 1000 + ["b"] * 1000, "score": scores, "right": right}
+        {"label": ["a"] * 1000 + ["b"] * 1000, "score": scores, "right": right}
     )
 
 
@@ -55,12 +55,14 @@ def test_maps_are_found_and_help(overconfident):
 
 
 def test_too_few():
-    few = pd.DataFrame({"kind": ["a"], "score": [0.5], "right": [True]})
+    few = pd.DataFrame({"label": ["a"], "score": [0.5], "right": [True]})
     with pytest.raises(UserError, match="a: 1 entities found; expected 50"):
         calibration.fit_maps(few)
     with pytest.raises(UserError, match="nothing to calibrate on"):
         calibration.fit_maps(few[:0])
-    backwards = pd.DataFrame({"kind": "a", "score": [0.6, 0.7, 0.8, 0.9] * 20})
+    backwards = pd.DataFrame(
+        {"label": "a", "score": [0.6, 0.7, 0.8, 0.9] * 20}
+    )
     backwards["right"] = [True, True, True, False] * 20
     with pytest.raises(UserError, match="a: no finite calibration exists"):
         calibration.fit_maps(backwards)
@@ -172,7 +174,7 @@ def test_other_sides_are_only_measured(disease):
     assert scores["f1"]["other"].value == pytest.approx(0.8)
     with pytest.raises(UserError, match="two sides are named other; rename"):
         calibration.calibrate(model, [devel], [test, test])
-    assert list(table) == ["kind", "score", "right", "after"]
+    assert list(table) == ["label", "score", "right", "after"]
     assert len(table) == 90
 
 

@@ -78,10 +78,12 @@ def test_the_loss_is_the_divergence_from_the_teachers(
     )
     codes = np.pad(example.codes, 1, constant_values=-100)
     batch = {
-        "input_ids": torch.from_numpy(other.reader.window(example.ids))[None],
+        "input_ids": torch.from_numpy(
+            other.word_tokenizer.window(example.ids)
+        )[None],
         "codes": torch.from_numpy(codes)[None],
     }
-    pieces = [other.reader.read(WORDS)]
+    pieces = [other.word_tokenizer.tokenize(WORDS)]
     wide = [
         torch.tensor(model.log_probabilities(pieces)[0] / temperature).softmax(
             -1

@@ -156,7 +156,7 @@ def test_the_average_is_that_of_all_seeds_and_the_start(
         assert torch.allclose(tensor.float(), expected, atol=2e-3), name
     assert (len(runs), soup.manifest.average) == (2, 0.3)
     assert len(soup.manifest.seeds) == 2
-    texts = [soup.reader.read(WORDS)]
+    texts = [soup.word_tokenizer.tokenize(WORDS)]
     merged, own = (
         each.log_probabilities(texts)[0] for each in (soup, parts[1])
     )

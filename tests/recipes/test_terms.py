@@ -227,7 +227,7 @@ def test_rated_pairs_are_learned_by_their_order(tiny_encoder):
 
     def objective_of(kind, **sets):
         return kind(
-            embedder, sets, names, kind="contrastive", training=training
+            embedder, sets, names, objective="contrastive", training=training
         )
 
     def loss(objective, rows):

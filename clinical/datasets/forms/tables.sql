@@ -8,10 +8,10 @@ SELECT
     subject::VARCHAR AS SUBJECT_ID,
     sex AS GENDER,
     moment(birth) AS DOB,
-    CASE WHEN kind = 'death' THEN moment(discharged) END AS DOD,
+    CASE WHEN course = 'death' THEN moment(discharged) END AS DOD,
     DOD AS DOD_HOSP,
     NULL::VARCHAR AS DOD_SSN,
-    if(kind = 'death', '1', '0') AS EXPIRE_FLAG
+    if(course = 'death', '1', '0') AS EXPIRE_FLAG
 FROM (SELECT * FROM stays QUALIFY number = max(number) OVER (PARTITION BY subject))
 ORDER BY number;
 
@@ -22,12 +22,12 @@ SELECT
     hadm::VARCHAR AS HADM_ID,
     moment(admitted) AS ADMITTIME,
     moment(discharged) AS DISCHTIME,
-    CASE WHEN kind = 'death' THEN DISCHTIME END AS DEATHTIME,
-    CASE WHEN kind IN ('elective', 'newborn') THEN upper(kind) ELSE urgency END AS ADMISSION_TYPE,
-    CASE WHEN kind_before = 'transfer' THEN 'TRANSFER FROM HOSP/EXTRAM'
-         WHEN kind IN ('elective', 'newborn') THEN 'PHYS REFERRAL/NORMAL DELI'
+    CASE WHEN course = 'death' THEN DISCHTIME END AS DEATHTIME,
+    CASE WHEN course IN ('elective', 'newborn') THEN upper(course) ELSE urgency END AS ADMISSION_TYPE,
+    CASE WHEN course_before = 'transfer' THEN 'TRANSFER FROM HOSP/EXTRAM'
+         WHEN course IN ('elective', 'newborn') THEN 'PHYS REFERRAL/NORMAL DELI'
          ELSE 'EMERGENCY ROOM ADMIT' END AS ADMISSION_LOCATION,
-    CASE kind WHEN 'death' THEN 'DEAD/EXPIRED' WHEN 'transfer' THEN 'SHORT TERM HOSPITAL'
+    CASE course WHEN 'death' THEN 'DEAD/EXPIRED' WHEN 'transfer' THEN 'SHORT TERM HOSPITAL'
          WHEN 'newborn' THEN 'HOME' ELSE usual_location END AS DISCHARGE_LOCATION,
     insurance AS INSURANCE,
     language AS LANGUAGE,
@@ -38,7 +38,7 @@ SELECT
     moment(admitted - to_minutes(minutes_before)) AS EDREGTIME,
     moment(admitted + to_minutes(minutes_after)) AS EDOUTTIME,
     diagnosis AS DIAGNOSIS,
-    if(kind = 'death', '1', '0') AS HOSPITAL_EXPIRE_FLAG,
+    if(course = 'death', '1', '0') AS HOSPITAL_EXPIRE_FLAG,
     '1' AS HAS_CHARTEVENTS_DATA
 FROM stays
 ORDER BY number;

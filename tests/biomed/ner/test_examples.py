@@ -7,7 +7,7 @@ from biomed.ner.examples import (
     Source,
     make_sources,
 )
-from biomed.ner.pieces import WordReader
+from biomed.ner.pieces import WordTokenizer
 from domainbert.training.objective import FreshBatches
 
 CODES = {"O": 0, "B-x": 1, "I-x": 2}
@@ -20,7 +20,7 @@ TEXTS = tuple(
 def make(tokenizer, sources=None, *, window=40, seed=0, **options):
     return ExampleMaker(
         sources or [Source(TEXTS, CODES)],
-        reader=WordReader(tokenizer),
+        word_tokenizer=WordTokenizer(tokenizer),
         window=window,
         seed=seed,
         **options,

@@ -46,7 +46,7 @@ def test_a_family_gets_our_windows_and_offsets(write, tmp_path, family):
     spaced = [
         start > 0 and short[start - 1] == " " for start, _ in _words(short)
     ]
-    pieces = tagger.reader.read(words, spaced=spaced)
+    pieces = tagger.word_tokenizer.tokenize(words, spaced=spaced)
     encoded = own(short, return_tensors="pt", return_offsets_mapping=True)
     assert encoded["input_ids"][0, 1:-1].tolist() == pieces.ids.tolist()
     logits = (

@@ -21,7 +21,9 @@ def test_log_odds_of_listed_words_are_raised_as_they_are_spelt(
     words = ["HTN", "htn", "was", "patient"]
     odds = []
     for model in (plain, told):
-        (scores,) = model.log_probabilities([model.reader.read(words)])
+        (scores,) = model.log_probabilities(
+            [model.word_tokenizer.tokenize(words)]
+        )
         assert np.exp(scores).sum(axis=1) == pytest.approx(1)
         begin = 1 + 2 * model.types.index("Disease")
         odds.append(scores[:, begin : begin + 2] - scores[:, :1])

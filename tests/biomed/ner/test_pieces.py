@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from biomed.ner import pieces as pieces_module
-from biomed.ner.pieces import WordReader, best_window
+from biomed.ner.pieces import WordTokenizer, best_window
 from domainbert.text.windows import plan_windows
 
 
 def test_pieces_are_those_of_the_words(tokenizer):
     words = ["Patients", "with", "HEART", "failure", "\x10", "[SEP]", "x"]
-    pieces = WordReader(tokenizer).read(words)
+    pieces = WordTokenizer(tokenizer).tokenize(words)
     assert pieces.is_read.tolist() == [
         True,
         True,
@@ -34,7 +34,7 @@ def test_pieces_are_those_of_the_words(tokenizer):
 
 @given(st.text(alphabet="ab1.- é\u0301\ud800\x00", max_size=30))
 def test_any_words(tokenizer, text):
-    pieces = WordReader(tokenizer).read(list(text))
+    pieces = WordTokenizer(tokenizer).tokenize(list(text))
     assert len(pieces.first) == len(pieces.is_read) == len(text)
     assert (
         np.diff(pieces.first)
@@ -43,44 +43,47 @@ def test_any_words(tokenizer, text):
 
 
 def test_recent_words_are_tokenised_once(tokenizer):
-    reader = WordReader(tokenizer)
-    calls, original = [], reader._tokenizer
+    word_tokenizer = WordTokenizer(tokenizer)
+    calls, original = [], word_tokenizer._tokenizer
 
     class Counting:
         def encode(self, word, **options):
             calls.append(word)
             return original.encode(word, **options)
 
-    reader._tokenizer = Counting()
+    word_tokenizer._tokenizer = Counting()
     for words in (["a", "b", "a"], ["b", "c", "d"], ["a", "x"]):
-        assert len(reader.read(words).first) == len(words)
+        assert len(word_tokenizer.tokenize(words).first) == len(words)
     assert calls == ["a", "b", "c", "d", "x"]
 
 
-def test_a_reader_is_sent_to_other_processes(tokenizer):
-    reader = WordReader(tokenizer)
-    pieces = reader.read(["heart", "failure-"])
-    sent = pickle.loads(pickle.dumps(reader))
+def test_a_tokenizer_is_sent_to_other_processes(tokenizer):
+    word_tokenizer = WordTokenizer(tokenizer)
+    pieces = word_tokenizer.tokenize(["heart", "failure-"])
+    sent = pickle.loads(pickle.dumps(word_tokenizer))
     assert sent.read(["heart", "failure-"]).ids.tolist() == pieces.ids.tolist()
 
 
-def test_threads_share_a_reader(new_tokenizer, monkeypatch):
+def test_threads_share_a_tokenizer(new_tokenizer, monkeypatch):
     """One thread tokenises while another replaces the full cache."""
     few = lru_cache(10)(pieces_module._pieces.__wrapped__)
     monkeypatch.setattr(pieces_module, "_pieces", few)
     words = [f"{a}{b}" for a in "abcdefgh" for b in "stuvwxyz"]
     alone = {
-        word: WordReader(new_tokenizer()).read([word]).ids.tolist()
+        word: WordTokenizer(new_tokenizer()).tokenize([word]).ids.tolist()
         for word in words
     }
-    reader, start = WordReader(new_tokenizer()), threading.Barrier(10)
+    word_tokenizer, start = (
+        WordTokenizer(new_tokenizer()),
+        threading.Barrier(10),
+    )
 
     def work(number):
         draw = np.random.default_rng(number)
         start.wait()
         for _ in range(200):
             some = [str(word) for word in draw.choice(words, 12)]
-            assert reader.read(some).ids.tolist() == [
+            assert word_tokenizer.tokenize(some).ids.tolist() == [
                 p for word in some for p in alone[word]
             ]
 

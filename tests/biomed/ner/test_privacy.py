@@ -77,7 +77,10 @@ def test_nothing_says_what_it_read(tagger, disease, tmp_path, caplog, capsys):
             pd.DataFrame({CANARY + " was here and there": [TEXT]}),
         )
         attempt(
-            list, disease.entities(map(disease.reader.read, [[CANARY], TEXT]))
+            list,
+            disease.entities(
+                map(disease.word_tokenizer.tokenize, [[CANARY], TEXT])
+            ),
         )
         attempt(EntityTagger.from_pretrained, "nowhere")
         for name in files:
@@ -98,7 +101,9 @@ def test_nothing_says_what_it_read(tagger, disease, tmp_path, caplog, capsys):
         attempt(evaluate_words, disease, gold)
         attempt(evaluate_documents, tagger, gold)
         attempt(tagged, document)
-        said += map(repr, (gold, document, tagger, disease, disease.reader))
+        said += map(
+            repr, (gold, document, tagger, disease, disease.word_tokenizer)
+        )
     said += [str(warning.message) for warning in caught]
     said += [caplog.text, *capsys.readouterr()]
     assert not [line for line in said if CANARY in line]

@@ -338,9 +338,12 @@ def test_an_entity_has_a_letter(tokenizer, new_rules, disease):
             tokenizer.convert_tokens_to_ids("heart")
         ]
     tagger = EntityTagger(network, tokenizer)
-    assert list(disease.entities([disease.reader.read(["9"])])) == [[]]
+    assert list(
+        disease.entities([disease.word_tokenizer.tokenize(["9"])])
+    ) == [[]]
     assert [
-        len(each) for each in tagger.entities([tagger.reader.read(["9"])])
+        len(each)
+        for each in tagger.entities([tagger.word_tokenizer.tokenize(["9"])])
     ] == [1]
     assert found(tagger, "9 was - heart was 1 - 9") == [("heart", "Disease")]
 
@@ -396,7 +399,9 @@ def test_tags_of_words_cut_by_someone_else(disease):
     ]
     found = [
         [span[:3] for span in spans]
-        for spans in disease.entities(map(disease.reader.read, sentences))
+        for spans in disease.entities(
+            map(disease.word_tokenizer.tokenize, sentences)
+        )
     ]
     assert found == [[(0, 2, "Disease")], [], [(0, 3, "Disease")]]
 

@@ -192,7 +192,7 @@ def test_corpora_that_annotate_other_types_teach_each_their_own(tiny_encoder):
     model = fit(corpora, recipe(tiny_encoder))
     both = corpus(seed=20).devel
     tagged = model.entities(
-        model.reader.read(text.words) for text in both.texts
+        model.word_tokenizer.tokenize(text.words) for text in both.texts
     )
     pairs = zip(both.texts, tagged, strict=True)
     right = sum(
@@ -224,7 +224,7 @@ def test_training_starts_from_another_model(diseases, tiny_encoder, tmp_path):
     assert torch.allclose(ours[[0, 1, 2]], theirs, atol=1e-3)
     # It tells the tags that it knows apart as the other does.
     words = [text.words for text in corpus(seed=20).devel.texts]
-    pieces = [both.reader.read(text) for text in words]
+    pieces = [both.word_tokenizer.tokenize(text) for text in words]
     own, other = (
         np.concatenate(m.log_probabilities(pieces)) for m in (both, diseases)
     )

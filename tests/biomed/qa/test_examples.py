@@ -5,7 +5,7 @@ import pytest
 
 from biomed.qa.examples import WindowMaker
 from biomed.qa.questions import Question, QuestionError, QuestionSet
-from biomed.qa.spans import PairReader
+from biomed.qa.spans import PairTokenizer
 
 LONG = "patient was x " * 20 + "heart failure " + "at home y " * 20
 AT = LONG.index("heart")
@@ -13,8 +13,8 @@ SIBLING = "stable and insulin with heart failure then pain"
 
 
 @pytest.fixture
-def reader(tokenizer):
-    return PairReader(tokenizer, window=24, overlap=6)
+def pair_tokenizer(tokenizer):
+    return PairTokenizer(tokenizer, window=24, overlap=6)
 
 
 def one(
@@ -32,10 +32,14 @@ def one(
     )
 
 
-def maker(reader, *questions, negatives=1.0, longest=6, seed=0):
+def maker(pair_tokenizer, *questions, negatives=1.0, longest=6, seed=0):
     made = QuestionSet("made-up", questions)
     return WindowMaker(
-        made, reader=reader, negatives=negatives, longest=longest, seed=seed
+        made,
+        pair_tokenizer=pair_tokenizer,
+        negatives=negatives,
+        longest=longest,
+        seed=seed,
     )
 
 
@@ -45,10 +49,10 @@ def words(tokenizer, example, start, end):
     )
 
 
-def test_a_window_with_the_answer_and_its_labels(tokenizer, reader):
+def test_a_window_with_the_answer_and_its_labels(tokenizer, pair_tokenizer):
     starts = set()
     for epoch in range(60):
-        (example,) = maker(reader, one(), negatives=0).make(epoch)
+        (example,) = maker(pair_tokenizer, one(), negatives=0).make(epoch)
         assert words(tokenizer, example, example.start, example.end) == [
             "heart",
             "failure",
@@ -68,9 +72,9 @@ def test_a_window_with_the_answer_and_its_labels(tokenizer, reader):
 
 
 def test_negatives_come_at_the_stated_rate_and_without_the_answer(
-    tokenizer, reader
+    tokenizer, pair_tokenizer
 ):
-    made = maker(reader, one(), negatives=2.5)
+    made = maker(pair_tokenizer, one(), negatives=2.5)
     counts = []
     for epoch in range(200):
         positive, *negatives = made.make(epoch)
@@ -85,7 +89,9 @@ def test_negatives_come_at_the_stated_rate_and_without_the_answer(
     assert np.mean(counts) == pytest.approx(2.5, abs=0.15)
 
 
-def test_negatives_of_a_short_context_come_from_its_article(tokenizer, reader):
+def test_negatives_of_a_short_context_come_from_its_article(
+    tokenizer, pair_tokenizer
+):
     asked = one(context="heart failure at home", answer_spans=((0, 13),))
     others = [
         dataclasses.replace(
@@ -97,7 +103,9 @@ def test_negatives_of_a_short_context_come_from_its_article(tokenizer, reader):
     ]
     seen = set()
     for epoch in range(40):
-        examples = maker(reader, asked, *others, negatives=1).make(epoch)
+        examples = maker(pair_tokenizer, asked, *others, negatives=1).make(
+            epoch
+        )
         # Now and then no window without the answer is met in a few tries.
         if len(examples) > 1 + len(others):
             first = examples[1].segments.tolist().index(1)
@@ -105,32 +113,34 @@ def test_negatives_of_a_short_context_come_from_its_article(tokenizer, reader):
     assert seen == {"y y y"}
 
 
-def test_there_may_be_no_negative(reader):
+def test_there_may_be_no_negative(pair_tokenizer):
     """Every window of the article has the answer's text in it."""
     asked = one(context="heart failure " * 50, answer_spans=((0, 13),))
-    assert len(maker(reader, asked, negatives=3).make(0)) == 1
+    assert len(maker(pair_tokenizer, asked, negatives=3).make(0)) == 1
 
 
-def test_a_question_without_an_answer_gives_a_window(reader):
+def test_a_question_without_an_answer_gives_a_window(pair_tokenizer):
     (positive, negative) = maker(
-        reader, one(), one(answers=()), negatives=0
+        pair_tokenizer, one(), one(answers=()), negatives=0
     ).make(0)
     assert positive.start
     assert (negative.start, negative.end) == (0, 0)
 
 
-def test_the_answer_that_most_gave_is_taken(tokenizer, reader):
+def test_the_answer_that_most_gave_is_taken(tokenizer, pair_tokenizer):
     places = ((AT, AT + 5), (AT, AT + 13), (AT, AT + 13))
-    (example,) = maker(reader, one(answer_spans=places), negatives=0).make(0)
+    (example,) = maker(
+        pair_tokenizer, one(answer_spans=places), negatives=0
+    ).make(0)
     assert words(tokenizer, example, example.start, example.end) == [
         "heart",
         "failure",
     ]
 
 
-def test_a_long_answer_is_cut_off(tokenizer, reader):
+def test_a_long_answer_is_cut_off(tokenizer, pair_tokenizer):
     (example,) = maker(
-        reader, one(answer_spans=((AT - 28, AT + 13),)), negatives=0
+        pair_tokenizer, one(answer_spans=((AT - 28, AT + 13),)), negatives=0
     ).make(0)
     assert (
         words(tokenizer, example, example.start, example.end)
@@ -138,9 +148,11 @@ def test_a_long_answer_is_cut_off(tokenizer, reader):
     )
 
 
-def test_the_same_epoch_gives_the_same_windows(reader):
+def test_the_same_epoch_gives_the_same_windows(pair_tokenizer):
     def made(seed, epoch):
-        examples = maker(reader, one(), negatives=2, seed=seed).make(epoch)
+        examples = maker(pair_tokenizer, one(), negatives=2, seed=seed).make(
+            epoch
+        )
         return [(e.ids.tolist(), e.start, e.end) for e in examples]
 
     assert made(1, 3) == made(1, 3)
@@ -148,14 +160,14 @@ def test_the_same_epoch_gives_the_same_windows(reader):
     assert made(1, 3) != made(2, 3)
 
 
-def test_what_cannot_be_used_is_left_out(reader):
+def test_what_cannot_be_used_is_left_out(pair_tokenizer):
     unusable = [
         one(answer_spans=()),
         dataclasses.replace(one(), text="was " * 40),
         dataclasses.replace(one(), text="\x00"),
     ]
-    assert len(maker(reader, one(), *unusable)) == 1
+    assert len(maker(pair_tokenizer, one(), *unusable)) == 1
     with pytest.raises(
         QuestionError, match="made-up has 3 questions, but none with an answer"
     ):
-        maker(reader, *unusable)
+        maker(pair_tokenizer, *unusable)

@@ -31,8 +31,8 @@ def test_a_family_answers_from_texts_of_any_length(
             != ""
         )
     # A short pair is read as the tokenizer of the family pairs them.
-    pair = answerer.reader.pair(QUESTION, CONTEXT[:20])
-    (window,) = answerer.reader.windows(pair)
+    pair = answerer.pair_tokenizer.pair(QUESTION, CONTEXT[:20])
+    (window,) = answerer.pair_tokenizer.windows(pair)
     encoded = own(QUESTION, CONTEXT[:20], return_tensors="pt")
     assert encoded["input_ids"][0].tolist() == window.ids.tolist()
     accepted = {"input_ids", "attention_mask"}

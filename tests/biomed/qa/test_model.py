@@ -272,8 +272,10 @@ def test_a_preferred_span_has_one_whole_number(answerer, text, expected):
     ],
 )
 def test_questions_for_a_number(tokenizer, new_known, question, asks):
-    reader = QuestionAnswerer(new_known(tokenizer), tokenizer).reader
-    assert reader.pair(question, "text").asks_number is asks
+    pair_tokenizer = QuestionAnswerer(
+        new_known(tokenizer), tokenizer
+    ).pair_tokenizer
+    assert pair_tokenizer.pair(question, "text").asks_number is asks
 
 
 @given(
@@ -284,7 +286,7 @@ def test_questions_for_a_number(tokenizer, new_known, question, asks):
 def test_spans_are_exact_for_any_text(undecided, words, between):
     text = between.join(words)
     try:
-        undecided.reader.pair(QUESTION, text)
+        undecided.pair_tokenizer.pair(QUESTION, text)
     except UserError:
         return
     for answer in undecided.answer(QUESTION, text, top_k=4, threshold=-np.inf):
@@ -480,7 +482,7 @@ def test_wrong_options_are_refused(answerer, options, message):
 
 
 def test_the_longest_question_still_reads_everything(answerer):
-    longest = answerer.reader.longest_question
+    longest = answerer.pair_tokenizer.longest_question
     text = "patient was x " * 10 + "insulin"
     assert answerer.answer("was " * longest, text)[0].text == "insulin"
 

@@ -112,7 +112,7 @@ def test_nothing_says_what_it_read(
                 None,
             ):
                 attempt(answerer.answer, question, context)
-                attempt(answerer.reader.pair, question, context)
+                attempt(answerer.pair_tokenizer.pair, question, context)
                 attempt(answerer.answer_many, [(question, context)])
         for path in files:
             attempt(read_questions, path)

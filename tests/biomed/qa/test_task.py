@@ -174,7 +174,7 @@ def test_rows_are_resumed_not_asked_again(answerer, tmp_path, monkeypatch):
     write_table(pd.DataFrame(rows), tmp_path / "q.csv")
     score_file(task(), tmp_path / "q.csv", tmp_path / "whole.csv")
     asked = []
-    pair = answerer.reader.pair
+    pair = answerer.pair_tokenizer.pair
 
     def failing(question, context):
         asked.append(context)
@@ -182,7 +182,7 @@ def test_rows_are_resumed_not_asked_again(answerer, tmp_path, monkeypatch):
             raise RuntimeError
         return pair(question, context)
 
-    monkeypatch.setattr(answerer.reader, "pair", failing)
+    monkeypatch.setattr(answerer.pair_tokenizer, "pair", failing)
     with pytest.raises(RuntimeError):
         score_file(task(), tmp_path / "q.csv", tmp_path / "o.csv")
     counts = score_file(task(), tmp_path / "q.csv", tmp_path / "o.csv")

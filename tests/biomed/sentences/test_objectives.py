@@ -42,7 +42,7 @@ def objective_of(embedder, kind, *columns, label=None):
     )
     data = data if label is None else data.assign(label=label)
     return TextVectorsObjective(
-        embedder, {"part": data}, data, kind=kind, training=QUICK
+        embedder, {"part": data}, data, objective=kind, training=QUICK
     )
 
 
@@ -265,10 +265,10 @@ def right(embedder):
 def by_partners(monkeypatch):
     """The share of right partners chooses the weights, whatever the objective."""
 
-    def score(self, network):
+    def evaluate(self, network):
         return {self.metric: right(self._embedder.with_network(network))}
 
-    monkeypatch.setattr(TextVectorsObjective, "score", score)
+    monkeypatch.setattr(TextVectorsObjective, "evaluate", evaluate)
 
 
 def separation(embedder):
@@ -402,12 +402,12 @@ def test_a_class_that_only_validation_has_is_refused(tiny_encoder):
 
 
 def test_a_share_averages_with_the_plain_encoder(tiny_encoder, monkeypatch):
-    def score(self, network):
+    def evaluate(self, network):
         embedder = self._embedder.with_network(network)
         vectors = embedder.vectors_of(["heart failure"])
         return {self.metric: float(vectors[0, 0])}
 
-    monkeypatch.setattr(TextVectorsObjective, "score", score)
+    monkeypatch.setattr(TextVectorsObjective, "evaluate", evaluate)
     data = {"words": examples("contrastive")}
     whole, half = (
         fit(data, "contrastive", tiny_encoder, epochs=1.0, share=share)

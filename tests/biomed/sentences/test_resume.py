@@ -42,7 +42,7 @@ def texts(seed):
 def by_size(monkeypatch):
     """The size of the weights chooses them, so that the last ones are kept."""
 
-    def score(self, network):
+    def evaluate(self, network):
         trained = [
             value for value in network.parameters() if value.requires_grad
         ]
@@ -52,7 +52,7 @@ def by_size(monkeypatch):
             )
         }
 
-    monkeypatch.setattr(TextVectorsObjective, "score", score)
+    monkeypatch.setattr(TextVectorsObjective, "evaluate", evaluate)
 
 
 def recipe(encoder, training=SETTINGS, **model):
@@ -177,7 +177,7 @@ def test_the_best_weights_are_kept(tiny_encoder, tmp_path, monkeypatch):
     scores = iter([0, 1, 2, 3, 0, 1])
     monkeypatch.setattr(
         TextVectorsObjective,
-        "score",
+        "evaluate",
         lambda self, _: {self.metric: float(next(scores))},
     )
     model = embedder(tiny_encoder, "regression", tmp_path)

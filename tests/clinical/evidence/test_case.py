@@ -27,7 +27,7 @@ def test_every_token_is_in_one_piece_of_its_window(case):
 
 
 def test_pieces_are_sentences(evidence_model):
-    stay = evidence_model.read(
+    stay = evidence_model.prepared(
         "He lives alone. No fever.\n\nPLAN: Return to clinic."
     )
     found = [
@@ -38,7 +38,7 @@ def test_pieces_are_sentences(evidence_model):
 
 def test_a_long_sentence_is_cut_between_words(model):
     text = "pain and edema " * 40
-    stay = model.read(text)
+    stay = model.prepared(text)
     pieces = sentence_pieces(stay)
     assert max(map(len, pieces)) <= MAX_TOKENS
     assert all(
@@ -66,7 +66,7 @@ def test_a_stay_with_all_or_none_of_its_tokens(case):
     scores, risks = case.risks([everything, [~kept for kept in everything]])
     assert scores[0] == pytest.approx(case.risk.score)
     assert risks[0] == pytest.approx(case.risk.probability)
-    empty = case.model.score_token_ids([case.windows[0].input_ids[[0, -1]]])
+    empty = case.model.predict_windows([case.windows[0].input_ids[[0, -1]]])
     assert scores[1] == pytest.approx(empty[0], abs=1e-6)
 
 
@@ -89,8 +89,8 @@ def test_a_shortened_window_is_read_once(case, monkeypatch):
     )
     pieces = sentence_pieces(case.stay)
     shortened = [case.shortened(piece.window, [piece]) for piece in pieces]
-    first = case.score(shortened)
-    np.testing.assert_array_equal(case.score(shortened), first)
+    first = case.predict_windows(shortened)
+    np.testing.assert_array_equal(case.predict_windows(shortened), first)
     assert len(read) == 2
     assert read[1] == 0
 

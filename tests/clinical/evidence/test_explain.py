@@ -19,7 +19,7 @@ def test_passages_are_exact_spans_with_measured_contributions(
     assert 0 < len(found.passages) <= len(found.raising) + 3
     strength = [abs(passage.value) for passage in found.passages]
     assert strength == sorted(strength, reverse=True)
-    stay = evidence_model.read(notes)
+    stay = evidence_model.prepared(notes)
     for passage in found.passages:
         assert notes[passage.note][passage.start : passage.end] == passage.text
         window = stay.windows[passage.window][1]
@@ -37,7 +37,7 @@ def test_passages_are_exact_spans_with_measured_contributions(
             [ids] if outside.any() else []
         )
         less = clinical.aggregate(
-            evidence_model.score_token_ids(windows), evidence_model.c
+            evidence_model.predict_windows(windows), evidence_model.c
         )
         assert passage.score_contribution == pytest.approx(
             found.risk.score - less, abs=1e-5

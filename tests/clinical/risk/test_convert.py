@@ -131,7 +131,7 @@ def test_parity_with_the_original_code(data_folder, tmp_path):
         expected = np.array(
             [window["probability"] for window in note["windows"]]
         )
-        got = model.score_token_ids(
+        got = model.predict_windows(
             [np.array(w["input_ids"]) for w in note["windows"]]
         )
         assert np.abs(got - expected).max() < 1e-5

@@ -323,7 +323,7 @@ def test_a_one_label_checkpoint_from_elsewhere_loads(tokenizer, tmp_path):
     )
     with torch.inference_mode():
         expected = torch.sigmoid(elsewhere(**window).logits).item()
-    assert model.score_token_ids([window["input_ids"][0].numpy()])[
+    assert model.predict_windows([window["input_ids"][0].numpy()])[
         0
     ] == pytest.approx(expected, abs=1e-5)
     assert model.predict(LONG).coverage.windows > 1
@@ -418,9 +418,9 @@ def test_completion_shows_what_users_call(model):
 @pytest.mark.parametrize("kind", [list, np.int32, np.int16, np.uint8])
 def test_token_ids_may_be_lists_or_integers_of_any_type(model, kind):
     windows = [np.array([2, 5, 6, 3]), np.array([2, 7, 3])]
-    expected = model.score_token_ids(windows)
+    expected = model.predict_windows(windows)
     others = [w.tolist() if kind is list else w.astype(kind) for w in windows]
-    np.testing.assert_allclose(model.score_token_ids(others), expected)
+    np.testing.assert_allclose(model.predict_windows(others), expected)
 
 
 @pytest.mark.parametrize("window", [[2.0, 3.0], [], [[2, 3]], ["a"]])
@@ -428,7 +428,7 @@ def test_a_window_that_holds_no_token_ids_is_refused(model, window):
     with pytest.raises(
         UserError, match="expected token ids in one row, such as"
     ):
-        model.score_token_ids([window])
+        model.predict_windows([window])
 
 
 @pytest.mark.parametrize("threshold", [5, -0.1, math.nan])

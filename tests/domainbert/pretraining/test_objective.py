@@ -213,15 +213,15 @@ def test_held_out_scores_are_of_the_same_words_each_time(
     objective = MaskedWords(
         data, masker=masker, plan=TrainingPlan(evaluation_tokens=1500)
     )
-    first = objective.score(network)
-    assert objective.score(network) == first
+    first = objective.evaluate(network)
+    assert objective.evaluate(network) == first
     assert network.training
     assert first["tokens"] > 50
     assert first["pairs"] > 10
     few = MaskedWords(
         data, masker=masker, plan=TrainingPlan(evaluation_tokens=1)
     )
-    assert few.score(network)["pairs"] == 1
+    assert few.evaluate(network)["pairs"] == 1
 
 
 def test_nothing_is_printed(new_trainer, capfd):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from domainbert.text.identifiers import (
-    KINDS,
+    IDENTIFIERS,
     count_placeholders,
     find_identifiers,
 )
@@ -73,7 +73,7 @@ def read(folder, *lines):
 
 
 def test_every_kind_has_examples():
-    assert EXAMPLES.keys() == KINDS.keys()
+    assert EXAMPLES.keys() == IDENTIFIERS.keys()
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)

@@ -47,7 +47,7 @@ class Toy(Objective):
     Args:
         examples: how many.
         stop: raise at this step, as an interruption would.
-        score: what `score` gives; by default the negative loss and the accuracy.
+        score: what `evaluate` gives; by default the negative loss and the accuracy.
         facts: in place of the usual ones.
     """
 
@@ -95,7 +95,7 @@ class Toy(Objective):
         logits = network(input_ids=ids, attention_mask=mask).logits.squeeze(-1)
         return binary_cross_entropy_with_logits(logits, batch["targets"])
 
-    def score(self, network):
+    def evaluate(self, network):
         assert not network.training
         if self.given:
             return {"accuracy": self.given(network)}
@@ -313,7 +313,7 @@ def test_training_learns_what_can_be_learnt(run, full):
         dropout=0.0,
         folder=None,
     )
-    scores = objective.score(model.network)
+    scores = objective.evaluate(model.network)
     assert scores["accuracy"] > 0.95
     assert model.manifest.training.validation["accuracy"] == pytest.approx(
         scores["accuracy"], abs=0.03
@@ -478,7 +478,7 @@ def test_a_folder_without_checkpoints_starts_from_the_beginning(
 def test_the_best_weights_are_kept(run, full):
     scores, seen = iter([0.5, 0.9, 0.6, 0.7]), []
 
-    def score(network):
+    def evaluate(network):
         plain = getattr(network, "get_base_model", lambda: network)()
         seen.append(
             plain.classifier.weight.detach().clone()
@@ -487,7 +487,7 @@ def test_the_best_weights_are_kept(run, full):
         )
         return next(scores)
 
-    model = run(Toy(score=score), full=full, epochs=2)
+    model = run(Toy(score=evaluate), full=full, epochs=2)
     assert len(seen) == 4
     kept = model.network.classifier.weight
     gaps = [float((kept - weight).abs().max()) for weight in seen]

@@ -78,7 +78,7 @@ def test_labels_are_renamed_and_dropped():
 
 def test_names_are_the_two_lists():
     names = note_names()
-    assert Counter(name.kind for name in names) == {
+    assert Counter(name.name_type for name in names) == {
         "abbreviations": 56,
         "brands": 54,
     }

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from clinical.evaluation.baselines import point_scores, with_history
+from clinical.evaluation.baselines import lace_and_hospital, with_history
 from clinical.evaluation.comparison import compare
 from clinical.stays.choice import CHOICE, NoteChoice
 
@@ -41,7 +41,7 @@ def test_equal_points_are_equal_risks_and_more_points_a_higher_one():
         (1.0, None, None, 4),  # 1 + 0 + 0 + 4 = 5: no value, no points
         (4.0, "ELECTIVE", 1, 0),  # 4 + 0 + 1 + 0 = 5
     )
-    risks, caveats = point_scores(table, table, table)
+    risks, caveats = lace_and_hospital(table, table, table)
     risk = risks["LACE"].test
     assert risk[0] == risk[1]
     assert risk[3] == risk[4] < risk[0] < risk[2] == risk.max()
@@ -54,7 +54,7 @@ def test_equal_points_are_equal_risks_and_more_points_a_higher_one():
 @pytest.mark.parametrize("column", LACE)
 def test_a_score_without_one_of_its_columns_is_not_given(column):
     table = stays().drop(columns=column)
-    risks, caveats = point_scores(table, table, table)
+    risks, caveats = lace_and_hospital(table, table, table)
     assert not risks
     assert caveats[0] == f"LACE was not computed: the cohort has no {column}."
 
@@ -62,7 +62,7 @@ def test_a_score_without_one_of_its_columns_is_not_given(column):
 def test_every_missing_column_is_named():
     missing = ["charlson_index", "emergency_visits_6_months"]
     table = stays().drop(columns=missing)
-    risks, caveats = point_scores(table, table, table)
+    risks, caveats = lace_and_hospital(table, table, table)
     assert not risks
     assert caveats == [
         f"LACE was not computed: the cohort has no {', '.join(missing)}.",
@@ -76,7 +76,7 @@ def test_every_missing_column_is_named():
 def test_a_score_that_ranks_no_better_than_chance_is_not_given():
     table = stays()
     backwards = table.assign(readmitted=1 - table["readmitted"])
-    risks, caveats = point_scores(backwards, table, table)
+    risks, caveats = lace_and_hospital(backwards, table, table)
     assert not risks
     assert caveats[0] == "LACE ranks the training stays no better than chance."
 
@@ -91,7 +91,7 @@ def test_an_early_prediction_does_not_know_the_length_of_the_stay():
         definition_sha256="0",
     )
     table = stays().assign(**{CHOICE: early.model_dump_json()})
-    assert point_scores(table, table, table) == (
+    assert lace_and_hospital(table, table, table) == (
         {},
         [
             "LACE and HOSPITAL are for discharge: earlier, the length of stay is not known."
@@ -117,7 +117,7 @@ def test_all_of_hospital_by_hand():
     table = pd.DataFrame(rows * 20, columns=columns)
     table["readmitted"] = np.tile([1, 0, 1, 0], 20)
     table.loc[[0, 1], "readmitted"] = [0, 1]
-    risk = point_scores(table, table, table)[0]["HOSPITAL"].test
+    risk = lace_and_hospital(table, table, table)[0]["HOSPITAL"].test
     assert risk[1] < risk[2] == risk[3] < risk[0]
 
 
