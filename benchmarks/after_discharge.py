@@ -142,7 +142,7 @@ def true_remaining(
         for day in (0.0, *later_days):
             at_risk = (thirds == number) & ((days > day) | (day == 0))
             risk = stays.loc[at_risk, "true"]
-            yield remaining_risk(risk, day, death_share=died).mean()
+            yield float(np.mean(remaining_risk(risk, day, death_share=died)))
 
 
 def remaining_risk(

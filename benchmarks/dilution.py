@@ -52,13 +52,12 @@ def by_added_notes() -> None:
     neutral = []
     for risk in ranked[: len(ranked) // 2]:
         neutral += [window.probability for window in risk.windows]
-    calibration = model.settings.calibration
     rows = []
     for c in GRID:
         cells = []
         for added in ADDED:
             score = aggregate([*stay, *islice(cycle(neutral), added)], c)
-            probability = float(calibrated(score, *calibration))
+            probability = float(model.calibrated(score))
             cells.append(f"{score:.2f} ({probability:.3f})")
         rows.append([f"c = {c}", *cells])
     names = [

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -178,7 +178,7 @@ def fact_rows(
     """How often the top passages of true positives contain a planted fact, by method."""
     positives = true_positives(model, rows)
     generator = np.random.default_rng(0)
-    finders = {
+    finders: dict[str, Callable[[list[str]], Sequence[Passage | Piece]]] = {
         "occlusion": partial(explained_passages, model),
         "random": partial(random_passages, model, generator),
     }

@@ -7,7 +7,7 @@ the more the sentence raises the risk.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -173,7 +173,7 @@ def attention_weights(
 
 
 def _self_attention(
-    module: torch.nn.Module,
+    module: Any,
     hidden: torch.Tensor,
 ) -> torch.Tensor:
     """The weights of one layer for one window, shape (heads, tokens, tokens)."""
@@ -181,8 +181,9 @@ def _self_attention(
     heads = (module.num_attention_heads, head_size)
     query = module.query(hidden)[0].unflatten(-1, heads).transpose(0, 1)
     key = module.key(hidden)[0].unflatten(-1, heads).transpose(0, 1)
-    scores = query @ key.transpose(1, 2) / head_size**0.5
-    return scores.softmax(-1)
+    logits = query @ key.transpose(1, 2) / head_size**0.5
+    weights: torch.Tensor = logits.softmax(-1)
+    return weights
 
 
 def _sums_over_pieces(

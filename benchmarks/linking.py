@@ -34,9 +34,10 @@ import gzip
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from measuring import say
@@ -213,10 +214,11 @@ def read_before(documents: Iterable[Document], sentences: Path) -> list[bool]:
             if len(sentence) > SHORTEST
         ]
         shares.append(np.mean(is_read))
-    return [share > READ_SHARE for share in shares]
+    return [bool(share > READ_SHARE) for share in shares]
 
 
-class Match(NamedTuple):
+@dataclass(frozen=True)
+class Match:
     """When an entity is right: whether its ends, and whether its concept must be those of gold."""
 
     exact: bool

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 POOLINGS = ("mean", "cls", "max")
-OBJECTIVES = {
+OBJECTIVES: dict[str, dict[str, Any]] = {
     "classification (u, v)": {
         "model.objective": "classification",
         "model.difference": False,

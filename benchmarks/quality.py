@@ -111,7 +111,7 @@ def risk_rows(
     best: float,
     expected: float,
 ) -> list[list[str]]:
-    """The main scores of the readmission models, each beside that of TF-IDF."""
+    """The main measures of the readmission models, each beside that of TF-IDF."""
     rows = []
     for name, comparison in comparisons.items():
         hospital = "US hospitals, of patients kept for testing"
@@ -121,10 +121,10 @@ def risk_rows(
             note = f"; by the true risks {expected:.3f}, best {best:.3f}"
         n_stays = len(comparison.stays)
         data = f"30-day readmission, {n_stays} stays of {hospital}"
-        score = score_text(comparison.evaluations[MODEL].auroc)
+        auroc = score_text(comparison.evaluations[MODEL].auroc)
         baseline = score_text(comparison.evaluations["TF-IDF"].auroc)
         beside = f"TF-IDF {baseline}{note}"
-        rows.append([f"`{name}`", data, "AUROC", score, beside])
+        rows.append([f"`{name}`", data, "AUROC", auroc, beside])
     return rows
 
 
@@ -136,34 +136,34 @@ def written_rows(page: Path) -> list[list[str]]:
 
 
 def headline(rows: list[list[str]]) -> str:
-    """Markdown: these rows, and the main scores of biomed's models beside the alternative."""
+    """Markdown: these rows, and the main measures of biomed's models beside the alternative."""
     models = {
         name: scores_of(folder).table
         for name, folder in shipped_models("biomed").items()
     }
     rows = list(rows)
     for side, data in ENTITY_DATA.items():
-        score = score_text(models["disease-drug"]["f1"][side])
-        rows.append(["`disease-drug`", data, "entity F1", score, ""])
-    for data, score in models["qa"]["F1"].items():
-        rows.append(["`qa`", data, "F1", score_text(score), ""])
+        f1 = score_text(models["disease-drug"]["f1"][side])
+        rows.append(["`disease-drug`", data, "entity F1", f1, ""])
+    for data, value in models["qa"]["F1"].items():
+        rows.append(["`qa`", data, "F1", score_text(value), ""])
     plain = models["terms"]["plain encoder"]
-    for data, score in models["terms"]["this model"].items():
+    for data, value in models["terms"]["this model"].items():
         if "physicians" in data:
             beside = f"plain encoder {score_text(plain[data])}"
-            row = ["`terms`", data, "Spearman", score_text(score), beside]
+            row = ["`terms`", data, "Spearman", score_text(value), beside]
             rows.append(row)
     alone = models["rerank"]["meaning"]
-    for data, score in models["rerank"]["meaning, reranked"].items():
+    for data, value in models["rerank"]["meaning, reranked"].items():
         if "MRR" in data and "MedQuAD" in data:
             beside = f"by meaning alone {score_text(alone[data])}"
-            row = ["`rerank`", data, "MRR@10", score_text(score), beside]
+            row = ["`rerank`", data, "MRR@10", score_text(value), beside]
             rows.append(row)
     return table(COLUMNS, rows)
 
 
 def scores_of(folder: Path) -> Scores:
-    """How a shipped model scored."""
+    """The measures of a shipped model."""
     return read_manifest(folder, Manifest).scores
 
 
@@ -213,7 +213,7 @@ def measure_readmission(page: Path | None, readme: Path | None) -> None:
 
 
 def main() -> None:
-    """Measure the models of readmission and copy the scores of the others."""
+    """Measure the models of readmission and copy the measures of the others."""
     parser = command_line(__doc__)
     parser.add_argument(
         "--page",

@@ -56,7 +56,8 @@ def overlaid(corpora: Sequence[Corpus]) -> list[Corpus]:
     """
     groups: dict[tuple[tuple[str, ...], ...], list[Corpus]] = {}
     for corpus in corpora:
-        groups.setdefault(_words(corpus.train), []).append(corpus)
+        words = _words(corpus.train) if corpus.train else ()
+        groups.setdefault(words, []).append(corpus)
     return list(map(_joined, groups.values()))
 
 

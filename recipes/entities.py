@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
+import torch
 import typer
 
 from biomed.corpora import Corpus, read_corpus
@@ -23,12 +24,14 @@ from biomed.ner.tagger import EntityTagger
 from biomed.ner.training import EntityRecipe, fit, measure
 from domainbert.cli.console import one_line_errors, say
 from domainbert.cli.training import training_run
+from domainbert.errors import UserError
 from domainbert.training.recipes import read_recipe
 from recipes.corpora import overlaid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from domainbert.models.manifest import ScoreTable
     from domainbert.training.train import AnyModel
 
 
@@ -100,12 +103,14 @@ def _add_seeds(
 ) -> None:
     """Add the mean over the seeds to the scores of the card."""
     scores = model.manifest.scores
-    columns = {
-        name: column
+    columns: ScoreTable = {
+        name: dict(column)
         for name, column in scores.table.items()
         if name in ("precision", "recall", "f1")
     }
-    scores.table = columns | _over_seeds(runs)
+    for name, column in _over_seeds(runs).items():
+        columns[name] = dict(column)
+    scores.table = columns
     scores.note = note.replace(
         "the weights,", "the weights and the best of several seeds,"
     )
@@ -131,14 +136,21 @@ def averaged(
     (arXiv 2109.01903). `share` is that of the start.
     """
     soup = models[0]
+    adapters = [model.adapter for model in (start, *models) if model.adapter]
+    if soup.adapter is None or len(adapters) <= len(models):
+        raise UserError("models without adapters cannot be averaged")
     weight = (1 - share) / len(models)
-    parts = [(start, share), *((model, weight) for model in models)]
+    weights = [share, *[weight] * len(models)]
     tensors = {}
     for name in soup.adapter.tensors:
-        weighted = (
-            part * model.adapter.tensors[name].float() for model, part in parts
-        )
-        tensors[name] = sum(weighted).half()
+        layers = [adapter.tensors[name].float() for adapter in adapters]
+        tensors[name] = sum(
+            (
+                part * layer
+                for part, layer in zip(weights, layers, strict=True)
+            ),
+            start=torch.zeros_like(layers[0]),
+        ).half()
     soup.adapter = replace(soup.adapter, tensors=tensors)
     with TemporaryDirectory() as folder:
         soup.save_pretrained(folder)

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from domainbert.cli.console import one_line_errors
+from domainbert.errors import UserError
 from domainbert.models.manifest import Example
 from domainbert.models.storage import MANIFEST_FILE, manifest_text
-from domainbert.service.served import announced, find_kind
+from domainbert.service.served import announced, find_task
 from domainbert.service.worker import Worker
 
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
 TEXT = "Lives alone. Stopped his furosemide two weeks ago. Admitted with heart failure."
-EXAMPLES = {
+EXAMPLES: dict[str, tuple[dict[str, JsonValue], str]] = {
     "readmission": ({"text": [TEXT]}, "probability"),
     "entities": ({"text": TEXT}, "score"),
     "answers": (
@@ -36,8 +40,10 @@ def main(
     """Score the example of each model; write it to its folder and its card."""
     with tempfile.TemporaryDirectory() as work:
         for folder in models:
-            task, name = find_kind(str(folder), announced())
-            served = task.load(name, cache=Path(work) / "windows.sqlite")
+            announcement, name = find_task(str(folder), announced())
+            served = announcement.load(
+                name, cache=Path(work) / "windows.sqlite"
+            )
             task = next(iter(served.tasks))
             record, column = EXAMPLES[task]
             worker = Worker(served.tasks[task], lambda _: None)
@@ -48,7 +54,10 @@ def main(
             )
             manifest = manifest_text(model.manifest)
             (folder / MANIFEST_FILE).write_text(manifest, "utf-8")
-            card = model.card(model.config, model.adapter)
+            config = model.config
+            if config is None:
+                raise UserError(f"{folder} holds no model folder of ours")
+            card = model.card(config, model.adapter)
             (folder / "README.md").write_text(card, "utf-8")
 
 

@@ -103,7 +103,7 @@ class Machine:
             ledger=options["--ledger"],
             address=ADDRESS,
         )
-        service = Service(settings, work=Path(), kinds=[READMISSION])
+        service = Service(settings, work=Path(), announced_tasks=[READMISSION])
         self.client = TestClient(service.app, base_url="http://localhost")
 
     def call(self, words):

@@ -70,7 +70,7 @@ def read_conll(path: Path) -> tuple[list[TaggedText], list[str]]:
         remarks.append(
             f"{path.name}: tags are converted to IOB2, {changes[0]} for example"
         )
-        if any(kind == UNTYPED for _, kind in tags.values()):
+        if any(label == UNTYPED for _, label in tags.values()):
             remarks.append(
                 f"{path.name}: its tags name no type; the type is called {UNTYPED}. Rename "
                 f"it with `labels={{{UNTYPED!r}: 'NAME'}}`"

@@ -131,9 +131,9 @@ def _renamed(text: TaggedText, labels: dict[str, str]) -> TaggedText:
     """A text with other type names; entities of a type renamed to "" are left out."""
     tags = []
     for tag in text.tags:
-        kind = labels.get(tag[2:], tag[2:])
-        if kind:
-            tags.append(tag[:2] + kind)
+        label = labels.get(tag[2:], tag[2:])
+        if label:
+            tags.append(tag[:2] + label)
         else:
             tags.append(OUTSIDE)
     return TaggedText(text.words, tuple(tags))

@@ -55,23 +55,23 @@ def spans_of(tags: Sequence[str]) -> list[WordSpan]:
     """
     spans = []
     start = 0
-    kind = ""
+    label = ""
     for number, tag in enumerate([*tags, OUTSIDE]):
-        if kind and tag != f"I-{kind}":
-            spans.append((start, number, kind))
-            kind = ""
+        if label and tag != f"I-{label}":
+            spans.append((start, number, label))
+            label = ""
         if tag.startswith("B-"):
             start = number
-            kind = tag[2:]
+            label = tag[2:]
     return spans
 
 
 def tags_of(spans: Iterable[WordSpan], *, words: int) -> list[str]:
     """The tags of `words` words with these entities, which must not overlap."""
     tags = [OUTSIDE] * words
-    for start, end, kind in spans:
-        tags[start] = f"B-{kind}"
-        tags[start + 1 : end] = [f"I-{kind}"] * (end - start - 1)
+    for start, end, label in spans:
+        tags[start] = f"B-{label}"
+        tags[start + 1 : end] = [f"I-{label}"] * (end - start - 1)
     return tags
 
 

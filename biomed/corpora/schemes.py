@@ -85,16 +85,16 @@ def to_iob2(tags: Iterable[Tag]) -> list[str]:
     """
     converted = []
     open_type = ""  # of the entity that the next word may continue
-    for mark, kind in tags:
+    for mark, label in tags:
         if mark == OUTSIDE:
             converted.append(OUTSIDE)
             open_type = ""
             continue
         new_mark = "B"
-        if kind == open_type and not begins(mark):
+        if label == open_type and not begins(mark):
             new_mark = "I"
-        converted.append(f"{new_mark}-{kind}")
-        open_type = kind
+        converted.append(f"{new_mark}-{label}")
+        open_type = label
         if mark in _ENDING:
             open_type = ""
     return converted

@@ -336,11 +336,11 @@ def evaluate(
         unit = "characters"
         tagger = tagger.with_options(linker=linker)
         predictions = evaluation.predict_documents(tagger, standard)
-        scores = evaluation.score_predictions(predictions, types=types)
+        scores = evaluation.compare_predictions(predictions, types=types)
     else:
         unit = "words"
         spans = evaluation.predicted_words(tagger, standard)
-        scores = evaluation.score_words(standard.texts, spans, types=types)
+        scores = evaluation.compare_words(standard.texts, spans, types=types)
         predictions = evaluation.predictions_of_words(standard.texts, spans)
     errors = list(errors_of(predictions, types=types, dictionary=names))
     print_scores(f"by {unit}", scores)

@@ -27,7 +27,7 @@ _INSIDE = slice(2, None, 2)
 
 def tags_for(types: Sequence[str]) -> tuple[str, ...]:
     """All IOB2 tags of these entity types: `O`, then `B-type` and `I-type` of each."""
-    return (OUTSIDE, *(f"{mark}-{kind}" for kind in types for mark in "BI"))
+    return (OUTSIDE, *(f"{mark}-{label}" for label in types for mark in "BI"))
 
 
 class Outputs:
@@ -52,7 +52,7 @@ class Outputs:
             )
         self.types = tuple(sorted(types))
         self.starts_inside = any(
-            f"B-{kind}" not in columns for kind in self.types
+            f"B-{label}" not in columns for label in self.types
         )
         self._columns = [columns.get(tag, []) for tag in tags_for(self.types)]
 
@@ -83,10 +83,10 @@ def _columns_of_tags(names: Sequence[str]) -> dict[str, list[int]]:
     tags = read_tags(name for name in names if name not in _SPECIAL)
     columns = defaultdict(list)
     for number, name in enumerate(names):
-        tag, kind = tags.get(name, (OUTSIDE, ""))
+        tag, label = tags.get(name, (OUTSIDE, ""))
         if tag != OUTSIDE:
             mark = "B" if begins(tag) else "I"
-            tag = f"{mark}-{kind}"
+            tag = f"{mark}-{label}"
         columns[tag].append(number)
     return dict(columns)
 
@@ -159,7 +159,7 @@ def find_entities(
     is_begin = path % 2 == 1
     is_inside = (path > 0) & ~is_begin
     firsts = np.flatnonzero(is_begin)
-    kinds = path[firsts] // 2
+    label_numbers = path[firsts] // 2
     # An entity ends where the next word is not inside one.
     not_inside = np.append(np.flatnonzero(~is_inside), len(path))
     following = np.searchsorted(not_inside, firsts, side="right")
@@ -173,8 +173,8 @@ def find_entities(
     is_unread = log_probabilities[:, 0] == 0
     continues[:-1][is_unread] = 0.0
     continues[starts] = 0.0
-    probabilities = path_probabilities * (1 - continues[ends, kinds])
-    columns = (firsts, ends, kinds, probabilities)
+    probabilities = path_probabilities * (1 - continues[ends, label_numbers])
+    columns = (firsts, ends, label_numbers, probabilities)
     return zip(*map(np.ndarray.tolist, columns), strict=True)
 
 

@@ -74,7 +74,7 @@ class Scores:
         }
 
 
-def score_spans(
+def compare_spans(
     gold: Sequence[Iterable[WordSpan]],
     predicted: Sequence[Iterable[WordSpan]],
     *,
@@ -122,10 +122,10 @@ def _of_types(
 
 
 def _type_counts(texts: Iterable[Iterable[WordSpan]]) -> Counter[str]:
-    return Counter(kind for spans in texts for _, _, kind in spans)
+    return Counter(label for spans in texts for _, _, label in spans)
 
 
-def score_words(
+def compare_words(
     texts: Sequence[TaggedText],
     predicted: Sequence[Iterable[WordSpan]],
     *,
@@ -142,7 +142,7 @@ def score_words(
     from seqeval.scheme import IOB2
 
     gold = [spans_of(text.tags) for text in texts]
-    scores = score_spans(gold, predicted, types=types)
+    scores = compare_spans(gold, predicted, types=types)
     if not scores.overall["gold"] + scores.overall["predicted"]:
         return scores  # seqeval has no average of nothing
     gold_tags = list(map(_tags, texts, gold, repeat(types)))
@@ -182,7 +182,7 @@ def evaluate_words(model: EntityTagger, gold: Gold) -> Scores:
     """Scores over the corpus' own words, each text on its own."""
     predicted = predicted_words(model, gold)
     types = set(gold.types) & set(model.types)
-    return score_words(gold.texts, predicted, types=types)
+    return compare_words(gold.texts, predicted, types=types)
 
 
 def predicted_words(model: EntityTagger, gold: Gold) -> list[list[WordSpan]]:
@@ -190,7 +190,7 @@ def predicted_words(model: EntityTagger, gold: Gold) -> list[list[WordSpan]]:
     pieces = (model.word_tokenizer.tokenize(text.words) for text in gold.texts)
     predicted = []
     for entities in model.entities(pieces):
-        spans = [(first, end, kind) for first, end, kind, _ in entities]
+        spans = [(first, end, label) for first, end, label, _ in entities]
         predicted.append(spans)
     return predicted
 
@@ -206,14 +206,14 @@ def predictions_of_words(
         lengths = [len(word) + 1 for word in text.words]
         starts = list(accumulate(lengths, initial=0))
         gold = [
-            Span(starts[first], starts[stop] - 1, kind)
-            for first, stop, kind in spans_of(text.tags)
+            Span(starts[first], starts[stop] - 1, label)
+            for first, stop, label in spans_of(text.tags)
         ]
         entities = []
-        for first, stop, kind in spans:
+        for first, stop, label in spans:
             start = starts[first]
             end = starts[stop] - 1
-            entities.append(Entity(start, end, joined[start:end], kind, 1.0))
+            entities.append(Entity(start, end, joined[start:end], label, 1.0))
         predictions.append(Prediction(joined, tuple(gold), tuple(entities)))
     return predictions
 
@@ -222,14 +222,14 @@ def look_up_names(texts: Iterable[TaggedText], gold: Gold) -> Scores:
     """Scores of a baseline that finds the names of training texts again, the longest first."""
     names = {}
     for text in texts:
-        for start, end, kind in spans_of(text.tags):
-            if kind in gold.types:
-                names[text.folded[start:end]] = kind
+        for start, end, label in spans_of(text.tags):
+            if label in gold.types:
+                names[text.folded[start:end]] = label
     longest = max(map(len, names), default=0)
     predicted = [
         _looked_up(text.folded, names, longest=longest) for text in gold.texts
     ]
-    return score_words(gold.texts, predicted, types=gold.types)
+    return compare_words(gold.texts, predicted, types=gold.types)
 
 
 def _looked_up(
@@ -253,7 +253,7 @@ def _looked_up(
 def evaluate_documents(tagger: EntityTagger, gold: Gold) -> Scores:
     """Scores of raw documents by character spans; of overlapping gold spans the longest counts."""
     types = set(gold.types) & set(tagger.types)
-    return score_predictions(predict_documents(tagger, gold), types=types)
+    return compare_predictions(predict_documents(tagger, gold), types=types)
 
 
 def predict_documents(tagger: EntityTagger, gold: Gold) -> list[Prediction]:
@@ -265,7 +265,7 @@ def predict_documents(tagger: EntityTagger, gold: Gold) -> list[Prediction]:
     ]
 
 
-def score_predictions(
+def compare_predictions(
     predictions: Sequence[Prediction],
     *,
     types: Collection[str],
@@ -273,15 +273,15 @@ def score_predictions(
     """Scores of entities by exact character spans."""
     gold = [extents(prediction.gold) for prediction in predictions]
     predicted = [extents(prediction.entities) for prediction in predictions]
-    return score_spans(gold, predicted, types=types)
+    return compare_spans(gold, predicted, types=types)
 
 
 def check_types(model_types: Iterable[str], gold: Gold) -> None:
     """Raise a `UserError` if a corpus has entity types that the model does not know."""
     types = sorted(model_types)
-    unknown = [kind for kind in gold.types if kind not in types]
+    unknown = [label for label in gold.types if label not in types]
     if unknown:
-        names = {kind: _similar_type(kind, types) for kind in unknown}
+        names = {label: _similar_type(label, types) for label in unknown}
         raise UserError(
             f"{gold.name} has entities of type {', '.join(unknown)}; the model finds "
             f"{', '.join(types)}. Rename them, or drop them with an empty name: "
@@ -289,12 +289,12 @@ def check_types(model_types: Iterable[str], gold: Gold) -> None:
         )
 
 
-def _similar_type(kind: str, types: Sequence[str]) -> str:
+def _similar_type(label: str, types: Sequence[str]) -> str:
     """The type that is probably meant: a synonym or one spelled alike; "" if there is none."""
-    if kind == UNTYPED:
+    if label == UNTYPED:
         return types[0] if len(types) == 1 else "NAME"
     plain_types = {_plain(name): name for name in types}
-    plain = _plain(kind)
+    plain = _plain(label)
     synonyms = (names for names in _SYNONYMS if plain in names)
     candidates = sorted(plain_types.keys() & {plain}.union(*synonyms))
     if not candidates:

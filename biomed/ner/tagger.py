@@ -54,7 +54,7 @@ _FRAMED_TYPE = "Disease"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _ReadText:
+class _PreparedText:
     """A text, its words, their pieces, and the abbreviations it defines.
 
     `plain` is the text without markup, and `shown` what the network reads; see
@@ -114,10 +114,12 @@ class EntityTagger(Model[EntitySettings]):
             raise UserError(
                 f"abbreviations of {unknown[0]!r}; expected {', '.join(self.types)}"
             )
-        tags = {kind: 1 + 2 * number for number, kind in enumerate(self.types)}
+        tags = {
+            label: 1 + 2 * number for number, label in enumerate(self.types)
+        }
         listed: dict[str, int] = {}
-        for kind, words in abbreviations.items():
-            listed |= dict.fromkeys(words, tags[kind])
+        for label, words in abbreviations.items():
+            listed |= dict.fromkeys(words, tags[label])
         framed_tag = tags.get(_FRAMED_TYPE, 0)
         self.word_tokenizer = WordTokenizer(
             self.tokenizer, listed, framed_tag=framed_tag
@@ -238,10 +240,10 @@ class EntityTagger(Model[EntitySettings]):
         """
         # The items of a dictionary or a table are names.
         if isinstance(texts, str | bytes | dict) or hasattr(texts, "columns"):
-            kind = type(texts).__name__
+            type_name = type(texts).__name__
             fix = "use tag for one text, and score_frame for a DataFrame"
             raise UserError(
-                f"tag_many: expected a list of texts, got {kind}; {fix}"
+                f"tag_many: expected a list of texts, got {type_name}; {fix}"
             )
         read = (self._read(text, number) for number, text in enumerate(texts))
         limit = self.runner.buffer_tokens
@@ -254,7 +256,7 @@ class EntityTagger(Model[EntitySettings]):
             )
 
     def _finished(
-        self, read: _ReadText, spans: Iterable[ScoredSpan]
+        self, read: _PreparedText, spans: Iterable[ScoredSpan]
     ) -> list[Entity]:
         """The entities with a sufficient score, with their assertions."""
         entities = [e for e in _kept(read, spans) if e.score >= self.min_score]
@@ -289,7 +291,7 @@ class EntityTagger(Model[EntitySettings]):
         ]
 
     def _linked(
-        self, texts: list[_ReadText], tagged: list[list[Entity]]
+        self, texts: list[_PreparedText], tagged: list[list[Entity]]
     ) -> list[list[Entity]]:
         """The entities of each text with the concepts of their names, abbreviations resolved."""
         if self.linker is None:
@@ -307,12 +309,12 @@ class EntityTagger(Model[EntitySettings]):
         # Each text takes as many links as it has entities.
         return [list(map(_linked_to, entities, links)) for entities in tagged]
 
-    def _read(self, text: object, number: int) -> _ReadText:
+    def _read(self, text: object, number: int) -> _PreparedText:
         """A text with its words and pieces."""
         if not isinstance(text, str):
-            kind = type(text).__name__
+            type_name = type(text).__name__
             raise UserError(
-                f"text number {number} is {kind}, not a string; use tag_many for several texts"
+                f"text number {number} is {type_name}, not a string; use tag_many for several texts"
             )
         plain = clean(text)
         shown = joined(plain, self.word_tokenizer.pieces_saved)
@@ -328,7 +330,7 @@ class EntityTagger(Model[EntitySettings]):
             breaks=breaks,
             framed=framed_words(shown, words),
         )
-        return _ReadText(
+        return _PreparedText(
             text, plain, shown, words, pieces, find_abbreviations(plain)
         )
 
@@ -408,17 +410,19 @@ class EntityTagger(Model[EntitySettings]):
         score: float,
     ) -> ScoredSpan:
         """An entity with its type and the calibrated score."""
-        kind = self.types[number]
-        calibration = self.settings.calibration.get(kind)
+        label = self.types[number]
+        calibration = self.settings.calibration.get(label)
         if calibration:
             score = float(calibrated(score, *calibration))
-        return first, end, kind, score
+        return first, end, label, score
 
 
-def _kept(read: _ReadText, spans: Iterable[ScoredSpan]) -> Iterator[Entity]:
+def _kept(
+    read: _PreparedText, spans: Iterable[ScoredSpan]
+) -> Iterator[Entity]:
     """The entities that have a letter, tidied; one that reaches into the one before joins it."""
     last: Entity | None = None
-    for first, stop, kind, score in spans:
+    for first, stop, label, score in spans:
         begin, end = tidy_span(read.shown, read.words, first, stop)
         if begin == end:
             continue
@@ -426,14 +430,14 @@ def _kept(read: _ReadText, spans: Iterable[ScoredSpan]) -> Iterator[Entity]:
         end = int(read.words[end - 1, 1])
         if last and start < last.end:
             start = last.start
-            kind = last.label
+            label = last.label
             score = max(score, last.score)
         elif last:
             yield last
         last = None
         text = read.text[start:end]
-        if any(map(str.isalpha, text)) and not is_never_entity(text, kind):
-            last = Entity(start, end, text, kind, score)
+        if any(map(str.isalpha, text)) and not is_never_entity(text, label):
+            last = Entity(start, end, text, label, score)
     if last:
         yield last
 

@@ -89,7 +89,7 @@ OUTPUT += [
     "link_score",
     "drug_status",
 ]
-OUTPUT += [*(f"drug_{kind}" for kind in KINDS)]
+OUTPUT += [*(f"drug_{attribute}" for attribute in KINDS)]
 OUTPUT += ["drug_attributes", "drug_same_as"]
 
 
@@ -162,11 +162,11 @@ class TagTask(Task["JoinedText", "list[Entity]"]):
 
     def rows(self, item: JoinedText, result: list[Entity]) -> list[OutputRow]:
         """One row for each entity."""
-        kind = self._tagger.score_kind
+        score_kind = self._tagger.score_kind
         rows = []
         for entity in result:
             number, start = item.place(entity.start)
-            row = {**_row(entity, start=start), "score_kind": kind}
+            row = {**_row(entity, start=start), "score_kind": score_kind}
             if self._is_joined:
                 row["field"] = self._fields[number]
             rows.append(row)
@@ -202,7 +202,7 @@ def _row(entity: Entity, *, start: int) -> dict[str, object]:
     row["entity_codes"] = "|".join(entity.codes) or None
     drug = entity.medication
     if drug is not None:
-        row |= {f"drug_{kind}": drug[kind] for kind in KINDS}
+        row |= {f"drug_{attribute}": drug[attribute] for attribute in KINDS}
         row["drug_status"] = drug.status
         if drug.same_as is not None:
             row["drug_same_as"] = drug.same_as - start

@@ -49,7 +49,7 @@ from domainbert.service.served import (
     Announced,
     Served,
     announced,
-    find_kind,
+    find_task,
 )
 from domainbert.service.trust import Trust
 from domainbert.service.worker import (
@@ -104,7 +104,7 @@ class Service:
     Args:
         settings: the options of `domainbert serve`.
         work: a private folder that the worker processes share.
-        kinds: the kinds of models; by default those that the installed packages announce.
+        announced_tasks: by default those that the installed packages announce.
 
     Attributes:
         app: the application.
@@ -117,7 +117,7 @@ class Service:
         settings: ServiceSettings,
         *,
         work: Path,
-        kinds: Sequence[Announced] | None = None,
+        announced_tasks: Sequence[Announced] | None = None,
     ) -> None:
         self.settings = settings
         self.work = work
@@ -141,11 +141,11 @@ class Service:
         self._in_shadow = ThreadPoolExecutor(max_workers=1)
         self._shadow_calls = threading.BoundedSemaphore(_SHADOW_CALLS)
         self._fault = ""
-        kinds = kinds or announced()
+        announced_tasks = announced_tasks or announced()
         for entry in settings.model:
-            kind, name = find_kind(entry, kinds)
-            model = kind.load(name, cache=work / "windows.sqlite")
-            is_named = entry not in (name, f"{kind.task}={name}")
+            task, name = find_task(entry, announced_tasks)
+            model = task.load(name, cache=work / "windows.sqlite")
+            is_named = entry not in (name, f"{task.task}={name}")
             self._add_model(model, is_named=is_named)
         self._add_routes()
 
@@ -291,7 +291,7 @@ class Service:
             hosts = [*LOOPBACK, "[::1]"]
             self.app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
         self.app.add_middleware(shell, self)
-        for kind in (
+        for error_class in (
             HTTPException,
             RequestValidationError,
             UserError,
@@ -299,7 +299,7 @@ class Service:
             RecursionError,  # a value of too many levels
             UnicodeError,  # half a surrogate pair in the name of a column
         ):
-            self.app.add_exception_handler(kind, self._refuse)
+            self.app.add_exception_handler(error_class, self._refuse)
 
     def _endpoint(self, task: str, served: Served) -> Callable[..., Response]:
         """The function that answers `/v1/TASK`."""
@@ -342,9 +342,9 @@ class Service:
             reason = f"not done within {seconds:g} s; send less, or send it again later"
         elif isinstance(error, RequestValidationError):
             # The name of the field, never its value.
-            problem = error.errors()[0]
-            name = ".".join(map(str, problem["loc"]))
-            reason = f"{name}: {problem['msg'].removeprefix('Value error, ')}"
+            detail = error.errors()[0]
+            name = ".".join(map(str, detail["loc"]))
+            reason = f"{name}: {detail['msg'].removeprefix('Value error, ')}"
         body = {"error": reason, "status": status}
         for start, make_body in self.errors.items():
             if path.startswith(start):

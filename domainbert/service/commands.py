@@ -110,7 +110,7 @@ def serve(
     try:
         import uvicorn
 
-        from domainbert.service.served import announced, find_kind
+        from domainbert.service.served import announced, find_task
     except ModuleNotFoundError as error:
         raise missing_extra(error, "service") from None
     is_local = host in LOOPBACK and not behind_proxy
@@ -124,9 +124,9 @@ def serve(
             "others can reach the service: name its clients with --trust"
         )
     # Wrong names are refused before anything is loaded.
-    kinds = announced()
+    announced_tasks = announced()
     for name in settings.model:
-        find_kind(name, kinds)
+        find_task(name, announced_tasks)
     scheme = "https" if certificate else "http"
     url_host = f"[{host}]" if ":" in host else host
     address = settings.address.rstrip("/") or f"{scheme}://{url_host}:{port}"

@@ -86,27 +86,33 @@ def announced() -> list[Announced]:
     ]
 
 
-def find_kind(name: str, kinds: Sequence[Announced]) -> tuple[Announced, str]:
-    """The kind of a model, and its name without the task and the label.
+def find_task(
+    name: str, announced_tasks: Sequence[Announced]
+) -> tuple[Announced, str]:
+    """The announced task of a model, and its name without the task and the label.
 
     Args:
         name: a shipped model, a folder, `TASK=NAME`, or one of these after `LABEL=`.
-        kinds: the served models, from `announced`.
+        announced_tasks: the served models, from `announced`.
 
     Raises:
-        UserError: no kind has such a model.
+        UserError: no task has such a model.
     """
     label, _, name_in_task = name.partition("=")
-    for kind in kinds:
-        if name_in_task and label == kind.task:
-            return kind, name_in_task
-        if kind.can_load(name):
-            return kind, name
+    for task in announced_tasks:
+        if name_in_task and label == task.task:
+            return task, name_in_task
+        if task.can_load(name):
+            return task, name
     if name_in_task:
-        return find_kind(name_in_task, kinds)
-    shipped = {name for kind in kinds for name in shipped_models(kind.package)}
-    tasks = ", ".join(sorted({kind.task for kind in kinds}))
+        return find_task(name_in_task, announced_tasks)
+    shipped = {
+        name
+        for task in announced_tasks
+        for name in shipped_models(task.package)
+    }
+    names = ", ".join(sorted({task.task for task in announced_tasks}))
     raise UserError(
         f"{unknown_name(name, sorted(shipped), what='model')} "
-        f"Or write TASK=NAME ({tasks or 'no task is announced: reinstall the package'})."
+        f"Or write TASK=NAME ({names or 'no task is announced: reinstall the package'})."
     )

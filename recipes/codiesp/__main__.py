@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
@@ -105,7 +105,7 @@ def record(model: DiagnosisModel, cohort: pd.DataFrame) -> None:
     manifest.by_group = group_rows(evaluations["model"])
 
 
-def group_rows(evaluation: DiagnosisEvaluation) -> list[dict[str, object]]:
+def group_rows(evaluation: DiagnosisEvaluation) -> list[dict[str, Any]]:
     """The groups that were measured, with their intervals as text."""
     rows = []
     for row in evaluation.by_group.to_dict("records"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from biomed.ner.evaluation import score_spans
+from biomed.ner.evaluation import compare_spans
 from biomed.ner.tagger import EntityTagger
 from biomed.notes.assertion import DRUGS
 from biomed.notes.attributes import KINDS
@@ -127,7 +127,7 @@ def score_lines(
 ) -> Iterator[list[str]]:
     """The cells of `_HEAD` for each kind of attribute."""
     for attribute in (*_TAGGED, "status"):
-        scores = score_spans(gold, predicted, types=[attribute])  # type: ignore[arg-type]
+        scores = compare_spans(gold, predicted, types=[attribute])  # type: ignore[arg-type]
         f1 = scores.interval
         overall = scores.overall
         yield [

@@ -99,7 +99,7 @@ def app(folder, new_network, random_network, tokenizer, write_adapter):
     work = folder / "work"
     work.mkdir()
     kinds = [READMISSION, ENTITIES, ANSWERS, SIMILAR]
-    return Service(settings, work=work, kinds=kinds).app
+    return Service(settings, work=work, announced_tasks=kinds).app
 
 
 @pytest.fixture

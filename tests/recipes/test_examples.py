@@ -2,7 +2,7 @@
 
 from clinical import ReadmissionModel, ReadmissionSettings
 from domainbert.models.storage import read_manifest
-from domainbert.service.served import announced, find_kind
+from domainbert.service.served import announced, find_task
 from domainbert.service.worker import Worker
 from recipes import examples
 from tests.recipes.conftest import run
@@ -20,7 +20,7 @@ def test_the_example_goes_into_manifest_and_card(network, tokenizer, tmp_path):
     example = read_manifest(folder, ReadmissionModel.manifest_class).example
     assert example.record == {"text": [examples.TEXT]}
     assert examples.TEXT in (folder / "README.md").read_text()
-    kind, name = find_kind(str(folder), announced())
+    kind, name = find_task(str(folder), announced())
     served = kind.load(name, cache=tmp_path / "windows.sqlite")
     worker = Worker(served.tasks["readmission"], lambda _: None)
     problem = served.self_test(lambda records: worker.score(records, 60.0))

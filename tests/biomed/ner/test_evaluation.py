@@ -8,11 +8,11 @@ from biomed.corpora import Gold, TaggedText, read_gold
 from biomed.corpora.documents import spans_of, tags_of
 from biomed.ner.evaluation import (
     check_types,
+    compare_spans,
+    compare_words,
     evaluate_documents,
     evaluate_words,
     look_up_names,
-    score_spans,
-    score_words,
 )
 
 TAGS = ("O", "B-x", "I-x", "B-y", "I-y")
@@ -20,7 +20,7 @@ TAGS = ("O", "B-x", "I-x", "B-y", "I-y")
 
 def score_tags(gold, found):
     """Scores of the entities of tag sequences."""
-    return score_spans(
+    return compare_spans(
         list(map(spans_of, gold)), list(map(spans_of, found)), types="xy"
     )
 
@@ -62,7 +62,9 @@ def test_our_spans_are_those_of_seqeval():
                 for row in gold
             ]
         texts = [TaggedText(("a",) * len(tags), tuple(tags)) for tags in gold]
-        by_seqeval = score_words(texts, list(map(spans_of, found)), types="xy")
+        by_seqeval = compare_words(
+            texts, list(map(spans_of, found)), types="xy"
+        )
         by_spans = score_tags(gold, found)
         pd.testing.assert_frame_equal(by_seqeval.table, by_spans.table)
         assert by_seqeval.interval == by_spans.interval
@@ -76,7 +78,7 @@ def test_the_numbers_are_those_of_seqeval(monkeypatch):
 
     monkeypatch.setattr("seqeval.metrics.classification_report", report)
     texts = [TaggedText(("a", "b"), ("B-x", "O"))]
-    table = score_words(texts, [[(0, 1, "x"), (1, 2, "z")]], types="x").table
+    table = compare_words(texts, [[(0, 1, "x"), (1, 2, "z")]], types="x").table
     assert table.loc["all"].tolist() == [0.5, 0.25, 0.125, 1, 1, 1]
 
 
@@ -84,7 +86,7 @@ def test_each_gold_text_has_a_prediction():
     with pytest.raises(ValueError, match="2 gold texts but 1 predicted ones"):
         score_tags([["O"], ["O"]], [["O"]])
     with pytest.raises(ValueError, match="1 gold texts but 0 predicted"):
-        score_spans([[]], [], types="x")
+        compare_spans([[]], [], types="x")
 
 
 def test_nothing_gold_and_nothing_found():

@@ -56,7 +56,7 @@ def start(model_folder, tmp_path):
     def make(*, folder=model_folder, model=(), **settings):
         models = list(model) or [str(folder)]
         asked = ServiceSettings(model=models, address=ADDRESS, **settings)
-        return Service(asked, work=tmp_path, kinds=[READMISSION])
+        return Service(asked, work=tmp_path, announced_tasks=[READMISSION])
 
     return make
 

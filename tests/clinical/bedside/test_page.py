@@ -28,7 +28,9 @@ def address(tmp_path_factory):
     models = ["readmission-demo", "disease-drug", "qa"]
     asked = ServiceSettings(model=models, address=ADDRESS)
     kinds = [READMISSION, ENTITIES, ANSWERS]
-    service = Service(asked, work=tmp_path_factory.mktemp("work"), kinds=kinds)
+    service = Service(
+        asked, work=tmp_path_factory.mktemp("work"), announced_tasks=kinds
+    )
     server = uvicorn.Server(
         uvicorn.Config(service.app, port=0, log_config=None)
     )

@@ -116,7 +116,7 @@ def start(tmp_path):
         task = LengthTask()
         asked = ServiceSettings(model=list(model), **settings)
         service = Service(
-            asked, work=tmp_path, kinds=[announce(task, known=known)]
+            asked, work=tmp_path, announced_tasks=[announce(task, known=known)]
         )
         return SimpleNamespace(service=service, task=task)
 

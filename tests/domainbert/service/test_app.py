@@ -34,7 +34,7 @@ from domainbert.service.http import (
     JsonLines,
     seconds_left,
 )
-from domainbert.service.served import find_kind
+from domainbert.service.served import find_task
 from domainbert.service.worker import LONG_CHARACTERS
 from tests.domainbert.service.conftest import (
     LengthTask,
@@ -482,18 +482,18 @@ def test_models_are_found_by_name():
     from clinical.bedside.served import READMISSION
 
     kinds = [READMISSION, ENTITIES]
-    assert find_kind("readmission-demo", kinds) == (
+    assert find_task("readmission-demo", kinds) == (
         READMISSION,
         "readmission-demo",
     )
-    assert find_kind("disease-drug", kinds) == (ENTITIES, "disease-drug")
-    assert find_kind("entities=hub:x/y", kinds) == (ENTITIES, "hub:x/y")
+    assert find_task("disease-drug", kinds) == (ENTITIES, "disease-drug")
+    assert find_task("entities=hub:x/y", kinds) == (ENTITIES, "hub:x/y")
     with pytest.raises(
         UserError, match=r"no model 'nothing'.*readmission-demo.*TASK=NAME"
     ):
-        find_kind("nothing", kinds)
+        find_task("nothing", kinds)
     with pytest.raises(UserError, match="TASK=NAME"):
-        find_kind("all-MiniLM-L6-v2", kinds)
+        find_task("all-MiniLM-L6-v2", kinds)
 
 
 def test_a_model_may_have_a_label(tmp_path, monkeypatch):
@@ -508,7 +508,7 @@ def test_a_model_may_have_a_label(tmp_path, monkeypatch):
         "next=readmission=x": "x",
         "a=b": "a=b",
     }.items():
-        assert find_kind(name, [READMISSION]) == (READMISSION, model)
+        assert find_task(name, [READMISSION]) == (READMISSION, model)
 
 
 def serve(monkeypatch, *words, run=lambda *_, **__: None):
