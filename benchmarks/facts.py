@@ -41,7 +41,7 @@ from domainbert.tables import read_table
 TRUE = "true"
 DENIED = "denied"
 ELSEWHERE = "told of another time or person"
-KINDS = (TRUE, DENIED, ELSEWHERE)
+ERRORS = (TRUE, DENIED, ELSEWHERE)
 
 
 def main() -> None:
@@ -182,9 +182,9 @@ def weight_rows(stays: pd.DataFrame, facts: pd.DataFrame) -> list[list[str]]:
         codes,
     )
     column_of = {column: number for number, column in enumerate(facts)}
-    rows = [["fact", "weight in the hospital", *KINDS]]
+    rows = [["fact", "weight in the hospital", *ERRORS]]
     for fact in FACTS:
-        columns = [column_of[error_type, fact.name] for error_type in KINDS]
+        columns = [column_of[error_type, fact.name] for error_type in ERRORS]
         cells = [str(weights[column].interval()) for column in columns]
         rows.append([fact.name, f"{fact.weight:.2f}", *cells])
     return rows

@@ -105,14 +105,14 @@ def assert_spans(
     if sections is None:
         sections = sections_of(text, spans, heading=heading)
     ends = sorted({end for _, end, _ in spans})
-    readers: dict[Kind, _Reader] = {}
+    parsers: dict[Kind, _Parser] = {}
     results = []
     for (start, end, label), section in zip(spans, sections, strict=True):
         kind: Kind = "disease"
         if label.casefold() in DRUGS:
             kind = "drug"
-        if kind not in readers:
-            readers[kind] = _Reader(
+        if kind not in parsers:
+            parsers[kind] = _Parser(
                 masked[kind], edges, ends, rules.cues[kind]
             )
         default = ""
@@ -120,7 +120,7 @@ def assert_spans(
             default = getattr(SECTIONS[section.name], kind)
         if default == "allergy" and _REGIMEN.match(masked[kind], end):
             default = ""  # "Allergies: penicillin. Lisinopril 20 mg daily."
-        assertion = readers[kind].assertion(start, end, default)
+        assertion = parsers[kind].assertion(start, end, default)
         results.append(assertion)
     return results
 
@@ -145,7 +145,7 @@ def _clause_edges(text: str, masked: str) -> list[int]:
     return sorted({0, len(text), *items, *ends})
 
 
-class _Reader:
+class _Parser:
     """Decides the assertions of the entities of one kind in a text."""
 
     def __init__(

@@ -1,7 +1,7 @@
 """What a note says about each drug: dose, route, frequency, duration, form, reason and status.
 
 A small grammar: one pattern finds the attributes, drugs, diseases, verbs and sentence ends of a
-text (`medications.toml` has the words), and `_Reader` goes through them once.
+text (`medications.toml` has the words), and `_Parser` goes through them once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from biomed.notes.assertion import DRUGS, drug_spans
 from biomed.notes.attributes import KINDS, Attribute, Medication
 from biomed.notes.grammar import DATA, PATTERNS
 from biomed.notes.sections import Spans, mask_entities
-from biomed.notes.statuses import STATUSES, StatusReader
+from biomed.notes.statuses import STATUSES, StatusParser
 
 # At most so many words between an attribute and the drug, or the attribute before it.
 _REACH = {"dose": 8, "form": 2}
@@ -90,10 +90,10 @@ def read_medications(
     drugs.sort(key=lambda drug: drug.start)
     masked = mask_entities(text, spans, mark=_DISEASE)
     masked = mask_entities(masked, drug_spans(spans))
-    reader = _Reader(text, masked, drugs)
+    parser = _Parser(text, masked, drugs)
     region = (max(0, drugs[0].start - _AROUND), drugs[-1].end + _AROUND)
-    for token in _TOKEN.finditer(reader.masked, *region):
-        reader.take(token)
+    for token in _TOKEN.finditer(parser.masked, *region):
+        parser.take(token)
     return [drug.result(text) for drug in drugs]
 
 
@@ -119,7 +119,7 @@ class _Drug:
             drug.status,
             parts,
             self.assertion,
-            same_as=self.same_as and self.same_as.start,
+            same_as=self.same_as.start if self.same_as else None,
         )
 
 
@@ -133,7 +133,7 @@ class _Bracket:
     follows_drug: bool  # directly
 
 
-class _Reader:
+class _Parser:
     """The drugs that the next attribute may belong to, and the verbs before them."""
 
     def __init__(self, text: str, masked: str, drugs: list[_Drug]) -> None:
@@ -146,7 +146,7 @@ class _Reader:
         self.group_end = 0  # of its last drug or attribute
         self.sentence_end = 0  # of the group's sentence; 0 while it lasts
         self.is_barred = False  # no attribute reaches back to the group
-        self.statuses = StatusReader(masked)
+        self.statuses = StatusParser(masked)
         self.list_start = _FAR  # of the list below a heading: "STOP taking:"
         self.line_start = 0
         self.negation_end = _FAR

@@ -59,7 +59,7 @@ class Drug(Protocol):
     status: str | None
 
 
-class StatusReader:
+class StatusParser:
     """The verb that governs the next drugs of a text, or the heading of their list.
 
     Args:

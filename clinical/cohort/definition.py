@@ -441,8 +441,8 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        kind = type(error).__name__
+        error_name = type(error).__name__
         raise UserError(
-            f"{path} cannot be read as a TOML file ({kind}). Expected a path, or the name of a "
-            "shipped definition: readmission-30d, death-30d or long-stay-7d"
+            f"{path} cannot be read as a TOML file ({error_name}). Expected a path, or the name of "
+            "a shipped definition: readmission-30d, death-30d or long-stay-7d"
         ) from None

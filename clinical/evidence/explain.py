@@ -177,7 +177,7 @@ def _measured(
     # At most `top` that raise the score, and as many that lower it.
     changes = changes.groupby(changes["score"] > 0).head(top)
     measured = []
-    for row, score_change, probability_change in changes.itertuples():
+    for row, of_score, of_probability in changes.itertuples():
         piece = pieces[row]
         passage = Passage(
             note=piece.note,
@@ -185,8 +185,8 @@ def _measured(
             end=piece.end,
             window=piece.window,
             value=float(values[row]),
-            score_contribution=score_change,
-            probability_contribution=probability_change,
+            score_contribution=of_score,
+            probability_contribution=of_probability,
             text=case.stay.texts[piece.note][piece.start : piece.end],
         )
         measured.append((piece, passage))

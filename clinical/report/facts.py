@@ -24,13 +24,13 @@ ASKED: dict[str, dict[str, str]] = read_toml(__file__, "questions.toml")
 """What only the hospital can answer, by key: numbers, flags (true or false), and texts."""
 
 QUESTIONS = ASKED["texts"]
-_KINDS: dict[str, Any] = {
+_TYPES: dict[str, Any] = {
     "numbers": (Annotated[float, Field(ge=0)], 0.0),
     "flags": (bool, False),
     "texts": (str, ""),
 }
 _FIELDS: dict[str, Any] = {
-    key: _KINDS[part_name] for part_name, part in ASKED.items() for key in part
+    key: _TYPES[part_name] for part_name, part in ASKED.items() for key in part
 }
 Hospital = create_model("Hospital", __base__=Settings, **_FIELDS)
 """The hospital's file, made from `hospital-template.toml`; empty answers are open."""

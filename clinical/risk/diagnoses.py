@@ -206,7 +206,7 @@ class DiagnosisModel(StayModel[DiagnosisSettings, StayDiagnoses]):
         values = self.calibrated(scores)
         order = np.argsort(-values, kind="stable").tolist()
         columns = (values.tolist(), scores.tolist())
-        probability_of, score_of = columns
+        probability_of, rule_values = columns
         has_calibrator = self.is_calibrated.tolist()
         groups = []
         for rank, number in enumerate(order, start=1):
@@ -218,7 +218,7 @@ class DiagnosisModel(StayModel[DiagnosisSettings, StayDiagnoses]):
                     self._names[number],
                     rank,
                     probability,
-                    score_of[number],
+                    rule_values[number],
                     has_calibrator[number],
                     None if threshold is None else probability >= threshold,
                 )

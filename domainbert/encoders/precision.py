@@ -7,7 +7,7 @@ Others are slower with it; `multiplication_rates` measures which of the two a ma
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from domainbert.settings import check_choice
 
@@ -52,8 +52,8 @@ def cast_encoder(network: PreTrainedModel) -> None:
 
 
 def _inputs_in_float32(
-    module: torch.nn.Module, inputs: tuple[object, ...]
-) -> tuple[object, ...]:
+    module: torch.nn.Module, inputs: tuple[Any, ...]
+) -> tuple[Any, ...]:
     del module
     return tuple(
         value.float() if getattr(value, "is_floating_point", bool)() else value

@@ -241,10 +241,10 @@ async def _admitted(service: Any, scope: Scope, receive: Receive) -> Receive:
             scope["facts"]["client"] = await service.trust.admit(
                 token, scope["path"]
             )
-        kind = (
+        media_type = (
             headers.get("content-type", "").partition(";")[0].strip().lower()
         )
-        if request.method == "POST" and kind not in JSON_TYPES:
+        if request.method == "POST" and media_type not in JSON_TYPES:
             raise HTTPException(415, "expected Content-Type: application/json")
     except HTTPException:
         with suppress(HTTPException):

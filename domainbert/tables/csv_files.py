@@ -47,7 +47,7 @@ UNDECODABLE = "undecodable bytes read as U+FFFD"
 _RULE = re.compile(rb'[-\s",;|]++')
 _RULE_LINE = f"{NO_ROW}: a rule of dashes below the names"
 
-_Read: TypeAlias = "Callable[[int], bytes]"
+_BytesOf: TypeAlias = "Callable[[int], bytes]"
 
 
 def csv_columns(path: Path, options: ReadOptions) -> list[str]:
@@ -235,7 +235,7 @@ def _data_rows(
             return.
     """
     with open_bytes(path) as raw:
-        read: _Read = raw.read
+        read: _BytesOf = raw.read
         if options.encoding:
             decoded = io.TextIOWrapper(
                 raw, options.encoding, "replace", newline=""
@@ -270,7 +270,7 @@ def _row_pattern(width: int, separator: str) -> bytes:
 
 
 def _sound_rows(
-    read: _Read,
+    read: _BytesOf,
     width: int,
     separator: str,
     *,

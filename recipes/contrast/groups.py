@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 
     from recipes.contrast.wording import Draws
 
-KINDS = {"drug": 10, "procedure": 4, "group": 6, "people": 2}  # with weights
+ARM_TYPES = {
+    "drug": 10,
+    "procedure": 4,
+    "group": 6,
+    "people": 2,
+}  # with weights
 SIZES = range(12, 400)
 
 
@@ -44,7 +49,7 @@ def draw_arms(draws: Draws) -> list[Arm]:
     """Two or three groups that differ in one way: in treatment, in label, or in who they are."""
     chooser = draws.chooser
     count = chooser.choice((2, 2, 2, 3))
-    (arm_type,) = chooser.choices([*KINDS], weights=[*KINDS.values()])
+    (arm_type,) = chooser.choices([*ARM_TYPES], weights=[*ARM_TYPES.values()])
     if arm_type == "people":
         names = draws.line("words", "people").split("|")
         chooser.shuffle(names)

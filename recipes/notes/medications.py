@@ -119,10 +119,10 @@ def main(
             spans = with_gold_drugs(entities, row)
         predicted.append(predicted_facts(read_medications(text, spans)))
     gold = list(map(gold_facts, rows))
-    print_table(list(score_lines(gold, predicted)), _HEAD)
+    print_table(list(compare_lines(gold, predicted)), _HEAD)
 
 
-def score_lines(
+def compare_lines(
     gold: list[list[Fact]], predicted: list[list[Fact]]
 ) -> Iterator[list[str]]:
     """The cells of `_HEAD` for each kind of attribute."""

@@ -123,7 +123,7 @@ def test_facts_of_tags_and_of_the_grammar_are_compared():
     assert spans == [(0, 7, "Chemical"), (27, 35, "Disease")]
     predicted = medications.predicted_facts(read_medications(text, spans))
     assert (0, "8-10", "dose") in predicted
-    lines = medications.score_lines([gold], [predicted])
+    lines = medications.compare_lines([gold], [predicted])
     scores = {kind: (f1, count) for kind, f1, *_, count in lines}
     assert scores["dose"] == ("1.000", "1")
     assert scores["status"] == ("0.000", "1")
