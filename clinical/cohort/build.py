@@ -15,7 +15,17 @@ from clinical.cohort.contents import (
     find_caveats,
     require_contents,
 )
-from clinical.cohort.definition import Request, load_definition, load_schema
+from clinical.cohort.definition import (
+    Diagnoses,
+    Request,
+    load_definition,
+    load_schema,
+)
+from clinical.cohort.diagnoses import (
+    group_caveats,
+    group_codes,
+    keep_groups,
+)
 from clinical.cohort.result import (
     SUMMARY_KEY,
     Cohort,
@@ -42,6 +52,7 @@ from domainbert.tables.databases import open_source
 if TYPE_CHECKING:
     import duckdb
 
+_OWN = Diagnoses.model_fields  # rules that other steps read
 MEMORY_LIMIT = "1GB"  # for DuckDB; the rest is on disk, beside the result
 
 
@@ -77,7 +88,8 @@ def build_cohort(
             of stays that are still in hospital.
         hours: for "early" only.
         definition: an outcome and its rules: a TOML file, or the name of a shipped one:
-            "readmission-30d" (default), "death-30d", or "long-stay-7d", which reads early notes.
+            "readmission-30d" (default), "death-30d", "diagnoses", or "in-hospital-death" and
+            "long-stay-7d", which read early notes.
         mapping: for "generic", a TOML file with the names of the source's tables and columns.
         seed: seed of the split by patient.
         out: the Parquet file to write, with a list of the source's faults (`NAME.issues.csv`)
@@ -119,9 +131,9 @@ def build_cohort(
         named_schema = load_schema(schema, mapping=mapping)
     rules = load_definition(definition)
     end = _moment(data_end)
-    if rules.long_stay:
+    if rules.hours:
         notes = "early"
-        hours = rules.long_stay.hours
+        hours = rules.hours
     keep = (
         tempfile.TemporaryDirectory(prefix="cohort-") if out is None else None
     )
@@ -245,7 +257,12 @@ def _read_source(
 
     Returns what a reader of the cohort should know.
     """
-    tables = find_tables(source, request.schema, notes=request.notes)
+    tables = find_tables(
+        source,
+        request.schema,
+        notes=request.notes,
+        codes=request.definition.diagnoses is not None,
+    )
     if request.definition.death and "death_date" not in tables.columns:
         raise UserError(
             f"{request.definition.name} needs dates of death: patients.death_date"
@@ -254,6 +271,8 @@ def _read_source(
         con.execute(step("exact_ids"))
     _set_rules(con, request, tables)
     CohortReader(con, source, request.schema).read(tables)
+    if request.definition.diagnoses:
+        group_codes(con, request.definition.diagnoses)
     require_contents(con, source, request.schema, tables)
     return find_caveats(con, request, tables)
 
@@ -271,10 +290,13 @@ def _export_cohort(
     definition = request.definition
     _split(con, request)
     con.execute(step("cohort"))
+    facts = {}
+    if definition.diagnoses:
+        facts["diagnoses"] = keep_groups(con, definition.diagnoses)
+        caveats = [*caveats, *group_caveats(facts["diagnoses"])]
+    summary = summarise(con, request, caveats) | facts
     metadata = {
-        SUMMARY_KEY: json.dumps(
-            summarise(con, request, caveats), ensure_ascii=False
-        ),
+        SUMMARY_KEY: json.dumps(summary, ensure_ascii=False),
         "clinical.definition": definition.text,
         "clinical.definition_sha256": definition.sha256,
     }
@@ -344,10 +366,12 @@ def _set_rules(
 ) -> None:
     """Create `rules`: the definition and the request as a table of one row for all SQL steps."""
     # Every step reads the same row, so rules that another outcome lacks have defaults.
+    rules = request.definition.rules()
     values: dict[str, Any] = {
         "planned_types": [],
         "death_after_discharge": "keep",
-        **request.definition.rules(),
+        "horizon_days": 0,
+        **{name: rule for name, rule in rules.items() if name not in _OWN},
         "hours": request.hours or 0,
         "data_end": request.data_end,
         "derive_data_end": request.derive_data_end,

@@ -45,7 +45,8 @@ def cohort(
     definition: Annotated[
         str | None,
         Option(
-            help="The outcome: death-30d, long-stay-7d, or a TOML file; by default readmission-30d."
+            help="The outcome: death-30d, in-hospital-death, long-stay-7d, diagnoses, or a TOML "
+            "file; by default readmission-30d."
         ),
     ] = None,
     mapping: MappingFile = None,

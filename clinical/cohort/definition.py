@@ -22,15 +22,18 @@ from pydantic_core import PydanticCustomError
 
 from clinical.stays.stays import MISSING_WORDS
 from domainbert.errors import UserError
-from domainbert.settings import Positive, Settings, check_choice
+from domainbert.settings import Count, Positive, Settings, check_choice
 from domainbert.training.recipes import read_recipe
 
 SCHEMAS = ("mimic3", "mimic4", "omop", "meds", "fhir", "generic")
 SHIPPED = Path(__file__).parent
+GROUPINGS = ("category", "code")
 EVENTS = {
     "readmission": "readmitted within {:g} days of discharge",
     "death": "died within {:g} days of discharge",
     "long_stay": "stayed longer than {:g} days",
+    "hospital_death": "died in hospital",
+    "diagnoses": "coded with a group of diagnoses",
 }
 
 
@@ -115,10 +118,34 @@ class LongStay(Settings):
     hours: Positive
 
 
+class HospitalDeath(Settings):
+    """The outcome is a death in hospital; the notes of its first hours are read."""
+
+    hours: Positive
+
+
+class Diagnoses(Settings):
+    """The outcomes are the groups of the diagnosis codes of a stay.
+
+    Attributes:
+        groups: "category" for the first three characters of a code (four of ICD-9's external
+            causes), "code" for the codes themselves, or a table of `code`, `group` and perhaps
+            `name`, beside the definition.
+        minimum_stays: stays of the train side that a group needs; others are left out.
+        primary_only: only the first code of a stay counts.
+        hours: read the notes of the first hours; without it, the discharge summary.
+    """
+
+    groups: Text = "category"
+    minimum_stays: Count = 20
+    primary_only: bool = False
+    hours: Positive | None = None
+
+
 class Definition(Settings):
     """An outcome and its rules; `definitions/readmission-30d.toml` explains every key.
 
-    One of `readmission`, `death` and `long_stay` is there. `text` is the TOML text itself.
+    One of the tables of `EVENTS` is there. `text` is the TOML text itself.
     """
 
     name: Text
@@ -128,6 +155,8 @@ class Definition(Settings):
     readmission: Readmission | None = None
     death: Death | None = None
     long_stay: LongStay | None = None
+    hospital_death: HospitalDeath | None = None
+    diagnoses: Diagnoses | None = None
     text: str = Field(default="", repr=False)
 
     @model_validator(mode="after")
@@ -143,8 +172,13 @@ class Definition(Settings):
 
     @property
     def horizon_days(self) -> float:
-        """Days after discharge, or of a long stay."""
-        return float(getattr(self, self.outcome).horizon_days)
+        """Days after discharge, or of a long stay; 0 for an outcome of the stay itself."""
+        return float(dict(getattr(self, self.outcome)).get("horizon_days", 0))
+
+    @property
+    def hours(self) -> float | None:
+        """The first hours whose notes are read, if the outcome says so."""
+        return dict(getattr(self, self.outcome)).get("hours")
 
     @property
     def event(self) -> str:
@@ -204,7 +238,7 @@ class TableMap(Settings):
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:
         """Our columns in order -> the source's names, of which the first one found is used."""
-        settings = {*TableMap.model_fields, "category_value"}
+        settings = {*TableMap.model_fields, "category_value", "system_value"}
         return {name: names for name, names in self if name not in settings}
 
 
@@ -249,6 +283,16 @@ class Deaths(TableMap):
 
     patient_id: Texts
     death_date: Texts
+
+
+class DiagnosisCodes(TableMap):
+    """A table of the codes of stays; `system_value` is the system of all of them."""
+
+    stay_id: Texts
+    code: Texts
+    system: Texts = ()
+    rank: Texts = ()
+    system_value: Upper | None = None
 
 
 class FollowUp(TableMap):
@@ -327,6 +371,7 @@ class Schema(Settings):
         patients: the table of patients, or None.
         deaths: the table of deaths, or None.
         follow_up: the table of observation periods, or None.
+        diagnoses: the table of diagnosis codes, or None.
         notes: the tables of notes, perhaps none.
         discharge_categories: categories of discharge summaries, upper case; may be empty.
         addendum_kinds: kinds of notes that are addenda, upper case.
@@ -345,6 +390,7 @@ class Schema(Settings):
     patients: Patients | None = None
     deaths: Deaths | None = None
     follow_up: FollowUp | None = None
+    diagnoses: DiagnosisCodes | None = None
     notes: Annotated[
         tuple[Notes, ...], Field(strict=False), BeforeValidator(_listed)
     ] = ()
@@ -404,7 +450,12 @@ def load_definition(path: str | Path | None = None) -> Definition:
     """
     shipped = SHIPPED / f"definitions/{path or 'readmission-30d'}.toml"
     path = shipped if shipped.is_file() else Path(str(path))
-    return read_recipe(Definition, path, {"text": _read_text(path)})
+    definition = read_recipe(Definition, path, {"text": _read_text(path)})
+    codes = definition.diagnoses
+    if codes and codes.groups not in GROUPINGS:
+        codes = codes.replaced(groups=str(path.parent / codes.groups))
+        definition = definition.model_copy(update={"diagnoses": codes})
+    return definition
 
 
 def load_schema(
@@ -442,7 +493,8 @@ def _read_text(path: Path) -> str:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         error_name = type(error).__name__
+        names = sorted(file.stem for file in SHIPPED.glob("definitions/*"))
         raise UserError(
             f"{path} cannot be read as a TOML file ({error_name}). Expected a path, or the name of "
-            "a shipped definition: readmission-30d, death-30d or long-stay-7d"
+            f"a shipped definition: {', '.join(names)}"
         ) from None

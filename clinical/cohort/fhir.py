@@ -41,7 +41,8 @@ _BATCH_ROWS = 500  # notes among them
 # Fields with all their values, with spaces between them.
 _LISTS = (
     "codes", "encounters", "studies", "disposition_codes", "disposition_systems",
-    "disposition_grounds", "version", "replaced_by", "replaces",
+    "disposition_grounds", "version",
+    "condition_codes", "condition_systems", "replaced_by", "replaces",
 )  # fmt: skip
 _SPACES = b" \t\n\r\v\f"
 _TEXT_COLUMNS = ("text", "remark", "words")

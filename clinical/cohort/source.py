@@ -43,6 +43,7 @@ _DOCUMENT = (
 )  # fmt: skip
 
 
+_ROLES = ("admissions", "patients", "deaths", "follow_up", "diagnoses")
 _shipped_schema = cache(load_schema)
 
 
@@ -100,6 +101,9 @@ class MatchedTable:
                 # A table of notes that does not name its categories holds discharge summaries.
                 value = getattr(self.table, "category_value", None)
                 return quoted(value or schema.summary_categories[0])
+            system = getattr(self.table, "system_value", None)
+            if ours == "system" and system:
+                return quoted(system)
             return "NULL::VARCHAR"
         column = f"CAST({identifier(self.chosen[ours])} AS VARCHAR)"
         is_time = ours.endswith(("_time", "_date"))
@@ -119,6 +123,7 @@ class Tables:
     patients: MatchedTable | None
     deaths: MatchedTable | None
     follow_up: MatchedTable | None
+    diagnoses: MatchedTable | None
     notes: list[MatchedTable]
     absent: list[str]
 
@@ -129,8 +134,12 @@ class Tables:
         return set(chain.from_iterable(table.chosen for table in tables))
 
 
-def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
+def find_tables(
+    source: Source, schema: Schema, *, notes: str, codes: bool = False
+) -> Tables:
     """Find the tables of an open source, and the notes for an "early" or "discharge" prediction.
+
+    With `codes`, the table of diagnosis codes too.
 
     Raises:
         TableError: a table or column that is not optional is missing.
@@ -149,7 +158,18 @@ def find_tables(source: Source, schema: Schema, *, notes: str) -> Tables:
     if notes == "early":
         for note_table in note_tables:
             _check_early(note_table, schema)
-    return Tables(admissions, patients, deaths, follow_up, note_tables, absent)
+    diagnoses = None
+    if codes:
+        diagnoses = _find_optional(source, schema.diagnoses, schema)
+        if diagnoses is None:
+            table = schema.diagnoses.table if schema.diagnoses else "none"
+            raise TableError(
+                f"{source.name} has no table of diagnosis codes (expected: {table}); the outcome "
+                "needs one: of your own tables, describe it in [diagnoses] of the mapping"
+            )
+    return Tables(
+        admissions, patients, deaths, follow_up, diagnoses, note_tables, absent
+    )
 
 
 def detect_schema(source: Source) -> Schema:
@@ -253,7 +273,7 @@ class CohortReader:
         import pandas as pd
 
         run = self.con.execute
-        for role in ("admissions", "patients", "deaths", "follow_up"):
+        for role in _ROLES:
             table = getattr(tables, role)
             if table:
                 self._scan(f"CREATE TABLE raw_{role} AS", table, numbered=True)

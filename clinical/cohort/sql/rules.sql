@@ -11,6 +11,7 @@ SELECT
     $early::BOOLEAN AS early,
     $death_after_discharge = 'exclude' AS exclude_deaths,
     $outcome AS outcome,
+    $outcome IN ('long_stay', 'hospital_death', 'diagnoses') AS of_stay,   -- not of what follows it
     $minimum_age::DOUBLE AS minimum_age,
     $maximum_age::DOUBLE AS maximum_age,
     $newborn_types::VARCHAR[] AS newborn_types,

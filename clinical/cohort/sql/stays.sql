@@ -116,6 +116,7 @@ SELECT
         WHEN 'long_stay' THEN rules.horizon_us < CASE
             WHEN discharge_timed THEN date_diff('microsecond', episode_start, discharge_time)
             ELSE 86400e6 * (discharge_day - episode_day) END
+        WHEN 'hospital_death' THEN died_in_hospital OR died_on_day
     END AS readmitted,
     return_us / 86400e6 AS days_to_readmission,
     CASE
@@ -124,12 +125,12 @@ SELECT
         WHEN after_death THEN 'after_death'
         WHEN newborn THEN 'newborn'
         WHEN observation THEN 'observation'
-        WHEN died_in_hospital AND rules.outcome <> 'long_stay' THEN 'died_in_hospital'
-        WHEN died_on_day AND rules.outcome <> 'long_stay' THEN 'same_day_death'
+        WHEN died_in_hospital AND NOT rules.of_stay THEN 'died_in_hospital'
+        WHEN died_on_day AND NOT rules.of_stay THEN 'same_day_death'
         WHEN coalesce(age < rules.minimum_age, rules.minimum_age IS NOT NULL)
           OR coalesce(age > rules.maximum_age, rules.maximum_age IS NOT NULL) THEN 'age'
-        WHEN not_followed AND rules.outcome <> 'long_stay' THEN 'not_followed'
-        WHEN censored AND rules.outcome <> 'long_stay' THEN 'censored'
+        WHEN not_followed AND NOT rules.of_stay THEN 'not_followed'
+        WHEN censored AND NOT rules.of_stay THEN 'censored'
         WHEN rules.exclude_deaths AND died_within_horizon
          AND NOT coalesce(return_us < rules.horizon_us, false) THEN 'died_after_discharge'
         WHEN rules.outcome = 'death' AND died_within_horizon IS NULL THEN 'unknown_outcome'
