@@ -18,6 +18,7 @@ from biomed.ner.abbreviations import (
     find_abbreviations,
     with_short_forms,
 )
+from biomed.ner.allergies import with_allergens
 from biomed.ner.decoding import Outputs, find_entities, tidy_span
 from biomed.ner.entities import (
     MIN_SCORE,
@@ -261,6 +262,7 @@ class EntityTagger(Model[EntitySettings]):
         """The entities with a sufficient score, with their assertions."""
         entities = [e for e in _kept(read, spans) if e.score >= self.min_score]
         entities = with_short_forms(read.text, entities, read.abbreviations)
+        entities = with_allergens(read.text, entities, self.types)
         return self._with_context(read.plain, entities)
 
     def _with_context(self, text: str, entities: list[Entity]) -> list[Entity]:

@@ -159,7 +159,10 @@ def _cue(row: CueRow, kind: Kind, data: Mapping[str, dict[str, str]]) -> Cue:
     else:
         pattern = compiler.words(row.patterns or _literal(row.words))
     tables = data["stops"]
-    names = ("all", row.assertion, kind)
+    names = ["all", row.assertion, kind]
+    if row.assertion == "other":
+        # What someone else takes is theirs: "takes" and "on" end no scope.
+        names.remove(kind)
     stops = [tables.get(name, "") for name in names]
     stop_pattern = compiler.words("\n".join([*stops, row.stops]))
     is_attached = row.regex != "" and row.after and row.reach == 0

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from biomed.notes.assertion import DRUGS, drug_spans
 from biomed.notes.attributes import KINDS, Attribute, Medication
 from biomed.notes.grammar import DATA, PATTERNS
 from biomed.notes.sections import Spans, mask_entities
-from biomed.notes.statuses import STATUSES, StatusParser
+from biomed.notes.statuses import STATUSES, Drug, StatusParser
 
 # At most so many words between an attribute and the drug, or the attribute before it.
 _REACH = {"dose": 8, "form": 2}
@@ -50,6 +50,7 @@ _ATTRIBUTES = [
 ]
 # Between a drug and what an allergy to it causes: "Bactrim which causes a rash", "PCN (hives)".
 _CAUSES = re.compile(
+    r"(?:\s(?:drug\s)?(?:allergy|intolerance|hypersensitivity))?"
     r"[ \t,:(|/=\u2013-]{0,5}(?:(?:and|which|that|with|it|the)\s){0,3}"
     r"(?:caus(?:es?|ed|ing)|gives?|gave|reactions?|leads?\sto|resulted\sin|gets?)?"
     r"[:\s]{0,2}(?:(?:is|was|of|an?|her|him|severe|mild)\s){0,3}"
@@ -60,6 +61,9 @@ _FROM = re.compile(
 )
 _NO_ALLERGY = re.compile(
     r"\b(?:allerg|intoleran|reaction)[a-z]{0,4}\s(?:to|of)\s[^.;\n]{0,60}$"
+)
+_ALLERGY_AFTER = re.compile(
+    r"[\s-]{1,3}(?:drug\s)?(?:allerg|intoleran|hypersens|sensitiv)"
 )
 _NEXT_SMALL = re.compile(r"[ \t\r]{0,20}[a-z]")
 
@@ -79,7 +83,7 @@ def read_medications(
     """
     assertions = assertions or ["present"] * len(spans)
     drugs = [
-        _Drug(start, end, assertion)
+        Drug(start, end, assertion)
         for (start, end, label), assertion in zip(
             spans, assertions, strict=True
         )
@@ -98,37 +102,11 @@ def read_medications(
 
 
 @dataclass
-class _Drug:
-    """A drug while its text is read."""
-
-    start: int
-    end: int
-    assertion: str
-    status: str | None = None
-    attributes: list[Attribute] = field(default_factory=list)
-    same_as: _Drug | None = None  # "Zestril" in "Lisinopril (Zestril)"
-
-    def result(self, text: str) -> Medication:
-        drug = self.same_as or self
-        parts = tuple(sorted(drug.attributes, key=lambda part: part.start))
-        name = text[self.start : self.end]
-        return Medication(
-            self.start,
-            self.end,
-            name,
-            drug.status,
-            parts,
-            self.assertion,
-            same_as=self.same_as.start if self.same_as else None,
-        )
-
-
-@dataclass
 class _Bracket:
     """An open bracket, and what the drug before it is."""
 
     end: int
-    group: list[_Drug]
+    group: list[Drug]
     has_slash: bool
     follows_drug: bool  # directly
 
@@ -136,12 +114,12 @@ class _Bracket:
 class _Parser:
     """The drugs that the next attribute may belong to, and the verbs before them."""
 
-    def __init__(self, text: str, masked: str, drugs: list[_Drug]) -> None:
+    def __init__(self, text: str, masked: str, drugs: list[Drug]) -> None:
         self.text = text
         self.masked = masked
         self.drugs = {drug.start: drug for drug in drugs}
         # The drugs of a list: "aspirin and nitroglycerin".
-        self.group: list[_Drug] = []
+        self.group: list[Drug] = []
         self.has_slash = False  # "lisinopril/hydrochlorothiazide"
         self.group_end = 0  # of its last drug or attribute
         self.sentence_end = 0  # of the group's sentence; 0 while it lasts
@@ -277,7 +255,7 @@ class _Parser:
             drug.attributes.append(self._attribute("dose", start, end))
             start = end + 1
 
-    def _sharing(self, part: Attribute) -> list[_Drug]:
+    def _sharing(self, part: Attribute) -> list[Drug]:
         """The drugs of the group that an attribute after them belongs to."""
         last = self.group[-1:]
         if self.has_slash or part.kind == "reason":
@@ -291,7 +269,7 @@ class _Parser:
             return last
         return self.group
 
-    def _take_drug(self, drug: _Drug) -> None:
+    def _take_drug(self, drug: Drug) -> None:
         """Give a drug what stands before it, and start a group or add the drug to it."""
         gap = self.masked[self.group_end : drug.start]
         is_joined = (
@@ -305,7 +283,10 @@ class _Parser:
         group = [] if self.sentence_end else self.group
         self.statuses.take_drug(drug, group, self.group_end)
         before = self.text[max(0, drug.start - _AROUND) : drug.start]
-        if drug.assertion == "negated" and _NO_ALLERGY.search(before.lower()):
+        names_allergy = _NO_ALLERGY.search(
+            before.lower()
+        ) or _ALLERGY_AFTER.match(self.masked, drug.end)
+        if drug.assertion == "negated" and names_allergy:
             drug.status = "no allergy"
         is_reaction = _FROM.fullmatch(
             self.masked, self.last_disease[1], drug.start
@@ -437,7 +418,7 @@ class _Parser:
         else:
             self.reasons.append(reason)
 
-    def _react(self, drug: _Drug, start: int, end: int) -> None:
+    def _react(self, drug: Drug, start: int, end: int) -> None:
         """Give an allergy its reaction, if it is more than "adverse reaction"."""
         reaction = self._attribute("reaction", start, end)
         if not _VAGUE.search(reaction.text.lower()):

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
 
+from biomed.notes.attributes import Attribute, Medication
 from biomed.notes.patterns import Patterns
 from domainbert.files import read_toml
 
@@ -51,12 +52,31 @@ def status_cues() -> str:
     )
 
 
-class Drug(Protocol):
-    """A drug with the status that is decided here."""
+@dataclass
+class Drug:
+    """A drug while its text is read."""
 
     start: int
     end: int
-    status: str | None
+    assertion: str
+    status: str | None = None
+    attributes: list[Attribute] = field(default_factory=list)
+    same_as: Drug | None = None  # "Zestril" in "Lisinopril (Zestril)"
+
+    def result(self, text: str) -> Medication:
+        """What the text says about the drug."""
+        drug = self.same_as or self
+        parts = tuple(sorted(drug.attributes, key=lambda part: part.start))
+        name = text[self.start : self.end]
+        return Medication(
+            self.start,
+            self.end,
+            name,
+            drug.status,
+            parts,
+            self.assertion,
+            same_as=self.same_as.start if self.same_as else None,
+        )
 
 
 class StatusParser:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from biomed.notes.assertion import assert_spans
 from biomed.notes.dosages import dosages
 from biomed.notes.medications import read_medications
 from tests.biomed.notes.test_medications import marked, read
@@ -21,6 +22,15 @@ def lines_of(name):
 @pytest.mark.parametrize(("line", "expected"), lines_of("amounts.txt"))
 def test_amounts(line, expected):
     assert read(line) == [expected]
+
+
+@pytest.mark.parametrize(("line", "expected"), lines_of("drugs_of_others.txt"))
+def test_drugs_of_others(line, expected):
+    """A drug is taken by the one who is said to take it."""
+    name, assertion = expected.split(":")
+    start = line.index(name)
+    spans = [(start, start + len(name), "Drug")]
+    assert assert_spans(line, spans) == [assertion]
 
 
 @pytest.mark.parametrize(("line", "expected"), lines_of("drug_lines.txt"))
