@@ -380,7 +380,9 @@ def test_every_drawn_outcome_has_its_next_stay_even_at_the_end(seed, wanted):
     assert len(index) == wanted
     for patient in patients:
         for i, stay in enumerate(patient.stays):
-            later = [s for s in patient.stays[i + 1 :] if s.kind != "elective"]
+            later = [
+                s for s in patient.stays[i + 1 :] if s.course != "elective"
+            ]
             gaps = [
                 (s.admitted - stay.discharged).total_seconds() / 86400
                 for s in later
@@ -442,7 +444,7 @@ def test_no_fact_helps_beyond_the_risk_and_stays_of_a_patient_are_independent():
     }
     groups |= {"first": np.array(order) == 0}
     groups |= {
-        "planned": np.array([stay.kind == "elective" for stay in index])
+        "planned": np.array([stay.course == "elective" for stay in index])
     }
     for name, chosen in groups.items():
         rest = residual[chosen]
