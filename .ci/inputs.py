@@ -31,6 +31,36 @@ NOTES = """note_id,patient_id,text
 """
 
 
+SPACY_JOB = """
+import spacy
+
+nlp = spacy.blank("en")
+nlp.add_pipe("biomed")
+assert nlp("She had fever.").ents
+"""
+TASK = """
+import pandas as pd
+from clinical import ReadmissionModel
+from clinical.risk.task import ReadmissionTask
+from domainbert.scoring import engines
+
+task = ReadmissionTask(ReadmissionModel.from_pretrained("readmission-demo"))
+notes = pd.read_csv("notes.csv")
+"""
+RAY_JOB = f"""{TASK}
+import ray
+
+rows = engines.score_ray(ray.data.from_pandas(notes), task, workers=1, threads=1)
+assert len(rows.take_all()) == 2
+"""
+SPARK_JOB = f"""{TASK}
+from pyspark.sql import SparkSession
+
+frame = SparkSession.builder.master("local[1]").getOrCreate().createDataFrame(notes)
+assert len(engines.score_spark(frame, task, partitions=1, threads=1).collect()) == 2
+"""
+
+
 def write_lines(name, lines):
     Path(name).write_text("\n".join(lines) + "\n", "utf-8")
 
@@ -102,6 +132,12 @@ def write_database():
         database.executemany("INSERT INTO notes VALUES (?, ?)", rows)
 
 
+for name, job in (
+    ("spacy", SPACY_JOB),
+    ("ray", RAY_JOB),
+    ("spark", SPARK_JOB),
+):
+    Path(f"{name}_job.py").write_text(job)
 write_models()
 Path("notes.csv").write_text(NOTES)
 write_tables()

@@ -273,10 +273,10 @@ def first_lines(
         "- **Long notes are read to the end.** "
         f"{read[TAGGER]} of the tokens of {SUMMARIES} discharge summaries "
         "reach the\n  entity model; in Hugging Face's pipeline, called as documented, "
-        f"{read[PIPELINE]} do (`make peers`).\n"
+        f"{read[PIPELINE]} do ([side by side](docs/explanation/compared.md)).\n"
         f"- **What a mention means.** F1 of negation on {REAL}: "
         f"{scores['negation: domainbert']};\n  medspaCy {scores['negation: medspaCy']}, "
-        f"negspaCy {scores['negation: negspaCy']} (the same command)."
+        f"negspaCy {scores['negation: negspaCy']} (same page)."
     )
 
 

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import traceback
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,6 +45,17 @@ def pytest_addoption(parser):
         default=times,
         help="times as many cases in tests/fuzz",
     )
+
+
+def pytest_terminal_summary(terminalreporter):
+    """One line that counts the skipped tests by their reason."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", [])
+    )
+    if reasons:
+        counts = "; ".join(f"{n} {why}" for why, n in reasons.most_common())
+        terminalreporter.write_line(f"skipped {reasons.total()}: {counts}")
 
 
 def pytest_collection_modifyitems(items):
@@ -100,7 +112,7 @@ def data_folder() -> Path:
     folder = Path(os.environ.get("DOMAINBERT_DATA", here)).resolve()
     if not folder.is_dir():
         pytest.skip(
-            f"no data in {folder.name}; set DOMAINBERT_DATA to the folder that has it"
+            "needs the public data: ../shared/data or $DOMAINBERT_DATA"
         )
     return folder
 

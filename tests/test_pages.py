@@ -4,6 +4,8 @@ import importlib
 import json
 import re
 import shlex
+import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,65 @@ class Machine:
             Path(words[words.index("-o") + 1]).write_text(answer.text)
 
 
+# The files that the Python of the pages reads.
+MY_RECIPE = """
+[examples]
+[training]
+steps = 2
+batch_tokens = 512
+length = 32
+"""
+
+
+def write_inputs(folder):
+    import pandas as pd
+
+    notes = [f"Admitted with fever {n}. He lives alone." for n in range(40)]
+    (folder / "notes").mkdir()
+    for number, note in enumerate(notes):
+        (folder / "notes" / f"{number}.txt").write_text(note)
+    (folder / "my.toml").write_text(MY_RECIPE)
+    stays = pd.DataFrame({"stay_id": ["1", "1", "2"], "text": notes[:3]})
+    stays.to_parquet(folder / "notes.parquet")
+    patients = pd.DataFrame({"patient_id": ["1"], "split": ["test"]})
+    patients.to_parquet(folder / "cohort.parquet")
+
+
+def captioned(blocks):
+    """The files of a page: name and content of each block with a caption."""
+    for _, body in blocks:
+        caption = re.match(r":caption: (\S+)\n", body)
+        if caption:
+            yield caption[1], body[caption.end() :]
+
+
+@pytest.mark.slow
+@pytest.mark.encoder
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES[1:] if "```python" in page.read_text("utf-8")],
+    ids=lambda page: page.stem,
+)
+def test_the_python_of_a_page_runs_in_order(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    write_inputs(tmp_path)
+    blocks = BLOCK.findall(page.read_text("utf-8"))
+    for name, content in captioned(blocks):
+        (tmp_path / name).write_text(content, "utf-8")
+    session: dict[str, object] = {}
+    for language, body in blocks:
+        engine = re.search(r"^(?:import|from) (ray|pyspark)\b", body, re.M)
+        if language != "python" or (engine and not can_run(engine[1])):
+            continue
+        exec(body, session)
+
+
+def can_run(engine):
+    """Whether Ray or Spark, which needs Java, is here."""
+    return find_spec(engine) and (engine == "ray" or shutil.which("java"))
+
+
 @pytest.mark.slow
 @pytest.mark.encoder
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
@@ -128,10 +189,10 @@ def test_a_guide_runs_as_it_is_written(page, tmp_path, monkeypatch):
     """Files with a caption are written, `bash` blocks run in order; `console` blocks do not."""
     monkeypatch.chdir(tmp_path)
     machine = Machine()
-    for language, body in BLOCK.findall(page.read_text("utf-8")):
-        caption = re.match(r":caption: (\S+)\n", body)
-        if caption:
-            (tmp_path / caption[1]).write_text(body[caption.end() :], "utf-8")
+    blocks = BLOCK.findall(page.read_text("utf-8"))
+    for name, content in captioned(blocks):
+        (tmp_path / name).write_text(content, "utf-8")
+    for language, body in blocks:
         for line in body.splitlines() if language == "bash" else ():
             if line.strip() and not line.startswith("#"):
                 machine.run(line)

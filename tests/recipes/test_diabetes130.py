@@ -376,7 +376,8 @@ def test_a_mapping_file_with_something_else_in_it(
 
 @pytest.mark.data
 @pytest.mark.skipif(
-    not DATA.is_dir(), reason=f"no public data in {DATA}; set DOMAINBERT_DATA"
+    not DATA.is_dir(),
+    reason="needs the public data: ../shared/data or $DOMAINBERT_DATA",
 )
 def test_the_shared_table() -> None:
     frame = build_diabetes130(DATA)

@@ -31,7 +31,9 @@ DATA = Path(
 def standards():
     folder = DATA / "standards"
     if not folder.is_dir():
-        pytest.skip("no standards in the shared data")
+        pytest.skip(
+            "needs the public data: ../shared/data or $DOMAINBERT_DATA"
+        )
     return folder
 
 

@@ -92,7 +92,8 @@ def test_the_same_hospital_has_the_same_risks(hospitals, form):
 
 
 @pytest.mark.skipif(
-    not STANDARDS.is_dir(), reason="the standards are not here"
+    not STANDARDS.is_dir(),
+    reason="needs the public data: ../shared/data or $DOMAINBERT_DATA",
 )
 def test_omop_tables_have_the_columns_of_the_specification(hospitals):
     fields = pd.read_csv(STANDARDS / "omop" / "OMOP_CDMv5.4_Field_Level.csv")
@@ -106,7 +107,8 @@ def test_omop_tables_have_the_columns_of_the_specification(hospitals):
 
 
 @pytest.mark.skipif(
-    not STANDARDS.is_dir(), reason="the standards are not here"
+    not STANDARDS.is_dir(),
+    reason="needs the public data: ../shared/data or $DOMAINBERT_DATA",
 )
 def test_a_real_omop_folder_without_notes(tmp_path):
     with zipfile.ZipFile(
@@ -294,7 +296,8 @@ def resources(folder, kind):
 
 
 @pytest.mark.skipif(
-    not STANDARDS.is_dir(), reason="the standards are not here"
+    not STANDARDS.is_dir(),
+    reason="needs the public data: ../shared/data or $DOMAINBERT_DATA",
 )
 @pytest.mark.parametrize(
     "kind", ["Patient", "Encounter", "DocumentReference", "Binary"]

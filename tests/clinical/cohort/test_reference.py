@@ -429,7 +429,9 @@ def test_many_random_admissions(tmp_path, define, seed):
 def test_the_open_mimic_demo(data_folder):
     folder = data_folder / "mimic"
     if not folder.is_dir():
-        pytest.skip("no mimic/ADMISSIONS.csv in the data folder")
+        pytest.skip(
+            "needs the public data: ../shared/data or $DOMAINBERT_DATA"
+        )
     with (folder / "ADMISSIONS.csv").open() as file:
         rows = [
             {name.upper(): text for name, text in row.items()}

@@ -18,7 +18,8 @@ from domainbert.tables import TableError
 
 STANDARDS = Path(__file__).parents[4] / "shared" / "data" / "standards"
 needs_standards = pytest.mark.skipif(
-    not STANDARDS.is_dir(), reason="the standards are not here"
+    not STANDARDS.is_dir(),
+    reason="needs the public data: ../shared/data or $DOMAINBERT_DATA",
 )
 
 
