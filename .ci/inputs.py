@@ -104,7 +104,10 @@ def write_tables():
     ratings = [pair.replace(",0", ",1.5") for pair in pairs]
     write_lines("ratings.csv", ["first,second,rating", *ratings])
     tagged = [f"She O\nhad O\n{name} B-Disease\n. O\n" for name in DISEASES]
-    write_lines("corpus.tsv", [text.replace(" ", "\t") for text in tagged])
+    Path("corpus").mkdir()
+    for side in ("train", "devel"):
+        lines = [text.replace(" ", "\t") for text in tagged]
+        write_lines(f"corpus/{side}.tsv", lines)
 
 
 def write_questions():
