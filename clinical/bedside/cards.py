@@ -311,8 +311,8 @@ class ReadmissionService:
 
 def risk_statement(risk: Row, outcome: str) -> tuple[str, str]:
     """The summary of a card, and the statement of the risk that its detail begins with."""
-    kind = "calibrated" if risk["calibrated"] else "score"
-    texts = _TEXTS["statements"][kind]
+    key = "calibrated" if risk["calibrated"] else "score"
+    texts = _TEXTS["statements"][key]
     probability = risk["probability"]
     percent = round(100 * probability)
     values = {

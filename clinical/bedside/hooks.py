@@ -186,8 +186,8 @@ def read_documents(
         if reason:
             receipt[f"{reason}, not read"] += 1
             continue
-        for flaw in filter(None, (row["remark"] or "").split("; ")):
-            receipt[f"read with a remark ({flaw})"] += 1
+        for remark_text in filter(None, (row["remark"] or "").split("; ")):
+            receipt[f"read with a remark ({remark_text})"] += 1
         records.append(
             {
                 "patient_id": patient,
@@ -222,20 +222,23 @@ def _category(row: Row) -> str:
 
 def resource_row(
     resource: Resource,
-    kind: str,
+    resource_type: str,
     patient: str,
     binaries: Mapping[str, object] | None = None,
 ) -> dict[str, str | None]:
-    """The row of a resource of a kind.
+    """The row of a resource of a resource_type.
 
     Raises:
         HTTPException: 400, the resource is of another patient than the call is about.
     """
-    fields = _SCHEMA.files[kind].fields
-    row = read_resource(resource | {"resourceType": kind}, fields, binaries)
+    fields = _SCHEMA.files[resource_type].fields
+    row = read_resource(
+        resource | {"resourceType": resource_type}, fields, binaries
+    )
     if row["patient_id"] not in (None, patient):
         raise HTTPException(
-            400, f"a {kind} is not of the patient in context.patientId"
+            400,
+            f"a {resource_type} is not of the patient in context.patientId",
         )
     return row
 
@@ -286,11 +289,11 @@ def fetch_documents(
         ValueError,
         RecursionError,
     ) as error:
-        kind = type(error).__name__
+        what = type(error).__name__
         if str(error).isdecimal():
-            kind = str(error)  # the status
+            what = str(error)  # the status
         raise HTTPException(
-            412, f"the FHIR server gave no notes ({kind})"
+            412, f"the FHIR server gave no notes ({what})"
         ) from None
     if has_failed(resources):
         raise HTTPException(412, "the FHIR server answered with an error")

@@ -102,19 +102,19 @@ def _connect(uri: str) -> Iterator[Connection]:
 
     The driver's message is never repeated: it may hold the password, or a row.
     """
-    kind = "sqlite" if uri.startswith("sqlite") else "postgresql"
-    package = f"adbc_driver_{kind}"
+    engine = "sqlite" if uri.startswith("sqlite") else "postgresql"
+    package = f"adbc_driver_{engine}"
     try:
         driver = import_module(f"{package}.dbapi")
     except ModuleNotFoundError as error:
         raise missing_extra(error, "databases") from None
     address = uri
-    if kind == "sqlite":
+    if engine == "sqlite":
         address = _sqlite_address(uri)
     try:
         with driver.connect(address) as connection:
             with connection.cursor() as cursor:
-                for statement in _SETUP[kind]:
+                for statement in _SETUP[engine]:
                     cursor.execute(statement)
             yield connection
     except driver.Error as error:
