@@ -35,8 +35,8 @@ from clinical.bedside.hooks import (
     read_documents,
     resource_row,
 )
-from clinical.cohort.attachments import address_id
-from clinical.cohort.fhir import entries, values_at
+from clinical.cohort.fhir.files import entries
+from clinical.cohort.fhir.values import address_id, values
 from clinical.risk.exports import risk_assessment
 from clinical.risk.reading import RiskGroup, remaining_risk
 from clinical.stays.stays import note_time
@@ -177,8 +177,8 @@ class ReadmissionService:
         coding = (entry.overrideReason or {}).get("reason")
         if not coding:
             return ""
-        system = values_at(coding, "system")
-        code = values_at(coding, "code")
+        system = values(coding, "system")
+        code = values(coding, "code")
         for reason in _TEXTS["reasons"]:
             if system == [reason["system"]] and code == [reason["code"]]:
                 return reason["code"]

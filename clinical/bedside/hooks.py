@@ -15,7 +15,9 @@ from pydantic import AwareDatetime, BaseModel, Field, model_validator
 from starlette.exceptions import HTTPException
 
 from clinical.cohort.definition import load_schema
-from clinical.cohort.fhir import entries, read_resource, values_at
+from clinical.cohort.fhir.files import entries
+from clinical.cohort.fhir.resources import NOTES, read_resource
+from clinical.cohort.fhir.values import values
 from clinical.cohort.source import REASONS, left_out, no_risk
 from domainbert.errors import UserError
 from domainbert.service.commands import LOOPBACK
@@ -35,7 +37,7 @@ Documents = tuple[list[dict[str, Any]], Counter[str]]
 
 PAGES = 20  # of a search that are followed
 _LARGEST = 32 << 20  # bytes of a page, and characters of all notes
-_SCHEMA = load_schema("fhir")
+_FHIR_CODES = load_schema("fhir").codes
 _LEVELS = 30  # of encounters that are part of others
 _HARMLESS = frozenset(("information", "warning", "success"))
 _CODES = {
@@ -123,7 +125,7 @@ def has_failed(resources: Iterable[Resource]) -> bool:
     """Whether a server reports an error; information and warnings are not errors."""
     for resource in resources:
         if resource.get("resourceType") == "OperationOutcome":
-            severities = values_at(resource, "issue.severity") or ["error"]
+            severities = values(resource, "issue", "severity") or ["error"]
             if not _HARMLESS.issuperset(map(str, severities)):
                 return True
     return False
@@ -151,11 +153,11 @@ def read_documents(
     binaries = {str(binary.get("id")): binary for binary in by_type["Binary"]}
     rows = []
     n_characters = 0
-    for table in _SCHEMA.notes:
-        for note in by_type[table.table]:
+    for resource_type in NOTES:
+        for note in by_type[resource_type]:
             seconds_left()
-            row = resource_row(note, table.table, patient, binaries)
-            rows.append(row | {"source": table.table})
+            row = resource_row(note, resource_type, patient, binaries)
+            rows.append(row | {"source": resource_type})
             # Any number of documents may have one long Binary.
             n_characters += len(row["text"] or "")
             if n_characters > _LARGEST:
@@ -195,7 +197,7 @@ def read_documents(
                 "note_id": f"document-{position}",
                 "admit_time": times.get("admit_time"),
                 "discharge_time": times.get("discharge_time"),
-                "category": _category(row),
+                "category": row["category"] or "Note",
                 "chart_time": row["chart_time"] or "",
                 "text": row["text"],
             }
@@ -211,30 +213,19 @@ def _tops(encounters: str, by_id: Mapping[str, Row]) -> set[str]:
     return tops
 
 
-def _category(row: Row) -> str:
-    summaries = set(
-        _SCHEMA.views["DocumentReference"].values["summary"].split()
-    )
-    if not summaries.isdisjoint((row["codes"] or "").split()):
-        return "Discharge summary"
-    return row["category"] or "Note"
-
-
 def resource_row(
     resource: Resource,
     resource_type: str,
     patient: str,
     binaries: Mapping[str, object] | None = None,
 ) -> dict[str, str | None]:
-    """The row of a resource of a resource_type.
+    """The row of a resource of a type.
 
     Raises:
         HTTPException: 400, the resource is of another patient than the call is about.
     """
-    fields = _SCHEMA.files[resource_type].fields
-    row = read_resource(
-        resource | {"resourceType": resource_type}, fields, binaries
-    )
+    typed = resource | {"resourceType": resource_type}
+    row = read_resource(typed, _FHIR_CODES, binaries)
     if row["patient_id"] not in (None, patient):
         raise HTTPException(
             400,
@@ -245,9 +236,9 @@ def resource_row(
 
 def next_page(bundle: object) -> str:
     """The address of the next page of a search, or ""."""
-    for link in values_at(bundle, "link"):
-        if values_at(link, "relation") == ["next"]:
-            for url in values_at(link, "url"):
+    for link in values(bundle, "link"):
+        if values(link, "relation") == ["next"]:
+            for url in values(link, "url"):
                 if isinstance(url, str):
                     return url
     return ""

@@ -39,7 +39,7 @@ from clinical.cohort.source import (
     find_tables,
     step,
 )
-from clinical.cohort.views import ViewSource
+from clinical.cohort.views import tables_of
 from clinical.stays.choice import NoteChoice
 from clinical.stays.patients import FRACTIONS, assign_splits
 from domainbert.errors import UserError
@@ -51,6 +51,8 @@ from domainbert.tables.databases import open_source
 
 if TYPE_CHECKING:
     import duckdb
+
+    from domainbert.tables.sources import Source
 
 _OWN = Diagnoses.model_fields  # rules that other steps read
 MEMORY_LIMIT = "1GB"  # for DuckDB; the rest is on disk, beside the result
@@ -166,7 +168,7 @@ def build_cohort(
                 shares,
             )
             caveats = _read_source(
-                con, ViewSource(tables, source_schema), request
+                con, tables_of(tables, source_schema), request
             )
         for name in ("texts", "issues"):
             con.execute(step(name))
@@ -250,7 +252,7 @@ def _comes_from_source(error: duckdb.Error) -> bool:
 
 def _read_source(
     con: duckdb.DuckDBPyConnection,
-    source: ViewSource,
+    source: Source,
     request: Request,
 ) -> list[str]:
     """Read every table of the source once, and decide about every row except for the texts.

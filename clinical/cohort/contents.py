@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from clinical.cohort.definition import Request, Schema
-    from clinical.cohort.views import ViewSource
+    from domainbert.tables.sources import Source
 
 _CAVEATS: dict[str, dict[str, str]] = read_toml(__file__, "caveats.toml")
 # The types of notes with their counts, and whether some, or all, are discharge summaries.
@@ -29,7 +29,7 @@ FROM (
 
 def require_contents(
     con: duckdb.DuckDBPyConnection,
-    source: ViewSource,
+    source: Source,
     schema: Schema,
     tables: Tables,
 ) -> None:
@@ -62,7 +62,7 @@ def require_contents(
 
 def _no_admission(
     con: duckdb.DuckDBPyConnection,
-    source: ViewSource,
+    source: Source,
     schema: Schema,
     table: MatchedTable,
 ) -> str:

@@ -3,6 +3,7 @@
 Both are commented TOML files, checked key by key.
 """
 
+import copy
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from clinical.cohort.fhir.resources import TABLES, Codes
 from clinical.stays.stays import MISSING_WORDS
 from domainbert.errors import UserError
 from domainbert.settings import Count, Positive, Settings, check_choice
@@ -332,19 +334,17 @@ class Notes(TableMap):
 
 
 class Shards(Settings):
-    """A table of several files of a folder: Parquet, or JSON of FHIR resources.
+    """A table of several Parquet files of a folder.
 
     Attributes:
         glob: patterns of their paths in the folder.
-        columns: the columns that each file of Parquet must have.
+        columns: the columns that each file must have.
         as_is: columns in which nothing stands for an empty cell, so that they filter rows early.
-        fields: columns of FHIR resources, and where they are; see `fhir.read_resource`.
     """
 
     glob: Texts
     columns: Texts = ()
     as_is: Texts = ()
-    fields: dict[str, Text] = Field(default={})
 
 
 class View(Settings):
@@ -379,6 +379,7 @@ class Schema(Settings):
         alive_locations: places of discharge that mean survival in this source, upper case.
         files: tables of several files, by name.
         views: tables that are made from others, by name.
+        codes: of FHIR resources, whose tables are named in `fhir/resources.py`; else None.
         caveats: what a reader of every such cohort should know.
         shifted_dates: the dates of each patient are shifted by an amount of their own.
         missing: words in any case that stand for an empty cell.
@@ -400,11 +401,36 @@ class Schema(Settings):
     alive_locations: Values = ()
     files: dict[str, Shards] = Field(default={})
     views: dict[str, View] = Field(default={})
+    codes: Codes | None = None
     caveats: Texts = ()
     shifted_dates: bool = False
     missing: UpperTexts = MISSING_WORDS
     exact_ids: bool = False
     name: str = "generic"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tables_of_fhir(cls, settings: Any) -> Any:
+        """With codes of FHIR, the tables are those of its resources."""
+        if not isinstance(settings, Mapping) or "codes" not in settings:
+            return settings
+        for name in ("patients", "diagnoses", "notes", "files", "views"):
+            if name in settings:
+                raise ValueError(f"{name}: not a setting of a FHIR source")
+        admissions = settings.get("admissions", {})
+        where = admissions.get("where", {})
+        if set(admissions) != {"where"} or not {"class", "status"} <= set(
+            where
+        ):
+            raise ValueError(
+                "admissions: expected where = { class = [...], status = [...] }"
+            )
+        tables = copy.deepcopy(TABLES)
+        tables["admissions"]["where"] = {
+            **where,
+            **tables["admissions"]["where"],
+        }
+        return {**settings, **tables}
 
     @property
     def summary_categories(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clinical.cohort.definition import (
     SCHEMAS,
@@ -16,7 +16,7 @@ from clinical.cohort.definition import (
     load_definition,
     load_schema,
 )
-from clinical.cohort.views import ViewSource
+from clinical.cohort.views import tables_of
 from domainbert.errors import UserError
 from domainbert.files import data_text
 from domainbert.tables import TableError, require_columns
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import duckdb
+
+    Row = Mapping[str, str | None]
 
 _log = logging.getLogger(__name__)
 REASONS = {
@@ -181,7 +183,7 @@ def detect_schema(source: Source) -> Schema:
     n_columns: Counter[str] = Counter()
     for name in SCHEMAS[:-1]:
         schema = _shipped_schema(name)
-        views = ViewSource(source, schema)
+        views = tables_of(source, schema)
         if views.columns(schema.admissions.table) is None:
             continue
         for table in (schema.admissions, schema.patients, *schema.notes):
@@ -265,7 +267,7 @@ class CohortReader:
     """Reads the tables of an open source with the SQL steps of the package."""
 
     con: duckdb.DuckDBPyConnection
-    source: ViewSource
+    source: Source
     schema: Schema
 
     def read(self, tables: Tables) -> None:
@@ -341,8 +343,8 @@ class CohortReader:
         """Scan a table; its malformed lines are listed and left out."""
         import duckdb
 
-        query = table.query(self.source, self.schema, numbered=numbered)
         try:
+            query = table.query(self.source, self.schema, numbered=numbered)
             self.con.execute(f"{create} {query}")
             if next_step:
                 self.con.execute(step(next_step))
@@ -352,53 +354,45 @@ class CohortReader:
             raise
 
 
-def no_risk(encounter: Mapping[str, str | None]) -> tuple[str, str]:
+def no_risk(encounter: Row) -> tuple[str, str]:
     """Why a FHIR encounter has no risk, and a remark if its class is no admission's, or "".
 
     Args:
-        encounter: a row of `fhir.read_resource`, or an empty one.
+        encounter: a row of `read_resource`, or an empty one.
     """
     schema = _shipped_schema("fhir")
     died = load_definition().index.died_locations + schema.died_locations
-    view = schema.views["Encounter"]
-    rows = view.sql.format(
-        Encounter="documents",
-        stays="(SELECT NULL AS encounter, NULL AS stay)",
-        **view.values,
-    )
-    query = step("no_risk").format(
-        encounter=rows, **schema.views["stays"].values
-    )
-    columns = dict.fromkeys(schema.files["Encounter"].fields, "string")
-    return _rows_of(query, [encounter], columns, {"died": died})[0]
+    status = encounter.get("status")
+    reason = ""
+    if status in ("cancelled", "entered-in-error"):
+        reason = f"the encounter is {status}"
+    elif (encounter.get("discharge_location") or "").upper() in died:
+        reason = "the patient died"
+    elif (encounter.get("admission_type") or "").upper() == "NEWBORN":
+        reason = "the patient is a newborn"
+    encounter_class = encounter.get("class")
+    classes = schema.admissions.where["class"]
+    if not encounter_class or encounter_class.upper() in classes:
+        return reason, ""
+    return reason, f"of an encounter of class {encounter_class}, no admission"
 
 
-def left_out(documents: Sequence[Mapping[str, str | None]]) -> dict[int, str]:
+def left_out(documents: Sequence[Row]) -> dict[int, str]:
     """Why documents of one stay are not read, by their position; see `REASONS`.
 
     Args:
-        documents: rows of `fhir.read_resource`, with the type of resource as `source`.
+        documents: rows of `read_resource`, with the type of resource as `source`.
     """
+    import duckdb
+    import pyarrow as pa
+
     rows = [
         {**row, "document": position, "stay": ""}
         for position, row in enumerate(documents)
     ]
     columns = {**dict.fromkeys(_DOCUMENT, "string"), "document": "int64"}
-    return dict(_rows_of(step("documents"), rows, columns, {}))
-
-
-def _rows_of(
-    query: str,
-    documents: Sequence[Mapping[str, object]],
-    columns: Mapping[str, str],
-    values: Mapping[str, object],
-) -> list[tuple[Any, ...]]:
-    """The rows of a query over a table `documents`, with the macros of `sql/versions.sql`."""
-    import duckdb
-    import pyarrow as pa
-
     with duckdb.connect(config={"threads": 1}) as con:
         con.execute(step("versions"))
-        schema = pa.schema(columns)
-        con.register("documents", pa.Table.from_pylist(documents, schema))
-        return con.execute(query, values).fetchall()
+        table = pa.Table.from_pylist(rows, pa.schema(columns))
+        con.register("documents", table)
+        return dict(con.execute(step("documents")).fetchall())

@@ -5,31 +5,71 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clinical.cohort import fhir
+from clinical.cohort.fhir.source import FhirSource
 from domainbert.tables import TableError
 from domainbert.tables.parquet_files import parquet_columns
 from domainbert.tables.sources import Source, identifier, quoted, select_text
 
 if TYPE_CHECKING:
+    import duckdb
+
     from clinical.cohort.definition import Schema, View
 
 MISSING = "Words for an empty cell, read as missing"
 DECIMALS = "Whole numbers written as decimals, read as whole numbers"
 
 
-class ViewSource(Source):
-    """A source with the views of a schema; a view replaces the source's own table of its name.
+def tables_of(source: Source, schema: Schema) -> Source:
+    """The tables of a source as a schema names them."""
+    cells = _Cells(source._con, schema)
+    if schema.codes:
+        admissions = schema.admissions.where
+        return FhirSource(source, schema.codes, admissions, cells.read)
+    return ViewSource(source, schema, cells)
 
-    Cells of the source's own tables are read by the macro `cell` of `macros.sql`; texts of notes
-    keep their decimals and spaces.
+
+class _Cells:
+    """The SQL of a cell as it is read, by the macro `cell` of `macros.sql`.
+
+    Texts of notes keep their decimals and spaces.
     """
 
-    def __init__(self, source: Source, schema: Schema) -> None:
+    def __init__(self, con: duckdb.DuckDBPyConnection, schema: Schema) -> None:
+        self._con = con
+        words = "|".join(map(re.escape, schema.missing))
+        self._words = quoted(rf"(?i)\s*({words})\s*")
+        self._texts = {
+            name.lower() for table in schema.notes for name in table.text
+        }
+        self._counters: set[str] = set()
+
+    def read(self, table: str, column: str) -> str:
+        """A column of a table as it is read; the first scan of it counts what it changes."""
+        name = identifier(column)
+        missing = self._counter(table, column, MISSING)
+        if column.lower() in self._texts:
+            return f"present({name}, {self._words}, {missing})"
+        decimals = self._counter(table, column, DECIMALS)
+        return f"cell(trim({name}), {self._words}, {missing}, {decimals})"
+
+    def _counter(self, table: str, column: str, change: str) -> str:
+        """A sequence that counts, as a SQL literal; "uncounted" from the second scan on."""
+        name = identifier(f"{change}|{table}.{column}")
+        if name in self._counters:
+            return quoted("uncounted")
+        self._counters.add(name)
+        self._con.execute(f"CREATE SEQUENCE {name}")
+        return quoted(name)
+
+
+class ViewSource(Source):
+    """A source with the views of a schema; a view replaces the source's own table of its name."""
+
+    def __init__(self, source: Source, schema: Schema, cells: _Cells) -> None:
         super().__init__(source.name, source._con)
         self.errors = source.errors
         self.flaws = source.flaws
@@ -46,12 +86,7 @@ class ViewSource(Source):
         }
         # table -> file -> columns, once the files of the table have been looked at
         self._columns_by_file: dict[str, dict[Path, list[str]]] = {}
-        words = "|".join(map(re.escape, schema.missing))
-        self._words = quoted(rf"(?i)\s*({words})\s*")
-        self._texts = {
-            name.lower() for table in schema.notes for name in table.text
-        }
-        self._counters: set[str] = set()
+        self._cells = cells
 
     def tables(self) -> list[str]:
         """Names of the source's own tables."""
@@ -115,24 +150,10 @@ class ViewSource(Source):
         return view.sql.format(**relations, **view.values)
 
     def _cell(self, table: str, column: str) -> str:
-        """A column of an own table as it is read; the first scan of it counts what it changes."""
-        name = identifier(column)
+        """A column of an own table as it is read."""
         if table in self._files and column in self._files[table].as_is:
-            return name
-        missing = self._counter(table, column, MISSING)
-        if column.lower() in self._texts:
-            return f"present({name}, {self._words}, {missing})"
-        decimals = self._counter(table, column, DECIMALS)
-        return f"cell(trim({name}), {self._words}, {missing}, {decimals})"
-
-    def _counter(self, table: str, column: str, kind: str) -> str:
-        """A sequence that counts, as a SQL literal; "uncounted" from the second scan on."""
-        name = identifier(f"{kind}|{table}.{column}")
-        if name in self._counters:
-            return quoted("uncounted")
-        self._counters.add(name)
-        self._con.execute(f"CREATE SEQUENCE {name}")
-        return quoted(name)
+            return identifier(column)
+        return self._cells.read(table, column)
 
     def _own_columns(self, table: str) -> list[str] | None:
         """Columns of a table of the source, from all of its files; None if it lacks the table."""
@@ -146,10 +167,6 @@ class ViewSource(Source):
         if table not in self._files:
             return self._source.scan(table, columns)
         paths = list(self._file_columns(table))
-        fields = self._files[table].fields
-        if fields:
-            read = partial(fhir.batches, paths, table, fields)
-            return self.stream(table, fhir.columns_of(fields), read)
         names = ", ".join(
             quoted(glob.escape(str(path.absolute()))) for path in paths
         )
@@ -171,10 +188,6 @@ class ViewSource(Source):
             path for pattern in shards.glob for path in folder.glob(pattern)
         }
         for path in sorted(paths):
-            if shards.fields:
-                if fhir.has_resources(path, table):
-                    by_file[path] = fhir.columns_of(shards.fields)
-                continue
             try:
                 names = parquet_columns(path)
             except TableError:

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from clinical.bedside.cards import escaped, passage_list
 from clinical.bedside.hooks import next_page, read_documents
-from clinical.cohort.fhir import entries
+from clinical.cohort.fhir.files import entries
 from domainbert.service.ledger import read_ledger
 from tests.clinical.bedside.conftest import NOTES, document
 

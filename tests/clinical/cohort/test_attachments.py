@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from clinical.cohort.attachments import (
+from clinical.cohort.fhir.attachments import (
     JOINED,
     LEFT_OUT,
     LONGEST,

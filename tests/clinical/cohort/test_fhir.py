@@ -4,13 +4,16 @@ import gzip
 import json
 import re
 import time
+from collections import UserDict
 
 import pytest
 
 from clinical.cohort.build import build_cohort
-from clinical.cohort.definition import load_schema
-from clinical.cohort.fhir import entries, read_resource, section_text
+from clinical.cohort.definition import SHIPPED, load_schema
+from clinical.cohort.fhir.files import entries
+from clinical.cohort.fhir.resources import read_resource, section_text
 from clinical.cohort.source import left_out
+from domainbert.errors import UserError
 from domainbert.tables import TableError
 from tests.clinical.cohort.conftest import by_stay, list_issues
 from tests.clinical.cohort.test_documents import (
@@ -136,6 +139,63 @@ def test_two_binaries_with_one_id_give_a_note_once(tmp_path):
     assert cohort.summary["notes_read"] == {"copy": 1, "used": 1}
 
 
+class Shelf(UserDict):
+    """Binary resources that are looked up one by one."""
+
+    def __iter__(self):
+        pytest.fail("every Binary was visited for one document")
+
+
+def test_binaries_are_looked_up_and_not_copied_for_each_document():
+    """50,000 documents with 60,000 Binary resources took quadratic time."""
+    binary = {"contentType": "text/plain", "data": "YQ=="}
+    link = {"contentType": "text/plain", "url": "Binary/b1"}
+    note = document("d1", "", content=[{"attachment": link}])
+    codes = load_schema("fhir").codes
+    assert read_resource(note, codes, Shelf(b1=binary))["text"] == "a"
+
+
+def test_own_codes_in_a_copy_of_the_schema(tmp_path):
+    """The classes of admissions and the types of summaries are named once."""
+    text = (SHIPPED / "schemas/fhir.toml").read_text()
+    text = text.replace('"IMP", "ACUTE"', '"EMER"').replace("18842-5", "DS")
+    mapping = tmp_path / "mine.toml"
+    mapping.write_text(text)
+    folder = tmp_path / "fhir"
+    folder.mkdir()
+    emergency = {"class": {"code": "EMER"}}
+    resources = [
+        encounter(**emergency),
+        encounter("e2"),
+        document("d1", "a", type={"coding": [{"code": "DS"}]}),
+        document("d2", "b"),
+    ]
+    for number, one in enumerate(resources):
+        path = folder / f"{one['resourceType']}.{number}.ndjson"
+        path.write_text(lines(one))
+    cohort = build_cohort(folder, mapping=mapping, data_end="none")
+    frame = cohort.to_frame()
+    assert frame["stay_id"].tolist() == ["e1"]
+    assert frame["text"].tolist() == [["a"]]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("class =", "klass =", r"admissions: expected where = \{ class ="),
+        ("[codes]", "[patients]\ntable = 'P'\n[codes]", "patients: not a setting"),
+        ("hospice =", "hospices =", r"\[codes\] hospices: no such setting"),
+    ],
+)  # fmt: skip
+def test_a_wrong_copy_of_the_schema(old, new, message, tmp_path):
+    text = (SHIPPED / "schemas/fhir.toml").read_text()
+    assert old in text
+    mapping = tmp_path / "mine.toml"
+    mapping.write_text(text.replace(old, new))
+    with pytest.raises(UserError, match=message):
+        load_schema("generic", mapping=mapping)
+
+
 def test_entries_of_bundles_lists_and_odd_values():
     assert entries([{"id": "a"}, {"resourceType": "Bundle", "entry": [
         {"fullUrl": "urn:uuid:b", "resource": {}}, {"resource": "odd"}, "odd"]}, 3]
@@ -190,9 +250,9 @@ def test_a_name_that_comes_often_takes_linear_time(changes):
     ]
     newer = document("d2", "b", relatesTo=relations)
     began = time.process_time()
-    fields = load_schema("fhir").files["DocumentReference"].fields
+    codes = load_schema("fhir").codes
     rows = [
-        read_resource(one, fields) | {"source": "DocumentReference"}
+        read_resource(one, codes) | {"source": "DocumentReference"}
         for one in (older, newer)
     ]
     reasons = left_out(rows)
@@ -202,7 +262,7 @@ def test_a_name_that_comes_often_takes_linear_time(changes):
 
 def test_a_document_that_replaces_itself_and_others():
     """A document that names itself is read. One that two others replace is left out."""
-    fields = load_schema("fhir").files["DocumentReference"].fields
+    codes = load_schema("fhir").codes
 
     def row(name, *names):
         relations = [
@@ -210,7 +270,7 @@ def test_a_document_that_replaces_itself_and_others():
             for other in names
         ]
         one = document(name, f"text {name}", relatesTo=relations)
-        return read_resource(one, fields) | {"source": "DocumentReference"}
+        return read_resource(one, codes) | {"source": "DocumentReference"}
 
     rows = [row("a", "a"), row("b"), row("c", "b"), row("d", "b", "d")]
     assert left_out(rows) == {1: "replaced"}

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from clinical.cohort.build import build_cohort
-from clinical.cohort.fhir import values_at
 
 from .conftest import by_stay, list_issues
 from .sources import Cases, rebuild
@@ -228,16 +227,3 @@ def test_merged_patients_are_on_one_side_by_time(tmp_path):
     rows = by_stay(build_cohort(tmp_path, data_end="none", split_by="time"))
     assert rows["e1"]["exclusion"] == "earlier_period"
     assert (rows["e2"]["patient_id"], rows["e2"]["split"]) == ("B", "test")
-
-
-def test_a_path_may_name_a_value_as_in_fhirpath():
-    links = [
-        {"type": "replaces", "other": 1},
-        {"type": "refer", "other": 2},
-        3,
-        {"other": 4},
-    ]
-    path = "link.where(type='replaces').other"
-    assert values_at({"link": links}, path) == [1]
-    assert values_at({"link": links[0]}, path) == [1]
-    assert values_at({"link": []}, path) == []

@@ -7,7 +7,7 @@ import base64
 import codecs
 import html
 import re
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import chain, groupby
 from typing import Any, NamedTuple
 
+from clinical.cohort.fhir.values import address_id
 from domainbert.files import read_toml, whole_text
 
 LONGEST = 16 << 20  # bytes of an attachment; a longer one is not read
@@ -45,16 +46,17 @@ class Reading:
 
 def read_attachments(
     attachments: Iterable[Any],
-    binaries: Mapping[str, Any] | None = None,
+    *binaries: Mapping[str, Any],
 ) -> Reading:
     """The text of the attachments of a document, which are one text in several formats.
 
     Plain text is preferred, then HTML, then RTF. Several attachments of the preferred format have
-    different words (pages, say) and are joined. `binaries` has Binary resources by id,
+    different words (pages, say) and are joined. Each of `binaries` has Binary resources by id,
     contained ones by `#id`.
     """
+    linked = ChainMap(*binaries)
     sources = [
-        (binaries or {}).get(_linked_id(attachment), attachment)
+        linked.get(_linked_id(attachment), attachment)
         for attachment in attachments
         if isinstance(attachment, dict)
     ]
@@ -90,13 +92,6 @@ def link_of(attachments: Iterable[Any]) -> str | None:
 
 def _linked_id(attachment: Mapping[str, object]) -> str:
     return address_id(str(attachment.get("url") or ""))
-
-
-def address_id(address: str) -> str:
-    """The id in a reference: relative, absolute, of a version, or `urn:uuid:`; `#id` as it is."""
-    if address.startswith("#"):
-        return address
-    return address.split("/_history")[0].replace(":", "/").rpartition("/")[2]
 
 
 def _rank(attachment: Mapping[str, Any]) -> int:

@@ -1,0 +1,1 @@
+"""FHIR R4: files, the rows of resources, and the texts of documents."""
