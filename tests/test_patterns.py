@@ -56,8 +56,8 @@ ANCHORED = {
     "domainbert.tables.columns._SPELLED",
     "biomed.corpora.pubtator._TEXT_LINE",
     "biomed.corpora.words._LIST_MARK",
-    "clinical.cohort.fhir.attachments._IS_HTML",
-    "clinical.cohort.fhir.attachments._IS_RTF",
+    "clinical.cohort.fhir.attachments._FRAGMENT",
+    "clinical.cohort.fhir.cda._DECLARATION",
 }
 OURS = "clinical.datasets."  # reads texts that we wrote, and titles of codes
 

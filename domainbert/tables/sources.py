@@ -27,13 +27,13 @@ class Source(ABC):
 
     Attributes:
         name: for messages.
-        errors: table in lower case -> why its last scan failed, if its file is the cause.
+        errors: table in lower case -> why its last scan failed, where DuckDB is not the cause.
         flaws: table in lower case -> file, line and problem of its malformed lines.
     """
 
     def __init__(self, name: str, con: duckdb.DuckDBPyConnection) -> None:
         self.name = name
-        self.errors: dict[str, TableError] = {}
+        self.errors: dict[str, Exception] = {}
         self.flaws: dict[str, Flaws] = {}
         self._con = con
 
@@ -62,7 +62,7 @@ class Source(ABC):
         def batches() -> Iterator[pa.RecordBatch]:
             try:
                 yield from read(self.flaws[key])
-            except TableError as error:
+            except Exception as error:  # DuckDB would name another cause
                 self.errors[key] = error
                 raise
 

@@ -4,7 +4,7 @@ SELECT documents.* REPLACE (
         CASE WHEN linked.text IS NULL THEN fault END AS fault,
         coalesce(documents.text, linked.text) AS text,
         coalesce(documents.words, linked.words) AS words,
-        coalesce(documents.remark, linked.remark) AS remark),
+        nullif(concat_ws('; ', documents.remark, linked.remark), '') AS remark),
     -- Of several encounters, the first of these that is an admission.
     coalesce(a.stay, b.stay, c.stay, split_part(encounters, ' ', 1)) AS stay_id
 FROM documents

@@ -12,12 +12,9 @@ from typing import Any
 
 from pydantic import Field
 
-from clinical.cohort.fhir.attachments import (
-    Reading,
-    html_text,
-    link_of,
-    read_attachments,
-)
+from clinical.cohort.fhir.attachments import link_of, read_attachments
+from clinical.cohort.fhir.charsets import Reading
+from clinical.cohort.fhir.html import html_text
 from clinical.cohort.fhir.values import first, ids, texts, values
 from domainbert.files import whole_text
 from domainbert.settings import Settings
@@ -286,9 +283,10 @@ def _contents(note: Resource, binaries: Mapping[str, object]) -> Row:
 def _text_columns(reading: Reading) -> Row:
     """A text, remarks on it, and a hash of its words that shows copies."""
     text = reading.text
-    if not text:
-        return {"text": text, "remark": None, "words": None}
     remarks = [*reading.remarks]
+    if not text:
+        remark = "; ".join(remarks) or None
+        return {"text": text, "remark": remark, "words": None}
     if not text.isascii():
         text = whole_text(text)
         if "\ufffd" in text:
@@ -313,28 +311,33 @@ def _narrative(
     resource: Resource, unread: Reading, *, reads_text: bool
 ) -> Reading:
     """The sections, conclusion or narrative of a resource whose attachments are not read."""
-    for text in (section_text(resource), *texts(resource, "conclusion")):
-        if text:
-            return Reading(text)
+    reading = section_text(resource)
+    if reading.text:
+        return reading
+    for text in texts(resource, "conclusion"):
+        return Reading(text)
     if reads_text:
         for div in texts(resource, "text", "div"):
             return html_text(div)
     return unread
 
 
-def section_text(composition: object) -> str | None:
+def section_text(composition: object) -> Reading:
     """The narrative of the sections of a Composition, in order, with their titles."""
-    return "\n\n".join(filter(str.strip, _section_parts(composition))) or None
+    parts = list(_section_parts(composition))
+    written = [part.text for part in parts if part.text and part.text.strip()]
+    remarks = dict.fromkeys(
+        remark for part in parts for remark in part.remarks
+    )
+    return Reading("\n\n".join(written) or None, tuple(remarks))
 
 
-def _section_parts(composition: object) -> Iterator[str]:
+def _section_parts(composition: object) -> Iterator[Reading]:
     sections = values(composition, "section")[::-1]
     while sections:  # no recursion: a file may nest a thousand of them
         section = sections.pop()
-        yield from texts(section, "title")
-        yield from (
-            html_text(div).text or "" for div in texts(section, "text", "div")
-        )
+        yield from map(Reading, texts(section, "title"))
+        yield from map(html_text, texts(section, "text", "div"))
         sections += values(section, "section")[::-1]
 
 

@@ -1,22 +1,25 @@
 """Attachments as text: character sets, HTML, RTF, several contents, and time by size."""
 
 import base64
+import gzip
 import time
 
 import pytest
 
 from clinical.cohort.fhir.attachments import (
     JOINED,
-    LEFT_OUT,
     LONGEST,
     UNREAD,
+    read_attachments,
+)
+from clinical.cohort.fhir.charsets import (
+    LEFT_OUT,
     Reading,
     decode,
     find_codec,
-    html_text,
-    read_attachments,
-    rtf_text,
 )
+from clinical.cohort.fhir.html import html_text
+from clinical.cohort.fhir.rtf import rtf_text
 
 
 def attachment(data, kind="text/plain", **changes):
@@ -37,13 +40,17 @@ UNNAMED = (
 MISNAMED = "text whose character set is unknown or wrongly named, read as "
 
 
+def not_read(form):
+    return (f"content in {form}, not read",)
+
+
 @pytest.mark.parametrize(
     ("attachments", "text", "remarks"),
     [
         ([attachment("as it is\n")], "as it is\n", ()),
         ([attachment(HTML, "text/html")], "Heart failure,\nNYHA < III\nHome", ()),
         ([attachment(RTF, "text/rtf")], "Café au lait\n€ 5, bold\tdone {x}", ()),
-        ([attachment("%PDF", "application/pdf"), attachment("plain")], "plain", ()),
+        ([attachment("%PDF-", "application/pdf"), attachment("plain")], "plain", ()),
         ([attachment("<p>b</p>", "text/html"), attachment("a")], "a", ()),
         ([attachment("page 1"), attachment("page 2")], "page 1\n\npage 2", (JOINED,)),
         ([attachment("a"), attachment("a", "TEXT/PLAIN; charset=UTF-8")], "a", ()),
@@ -54,8 +61,9 @@ MISNAMED = "text whose character set is unknown or wrongly named, read as "
         ([{"contentType": "text/plain", "data": "YWI"}], "ab", ()),  # no padding
         ([{"contentType": "text/plain", "data": "YW\r\nJj\n"}], "abc", ()),
         ([{"contentType": "text/plain", "url": "Binary/1"}], None, ()),
-        ([attachment("%PDF-1.4", "text/plain")], None, ()),
-        ([attachment("<ClinicalDocument/>", "application/xml")], None, ()),
+        ([attachment("%PDF-1.4", "text/plain")], None, not_read("PDF")),
+        ([attachment("<ClinicalDocument/>", "application/xml")], None,
+         not_read("C-CDA without a narrative")),
         ([attachment(HTML, "text/xml")], "Heart failure,\nNYHA < III\nHome", ()),
         ([attachment(RTF, "application/octet-stream")], "Café au lait\n€ 5, bold\tdone {x}", ()),
         ([attachment("Plain words.", "text/rtf")], "Plain words.", ()),
@@ -231,6 +239,171 @@ def test_end_tags_that_close_nothing_take_linear_time(tag):
 
     count = 16_000
     assert seconds(4 * count) < max(10 * seconds(count), 0.2)
+
+
+CDA = """<?xml version="1.0"?><?xml-stylesheet type="text/xsl" href="CDA.xsl"?><!-- of a -->
+<ClinicalDocument xmlns="urn:hl7-org:v3"><title>Document</title>
+<component><structuredBody><component><section><title>Course</title><text><paragraph>Given
+<content revised="delete">warfarin</content> <content styleCode="Bold">apixaban</content>.
+</paragraph><list><item>one</item><item>two &lt; 3</item></list>
+<table><tr><th>BP</th><th>HR</th></tr><tr><td>1</td><td>2</td></tr></table></text>
+<component><section><title>Day 2</title><text>up<br/>home</text></section></component>
+</section></component><component><section nullFlavor="NI"><title>Allergies</title>
+<text>No information</text></section></component></structuredBody></component></ClinicalDocument>
+"""
+NARRATIVE = "Course\n\nGiven apixaban.\none\ntwo < 3\nBP\tHR\n1\t2\n\nDay 2\n\nup\nhome"
+NO_STRUCTURE = (
+    '<ClinicalDocument xmlns="urn:hl7-org:v3"><component><nonXMLBody>'
+    '<text mediaType="{}" representation="B64">{}</text></nonXMLBody></component>'
+    "</ClinicalDocument>"
+)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        attachment(CDA, "text/xml"),
+        attachment(CDA, "application/hl7-v3+xml; charset=utf-8"),
+        attachment(CDA, "text/plain"),
+        attachment(CDA.encode("utf-16"), "application/xml"),
+        attachment(gzip.compress(CDA.encode()), "text/xml"),
+    ],
+)
+def test_the_narrative_of_c_cda(content):
+    """Sections in order with their titles; no revisions that were deleted, no null sections."""
+    assert read_attachments([content]) == Reading(NARRATIVE, (LEFT_OUT,))
+
+
+def test_a_c_cda_may_hold_another_document():
+    def document(kind, raw):
+        data = base64.b64encode(raw).decode()
+        content = attachment(NO_STRUCTURE.format(kind, data), "text/xml")
+        return read_attachments([content])
+
+    assert document("text/rtf", RTF.encode()).text.startswith("Café au lait")
+    assert document("application/pdf", b"%PDF-1.7") == Reading(
+        None, not_read("PDF")
+    )
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        '<!DOCTYPE a [<!ENTITY b "c">]><ClinicalDocument>&b;</ClinicalDocument>',
+        CDA[:-30],
+        "<ClinicalDocument>" + "<component>" * 5000 + "</component>" * 5000,
+    ],
+)
+def test_a_c_cda_that_is_not_well_formed_is_listed(markup):
+    reading = read_attachments([attachment(markup, "text/xml")])
+    assert reading.text is None
+    assert reading.remarks[0].startswith("content in ")
+
+
+SENTENCE = "Discharged home on oxygen. He does not take aspirin."
+TWICE = base64.b64encode(SENTENCE.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (attachment(f"data:text/plain;base64,{TWICE}"), SENTENCE),
+        (attachment("data:text/html,%3Cp%3Eat%20home%3C/p%3E"), "at home"),
+        ({"contentType": "text/plain", "data": f"data:text/plain;base64,{TWICE}"}, SENTENCE),
+        ({"url": f"data:text/plain;base64,{TWICE}"}, SENTENCE),
+        (attachment(TWICE), SENTENCE),
+        (attachment(base64.encodebytes(3 * SENTENCE.encode())), 3 * SENTENCE),
+        (attachment(gzip.compress(SENTENCE.encode())), SENTENCE),
+        (attachment(b"\xef\xbb\xbf" + RTF.encode()), "Café au lait\n€ 5, bold\tdone {x}"),
+        (attachment(r"{\rtf1 at home}".encode("utf-16")), "at home"),
+        (attachment("<p>One</p><p>Two</p>"), "One\nTwo"),
+        (attachment("Plain.", "ASCII Text"), "Plain."),
+        (attachment("# Plain.", "text/markdown"), "# Plain."),
+        (attachment("[**2101-3-4**] seen by [**Name**]"), "[**2101-3-4**] seen by [**Name**]"),
+        (attachment("{see the list}"), "{see the list}"),
+        (attachment('"He is well."'), '"He is well."'),
+        (attachment("< 5 mg, then > 3"), "< 5 mg, then > 3"),
+        (attachment("Sodium" * 10), "Sodium" * 10),
+    ],
+)  # fmt: skip
+def test_contents_are_read_as_what_they_are(content, text):
+    assert read_attachments([content]) == Reading(text)
+
+
+@pytest.mark.parametrize(
+    ("content", "form"),
+    [
+        ('{"note": "at home"}', "JSON"),
+        (' [{"note": "at home"}]\n', "JSON"),
+        (r'"at home\nwith oxygen"', "JSON"),
+        ("MSH|^~\\&|HIS|A\rOBX|1|TX|note||at home", "HL7 v2"),
+        ("\x0bMSH|^~\\&|HIS", "HL7 v2"),
+        ('<?xml version="1.0"?><note>at home</note>', "XML"),
+        ("<FlowSheet><row>1</row></FlowSheet>", "XML"),
+        (b"\x89PNG\r\n\x1a\n at home", "an image format"),
+        (b"PK\x03\x04word/document.xml", "an Office or ZIP format"),
+        (b"\x1f\x8bcut", "gzip"),
+        ("\n%PDF-1.4 at home", "PDF"),
+        (base64.b64encode(b"%PDF-1.4 at home, at home"), "PDF"),
+        ("at\1\2\3 home", "a binary format"),
+    ],
+)
+def test_contents_that_are_no_text_are_listed_by_their_form(content, form):
+    """Never as words, whatever type they claim."""
+    reading = read_attachments([attachment(content, "text/plain")])
+    assert reading == Reading(None, not_read(form))
+
+
+def test_contents_inside_contents_end():
+    data = SENTENCE.encode()
+    for _ in range(9):
+        data = gzip.compress(data)
+    assert read_attachments([attachment(data)]) == Reading(None)
+    assert (
+        read_attachments([attachment(gzip.compress(bytes(LONGEST + 1)))]).text
+        is None
+    )
+
+
+CHANGING = [
+    letter
+    for letter in map(chr, range(0x110000))
+    if len(letter.lower()) != 1 or len(letter.upper()) != 1 or len(letter.casefold()) != 1
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mark", ["<!--", "<style>", "<SCRIPT>", "<title>"])
+def test_letters_whose_case_has_another_length_hide_nothing(mark):
+    """Positions in a text in lower case are not those in the text."""
+    assert "İ" in CHANGING
+    closed = "<!-- x --><style></style><script></script><title></title>"
+    letters = "".join(CHANGING) * 99
+    words = html_text(f"<p>{letters}<p>{closed}a {mark} b<p>c").text.split()
+    assert words == [letters, "a", "b", "c"]
+
+
+def test_every_letter_of_html_is_kept():
+    """But for white space, control characters and halves of pairs, letter by letter."""
+    for first in range(0, 0x110000, 4096):
+        letters = [
+            letter
+            for letter in map(chr, range(first, first + 4096))
+            if letter.isprintable() and letter not in "<>& "
+        ]
+        for markup in (
+            "<p>" + "<b>x</b>".join(letters),
+            "<pre>" + "".join(letters) + "<!-- a",
+            "<td>" + "</td><td>".join(letters) + "<title>",
+        ):
+            kept = html_text(markup).text
+            missing = set(letters) - set(kept)
+            assert not missing, [hex(ord(letter)) for letter in missing][:9]
+
+
+def test_characters_by_a_number_that_no_character_has():
+    """Python refuses to read a number of 4,301 digits."""
+    markup = f"at home &#{'9' * 4301}; and &#x{'f' * 4301}; well &#65;"
+    assert html_text(markup).text == "at home \ufffd and \ufffd well A"
 
 
 def test_a_binary_is_read_once_however_many_links_it_has():

@@ -213,7 +213,7 @@ def test_the_text_of_nested_sections():
         {"text": {"div": div.format("<ul><li>one</li><li>two</li></ul>")}},
     ]
     assert (
-        section_text({"section": sections})
+        section_text({"section": sections}).text
         == "Course\n\nStable.\n\nDay 2\n\none\ntwo"
     )
 
@@ -223,7 +223,7 @@ def test_sections_may_have_a_thousand_levels():
     for number in range(1000, 0, -1):
         inner = [section, {"title": f"last {number}"}]
         section = {"title": f"first {number}", "section": inner}
-    titles = section_text({"section": section}).split("\n\n")
+    titles = section_text({"section": section}).text.split("\n\n")
     assert titles[:2] == ["first 1", "first 2"]
     assert titles[-2:] == ["last 2", "last 1"]
     assert len(titles) == 2000

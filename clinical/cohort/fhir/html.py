@@ -1,0 +1,146 @@
+"""The words of HTML and of other markup with blocks, in time that grows linearly."""
+
+import html
+import re
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+
+from clinical.cohort.fhir.charsets import LEFT_OUT, Reading
+from domainbert.files import read_toml, whole_text
+
+_HTML = read_toml(__file__, "attachments.toml")["html"]
+_INLINE = frozenset(_HTML["inline"].split())
+_NO_TEXT = frozenset(_HTML["no_text"].split())
+_STRUCK = frozenset(_HTML["struck"].split())
+_HIDDEN_STYLE = re.compile(r"display:none|visibility:hidden|line-through")
+_TAG = re.compile(r"<[a-zA-Z/!?]")
+# Characters by a number that no character has: Python refuses numbers of 4,301 digits.
+_BEYOND_UNICODE = re.compile(r"&#(?:0*+[0-9]{8,}+|[xX]0*+[0-9a-fA-F]{7,}+);?")
+_END_TAG = re.compile(r"</([a-zA-Z][^\s/<>]{0,40}+)[^<>]{0,200}+>")
+
+
+def html_text(markup: str) -> Reading:
+    """The words of HTML: a line for each block, a tab between table cells, `<pre>` as it is."""
+    from lxml import etree
+
+    markup = whole_text(markup.replace("\0", ""))
+    # Without tags it is plain text, whose line breaks count.
+    if not _TAG.search(markup):
+        markup = _BEYOND_UNICODE.sub("\ufffd", markup)
+        return Reading(html.unescape(markup).strip())
+    for mark in _HTML["unclosed"]:
+        markup = _without_unclosed(markup, **mark)
+    # After the last tag, "<" is a sign of the text: "BP < 120".
+    tags, _, tail = markup.rpartition(">")
+    markup = f"{tags}>{tail.replace('<', '&lt;')}" if tags else markup
+    target = WordTarget()
+    parser = etree.HTMLParser(target=target, huge_tree=True)
+    position = 0
+    for tag in _END_TAG.finditer(markup):
+        parser.feed(markup[position : tag.start()])
+        position = tag.end()
+        # The parser looks for what an end tag closes among all that is open: quadratic time.
+        name = tag[1].lower()
+        if target.n_open[name] or name in ("body", "html"):
+            parser.feed(tag[0])
+        elif name == "p":
+            parser.feed("<br>")
+    parser.feed(markup[position:])
+    text = parser.close()
+    return Reading(text, (LEFT_OUT,) if target.left_out else ())
+
+
+def _without_unclosed(
+    markup: str, *, start: str, end: str, instead: str
+) -> str:
+    """HTML without start marks that nothing closes: they would hide the rest of the note."""
+    # Letters that have more than one in lower case would move positions: no `lower` here.
+    ends = [match.start() for match in _mark(end).finditer(markup)]
+    closed = ends[-1] + 1 if ends else 0
+    return markup[:closed] + _mark(start).sub(instead, markup[closed:])
+
+
+@cache
+def _mark(word: str) -> re.Pattern[str]:
+    """A mark of HTML in any case of its ASCII letters."""
+    return re.compile(re.escape(word), re.IGNORECASE | re.ASCII)
+
+
+class WordTarget:
+    """Collects words from the events of a parser of HTML."""
+
+    def __init__(self) -> None:
+        self.left_out = False
+        self.n_open: Counter[str] = Counter()
+        self._parts: list[str] = []
+        # For each open element, whether it is hidden and whether it is verbatim.
+        self._open = [(False, False)]
+        # Whether the next word is the first of its line or cell.
+        self._at_break = True
+        self._space = False  # there is space before the next word
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        """Open an element; what is in it may be hidden or verbatim."""
+        style = "".join(attributes.get("style", "").lower().split())
+        hidden, verbatim = self._open[-1]
+        is_left_out = (
+            tag in _STRUCK
+            or "hidden" in attributes
+            or bool(_HIDDEN_STYLE.search(style))
+        )
+        self.left_out |= is_left_out
+        hidden = hidden or is_left_out or tag in _NO_TEXT
+        verbatim = (
+            verbatim
+            or tag in ("pre", "textarea")
+            or "white-space:pre" in style
+        )
+        self._open.append((hidden, verbatim))
+        self.n_open[tag] += 1
+        self._break(tag)
+
+    def end(self, tag: str) -> None:
+        """Close an element."""
+        self.n_open[tag] -= 1
+        if len(self._open) > 1:
+            self._open.pop()
+        if tag not in ("td", "th"):
+            self._break(tag)
+
+    def data(self, text: str) -> None:
+        """Add text, with white space as a browser shows it."""
+        hidden, verbatim = self._open[-1]
+        if hidden or not text:
+            return
+        if verbatim:
+            self._parts.append(text.replace("\r\n", "\n"))
+            self._at_break = text.endswith("\n")
+            return
+        words = " ".join(text.split())
+        self._space |= text[0].isspace()
+        if words:
+            between = " " if self._space and not self._at_break else ""
+            self._parts.append(between + words)
+            self._at_break = False
+            self._space = text[-1].isspace()
+
+    def close(self) -> str:
+        """The words, at the end of the markup."""
+        return "".join(self._parts).strip()
+
+    def take(self) -> str:
+        """The words until now; the next ones begin a text of their own."""
+        text = self.close()
+        self._parts.clear()
+        self._at_break = True
+        self._space = False
+        return text
+
+    def _break(self, tag: str) -> None:
+        """End the line before and after a block, and the cell before another."""
+        is_inline = tag in _INLINE or ":" in tag
+        if not is_inline and not self._at_break:
+            self._parts.append("\t" if tag in ("td", "th") else "\n")
+            self._at_break = True
+        self._space = self._space and is_inline
