@@ -29,6 +29,7 @@ from clinical.bedside.hooks import (
     NoRiskError,
     fetch_documents,
     has_failed,
+    missing_count,
     next_page,
     operation_outcome,
     origins,
@@ -207,6 +208,9 @@ class ReadmissionService:
             next_address = ""
         elif next_address:
             fault = "has another page"
+        elif lacking := missing_count(notes):
+            fault = f"lacks {lacking} of its notes"
+            resources = []
         if fault:
             authorization = request.fhirAuthorization
             if not authorization:

@@ -235,6 +235,18 @@ def resource_row(
     return row
 
 
+def missing_count(bundle: object) -> int:
+    """How many matches a search has, by its `total`, beyond those in its Bundle."""
+    totals = values(bundle, "total")
+    matches = [
+        entry
+        for entry in values(bundle, "entry")
+        if values(entry, "search", "mode") in ([], ["match"])
+    ]
+    total = totals[0] if totals and isinstance(totals[0], int) else 0
+    return max(total - len(matches), 0)
+
+
 def next_page(bundle: object) -> str:
     """The address of the next page of a search, or ""."""
     for link in values(bundle, "link"):

@@ -10,17 +10,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from clinical.cohort.fhir.resources import COLUMNS
-from clinical.cohort.fhir.values import address_id, texts, values
+from clinical.cohort.fhir.values import address_id, first, texts, values
 from domainbert.tables import TableError
 from domainbert.tables.csv_files import NO_ROW
 from domainbert.tables.options import READ_ERRORS, Flaws, read_errors
 
 PATTERNS = ("*.ndjson", "*.ndjson.gz", "*.jsonl", "*.json", "*.json.gz")
 _TYPE = re.compile(rb'"resourceType"\s*:\s*"(\w+)"')
+_DELETES = re.compile(r'"method"\s*:\s*"DELETE"')
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+class Deletion(NamedTuple):
+    """A resource that a server deleted, at a time if it is known; no id for those of a search."""
+
+    resource_type: str
+    id: str
+    time: str | None
 
 
 def find_files(folder: Path, resource_type: str) -> list[Path]:
@@ -93,9 +102,55 @@ def entries(value: object) -> list[dict[str, Any]]:
     return [
         {"id": address_id("".join(texts(entry, "fullUrl"))), **resource}
         for entry in values(value, "entry")
+        if not _is_deletion(entry)
         for resource in values(entry, "resource")
         if isinstance(resource, dict)
     ]
+
+
+def read_deletions(paths: Sequence[Path], flaws: Flaws) -> Iterator[Deletion]:
+    """The deletions in Bundles: of a Bulk export with `deleted` files, or of a history.
+
+    Each is listed in `flaws`. A damaged line says so where resources are read.
+    """
+    for path in paths:
+        for number, line in _lines(path, []):
+            if not _DELETES.search(line):
+                continue
+            with suppress(ValueError, RecursionError):
+                for deletion in _deletions(json.loads(line)):
+                    problem = "resource that was deleted, not read"
+                    if not deletion.id:
+                        problem = "deletion by a search, not applied"
+                    flaws.append((path.name, number, problem))
+                    yield deletion
+
+
+def _deletions(value: object) -> Iterator[Deletion]:
+    for bundle in value if isinstance(value, list) else [value]:
+        for entry in values(bundle, "entry"):
+            if not _is_deletion(entry):
+                continue
+            url = first(
+                texts(entry, "request", "url"), texts(entry, "fullUrl")
+            )
+            address = (url or "").split("/_history")[0].rstrip("/")
+            resource_type, _, name = address.rpartition("/")
+            time = first(
+                texts(entry, "response", "lastModified"),
+                texts(entry, "resource", "meta", "lastUpdated"),
+                texts(bundle, "timestamp"),
+                texts(bundle, "meta", "lastUpdated"),
+            )
+            yield Deletion(
+                resource_type.rpartition("/")[2],
+                "" if "?" in address else name,
+                time,
+            )
+
+
+def _is_deletion(entry: object) -> bool:
+    return texts(entry, "request", "method") == ["DELETE"]
 
 
 def _check_release(resource: dict[str, Any], path: Path) -> None:

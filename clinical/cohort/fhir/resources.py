@@ -26,6 +26,10 @@ LOST = "letters that cannot be read are U+FFFD in the text"
 NOTES = ("DocumentReference", "Composition", "DiagnosticReport")
 _SPACES = b" \t\n\r\v\f"
 _DIED_WORDS = re.compile("expired|deceased|died|dead", re.IGNORECASE)
+_BIRTH = re.compile(
+    r"\bborn (?:in|out)side\b|\b(?:newborn|liveborn|live birth)\b",
+    re.IGNORECASE,
+)
 _GROUND_OF_DEATH = re.compile("(^| )07")
 _PRIORITIES = {"EL": "ELECTIVE", "EM": "EMERGENCY", "UR": "URGENT"}
 _SEXES = {"male": "M", "female": "F"}
@@ -93,12 +97,29 @@ def _encounter(encounter: Resource, codes: Codes) -> Row:
 
 
 def _admission_type(encounter: Resource) -> str | None:
-    source = ("hospitalization", "admitSource", "coding", "code")
-    if "born" in texts(encounter, *source):
+    if _is_birth(encounter):
         return "NEWBORN"
     code = first(texts(encounter, "priority", "coding", "code"))
     word = _PRIORITIES.get(code, code) if code else None
     return first(texts(encounter, "priority", "text")) or word
+
+
+def _is_birth(encounter: Resource) -> bool:
+    """Whether an encounter begins with a birth, by its source, its priority or its type."""
+    source = ("hospitalization", "admitSource")
+    if "born" in texts(encounter, *source, "coding", "code"):
+        return True
+    for coding in values(encounter, "priority", "coding"):
+        is_nubc = "nubc" in " ".join(texts(coding, "system")).lower()
+        if is_nubc and texts(coding, "code") == ["4"]:
+            return True
+    words = [
+        word
+        for path in (source, ("priority",), ("type",))
+        for name in (("text",), ("coding", "display"))
+        for word in texts(encounter, *path, *name)
+    ]
+    return any(map(_BIRTH.search, words))
 
 
 def _discharge_location(encounter: Resource, codes: Codes) -> str | None:

@@ -10,15 +10,25 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from clinical.cohort.fhir.files import find_files, read_resources
+from clinical.cohort.fhir.files import (
+    find_files,
+    read_deletions,
+    read_resources,
+)
 from clinical.cohort.fhir.resources import (
     COLUMNS,
     NOTES,
     Codes,
     read_resource,
 )
+from domainbert.errors import UserError
 from domainbert.files import data_text
-from domainbert.tables.sources import Source, identifier, select_text
+from domainbert.tables.sources import (
+    Source,
+    identifier,
+    quoted,
+    select_text,
+)
 
 if TYPE_CHECKING:
     from domainbert.tables.options import Flaws
@@ -60,6 +70,7 @@ class FhirSource(Source):
         self._cell = cell
         self._files: dict[str, list[Path]] = {}
         self._loaded: set[str] = set()
+        self._deleted: set[str] | None = None
 
     def tables(self) -> list[str]:
         """Names of the tables of the folder that are no resources."""
@@ -107,8 +118,25 @@ class FhirSource(Source):
                 "statuses": self._admissions["status"],
             }
             run(_step("stays"), values)
+            self._check_levels()
         elif name == "Binary":  # the first one with an id counts
             run(_step("binaries"))
+
+    def _check_levels(self) -> None:
+        """Raise if more than a tenth of the admissions lie inside of longer encounters.
+
+        Their discharges are moves to another ward, and their next ones no readmissions.
+        """
+        classes = self._admissions["class"]
+        query = self._con.execute(_step("levels"), {"classes": classes})
+        ((n_inside, n_admissions, longer),) = query.fetchall()
+        if n_inside * 10 > n_admissions:
+            raise UserError(
+                f"{n_inside:,} of {n_admissions:,} encounters of the class "
+                f"{' or '.join(classes)} are part of longer encounters of the class {longer}, "
+                "which are the stays in hospital: add their classes to where of [admissions] in "
+                "a copy of clinical/cohort/schemas/fhir.toml, passed as `mapping='FILE'`"
+            )
 
     def _read(self, name: str) -> str:
         """A SELECT of the resources of a type, for one scan."""
@@ -119,8 +147,67 @@ class FhirSource(Source):
             for column in COLUMNS[name]
         ]
         read = partial(_batches, self._paths(name), name, self._codes)
+        if name in NOTES:
+            read = partial(self._with_one_encounter, read)
         stream = self.stream(name, COLUMNS[name], read)
-        return f"SELECT {', '.join(columns)} FROM {stream}"  # noqa: S608
+        rows = f"SELECT {', '.join(columns)} FROM {stream}"  # noqa: S608
+        if name not in self._deleted_types():
+            return rows
+        # A later version was written again. A deletion without a time holds for every version.
+        version = "split_part(version, ' ', 1)"
+        if "version" not in COLUMNS[name]:
+            version = "NULL"
+        return (
+            f"{rows} ANTI JOIN fhir_deletions ON deleted_id = id "
+            f"AND deleted_type = {quoted(name)} "
+            f"AND coalesce(try_cast({version} AS TIMESTAMPTZ) <= deleted_at, true)"
+        )
+
+    def _deleted_types(self) -> set[str]:
+        """The types with resources that were deleted; these are read into a table once."""
+        if self._deleted is None:
+            flaws = self.flaws.setdefault("deletions", [])
+            paths = find_files(Path(self.name), "Bundle")
+            deletions = list(read_deletions(paths, flaws))
+            self._deleted = {deletion.resource_type for deletion in deletions}
+            names = ("deleted_type", "deleted_id", "time")
+            columns = zip(*deletions, strict=True) if deletions else [()] * 3
+            arrays = [pa.array(column, pa.string()) for column in columns]
+            self._con.register("deletions", pa.table(arrays, names))
+            self._con.execute(
+                "CREATE TABLE fhir_deletions AS "
+                "SELECT *, try_cast(time AS TIMESTAMPTZ) AS deleted_at FROM deletions"
+            )
+        return self._deleted
+
+    def _with_one_encounter(
+        self,
+        read: Callable[[Flaws], Iterator[pa.RecordBatch]],
+        flaws: Flaws,
+    ) -> Iterator[pa.RecordBatch]:
+        """Notes with one encounter each; see `encounter_of_note.sql`.
+
+        A query for each batch: a dictionary of all encounters may not fit into memory.
+        """
+        cursor = self._con.cursor()
+        position = COLUMNS["DocumentReference"].index("encounters")
+        for batch in read(flaws):
+            lists = batch["encounters"].to_pylist()
+            several = [row for row, text in enumerate(lists) if " " in text]
+            if several:
+                times = batch["chart_time"].take(several).to_pylist()
+                values = {
+                    "rows": several,
+                    "lists": [lists[row] for row in several],
+                    "times": times,
+                }
+                query = _step("encounter_of_note")
+                for row, encounter in cursor.execute(query, values).fetchall():
+                    lists[row] = encounter
+                column = pa.array(lists, pa.string())
+                yield batch.set_column(position, "encounters", column)
+            else:
+                yield batch
 
     def _paths(self, name: str) -> list[Path]:
         if name not in self._files:

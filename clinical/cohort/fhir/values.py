@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-# Contained resources, and other subjects of encounters and reports: their ids are no patient's.
-_NO_PATIENT = re.compile(
-    r"^#|\b(?:RelatedPerson|Group|Device|Location)/[^/]*(?:/_history|$)"
+# Contained resources, and other subjects and encounters of resources: their ids are those of no
+# patient and of no encounter.
+_NOT_READ = re.compile(
+    r"^#|\b(?:RelatedPerson|Group|Device|Location|EpisodeOfCare)/[^/]*(?:/_history|$)"
 )
 
 
@@ -49,7 +50,7 @@ def ids(parent: object, *names: str) -> list[str]:
     return [
         address_id(reference)
         for reference in texts(parent, *names, "reference")
-        if not _NO_PATIENT.search(reference)
+        if not _NOT_READ.search(reference)
     ]
 
 
@@ -63,6 +64,7 @@ def first(*candidates: list[str]) -> str | None:
 
 def address_id(address: str) -> str:
     """The id in a reference: relative, absolute, of a version, or `urn:uuid:`; `#id` as it is."""
+    address = address.strip()
     if address.startswith("#"):
         return address
     return address.split("/_history")[0].replace(":", "/").rpartition("/")[2]
