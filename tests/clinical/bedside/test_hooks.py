@@ -392,6 +392,11 @@ def test_left_out_documents_are_on_the_receipt(client):
             "another page",
         ),
         (
+            {"prefetch": {"notes": bundle(document("a")) | {"total": 2}}},
+            412,
+            "prefetch.notes lacks 1 of its notes",
+        ),
+        (
             {
                 "prefetch": {
                     "notes": bundle(
