@@ -16,7 +16,8 @@ from starlette.exceptions import HTTPException
 
 from clinical.cohort.definition import load_schema
 from clinical.cohort.fhir.files import entries
-from clinical.cohort.fhir.resources import NOTES, read_resource
+from clinical.cohort.fhir.resources import read_resource
+from clinical.cohort.fhir.schema import NOTES
 from clinical.cohort.fhir.values import values
 from clinical.cohort.source import REASONS, left_out, no_risk
 from domainbert.errors import UserError

@@ -3,7 +3,6 @@
 Both are commented TOML files, checked key by key.
 """
 
-import copy
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from clinical.cohort.fhir.resources import TABLES, Codes
+from clinical.cohort.fhir.schema import Codes, with_tables
 from clinical.stays.stays import MISSING_WORDS
 from domainbert.errors import UserError
 from domainbert.settings import Count, Positive, Settings, check_choice
@@ -379,7 +378,7 @@ class Schema(Settings):
         alive_locations: places of discharge that mean survival in this source, upper case.
         files: tables of several files, by name.
         views: tables that are made from others, by name.
-        codes: of FHIR resources, whose tables are named in `fhir/resources.py`; else None.
+        codes: of FHIR resources, whose tables are named in `fhir/schema.py`; else None.
         caveats: what a reader of every such cohort should know.
         shifted_dates: the dates of each patient are shifted by an amount of their own.
         missing: words in any case that stand for an empty cell.
@@ -408,29 +407,7 @@ class Schema(Settings):
     exact_ids: bool = False
     name: str = "generic"
 
-    @model_validator(mode="before")
-    @classmethod
-    def _tables_of_fhir(cls, settings: Any) -> Any:
-        """With codes of FHIR, the tables are those of its resources."""
-        if not isinstance(settings, Mapping) or "codes" not in settings:
-            return settings
-        for name in ("patients", "diagnoses", "notes", "files", "views"):
-            if name in settings:
-                raise ValueError(f"{name}: not a setting of a FHIR source")
-        admissions = settings.get("admissions", {})
-        where = admissions.get("where", {})
-        if set(admissions) != {"where"} or not {"class", "status"} <= set(
-            where
-        ):
-            raise ValueError(
-                "admissions: expected where = { class = [...], status = [...] }"
-            )
-        tables = copy.deepcopy(TABLES)
-        tables["admissions"]["where"] = {
-            **where,
-            **tables["admissions"]["where"],
-        }
-        return {**settings, **tables}
+    _with_tables = model_validator(mode="before")(classmethod(with_tables))
 
     @property
     def summary_categories(self) -> tuple[str, ...]:
@@ -504,11 +481,7 @@ def load_schema(
         raise UserError(
             f"mapping belongs to schema='generic', not to {schema!r}"
         )
-    path = (
-        SHIPPED / f"schemas/{schema}.toml"
-        if mapping is None
-        else Path(mapping)
-    )
+    path = Path(mapping or SHIPPED / f"schemas/{schema}.toml")
     _read_text(path)  # `read_recipe` would call a missing mapping a recipe
     return read_recipe(Schema, path, {"name": schema})
 

@@ -10,20 +10,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import Field
-
 from clinical.cohort.fhir.attachments import link_of, read_attachments
 from clinical.cohort.fhir.charsets import Reading
 from clinical.cohort.fhir.html import html_text
+from clinical.cohort.fhir.schema import NOTES, Codes
 from clinical.cohort.fhir.values import first, ids, texts, values
 from domainbert.files import whole_text
-from domainbert.settings import Settings
 
 Resource = Mapping[str, Any]
 Row = dict[str, str | None]
 
 LOST = "letters that cannot be read are U+FFFD in the text"
-NOTES = ("DocumentReference", "Composition", "DiagnosticReport")
 _SPACES = b" \t\n\r\v\f"
 _DIED_WORDS = re.compile("expired|deceased|died|dead", re.IGNORECASE)
 _BIRTH = re.compile(
@@ -35,22 +32,6 @@ _PRIORITIES = {"EL": "ELECTIVE", "EM": "EMERGENCY", "UR": "URGENT"}
 _SEXES = {"male": "M", "female": "F"}
 # Of a date with a year or a month alone, the middle.
 _MIDDLES = {4: "-07-01", 7: "-15"}
-
-
-class Codes(Settings):
-    """What a hospital's codes mean; `schemas/fhir.toml` explains each list.
-
-    Attributes:
-        discharge_summary: types of documents.
-        died: dispositions that mean a death.
-        died_by_claim: codes of the US claim form for a death.
-        hospice: dispositions to a hospice.
-    """
-
-    discharge_summary: frozenset[str] = Field(strict=False)
-    died: frozenset[str] = Field(strict=False)
-    died_by_claim: frozenset[str] = Field(strict=False)
-    hospice: frozenset[str] = Field(strict=False)
 
 
 def read_resource(
@@ -407,39 +388,3 @@ COLUMNS = {
     )
 }
 """The columns of the rows of each type of resource."""
-
-
-def _named(resource_type: str, *names: str) -> dict[str, Any]:
-    """A table of a cohort whose columns have the names that a cohort gives them."""
-    return {"table": resource_type, **{name: name for name in names}}
-
-
-_NOTE_COLUMNS = (
-    "patient_id", "stay_id", "category", "kind", "chart_time", "fault", "state", "doc_state",
-    "names", "replaces", "codes", "studies", "version", "words", "remark", "text",
-)  # fmt: skip
-TABLES = {
-    # What is part of an admission is none of its own.
-    "admissions": _named(
-        "Encounter", "patient_id", "admit_time", "discharge_time", "admission_type",
-        "discharge_location",
-    ) | {
-        "stay_id": "id",
-        "where": {"part_of": "missing", "older_version": "missing"},
-    },
-    "patients": _named(
-        "Patient", "sex", "birth_date", "death_date", "replaced_by", "replaces"
-    ) | {
-        "patient_id": "id",
-        "where": {"older_version": "missing"},
-        "may_be_absent": True,
-    },
-    "diagnoses": _named("Condition", "stay_id", "code", "system")
-    | {"may_be_absent": True},
-    "notes": [
-        _named(resource_type, *_NOTE_COLUMNS)
-        | {"note_id": "id", "may_be_absent": True}
-        for resource_type in NOTES
-    ],
-}  # fmt: skip
-"""The tables of a cohort from resources, as a schema describes them."""

@@ -15,12 +15,8 @@ from clinical.cohort.fhir.files import (
     read_deletions,
     read_resources,
 )
-from clinical.cohort.fhir.resources import (
-    COLUMNS,
-    NOTES,
-    Codes,
-    read_resource,
-)
+from clinical.cohort.fhir.resources import COLUMNS, read_resource
+from clinical.cohort.fhir.schema import NOTES, Codes
 from domainbert.errors import UserError
 from domainbert.files import data_text
 from domainbert.tables.sources import (
