@@ -29,8 +29,9 @@ from biomed.ner.entities import (
 from biomed.ner.manifest import EntityManifest, EntitySettings
 from biomed.ner.pieces import Pieces, WordTokenizer, best_window
 from biomed.ner.readable import clean, is_multilingual, joined, masked, name_of
-from biomed.notes.assertion import assert_spans, is_allergy_cue
+from biomed.notes.assertion import DRUGS, assert_spans, is_allergy_cue
 from biomed.notes.cues import AssertionRules, RuleSource
+from biomed.notes.labs import is_measured
 from biomed.notes.medications import read_medications
 from biomed.notes.sections import ALL_SECTIONS, chosen_sections, sections_of
 from biomed.notes.slips import framed_words, is_never_entity
@@ -260,7 +261,12 @@ class EntityTagger(Model[EntitySettings]):
         self, read: _PreparedText, spans: Iterable[ScoredSpan]
     ) -> list[Entity]:
         """The entities with a sufficient score, with their assertions."""
-        entities = [e for e in _kept(read, spans) if e.score >= self.min_score]
+        entities = [
+            entity
+            for entity in _kept(read, spans)
+            if entity.score >= self.min_score
+            and not _is_measured(read.text, entity)
+        ]
         entities = with_short_forms(read.text, entities, read.abbreviations)
         entities = with_allergens(read.text, entities, self.types)
         return self._with_context(read.plain, entities)
@@ -442,6 +448,11 @@ def _kept(
             last = Entity(start, end, text, label, score)
     if last:
         yield last
+
+
+def _is_measured(text: str, entity: Entity) -> bool:
+    is_drug = entity.label.casefold() in DRUGS
+    return is_drug and is_measured(text, entity.start, entity.end)
 
 
 def _linked_to(entity: Entity, link: Link | None) -> Entity:

@@ -1,7 +1,7 @@
 -- DRUG_EXPOSURE of OMOP CDM 5.4: drugs that a note says the patient takes, with `sig` as the note
 -- writes it. In: FOUND, as for NOTE_NLP, with `dosage` and `route_concept`. An exposure needs a person
--- whose id is a whole number and the day of the note; its end is that of a duration stated in days or
--- weeks for a single dosage, or else the same day. 32858 means that NLP has read it. Drugs that are stopped, held or only considered are in NOTE_NLP alone.
+-- whose id is a whole number and the day of the note; its end is that of a duration stated in days,
+-- weeks or months (of 30 days) for a single dosage, or else the same day. 32858 means that NLP has read it. Drugs that are stopped, held or only considered are in NOTE_NLP alone.
 COPY (
     WITH DATED AS (
         SELECT *, TRY_CAST(patient_id AS BIGINT) AS person_id,
@@ -16,7 +16,7 @@ COPY (
             CASE WHEN len(doses) = 1 THEN doses[1].timing.repeat.boundsDuration END AS bounds
         FROM DATED),
     SUPPLIED AS (
-        SELECT *, trunc(bounds.value * CASE bounds.code WHEN 'd' THEN 1 WHEN 'wk' THEN 7 END)
+        SELECT *, trunc(bounds.value * CASE bounds.code WHEN 'd' THEN 1 WHEN 'wk' THEN 7 WHEN 'mo' THEN 30 END)
             ::INTEGER AS supply
         FROM DOSED)
     SELECT row_number() OVER () AS drug_exposure_id, person_id,

@@ -376,6 +376,7 @@ def test_the_days_of_an_exposure_are_those_of_a_single_dosage(notes):
     sigs = (
         "5 mg daily for 2 weeks",
         "5 mg for 3 doses",
+        "5 mg daily for 3 months",
         "4 mg daily for 2 days then 5 mg daily for 3 days",
         "daily",
     )
@@ -383,12 +384,14 @@ def test_the_days_of_an_exposure_are_those_of_a_single_dosage(notes):
     head = NOTES.splitlines()[0]
     files, _ = notes("omop", "\n".join([head, *rows]))
     exposures = pd.read_csv(files["found.omop.DRUG_EXPOSURE.csv"])
-    assert exposures["days_supply"].fillna(0).tolist() == [14, 0, 0, 0]
+    assert exposures["days_supply"].fillna(0).tolist() == [14, 0, 90, 0, 0]
     assert exposures["drug_exposure_end_date"].tolist() == [
         "2020-01-15",
-        *["2020-01-02"] * 3,
+        "2020-01-02",
+        "2020-03-31",
+        *["2020-01-02"] * 2,
     ]
-    assert exposures["sig"][2] == "4 mg daily 2 days; 5 mg daily 3 days"
+    assert exposures["sig"][3] == "4 mg daily 2 days; 5 mg daily 3 days"
 
 
 @pytest.mark.parametrize("form", ["fhir", "omop"])

@@ -1,11 +1,13 @@
 """Sentences of each kind with what is right, in text files beside this one."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from biomed.notes.assertion import assert_spans
 from biomed.notes.dosages import dosages
+from biomed.notes.labs import is_measured
 from biomed.notes.medications import read_medications
 from tests.biomed.notes.test_medications import marked, read
 
@@ -31,6 +33,19 @@ def test_drugs_of_others(line, expected):
     start = line.index(name)
     spans = [(start, start + len(name), "Drug")]
     assert assert_spans(line, spans) == [assertion]
+
+
+@pytest.mark.parametrize(("line", "expected"), lines_of("lab_lines.txt"))
+def test_lab_lines(line, expected):
+    """A substance with a level is no drug; one with a dose is."""
+    pieces = re.split(r"[\[\]]", line)
+    text = "".join(pieces)
+    start = 0
+    for before, name in zip(pieces[::2], pieces[1::2], strict=False):
+        start += len(before)
+        end = start + len(name)
+        assert is_measured(text, start, end) == (expected == "yes")
+        start = end
 
 
 @pytest.mark.parametrize(("line", "expected"), lines_of("drug_lines.txt"))
