@@ -52,7 +52,7 @@ class Settings(BaseModel):
     to numbers, true and false are not numbers, and NumPy's scalars are taken as Python's.
 
     Raises:
-        UserError: names the first wrong setting, what came and what was expected.
+        UserError: names the first wrong setting, its value and what is expected.
     """
 
     model_config = ConfigDict(
@@ -83,7 +83,7 @@ def _scalar(value: Any) -> object:
 
 
 def _one_line(error: ValidationError, settings: type[BaseModel]) -> str:
-    """The first error, as `[table] name: what is expected, got what came`."""
+    """The first error, as `[table] name: expected WHAT, got VALUE`."""
     details = error.errors(include_url=False)
     # A mistyped name is also reported as missing; its own spelling says more.
     details.sort(key=lambda detail: detail["type"] != "extra_forbidden")

@@ -274,7 +274,7 @@ def fetch_documents(
 
     Raises:
         HTTPException: 412, the server may not be asked, did not answer, or has too many pages.
-        TimeoutError: the time of the call is over.
+        TimeoutError: the time limit of the call has passed.
     """
     url = (
         start

@@ -56,7 +56,7 @@ class PreparationSettings(WindowSettings):
         c: the constant c of the readmission rule, > 0.
         clean_notes: blank out meaningless marks (see `clinical.stays.stays.clean`).
         join_notes: window a stay's notes as one text, as the paper does with early notes.
-        other_languages: what becomes of a stay whose notes seem not to be in English: "remark",
+        other_languages: how to treat a stay whose notes seem not to be in English: "remark",
             "error", or "accept" for a model of another language.
     """
 

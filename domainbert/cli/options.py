@@ -195,7 +195,7 @@ class ScoringOptions(RunOptions):
             name, is_pair, theirs = pair.partition("=")
             if not (name and is_pair and theirs):
                 raise BadParameter(
-                    f"--column {pair}: expected our name and the table's, such as category=Kind"
+                    f"--column {pair}: expected our name and the table's name, as in category=Kind"
                 )
             ours[name] = theirs
         return {name: theirs for name, theirs in ours.items() if theirs}

@@ -86,7 +86,7 @@ def training_run(
     the block succeeds. After a failure they stay, so that the run can be resumed.
 
     Raises:
-        FileExistsError: `out` holds something other than a model of ours.
+        FileExistsError: `out` holds something other than a model of this package.
         UserError: `out` cannot be written, there is nothing to resume, or there are
             checkpoints and `resume` is false.
     """

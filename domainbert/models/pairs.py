@@ -149,7 +149,7 @@ class PairModel(Model[PairSettings]):
     """Reads two texts together and gives a score.
 
     A second text that is too long for one window is read in several windows, of which the
-    largest logit counts. `from_pretrained` loads a folder of ours, or any BERT sequence
+    largest logit counts. `from_pretrained` loads a folder written here, or any BERT sequence
     classifier with one output, such as a sentence-transformers cross-encoder for reranking.
 
     Args:

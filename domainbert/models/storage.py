@@ -48,7 +48,7 @@ LIKE_HEADS = (
     "ForTokenClassification",
     "ForMultipleChoice",
 )
-# All that a model folder of ours may hold.
+# All files that a model folder of this package may hold.
 OUR_FILES = (
     CONFIG_FILE,
     MANIFEST_FILE,
@@ -243,7 +243,7 @@ def share_files(folder: Path) -> None:
 
 
 def check_replaceable(folder: str | Path) -> None:
-    """Raise `FileExistsError` if a folder holds anything but a model of ours."""
+    """Raise `FileExistsError` if a folder holds anything but a model of this package."""
     folder = expanded(folder)
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return

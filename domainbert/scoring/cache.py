@@ -177,7 +177,7 @@ def make_tables(
     application: int,
     tables: str,
 ) -> None:
-    """Make the tables of a file of ours.
+    """Make the tables of a SQLite file.
 
     Args:
         con: a connection to the file.

@@ -312,7 +312,7 @@ def _sound_rows(
         rows = one_row if line <= last_single else many_rows
         match = rows.match(buffer, position)
         if not match and lookahead < LONGEST_ROW and not at_end:
-            # A row may go on beyond the buffer: it is matched again with more of the file.
+            # A row may continue beyond the buffer: it is matched again with more of the file.
             lookahead = min(4 * lookahead, LONGEST_ROW)
             continue
         lookahead = least_lookahead

@@ -44,7 +44,7 @@ def best_of_all(scores, tags, starts):
     start=st.integers(0, 4),
     seed=st.integers(0, 10**6),
 )
-def test_it_is_the_best_of_all_paths(tags, words, start, seed):
+def test_decoding_finds_the_best_of_all_paths(tags, words, start, seed):
     scores = random_scores(words, tags, seed)
     starts = np.unique([0, min(start, words - 1)])
     path = best_path(scores, starts=starts)
@@ -52,7 +52,7 @@ def test_it_is_the_best_of_all_paths(tags, words, start, seed):
 
 
 @given(words=st.integers(0, 80), seed=st.integers(0, 10**6))
-def test_texts_side_by_side_are_texts_alone(words, seed):
+def test_texts_decoded_together_are_as_decoded_alone(words, seed):
     scores = random_scores(words + 20, TWO, seed)
     together = best_path(scores, starts=np.array([0, words]))
     parts = [scores[:words], scores[words:]]
@@ -86,7 +86,7 @@ def test_encode_then_decode_returns_valid_sentences(parts, seed):
     assert spans_of(tags) == spans
 
 
-def test_it_is_no_repair():
+def test_decoding_differs_from_repairing_the_likeliest_tags():
     """O I is read as B I where that is likelier than O O, and the other way round."""
     sure = np.log([[0.5, 0.4, 0.1], [0.2, 0.01, 0.79]])
     unsure = np.log([[0.5, 0.1, 0.4], [0.4, 0.09, 0.51]])
@@ -112,7 +112,7 @@ def test_the_score_is_the_probability_of_the_span():
     assert [score for *_, score in found] == pytest.approx([0.8, 0.9])
 
 
-def test_no_words():
+def test_a_text_without_words_has_no_entities():
     nothing = find_entities(np.zeros((0, 3)), starts=np.array([], dtype=int))
     assert not list(nothing)
 

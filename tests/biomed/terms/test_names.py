@@ -35,7 +35,7 @@ def test_no_name_stands_for_two_things(shipped):
     assert (folded == folded.str.strip()).all()
 
 
-def test_your_own_needs_two_columns_alone(tmp_path):
+def test_a_vocabulary_of_your_own_needs_only_two_columns(tmp_path):
     path = tmp_path / "own.csv"
     rows = [("edema", "signs", "swelling | oedema"), ("gout", "joints", None)]
     write_table(

@@ -224,7 +224,7 @@ def test_concepts_as_floats_in_parquet_are_read(tmp_path):
     assert {stay: row["exclusion"] for stay, row in rows.items()} == KEPT
 
 
-def test_ids_that_lost_digits_are_nobodys(tmp_path):
+def test_ids_that_lost_digits_are_no_ids(tmp_path):
     """A copy of the small hospital for each id."""
     hospitals = []
     for id in ("9007199254740992.0", "1e+16", "4.48146E+07"):

@@ -112,7 +112,7 @@ def test_any_column_can_be_named(source, tmp_path):
     assert read_table(out)["words"].tolist() == ["2"]
     result = CliRunner().invoke(app, [*words, "--column", "Kind"])
     assert result.exit_code == 2
-    assert "expected our name and the table's" in " ".join(
+    assert "expected our name and the table's name" in " ".join(
         result.output.split()
     )
 
