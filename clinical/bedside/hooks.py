@@ -6,7 +6,7 @@ import asyncio
 import uuid  # noqa: TC003  (pydantic reads it)
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from urllib.parse import quote, urljoin
 
 import httpx
@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from clinical.cohort.definition import load_schema
 from clinical.cohort.fhir.files import entries
 from clinical.cohort.fhir.resources import read_resource
-from clinical.cohort.fhir.schema import NOTES
+from clinical.cohort.fhir.schema import NOTES, Codes
 from clinical.cohort.fhir.values import values
 from clinical.cohort.source import REASONS, left_out, no_risk
 from domainbert.errors import UserError
@@ -38,7 +38,7 @@ Documents = tuple[list[dict[str, Any]], Counter[str]]
 
 PAGES = 20  # of a search that are followed
 _LARGEST = 32 << 20  # bytes of a page, and characters of all notes
-_FHIR_CODES = load_schema("fhir").codes
+_FHIR_CODES = cast("Codes", load_schema("fhir").codes)
 _LEVELS = 30  # of encounters that are part of others
 _HARMLESS = frozenset(("information", "warning", "success"))
 _CODES = {

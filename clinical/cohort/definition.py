@@ -407,7 +407,9 @@ class Schema(Settings):
     exact_ids: bool = False
     name: str = "generic"
 
-    _with_tables = model_validator(mode="before")(classmethod(with_tables))
+    _with_tables = model_validator(mode="before")(
+        classmethod(with_tables)  # type: ignore[arg-type]
+    )
 
     @property
     def summary_categories(self) -> tuple[str, ...]:
@@ -491,9 +493,8 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        error_name = type(error).__name__
         names = sorted(file.stem for file in SHIPPED.glob("definitions/*"))
         raise UserError(
-            f"{path} cannot be read as a TOML file ({error_name}). Expected a path, or the name of "
-            f"a shipped definition: {', '.join(names)}"
+            f"{path} cannot be read as a TOML file ({type(error).__name__}). Expected a path, or "
+            f"the name of a shipped definition: {', '.join(names)}"
         ) from None

@@ -35,7 +35,7 @@ class DiagnosisTask(StayTask[StayDiagnoses]):
         top: int | None = None,
         proposed: bool = False,
     ) -> None:
-        super().__init__(model, notes=notes)
+        super().__init__(model, notes=notes)  # type: ignore[arg-type]
         if top is not None and top < 1:
             raise UserError(f"top is {top}; expected at least 1")
         if proposed and not model.settings.thresholds:

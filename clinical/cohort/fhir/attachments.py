@@ -83,7 +83,7 @@ def read_attachments(
     have different words (pages, say) and are joined. Each of `binaries` has Binary resources by
     id, contained ones by `#id`. A document without a text has remarks on what it holds.
     """
-    linked = ChainMap(*binaries)
+    linked: ChainMap[str, Any] = ChainMap(*binaries)  # type: ignore[arg-type]
     sources = [
         linked.get(_linked_id(attachment), attachment)
         for attachment in attachments

@@ -374,7 +374,12 @@ def _words(identifiers: Sequence[object], patient: Sequence[str]) -> list[str]:
     return words
 
 
-_NO_CODES = Codes(discharge_summary=(), died=(), died_by_claim=(), hospice=())
+_NO_CODES = Codes(
+    discharge_summary=frozenset(),
+    died=frozenset(),
+    died_by_claim=frozenset(),
+    hospice=frozenset(),
+)
 COLUMNS = {
     resource_type: tuple(
         read_resource({"resourceType": resource_type}, _NO_CODES)

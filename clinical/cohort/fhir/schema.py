@@ -80,6 +80,6 @@ def with_tables(_: object, settings: Any) -> Any:
         raise ValueError(
             "admissions: expected where = { class = [...], status = [...] }"
         )
-    tables = copy.deepcopy(TABLES)
+    tables: dict[str, Any] = copy.deepcopy(dict(TABLES))
     tables["admissions"]["where"] = where | tables["admissions"]["where"]
     return {**settings, **tables}
