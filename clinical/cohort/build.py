@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -15,9 +15,9 @@ from clinical.cohort.contents import (
     find_caveats,
     require_contents,
 )
+from clinical.cohort.conventions import check_zone
 from clinical.cohort.definition import (
     Diagnoses,
-    Request,
     load_definition,
     load_schema,
 )
@@ -26,6 +26,8 @@ from clinical.cohort.diagnoses import (
     group_codes,
     keep_groups,
 )
+from clinical.cohort.reader import CohortReader
+from clinical.cohort.request import Request
 from clinical.cohort.result import (
     SUMMARY_KEY,
     Cohort,
@@ -33,14 +35,12 @@ from clinical.cohort.result import (
     summarise,
 )
 from clinical.cohort.source import (
-    CohortReader,
     Tables,
     detect_schema,
     find_tables,
     step,
 )
 from clinical.cohort.views import tables_of
-from clinical.stays.choice import NoteChoice
 from clinical.stays.patients import FRACTIONS, assign_splits
 from domainbert.errors import UserError
 from domainbert.files import FULL, atomic_path, disk_errors, folder_beside
@@ -52,6 +52,7 @@ from domainbert.tables.databases import open_source
 if TYPE_CHECKING:
     import duckdb
 
+    from clinical.cohort.conventions import ColumnConvention
     from domainbert.tables.sources import Source
 
 _OWN = Diagnoses.model_fields  # rules that other steps read
@@ -74,6 +75,7 @@ def build_cohort(
     split_by: str = "patient",
     fractions: Sequence[float] = tuple(FRACTIONS.values()),
     died_locations: Sequence[str] = (),
+    zone: str | None = None,
 ) -> Cohort:
     """Build a readmission cohort; every admission of the source is in it, kept or with a reason.
 
@@ -108,6 +110,8 @@ def build_cohort(
         fractions: shares of train, val and test, which sum to 1.
         died_locations: places of discharge that mean death in this source, in addition to those
             of the definition and the mapping; the case of letters does not matter.
+        zone: the time zone of times that have no offset from UTC, such as "Europe/Berlin"; needed
+            where others have one.
 
     Raises:
         TableError: a table or column that is missing or cannot be read.
@@ -154,7 +158,10 @@ def build_cohort(
                 *map(str.upper, died_locations),
             )
             source_schema = source_schema.model_copy(
-                update={"died_locations": deaths}
+                update={
+                    "died_locations": deaths,
+                    "zone": check_zone(zone) or source_schema.zone,
+                }
             )
             request = Request(
                 source_schema,
@@ -167,7 +174,7 @@ def build_cohort(
                 split_by,
                 shares,
             )
-            caveats = _read_source(
+            conventions, caveats = _read_source(
                 con, tables_of(tables, source_schema), request
             )
         for name in ("texts", "issues"):
@@ -176,7 +183,11 @@ def build_cohort(
             "COPY listed_issues TO $path (FORMAT csv, HEADER)",
             {"path": str(listing)},
         )
-        _export_cohort(con, table, request=request, caveats=caveats)
+        facts = {
+            "conventions": [column.facts() for column in conventions],
+            "caveats": caveats,
+        }
+        _export_cohort(con, table, request=request, facts=facts)
     return Cohort.open(path, keep=keep)
 
 
@@ -254,10 +265,10 @@ def _read_source(
     con: duckdb.DuckDBPyConnection,
     source: Source,
     request: Request,
-) -> list[str]:
+) -> tuple[list[ColumnConvention], list[str]]:
     """Read every table of the source once, and decide about every row except for the texts.
 
-    Returns what a reader of the cohort should know.
+    Returns how its columns are written, and what a reader of the cohort should know.
     """
     tables = find_tables(
         source,
@@ -272,11 +283,13 @@ def _read_source(
     if request.schema.exact_ids:
         con.execute(step("exact_ids"))
     _set_rules(con, request, tables)
-    CohortReader(con, source, request.schema).read(tables)
+    reader = CohortReader(con, source, request.schema, request.choice)
+    reader.read(tables)
     if request.definition.diagnoses:
         group_codes(con, request.definition.diagnoses)
     require_contents(con, source, request.schema, tables)
-    return find_caveats(con, request, tables)
+    caveats = find_caveats(con, request, tables, reader.conventions)
+    return reader.conventions, caveats
 
 
 def _export_cohort(
@@ -284,7 +297,7 @@ def _export_cohort(
     path: Path,
     *,
     request: Request,
-    caveats: list[str],
+    facts: Mapping[str, Any],
 ) -> None:
     """Write the cohort piece by piece, with the definition and the flow in its metadata."""
     import pyarrow.parquet as pq
@@ -292,26 +305,18 @@ def _export_cohort(
     definition = request.definition
     _split(con, request)
     con.execute(step("cohort"))
-    facts = {}
     if definition.diagnoses:
-        facts["diagnoses"] = keep_groups(con, definition.diagnoses)
-        caveats = [*caveats, *group_caveats(facts["diagnoses"])]
-    summary = summarise(con, request, caveats) | facts
+        diagnoses = keep_groups(con, definition.diagnoses)
+        caveats = [*facts["caveats"], *group_caveats(diagnoses)]
+        facts = {**facts, "caveats": caveats, "diagnoses": diagnoses}
     metadata = {
-        SUMMARY_KEY: json.dumps(summary, ensure_ascii=False),
+        SUMMARY_KEY: json.dumps(
+            summarise(con, request, facts), ensure_ascii=False
+        ),
         "clinical.definition": definition.text,
         "clinical.definition_sha256": definition.sha256,
     }
-    choice = NoteChoice(
-        notes="early" if request.notes == "early" else "discharge",
-        hours=request.hours,
-        summaries=request.schema.summary_categories,
-        addenda=request.schema.addendum_kinds,
-        transfer_gap_hours=definition.episode.transfer_gap_hours,
-        definition=f"{definition.name} {definition.version}",
-        definition_sha256=definition.sha256,
-        event=definition.event,
-    ).model_dump_json()
+    choice = request.choice.model_dump_json()
     query = step("piece")
     pieces = con.execute(
         "SELECT first_stay, last_stay FROM pieces ORDER BY first_stay"
@@ -381,6 +386,10 @@ def _set_rules(
         "discharge_categories": request.schema.summary_categories,
         "addendum_kinds": request.schema.addendum_kinds,
         "has_notes": bool(tables.notes),
+        "shifted_dates": request.schema.shifted_dates,
+        "trusted_periods": bool(
+            tables.follow_up and tables.follow_up.table.trusted
+        ),
         "admissions_table": tables.admissions.name,
         "no_row": NO_ROW,
         "undecodable": UNDECODABLE,

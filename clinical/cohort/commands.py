@@ -15,6 +15,12 @@ MappingFile = Annotated[
     Path | None,
     Option(help="TOML file that describes your own tables and columns."),
 ]
+Zone = Annotated[
+    str | None,
+    Option(
+        help="Time zone of times without an offset, such as Europe/Berlin."
+    ),
+]
 DiedLocations = Annotated[
     list[str] | None,
     Option(help="A place of discharge that means death; may be repeated."),
@@ -55,6 +61,7 @@ def cohort(
         Option(help="The date until which admissions were recorded, or none."),
     ] = None,
     died_locations: DiedLocations = None,
+    zone: Zone = None,
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
     seed: Annotated[int, Option(help="Seed of the split by patient.")] = 0,
@@ -90,6 +97,7 @@ def cohort(
         mapping=mapping,
         data_end=data_end,
         died_locations=died_locations or (),
+        zone=zone,
         delimiter=delimiter,
         encoding=encoding,
         seed=seed,

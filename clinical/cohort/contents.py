@@ -10,9 +10,13 @@ from domainbert.errors import UserError
 from domainbert.files import read_toml
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import duckdb
 
-    from clinical.cohort.definition import Request, Schema
+    from clinical.cohort.conventions import ColumnConvention
+    from clinical.cohort.definition import Schema
+    from clinical.cohort.request import Request
     from domainbert.tables.sources import Source
 
 _CAVEATS: dict[str, dict[str, str]] = read_toml(__file__, "caveats.toml")
@@ -102,13 +106,13 @@ def find_caveats(
     con: duckdb.DuckDBPyConnection,
     request: Request,
     tables: Tables,
+    conventions: Sequence[ColumnConvention],
 ) -> list[str]:
     """The caveats of a cohort as sentences, most general first; see `caveats.toml`."""
     schema = request.schema
     con.execute(step("unmatched"))
     values = {
         "schema": schema.name,
-        "shifted_dates": schema.shifted_dates,
         "mapped_patients": schema.patients.table if schema.patients else "",
         "absent": ", ".join(tables.absent),
     }
@@ -121,4 +125,5 @@ def find_caveats(
         for rule in compress(_CAVEATS.values(), facts["holds"])
     ]
     remarks = con.execute(step("remarks")).fetchall()
-    return [first, *schema.caveats, *sentences, *chain(*remarks)]
+    written = filter(None, (column.sentence() for column in conventions))
+    return [first, *schema.caveats, *sentences, *written, *chain(*remarks)]

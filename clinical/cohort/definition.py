@@ -4,9 +4,6 @@ Both are commented TOML files, checked key by key.
 """
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -20,7 +17,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from clinical.cohort.conventions import known_zone
 from clinical.cohort.fhir.schema import Codes, with_tables
+from clinical.stays.pieces import LINE_NAMES
 from clinical.stays.stays import MISSING_WORDS
 from domainbert.errors import UserError
 from domainbert.settings import Count, Positive, Settings, check_choice
@@ -239,7 +238,10 @@ class TableMap(Settings):
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:
         """Our columns in order -> the source's names, of which the first one found is used."""
-        settings = {*TableMap.model_fields, "category_value", "system_value"}
+        settings = {
+            *TableMap.model_fields,
+            *("category_value", "system_value", "trusted"),
+        }
         return {name: names for name, names in self if name not in settings}
 
 
@@ -263,11 +265,15 @@ class Admissions(TableMap):
 
 
 class Patients(TableMap):
-    """The table of patients; `replaced_by` and `replaces` are their other ids, one a line."""
+    """The table of patients; `replaced_by` and `replaces` are their other ids, one a line.
+
+    `birth_is_guessed` is filled where the day of birth is unknown.
+    """
 
     patient_id: Texts
     sex: Texts = ()
     birth_date: Texts = ()
+    birth_is_guessed: Texts = ()
     death_date: Texts = ()
     hospital_death_date: Texts = ()
     registered_death_date: Texts = ()
@@ -297,20 +303,26 @@ class DiagnosisCodes(TableMap):
 
 
 class FollowUp(TableMap):
-    """The table of periods in which patients were followed, whole days with both ends."""
+    """The table of periods in which patients were followed, whole days with both ends.
+
+    Periods that end with the last visits of the patients are `trusted` to be follow-up on request.
+    """
 
     patient_id: Texts
     start_date: Texts = ()
     end_date: Texts
+    trusted: bool = False
 
 
 class Notes(TableMap):
     """A table of notes; `category_value` is the category of all of them, without such a column.
 
+    Rows with one `note_id` and a `line` are the pieces of one note.
     From `state` to `remark` are what `sql/documents.sql` needs to tell which are current.
     """
 
     note_id: Texts = ()
+    line: Texts = LINE_NAMES
     patient_id: Texts = ()
     stay_id: Texts
     category: Texts = ()
@@ -382,6 +394,7 @@ class Schema(Settings):
         caveats: what a reader of every such cohort should know.
         shifted_dates: the dates of each patient are shifted by an amount of their own.
         missing: words in any case that stand for an empty cell.
+        zone: the time zone of times without an offset from UTC, such as "Europe/Berlin".
         exact_ids: ids are compared as they are written, upper and lower case too.
         name: one of `SCHEMAS`.
     """
@@ -404,6 +417,7 @@ class Schema(Settings):
     caveats: Texts = ()
     shifted_dates: bool = False
     missing: UpperTexts = MISSING_WORDS
+    zone: Annotated[str | None, AfterValidator(known_zone)] = None
     exact_ids: bool = False
     name: str = "generic"
 
@@ -430,21 +444,6 @@ class Schema(Settings):
             or (table.category_value in self.summary_categories)
             == at_discharge
         ]
-
-
-@dataclass(frozen=True)
-class Request:
-    """The checked arguments of `build_cohort`; `hours` for early notes only."""
-
-    schema: Schema
-    notes: str
-    hours: float | None
-    definition: Definition
-    seed: int
-    data_end: datetime | None
-    derive_data_end: bool
-    split_by: str
-    fractions: Mapping[str, float]
 
 
 def load_definition(path: str | Path | None = None) -> Definition:

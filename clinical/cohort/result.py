@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from clinical.cohort.definition import SHIPPED, Request
+from clinical.cohort.definition import SHIPPED
 from clinical.cohort.source import step
 from clinical.stays.cohorts import SUMMARY_KEY, read_stays
 from domainbert.errors import UserError
@@ -19,7 +19,11 @@ from domainbert.tables import TableError
 from domainbert.tables.frames import read_metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import duckdb
+
+    from clinical.cohort.request import Request
 
 _DEFINITION = ("name", "version", "sha256", "label", "horizon_days", "event")
 
@@ -161,9 +165,9 @@ def issues_path(path: str | Path) -> Path:
 def summarise(
     con: duckdb.DuckDBPyConnection,
     request: Request,
-    caveats: list[str],
+    facts: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The request, the flow, the counts and the caveats of a finished build, as one dictionary."""
+    """The request, the flow, the counts and further facts of a build, as one dictionary."""
     for name in ("flow", "followed", "incidence"):
         con.execute(step(name))
     ((counts,),) = con.execute(step("summary")).fetchall()
@@ -178,5 +182,5 @@ def summarise(
             name: getattr(request.definition, name) for name in _DEFINITION
         },
         **json.loads(counts),
-        "caveats": caveats,
+        **facts,
     }

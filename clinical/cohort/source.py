@@ -25,7 +25,9 @@ from domainbert.tables.sources import Source, identifier, quoted
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import duckdb
+    from clinical.cohort.conventions import (
+        Columns,
+    )
 
     Row = Mapping[str, str | None]
 
@@ -45,7 +47,8 @@ _DOCUMENT = (
 )  # fmt: skip
 
 
-_ROLES = ("admissions", "patients", "deaths", "follow_up", "diagnoses")
+ROLES = ("admissions", "patients", "deaths", "follow_up", "diagnoses")
+"""The tables that are read whole, beside the notes."""
 _shipped_schema = cache(load_schema)
 
 
@@ -134,6 +137,15 @@ class Tables:
         """Our columns of admissions, patients and deaths that the source has."""
         tables = filter(None, (self.admissions, self.patients, self.deaths))
         return set(chain.from_iterable(table.chosen for table in tables))
+
+    @property
+    def columns_by_role(self) -> dict[str, Columns]:
+        """The name and the columns of each table of admissions, patients and deaths."""
+        return {
+            role: (table.name, table.chosen)
+            for role in ("admissions", "patients", "deaths")
+            if (table := getattr(self, role))
+        }
 
 
 def find_tables(
@@ -231,6 +243,8 @@ def _find(source: Source, table: TableMap, schema: Schema) -> MatchedTable:
         matches = [spelled[name] for name in names if name in spelled]
         if matches:
             chosen[ours] = matches[0]
+        elif ours == "line" and ours not in table.model_fields_set:
+            continue
         elif theirs and ours not in table.optional:
             entry = ""
             if schema.name == "generic":  # in the user's mapping
@@ -260,98 +274,6 @@ def _check_early(table: MatchedTable, schema: Schema) -> None:
     if not {"chart_time", "chart_date"} & set(table.chosen):
         fix = f'add to [notes] for {table.name}: chart_time = "its column"'
         raise UserError(f"early prediction needs the time of each note; {fix}")
-
-
-@dataclass(frozen=True)
-class CohortReader:
-    """Reads the tables of an open source with the SQL steps of the package."""
-
-    con: duckdb.DuckDBPyConnection
-    source: Source
-    schema: Schema
-
-    def read(self, tables: Tables) -> None:
-        """Read every table, and decide about every row except for the texts of the stays."""
-        import pandas as pd
-
-        run = self.con.execute
-        for role in _ROLES:
-            table = getattr(tables, role)
-            if table:
-                self._scan(f"CREATE TABLE raw_{role} AS", table, numbered=True)
-        run(step("absent") + step("places"))
-        self._check_places(tables.admissions.name)
-        for name in (
-            "merged",
-            "follow_up",
-            "admissions",
-            "patients",
-            "episodes",
-            "stays",
-            "note_stays",
-            "note_table",
-        ):
-            run(step(name))
-        for note_table in tables.notes:
-            _log.info("reading %s", note_table.name)
-            self._read_notes(note_table)
-        if any("names" in table.chosen for table in tables.notes):
-            run(step("current").replace("{documents}", step("documents")))
-        # A file that several tables are looked for in is listed once.
-        flaws = list(dict.fromkeys(chain(*self.source.flaws.values())))
-        listed = pd.DataFrame(flaws, columns=["source", "line", "problem"])
-        self.con.register("listed_flaws", listed)
-        run(step("encodings"))
-        self.source.check_unchanged()
-
-    def _check_places(self, table: str) -> None:
-        """Raise if stays that may have ended in death would count as discharged alive."""
-        query = (
-            "FROM places SELECT list(place ORDER BY place), counts_text(place, not_marked) "
-            "WHERE looks_dead AND not_marked > 0"
-        )
-        ((places, counts),) = self.con.execute(query).fetchall()
-        if not counts:
-            return
-        raise UserError(
-            f"{table} has stays whose place of discharge may mean death: {counts}. "
-            f"If so, add `died_locations={places}`, or died_locations to the mapping; if not, "
-            "add alive_locations to the mapping"
-        )
-
-    def _read_notes(self, table: MatchedTable) -> None:
-        """Read a table of notes into `notes`, in memory that does not grow with their number."""
-        run = self.con.execute
-        run("SET VARIABLE note_table = $name", {"name": table.name})
-        # The planner cannot know how many notes there are, and must not hash them.
-        run("SET disabled_optimizers = 'join_order,build_side_probe_side'")
-        numbered = "note_id" not in table.chosen
-        run(f"SET preserve_insertion_order = {numbered}")
-        view = "CREATE OR REPLACE TEMP VIEW raw_notes AS"
-        self._scan(view, table, numbered=numbered, next_step="notes")
-        run("RESET preserve_insertion_order")
-        run("RESET disabled_optimizers")
-
-    def _scan(
-        self,
-        create: str,
-        table: MatchedTable,
-        *,
-        numbered: bool,
-        next_step: str = "",
-    ) -> None:
-        """Scan a table; its malformed lines are listed and left out."""
-        import duckdb
-
-        try:
-            query = table.query(self.source, self.schema, numbered=numbered)
-            self.con.execute(f"{create} {query}")
-            if next_step:
-                self.con.execute(step(next_step))
-        except duckdb.Error:
-            for error in self.source.errors.values():
-                raise error from None  # it says itself what is wrong
-            raise
 
 
 def no_risk(encounter: Row) -> tuple[str, str]:

@@ -27,8 +27,11 @@ from clinical.stays.choice import (
     read_choice,
     require_same_notes,
 )
+from clinical.stays.note_rules import copy_text
+from clinical.stays.pieces import LINE, contradicting_ids, join_pieces
 from clinical.stays.stays import FIRST_YEAR, LAST_YEAR, note_list
 from domainbert.errors import UserError
+from domainbert.files import whole_text
 from domainbert.scoring import Fault, Task
 from domainbert.settings import check_choice
 from domainbert.tables import (
@@ -55,6 +58,7 @@ _NO_RISK = {
     "after_death": "the patient had died before",
     "died_after_discharge": "the patient died",
     "missing_time": "no time of discharge: a stay is scored when it has ended",
+    "still_patient": "the patient is still in hospital: a stay is scored when it has ended",
     "transfer": "the later stay that continues it has the risk",
 }
 """What a reader of the risks should know of some exclusions."""
@@ -95,7 +99,7 @@ class StayTask(Task[ReadNotes, Result]):
         TableError: there is no column `text`, or none to choose the notes by.
     """
 
-    columns: tuple[Column, ...] = (PATIENT, STAY, NOTE, TIME, TEXT)
+    columns: tuple[Column, ...] = (PATIENT, STAY, NOTE, LINE, TIME, TEXT)
     group = STAY.name
 
     def __init__(
@@ -149,6 +153,10 @@ class StayTask(Task[ReadNotes, Result]):
         cells = rows[0].cells
         if STAY.name in cells and id_key(cells[STAY.name]) is None:
             return Fault("this row has no stay_id, and the table has stay ids")
+        whole = self._whole_notes(rows)
+        if isinstance(whole, Fault):
+            return whole
+        rows = whole
         if self._notes == "as-given":
             return read_notes(rows, AS_GIVEN if self.choice else "")
         # A copied row of the admissions is excluded; the row that it copies has the notes.
@@ -158,6 +166,18 @@ class StayTask(Task[ReadNotes, Result]):
         if self.choice is None:
             return read_notes(scorable)
         return self._chosen_notes(scorable, self.choice)
+
+    def _whole_notes(self, rows: Sequence[Row]) -> list[Row] | Fault:
+        """Notes whose pieces stand in several rows as one row each."""
+        if any(not is_missing(row.cells.get(LINE.name)) for row in rows):
+            whole = join_pieces(rows)
+            return Fault(whole) if isinstance(whole, str) else whole
+        if n_rows := contradicting_ids(rows):
+            return Fault(
+                f"{n_rows} rows share a note_id and have different texts; if they are pieces of a "
+                "note, name the column that numbers them: `named={'line': 'NAME'}`"
+            )
+        return list(rows)
 
     def _chosen_notes(
         self,
@@ -269,7 +289,7 @@ class TrajectoryTask(StayTask["Trajectory"]):
     """
 
     name: ClassVar[str] = "trajectory"
-    columns = (PATIENT, replace(STAY, required=True), NOTE, TIME, TEXT)
+    columns = (PATIENT, replace(STAY, required=True), NOTE, LINE, TIME, TEXT)
 
     @property
     def output(self) -> pa.Schema:
@@ -424,7 +444,10 @@ def read_notes(
             f"{n_unreadable} notes have a chart_time that is not an ISO date between "
             f"{FIRST_YEAR} and {LAST_YEAR}: notes in the order of the table"
         )
-    different = _different(kept, _text_key)
+    texts = [whole_text(str(row.cells.get("text") or "")) for row in kept]
+    compared = copy_text(pa.array(texts, pa.string())).to_pylist()
+    keys = dict(zip((row.number for row in kept), compared, strict=True))
+    different = _different(kept, lambda row: keys[row.number])
     n_copies = len(kept) - len(different)
     if n_copies:
         fate = "left out" if in_order else "counted again"
@@ -445,9 +468,3 @@ def _different(
     for row in rows:
         firsts.setdefault(key(row) or row.number, row)
     return list(firsts.values())
-
-
-def _text_key(row: Row) -> str:
-    """The text of a note as `clinical/cohort/sql/texts.sql` compares it."""
-    text = str(row.cells.get("text") or "").replace("\r", "")
-    return text.rstrip(" \t\n\f")

@@ -1,8 +1,8 @@
 """Which notes of a stay a model reads: chosen by its cohort, kept in the model, applied to others.
 
-A cohort carries its choice in the column `note_choice`. The rules are those of
-`clinical/cohort/sql/notes.sql`, as far as a table of notes alone can tell: which stays are one
-episode, and when a patient came back, is known only with the admissions.
+A cohort carries its choice in the column `note_choice`. The rules are in
+`clinical/stays/note_rules.py`. Which stays are one episode, and when a patient came back, is known
+only with the admissions.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
+import pyarrow as pa
+
+from clinical.stays.note_rules import ARROW_FACTS, judge
 from clinical.stays.stays import MISSING_WORDS, note_time
 from domainbert.errors import UserError
+from domainbert.files import whole_text
 from domainbert.settings import Names, Positive, Settings
 from domainbert.tables import Column, Row, TableError, id_text, is_missing
 
@@ -48,8 +52,6 @@ AS_GIVEN = "notes as given, not chosen as in training"
 NOT_A_CHOICE = (
     f"{CHOICE} is not a choice of notes as clinical cohort writes it"
 )
-# The time of notes without one, to sort them.
-_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 _TRUE = {
     "1",
     "1.0",
@@ -57,7 +59,7 @@ _TRUE = {
     "T",
     "YES",
     "Y",
-}  # as in clinical/cohort/sql/macros.sql
+}
 
 
 class NoteChoice(Settings):
@@ -103,13 +105,22 @@ class NoteChoice(Settings):
             TableError: the table has no column that decides.
         """
         self._require_columns(rows[0].cells)
-        deadline = self._deadline(rows)
-        positions = []
-        for number, row in enumerate(rows):
-            charted = self._charted(row)
-            if self._is_read(row, charted, deadline):
-                positions.append((*self._position(row, charted), number))
-        return [rows[position[-1]] for position in sorted(positions)]
+        verdicts = self.judge(self._facts(rows)).to_pylist()
+        positions = [
+            (verdict["position"], str(rows[number].cells.get("text")), number)
+            for number, verdict in enumerate(verdicts)
+            if verdict["status"] == "used"
+        ]
+        return [rows[number] for *_, number in sorted(positions)]
+
+    def judge(self, notes: Any) -> pa.StructArray:
+        """Whether each note counts; see `note_rules.judge`."""
+        return judge(
+            notes,
+            early=self.notes == "early",
+            summaries=self.summaries,
+            addenda=self.addenda,
+        )
 
     def _require_columns(self, cells: Mapping[str, object]) -> None:
         """Raise a `TableError` if a column that decides which notes are read is missing."""
@@ -124,62 +135,32 @@ class NoteChoice(Settings):
                     "or read all notes with `notes='as-given'`"
                 )
 
-    def _deadline(self, rows: Sequence[Row]) -> datetime | None:
-        """Until when early notes are read; None where no admission time is readable."""
-        cells = (row.cells.get("admit_time") for row in rows)
-        admitted = [time for time in map(note_time, cells) if time]
-        if self.hours is None or not admitted:
-            return None
-        return min(admitted) + timedelta(hours=self.hours)
+    def _facts(self, rows: Sequence[Row]) -> pa.RecordBatch:
+        """What `note_rules.judge` asks about the notes of one stay.
 
-    def _is_read(
-        self,
-        row: Row,
-        charted: datetime | None,
-        deadline: datetime | None,
-    ) -> bool:
-        """Whether a note is one that the model reads, by its category and time."""
-        category = _upper(row.cells.get("category"))
-        if not category or is_true(row.cells.get("error")):
-            return False
-        is_summary = category in self.summaries
-        if self.notes == "discharge":
-            return is_summary
-        if charted is None or deadline is None:
-            return False  # it may have been written after the deadline
-        return not is_summary and charted <= deadline
-
-    def _charted(self, row: Row) -> datetime | None:
-        """When a note was charted; a day without a time counts to its end."""
-        written = row.cells.get("chart_time")
-        time = note_time(written)
-        day = time or note_time(row.cells.get("chart_date"))
-        if day is None:
-            return None
-        midnight = day.replace(hour=0, minute=0, second=0, microsecond=0)
-        is_day = time is None or len(str(written).strip()) <= len("2020-12-31")
-        # MIMIC-IV writes the day of a summary as a time: midnight.
-        if is_day or (time == midnight and self.notes == "discharge"):
-            return midnight + timedelta(days=1)
-        return time
-
-    def _position(self, row: Row, charted: datetime | None) -> tuple[Any, ...]:
-        """Sorts notes by time, a summary before its addenda, then by number and id."""
-        note = id_text(row.cells.get("note_id")) or ""
-        digits = note[len(note.rstrip("0123456789")) :]
-        number = digits.lstrip("0")
-        return (
-            charted is None,
-            charted or _ANY_TIME,
-            _upper(row.cells.get("kind")) in self.addenda,
-            not digits,
-            # Compares as a number does; an id may have more digits than int() takes.
-            len(number),
-            number,
-            not note,
-            note,
-            str(row.cells.get("text")),
-        )
+        Whether the patient came back is known only with the admissions.
+        """
+        deadline = None
+        admitted = filter(None, (_time(row, "admit_time") for row in rows))
+        first = min(admitted, default=None)
+        if self.hours is not None and first:
+            deadline = first + timedelta(hours=self.hours)
+        facts = [
+            {
+                "is_error": is_true(row.cells.get("error")),
+                "category": _upper(row.cells.get("category")) or None,
+                "kind": _upper(row.cells.get("kind")) or None,
+                "note_id": whole_text(id_text(row.cells.get("note_id")) or "")
+                or None,
+                "charted_at": _time(row, "chart_time"),
+                "is_date": len(str(row.cells.get("chart_time")).strip())
+                <= len("2020-12-31"),
+                "charted_on": _time(row, "chart_date"),
+                "cutoff": deadline,
+            }
+            for row in rows
+        ]
+        return pa.RecordBatch.from_pylist(facts, schema=ARROW_FACTS)
 
 
 def exclusion_of(cells: Mapping[str, object]) -> str | None:
@@ -301,10 +282,16 @@ def is_true(cell: object) -> bool:
     return _upper(cell) in _TRUE
 
 
+def _time(row: Row, column: str) -> datetime | None:
+    """The time of a cell in UTC, without a zone, as Arrow has it."""
+    time = note_time(row.cells.get(column))
+    return time.astimezone(UTC).replace(tzinfo=None) if time else None
+
+
 def _upper(cell: object) -> str:
     if is_missing(cell):
         return ""
-    text = str(cell).strip().upper()
+    text = whole_text(str(cell)).strip().upper()
     return "" if text in MISSING_WORDS else text
 
 

@@ -257,17 +257,23 @@ def _id_columns(
 
 
 def grouped(rows: Iterable[Row], plan: Plan) -> Iterator[list[Row]]:
-    """Items: consecutive rows of one group, or single rows."""
+    """Items: consecutive rows of one group, or single rows.
+
+    This is the only grouping. Whoever has rows in another order sorts them before: `together` in
+    memory, `gathered` on disk, and Ray and Spark by a shuffle.
+    """
     for _, item in groupby(rows, key=plan.item_key):
         yield list(item)
 
 
 def together(rows: Iterable[Row], plan: Plan) -> list[list[Row]]:
     """Items of rows in any order; a group is at the position of its first row."""
-    items: dict[str, list[Row]] = {}
-    for row in rows:
-        items.setdefault(plan.item_key(row), []).append(row)
-    return list(items.values())
+    firsts: dict[str, int] = {}
+
+    def first_of_group(row: Row) -> int:
+        return firsts.setdefault(plan.item_key(row), len(firsts))
+
+    return list(grouped(sorted(rows, key=first_of_group), plan))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 -- Empty tables for those that the source lacks.
 -- Out: raw_patients, raw_deaths, raw_follow_up.
 CREATE TABLE IF NOT EXISTS raw_patients (
-    row BIGINT, patient_id VARCHAR, sex VARCHAR, birth_date VARCHAR, death_date VARCHAR,
+    row BIGINT, patient_id VARCHAR, sex VARCHAR, birth_date VARCHAR, birth_is_guessed VARCHAR, death_date VARCHAR,
     hospital_death_date VARCHAR, registered_death_date VARCHAR,
     anchor_age VARCHAR, anchor_year VARCHAR, ethnicity VARCHAR, split VARCHAR,
     replaced_by VARCHAR, replaces VARCHAR, other VARCHAR

@@ -4,7 +4,10 @@
 --      others: rows that are no admissions, by the conditions of `where` that they do not meet.
 
 CREATE TABLE others AS
-SELECT other, count(*) AS rows FROM raw_admissions WHERE other IS NOT NULL GROUP BY other;
+SELECT other, count(*) AS rows,
+    -- What lasts a night looks like an admission.
+    count_if(wall_time(discharge_time)::DATE > wall_time(admit_time)::DATE) AS long_rows
+FROM raw_admissions WHERE other IS NOT NULL GROUP BY other;
 
 CREATE TABLE admissions AS
 WITH timed AS (
@@ -38,6 +41,7 @@ read AS (
         coalesce(timed_moment(death_time), timed_moment(death_date)) AS death_time,
         coalesce(day_of(death_time), day_of(death_date)) AS death_day,
         birth_date.instant AS birth_date,
+        day_of(birth_date) AS birth_day,
         is_unreadable(admit_time) AS admit_unreadable,
         is_unreadable(discharge_time) AS discharge_unreadable,
         is_unreadable(death_time) AS death_unreadable,
@@ -56,6 +60,7 @@ read AS (
             AS newborn,
         coalesce(list_contains(rules.observation_types, upper_clean(admission_type)), false)
             AS observation,
+        coalesce(still, false) AS still_patient,
         clean(sex) AS sex,
         number(age) AS age,
         clean(ethnicity) AS ethnicity,
@@ -64,7 +69,9 @@ read AS (
         [patient_key, admit_time.text, discharge_time.text, death_time.text,
          clean(died), clean(admission_type), clean(discharge_location), clean(sex), clean(age),
          birth_date.text, death_date.text, clean(ethnicity), clean(insurance)] AS content
-    FROM timed, rules
+    FROM timed
+    CROSS JOIN rules
+    LEFT JOIN (SELECT place, still FROM places) places ON place = upper_clean(timed.discharge_location)
 ),
 repeats AS (
     SELECT stay_id, count(DISTINCT content) AS versions, min(row) AS first_row,
@@ -91,6 +98,10 @@ SELECT
     repeats.versions > 1 AND repeats.one_start AND row = repeats.first_row AS began_once
 FROM read
 LEFT JOIN repeats USING (stay_id);
+
+-- Dates of MIMIC are shifted into the future, whatever the form of its tables.
+UPDATE rules SET shifted_births = true
+WHERE (SELECT min(year(admit_time)) FROM admissions WHERE fault IS NULL) > year(current_date);
 
 -- Without a given end of data, the last admission.
 UPDATE rules SET data_end = (SELECT max(admit_time) FROM admissions WHERE fault IS NULL)

@@ -1,11 +1,10 @@
 -- What `caveats.toml` asks about a cohort and its source, in one row.
--- In:  admissions, others, places, unmatched, patients, stays, notes, rules; the schema's facts.
+-- In:  admissions, others, observed_periods, moves, places, unmatched, patients, stays, notes, rules; the schema's facts.
 -- Out: facts.
 CREATE TABLE facts AS
 SELECT
     rules.* REPLACE (coalesce(nullif(array_to_string(died_locations, ' or '), ''), 'listed') AS died_locations),
     $schema = 'generic' AS is_generic,
-    $shifted_dates::BOOLEAN AS shifted_dates,
     $mapped_patients AS mapped_patients,
     $absent AS absent,
     -- Values with their counts, "" for none.
@@ -31,10 +30,24 @@ SELECT
     split_part(other_sides, ' (', 1) AS first_side,
     horizon_us / 86400e6 AS days,
     places.dead,
+    moves.rows AS moved_rows,
+    moves.stays AS moved_stays,
+    long_others,
+    (SELECT count(*) FROM same_ids) AS same_ids,
+    long_rows,
+    observed_periods.n_open,
+    observed_periods.n_periods,
+    observed_periods.end_day,
+    observed_periods.n_patients AS n_followed,
+    observed_periods.n_with_visit,
+    observed_periods.are_visits,
+    strftime(observed_periods.end_day, '%Y-%m-%d') AS periods_end,
     admissions.unreadable,
     stays.*,
     notes.*
-FROM rules,
+FROM rules, observed_periods, moves,
+(SELECT counts_text(other, long_rows) AS long_others, coalesce(sum(long_rows), 0) AS long_rows
+ FROM others WHERE long_rows > 0) looks_admitted,
 (SELECT coalesce(sum(rows), 0) AS dead FROM places WHERE died) places,
 -- Sides that the source gives its patients, other than train, val and test.
 (SELECT counts_text(side, n) AS other_sides FROM (
@@ -48,7 +61,9 @@ FROM rules,
 (SELECT
     count(*) FILTER (exclusion = 'same_day_death') AS same_day_in_hospital,
     count(*) FILTER (is_kept AND died_same_day AND NOT died_in_hospital) AS same_day_after_discharge,
+    count(*) AS n_stays,
     count(*) FILTER (observation) AS observed,
+    count(*) FILTER (exclusion = 'still_patient') AS still,
     count(*) FILTER (is_kept) AS kept,
     coalesce(100 * count(*) FILTER (is_kept AND readmitted) / nullif(count(*) FILTER (is_kept), 0), 0)
         AS percent,

@@ -6,9 +6,11 @@
 -- stay: a return is defined by its admission. Its end is not guessed: it has no length here.
 CREATE TABLE members AS
 WITH timeline AS (
-    SELECT a.* REPLACE (
+    SELECT a.* EXCLUDE (newborn) REPLACE (
             CASE WHEN discharge_time >= admit_time AND NOT coalesce(began_once, false) THEN discharge_time END
                 AS discharge_time),
+        -- Birth is not an illness, whatever the form calls it.
+        newborn OR coalesce(coalesce(a.birth_day, p.birth_day) = admit_day, false) AS newborn,
         coalesce(CASE WHEN p.death_time IS NOT NULL AND admit_timed THEN admit_time > p.death_time
                       ELSE admit_day > p.death_day END, false) AS after_death
     FROM admissions a
@@ -18,7 +20,13 @@ WITH timeline AS (
            OR fault = 'duplicate_stay' AND began_once)
 ),
 lengths AS (
-    SELECT *, coalesce(discharge_time, admit_time) AS end_time FROM timeline
+    SELECT *,
+        -- A stay that had not ended goes on in one that begins by the next day.
+        CASE WHEN still_patient AND lead(admit_day) OVER in_order <= discharge_day + 1
+             THEN greatest(discharge_time, lead(admit_time) OVER in_order)
+             ELSE coalesce(discharge_time, admit_time) END AS end_time
+    FROM timeline
+    WINDOW in_order AS (PARTITION BY patient_id ORDER BY admit_time, discharge_time, stay_id)
 ),
 reached AS (
     SELECT *, max(end_time) OVER (

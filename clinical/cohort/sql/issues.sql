@@ -25,6 +25,9 @@ FROM rules, (
     UNION ALL
     SELECT row, stay_text, 'age is no number, counted as unknown' FROM admissions WHERE age_unreadable
     UNION ALL
+    SELECT row, stay_text, 'birth after the admission, or age over 120: age counted as unknown'
+    FROM stays WHERE age_is_wrong
+    UNION ALL
     SELECT row, stay_text, 'died is neither yes nor no, counted as no'
     FROM admissions WHERE died_unclear
     UNION ALL
@@ -138,6 +141,9 @@ FROM notes
 WHERE status IN ('no_stay_id', 'unknown_stay', 'other_patient', 'marked_error', 'not_current',
                  'not_final', 'replaced', 'older_version', 'copy', 'unreadable_text', 'empty',
                  'missing_category', 'after_return', 'missing_time')
+UNION ALL
+SELECT source, row, note_id, 'note id with different texts: pieces or versions of one note, read as several'
+FROM notes SEMI JOIN same_ids USING (source, stay_no, note_id) WHERE status = 'used'
 UNION ALL
 SELECT source, row, coalesce(note_id, stay_id), 'chart time unreadable' FROM notes WHERE is_unreadable
 UNION ALL

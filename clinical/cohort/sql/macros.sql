@@ -85,6 +85,23 @@ CREATE MACRO is_date_only(t) AS length(t.text) <= 10;
 -- How far the clock is ahead of UTC; unknown for a date.
 CREATE MACRO offset_of(t) AS CASE WHEN NOT is_date_only(t) THEN t.wall - t.instant END;
 
+-- How a whole column is written, see clinical/cohort/conventions.py. A date that a program writes as a time
+-- is midnight, or the last minute or second of the day.
+CREATE MACRO has_offset(x) AS regexp_matches(x, ':.*(UTC|Z|[+-]\d\d(:?\d\d)?)\s*$');
+CREATE MACRO is_midnight(x) AS contains(x, ':') AND coalesce(list_contains(
+    ['00:00:00', '23:59:00', '23:59:59'], strftime(wall_time(x), '%H:%M:%S')), false);
+CREATE MACRO date_of_midnight(x) AS CASE WHEN is_midnight(x) THEN strftime(wall_time(x), '%Y-%m-%d') ELSE x END;
+-- A time on the clock of a zone, with its offset. Of times that are skipped or come twice when clocks
+-- change, the zone's own rule counts.
+CREATE MACRO zoned_text(instant, wall) AS concat(strftime(wall, '%Y-%m-%d %H:%M:%S.%f'),
+    if(wall < instant, '-', '+'),
+    strftime(TIMESTAMP '2000-01-01' + greatest(wall - instant, instant - wall), '%H:%M'));
+CREATE MACRO instant_in_zone(x, zone) AS
+    CASE WHEN has_offset(x) THEN moment(x) ELSE timezone('UTC', timezone(zone, moment(x))) END;
+CREATE MACRO in_zone(x, zone) AS coalesce(zoned_text(
+    instant_in_zone(x, zone),
+    timezone(zone, timezone('UTC', instant_in_zone(x, zone)))), x);
+
 -- A date without a time begins a stay at its first moment and ends one at its last: FHIR says so, and
 -- no stay ends before it began. Its day is that of the clock of the other end of the stay.
 -- Years such as 9999 and 0001 stand for an unknown time, also of a stay that has not ended.
@@ -99,9 +116,21 @@ CREATE MACRO date_if_before(x, other) AS
          THEN left(trim(x), 10) ELSE x END;
 
 -- Text in a format of a mapping as ISO 8601, as a date if the format has no clock; NULL where it does
--- not fit.
-CREATE MACRO iso_text(x, format) AS strftime(try_strptime(trim(x), format),
-    CASE WHEN regexp_matches(format, '%-?[HIcX]') THEN '%Y-%m-%d %H:%M:%S.%f' ELSE '%Y-%m-%d' END);
+-- not fit. "%Y" reads 23 as the year 23, which nobody means. The offset that "%z" reads is kept.
+CREATE MACRO offset_text(x) AS regexp_extract(trim(x), '(UTC|GMT|Z|[+-]\d\d(:?\d\d)?)$', 1);
+CREATE MACRO iso_offset(x) AS regexp_replace(
+    replace(replace(replace(x, 'UTC', 'Z'), 'GMT', 'Z'), 'Z', '+00:00'), '^([+-]\d\d):?(\d\d)?$', '\1:\200');
+CREATE MACRO offset_span(x) AS if(starts_with(x, '-'), -1, 1)
+    * (try_cast(x[2:3] AS INTEGER) * 60 + try_cast(x[5:6] AS INTEGER)) * INTERVAL 1 MINUTE;
+CREATE MACRO iso_text(x, format) AS CASE
+    WHEN year(try_strptime(trim(x), format)) BETWEEN 2 AND 999 THEN NULL
+    WHEN contains(format, '%z') AND offset_text(x) <> '' AND try_strptime(trim(x), format) IS NOT NULL
+    THEN strftime(timezone('UTC', try_strptime(trim(x), format)::TIMESTAMPTZ)
+            + offset_span(iso_offset(offset_text(x))), '%Y-%m-%d %H:%M:%S.%f')
+        || left(iso_offset(offset_text(x)), 6)
+    ELSE strftime(try_strptime(trim(x), format),
+        CASE WHEN regexp_matches(format, '%-?[HIcX]') THEN '%Y-%m-%d %H:%M:%S.%f' ELSE '%Y-%m-%d' END)
+END;
 
 -- Why the `where` of the schema excludes a value: "visit_concept_id 9202"; NULL for values it names.
 CREATE MACRO unlike(name, x, known) AS CASE

@@ -6,7 +6,7 @@
 UPDATE stays SET scorable = true
 FROM rules
 WHERE rules.early
-  AND exclusion = 'missing_time' AND admit_time IS NOT NULL AND ends_episode
+  AND exclusion IN ('missing_time', 'still_patient') AND admit_time IS NOT NULL AND ends_episode
   AND NOT newborn AND NOT observation AND NOT died_in_hospital
   AND NOT coalesce(after_death, false) AND death_day IS NULL
   AND NOT coalesce(age < rules.minimum_age, rules.minimum_age IS NOT NULL)
@@ -23,7 +23,7 @@ SELECT
     -- A note with a date and no time has the clock of the stay.
     min(kept.discharge_day) AS discharge_day,
     min(kept.next_day) AS next_day,
-    coalesce(min(kept.clock_offset), INTERVAL 0 HOUR) AS clock_offset
+    (epoch(min(kept.clock_offset)) * 1e6)::BIGINT AS clock_offset_us
 FROM stays member
 CROSS JOIN rules
 LEFT JOIN stays kept

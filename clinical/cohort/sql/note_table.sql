@@ -7,9 +7,12 @@ CREATE TABLE notes (
     stay_id VARCHAR,
     status VARCHAR,
     is_unreadable BOOLEAN,
+    has_offset BOOLEAN,  -- of a time of day
+    is_midnight BOOLEAN,
     charted_by TIMESTAMP,
-    is_addendum BOOLEAN,
+    position VARCHAR,  -- sorts the notes of a stay that are used
     category VARCHAR,
+    kind VARCHAR,
     text_hash UBIGINT,
     text VARCHAR,
     state VARCHAR,   -- from here on what documents.sql and issues.sql need of FHIR documents

@@ -1,4 +1,4 @@
--- One piece of the finished cohort; the notes of a stay in time order, a summary before its addenda.
+-- One piece of the finished cohort; the notes of a stay in the order in which they are read.
 SELECT
     c.patient_id, c.stay_id, c.admit_time, c.discharge_time,
     coalesce(t.text, []) AS text,
@@ -6,9 +6,7 @@ SELECT
     $choice AS note_choice
 FROM cohort c
 LEFT JOIN (
-    SELECT stay_no, list(text ORDER BY
-        charted_by NULLS LAST, is_addendum, note_number NULLS LAST, note_id NULLS LAST, text
-    ) AS text
+    SELECT stay_no, list(text ORDER BY position, text) AS text
     FROM texts
     WHERE stay_no BETWEEN $first_stay AND $last_stay
     GROUP BY stay_no

@@ -29,6 +29,9 @@ SELECT
     list_contains(columns, 'admission_type') AS has_types,
     list_contains(columns, 'death_date') AS deaths_known,
     false AS has_follow_up,
+    $shifted_dates::BOOLEAN AS shifted_dates,
+    shifted_dates AS shifted_births,
+    $trusted_periods::BOOLEAN AS trusted_periods,
     $admissions_table AS admissions_table,   -- the source's names, "" for a table that it lacks
     $patients_table AS patients_table,
     $deaths_table AS deaths_table,

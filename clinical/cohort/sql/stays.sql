@@ -17,6 +17,7 @@ WITH joined AS (
         a.content,
         a.discharge_day,
         a.discharge_timed,
+        a.still_patient,
         a.clock_offset,
         coalesce(a.sex, p.sex) AS sex,
         coalesce(a.ethnicity, p.ethnicity) AS ethnicity,
@@ -43,9 +44,11 @@ WITH joined AS (
         rules.has_follow_up AND f.patient_id IS NULL AS not_followed,
         -- De-identification shifts births of people over 89 by centuries: all of them become 90.
         CASE
-            WHEN coalesce(a.age, age_then) > 120 THEN 90
+            WHEN coalesce(a.age, age_then) > 120 THEN if(rules.shifted_births, 90, NULL)
             WHEN coalesce(a.age, age_then) >= 0 THEN floor(coalesce(a.age, age_then))
         END AS age,
+        coalesce(coalesce(a.age, age_then) < 0 OR coalesce(a.age, age_then) > 120 AND NOT rules.shifted_births, false)
+            AS age_is_wrong,
         date_diff('microsecond', a.discharge_time, e.return_time) AS return_us,
         a.discharge_time <= e.start_time + to_microseconds(rules.hours_us) AS left_early
     FROM admissions a
@@ -123,6 +126,7 @@ SELECT
         WHEN judged.fault IS NOT NULL THEN judged.fault
         WHEN NOT ends_episode THEN 'transfer'
         WHEN after_death THEN 'after_death'
+        WHEN still_patient THEN 'still_patient'
         WHEN newborn THEN 'newborn'
         WHEN observation THEN 'observation'
         WHEN died_in_hospital AND NOT rules.of_stay THEN 'died_in_hospital'

@@ -2,7 +2,7 @@
 -- In:  admissions, places, rules.  Out: unmatched.
 CREATE TABLE unmatched AS
 WITH seen AS (
-    SELECT 'discharge_location' AS name, discharge_location AS value, died OR alive AS is_known
+    SELECT 'discharge_location' AS name, discharge_location AS value, died OR alive OR still AS is_known
     FROM admissions JOIN places ON place = discharge_location
     UNION ALL
     SELECT 'admission_type', admission_type,

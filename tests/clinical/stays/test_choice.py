@@ -113,24 +113,6 @@ def test_copies_and_words_for_empty_cells_are_left_out_as_in_the_cohort(
     )
 
 
-def test_the_order_of_joined_notes_is_that_of_the_cohort(
-    hospital, network, tokenizer
-):
-    cohort = build_cohort(hospital).to_frame()
-    model = model_of(cohort, network, tokenizer, join_notes=True)
-    raw = raw_notes(hospital)
-    several = cohort[cohort["text"].map(len) > 1]
-    found = model.score_frame(raw).set_index("HADM_ID")["probability"]
-    expected = model.score_frame(several).set_index("stay_id")["probability"]
-    same = [
-        stay
-        for stay in several["stay_id"]
-        if (several["episode_stay_id"] == stay).sum() == 1
-    ]
-    close = np.isclose(found[same], expected[same], atol=1e-6)
-    assert close.mean() > 0.5  # not those whose notes are of several stays
-
-
 def test_a_column_that_decides_is_asked_for(
     hospital, network, tokenizer, tmp_path
 ):

@@ -1,0 +1,236 @@
+"""How a source writes its times, found out once for each column from all of its rows.
+
+A column of times may hold dates: Oracle, SQL Server, pandas and OMOP write a date as midnight, and
+MEDS some ends as the last minute of the day. Its times may have offsets from UTC, or be those of a
+clock on the wall. What is found is applied to the whole column, said in the flow, and kept in the
+cohort's metadata; times of two clocks cannot be compared, and stop the build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pydantic_core import PydanticCustomError
+
+from domainbert.errors import UserError
+from domainbert.tables.sources import quoted
+
+if TYPE_CHECKING:
+    import duckdb
+
+Columns: TypeAlias = "tuple[str, Mapping[str, str]]"
+"""The name of a table, and our columns that it has with its names for them."""
+DATES_FROM = 0.95
+"""The share of times at midnight from which on a column holds dates: true times are, by chance, at
+midnight in one of 1,440 cells, or in one of 24 where a hospital writes full hours."""
+FEWEST_TIMES = 20
+"""Of fewer times each is taken as it is."""
+_MIXED_FROM = 0.05
+_COMPARED = {
+    "admissions": ("admit_time", "discharge_time", "death_time", "death_date"),
+    "patients": ("death_date", "hospital_death_date", "registered_death_date"),
+    "deaths": ("death_date",),
+}
+"""Our columns whose times are compared, by the table that has them; notes have theirs."""
+
+
+@dataclass(frozen=True)
+class ColumnConvention:
+    """How one column of times is written.
+
+    Attributes:
+        table: the source's name of the table.
+        column: the source's name of the column.
+        cells: how many cells have a time or a date that can be read.
+        dates: how many of them are dates without a time.
+        midnights: how many are a date written as a time.
+        offsets: how many of the times have an offset from UTC.
+        of_notes: whether it is the time of notes; at midnight they count to the end of the day.
+    """
+
+    table: str
+    column: str
+    cells: int
+    dates: int
+    midnights: int
+    offsets: int
+    of_notes: bool = False
+
+    @property
+    def name(self) -> str:
+        """The column as messages name it."""
+        return f"{self.table}.{self.column}"
+
+    @property
+    def times(self) -> int:
+        """Cells with a time of day."""
+        return self.cells - self.dates
+
+    @property
+    def holds_dates(self) -> bool:
+        """Whether the times of the column are dates."""
+        return (
+            self.times >= FEWEST_TIMES
+            and self.midnights >= DATES_FROM * self.times
+        )
+
+    @property
+    def clock(self) -> str:
+        """Either "offset", "local", "mixed", or "" where there are no times of day."""
+        if not self.times or self.holds_dates:
+            return ""
+        share = self.offsets / self.times
+        if _MIXED_FROM < share < 1 - _MIXED_FROM:
+            return "mixed"
+        return "offset" if share > 1 / 2 else "local"
+
+    def sentence(self) -> str:
+        """What a reader of the cohort should know; "" if the column is as it seems."""
+        if self.holds_dates:
+            return (
+                f"{self.name} holds dates: {self.midnights:,} of {self.times:,} times are "
+                "midnight or the last minute of a day. The rules for dates apply."
+            )
+        fewest = max(FEWEST_TIMES, (1 - DATES_FROM) * self.times)
+        if self.midnights >= fewest and not self.of_notes:
+            return (
+                f"{self.name} may hold dates and times: {self.midnights:,} of {self.times:,} "
+                "times are midnight. They are read as times."
+            )
+        return ""
+
+    def facts(self) -> dict[str, Any]:
+        """What the cohort's metadata keeps."""
+        return {
+            "column": self.name,
+            "holds": "dates" if self.holds_dates else "times",
+            "clock": self.clock,
+        }
+
+
+def apply_conventions(
+    con: duckdb.DuckDBPyConnection,
+    tables: Mapping[str, Columns],
+    *,
+    zone: str | None,
+) -> list[ColumnConvention]:
+    """Find out how the columns of times are written, and write each of them in one way.
+
+    Midnights of columns that hold dates become dates. With a `zone`, every time gets the clock of
+    that zone. The tables are `raw_admissions`, `raw_patients` and `raw_deaths`.
+
+    Raises:
+        UserError: columns that are compared have times of two clocks, and no zone is named.
+    """
+    conventions = []
+    for role, columns in _COMPARED.items():
+        table, chosen = tables.get(role, ("", {}))
+        for ours in columns:
+            if ours not in chosen:
+                continue
+            if zone:
+                _rewrite(con, role, ours, f"in_zone({ours}, {quoted(zone)})")
+            query = f"SELECT {_PROFILE} FROM raw_{role}"  # noqa: S608
+            (counts,) = con.execute(query.format(column=ours)).fetchall()
+            convention = ColumnConvention(table, chosen[ours], *counts)
+            conventions.append(convention)
+            if convention.holds_dates:
+                _rewrite(con, role, ours, f"date_of_midnight({ours})")
+    require_one_clock(conventions)
+    return conventions
+
+
+_PROFILE = """
+    count(*) FILTER (moment({column}) IS NOT NULL),
+    count(*) FILTER (moment({column}) IS NOT NULL AND NOT contains({column}, ':')),
+    count(*) FILTER (is_midnight({column})),
+    count(*) FILTER (contains({column}, ':') AND has_offset({column}))
+"""
+
+
+def _rewrite(
+    con: duckdb.DuckDBPyConnection, role: str, column: str, expression: str
+) -> None:
+    con.execute(
+        f"UPDATE raw_{role} SET {column} = {expression} "  # noqa: S608
+        f"WHERE contains({column}, ':')"
+    )
+
+
+def note_conventions(
+    con: duckdb.DuckDBPyConnection, tables: Iterable[Columns]
+) -> list[ColumnConvention]:
+    """How the tables of notes, which were read into `notes`, write their times."""
+    conventions = []
+    for table, chosen in tables:
+        if "chart_time" in chosen:
+            (counts,) = con.execute(_NOTES, {"table": table}).fetchall()
+            convention = ColumnConvention(
+                table, chosen["chart_time"], *counts, of_notes=True
+            )
+            conventions.append(convention)
+    return conventions
+
+
+_NOTES = """
+SELECT count(has_offset), 0, count(*) FILTER (has_offset IS NOT NULL AND is_midnight),
+    count(*) FILTER (has_offset)
+FROM notes WHERE source = $table
+"""
+
+
+def require_one_clock(conventions: Iterable[ColumnConvention]) -> None:
+    """Check that all times are of one clock.
+
+    Raises:
+        UserError: they are not.
+    """
+    by_clock: dict[str, ColumnConvention] = {}
+    for convention in conventions:
+        if convention.clock:
+            by_clock.setdefault(convention.clock, convention)
+    fix = (
+        "name the zone of the times without an offset, as `zone='Europe/Berlin'` "
+        '(--zone Europe/Berlin) or `zone = "Europe/Berlin"` in the mapping'
+    )
+    if mixed := by_clock.get("mixed"):
+        raise UserError(
+            f"{mixed.name} has {mixed.offsets:,} times with an offset from UTC and "
+            f"{mixed.times - mixed.offsets:,} without one, which cannot be compared: {fix}"
+        )
+    if len(by_clock) > 1:
+        raise UserError(
+            f"the times of {by_clock['local'].name} have no offset from UTC, and those of "
+            f"{by_clock['offset'].name} have one, so they cannot be compared: {fix}"
+        )
+
+
+def check_zone(zone: str | None) -> str | None:
+    """The name of a time zone, as the tz database has it.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    import duckdb
+
+    query = (
+        "SELECT name FROM pg_timezone_names() WHERE lower(name) = lower($zone)"
+    )
+    names = duckdb.execute(query, {"zone": zone or ""}).fetchall()
+    if zone and not names:
+        raise UserError(
+            f"zone {zone!r} is unknown; expected a name such as 'Europe/Berlin' or 'UTC'"
+        )
+    return names[0][0] if names else None
+
+
+def known_zone(zone: str | None) -> str | None:
+    """See `check_zone`, for a model of pydantic."""
+    try:
+        return check_zone(zone)
+    except UserError:
+        raise PydanticCustomError(
+            "zone", 'the name of a zone such as "Europe/Berlin"'
+        ) from None

@@ -1,0 +1,44 @@
+"""The same hospital, written by other programs, has the same labels, or stops with one line."""
+
+import pytest
+
+from clinical import build_cohort
+from domainbert.errors import UserError
+from tests.clinical.cohort import writers
+
+N_STAYS = 500
+
+
+@pytest.fixture(scope="module")
+def hospital():
+    return writers.hospital(N_STAYS)
+
+
+@pytest.mark.parametrize("write", writers.SAME, ids=lambda f: f.__name__)
+def test_labels_do_not_depend_on_the_program_that_wrote_the_tables(
+    hospital, tmp_path, write
+):
+    stays, labels = hospital
+    rows = build_cohort(**write(stays, tmp_path)).to_frame()
+    rows = rows.set_index("stay_id")
+    is_kept = rows["exclusion"].isna()
+    found = {
+        stay: int(rows.loc[stay, "readmitted"]) if is_kept[stay] else ""
+        for stay in rows.index
+    }
+    assert len(found) == len(labels)
+    assert {
+        stay: (found.get(stay), label, rows.loc[stay, "exclusion"])
+        for stay, label in labels.items()
+        if found.get(stay) != label
+    } == {}
+    texts = {stay.stay: stay.text for stay in stays}
+    for stay in rows.index[is_kept]:
+        assert texts[stay] in list(rows.loc[stay, "text"])
+
+
+@pytest.mark.parametrize("write", writers.STOPPED, ids=lambda f: f.__name__)
+def test_what_cannot_be_decided_is_asked_for(hospital, tmp_path, write):
+    stays, _ = hospital
+    with pytest.raises(UserError, match=writers.STOPPED[write]):
+        build_cohort(**write(stays, tmp_path))

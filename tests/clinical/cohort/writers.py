@@ -1,0 +1,380 @@
+"""One made-up hospital, and the programs that write it: the same stays in other spellings.
+
+Every writer gets the hospital and a folder, and returns the arguments of `build_cohort`. Admissions
+are in the morning and discharges in the afternoon, so that labels by dates and by times agree.
+"""
+
+import random
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+
+ZONE = "America/New_York"
+_START = datetime(2021, 1, 4)
+_GAPS = (5, 12, 29, 30, 31, 40, 90)  # days from a discharge to the return
+
+
+@dataclass(frozen=True)
+class Stay:
+    """One row of the admissions; times are those of the clock on the wall."""
+
+    stay: str
+    patient: str
+    admit: datetime
+    discharge: datetime
+    kind: str
+    place: str
+    born: datetime
+    died: datetime | None
+    text: str
+
+
+CASES = (
+    "once", "twice", "twice", "elective", "touching", "newborn", "dies", "dies at home",
+    "dies on the day",
+)  # fmt: skip
+_DIED_AFTER = {
+    "dies": timedelta(0),
+    "dies at home": timedelta(days=3),
+    "dies on the day": timedelta(hours=1),
+}
+
+
+def hospital(n_stays=500, seed=0):
+    """Stays with rare things, and the label of each: 0, 1, or "" where it is excluded."""
+    rng = random.Random(seed)
+    stays = []
+    labels = {}
+    while len(stays) < n_stays:
+        case = rng.choice(CASES)
+        gap = rng.choice(_GAPS)
+        admit = _START + timedelta(
+            days=rng.randrange(300), hours=6, minutes=rng.randrange(1, 300)
+        )
+        end = _later(rng, admit, rng.randrange(1, 9))
+        born = datetime(rng.randrange(1935, 2000), 3, rng.randrange(1, 28))
+        if case == "newborn":
+            born = admit.replace(hour=0, minute=0)
+        visits = [(admit, end, "EMERGENCY")]
+        if case in ("twice", "elective"):
+            back = _morning(rng, end, gap)
+            kind = "ELECTIVE" if case == "elective" else "URGENT"
+            visits.append((back, _later(rng, back, 3), kind))
+        elif case == "touching":
+            visits.append((end, _later(rng, end, 3), "EMERGENCY"))
+        died = end + _DIED_AFTER[case] if case in _DIED_AFTER else None
+        first = {"twice": int(gap <= 30), "touching": ""}
+        first |= {"dies": "", "newborn": ""}
+        patient = str(7000 + len(stays))
+        for number, (start, finish, kind) in enumerate(visits):
+            stay = str(100_000 + len(stays))
+            place = "EXPIRED" if case == "dies" else "HOME"
+            text = f'Summary of {stay}.\nHe said "no pain", path C:\\notes.\n'
+            text += "Treated with rest, fluids; follow up in clinic. " * 3
+            stays.append(
+                Stay(stay, patient, start, finish, kind, place, born, died, text)
+            )  # fmt: skip
+            labels[stay] = first.get(case, 0) if number == 0 else 0
+    return stays, labels
+
+
+def _later(rng, start, days):
+    """An afternoon so many days later."""
+    return (start + timedelta(days=days)).replace(
+        hour=rng.randrange(13, 20), minute=rng.randrange(1, 60)
+    )
+
+
+def _morning(rng, end, days):
+    return (end + timedelta(days=days)).replace(
+        hour=rng.randrange(6, 12), minute=rng.randrange(1, 60)
+    )
+
+
+def _text(time):
+    return time.strftime("%Y-%m-%d %H:%M:%S") if time else ""
+
+
+def _day(time):
+    return time.strftime("%Y-%m-%d") if time else ""
+
+
+def _midnight(time):
+    return _day(time) + " 00:00:00" if time else ""
+
+
+def _offset(time):
+    return time.replace(tzinfo=ZoneInfo(ZONE)).isoformat() if time else ""
+
+
+def _utc(time):
+    if not time:
+        return ""
+    instant = time.replace(tzinfo=ZoneInfo(ZONE)).astimezone(ZoneInfo("UTC"))
+    return instant.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+MAPPING = """
+died_locations = "EXPIRED"
+{extra}
+[admissions]
+table = "encounters"
+patient_id = "MRN"
+stay_id = "CSN"
+admit_time = "ADM"
+discharge_time = "DISCH"
+admission_type = "TYPE"
+discharge_location = "PLACE"
+birth_date = "BORN"
+death_date = "DIED"
+{formats}
+[notes]
+table = "letters"
+note_id = "NOTE_ID"
+stay_id = "CSN"
+chart_time = "WRITTEN"
+text = "LETTER"
+{formats}
+"""
+
+
+def tables(stays, *, time=_text, note_time=None, day=_day, died=None):
+    """The tables of a hospital of its own."""
+    encounters = pd.DataFrame(
+        {
+            "MRN": stay.patient,
+            "CSN": stay.stay,
+            "ADM": time(stay.admit),
+            "DISCH": time(stay.discharge),
+            "TYPE": stay.kind,
+            "PLACE": stay.place,
+            "BORN": day(stay.born),
+            "DIED": (died or day)(stay.died),
+        }
+        for stay in stays
+    )
+    letters = pd.DataFrame(
+        {
+            "NOTE_ID": f"9{stay.stay}",
+            "CSN": stay.stay,
+            "WRITTEN": (note_time or time)(stay.discharge),
+            "LETTER": stay.text,
+        }
+        for stay in stays
+    )
+    return encounters, letters
+
+
+def _arguments(folder, *, formats="", extra="", **more):
+    mapping = folder / "columns.toml"
+    mapping.write_text(MAPPING.format(formats=formats, extra=extra))
+    return {"source": folder, "mapping": mapping, "data_end": "none", **more}
+
+
+def _csv(folder, encounters, letters, **options):
+    encounters.to_csv(folder / "encounters.csv", index=False, **options)
+    letters.to_csv(folder / "letters.csv", index=False, **options)
+
+
+def times(stays, folder):
+    _csv(folder, *tables(stays))
+    return _arguments(folder)
+
+
+def dates(stays, folder):
+    _csv(folder, *tables(stays, time=_day))
+    return _arguments(folder)
+
+
+def midnight(stays, folder):
+    _csv(folder, *tables(stays, time=_midnight, day=_midnight))
+    return _arguments(folder)
+
+
+def last_minute(stays, folder):
+    """MEDS and others write the end of a day of discharge."""
+    encounters, letters = tables(stays, time=_midnight)
+    encounters["DISCH"] = [_day(s.discharge) + " 23:59:00" for s in stays]
+    _csv(folder, encounters, letters)
+    return _arguments(folder)
+
+
+def pandas_timestamps(stays, folder):
+    """Parquet with datetime64 of dates, and ids as floats."""
+    encounters, letters = tables(stays, time=_day)
+    for name in ("ADM", "DISCH", "BORN", "DIED"):
+        encounters[name] = pd.to_datetime(encounters[name].replace("", None))
+    encounters["MRN"] = encounters["MRN"].astype(float)
+    letters["WRITTEN"] = pd.to_datetime(letters["WRITTEN"])
+    letters["CSN"] = letters["CSN"].astype(float)
+    encounters.to_parquet(folder / "encounters.parquet", index=False)
+    letters.to_parquet(folder / "letters.parquet", index=False)
+    return _arguments(folder)
+
+
+def offsets(stays, folder):
+    _csv(folder, *tables(stays, time=_offset))
+    return _arguments(folder)
+
+
+def utc(stays, folder):
+    """R's fwrite; days are those of the zone, which only the user knows."""
+    _csv(folder, *tables(stays, time=_utc))
+    return _arguments(folder, zone=ZONE)
+
+
+def notes_in_utc(stays, folder):
+    _csv(folder, *tables(stays, note_time=_utc))
+    return _arguments(folder)
+
+
+def notes_in_utc_with_zone(stays, folder):
+    return {**notes_in_utc(stays, folder), "zone": ZONE}
+
+
+def oracle(stays, folder):
+    """SQL Developer: DD-MON-RR for dates."""
+    _csv(folder, *tables(stays, time=lambda t: t.strftime("%d-%b-%Y").upper(),
+                         day=lambda t: t.strftime("%d-%b-%Y").upper() if t else ""))  # fmt: skip
+    return _arguments(folder, formats='time_format = "%d-%b-%Y"')
+
+
+def formats_with_offsets(stays, folder):
+    def written(time):
+        zoned = time.replace(tzinfo=ZoneInfo(ZONE))
+        return zoned.strftime("%m/%d/%Y %H:%M %z")
+
+    def day(time):
+        return time.strftime("%m/%d/%Y") if time else ""
+
+    _csv(folder, *tables(stays, time=written, day=day))
+    formats = 'time_format = ["%m/%d/%Y %H:%M %z", "%m/%d/%Y"]'
+    return _arguments(folder, formats=formats)
+
+
+def cut_notes(stays, folder):
+    """Epic: a note is several rows with a line number, in any order."""
+    encounters, letters = tables(stays)
+    rows = []
+    for row in letters.to_dict("records"):
+        text = row["LETTER"]
+        pieces = [text[i : i + 60] for i in range(0, len(text), 60)]
+        rows += [
+            {**row, "LINE": number, "LETTER": piece}
+            for number, piece in enumerate(pieces, start=1)
+        ]
+    _csv(folder, encounters, pd.DataFrame(rows).sample(frac=1, random_state=1))
+    return _arguments(folder)
+
+
+def wards(stays, folder):
+    """One row a ward: two rows of most stays, with one id."""
+    encounters, letters = tables(stays)
+    rows = []
+    for stay, row in zip(stays, encounters.to_dict("records"), strict=True):
+        middle = stay.admit + (stay.discharge - stay.admit) / 2
+        middle = middle.replace(second=0, microsecond=0)
+        rows.append({**row, "DISCH": _text(middle), "PLACE": ""})
+        rows.append({**row, "ADM": _text(middle)})
+    _csv(folder, pd.DataFrame(rows), letters)
+    return _arguments(folder)
+
+
+def etl_synthea(stays, folder):
+    """OMOP as ETL-Synthea fills it: midnight in every datetime, periods that have not ended."""
+    pd.DataFrame(
+        {
+            "visit_occurrence_id": stay.stay,
+            "person_id": stay.patient,
+            "visit_concept_id": "262" if stay.kind == "EMERGENCY" else "9201",
+            "visit_start_date": _day(stay.admit),
+            "visit_start_datetime": _midnight(stay.admit),
+            "visit_end_date": _day(stay.discharge),
+            "visit_end_datetime": _midnight(stay.discharge),
+            "visit_type_concept_id": "32827",
+            "visit_source_value": stay.kind,
+            "discharged_to_concept_id": "0",
+            "discharged_to_source_value": "20"
+            if stay.place == "EXPIRED"
+            else "01",
+        }
+        for stay in stays
+    ).to_csv(folder / "visit_occurrence.csv", index=False)
+    people = {stay.patient: stay for stay in stays}
+    pd.DataFrame(
+        {
+            "person_id": patient,
+            "gender_concept_id": "8507",
+            "year_of_birth": stay.born.year,
+            "month_of_birth": stay.born.month,
+            "day_of_birth": stay.born.day,
+            "birth_datetime": _midnight(stay.born),
+        }
+        for patient, stay in people.items()
+    ).to_csv(folder / "person.csv", index=False)
+    pd.DataFrame(
+        [
+            {"person_id": patient, "death_date": _day(stay.died),
+             "death_datetime": _midnight(stay.died)}
+            for patient, stay in people.items() if stay.died
+        ]
+    ).to_csv(folder / "death.csv", index=False)  # fmt: skip
+    pd.DataFrame(
+        {
+            "person_id": patient,
+            "observation_period_start_date": "2015-01-01",
+            "observation_period_end_date": "2099-12-31",
+        }
+        for patient in people
+    ).to_csv(folder / "observation_period.csv", index=False)
+    pd.DataFrame(
+        {
+            "note_id": f"9{stay.stay}",
+            "person_id": stay.patient,
+            "visit_occurrence_id": stay.stay,
+            "note_date": _day(stay.discharge),
+            "note_datetime": _midnight(stay.discharge),
+            "note_type_concept_id": "44814637",
+            "note_class_concept_id": "44814637",
+            "note_title": "Discharge summary",
+            "note_text": stay.text,
+        }
+        for stay in stays
+    ).to_csv(folder / "note.csv", index=False)
+    return {"source": folder, "data_end": "2099-01-01"}
+
+
+def meds(stays, folder):
+    """MEDS with dates: admissions at midnight, and discharges in the last minute of the day."""
+    events = []
+    for stay in stays:
+        place = "DIED" if stay.place == "EXPIRED" else "HOME"
+        end = stay.discharge.replace(hour=23, minute=59)
+        events += [
+            (stay.patient, stay.admit.replace(hour=0, minute=0),
+             f"HOSPITAL_ADMISSION//{stay.kind}", None, stay.stay),
+            (stay.patient, end, f"HOSPITAL_DISCHARGE//{place}", None, stay.stay),
+            (stay.patient, end, "NOTE//Discharge summary", stay.text, stay.stay),
+        ]  # fmt: skip
+    for stay in {stay.patient: stay for stay in stays}.values():
+        events.append((stay.patient, stay.born, "MEDS_BIRTH", None, None))
+        if stay.died:
+            died = stay.died.replace(hour=0, minute=0)
+            events.append((stay.patient, died, "MEDS_DEATH", None, None))
+    names = ("subject_id", "time", "code", "text_value", "hadm_id")
+    table = pd.DataFrame(events, columns=names)
+    table["subject_id"] = table["subject_id"].astype("int64")
+    (folder / "data").mkdir()
+    table.to_parquet(folder / "data" / "0.parquet", index=False)
+    return {"source": folder, "data_end": "none"}
+
+
+SAME = (
+    times, dates, midnight, last_minute, pandas_timestamps, offsets, utc,
+    notes_in_utc_with_zone, oracle, formats_with_offsets, cut_notes, wards, etl_synthea, meds,
+)  # fmt: skip
+"""Writers whose tables have the same labels."""
+STOPPED = {notes_in_utc: "cannot be compared: name the zone"}
+"""Writers whose tables cannot be read without a further word, and the line that says so."""
