@@ -21,6 +21,12 @@ _SHORT = re.compile(
 )
 _LAST = re.compile(r"(?<!\S)\S+$")
 _STOP = re.compile(r"[.;:!?()]\s|\n\s*\n")  # no long form reaches over these
+# Brackets within a word, which are a part of it: "poly(ADP-ribose)".
+_INNER = re.compile(r"(?<=\w)\(([^()\s]{1,30})\)")
+_YEAR = re.compile(r"\s(?:19|20)\d\d$")  # "(PoCA 2002)"
+# No long form starts with one of these if a word before it fits too.
+_SMALL_WORDS = frozenset(["and", "or", "of", "the", "for"])
+_GREEK = str.maketrans("\u03b1\u03b2\u03b3\u03b4\u03ba", "abgdk")
 _FARTHEST = 200  # characters of the longest long form
 _LONGEST = 10  # characters of a short form
 _TOKEN = re.compile(r"\w+(?:-\w+)*")
@@ -41,17 +47,22 @@ def find_abbreviations(text: str) -> dict[str, Abbreviation]:
     for match in _BRACKETS.finditer(text):
         start = max(match.start() - _FARTHEST, 0)
         before = text[start : match.start()].rstrip()
+        before = _INNER.sub(r"_\1_", before)
         end = start + len(before)
         for stop in _STOP.finditer(before):
             start = end - len(before) + stop.end()
         short = re.split("[,;]", match[1])[0].strip()
+        short = _YEAR.sub("", short)
         last_word = _LAST.search(before)
         if last_word and not _is_short(short):
             # The other way round: the long form is in the brackets.
             short = last_word[0]
             start = match.start(1)
             end = start + len(match[1].rstrip())
-        offset = _long_start(short, text[start:end])
+            before = text[start:end]
+        else:
+            before = before[len(before) - (end - start) :]
+        offset = _long_start(short, before)
         if offset is not None:
             long = text[start + offset : end]
             definitions.setdefault(short, Abbreviation(long, end))
@@ -74,19 +85,39 @@ def _long_start(short: str, before: str) -> int | None:
     first = words[0].start()
     lowered = "".join(char.lower()[0] for char in before)
     letters = [char.lower()[0] for char in short if char.isalnum()]
+    # "TNF-α" is short for "tumor necrosis factor-alpha" too.
+    letters = [
+        letter if letter in lowered else letter.translate(_GREEK)
+        for letter in letters
+    ]
     position = len(before)
     for letter in reversed(letters):
         position = lowered.rfind(letter, first, position)
         if position < 0:
             return None
-    while before[position - 1 : position].isalnum():
-        position = lowered.rfind(letters[0], first, position)
-        if position < 0:
-            return None
+    position = _word_start(before, letters[0], first, position)
+    if position is None:
+        return None
+    word = before[position:].split()[0]
+    if word in _SMALL_WORDS:
+        earlier = _word_start(before, letters[0], first, position - 1)
+        position = position if earlier is None else earlier
     long = before[position:]
     # A long form is longer than its abbreviation and does not contain it.
     is_long_form = len(long) > len(short) and short not in long.split()
     return position if is_long_form else None
+
+
+def _word_start(
+    before: str, letter: str, first: int, position: int
+) -> int | None:
+    """The last position from `first` to `position` where a word starts with a letter."""
+    while position >= first:
+        starts_word = not before[position - 1 : position].isalnum()
+        if starts_word and before[position].lower()[0] == letter:
+            return position
+        position -= 1
+    return None
 
 
 def expanded(name: str, definitions: Mapping[str, Abbreviation]) -> str:

@@ -38,6 +38,8 @@ _LIGATURE = re.compile("[\ufb00-\ufb06]")
 _PADDED = re.compile("(?<=['\u2019]) +(?=s)")  # Alzheimer'    s
 _SIGN = re.compile(r"\([-+]\)")
 _SIGN_BEFORE_MARK = re.compile(r"\([-+]\)(?=[,;.])")
+# Between letters, a hyphen as the names of the training texts have it: "Henoch–Schönlein".
+_DASH = re.compile("(?<=[^\\W\\d_])[\u2010\u2011\u2013](?=[^\\W\\d_])")
 _PICTURE = re.compile(
     "[\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]"
     "[\u200d\ufe0f\u2600-\u27bf\U0001f000-\U0001faff]*"
@@ -105,6 +107,7 @@ def masked(text: str, *, reads_foreign: bool) -> str:
         text = _SIGN.sub(",  ", text)
     if text.isascii():
         return text
+    text = _DASH.sub("-", text)
     text = _PICTURE.sub(_as_comma, text)
     if not reads_foreign:
         text = _FOREIGN.sub(_as_comma, text)

@@ -34,7 +34,7 @@ from biomed.notes.cues import AssertionRules, RuleSource
 from biomed.notes.labs import is_measured
 from biomed.notes.medications import read_medications
 from biomed.notes.sections import ALL_SECTIONS, chosen_sections, sections_of
-from biomed.notes.slips import framed_words, is_never_entity
+from biomed.notes.slips import framed_words, is_never_entity, phrases
 from domainbert.errors import UserError
 from domainbert.models.model import Model
 from domainbert.statistics.calibration import calibrated
@@ -269,6 +269,8 @@ class EntityTagger(Model[EntitySettings]):
         ]
         entities = with_short_forms(read.text, entities, read.abbreviations)
         entities = with_allergens(read.text, entities, self.types)
+        if _FRAMED_TYPE in self.types:
+            entities = _with_phrases(read.text, entities)
         return self._with_context(read.plain, entities)
 
     def _with_context(self, text: str, entities: list[Entity]) -> list[Entity]:
@@ -448,6 +450,15 @@ def _kept(
             last = Entity(start, end, text, label, score)
     if last:
         yield last
+
+
+def _with_phrases(text: str, entities: list[Entity]) -> list[Entity]:
+    """The entities with the diseases that are found by name alone."""
+    for start, end in phrases(text):
+        apart = [e for e in entities if e.end <= start or end <= e.start]
+        disease = Entity(start, end, text[start:end], _FRAMED_TYPE, 1.0)
+        entities = sorted([*apart, disease], key=lambda e: e.start)
+    return entities
 
 
 def _is_measured(text: str, entity: Entity) -> bool:

@@ -20,6 +20,13 @@ _LONGEST_SHORT_FORM = 3  # capitals, such as NO or MEN, that may be a name
 # One pattern with a group for the abbreviation in each of its frames.
 _FRAMES = Patterns(_DATA["macros"]).regex(_DATA["frames"]["regex"])
 
+_PHRASES = re.compile(_DATA["phrases"])
+
+
+def phrases(text: str) -> list[tuple[int, int]]:
+    """Where the names of diseases are that a network does not find."""
+    return [match.span() for match in _PHRASES.finditer(text)]
+
 
 def framed_words(text: str, words: np.ndarray) -> np.ndarray:
     """The words that mean a disease where they are ("No PE."), though not everywhere.

@@ -42,6 +42,31 @@ from tests.timing import assert_linear_time
         ("heart failure (CKD)", {}),
         ("blood pressure (high)", {}),
         ("stable (HF) and then", {}),
+        (
+            "poly(ADP-ribose) polymerase (PARP)",
+            {"PARP": "poly(ADP-ribose) polymerase"},
+        ),
+        (
+            "the 2(alpha)-subunit binding protein (SBP)",
+            {"SBP": "subunit binding protein"},
+        ),
+        (
+            "Air and Space Operations Center (ASOC)",
+            {"ASOC": "Air and Space Operations Center"},
+        ),
+        (
+            "Ear, nose and throat society (ENTS)",
+            {"ENTS": "Ear, nose and throat society"},
+        ),
+        ("of the aorta and sinus (AS)", {"AS": "aorta and sinus"}),
+        ("in vitro fertilization (IVF)", {"IVF": "in vitro fertilization"}),
+        ("the Care of Adults (CoA 2002)", {"CoA": "Care of Adults"}),
+        (
+            "tumor necrosis factor-alpha (TNF-\u03b1)",
+            {"TNF-\u03b1": "tumor necrosis factor-alpha"},
+        ),
+        ("risk (OR 0.65, 95% CI 0.5 to 0.8) of death (OR 0.2)", {}),
+        ("of the study (n 2002)", {}),
         ("", {}),
     ],
 )

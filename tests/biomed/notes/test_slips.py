@@ -3,7 +3,11 @@ from pathlib import Path
 import pytest
 
 from biomed.corpora.words import split_words
-from biomed.notes.slips import framed_words, is_never_entity
+from biomed.notes.slips import (
+    framed_words,
+    is_never_entity,
+    phrases,
+)
 
 
 @pytest.mark.parametrize(
@@ -87,3 +91,44 @@ def test_shorthand_that_its_frame_makes_a_disease(text, name):
 )
 def test_shorthand_elsewhere(text):
     assert framed_words(text, split_words(text)).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{} / improving.",
+        "{} / stable",
+        "We discussed {} and next steps with the family.",
+        "Old {}.",
+        "Remote {} in 2010.",
+        "s/p {}.",
+        "new {} on imaging",
+        "recent {}, treated.",
+        "Chronic {}.",
+        "discussed {}.",
+    ],
+)
+@pytest.mark.parametrize("name", ["CVA", "PE", "stroke"])
+def test_frames_of_fragments(text, name):
+    line = text.format(name)
+    words = split_words(line)
+    (number,) = framed_words(line, words)
+    begin, end = words[number]
+    assert line[begin:end] == name
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (
+            "Acute graft-versus-host disease.",
+            ["Acute graft-versus-host disease"],
+        ),
+        ("graft versus host disease, skin", ["graft versus host disease"]),
+        ("chronic graft-vs-host disease", ["chronic graft-vs-host disease"]),
+        ("graft vs. host reaction", ["graft vs. host reaction"]),
+        ("The graft and the host differ.", []),
+    ],
+)
+def test_phrases(text, names):
+    assert [text[start:end] for start, end in phrases(text)] == names
