@@ -101,28 +101,33 @@ def write_tables():
         for second in DISEASES
     ]
     write_lines("pairs.csv", ["first,second,score", *pairs])
+    others = [f"acute {pair}" for pair in pairs]
+    write_lines("validation.csv", ["first,second,score", *others])
     ratings = [pair.replace(",0", ",1.5") for pair in pairs]
     write_lines("ratings.csv", ["first,second,rating", *ratings])
-    tagged = [f"She O\nhad O\n{name} B-Disease\n. O\n" for name in DISEASES]
     Path("corpus").mkdir()
-    for side in ("train", "devel"):
-        lines = [text.replace(" ", "\t") for text in tagged]
-        write_lines(f"corpus/{side}.tsv", lines)
+    for side, subject in (("train", "She"), ("devel", "He")):
+        tagged = [
+            f"{subject}\tO\nhad\tO\n{name}\tB-Disease\n.\tO\n"
+            for name in DISEASES
+        ]
+        write_lines(f"corpus/{side}.tsv", tagged)
 
 
 def write_questions():
-    answer = {
-        "text": "lactic acidosis",
-        "answer_start": PASSAGE.index("lactic"),
-    }
     articles = []
-    for number in range(8):
+    for number in range(40):  # a fifth is held out
+        context = f"On day {number}, {PASSAGE}"
+        answer = {
+            "text": "lactic acidosis",
+            "answer_start": context.index("lactic"),
+        }
         question = {
             "id": str(number),
-            "question": f"Why was it stopped on day {number}?",
+            "question": f"Why was metformin stopped on day {number}?",
             "answers": [answer],
         }
-        paragraph = {"context": PASSAGE, "qas": [question]}
+        paragraph = {"context": context, "qas": [question]}
         articles.append({"title": str(number), "paragraphs": [paragraph]})
     document = {"version": "1", "data": articles}
     Path("questions.json").write_text(json.dumps(document))
