@@ -302,6 +302,19 @@ def _is_abandoned(
     return _started(int(process)) != started
 
 
+def is_running(process: int) -> bool:
+    """Whether there is a process of this number; always, where the system cannot be asked."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)  # no signal is sent
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
+
+
 def _started(process: int) -> str:
     """When a process started, in the system's ticks; "unknown" without such a process or /proc."""
     try:

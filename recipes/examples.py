@@ -14,7 +14,7 @@ import typer
 from domainbert.cli.console import one_line_errors
 from domainbert.errors import UserError
 from domainbert.models.manifest import Example
-from domainbert.models.storage import MANIFEST_FILE, manifest_text
+from domainbert.models.storage import write_manifest
 from domainbert.service.served import announced, find_task
 from domainbert.service.worker import Worker
 
@@ -52,8 +52,7 @@ def main(
             model.manifest.example = Example(
                 record=record, row={column: row[column]}
             )
-            manifest = manifest_text(model.manifest)
-            (folder / MANIFEST_FILE).write_text(manifest, "utf-8")
+            write_manifest(folder, model.manifest)
             config = model.config
             if config is None:
                 raise UserError(f"{folder} holds no model folder of ours")

@@ -42,7 +42,11 @@ from clinical.risk.exports import risk_assessment
 from clinical.risk.reading import RiskGroup, remaining_risk
 from clinical.stays.stays import note_time
 from domainbert.files import data_text
-from domainbert.service.http import MAX_RECORDS, AsciiResponse, where
+from domainbert.service.http import (
+    MAX_RECORDS,
+    AsciiResponse,
+    where,
+)
 from domainbert.service.ledger import now
 
 if TYPE_CHECKING:

@@ -19,10 +19,11 @@ from pydantic_core import PydanticCustomError
 
 from clinical.cohort.conventions import known_zone
 from clinical.cohort.fhir.schema import Codes, with_tables
+from clinical.stays.choice import Days, GapHours, Hours, Minutes, Years
 from clinical.stays.pieces import LINE_NAMES
 from clinical.stays.stays import MISSING_WORDS
 from domainbert.errors import UserError
-from domainbert.settings import Count, Positive, Settings, check_choice
+from domainbert.settings import Count, Settings, check_choice
 from domainbert.training.recipes import read_recipe
 
 SCHEMAS = ("mimic3", "mimic4", "omop", "meds", "fhir", "generic")
@@ -60,7 +61,6 @@ def _formats(formats: tuple[str, ...]) -> tuple[str, ...]:
 Text = Annotated[str, Field(min_length=1)]
 Upper = Annotated[str, StringConstraints(strip_whitespace=True, to_upper=True)]
 Value = Annotated[Upper, BeforeValidator(str)]  # a number or true too
-NotNegative = Annotated[float, Field(ge=0)]
 UpperTexts = Annotated[tuple[Upper, ...], Field(strict=False)]
 # One or several: a text may stand for a list of it.
 Texts = Annotated[
@@ -77,7 +77,7 @@ Values = Annotated[
 class Episode(Settings):
     """Which stays are one episode of care."""
 
-    transfer_gap_hours: NotNegative
+    transfer_gap_hours: GapHours
 
 
 class Index(Settings):
@@ -92,15 +92,15 @@ class Index(Settings):
     same_day_death: Literal["by_place", "in_hospital", "after_discharge"] = (
         "by_place"
     )
-    death_tolerance_minutes: NotNegative = 0
-    minimum_age: NotNegative | None = None
-    maximum_age: NotNegative | None = None
+    death_tolerance_minutes: Minutes = 0
+    minimum_age: Years | None = None
+    maximum_age: Years | None = None
 
 
 class Readmission(Settings):
     """The outcome is a readmission, and what counts as one."""
 
-    horizon_days: Positive
+    horizon_days: Days
     planned_types: UpperTexts
     death_after_discharge: Literal["keep", "exclude"]
 
@@ -108,20 +108,20 @@ class Readmission(Settings):
 class Death(Settings):
     """The outcome is death less than so many days after discharge."""
 
-    horizon_days: Positive
+    horizon_days: Days
 
 
 class LongStay(Settings):
     """The outcome is a stay of more days; the notes of its first hours are read."""
 
-    horizon_days: Positive
-    hours: Positive
+    horizon_days: Days
+    hours: Hours
 
 
 class HospitalDeath(Settings):
     """The outcome is a death in hospital; the notes of its first hours are read."""
 
-    hours: Positive
+    hours: Hours
 
 
 class Diagnoses(Settings):
@@ -139,7 +139,7 @@ class Diagnoses(Settings):
     groups: Text = "category"
     minimum_stays: Count = 20
     primary_only: bool = False
-    hours: Positive | None = None
+    hours: Hours | None = None
 
 
 class Definition(Settings):

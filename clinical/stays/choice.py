@@ -11,15 +11,16 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pyarrow as pa
+from pydantic import Field
 
 from clinical.stays.note_rules import ARROW_FACTS, judge
 from clinical.stays.stays import MISSING_WORDS, note_time
 from domainbert.errors import UserError
 from domainbert.files import whole_text
-from domainbert.settings import Names, Positive, Settings
+from domainbert.settings import Names, Settings
 from domainbert.tables import Column, Row, TableError, id_text, is_missing
 
 if TYPE_CHECKING:
@@ -62,6 +63,15 @@ _TRUE = {
 }
 
 
+CENTURY_DAYS = 36_525
+"""The most days that a definition may count: beyond, dates leave the calendar."""
+Days = Annotated[float, Field(gt=0, le=CENTURY_DAYS)]
+Minutes = Annotated[float, Field(ge=0, le=24 * 60 * CENTURY_DAYS)]
+Years = Annotated[float, Field(ge=0, le=1000)]
+Hours = Annotated[float, Field(gt=0, le=24 * CENTURY_DAYS)]
+GapHours = Annotated[float, Field(ge=0, le=24 * CENTURY_DAYS)]
+
+
 class NoteChoice(Settings):
     """Which notes of a stay are read.
 
@@ -79,13 +89,15 @@ class NoteChoice(Settings):
     """
 
     notes: Literal["discharge", "early"]
-    hours: Positive | None = None
+    hours: Hours | None = None
     summaries: Names
     addenda: Names = ()
-    transfer_gap_hours: float
+    transfer_gap_hours: GapHours
     definition: str
     definition_sha256: str
-    event: str = EVENT
+    event: Annotated[
+        str, Field(pattern=r"\w", description=f'words such as "{EVENT}"')
+    ] = EVENT
 
     def __str__(self) -> str:
         """What a message calls the notes."""
@@ -196,13 +208,13 @@ def readmission_days(choice: NoteChoice | None) -> float:
 
 def outcome_noun(event: str) -> str:
     """An event as a noun, such as "unplanned readmission within 30 days of discharge"."""
-    verb, period = event.split(" ", 1)
+    verb, _, period = event.strip().partition(" ")
     nouns = {
         "readmitted": "unplanned readmission",
         "died": "death",
         "stayed": "stay",
     }
-    return f"{nouns.get(verb, verb)} {period}"
+    return f"{nouns.get(verb, verb)} {period}".strip()
 
 
 @cache

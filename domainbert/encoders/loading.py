@@ -174,7 +174,8 @@ def _hub_folder(name: str, *, download: bool) -> Path:
         raise EncoderError(f"{name}: expected {HUB}owner/name")
     reason = f"it is not on this machine; download it with: hf download {repository}"
     if download:
-        patterns = [*OTHER_FILES, SAFETENSORS]
+        # The manifest of a model of ours says whether its folder is whole.
+        patterns = [*OTHER_FILES, "evaluation.json", SAFETENSORS]
         try:
             # This request is not repeated, so that it fails at once without a network.
             files = (

@@ -133,7 +133,11 @@ class Example(Record):
 
 
 class Manifest(Record):
-    """All that is known of a model beyond what loading needs; a task adds its own fields."""
+    """All that is known of a model beyond what loading needs; a task adds its own fields.
+
+    Attributes:
+        files: the SHA-256 of each file that loading reads, by its name in the model folder.
+    """
 
     card: Card = Card()
     data: Data = Data()
@@ -141,6 +145,7 @@ class Manifest(Record):
     scores: Scores = Scores()
     calibration: Calibration = Calibration()
     example: Example | None = None
+    files: dict[str, str] = {}
 
 
 def score_text(value: Value | None) -> str:

@@ -32,7 +32,12 @@ from domainbert.encoders.loading import (
     unknown_name,
 )
 from domainbert.errors import EncoderError, UserError
-from domainbert.files import expanded, folder_beside, replace_folder
+from domainbert.files import (
+    expanded,
+    file_sha256,
+    folder_beside,
+    replace_folder,
+)
 from domainbert.models.manifest import Manifest
 from domainbert.settings import Names, Settings
 
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
 CONFIG_FILE = "config.json"
 CONFIG_KEY = "domainbert"
 MANIFEST_FILE = "evaluation.json"
+CARD_FILE = "README.md"
 # Heads whose weights have the same names and shapes: only the class tells them apart.
 LIKE_HEADS = (
     "ForSequenceClassification",
@@ -52,7 +58,7 @@ LIKE_HEADS = (
 OUR_FILES = (
     CONFIG_FILE,
     MANIFEST_FILE,
-    "README.md",
+    CARD_FILE,
     "*.safetensors",
     ADAPTER_CONFIG,
     "modules.json",
@@ -65,6 +71,10 @@ OUR_FILES = (
     "chat_template.jinja",
 )
 
+
+# The start of a card, and what it says in a folder of ours.
+_CARD_START = 2000
+_CARD_MARK = b"library_name: domainbert"
 
 AnyManifest = TypeVar("AnyManifest", bound=Manifest)
 
@@ -193,11 +203,11 @@ def save_task_model(
         contents = {
             **files,
             CONFIG_FILE: json_text(document),
-            MANIFEST_FILE: manifest_text(saved.manifest),
         }
         for name, content in contents.items():
             (temporary / name).parent.mkdir(exist_ok=True)
             (temporary / name).write_text(content, "utf-8")
+        write_manifest(temporary, saved.manifest)
         share_files(temporary)
         replace_folder(temporary, folder)
 
@@ -213,6 +223,52 @@ def save_network(
     tokenizer.save_pretrained(folder)
     document = json.loads((folder / CONFIG_FILE).read_text("utf-8"))
     return document | {"architectures": [_published_class(network)]}
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest of a model folder, with the hashes of the files that are there."""
+    listed = manifest.model_copy(update={"files": file_hashes(folder)})
+    (folder / MANIFEST_FILE).write_text(manifest_text(listed), "utf-8")
+
+
+def file_hashes(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file that loading a model folder may read, by its name there."""
+    hashes = {}
+    for path in sorted([*folder.iterdir(), *folder.glob("1_Pooling/*")]):
+        is_read = path.name not in (MANIFEST_FILE, CARD_FILE)
+        if is_read and path.is_file() and any(map(path.match, OUR_FILES)):
+            hashes[path.relative_to(folder).as_posix()] = file_sha256(path)
+    return hashes
+
+
+def check_whole(folder: Path) -> None:
+    """Check that a folder of ours has the files that its manifest lists, as they were written.
+
+    Without its config.json, a folder would load as PEFT's, and score without its settings.
+
+    Raises:
+        EncoderError: a file is missing, is another one, or is not listed.
+    """
+    listed = read_manifest(folder, Manifest).files
+    if not listed and not _is_ours(folder):
+        return
+    hashes = file_hashes(folder)
+    names = {CONFIG_FILE, *listed, *hashes} if listed else {MANIFEST_FILE}
+    for name in sorted(names):
+        if name not in hashes or hashes[name] != listed.get(name):
+            raise EncoderError(
+                f"{folder} is not the whole model: {name} is missing, or not as {MANIFEST_FILE} "
+                "lists it; copy the folder again, or train the model again"
+            )
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether the configuration or the card says that domainbert wrote a folder."""
+    config = folder / CONFIG_FILE
+    if config.is_file() and CONFIG_KEY in read_object(config):
+        return True
+    card = folder / CARD_FILE
+    return card.is_file() and _CARD_MARK in card.read_bytes()[:_CARD_START]
 
 
 def manifest_text(manifest: Manifest) -> str:
@@ -288,14 +344,17 @@ def load_task_model(
         dropout: replaces that of an adapter's encoder, for further training.
 
     Raises:
-        EncoderError: another task, number of labels or encoder, missing weights, or an encoder
-            without a trained head.
+        EncoderError: another task, number of labels or encoder, missing weights, an encoder
+            without a trained head, or a folder of ours that is not whole.
     """
     path = expanded(folder)
+    if str(folder).startswith(HUB):
+        path = Path(find_encoder(folder).location)
     config = None
     manifest = model_class.manifest_class()
     outputs = {}
     if path.is_dir():
+        check_whole(path)
         config = read_task_config(path)
         manifest = read_manifest(path, model_class.manifest_class)
     if config:

@@ -11,6 +11,7 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,10 +35,13 @@ from starlette.staticfiles import StaticFiles
 
 import domainbert
 from domainbert.errors import UserError
+from domainbert.files import is_running
 from domainbert.service.commands import LOOPBACK, SETTINGS, ServiceSettings
 from domainbert.service.http import (
+    MAX_NAME,
     MAX_RECORDS,
     AsciiResponse,
+    BodyRoute,
     JsonLines,
     admission,
     seconds_left,
@@ -195,7 +199,9 @@ class Service:
         n_records = max(len(records), sum(map(len, lists)))
         columns = {name for record in records for name in record}
         n_characters = sum(map(count_characters, records))
+        longest = max(map(len, columns), default=0)
         for count, limit, unit in (
+            (longest, MAX_NAME, "characters in the name of a column"),
             (n_records, MAX_RECORDS, "records"),
             (len(columns), MAX_RECORDS, "columns"),
             (n_characters, self.settings.max_characters, "characters"),
@@ -261,6 +267,7 @@ class Service:
             docs_url=None,
             redoc_url=None,
         )
+        self.app.router.route_class = BodyRoute
         for path, answer in (
             ("/health", _health),
             ("/ready", self._ready),
@@ -324,6 +331,10 @@ class Service:
         return answer
 
     def _refuse(self, request: Request, error: Exception) -> AsciiResponse:
+        is_unrouted = "route" not in request.scope
+        if isinstance(error, HTTPException) and is_unrouted:
+            # The files of the page, which are tried last, refuse a POST to any name with 405.
+            error = HTTPException(404, "no such service; GET /v1 lists them")
         return self.refusal(request.url.path, error)
 
     def refusal(self, path: str, error: Exception) -> AsciiResponse:
@@ -396,10 +407,21 @@ async def _metrics() -> Response:
     """Numbers for Prometheus."""
     registry = REGISTRY
     # With several workers, the numbers of all processes are shown.
-    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+    folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+    if folder:
+        _forget_dead_workers(Path(folder))
         registry = CollectorRegistry()
         multiprocess.MultiProcessCollector(registry)
     return PlainTextResponse(generate_latest(registry))
+
+
+def _forget_dead_workers(folder: Path) -> None:
+    """Leave the calls and the queue of killed processes out of the numbers."""
+    for file in folder.glob("gauge_live*_*.db"):
+        process = int(file.stem.rpartition("_")[2])
+        if not is_running(process):
+            with suppress(FileNotFoundError):  # another worker was faster
+                multiprocess.mark_process_dead(process, str(folder))
 
 
 def application() -> FastAPI:

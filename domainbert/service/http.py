@@ -9,6 +9,8 @@ import ssl
 import time
 import traceback
 import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from fastapi.routing import APIRoute
 from prometheus_client import Gauge, Histogram
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -42,6 +45,10 @@ DATA_PATHS = ("/v1", "/cds-services")
 JSON_TYPES = ("application/json", "application/fhir+json")
 _READ_SECONDS = 30.0  # for each read from another server
 MAX_RECORDS = 1000  # of a request, each note of a stay counts; and columns
+MAX_NAME = 200  # characters of the name of a column
+MAX_VALUES = 100_000  # lists and objects of a body
+# One thread: while it reads a body, no other code runs in this process.
+_JSON_THREAD = ThreadPoolExecutor(max_workers=1)
 _SECONDS = Histogram(
     "domainbert_request_seconds",
     "Time to answer",
@@ -255,12 +262,6 @@ async def _admitted(service: Any, scope: Scope, receive: Receive) -> Receive:
         max_bytes=service.max_bytes,
         seconds=seconds,
     )
-    # In a thread: a million objects take seconds, and /health answers meanwhile. Malformed JSON
-    # is refused later, by FastAPI, with its position.
-    with suppress(ValueError, RecursionError):
-        await asyncio.to_thread(
-            json.loads, body, object_pairs_hook=_refuse_repeated_keys
-        )
 
     async def receive_body() -> Message:
         return {"type": "http.request", "body": body}
@@ -268,13 +269,55 @@ async def _admitted(service: Any, scope: Scope, receive: Receive) -> Receive:
     return receive_body
 
 
-def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> None:
-    """Refuse an object that has a key twice: JSON readers silently drop one of the values."""
-    if len(dict(pairs)) < len(pairs):
+class BodyRequest(Request):
+    """A request whose JSON is read once, and not in the event loop."""
+
+    async def json(self) -> Any:
+        """The body; see `read_json`."""
+        body = await self.body()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(_JSON_THREAD, read_json, body)
+
+
+class BodyRoute(APIRoute):
+    """A route that gives FastAPI a `BodyRequest`."""
+
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        """The handler of the route."""
+        handle = super().get_route_handler()
+
+        async def handle_body(request: Request) -> Any:
+            return await handle(BodyRequest(request.scope, request.receive))
+
+        return handle_body
+
+
+def read_json(body: bytes) -> Any:
+    """The JSON of a body.
+
+    Raises:
+        HTTPException: 413 if it has too many lists and objects, 400 if an object has a key twice.
+        ValueError: no JSON.
+    """
+    # Brackets in texts count too; a note has few.
+    n_values = body.count(b"[") + body.count(b"{")
+    if n_values > MAX_VALUES:
+        raise HTTPException(
+            413,
+            f"the body has {n_values:,} lists and objects; expected at most {MAX_VALUES:,}",
+        )
+    return json.loads(body, object_pairs_hook=_object)
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object without repeated keys: JSON readers silently drop one of the values."""
+    content = dict(pairs)
+    if len(content) < len(pairs):
         raise HTTPException(
             400,
             "an object in the body has a key twice; expected each key once",
         )
+    return content
 
 
 def _request_id(scope: Scope) -> str:

@@ -61,8 +61,8 @@ class Ledger:
             self._make()
         except OSError as error:
             raise UserError(
-                f"{error.filename}: {error.strerror}; make the ledger and its key in folders that "
-                f"can be written, or set {KEY_VARIABLE}"
+                f"{error.filename or path}: {error.strerror}; make the ledger and its key in "
+                f"folders that can be written, or set {KEY_VARIABLE}"
             ) from None
         except sqlite3.Error as error:
             raise UserError(

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 from domainbert.encoders.loading import unknown_name
 from domainbert.errors import UserError
 from domainbert.files import expanded
-from domainbert.models.storage import read_task_config, shipped_models
+from domainbert.models.storage import (
+    CONFIG_FILE,
+    check_whole,
+    read_task_config,
+    shipped_models,
+)
 
 if TYPE_CHECKING:
     from domainbert.models.model import Model
@@ -72,7 +77,9 @@ class Announced:
     def can_load(self, name: str) -> bool:
         """Whether a shipped model, or the model in a folder, is for this task."""
         folder = shipped_models(self.package).get(name, expanded(name))
-        if not (folder / "config.json").is_file():
+        if not (folder / CONFIG_FILE).is_file():
+            if folder.is_dir():
+                check_whole(folder)
             return False
         config = read_task_config(folder)
         return config is not None and config.task == self.task

@@ -39,12 +39,15 @@ _TIMEOUT_SECONDS = 5.0  # of one read
 _MOST_BYTES = 1 << 20  # of the keys of a client
 
 
+Named = Annotated[str, Field(pattern=r"\S", description="text, not empty")]
+
+
 class Client(Settings):
     """A client: the `iss` of its tokens, the address of its keys, and the start of their `aud`."""
 
-    issuer: str
-    jwks: str
-    audience: str
+    issuer: Named
+    jwks: Named
+    audience: Named
 
 
 class Clients(Settings):
@@ -84,6 +87,11 @@ class Trust:
         self._ledger = ledger
         self._keys: dict[str, _ClientKeys] = {}  # by issuer
         for client in read_recipe(Clients, path).client:
+            if client.issuer in self._keys:
+                raise UserError(
+                    f"{path}: two clients have the issuer {client.issuer!r}; put the keys of both "
+                    "into one file, and leave one of the tables out"
+                )
             self._keys[client.issuer] = _ClientKeys(client)
             if (
                 client.jwks.startswith("https://")
@@ -129,8 +137,10 @@ class Trust:
         faults = []
         for issuer, state in self._keys.items():
             await self._read_keys(state)
-            if not state.keys.keys:
-                faults.append(f"{issuer}: {state.client.jwks} gives no keys")
+            if not any(map(_is_usable, state.keys.keys)):
+                faults.append(
+                    f"{issuer}: {state.client.jwks} gives no key for {' or '.join(ALGORITHMS)}"
+                )
         return faults
 
     async def _admit(self, authorization: str, path: str) -> str:
@@ -143,8 +153,12 @@ class Trust:
         if state is None:
             raise UserError("the token's iss is not a client of this service")
         header = unchecked.headers()
+        if str(header.get("typ")).upper() != "JWT":
+            raise UserError("the token has no typ JWT in its header")
         jwks = state.client.jwks
-        if header.get("jku", jwks) != jwks:
+        # Where the keys are a file, the address of others is not asked for.
+        is_remote = jwks.startswith("https://")
+        if is_remote and header.get("jku", jwks) != jwks:
             raise UserError(
                 "the token's jku is not the address of this client's keys"
             )
@@ -166,11 +180,12 @@ class Trust:
             aud={**essential, "value": audience},
         )
         registry.validate(claims)
-        if claims["exp"] - claims["iat"] > LIFETIME:
+        if not claims["exp"] - claims["iat"] <= LIFETIME:  # also for NaN
             raise UserError(
                 f"the token is valid for too long; expected exp at most {LIFETIME} s after iat"
             )
-        expires_at = claims["exp"] + LEEWAY
+        # Longer than it is valid: the clocks that decide about the two differ, and may be set.
+        expires_at = claims["exp"] + 2 * LEEWAY
         if not self._ledger.use_token(
             client.issuer, claims["jti"], expires_at
         ):
@@ -211,3 +226,10 @@ class Trust:
                 return json.loads(file.read(_MOST_BYTES))
         async with asyncio.timeout(_TIMEOUT_SECONDS), http_client() as client:
             return await fetch_json(client, jwks, max_bytes=_MOST_BYTES)
+
+
+def _is_usable(key: Any) -> bool:
+    """Whether a key checks signatures of `ALGORITHMS`; a symmetric key does not."""
+    return key.key_type == "RSA" or (
+        key.key_type == "EC" and key.curve_name == "P-384"
+    )

@@ -35,6 +35,7 @@ class Column:
 _LISTED_COLUMNS = 40
 # A table with more columns is a matrix of numbers, and comparing their names takes long.
 _SEARCHED_COLUMNS = 1000
+_SEARCHED_CHARACTERS = 200  # of a name; comparing longer ones takes long
 _PATIENTS = ("subject_id", "person_id", "patient_nbr", "patient", "mrn")
 _STAYS = (
     "hadm_id",
@@ -141,7 +142,9 @@ def _check_unused_ids(
     """Refuse a table with an unused column that is probably an id under a misspelled name."""
     used = set(matches.values())
     unused = [
-        name for name in available[:_SEARCHED_COLUMNS] if name not in used
+        name
+        for name in available[:_SEARCHED_COLUMNS]
+        if name not in used and len(name) <= _SEARCHED_CHARACTERS
     ]
     for column in columns:
         if column.role != "id" or column.name in matches:
@@ -216,6 +219,7 @@ def _advice(missing: str, available: Sequence[str], *, argument: str) -> str:
         name.lower(): name
         for name in available
         if meaning is None or _KNOWN.get(name.lower(), meaning) == meaning
+        if len(name) <= _SEARCHED_CHARACTERS
     }
     near = difflib.get_close_matches(missing.lower(), names, n=1, cutoff=0.4)
     if meaning and same:

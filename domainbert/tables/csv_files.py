@@ -62,7 +62,7 @@ def csv_columns(path: Path, options: ReadOptions) -> list[str]:
         open_text(path, options.encoding, newline="") as text,
     ):
         rows = csv.reader(_header_lines(path, text), delimiter=separator)
-        header = [name.strip() for name in next(rows, [])]
+        header = [unguard(name.strip()) for name in next(rows, [])]
     fault = _wrong_header(header, separator)
     if fault:
         raise TableError(f"{path.name} {fault}")

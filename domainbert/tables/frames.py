@@ -240,6 +240,10 @@ def _csv_cells(
                     f"{source}: column {name!r} holds lists; write .parquet or .jsonl"
                 )
         frame[name] = cells
+    names = [str(name) for name in frame.columns]
+    if "\r" in "".join(names):
+        quoting = csv.QUOTE_NONNUMERIC
+    frame.columns = names if raw else [guard(name) for name in names]
     return frame, quoting
 
 

@@ -9,8 +9,10 @@ from numbers import Integral, Real
 from domainbert.tables.options import Cell
 
 _ZEROS = re.compile(r"^([+-]?\d+)\.0+\Z")
-_FORMULA = re.compile(r"\A'*[=+\-@\t\r]")
-_GUARDED = re.compile(r"\A'(?='*[=+\-@\t\r])")
+# What a spreadsheet runs, also in full width and behind a byte-order mark or a null character.
+_START = r"'*[\ufeff\0]*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
+_FORMULA = re.compile(rf"\A{_START}")
+_GUARDED = re.compile(rf"\A'(?={_START})")
 _ID_COLUMNS = (
     "id",
     "mrn",

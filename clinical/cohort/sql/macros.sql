@@ -29,7 +29,7 @@ CREATE MACRO cell(x, words, missing, decimals) AS CASE
 
 -- Spreadsheets run a cell that begins with one of these as a formula.
 CREATE MACRO no_formula(x) AS CASE
-    WHEN regexp_matches(x, '^[=+@\-]') AND try_cast(x AS DOUBLE) IS NULL THEN concat('''', x)
+    WHEN regexp_matches(x, '^''*[\x{FEFF}\x00]*[=+@\-\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]') AND try_cast(x AS DOUBLE) IS NULL THEN concat('''', x)
     ELSE x END;
 
 -- The first ten texts of a list, and values with their counts, such as "AMB (12), EMER (3)"; "" for none.

@@ -1153,3 +1153,14 @@ def test_two_models_of_a_task_without_names_are_refused(start, model_folder):
         UserError, match=r"both do .*--model next=MODEL to score"
     ):
         start(model=[str(model_folder)] * 2)
+
+
+@pytest.mark.parametrize(
+    "path", ["/cds-services/other", "/cds-services/readmission/x", "/v1/other"]
+)
+def test_an_unknown_service_is_404(client, path):
+    answer = client.post(path, json=hook_request())
+    assert answer.status_code == 404
+    if path.startswith("/cds"):
+        assert answer.json()["resourceType"] == "OperationOutcome"
+    assert "no such service" in answer.text

@@ -75,7 +75,7 @@ def test_every_rule_has_its_reason():
         (
             "horizon_days = 30",
             "horizon_days = true",
-            "horizon_days: expected a number above 0, got True",
+            "horizon_days: expected a number, got True",
         ),
         (
             "gap_hours = 0",
@@ -86,6 +86,21 @@ def test_every_rule_has_its_reason():
             "gap_hours = 0",
             "gap_hours = nan",
             "transfer_gap_hours: expected .*a finite number, got nan",
+        ),
+        (
+            "gap_hours = 0",
+            "gap_hours = 1e18",
+            r"\[episode\] transfer_gap_hours: expected a number of at most 876600, got 1e\+18",
+        ),
+        (
+            "horizon_days = 30",
+            "horizon_days = 1e9",
+            r"\[readmission\] horizon_days: expected a number of at most 36525, got 1",
+        ),
+        (
+            "death_tolerance_minutes = 0",
+            "death_tolerance_minutes = 1e300",
+            "death_tolerance_minutes: expected a number of at most 5.2596e",
         ),
         (
             '"keep"\n',

@@ -1,5 +1,7 @@
 """The notes that a model reads: chosen from raw notes as its cohort chose them."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +16,16 @@ from clinical import (
 from clinical.cli import app
 from clinical.evidence.task import ExplainTask
 from clinical.risk.task import ReadmissionTask
-from clinical.stays.choice import AS_GIVEN, CHOICE, check_notes, choice_of
+from clinical.stays.choice import (
+    AS_GIVEN,
+    CHOICE,
+    NoteChoice,
+    check_notes,
+    choice_of,
+    outcome_of,
+    read_choice,
+    readmission_days,
+)
 from domainbert.errors import UserError
 from domainbert.scoring import score_frame
 from domainbert.tables import TableError, read_table
@@ -238,3 +249,48 @@ def test_a_model_keeps_its_choice(hospital, network, tokenizer, tmp_path):
         choice_of(["{}", "[]"])
     with pytest.raises(UserError, match="not a choice of notes"):
         choice_of(["mine"])
+
+
+def choice_with(**changes):
+    values = {
+        "notes": "discharge",
+        "summaries": ("DISCHARGE SUMMARY",),
+        "transfer_gap_hours": 0.0,
+        "definition": "d 1",
+        "definition_sha256": "0",
+    }
+    return NoteChoice(**values | changes)
+
+
+@pytest.mark.parametrize(
+    ("event", "outcome"),
+    [
+        ("died", "death"),
+        ("amputation", "amputation"),
+        ("readmitted ", "unplanned readmission"),
+        ("died within 7 days", "death within 7 days"),
+    ],
+)
+def test_an_event_of_one_word_is_an_outcome(event, outcome):
+    choice = choice_with(event=event)
+    assert outcome_of(choice) == outcome
+    assert readmission_days(choice) == 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"event": ""},
+        {"event": " \n"},
+        {"hours": 1e18},
+        {"transfer_gap_hours": 1e18},
+        {"transfer_gap_hours": -1.0},
+    ],
+)
+def test_a_choice_that_no_cohort_has_is_refused(changes):
+    (name,) = changes
+    with pytest.raises(UserError, match=f"{name}: expected"):
+        choice_with(**changes)
+    text = choice_with().model_dump() | changes
+    with pytest.raises(UserError, match="not a choice of notes"):
+        read_choice(json.dumps(text))

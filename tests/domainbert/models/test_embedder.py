@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from domainbert.encoders.loading import EncoderError
 from domainbert.errors import UserError
 from domainbert.models.embedder import Embedder
+from domainbert.models.manifest import Manifest
 from domainbert.models.pooling import EmbeddingSettings, unit
+from domainbert.models.storage import write_manifest
 from domainbert.text.windows import LONGEST_TEXT
 
 TERMS = [
@@ -307,6 +309,7 @@ def test_unknown_settings_in_a_folder_are_refused(bare, tokenizer, tmp_path):
     file.write_text(
         file.read_text().replace('"pooling": "mean"', '"polling": "mean"')
     )
+    write_manifest(tmp_path / "model", Manifest())
     with pytest.raises(
         EncoderError,
         match=r"config\.json: settings: polling: no such setting; expected",

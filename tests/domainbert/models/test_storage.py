@@ -1,8 +1,10 @@
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -33,9 +35,11 @@ from domainbert.models.storage import (
     TaskConfig,
     TaskModel,
     check_replaceable,
+    file_hashes,
     load_task_model,
     resolve_model,
     save_task_model,
+    write_manifest,
 )
 
 COMMAND = "clinical train COHORT --encoder {encoder}"
@@ -83,7 +87,17 @@ def save(
     return model, config
 
 
-def load(folder, *, task="readmission", labels=1, model_class=CLSClassifier):
+def load(
+    folder,
+    *,
+    task="readmission",
+    labels=1,
+    model_class=CLSClassifier,
+    as_written=False,
+):
+    """Load a folder, after the hashes of its files are written anew unless `as_written`."""
+    if not as_written and (Path(folder) / "evaluation.json").is_file():
+        write_manifest(Path(folder), Manifest())
     kind = SimpleNamespace(
         also=(),
         task=task,
@@ -142,6 +156,121 @@ def full_folder(tmp_path, tiny_encoder):
     """A model saved with all its weights."""
     save(tmp_path / "full", tiny_encoder, full=True)
     return tmp_path / "full"
+
+
+# --- whole or refused
+
+
+def remove(file):
+    file.unlink()
+
+
+def break_link(file):
+    file.unlink()
+    file.symlink_to("nowhere")
+
+
+def make_folder(file):
+    file.unlink()
+    file.mkdir()
+
+
+def make_pipe(file):
+    file.unlink()
+    os.mkfifo(file)
+
+
+def change(file):
+    file.write_bytes(file.read_bytes().replace(b"64", b"32") + b" ")
+
+
+def empty(file):
+    file.write_bytes(b"")
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize(
+    "damage", [remove, break_link, make_folder, make_pipe, change, empty]
+)
+def test_a_folder_is_whole_or_refused(tmp_path, tiny_encoder, full, damage):
+    whole = tmp_path / "whole"
+    save(whole, tiny_encoder, full=full)
+    files = file_hashes(whole)
+    assert set(files) == set(names_in(whole)) - {
+        "README.md",
+        "evaluation.json",
+    }
+    for name in files:
+        folder = tmp_path / name
+        shutil.copytree(whole, folder)
+        damage(folder / name)
+        with pytest.raises(
+            EncoderError, match=f"is not the whole model: .*{re.escape(name)}"
+        ):
+            load(folder, as_written=True)
+    load(whole, as_written=True)
+
+
+@pytest.mark.parametrize(
+    "damage", [remove, break_link, make_folder, make_pipe]
+)
+def test_a_folder_without_its_manifest_is_refused(folder, damage):
+    damage(folder / "evaluation.json")
+    with pytest.raises(EncoderError, match=r"evaluation\.json is missing"):
+        load(folder, as_written=True)
+
+
+def test_a_folder_with_only_its_card_and_adapter_is_refused(
+    tmp_path, tiny_encoder
+):
+    card = "---\nlibrary_name: domainbert\n---\n# A card\n"
+    save(tmp_path / "model", tiny_encoder, card=card)
+    for name in ("config.json", "evaluation.json"):
+        (tmp_path / "model" / name).unlink()
+    with pytest.raises(EncoderError, match="is not the whole model"):
+        load(tmp_path / "model", as_written=True)
+
+
+def test_a_file_that_loading_would_read_too_is_refused(folder, full_folder):
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        shutil.copy(folder / name, full_folder)
+    with pytest.raises(
+        EncoderError, match=r"adapter_config\.json is missing, or not as"
+    ):
+        load(full_folder, as_written=True)
+
+
+def test_a_folder_may_have_another_card_and_other_files(folder):
+    (folder / "README.md").write_text("ours")
+    (folder / "notes.txt").write_text("ours")
+    load(folder, as_written=True)
+
+
+def test_a_model_from_the_hub_has_its_settings(full_folder, tmp_path):
+    revision = "0" * 40
+    model = tmp_path / "cache" / "models--someone--model"
+    shutil.copytree(full_folder, model / "snapshots" / revision)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text(revision)
+    code = """
+from domainbert.encoders.classifier import CLSClassifier
+from domainbert.models.manifest import Manifest
+from domainbert.models.storage import load_task_model
+class Kind:
+    also, task, labels = (), "readmission", ("readmitted",)
+    train_command, manifest_class = "", Manifest
+    network_class = staticmethod(lambda: CLSClassifier)
+print(load_task_model("hub:someone/model", Kind).config.settings)
+"""
+    settings = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ
+        | {"HF_HUB_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"},
+    ).stdout
+    assert "'window': 64" in settings
 
 
 # --- there and back
@@ -591,11 +720,12 @@ def test_config_that_is_no_json_object_is_refused(folder, text):
 
 def test_a_folder_without_config_is_refused(full_folder, tmp_path):
     (full_folder / "config.json").unlink()
-    for path in (full_folder, tmp_path / "empty"):
-        path.mkdir(exist_ok=True)
-        with pytest.raises(
-            EncoderError, match=r"holds no model: it has no config\.json"
-        ):
+    (tmp_path / "empty").mkdir()
+    for path, words in (
+        (full_folder, r"not the whole model: config\.json is missing"),
+        (tmp_path / "empty", r"holds no model: it has no config\.json"),
+    ):
+        with pytest.raises(EncoderError, match=words):
             load(path)
 
 
@@ -897,7 +1027,8 @@ def test_a_peft_folder_whose_encoder_is_not_here_never_opens_the_network(
     folder, tmp_path
 ):
     shutil.copytree(folder, tmp_path / "theirs")
-    (tmp_path / "theirs" / "config.json").unlink()
+    for name in ("config.json", "evaluation.json"):
+        (tmp_path / "theirs" / name).unlink()
     file = tmp_path / "theirs" / ADAPTER_CONFIG
     document = json.loads(file.read_text()) | {
         "base_model_name_or_path": "someone/model"

@@ -32,6 +32,7 @@ from domainbert.service.app import Records
 from domainbert.service.http import (
     AsciiResponse,
     JsonLines,
+    read_json,
     seconds_left,
 )
 from domainbert.service.served import find_task
@@ -153,7 +154,7 @@ def test_a_million_wrong_records_are_one_error():
 
 
 def test_a_value_of_too_many_levels_is_refused(client):
-    for depth in range(700, 1000, 20):
+    for depth in (700, 900, 990, 1500, 3000, 20_000, 90_000):
         deep = "[" * depth + "]" * depth
         body = f'{{"records": [{{"stay_id": {deep}, "text": "a"}}]}}'
         headers = {"content-type": "application/json"}
@@ -347,6 +348,42 @@ def test_the_metrics_tell_rows_the_queue_and_the_model_and_no_id(client):
     assert "MRN" not in text
 
 
+LIVE = """
+import os, sys, time
+from prometheus_client import Gauge
+Gauge("domainbert_calls", "", multiprocess_mode="livesum").inc(int(sys.argv[1]))
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_the_metrics_leave_out_killed_processes(monkeypatch, tmp_path):
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", LIVE, number], stdout=subprocess.PIPE
+        )
+        for number in ("3", "5")
+    ]
+
+    def calls():
+        text = asyncio.run(app_module._metrics()).body.decode()
+        return re.findall(r"^domainbert_calls (\S+)$", text, re.MULTILINE)
+
+    try:
+        for worker in workers:
+            assert worker.stdout.readline() == b"ready\n"
+        assert calls() == ["8.0"]
+        workers[0].kill()
+        workers[0].wait()
+        assert calls() == ["5.0"]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+            worker.stdout.close()
+
+
 # --- connections
 
 
@@ -404,6 +441,67 @@ def test_health_answers_while_all_threads_wait_for_the_model(start):
         assert time.monotonic() - began < 0.6
     for one in waiting:
         one.close()
+
+
+MANY_LISTS = b"[" + b"[]," * 2_000_000 + b"[]]"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"records": ' + MANY_LISTS + b"}",
+        b'{"records": [{"text": "a", "x": ' + MANY_LISTS + b"}]}",
+        MANY_LISTS.replace(b"[]", b"{}"),
+    ],
+    ids=["records", "a value", "objects"],
+)
+def test_health_answers_while_bodies_of_many_values_come(client, body):
+    statuses = []
+    with listening(client.app) as server:
+
+        def post_body():
+            caller = http.client.HTTPConnection(
+                "127.0.0.1", server.port, timeout=60
+            )
+            headers = {"content-type": "application/json"}
+            caller.request("POST", "/v1/lengths", body, headers)
+            statuses.append(caller.getresponse().status)
+            caller.close()
+
+        threads = [threading.Thread(target=post_body) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        waits = []
+        while any(thread.is_alive() for thread in threads):
+            began = time.monotonic()
+            assert ask(server.port)[0] == 200
+            waits.append(time.monotonic() - began)
+            time.sleep(0.05)
+    assert statuses == [413] * 16
+    assert max(waits) < 5, waits
+
+
+def test_a_body_is_read_once_and_not_in_the_event_loop(client, monkeypatch):
+    threads = []
+
+    def read(body):
+        threads.append(threading.current_thread())
+        return read_json(body)
+
+    monkeypatch.setattr(http_module, "read_json", read)
+    assert post(client, [{"text": "abc"}]).status_code == 200
+    (thread,) = threads
+    assert thread in http_module._JSON_THREAD._threads
+
+
+def test_the_name_of_a_column_is_bounded(client):
+    began = time.process_time()
+    for name in ("x" * 6_900_000, "stay" * 1_000_000, "n" * 201):
+        answer = post(client, [{"text": "abc", name: 1}])
+        assert answer.status_code == 413
+        assert "characters in the name of a column" in answer.json()["error"]
+    assert time.process_time() - began < 10
+    assert post(client, [{"text": "abc", "n" * 200: 1}]).status_code == 200
 
 
 def test_the_time_of_a_call_counts_from_its_start(client):
@@ -634,7 +732,7 @@ def test_check_starts_nothing_and_names_what_is_wrong(monkeypatch, tmp_path):
     certificate = tmp_path / "cert.pem"
     certificate.write_text("no certificate")
     for words, fault in (
-        (["--trust", clients], "i: k.json gives no keys"),
+        (["--trust", clients], "i: k.json gives no key for ES384 or RS384"),
         (
             ["--certificate", str(certificate), "--key", str(certificate)],
             "cert.pem",

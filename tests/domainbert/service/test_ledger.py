@@ -1,9 +1,11 @@
 """The ledger: numbers and hashes, shared by processes, read back as tables."""
 
+import errno
 import shutil
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -211,3 +213,12 @@ def test_a_full_disk_does_not_cost_the_answer(tmp_path, caplog):
         con.execute("DROP TABLE served")
     ledger.served("readmission", "f", ROWS)
     assert "ledger" in caplog.text
+
+
+def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
+    def fill(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", fill)
+    with pytest.raises(UserError, match=r"l\.sqlite: No space left"):
+        open_ledger(tmp_path / "l.sqlite")

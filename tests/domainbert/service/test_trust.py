@@ -10,14 +10,14 @@ import uuid
 
 import pytest
 from joserfc import jwt
-from joserfc.jwk import ECKey, KeySet, RSAKey
+from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
 
 from domainbert.errors import UserError
 from domainbert.service import trust as trust_module
 from domainbert.service.ledger import Ledger
-from domainbert.service.trust import Trust
+from domainbert.service.trust import LEEWAY, Trust
 
 ISSUER, HERE = "https://ehr.example/", "https://cds.example"
 
@@ -138,7 +138,6 @@ def test_other_algorithms_and_keys_are_refused(call, keys):
     parts = token(keys).split(".")
     stranger = ECKey.generate_key("P-384", {"kid": "ec"})
     unknown = ECKey.generate_key("P-384", {"kid": "new"})
-    elsewhere = {"jku": "https://evil.example/keys"}
     refused = {
         "hmac": f"{signing}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}",
         "none": f"{encoded({'alg': 'none', 'kid': 'rsa'})}.{encoded(claims())}.",
@@ -146,7 +145,6 @@ def test_other_algorithms_and_keys_are_refused(call, keys):
         "changed": ".".join([parts[0], parts[1][:-2] + "AA", parts[2]]),
         "another's key": token(keys, key=stranger),
         "an unknown key": token(keys, key=unknown),
-        "keys elsewhere": token(keys, header=elsewhere),
         "a list": f"{encoded({'alg': 'ES384', 'kid': 'ec'})}.{encoded([])}.{parts[2]}",
         "half": parts[0],
         "no token": "",
@@ -157,6 +155,52 @@ def test_other_algorithms_and_keys_are_refused(call, keys):
         answer = call(given.encode() if what == "noise" else given)
         assert answer.status_code == 401, what
         assert given == "" or given[:40] not in answer.text
+
+
+@pytest.mark.parametrize("typ", [None, "", "JOSE", "at+jwt", 7, ["JWT"]])
+def test_a_token_says_that_it_is_one(call, keys, typ):
+    """CDS Hooks: typ is required, with the value JWT."""
+    head = {"alg": "ES384", "kid": "ec"}
+    if typ is not None:
+        head["typ"] = typ
+    answer = call(f"{encoded(head)}.{encoded(claims())}.AA")
+    assert answer.status_code == 401
+    assert "typ JWT" in answer.json()["error"]
+
+
+def test_an_address_of_keys_is_ignored_where_they_are_a_file(call, keys):
+    elsewhere = {"jku": "https://evil.example/keys"}
+    assert call(token(keys, header=elsewhere)).status_code == 200
+    stranger = ECKey.generate_key("P-384", {"kid": "ec"})
+    signed = token(keys, key=stranger, header=elsewhere)
+    assert call(signed).status_code == 401
+
+
+def test_once_is_once_until_the_last_moment(call, keys):
+    """`exp` may have a fraction, and the clocks that check it round."""
+    for fraction in (0.001, 0.25, 0.999):
+        while time.time() % 1 > 0.3:
+            time.sleep(0.01)
+        exp = int(time.time()) - LEEWAY + fraction
+        signed = token(keys, exp=exp, iat=exp - 300)
+        end = time.monotonic() + 1
+        statuses = []
+        while time.monotonic() < end:
+            statuses.append(call(signed).status_code)
+        assert statuses.count(200) <= 1, (fraction, statuses)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"exp": float("nan")},
+        {"iat": float("nan")},
+        {"exp": float("inf")},
+        {"iat": float("-inf")},
+    ],
+)
+def test_times_that_are_no_numbers_are_refused(call, keys, changes):
+    assert call(token(keys, **changes)).status_code == 401
 
 
 def test_what_needs_no_token(call):
@@ -316,6 +360,27 @@ def test_hostile_keys_admit_nobody_and_stop_nothing(
     assert call.client.get("/health").status_code == 200
 
 
+@pytest.mark.parametrize(
+    "keys_given",
+    [
+        [],
+        [OctKey.generate_key(256)],
+        [ECKey.generate_key("P-256")],
+        [OctKey.generate_key(256), ECKey.generate_key("P-521")],
+    ],
+)
+def test_keys_that_sign_with_other_algorithms_are_a_fault(
+    start, trusted, keys_given
+):
+    sound = start(trust=str(trusted)).service
+    assert asyncio.run(sound.faults()) == []
+    service = start(trust=str(trusted)).service
+    document = KeySet(keys_given).as_dict()
+    trusted.with_name("keys.json").write_text(json.dumps(document))
+    (fault,) = asyncio.run(service.faults())
+    assert fault == f"{ISSUER}: keys.json gives no key for ES384 or RS384"
+
+
 def test_a_token_that_lives_too_long_is_refused(call, keys):
     now = int(time.time())
     answer = call(token(keys, exp=now + 7200))
@@ -354,6 +419,15 @@ def test_a_trust_file_that_cannot_be_used(tmp_path, start):
         start(trust=str(file))
     file.write_text("client = 1")
     with pytest.raises(UserError, match="client: expected a list, got 1"):
+        start(trust=str(file))
+    table = '[[client]]\nissuer = "{}"\njwks = "{}"\naudience = "{}"\n'
+    for values in (("", "k", "a"), ("i", " ", "a"), ("i", "k", "\t")):
+        file.write_text(table.format(*values).replace("\t", "\\t"))
+        with pytest.raises(UserError, match="expected text, not empty"):
+            start(trust=str(file))
+    (tmp_path / "k").write_text("{}")
+    file.write_text(2 * table.format("i", "k", "a"))
+    with pytest.raises(UserError, match="two clients have the issuer 'i'"):
         start(trust=str(file))
     file.write_text(
         '[[client]]\nissuer = "x"\njwks = "none.json"\naudience = "y"\n'

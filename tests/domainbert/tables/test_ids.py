@@ -1,6 +1,7 @@
 """Ids keep their spelling, and cells that a spreadsheet would run are guarded."""
 
 import csv
+import gzip
 
 import pandas as pd
 import pyarrow as pa
@@ -52,6 +53,32 @@ def test_ids_kept_as_numbers_become_the_same_strings(tmp_path, numbers):
     assert not isinstance(read_table(path)["n"][0], str)
 
 
+FORMULAS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20\ufeff"
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".csv.gz"])
+@pytest.mark.parametrize("start", [*FORMULAS[:-1], "'=", "\ufeff="])
+def test_names_of_columns_are_not_written_as_formulas_and_come_back(
+    tmp_path, ending, start
+):
+    name = f'{start}HYPERLINK("http://a")_id'
+    frame = pd.DataFrame({name: ["1"], "text": ["a"]})
+    path = tmp_path / f"table{ending}"
+    write_table(frame, path)
+    open_file = gzip.open if ending.endswith("gz") else open
+    with open_file(path, "rt", newline="", encoding="utf-8") as file:
+        separator = "\t" if ending == ".tsv" else ","
+        header = next(csv.reader(file, delimiter=separator))
+    assert header == [f"'{name}", "text"]
+    assert table_columns(path) == [name, "text"]
+    assert read_table(path)[name].tolist() == ["1"]
+    assert list(frame.columns) == [name, "text"]
+    write_table(frame, path, raw=True)
+    with open_file(path, "rt", newline="", encoding="utf-8") as file:
+        header = next(csv.reader(file, delimiter=separator))
+    assert header == [name, "text"]
+
+
 @pytest.mark.parametrize("ending", [".csv", ".tsv"])
 def test_text_is_not_written_as_formulas_and_comes_back(tmp_path, ending):
     ids = [
@@ -64,6 +91,13 @@ def test_text_is_not_written_as_formulas_and_comes_back(tmp_path, ending):
         "'",
         "P-1",
         "\t=1",
+        "\n=1",
+        "\uff1d1+2",
+        "\uff0b4",
+        "\uff0d5",
+        "\uff20x",
+        "'\uff1d1",
+        "\ufeff=1",
         None,
     ]
     frame = pd.DataFrame(
@@ -78,7 +112,7 @@ def test_text_is_not_written_as_formulas_and_comes_back(tmp_path, ending):
     )[1:]
     for stay, plain, record, patient, text in written:
         assert stay == plain == record == patient == text
-        assert stay[:1] not in tuple("=+-@\t\r") or not stay
+        assert not stay or stay[0] not in FORMULAS
     for name in frame.columns[:-1]:
         assert [row.cells[name] for row in iter_rows(path)] == ids
     assert read_table(path)["text"].fillna("").tolist() == [
