@@ -5,14 +5,18 @@ Inform. 42, 839): cues with a direction and a scope, words that end a scope, and
 a note. The cues are in `cues.toml`; docs/assertions.md shows what they understand.
 """
 
+from __future__ import annotations
+
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from biomed.corpora.documents import ASSERTIONS as ASSERTIONS
 from biomed.corpora.words import split_words, starts_after_breaks
-from biomed.notes.cues import AssertionRules, Cue, Kind
+from biomed.notes.cues import AssertionRules, Cue, Label
+from biomed.notes.patterns import Mended, without_stops
 from biomed.notes.sections import (
     MASK,
     SECTIONS,
@@ -28,9 +32,8 @@ _NEAR = 120  # and before it
 _ITEM_WORDS = 3  # of an item of a list, besides the entity
 _TAIL = 60  # characters after an entity that may show a clause of its own
 _END = re.compile(
-    r"\b(?:dr|mrs?|ms|vs|approx|pt|hx|e\.g|i\.e)\.(?=\s)"
-    # ".,Next": dictated reports whose line breaks became commas.
-    r"|(?P<end>[;!]|\.(?=\s|$|,\s?[\w\u00a4])|(?<=[^\s.;])\?(?=\s|$)(?!\s{0,9}(?:no|yes|none|n|y|nil|never|denie[sd])\b))"
+    # ".,Next": dictated reports whose line breaks became commas; "1) No effusion 2) Pneumonia".
+    r"(?P<end>(?<=\s)(?=[1-9]\d?\)\s)|[;!]|\.(?=\s|$|,\s?[\w\u00a4])|(?<=[^\s.;])\?(?=\s|$)(?!\s{0,9}(?:no|yes|none|n|y|nil|never|denie[sd])\b))"
 )
 _JOINED = re.compile(rf"[\s&+/{MASK}]|\band\b|\bor\b|\bnor\b")
 _CONJUNCTION = re.compile(r"\b(?:and|or|nor)\b|[&/]|\+(?!,)")
@@ -45,6 +48,13 @@ _ALLERGY_CUE = re.compile(
     re.IGNORECASE,
 )
 _GOVERNS = re.compile(r"\s{0,9}(?:to\b|against\b|include|[:|])")
+# Words before a name within an entity that say when or whether.
+_MODIFIER = re.compile(
+    r"(?:(?:old(?!\s+world)|prior|previous|remote|past|resolved|healed|former|possible|probable"
+    r"|suspected|presumed|questionable)\s{1,3}){1,3}",
+    re.IGNORECASE,
+)
+_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _DIGIT = re.compile(r"\d")
 _OWN_STATEMENT = re.compile(
     r"\s{0,9}(?:(?:also|now|still|has|have)\s+)?(?:is|was|are|were|had|been|improv\w+|worsen\w+|"
@@ -58,6 +68,23 @@ _REGIMEN = re.compile(
 )
 
 
+class Decision(NamedTuple):
+    """The assertion of an entity, and the words of the text that decided it.
+
+    Attributes:
+        assertion: one of `ASSERTIONS`.
+        rule: "before" or "after" for a cue on that side of the entity, "section" for the heading of
+            its section, "" if nothing in the text decided.
+        start: first character of the cue or heading.
+        end: one past its last.
+    """
+
+    assertion: str
+    rule: str = ""
+    start: int = 0
+    end: int = 0
+
+
 class _Hit(NamedTuple):
     """A cue in a text."""
 
@@ -65,14 +92,19 @@ class _Hit(NamedTuple):
     end: int
     cue: Cue
 
+    @property
+    def rule(self) -> str:
+        return "after" if self.cue.row.after else "before"
+
 
 class _Mention(NamedTuple):
-    """An entity and its clause."""
+    """An entity, its clause, and the number of the clause."""
 
     start: int
     end: int
     clause_start: int
     clause_end: int
+    clause: int
 
 
 def assert_spans(
@@ -93,36 +125,86 @@ def assert_spans(
         heading: the heading of the section that the text starts in, if the text does not have it.
         sections: the section of each entity, from `sections_of`, if they are known.
     """
+    decisions = decide_spans(
+        text, spans, rules=rules, heading=heading, sections=sections
+    )
+    return [decision.assertion for decision in decisions]
+
+
+def decide_spans(
+    text: str,
+    spans: Spans,
+    *,
+    rules: AssertionRules | None = None,
+    heading: str = "",
+    sections: Sequence[Section] | None = None,
+) -> list[Decision]:
+    """As `assert_spans`, with the cue or the heading that decided."""
     if not spans:
         return []
     rules = rules or AssertionRules.read()
-    # For a drug, diseases are not masked: what it does ("rash to penicillin") is a cue.
-    masked: dict[Kind, str] = {
-        "disease": mask_entities(text, spans),
-        "drug": mask_entities(text, drug_spans(spans)),
-    }
-    edges = _clause_edges(text, masked["disease"])
     if sections is None:
         sections = sections_of(text, spans, heading=heading)
-    ends = sorted({end for _, end, _ in spans})
-    parsers: dict[Kind, _Parser] = {}
-    results = []
-    for (start, end, label), section in zip(spans, sections, strict=True):
-        kind: Kind = "disease"
+    mended = Mended(text, [_without_modifier(text, *span) for span in spans])
+    note = _Note(mended.text, mended.spans, rules)
+    decisions = []
+    for span, section in zip(mended.spans, sections, strict=True):
+        decision = note.decision(*span, section)
+        start = mended.original(decision.start)
+        end = mended.original(decision.end)
+        if decision.rule == "section":
+            start = section.start
+            end = section.body
+        decisions.append(decision._replace(start=start, end=end))
+    return decisions
+
+
+def _without_modifier(
+    text: str, start: int, end: int, label: str
+) -> tuple[int, int, str]:
+    """A span without words before its name that say when or whether: "Old anterior MI"."""
+    modifier = _MODIFIER.match(text, start, end)
+    if modifier and modifier.end() < end:
+        start = modifier.end()
+    return start, end, label
+
+
+class _Note:
+    """A text with its entities masked and split into clauses."""
+
+    def __init__(self, text: str, spans: Spans, rules: AssertionRules) -> None:
+        # For a drug, diseases are not masked: what it does ("rash to penicillin") is a cue.
+        masked = without_stops(text, mask_entities(text, spans))
+        drugs = without_stops(text, mask_entities(text, drug_spans(spans)))
+        self._masked: dict[Label, str] = {"disease": masked, "drug": drugs}
+        self._edges = _clause_edges(text, masked)
+        self._ends = sorted({end for _, end, _ in spans})
+        self._rules = rules
+        self._parsers: dict[Label, _Parser] = {}
+
+    def decision(
+        self, start: int, end: int, label: str, section: Section
+    ) -> Decision:
+        """The assertion of an entity in its section."""
+        group: Label = "disease"
         if label.casefold() in DRUGS:
-            kind = "drug"
-        if kind not in parsers:
-            parsers[kind] = _Parser(
-                masked[kind], edges, ends, rules.cues[kind]
-            )
+            group = "drug"
         default = ""
         if section.name:
-            default = getattr(SECTIONS[section.name], kind)
-        if default == "allergy" and _REGIMEN.match(masked[kind], end):
+            default = getattr(SECTIONS[section.name], group)
+        if default == "allergy" and _REGIMEN.match(self._masked[group], end):
             default = ""  # "Allergies: penicillin. Lisinopril 20 mg daily."
-        assertion = parsers[kind].assertion(start, end, default)
-        results.append(assertion)
-    return results
+        return self._parser(group).decision(start, end, default)
+
+    def _parser(self, group: Label) -> _Parser:
+        if group not in self._parsers:
+            self._parsers[group] = _Parser(
+                self._masked[group],
+                self._edges,
+                self._ends,
+                self._rules.cues[group],
+            )
+        return self._parsers[group]
 
 
 def drug_spans(spans: Spans) -> Spans:
@@ -141,12 +223,16 @@ def _clause_edges(text: str, masked: str) -> list[int]:
     """Where clauses start: after sentence ends and semicolons, and at list items; and the end."""
     words = split_words(text)
     items = words[starts_after_breaks(text, words), 0].tolist()
-    ends = [match.end() for match in _END.finditer(masked) if match["end"]]
+    ends = [
+        match.end()
+        for match in _END.finditer(masked)
+        if match["end"] is not None
+    ]
     return sorted({0, len(text), *items, *ends})
 
 
 class _Parser:
-    """Decides the assertions of the entities of one kind in a text."""
+    """Decides the assertions of the entities of one label in a text."""
 
     def __init__(
         self,
@@ -159,20 +245,33 @@ class _Parser:
         self._edges = edges
         self._hits = list(_outermost(self._all_hits(cues, ends)))
         self._starts = [hit.start for hit in self._hits]
+        self._leads = self._lead_clauses()
 
-    def assertion(self, start: int, end: int, default: str) -> str:
+    def decision(self, start: int, end: int, default: str) -> Decision:
         """The first of `ASSERTIONS` among the cues that reach an entity and its section's."""
         number = bisect_right(self._edges, start) - 1
         clause_end = max(self._edges[number + 1], end)
-        mention = _Mention(start, end, self._edges[number], clause_end)
-        cues = [*self._cues_before(mention), *self._cues_after(mention)]
-        names: set[str] = {cue.row.assertion for cue in cues}
-        decisive = {cue.row.assertion for cue in cues if cue.row.over_section}
+        mention = _Mention(start, end, self._edges[number], clause_end, number)
+        hits = [
+            *self._cues_before(mention),
+            *self._cues_after(mention),
+            *self._cues_of_lead(mention),
+        ]
+        decisions: dict[str, Decision] = {}
+        for hit in hits:
+            name = hit.cue.row.assertion
+            decisions.setdefault(
+                name, Decision(name, hit.rule, hit.start, hit.end)
+            )
+        decisive = {
+            hit.cue.row.assertion for hit in hits if hit.cue.row.over_section
+        }
         if "negated" in decisive:  # "no penicillin allergy"
-            names.discard("allergy")
+            decisions.pop("allergy", None)
         if default == "other" or (default and not decisive):
-            names.add(default)
-        return next((name for name in ASSERTIONS if name in names), "present")
+            decisions.setdefault(default, Decision(default, "section"))
+        names = (name for name in ASSERTIONS if name in decisions)
+        return decisions.get(next(names, ""), Decision("present"))
 
     def _all_hits(self, cues: Sequence[Cue], ends: list[int]) -> list[_Hit]:
         """Every cue that lies in one clause, in text order, the longest first."""
@@ -193,7 +292,7 @@ class _Parser:
         first = bisect_left(self._starts, start)
         return self._hits[first : bisect_left(self._starts, stop)]
 
-    def _cues_before(self, mention: _Mention) -> Iterator[Cue]:
+    def _cues_before(self, mention: _Mention) -> Iterator[_Hit]:
         """The cues before an entity that reach it; of each cue the nearest one counts."""
         first_start = max(mention.clause_start, mention.start - _FARTHEST)
         nearer: list[_Hit] = []
@@ -208,7 +307,7 @@ class _Parser:
             seen.add(hit.cue)
             nearer.append(hit)
             if is_nearest and is_open and self._reaches_forward(hit, mention):
-                yield hit.cue
+                yield hit
 
     def _ends_scope(self, hit: _Hit, nearer: _Hit) -> bool:
         """Whether a cue between a cue and the entity starts a statement of its own."""
@@ -223,7 +322,7 @@ class _Parser:
         between = self._text[hit.end : nearer.start]
         if "," not in between and MASK not in between:
             return False
-        if nearer.cue.row.kind == "drug":
+        if nearer.cue.row.label == "drug":
             return True  # "hold Plavix, stop warfarin"
         return near_assertion not in (assertion, "historical")
 
@@ -240,7 +339,7 @@ class _Parser:
             return True
         is_strict = (
             row.assertion == "historical"
-            or row.kind == "drug"
+            or row.label == "drug"
             or _CLOSED_LIST.search(gap) is not None
         )
         return (
@@ -268,7 +367,7 @@ class _Parser:
         positive_end = _POSITIVE_END.search(self._text, mention.end, last)
         return follows_finding and positive_end is not None
 
-    def _cues_after(self, mention: _Mention) -> Iterator[Cue]:
+    def _cues_after(self, mention: _Mention) -> Iterator[_Hit]:
         """The cues in the clause after an entity that reach back to it."""
         for hit in self._hits_from(mention.end, mention.end + _NEAR + 1):
             is_inside = hit.end <= mention.clause_end
@@ -277,7 +376,35 @@ class _Parser:
                 and hit.cue.row.after
                 and self._reaches_backward(hit, mention.end)
             ):
-                yield hit.cue
+                yield hit
+
+    def _cues_of_lead(self, mention: _Mention) -> Iterator[_Hit]:
+        """The cues of a line that ends with a colon before a list: "Denies:", "call if any of:"."""
+        lead = self._leads[mention.clause]
+        if lead is None:
+            return
+        start, end = self._edges[lead : lead + 2]
+        for hit in self._hits_from(max(start, end - _NEAR), end):
+            row = hit.cue.row
+            if row.after or row.items == "one":
+                continue
+            words = self._text[hit.end : end].split()
+            is_stopped = hit.cue.stops.search(self._text, hit.end, end)
+            if len(words) <= row.reach and not is_stopped:
+                yield hit
+
+    def _lead_clauses(self) -> list[int | None]:
+        """For each clause, the one before it that ends with a colon, up to a blank line."""
+        leads: list[int | None] = []
+        lead = None
+        for number, (start, end) in enumerate(pairwise(self._edges)):
+            leads.append(lead)
+            clause = self._text[start:end]
+            if clause.rstrip().endswith(":"):
+                lead = number
+            elif _BLANK_LINE.search(clause):
+                lead = None
+        return [*leads, None]
 
     def _reaches_backward(self, hit: _Hit, end: int) -> bool:
         """Whether a cue reaches an entity before it, perhaps over a list that ends at the cue."""

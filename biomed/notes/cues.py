@@ -17,7 +17,7 @@ from biomed.notes.patterns import Patterns
 from domainbert.errors import UserError
 from domainbert.settings import Settings
 
-Kind = Literal["disease", "drug"]
+Label = Literal["disease", "drug"]
 RuleSource = str | Path | Sequence[Mapping[str, object]]
 """Cues of a user: a TOML file of `[[cue]]` tables, as in `cues.toml`, or a list of such tables."""
 
@@ -37,7 +37,7 @@ class CueRow(Settings):
         reach: at most so many words between cue and entity.
         items: which items of a list with commas it reaches: "one" the first item, "list" bare
             names, and "all" every item.
-        kind: the kind of entities that it reaches.
+        label: of the entities that it reaches.
         stops: words over which it does not reach, one per line.
         over_section: whether it counts more than the section of the note.
     """
@@ -49,7 +49,7 @@ class CueRow(Settings):
     after: bool = False
     reach: _Reach = 5
     items: Literal["one", "list", "all"] = "one"
-    kind: Literal["any", "disease", "drug"] = "any"
+    label: Literal["any", "disease", "drug"] = "any"
     stops: str = ""
     over_section: bool = False
 
@@ -79,7 +79,7 @@ class Cue:
 class AssertionRules:
     """Cues for diseases and for drugs; `source` is the user's rows, for fingerprints."""
 
-    cues: Mapping[Kind, Sequence[Cue]]
+    cues: Mapping[Label, Sequence[Cue]]
     source: tuple[Mapping[str, object], ...] = ()
 
     @classmethod
@@ -105,10 +105,10 @@ def _built(user_rows: Sequence[CueRow]) -> AssertionRules:
     package_rows = [CueRow(**row) for row in data["cue"]]
     rows = [*package_rows, *user_rows]
     cues = {}
-    for kind in get_args(Kind):
-        kinds = ("any", kind)
-        cues[kind] = [
-            _cue(row, kind, data) for row in rows if row.kind in kinds
+    for label in get_args(Label):
+        labels = ("any", label)
+        cues[label] = [
+            _cue(row, label, data) for row in rows if row.label in labels
         ]
     source = tuple(row.model_dump() for row in user_rows)
     return AssertionRules(cues, source)
@@ -151,7 +151,7 @@ def _user_row(values: object, name: str) -> CueRow:
     return row
 
 
-def _cue(row: CueRow, kind: Kind, data: Mapping[str, dict[str, str]]) -> Cue:
+def _cue(row: CueRow, label: Label, data: Mapping[str, dict[str, str]]) -> Cue:
     """A cue of a file, whose patterns may name macros."""
     compiler = Patterns(data["macros"])
     if row.regex:
@@ -159,10 +159,9 @@ def _cue(row: CueRow, kind: Kind, data: Mapping[str, dict[str, str]]) -> Cue:
     else:
         pattern = compiler.words(row.patterns or _literal(row.words))
     tables = data["stops"]
-    names = ["all", row.assertion, kind]
-    if row.assertion == "other":
-        # What someone else takes is theirs: "takes" and "on" end no scope.
-        names.remove(kind)
+    names = ["all", row.assertion]
+    if row.assertion != "other":  # "Husband takes warfarin"
+        names.append(label)
     stops = [tables.get(name, "") for name in names]
     stop_pattern = compiler.words("\n".join([*stops, row.stops]))
     is_attached = row.regex != "" and row.after and row.reach == 0

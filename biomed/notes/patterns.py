@@ -1,11 +1,18 @@
-"""`Patterns`: compiles the rules of the TOML files, which are written as lines with macros."""
+"""`Patterns`: rules written as lines with macros; `Mended`: notes in the words of rules."""
 
 import re
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from string import ascii_lowercase
+
+from domainbert.files import read_toml
 
 _MACRO = re.compile(r"\{([a-z_]+)\}")
 _PIECE = re.compile(
-    r"(?P<escape>\\.)|\[(?P<set>(?:\\.|[^\]\\])*)\]|(?P<optional> \?)|(?P<space> )",
+    r"(?P<escape>\\.)"
+    r"|(?P<behind>\(\?<[=!](?:\[(?:\\.|[^\]\\])*\]|[^()\[\\]|\\.)*\))"
+    r"|\[(?P<set>(?:\\.|[^\]\\])*)\]|(?P<optional> \?)|(?P<space> )",
     re.DOTALL,
 )
 _SPACE = r"\s{1,8}"
@@ -17,7 +24,7 @@ class Patterns:
 
     Each line is one alternative, a regular expression with three additions: `{name}` is any line of
     the macro of that name, a space is white space (at most eight characters, so that a search takes
-    linear time), and a space with a question mark is white space or nothing.
+    linear time; one in a lookbehind), and a space with a question mark is white space or nothing.
 
     Args:
         macros: the lines of each macro; they may use other macros.
@@ -60,8 +67,135 @@ def _with_spaces(piece: re.Match[str]) -> str:
     """A space, a set of characters or an escape, as regular expressions know it."""
     if piece["escape"]:
         return piece["escape"]
+    if piece["behind"]:  # which has a fixed length
+        return piece["behind"].replace(" ", r"\s")
     if piece["set"] is not None:
         return "[" + piece["set"].replace(" ", r"\s") + "]"
     if piece["optional"]:
         return _OPTIONAL_SPACE
     return _SPACE
+
+
+Spans = Sequence[tuple[int, int, str]]
+"""Start, end and label of entities."""
+
+_DATA = read_toml(__file__, "wording.toml")
+_ABBREVIATION = re.compile(
+    rf"(?<![\w.])(?:(?P<dotted>(?:[a-z]\.){{2,6}})(?!\w)"
+    rf"|(?P<open>{Patterns({}).source(_DATA['open'])})\."
+    rf"|(?P<short>{Patterns({}).source(_DATA['short'])})\.)"
+)
+# What follows an abbreviation within a sentence; a capitalised word may start the next one.
+_WITHIN = re.compile(r"[,;:)]|[ \t]{1,3}(?:[^A-Z\s]|[A-Z][A-Z0-9/+]|[A-Z]\b)")
+_CUE_WORD = re.compile(r"[A-Za-z]{5,14}")
+_COMMON = frozenset(_DATA["common"].split())
+
+
+def without_stops(text: str, masked: str) -> str:
+    """The masked text with a space for each stop of an abbreviation: "neg. for", "c.p., fever".
+
+    The length stays. A stop that ends a sentence stays too.
+    """
+    if "." not in masked:
+        return masked
+
+    def plain(match: re.Match[str]) -> str:
+        written = match[0]
+        if match["open"] or _WITHIN.match(text, match.end()):
+            return written.replace(".", "").ljust(len(written))
+        if match["dotted"]:
+            return written.replace(".", "").ljust(len(written) - 1) + "."
+        return written
+
+    return _ABBREVIATION.sub(plain, masked)
+
+
+class Mended:
+    """A text whose misspelt cue words are mended, with spans of the text as it was."""
+
+    def __init__(self, text: str, spans: Spans) -> None:
+        self._edits = list(_edits(text, spans))
+        self._ends: list[int] = []
+        self._growths: list[int] = []
+        self.text = text
+        self.spans = spans
+        if self._edits:
+            self._apply()
+
+    def _apply(self) -> None:
+        pieces = []
+        position = 0
+        growth = 0
+        for start, end, word in self._edits:
+            pieces += [self.text[position:start], word]
+            position = end
+            growth += len(word) - (end - start)
+            self._ends.append(end)
+            self._growths.append(growth)
+        self.text = "".join([*pieces, self.text[position:]])
+        self.spans = [
+            (self._shifted(start), self._shifted(end), label)
+            for start, end, label in self.spans
+        ]
+
+    def _shifted(self, position: int) -> int:
+        edit = bisect_right(self._ends, position)
+        return position + (self._growths[edit - 1] if edit else 0)
+
+    def original(self, position: int) -> int:
+        """Where a position of the mended text is in the text as it was."""
+        growth = 0
+        for end, total in zip(self._ends, self._growths, strict=True):
+            if position < end + total:
+                break
+            growth = total
+        return position - growth
+
+
+def _edits(text: str, spans: Spans) -> Iterator[tuple[int, int, str]]:
+    """Start, end and right spelling of each misspelt word that is in no entity."""
+    spellings = misspellings()
+    entities = sorted((start, end) for start, end, _ in spans)
+    starts = [start for start, _ in entities]
+    for match in _CUE_WORD.finditer(text):
+        word = spellings.get(match[0].lower())
+        if word is None:
+            continue
+        number = bisect_right(starts, match.start())
+        if number and entities[number - 1][1] > match.start():
+            continue
+        yield match.start(), match.end(), word
+
+
+@cache
+def misspellings() -> dict[str, str]:
+    """The right spelling of each word that is one edit from a long word of the cues."""
+    words = _DATA["long"].split()
+    spellings = {
+        misspelt: word for word in words for misspelt in _one_edit(word)
+    }
+    right = {*words, *_COMMON}
+    return {
+        misspelt: word
+        for misspelt, word in spellings.items()
+        if misspelt not in right
+    }
+
+
+def _one_edit(word: str) -> Iterator[str]:
+    """A word with a letter left out, added or changed, or two letters changed round."""
+    for place in range(1, len(word) + 1):
+        head, tail = word[:place], word[place:]
+        yield head + tail[1:]
+        if len(tail) > 1:
+            yield head + tail[1] + tail[0] + tail[2:]
+        for letter in ascii_lowercase:
+            yield head + letter + tail
+            if tail:
+                yield head + letter + tail[1:]
+
+
+def mended_words(words: Sequence[str]) -> list[str]:
+    """Words in small letters, those that are misspelt mended."""
+    spellings = misspellings()
+    return [spellings.get(word, word) for word in words]

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+from biomed.notes.patterns import Spans as Spans
+from biomed.notes.patterns import mended_words
 from domainbert.files import read_toml
 from domainbert.settings import check_choice
 
-Spans = Sequence[tuple[int, int, str]]
-"""Start, end and label of entities."""
 OTHER = "other"
 MASK = "\u00a4"  # stands for each character of an entity in a masked text
 _HEADING = re.compile(
@@ -22,10 +22,10 @@ _HEADING = re.compile(
     (?: (?P<line>^)[ \t]{0,20}(?:[#>*_=•|-]{1,6}[ \t]{0,3})?  # at the start of a line
         (?P<number>\(?(?:\d{1,2}|[ivx]{1,4}|[IVX]{1,4}|[A-H])[.)][ \t]{1,3})?(?:\*\*|__)?
       | (?<=[.;,)][ ]) | (?<=[.;],) | (?<=,)(?=[A-Z]{3}) | (?<=[ ]{2}) | (?<=\t) )  # or within it
-    (?P<name>[^\W\d_](?:[\w'’&/()| \t-]|\.(?![ ])){0,60}?)
+    (?P<name>[^\W\d_](?:[\w'’&/| \t-]|\([^()\n]{0,40}\)|\.(?![ ])){0,60}?)
     [ \t]{0,3}(?:\*\*|__|=+|\#+|-->)?[ \t]{0,3}
-    (?: (?P<colon>:)(?:\*\*|__)?,? | [-–—](?=[ ]) | (?P<alone>$|,(?=[A-Z]))
-      | (?<=[A-Z]{2})(?=[ ](?:[a-z0-9]|[A-Z][a-z])) )
+    (?: (?P<colon>:)(?:\*\*|__)?,? | (?:[-–—]|[-=]{1,2}>|→)(?=[ ]) | (?P<alone>$|,(?=[A-Z]))
+      | (?:(?<=[A-Z]{2})|(?<=[A-Z]{2}x))(?=[ ](?:[a-z0-9]|[A-Z][a-z])) )
     """,
     re.MULTILINE | re.VERBOSE,
 )
@@ -37,7 +37,23 @@ _BRACKETS = re.compile(r"\([^()]{0,60}\)")
 _WORD = re.compile(r"[a-z]+(?:['’-][a-z]+)*")
 _LINE_END = re.compile(r"[ \t]{0,20}$", re.MULTILINE)
 _SMALL = {"and", "of", "the"}
-_SAME = {"hx": "history", "patient’s": "patient's"}
+_SAME = {
+    "hx": "history",
+    "fam": "family",
+    "med": "medical",
+    "soc": "social",
+    "surg": "surgical",
+    "patient’s": "patient's",
+}
+# What printed headings add to a name: "as of 3/5/2024", "reviewed by RN", "on file prior to visit".
+_ADDED = re.compile(
+    r"\s(?:as\sof|on\sfile|(?:last\s)?(?:reviewed|updated|verified|confirmed|marked)|per|by)\b.*"
+)
+_PARTED = re.compile(r"\s?[/&|]\s?|\sand\s")
+# Headings of two letters that stand alone on a line; "PE" and "MS" are diseases too.
+_SHORT = {"CC", "DH", "FH", "SH"}
+_ABSTRACT = "abstract"
+_DASHES = ("-", "–", "—", ">", "→")
 _SHORTEST = 3  # letters of a heading in capitals that has no colon
 _LONGEST = 6  # words of a heading that is not in the table
 _FEWEST = 5  # letters of one in capitals with text after its colon
@@ -79,7 +95,9 @@ class _Heading(NamedTuple):
 def heading_key(heading: str) -> str:
     """A heading in the form of the table: its words without small ones and brackets."""
     plain = _BRACKETS.sub(" ", heading.casefold()).replace("h/o", "history")
-    words = (_SAME.get(word, word) for word in _WORD.findall(plain))
+    words = (
+        _SAME.get(word, word) for word in mended_words(_WORD.findall(plain))
+    )
     return " ".join(word for word in words if word not in _SMALL)
 
 
@@ -92,6 +110,10 @@ for _row in _DATA["section"]:
     _headings_of_row = _row.pop("headings").strip().splitlines()
     _NAMES |= dict.fromkeys(map(heading_key, _headings_of_row), _row["name"])
     SECTIONS[_row["name"]] = SectionKind(**_row)
+_ABSTRACT_ENDS = frozenset(map(heading_key, _DATA["abstract_ends"].split()))
+_ABSTRACT_PARTS = _ABSTRACT_ENDS | {
+    heading_key(part) for part in _DATA["abstract_parts"].splitlines()
+}
 ALL_SECTIONS = frozenset(["", *SECTIONS])
 
 
@@ -107,7 +129,7 @@ def sections(text: str) -> list[Section]:
 def find_sections(text: str, masked: str) -> list[Section]:
     """`sections` of a text; a heading that the table does not have contains no `MASK`."""
     end = _Heading(len(text), len(text), OTHER)
-    headings = [*_headings(text, masked), end]
+    headings = [*_of_abstract(text, list(_headings(text, masked))), end]
     return [
         Section(
             heading.start,
@@ -181,12 +203,12 @@ def _headings(text: str, masked: str) -> Iterator[_Heading]:
     for match in _HEADING.finditer(text):
         words = match["name"].strip()
         name = _table_name(words)
-        is_capital = words.isupper()
+        is_capital = _is_capital(words)
         heading = _Heading(
             match.start("name"), match.end(), name or OTHER, is_capital
         )
         if name:
-            is_heading = _is_known_heading(match, words)
+            is_heading = _is_known_heading(match, words, open_heading)
         else:
             has_entity = MASK in masked[match.start() : match.end()]
             is_heading = not has_entity and _ends_section(
@@ -197,29 +219,75 @@ def _headings(text: str, masked: str) -> Iterator[_Heading]:
             yield heading
 
 
+def _of_abstract(text: str, headings: list[_Heading]) -> list[_Heading]:
+    """The headings; those of an abstract say nothing about a patient's history."""
+    keys = [
+        heading_key(text[heading.start : heading.body]) for heading in headings
+    ]
+    if not _ABSTRACT_ENDS.intersection(keys[1:]):
+        return headings
+    if not _ABSTRACT_PARTS.issuperset(keys):
+        return headings
+    return [heading._replace(name=_ABSTRACT) for heading in headings]
+
+
 def _table_name(words: str) -> str | None:
     """The section of a heading, with or without the words around its name."""
     key = heading_key(words)
     if key in _NAMES or key in _PARTS:
         return _NAMES.get(key)
     bare = " ".join(word for word in key.split() if word not in _AROUND)
-    return _NAMES.get(bare)
+    if bare in _NAMES:
+        return _NAMES[bare]
+    plain = words.casefold()
+    name = _ADDED.sub("", plain)
+    if name != plain:
+        return _table_name(name)
+    parts = _PARTED.split(plain)
+    if len(parts) < 2:
+        return None
+    names = [_NAMES.get(heading_key(part)) for part in parts]
+    return names[0] if all(names) else None
 
 
-def _is_known_heading(match: re.Match[str], words: str) -> bool:
+def _is_known_heading(
+    match: re.Match[str], words: str, open_heading: _Heading | None
+) -> bool:
     """Whether a name of the table stands as a heading does."""
     if match["colon"]:
-        return match["line"] is not None or words[0].isupper()
+        is_first = match["line"] is not None or words[0].isupper()
+        return is_first or _follows_item(match)
+    is_inside = match["line"] is None and _follows_item(match)
+    if is_inside and open_heading and open_heading.is_capital:
+        return _is_capital(words)  # "PMH asthma, FH stroke"
+    if words in _SHORT:
+        return match["alone"] is not None
     if len(words) < _SHORTEST or not words[0].isupper():
         return False
     text = match.string
-    has_dash = match[0].endswith(("-", "–", "—"))
+    has_dash = match[0].endswith(_DASHES)
     if match["line"] is None:
         return has_dash and text.endswith(("; ", ". "), 0, match.start())
     if match["alone"] is None:
-        return has_dash or words.isupper()
+        return has_dash or _is_capital(words)
     is_item = match["number"] and _NEXT_NUMBER.match(text, match.end())
     return not is_item and not words.endswith(".")
+
+
+def _is_title(words: str) -> bool:
+    """Whether each word of two or more is capitalised, as "Discharge Labs"."""
+    long_words = [word for word in words.split() if len(word) > 3]
+    return len(long_words) > 1 and all(word.istitle() for word in long_words)
+
+
+def _is_capital(words: str) -> bool:
+    """Whether a heading is in capitals, as FH and PMHx are."""
+    return words.removesuffix("x").isupper()
+
+
+def _follows_item(match: re.Match[str]) -> bool:
+    """Whether a heading within a line follows a list: "pmh: asthma; fh: stroke"."""
+    return match.string.endswith((", ", "; ", ". "), 0, match.start())
 
 
 def _ends_section(
@@ -233,7 +301,10 @@ def _ends_section(
     text = match.string
     is_capital = words.isupper()
     follows_comma = text.endswith(",", 0, match.start())
-    has_form = words[0].isupper() and is_capital == open_heading.is_capital
+    is_title = open_heading.is_capital and _is_title(words)
+    has_form = words[0].isupper() and (
+        is_capital == open_heading.is_capital or is_title
+    )
     is_first = match["line"] is not None or follows_comma
     if not has_form or not is_first or len(words.split()) > _LONGEST:
         return False
@@ -242,4 +313,5 @@ def _ends_section(
         return is_long or _LINE_END.match(text, match.end()) is not None
     if match["alone"] is None or words.endswith("."):
         return False
-    return is_capital and text.endswith("\n\n", 0, match.start())
+    follows_blank = text.endswith("\n\n", 0, match.start())
+    return (is_capital or is_title) and follows_blank

@@ -210,3 +210,21 @@ def test_a_drug_with_a_regimen_is_no_allergy_below_that_heading():
         for name in drugs
     ]
     assert assert_spans(text, spans) == ["allergy", "allergy", "present"]
+
+
+KIND_FILES = sorted(Path(__file__).with_name("kinds").glob("*.txt"))
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        pytest.param(line, id=f"{path.stem}-{number}")
+        for path in KIND_FILES
+        for number, line in enumerate(
+            path.read_text(encoding="utf-8").splitlines(), start=1
+        )
+    ],
+)
+def test_a_sentence_of_each_kind(marked):
+    text, spans, wanted = read(marked.replace(r"\n", "\n"))
+    assert assert_spans(text, spans) == wanted

@@ -58,7 +58,7 @@ def assertion(text, rows, *, name="gout", label="Disease"):
             "historical",
         ),
         (
-            {"assertion": "negated", "words": "zz", "kind": "drug"},
+            {"assertion": "negated", "words": "zz", "label": "drug"},
             "zz gout",
             "present",
         ),
