@@ -32,12 +32,35 @@ _MARKS = re.compile(
 )
 
 
-# Common words of other languages that are not English words, and common English ones.
-_OTHER_WORDS = (
-    "el los las que una por para con del und der mit nicht ist les une pour dans avec della che "
-    "gli n\u00e3o uma het een voor"
+# Common words of notes in other languages that are neither English words nor abbreviations.
+_ROMANCE = (
+    "el los las una por del que fue paciente ingreso ingresa ingresado alta domicilio diagnóstico "
+    "tratamiento evoluciona mejoría años dolor se não foi com pelo pela internado internada "
+    "domicílio melhorou dias les une pour dans avec sous été hospitalisé hospitalisée "
+    "patiente retour domicile traitement jours della che gli stata stato paziente dimesso dimessa "
+    "ricoverato ricoverata terapia scompenso giorni alla nel și pentru pacientul "
+    "pacienta internat externat "
 )
-_ENGLISH_WORDS = "the of and with for was to in is on at he she his her"
+_GERMANIC = (
+    "der und nicht mit das ein eine einer wegen nach unter wurde bei zur zum patientin entlassung "
+    "hause aufgenommen aufnahme diagnose diagnosen therapie besserte täglich sich tagen morgens "
+    "abends herzinsuffizienz het een voor werd wegens naar huis onder opgenomen ontslag patiënt "
+    "patiënte dagen och för vårdades hemmet skrevs det som ikke og af ble blev innlagt utskrevet "
+    "hjem pasient pasienten patienten indlagt udskrevet behandlet behandlades "
+)
+_OTHERS = (
+    "się nie została został przyjęta przyjęty powodu domu wypisana wypisany pacjent pacjentka "
+    "poprawa oraz jest pacient pacientka byla přijata přijat propuštěna propuštěn domů és nem egy "
+    "beteg felvétel kórház otthonába ja ei oli potilas sairaalaan hoito kotiin hoidettiin ile bir "
+    "hasta nedeniyle yatırıldı evine taburcu edildi tedavi için"
+)
+_OTHER_WORDS = frozenset((_ROMANCE + _GERMANIC + _OTHERS).split())
+_ENGLISH = "the of and with for was to in is on at he she his her pt pts hx yo bid tid prn daily"
+_ENGLISH_WORDS = frozenset(_ENGLISH.split())
+_LANGUAGE_WORD = re.compile(r"[^\W\d_]+")
+_FEWEST_OTHER_WORDS = (
+    2  # other than one another, so that a name does not decide
+)
 _LAST_LATIN = "\u024f"
 OTHER_LANGUAGE = (
     "the notes seem not to be in English, and the model knows English only"
@@ -46,15 +69,27 @@ OTHER_LANGUAGE = (
 
 def is_english(text: str) -> bool:
     """Whether nothing speaks against English, in the first 20,000 characters of a text."""
+    words = _LANGUAGE_WORD.findall(text[:20_000])
     text = text[:20_000].lower()
-    words = re.findall(r"\w+", text)
-    n_other_words = sum(map(words.count, _OTHER_WORDS.split()))
-    n_english_words = sum(map(words.count, _ENGLISH_WORDS.split()))
-    if n_other_words >= 3 and n_other_words > n_english_words:
+    other_words = [word.lower() for word in words if _is_other(word)]
+    n_english_words = sum(word.lower() in _ENGLISH_WORDS for word in words)
+    is_other = len(set(other_words)) >= _FEWEST_OTHER_WORDS
+    if is_other and len(other_words) > n_english_words:
         return False
     letters = [character for character in text if character.isalpha()]
     n_other_letters = sum(letter > _LAST_LATIN for letter in letters)
     return n_other_letters <= 0.3 * len(letters)
+
+
+def _is_other(word: str) -> bool:
+    """Whether a word is one of another language, or has its letters and is no name."""
+    if word.lower() in _OTHER_WORDS:
+        return True
+    # A micro sign is no letter of a language.
+    has_accent = any(
+        "\u00df" <= letter <= _LAST_LATIN for letter in word.lower()
+    )
+    return has_accent and not word.istitle()
 
 
 def clean(note: str) -> str:

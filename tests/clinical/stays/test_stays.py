@@ -101,3 +101,32 @@ def test_a_risk_is_a_small_table_in_a_notebook(model):
     assert "<th>probability</th>" in page
     assert f"<td>{risk.coverage.tokens}</td>" in page
     assert "lives alone" not in page
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Patienten blev indlagt med hjertesvigt og udskrevet til hjemmet.",
+        "Potilas tuotiin sairaalaan. Hoito furosemidilla, kotiin.",
+        "Pacientka byla p\u0159ijata. Propu\u0161t\u011bna dom\u016f.",
+        "Pacientul a fost internat pentru insuficien\u021b\u0103 cardiac\u0103.",
+        # lists without common words
+        "Diagnosen: Pneumonie. Therapie: Ceftriaxon 2 g. Ramipril 5 mg 1-0-0",
+        "MOTIF: pneumonie. TRAITEMENT: ceftriaxone 2 g IV. SORTIE: domicile.",
+    ],
+)  # fmt: skip
+def test_short_notes_in_other_languages_are_not_english(text):
+    assert not is_english(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CHF exac. IV Lasix 40 BID. Cr 1.2. D/C SNF.",
+        "67M AMS, UTI. CTX x3d. A&Ox3 at dc. FU PCP 1wk.",
+        "Dr. M\u00fcller and Dr. N\u00fa\u00f1ez consulted; continue abx.",
+        "G3P2, para 2. Levothyroxine 50 \u00b5g daily.",
+    ],
+)
+def test_abbreviated_notes_with_foreign_names_are_english(text):
+    assert is_english(text)
