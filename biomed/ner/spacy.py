@@ -17,7 +17,14 @@ from biomed.ner.linking import EntityLinker
 from biomed.ner.tagger import EntityTagger
 from domainbert.text.sentences import sentence_spans
 
-_FIELDS = ("score", "assertion", "section", "link_score", "codes")
+_FIELDS = (
+    "score",
+    "assertion",
+    "section",
+    "link_score",
+    "codes",
+    "medication",
+)
 
 
 @Language.factory(
@@ -52,7 +59,9 @@ class BiomedComponent:
     """Sets `doc.ents` and `doc.spans["biomed"]`, and the starts of sentences if they are not set.
 
     `ent.kb_id_` is the concept's id; `ent._.score`, `ent._.assertion`, `ent._.section`,
-    `ent._.link_score` and `ent._.codes` are as in `Entity`. Spans widen to spaCy's tokens.
+    `ent._.link_score`, `ent._.codes` and `ent._.medication` are as in `Entity`. Spans widen to
+    spaCy's tokens. Entities that an earlier component set stay, and ours are added where they do
+    not overlap them; `doc.spans["biomed"]` has all of ours.
     """
 
     def __init__(self, tagger: EntityTagger) -> None:
@@ -96,5 +105,12 @@ def _annotated(doc: Doc, entities: list[Entity]) -> Doc:
             span._.set(field, getattr(entity, field))
         spans.append(span)
     doc.spans["biomed"] = spans
-    doc.ents = filter_spans(spans)
+    earlier = list(doc.ents)
+    taken = {token.i for span in earlier for token in span}
+    added = [
+        span
+        for span in filter_spans(spans)
+        if taken.isdisjoint(range(span.start, span.end))
+    ]
+    doc.ents = [*earlier, *added]
     return doc

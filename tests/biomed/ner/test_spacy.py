@@ -45,6 +45,32 @@ def test_a_pipeline_gives_entities_and_sentences(pipeline):
     assert len(doc.spans["biomed"]) == 2
 
 
+def test_entities_of_an_earlier_component_stay(pipeline):
+    ruler = pipeline.add_pipe("entity_ruler", before="biomed")
+    ruler.add_patterns(
+        [
+            {"label": "FINDING", "pattern": "failure today"},
+            {"label": "TIME", "pattern": "On"},
+        ]
+    )
+    doc = pipeline(TEXT)
+    assert [(e.text, e.label_) for e in doc.ents] == [
+        ("failure today", "FINDING"),
+        ("On", "TIME"),
+        ("insulin", "Drug"),
+    ]
+    assert [e.text for e in doc.spans["biomed"]] == [
+        "heart failure",
+        "insulin",
+    ]
+
+
+def test_a_drug_has_its_medication(pipeline):
+    drug = pipeline("Hold insulin 10 units at bedtime.").ents[0]
+    assert drug._.medication.status == "held"
+    assert drug._.medication["dose"] == "10"
+
+
 def test_many_texts_in_order(pipeline):
     texts = [TEXT, "", "stable", "kidney pain"]
     docs = list(pipeline.pipe(texts, batch_size=2))
