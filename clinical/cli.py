@@ -110,7 +110,7 @@ for command in (
 @one_line_errors
 def models() -> None:
     """List the shipped models, and how good each was on patients held out from its training."""
-    from clinical.risk.manifest import RiskManifest
+    from clinical.risk.manifest import MACRO, RiskManifest
     from domainbert.models.storage import read_manifest, shipped_models
 
     for name, folder in shipped_models("clinical").items():
@@ -121,6 +121,8 @@ def models() -> None:
                 f"AUROC {scores.measures['auroc']} on the {scores.n_stays:,} stays of "
                 f"{scores.n_patients:,} held-out patients"
             )
+        elif macro := manifest.scores.table.get("model", {}).get(MACRO):
+            quality = f"{MACRO} {macro} over its groups, on other cases"
         stdout.print(
             f"{name}: {manifest.card.title}\n    {quality}",
             markup=False,

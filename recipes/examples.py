@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TEXT = "Lives alone. Stopped his furosemide two weeks ago. Admitted with heart failure."
 EXAMPLES: dict[str, tuple[dict[str, JsonValue], str]] = {
     "readmission": ({"text": [TEXT]}, "probability"),
+    "diagnoses": ({"text": [TEXT]}, "probability"),
     "entities": ({"text": TEXT}, "score"),
     "answers": (
         {"question": "What did he stop?", "context": TEXT},

@@ -39,3 +39,17 @@ def _routes(service: Any, served: Served) -> None:
 
 
 READMISSION = Announced("readmission", "clinical", load)
+
+
+def load_groups(name: str, *, cache: Path) -> Served:
+    """A diagnosis model with its task `diagnoses`."""
+    from clinical.risk.diagnoses import DiagnosisModel
+    from clinical.risk.diagnosis_task import DiagnosisTask
+    from domainbert.scoring.cache import WindowCache
+
+    model = DiagnosisModel.from_pretrained(name)
+    model.cache = WindowCache(cache, model=model.fingerprint())
+    return Served(model, {"diagnoses": DiagnosisTask(model)})
+
+
+DIAGNOSES = Announced("diagnoses", "clinical", load_groups)

@@ -10,6 +10,8 @@ from clinical.risk.commands import (
     Cache,
     HospitalOptions,
     NotesOption,
+    has_groups,
+    load_groups,
     load_model,
     score_discharges,
 )
@@ -37,6 +39,10 @@ def explain(
         bool,
         Option("--with-text", help="Also write the text of the passages."),
     ] = False,
+    outcome: Annotated[
+        str | None,
+        Option(help="The group to explain, of a model of diagnoses."),
+    ] = None,
     notes: NotesOption = "chosen",
     cache: Cache = None,
     *,
@@ -54,6 +60,22 @@ def explain(
     def make_task() -> ExplainTask:
         from clinical.evidence.task import ExplainTask
 
+        if has_groups(model):
+            from clinical.evidence.task import DiagnosisExplainTask
+
+            if outcome is None:
+                raise BadParameter(
+                    "--outcome: a model of diagnoses needs the group to explain, such as I50"
+                )
+            return DiagnosisExplainTask(
+                load_groups(model, cache, scoring),
+                outcome=outcome,
+                top=top,
+                text=with_text,
+                notes=notes,
+            )
+        if outcome is not None:
+            raise BadParameter("--outcome: for a model of diagnoses alone")
         loaded = load_model(model, cache, scoring)
         return ExplainTask(loaded, top=top, text=with_text, notes=notes)
 

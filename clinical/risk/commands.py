@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from typer import Argument, Option
 
@@ -15,9 +15,13 @@ from domainbert.cli.console import one_line_errors, say
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from clinical.risk.diagnoses import DiagnosisModel
     from clinical.risk.discharges import SourceOptions
     from clinical.risk.model import ReadmissionModel
-    from clinical.risk.task import ReadmissionTask, StayTask, TrajectoryTask
+    from clinical.risk.stay_model import StayModel
+    from clinical.risk.task import StayTask, TrajectoryTask
+
+    AnyStayModel = TypeVar("AnyStayModel", bound=StayModel[Any, Any])
 
 Cache = Annotated[
     Path | None,
@@ -37,6 +41,13 @@ Remaining = Annotated[
     Option(
         "--remaining",
         help="Add the remaining risk on days 1, 3, 7, 14 and 21 after discharge.",
+    ),
+]
+Top = Annotated[
+    int | None,
+    Option(
+        min=1,
+        help="Of a model of diagnoses: only so many of the most probable groups of each stay.",
     ),
 ]
 ExportForm = Annotated[
@@ -101,18 +112,27 @@ def score(
     notes: NotesOption = "chosen",
     cache: Cache = None,
     remaining: Remaining = False,
+    top: Top = None,
     form: ExportForm = "table",
 ) -> None:
     """Score every stay of a table of notes or of a cohort; see discharges for a hospital's tables.
 
-    Each stay gets one row, with a status and a reason.
+    Each stay gets one row, with a status and a reason; with a model of diagnoses, a row for each
+    group.
     """
 
-    def make_task() -> ReadmissionTask:
+    def make_task() -> StayTask[Any]:
+        if has_groups(model):
+            loaded = load_groups(model, cache, scoring)
+            return _groups_task(
+                loaded, notes, top=top, remaining=remaining, form=form
+            )
         from clinical.risk.task import ReadmissionTask
 
-        loaded = load_model(model, cache, scoring)
-        return ReadmissionTask(loaded, notes=notes, remaining=remaining)
+        _refuse_top(top)
+        return ReadmissionTask(
+            load_model(model, cache, scoring), notes=notes, remaining=remaining
+        )
 
     _refuse_admissions(source, scoring)
     if form != "table":
@@ -122,6 +142,32 @@ def score(
         Cohort.open(source)
     options.score_source(make_task, source, out, scoring)
     _export(out, Path(source), form)
+
+
+def _groups_task(
+    loaded: DiagnosisModel,
+    notes: Literal["chosen", "as-given"],
+    *,
+    top: int | None,
+    remaining: bool,
+    form: str,
+) -> StayTask[Any]:
+    """The task of a model of diagnoses; a `UserError` for options of risks alone."""
+    from clinical.risk.diagnosis_task import DiagnosisTask
+    from domainbert.errors import UserError
+
+    if remaining or form != "table":
+        raise UserError(
+            "--remaining and --format are for risks; a model of diagnoses writes a table of groups"
+        )
+    return DiagnosisTask(loaded, notes=notes, top=top)
+
+
+def _refuse_top(top: int | None) -> None:
+    from domainbert.errors import UserError
+
+    if top is not None:
+        raise UserError("--top is for a model of diagnoses")
 
 
 def _refuse_admissions(source: str, run: options.RunOptions) -> None:
@@ -154,6 +200,7 @@ def discharges(
     run: options.RunOptions,
     cache: Cache = None,
     remaining: Remaining = False,
+    top: Top = None,
     form: ExportForm = "table",
 ) -> None:
     """Score the stays of a hospital's tables that were discharged since a date or time.
@@ -162,11 +209,18 @@ def discharges(
     reason.
     """
 
-    def make_task() -> ReadmissionTask:
+    def make_task() -> StayTask[Any]:
+        if has_groups(model):
+            loaded = load_groups(model, cache, run)
+            return _groups_task(
+                loaded, "chosen", top=top, remaining=remaining, form=form
+            )
         from clinical.risk.task import ReadmissionTask
 
-        loaded = load_model(model, cache, run)
-        return ReadmissionTask(loaded, remaining=remaining)
+        _refuse_top(top)
+        return ReadmissionTask(
+            load_model(model, cache, run), remaining=remaining
+        )
 
     score_discharges(make_task, hospital, out, tables, run, form=form)
 
@@ -253,12 +307,40 @@ def load_model(
     """The model, with the window cache if one was asked for."""
     from clinical.risk.model import ReadmissionModel
 
-    model = ReadmissionModel.from_pretrained(name, **run.loading())
+    return _with_cache(
+        ReadmissionModel.from_pretrained(name, **run.loading()), cache
+    )
+
+
+def load_groups(
+    name: str, cache: Path | None, run: options.RunOptions
+) -> DiagnosisModel:
+    """The same of a model of diagnoses."""
+    from clinical.risk.diagnoses import DiagnosisModel
+
+    return _with_cache(
+        DiagnosisModel.from_pretrained(name, **run.loading()), cache
+    )
+
+
+def _with_cache(model: AnyStayModel, cache: Path | None) -> AnyStayModel:
     if cache:
         from domainbert.scoring.cache import WindowCache
 
         model.cache = WindowCache(cache, model=model.fingerprint())
     return model
+
+
+def has_groups(name: str) -> bool:
+    """Whether a shipped model or a model folder is one of diagnoses."""
+    from domainbert.files import expanded
+    from domainbert.models.storage import read_task_config, shipped_models
+
+    folder = shipped_models("clinical").get(name, expanded(name))
+    if not (folder / "config.json").is_file():
+        return False
+    config = read_task_config(folder)
+    return config is not None and config.task == "diagnoses"
 
 
 @one_line_errors

@@ -164,6 +164,12 @@ class DiagnosisModel(StayModel[DiagnosisSettings, StayDiagnoses]):
         pairs = [fits.get(group, (1.0, 0.0)) for group in self.labels]
         self._slopes, self._intercepts = np.array(pairs).T
 
+    @property
+    def outcome(self) -> str:
+        """What the probabilities are of."""
+        choice = self.settings.notes
+        return choice.event if choice else "coded with a group of diagnoses"
+
     def with_settings(self, settings: DiagnosisSettings) -> DiagnosisModel:
         """The model with other settings, such as calibrators."""
         model = copy(self)

@@ -11,6 +11,9 @@ from domainbert.models.manifest import (
 )
 from domainbert.statistics.bootstrap import Interval
 
+MACRO = "macro AUROC"
+"""The row of a diagnosis model's scores that stands for it in a list."""
+
 
 class QuantityProfile(Record):
     """How a number, such as the tokens of a stay, was distributed on the validation side.
