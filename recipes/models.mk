@@ -6,7 +6,7 @@
 # folder of runs/ to repeat its step. A finished model in runs/models is copied over the shipped
 # one, because others start from it.
 
-CLINICAL_MODELS := readmission-diabetes130 readmission-demo
+CLINICAL_MODELS := readmission-diabetes130 readmission-demo diagnoses-codiesp
 BIOMED_MODELS := disease-drug qa terms rerank
 MODELS := $(addprefix models/,$(CLINICAL_MODELS) $(BIOMED_MODELS))
 # What is made up is made so many times smaller; for a rehearsal.
@@ -52,6 +52,11 @@ runs/diabetes130.parquet: | $(INSTALLED)
 
 runs/models/readmission-diabetes130/config.json: recipes/readmission-diabetes130.toml runs/diabetes130.parquet
 	$(BIN)/clinical train runs/diabetes130.parquet --recipe $< --out $(@D) $(RESUME)
+
+# diagnoses-codiesp
+
+runs/models/diagnoses-codiesp/config.json: recipes/diagnoses-codiesp.toml | $(INSTALLED)
+	$(BIN)/python -m recipes.codiesp $(DATA)/codiesp --recipe $< --out $(@D) $(RESUME)
 
 # readmission-demo: brief summaries first, then whole ones; explanations are measured on new stays
 
