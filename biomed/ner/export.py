@@ -76,10 +76,10 @@ def _plain(name: str) -> str:
 def to_pubtator(name: str, text: str, entities: Iterable[Entity]) -> str:
     """PubTator: the first line as title, the rest as abstract, and a line for each entity.
 
-    Line breaks within the abstract become spaces, and tabs too, so offsets stay. The columns after
-    the type are the concept's id, or "-", the score and the assertion.
+    Line breaks within the abstract become spaces, and tabs too, so offsets stay. The column after
+    the type is the concept's id, or "-"; other tools read no more columns.
     """
-    name = re.sub(r"[|\t\r\n]", "_", name)
+    name = _pubtator_name(name)
     flat = re.sub(r"[\t\r\n]", " ", text)
     title_end = len(text.partition("\n")[0])
     lines = [
@@ -94,11 +94,23 @@ def to_pubtator(name: str, text: str, entities: Iterable[Entity]) -> str:
             flat[entity.start : entity.end],
             entity.label,
             entity.id or "-",
-            f"{entity.score:.4f}",
-            entity.assertion,
         )
         lines.append("\t".join(map(str, cells)))
     return "\n".join(lines) + "\n\n"
+
+
+def _pubtator_name(name: str) -> str:
+    return re.sub(r"[|\t\r\n]", "_", name)
+
+
+def _assertion_lines(name: str, entities: Iterable[Entity]) -> str:
+    """Tab-separated: the document, start, end, score and assertion of each entity."""
+    lines = [
+        f"{_pubtator_name(name)}\t{entity.start}\t{entity.end}"
+        f"\t{entity.score:.4f}\t{entity.assertion}\n"
+        for entity in entities
+    ]
+    return "".join(lines)
 
 
 def write_tagged(
@@ -106,19 +118,26 @@ def write_tagged(
 ) -> int:
     """Write documents to a file, or for BRAT to a new folder; returns their number.
 
+    Beside a PubTator file, FILE.assertions.tsv has the scores and assertions.
+
     Raises:
         UserError: the BRAT folder exists.
     """
     if kind == "brat":
         return _write_brat(documents, out)
     names: set[str] = set()
+    beside = out.with_name(f"{out.name}.assertions.tsv")
     with (
         atomic_path(out) as path,
+        atomic_path(beside) as beside_path,
         path.open("w", encoding="utf-8", errors="replace") as file,
+        beside_path.open("w", encoding="utf-8", errors="replace") as details,
     ):
+        details.write("document\tstart\tend\tscore\tassertion\n")
         for name, text, entities in documents:
             unused_name = _unused(name, names)
             file.write(to_pubtator(unused_name, text, entities))
+            details.write(_assertion_lines(unused_name, entities))
     return len(names)
 
 

@@ -81,11 +81,30 @@ def test_pubtator_comes_back(tmp_path):
     assert [d.id for d in gold.documents] == ["a/1", "b"]
     assert len(gold.documents[0].text) == len(TEXT)
     assert labels(gold.documents[0].spans) == labels(ENTITIES)
-    assert (
-        to_pubtator(*DOCUMENTS[0])
-        .splitlines()[2]
-        .endswith("Disease\tC1\t0.5000\tnegated")
-    )
+    assert to_pubtator(*DOCUMENTS[0]).splitlines()[2].endswith("Disease\tC1")
+    details = pd.read_csv(tmp_path / "out.txt.assertions.tsv", sep="\t")
+    assert details["document"].tolist()[0] == "a/1"
+    assert (details["score"][0], details["assertion"][0]) == (0.5, "negated")
+
+
+def test_bioc_reads_pubtator(tmp_path):
+    pubtator = pytest.importorskip("bioc.pubtator")
+    text = "Gout\nNo gout here, and insulin."
+    spans = [("Gout", "Disease"), ("gout", "Disease"), ("insulin", "Drug")]
+    starts = [text.index(name) for name, _ in spans]
+    entities = [
+        Entity(start, start + len(name), name, label, 0.9, id="D1")
+        for start, (name, label) in zip(starts, spans, strict=True)
+    ]
+    path = tmp_path / "out.txt"
+    write_tagged([("12", text, entities)], path, kind="pubtator")
+    with path.open(encoding="utf-8") as file:
+        (document,) = pubtator.load(file)
+    read = [(a.text, a.type, a.start) for a in document.annotations]
+    assert read == [
+        (name, label, start)
+        for start, (name, label) in zip(starts, spans, strict=True)
+    ]
 
 
 def test_brat_names_never_leave_the_folder(tmp_path):
