@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from clinical.cohort.conventions import known_zone
-from clinical.cohort.fhir.schema import Codes, with_tables
+from clinical.cohort.fhir.schema import FhirTables
 from clinical.stays.choice import Days, GapHours, Hours, Minutes, Years
 from clinical.stays.pieces import LINE_NAMES
 from clinical.stays.stays import MISSING_WORDS
@@ -374,7 +374,7 @@ class View(Settings):
     sql: Text
 
 
-class Schema(Settings):
+class Schema(FhirTables):
     """The tables of one kind of hospital database.
 
     Attributes:
@@ -390,7 +390,6 @@ class Schema(Settings):
         alive_locations: places of discharge that mean survival in this source, upper case.
         files: tables of several files, by name.
         views: tables that are made from others, by name.
-        codes: of FHIR resources, whose tables are named in `fhir/schema.py`; else None.
         caveats: what a reader of every such cohort should know.
         shifted_dates: the dates of each patient are shifted by an amount of their own.
         missing: words in any case that stand for an empty cell.
@@ -413,17 +412,12 @@ class Schema(Settings):
     alive_locations: Values = ()
     files: dict[str, Shards] = Field(default={})
     views: dict[str, View] = Field(default={})
-    codes: Codes | None = None
     caveats: Texts = ()
     shifted_dates: bool = False
     missing: UpperTexts = MISSING_WORDS
     zone: Annotated[str | None, AfterValidator(known_zone)] = None
     exact_ids: bool = False
     name: str = "generic"
-
-    _with_tables = model_validator(mode="before")(
-        classmethod(with_tables)  # type: ignore[arg-type]
-    )
 
     @property
     def summary_categories(self) -> tuple[str, ...]:

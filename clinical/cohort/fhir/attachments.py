@@ -9,8 +9,7 @@ import io
 import json
 import re
 import zlib
-from collections import ChainMap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -83,9 +82,8 @@ def read_attachments(
     have different words (pages, say) and are joined. Each of `binaries` has Binary resources by
     id, contained ones by `#id`. A document without a text has remarks on what it holds.
     """
-    linked: ChainMap[str, Any] = ChainMap(*binaries)  # type: ignore[arg-type]
     sources = [
-        linked.get(_linked_id(attachment), attachment)
+        _content_of(attachment, binaries)
         for attachment in attachments
         if isinstance(attachment, dict)
     ]
@@ -106,6 +104,18 @@ def read_attachments(
             remarks.append(UNREAD)
         return Reading("\n\n".join(texts), tuple(dict.fromkeys(remarks)))
     return Reading(None, tuple(dict.fromkeys(unread)))
+
+
+def _content_of(
+    attachment: Mapping[str, Any], binaries: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """The Binary that an attachment is a link to, or the attachment."""
+    name = _linked_id(attachment)
+    for shelf in binaries:
+        if name in shelf:
+            content: Mapping[str, Any] = shelf[name]
+            return content
+    return attachment
 
 
 def link_of(attachments: Iterable[Any]) -> str | None:

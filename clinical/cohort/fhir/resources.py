@@ -374,12 +374,7 @@ def _words(identifiers: Sequence[object], patient: Sequence[str]) -> list[str]:
     return words
 
 
-_NO_CODES = Codes(
-    discharge_summary=frozenset(),
-    died=frozenset(),
-    died_by_claim=frozenset(),
-    hospice=frozenset(),
-)
+_NO_CODES = Codes(**dict.fromkeys(Codes.model_fields, frozenset[str]()))
 COLUMNS = {
     resource_type: tuple(
         read_resource({"resourceType": resource_type}, _NO_CODES)

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from domainbert.settings import Settings
 
@@ -36,7 +36,7 @@ _NOTE_COLUMNS = (
     "patient_id", "stay_id", "category", "kind", "chart_time", "fault", "state", "doc_state",
     "names", "replaces", "codes", "studies", "version", "words", "remark", "text",
 )  # fmt: skip
-TABLES = {
+TABLES: dict[str, Any] = {
     # What is part of an admission is none of its own.
     "admissions": _named(
         "Encounter", "patient_id", "admit_time", "discharge_time", "admission_type",
@@ -63,23 +63,32 @@ TABLES = {
 """The tables of a cohort from resources, as a schema describes them."""
 
 
-def with_tables(_: object, settings: Any) -> Any:
-    """The settings of a schema with the tables of FHIR, where it has the codes of FHIR.
+class FhirTables(Settings):
+    """Settings of a schema that gets its tables from here if it has the codes of FHIR.
 
-    Raises:
-        ValueError: settings of tables other than the classes and statuses of admissions.
+    Attributes:
+        codes: of FHIR; None for other sources.
     """
-    if not isinstance(settings, Mapping) or "codes" not in settings:
-        return settings
-    for name in ("patients", "diagnoses", "notes", "files", "views"):
-        if name in settings:
-            raise ValueError(f"{name}: not a setting of a FHIR source")
-    admissions = settings.get("admissions", {})
-    where = admissions.get("where", {})
-    if set(admissions) != {"where"} or not {"class", "status"} <= set(where):
-        raise ValueError(
-            "admissions: expected where = { class = [...], status = [...] }"
-        )
-    tables: dict[str, Any] = copy.deepcopy(dict(TABLES))
-    tables["admissions"]["where"] = where | tables["admissions"]["where"]
-    return {**settings, **tables}
+
+    codes: Codes | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_tables(cls, settings: Any) -> Any:
+        """Add the tables; settings of others than the classes and statuses are refused."""
+        if not isinstance(settings, Mapping) or "codes" not in settings:
+            return settings
+        for name in ("patients", "diagnoses", "notes", "files", "views"):
+            if name in settings:
+                raise ValueError(f"{name}: not a setting of a FHIR source")
+        admissions = settings.get("admissions", {})
+        where = admissions.get("where", {})
+        if set(admissions) != {"where"} or not {"class", "status"} <= set(
+            where
+        ):
+            raise ValueError(
+                "admissions: expected where = { class = [...], status = [...] }"
+            )
+        tables = copy.deepcopy(TABLES)
+        tables["admissions"]["where"] = where | tables["admissions"]["where"]
+        return {**settings, **tables}

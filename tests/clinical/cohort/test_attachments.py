@@ -391,13 +391,29 @@ def test_every_letter_of_html_is_kept():
             if letter.isprintable() and letter not in "<>& "
         ]
         for markup in (
-            "<p>" + "<b>x</b>".join(letters),
+            "<p>" + "<br>".join(letters) + "<title>",
             "<pre>" + "".join(letters) + "<!-- a",
-            "<td>" + "</td><td>".join(letters) + "<title>",
         ):
             kept = html_text(markup).text
             missing = set(letters) - set(kept)
             assert not missing, [hex(ord(letter)) for letter in missing][:9]
+
+
+def test_every_letter_of_rtf_and_c_cda_is_kept():
+    """RTF as bytes and as numbers of UTF-16 units; C-CDA between tags."""
+    for first in range(0, 0x110000, 4096):
+        letters = "".join(
+            letter
+            for letter in map(chr, range(first, first + 4096))
+            if letter.isprintable() and letter not in "<>& \\{}"
+        )
+        units = memoryview(letters.encode("utf-16-le")).cast("H")
+        numbers = "".join(rf"\u{unit}?" for unit in units)
+        assert rtf_text(rf"{{\rtf1 {letters}}}".encode()).text == letters
+        assert rtf_text(rf"{{\rtf1 {numbers}}}".encode()).text == letters
+        markup = CDA.replace("apixaban", letters)
+        kept = read_attachments([attachment(markup, "text/xml")]).text
+        assert f"Given {letters}." in kept
 
 
 def test_characters_by_a_number_that_no_character_has():
