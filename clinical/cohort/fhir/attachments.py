@@ -9,16 +9,15 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
-from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from clinical.cohort.fhir.cda import cda_text, is_xml
 from clinical.cohort.fhir.charsets import Reading, decode
 from clinical.cohort.fhir.html import html_text
 from clinical.cohort.fhir.rtf import rtf_text
-from clinical.cohort.fhir.values import address_id
+from clinical.cohort.fhir.values import Resource, address_id
 from domainbert.files import read_toml
 
 LONGEST = 16 << 20  # bytes of an attachment; a longer one is not read
@@ -73,8 +72,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 
 
 def read_attachments(
-    attachments: Iterable[Any],
-    *binaries: Mapping[str, Any],
+    attachments: Iterable[object],
+    *binaries: Resource,
 ) -> Reading:
     """The text of the attachments of a document, which are one text in several formats.
 
@@ -107,18 +106,18 @@ def read_attachments(
 
 
 def _content_of(
-    attachment: Mapping[str, Any], binaries: Sequence[Mapping[str, Any]]
-) -> Mapping[str, Any]:
+    attachment: Resource, binaries: Sequence[Resource]
+) -> Resource:
     """The Binary that an attachment is a link to, or the attachment."""
     name = _linked_id(attachment)
     for shelf in binaries:
         if name in shelf:
-            content: Mapping[str, Any] = shelf[name]
+            content: Resource = shelf[name]
             return content
     return attachment
 
 
-def link_of(attachments: Iterable[Any]) -> str | None:
+def link_of(attachments: Iterable[object]) -> str | None:
     """The id of the Binary that the preferred attachment is a link to, if it is one."""
     links = [
         attachment
@@ -131,11 +130,11 @@ def link_of(attachments: Iterable[Any]) -> str | None:
     return None
 
 
-def _linked_id(attachment: Mapping[str, object]) -> str:
+def _linked_id(attachment: Resource) -> str:
     return address_id(str(attachment.get("url") or ""))
 
 
-def _rank(attachment: Mapping[str, Any]) -> int:
+def _rank(attachment: Resource) -> int:
     return _rank_of(str(attachment.get("contentType") or ""))
 
 
@@ -148,7 +147,7 @@ def _rank_of(content_type: str) -> int:
     return rank
 
 
-def _read(attachment: Mapping[str, Any]) -> Reading:
+def _read(attachment: Resource) -> Reading:
     """The text of one attachment with data, in base64 or as a data: URL."""
     content_type = str(attachment.get("contentType") or "")
     data = str(attachment.get("data") or "")

@@ -8,16 +8,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from clinical.cohort.fhir.attachments import link_of, read_attachments
 from clinical.cohort.fhir.charsets import Reading
 from clinical.cohort.fhir.html import html_text
 from clinical.cohort.fhir.schema import NOTES, Codes
-from clinical.cohort.fhir.values import first, ids, texts, values
+from clinical.cohort.fhir.values import Resource, first, ids, texts, values
 from domainbert.files import whole_text
 
-Resource = Mapping[str, Any]
 Row = dict[str, str | None]
 
 LOST = "letters that cannot be read are U+FFFD in the text"

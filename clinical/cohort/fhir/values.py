@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
+Resource = Mapping[str, Any]
 # Contained resources, and other subjects and encounters of resources: their ids are those of no
 # patient and of no encounter.
 _NOT_READ = re.compile(
