@@ -13,7 +13,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from biomed.corpora.documents import Assertion
-from biomed.notes.patterns import Patterns
+from biomed.notes.patterns import MAX_REPEATS, Patterns, endless_repeat
 from domainbert.errors import UserError
 from domainbert.settings import Settings
 
@@ -145,6 +145,12 @@ def _user_row(values: object, name: str) -> CueRow:
         raise UserError(f"{name}: {error}") from None
     except re.error as error:
         raise UserError(f"{name}: regex: {error}") from None
+    for pattern in (row.patterns, row.regex, row.stops):
+        if repeat := endless_repeat(pattern):
+            raise UserError(
+                f"{name}: {repeat} may take exponential time; write it without the inner repeat "
+                f"or alternatives, or at most {{0,{MAX_REPEATS}}} times"
+            )
     forms = [row.words.strip(), row.patterns.strip(), row.regex]
     if sum(map(bool, forms)) != 1:
         raise UserError(f"{name}: expected one of words, patterns and regex")

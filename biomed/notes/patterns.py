@@ -1,5 +1,6 @@
 """`Patterns`: rules written as lines with macros; `Mended`: notes in the words of rules."""
 
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -199,3 +200,53 @@ def mended_words(words: Sequence[str]) -> list[str]:
     """Words in small letters, those that are misspelt mended."""
     spellings = misspellings()
     return [spellings.get(word, word) for word in words]
+
+
+_TOKEN = re.compile(
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?[^:=!<>)|]*[:=!<>]?|[()|]"
+    r"|[*+?]|\{\d*,?\d*\}",
+    re.DOTALL,
+)
+_BOUNDS = re.compile(r"\{(\d*)(,?)(\d*)\}")
+MAX_REPEATS = 10  # of a group that matches in several ways
+
+
+def endless_repeat(pattern: str) -> str:
+    """The first repeat that may take exponential time, such as `(a+)+` or `(a|ab)*`; or "".
+
+    It is that of a group, more than `MAX_REPEATS` times, that holds a repeat or alternatives.
+    """
+    open_groups: list[tuple[int, bool]] = []
+    closed: tuple[int, bool] | None = None
+    is_varied = False  # whether the group that is open matches in several ways
+    for token in _TOKEN.finditer(pattern):
+        mark = token[0]
+        group = closed if closed and token.start() == closed[0] else None
+        closed = None
+        if mark.startswith("("):
+            open_groups.append((token.start(), is_varied))
+            is_varied = False
+        elif mark == ")" and open_groups:
+            start, outer = open_groups.pop()
+            closed = (token.end(), is_varied)
+            is_varied = is_varied or outer
+        elif mark == "|":
+            is_varied = True
+        elif mark[0] in "*+?{":
+            if group and group[1] and _most(mark) > MAX_REPEATS:
+                return pattern[start : token.end()]
+            is_varied = True
+    return ""
+
+
+def _most(repeat: str) -> float:
+    """How often a repeat matches at most."""
+    if repeat in ("*", "+", "?"):
+        return 1 if repeat == "?" else math.inf
+    bounds = _BOUNDS.fullmatch(repeat)
+    if bounds is None:
+        return 1
+    low, comma, high = bounds.groups()
+    if not comma:
+        return int(low or 1)
+    return int(high) if high else math.inf

@@ -1,6 +1,10 @@
+import re
+
 import pytest
 
-from biomed.notes.patterns import Patterns
+from biomed.notes.cues import AssertionRules
+from biomed.notes.patterns import Patterns, endless_repeat
+from domainbert.errors import UserError
 from tests.timing import assert_linear_time
 
 PATTERNS = Patterns(
@@ -56,3 +60,48 @@ def test_linear_time():
         return search
 
     assert_linear_time(prepare, 20_000)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "repeat"),
+    [
+        ("(a+)+b", "(a+)+"),
+        ("no (?:a|ab)*c", "(?:a|ab)*"),
+        (r"(?:\w+\s?)*!", r"(?:\w+\s?)*"),
+        ("((a?){3}b?){20,}", "((a?){3}b?){20,}"),
+        ("(?P<x>[a)]*){1,30}", "(?P<x>[a)]*){1,30}"),
+        ("(((a*)))+", "(((a*)))+"),
+        ("(x(a|b)){11}", "(x(a|b)){11}"),
+        ("(?:a{2,5})+", "(?:a{2,5})+"),
+    ],
+)
+def test_a_repeat_of_what_matches_in_several_ways_is_endless(pattern, repeat):
+    re.compile(pattern)
+    assert endless_repeat(pattern) == repeat
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "no (?:evidence|sign)s? of",
+        r"(?:\w+ ){0,5}pain",
+        "(?:ab)+",
+        r"\(a+\)+",
+        "[(a+)]+",
+        "(?<![a-z])denie[sd]",
+        "a+ b* (c|d)",
+        "(a|b)?",
+    ],
+)
+def test_other_repeats_are_not(pattern):
+    re.compile(pattern)
+    assert endless_repeat(pattern) == ""
+
+
+@pytest.mark.parametrize("form", ["regex", "patterns", "stops"])
+def test_a_rule_of_a_user_with_an_endless_repeat_is_refused(form):
+    row = {"words": "denies", "assertion": "negated", form: "(a|a)+b"}
+    if form != "stops":
+        del row["words"]
+    with pytest.raises(UserError, match=r"cue 1: \(a\|a\)\+ may take"):
+        AssertionRules.read([row])
