@@ -31,13 +31,9 @@ RESERVED = {
     # Classes that get rows or text from a file or a database.
     "read": Word(
         r"^_?(Read(?!mission)|Reading)|(?<!r)Reader",
-        r"domainbert/tables/(options|rows)\.py|clinical/(cohort/.*|risk/task)\.py|benchmarks/peer\.py",
+        r"domainbert/tables/(options|rows)\.py|clinical/cohort/.*\.py|benchmarks/peer\.py",
     ),
-    "flaw": Word(
-        r"(?i)flaw",
-        r"domainbert/tables/.*\.py|clinical/(cohort|bedside)/.*\.py",
-    ),
-    "doubt": Word(r"(?i)doubt"),
+    "flaw": Word(r"(?i)flaw|doubt"),
     # The column of `cohort.issues.csv`.
     "problem": Word(
         r"(?i)problem", r"domainbert/tables/.*\.py|clinical/cohort/.*\.py"

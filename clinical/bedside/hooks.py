@@ -185,8 +185,8 @@ def read_documents(
     for position, row in enumerate(of_stay):
         reason = REASONS.get(reasons.get(position, ""), "")
         if not reason and not row["text"]:
-            flaws = row["remark"] or "without text that can be read here"
-            reason = flaws.replace(", not read", "")
+            remarks = row["remark"] or "without text that can be read here"
+            reason = remarks.replace(", not read", "")
         if reason:
             receipt[f"{reason}, not read"] += 1
             continue

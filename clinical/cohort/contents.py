@@ -82,7 +82,7 @@ def _no_admission(
             f"{reason} whose {' and '.join(rules)}, but {skipped}. To read others, "
             f"change where of [admissions] in {_mapping(schema)}"
         )
-    if lost := len(source.flaws.get(table.name.lower(), [])):
+    if lost := len(source.file_faults.get(table.name.lower(), [])):
         return f"{reason}, and {lost:,} lines that cannot be read as rows"
     if source.columns("types") is None:
         return reason

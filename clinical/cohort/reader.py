@@ -75,9 +75,13 @@ class CohortReader:
         if any("names" in table.chosen for table in tables.notes):
             run(step("current").replace("{documents}", step("documents")))
         # A file that several tables are looked for in is listed once.
-        flaws = list(dict.fromkeys(chain(*self.source.flaws.values())))
-        listed = pd.DataFrame(flaws, columns=["source", "line", "problem"])
-        self.con.register("listed_flaws", listed)
+        file_faults = list(
+            dict.fromkeys(chain(*self.source.file_faults.values()))
+        )
+        listed = pd.DataFrame(
+            file_faults, columns=["source", "line", "problem"]
+        )
+        self.con.register("listed_faults", listed)
         run(step("encodings"))
         self.source.check_unchanged()
 

@@ -72,7 +72,7 @@ class ViewSource(Source):
     def __init__(self, source: Source, schema: Schema, cells: _Cells) -> None:
         super().__init__(source.name, source._con)
         self.errors = source.errors
-        self.flaws = source.flaws
+        self.file_faults = source.file_faults
         self._source = source
         self._files = schema.files
         self._views = {
@@ -176,14 +176,14 @@ class ViewSource(Source):
         )
 
     def _file_columns(self, table: str) -> dict[Path, list[str]]:
-        """The files of a table with their columns; files that do not fit go to `flaws`."""
+        """The files of a table with their columns; files that do not fit go to `file_faults`."""
         if table in self._columns_by_file:
             return self._columns_by_file[table]
         shards = self._files[table]
         folder = Path(self.name)
         by_file: dict[Path, list[str]] = {}
         self._columns_by_file[table] = by_file
-        flaws = self.flaws.setdefault(table.lower(), [])
+        file_faults = self.file_faults.setdefault(table.lower(), [])
         paths = {
             path for pattern in shards.glob for path in folder.glob(pattern)
         }
@@ -196,7 +196,7 @@ class ViewSource(Source):
                 missing = ", ".join(sorted(set(shards.columns) - set(names)))
                 problem = missing and f"file without the columns {missing}"
             if problem:
-                flaws.append((path.name, 1, f"{problem}, left out"))
+                file_faults.append((path.name, 1, f"{problem}, left out"))
             else:
                 by_file[path] = names
         return by_file

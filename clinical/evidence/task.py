@@ -9,7 +9,7 @@ from clinical.evidence.explain import TOP, explain
 from clinical.evidence.view import Explanation
 from clinical.risk.diagnoses import DiagnosisModel
 from clinical.risk.model import ReadmissionModel
-from clinical.risk.task import Notes, ReadNotes, StayTask
+from clinical.risk.task import Notes, StayNotes, StayTask
 
 
 class ExplainTask(StayTask[Explanation]):
@@ -62,14 +62,14 @@ class ExplainTask(StayTask[Explanation]):
             columns["notes_read"] = pa.list_(pa.string())
         return pa.schema(columns)
 
-    def run(self, items: Iterable[ReadNotes]) -> Iterator[Explanation]:
+    def run(self, items: Iterable[StayNotes]) -> Iterator[Explanation]:
         """The explanation of each stay."""
         return (
             explain(self._model, item.notes, top=self._top) for item in items
         )
 
     def rows(
-        self, item: ReadNotes, result: Explanation
+        self, item: StayNotes, result: Explanation
     ) -> list[dict[str, object]]:
         """A row for each passage."""
         # Of these values, only those of the columns are written.
@@ -125,7 +125,7 @@ class DiagnosisExplainTask(ExplainTask):
         return pa.schema([("group", pa.string()), *super().output])
 
     def rows(
-        self, item: ReadNotes, result: Explanation
+        self, item: StayNotes, result: Explanation
     ) -> list[dict[str, object]]:
         """A row for each passage."""
         rows = super().rows(item, result)

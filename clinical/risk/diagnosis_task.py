@@ -6,7 +6,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from clinical.risk.diagnoses import DiagnosisModel, StayDiagnoses
-from clinical.risk.task import Notes, ReadNotes, Record, StayTask
+from clinical.risk.task import Notes, Record, StayNotes, StayTask
 from domainbert.errors import UserError
 
 
@@ -61,11 +61,11 @@ class DiagnosisTask(StayTask[StayDiagnoses]):
             columns["proposed"] = "bool"
         return pa.schema(columns | {"n_windows": "int64", "n_tokens": "int64"})
 
-    def run(self, items: Iterable[ReadNotes]) -> Iterator[StayDiagnoses]:
+    def run(self, items: Iterable[StayNotes]) -> Iterator[StayDiagnoses]:
         """The groups of each stay."""
         return self._diagnoses.predict_many(stay.notes for stay in items)
 
-    def rows(self, item: ReadNotes, result: StayDiagnoses) -> list[Record]:
+    def rows(self, item: StayNotes, result: StayDiagnoses) -> list[Record]:
         """A row for each group."""
         shared: Record = {
             "n_windows": result.coverage.windows,

@@ -72,7 +72,7 @@ _NUMBERS = ("probability", "score", "p_max", "p_mean")
 
 
 @dataclass(frozen=True)
-class ReadNotes:
+class StayNotes:
     """The notes of a stay in time order, and what was noticed while reading them.
 
     Where the model reads columns, `notes` is a record with them.
@@ -84,7 +84,7 @@ class ReadNotes:
     labels: list[tuple[str | None, str | None]]
 
 
-class StayTask(Task[ReadNotes, Result]):
+class StayTask(Task[StayNotes, Result]):
     """Reads stays: the rows with one `stay_id`, or each row of a table without stay ids.
 
     The column `text` has one note a row, in the order of `chart_time` where there is one, or a list
@@ -132,7 +132,7 @@ class StayTask(Task[ReadNotes, Result]):
         columns |= dict.fromkeys(self._days, "double")
         return pa.schema(columns)
 
-    def read(self, rows: Sequence[Row]) -> ReadNotes | Fault:
+    def read(self, rows: Sequence[Row]) -> StayNotes | Fault:
         """The notes of one stay that the model reads, with its columns."""
         item = self._read_notes(rows)
         if isinstance(item, Fault) or not self._beside:
@@ -148,7 +148,7 @@ class StayTask(Task[ReadNotes, Result]):
     def _values_beside(self, row: Row) -> tuple[str | None, ...]:
         return tuple(id_key(row.cells.get(name)) for name in self._beside)
 
-    def _read_notes(self, rows: Sequence[Row]) -> ReadNotes | Fault:
+    def _read_notes(self, rows: Sequence[Row]) -> StayNotes | Fault:
         """The notes of the rows of a stay that the model reads, or why there are none."""
         cells = rows[0].cells
         if STAY.name in cells and id_key(cells[STAY.name]) is None:
@@ -183,7 +183,7 @@ class StayTask(Task[ReadNotes, Result]):
         self,
         rows: Sequence[Row],
         choice: NoteChoice,
-    ) -> ReadNotes | Fault:
+    ) -> StayNotes | Fault:
         """The notes that training chose, unless a cohort has chosen them already."""
         cells = rows[0].cells
         cohort_choice = cells.get(CHOICE)
@@ -203,7 +203,7 @@ class StayTask(Task[ReadNotes, Result]):
             return Fault(reason, "empty")
         return read_notes(chosen, in_order=True)
 
-    def risk_row(self, item: ReadNotes, risk: StayRisk) -> Record:
+    def risk_row(self, item: StayNotes, risk: StayRisk) -> Record:
         """The row of the score table for one stay."""
         remarks = [risk.reason, *item.remarks]
         unread = len(risk.coverage.unread)
@@ -268,11 +268,11 @@ class ReadmissionTask(StayTask["StayRisk"]):
             days = [point[0] for point in groups[0].points[:-1]]
             self._days = {f"remaining_day_{day:g}": day for day in days}
 
-    def run(self, items: Iterable[ReadNotes]) -> Iterator[StayRisk]:
+    def run(self, items: Iterable[StayNotes]) -> Iterator[StayRisk]:
         """The risk of each stay."""
         return self._model.predict_many(stay.notes for stay in items)
 
-    def rows(self, item: ReadNotes, result: StayRisk) -> list[Record]:
+    def rows(self, item: StayNotes, result: StayRisk) -> list[Record]:
         """The one row of a stay."""
         return [self.risk_row(item, result)]
 
@@ -307,11 +307,11 @@ class TrajectoryTask(StayTask["Trajectory"]):
             ]
         )
 
-    def run(self, items: Iterable[ReadNotes]) -> Iterator[Trajectory]:
+    def run(self, items: Iterable[StayNotes]) -> Iterator[Trajectory]:
         """The trajectory of each stay."""
         return follow(self._model, (stay.notes for stay in items))
 
-    def rows(self, item: ReadNotes, result: Trajectory) -> list[Record]:
+    def rows(self, item: StayNotes, result: Trajectory) -> list[Record]:
         """One row for each note; one for a stay without a trajectory."""
         risk, risks_so_far = result
         remarks = "; ".join(filter(None, [risk.reason, *item.remarks]))
@@ -410,7 +410,7 @@ def _labels(rows: Sequence[Row]) -> list[tuple[str | None, str | None]]:
 
 def read_notes(
     rows: Sequence[Row], remark: str = "", *, in_order: bool = False
-) -> ReadNotes | Fault:
+) -> StayNotes | Fault:
     """The notes of one stay, for every task that reads stays.
 
     Args:
@@ -427,7 +427,7 @@ def read_notes(
     remarks = [remark]
     texts = [row.cells.get("text") for row in rows]
     if len(rows) == 1:
-        return ReadNotes(texts[0], remarks, _labels(rows))
+        return StayNotes(texts[0], remarks, _labels(rows))
     if any(text is not None and not isinstance(text, str) for text in texts):
         return Fault(
             f"{len(rows)} rows of this stay have a list of notes; expected one row"
@@ -457,7 +457,7 @@ def read_notes(
     if in_order:
         kept = different
     texts = [row.cells.get("text") for row in kept]
-    return ReadNotes(texts, remarks, _labels(kept))
+    return StayNotes(texts, remarks, _labels(kept))
 
 
 def _different(

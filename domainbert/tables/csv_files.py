@@ -24,7 +24,7 @@ from domainbert.tables.columns import are_names
 from domainbert.tables.ids import is_id_column, unguard
 from domainbert.tables.options import (
     Cells,
-    Flaws,
+    FileFaults,
     ReadOptions,
     TableError,
     Wanted,
@@ -157,15 +157,16 @@ def csv_batches(
     path: Path,
     columns: Sequence[str],
     options: ReadOptions,
-    flaws: Flaws,
+    file_faults: FileFaults,
     *,
     block: int = 4 << 20,
     at_once: int = 1000,
 ) -> Iterator[pa.RecordBatch]:
     """Columns as text, for one pass, in batches of about `block` bytes.
 
-    File, line (from 1) and problem of every flaw are added to `flaws`. After a line that does not
-    start a row, reading continues with the next line; bytes that cannot be decoded become U+FFFD.
+    File, line (from 1) and fault of every malformed line are added to `file_faults`. After a line
+    that does not start a row, reading continues with the next line; bytes that cannot be decoded
+    become U+FFFD.
     Up to `at_once` rows are matched together.
     """
     names = csv_columns(path, options)
@@ -173,7 +174,7 @@ def csv_batches(
     if options.encoding:  # undecodable bytes are found row by row
         at_once = 1
     rows = _data_rows(path, len(names), separator, options, at_once=at_once)
-    pieces = _sound_pieces(path, rows, flaws, block=block)
+    pieces = _sound_pieces(path, rows, file_faults, block=block)
     parsed = (_parse(piece, columns, names, separator) for piece in pieces)
     with read_errors(path, exceptions=pa.ArrowException):
         for batches in read_ahead(parsed):
@@ -183,13 +184,13 @@ def csv_batches(
 def _sound_pieces(
     path: Path,
     rows: Iterable[tuple[int, str, bytes]],
-    flaws: Flaws,
+    file_faults: FileFaults,
     *,
     block: int,
 ) -> Iterator[bytes]:
-    """The rows of a file in pieces of some megabytes; its flaws are listed."""
+    """The rows of a file in pieces of some megabytes; its faults are listed."""
     for chunk in chunked(rows, size=lambda row: len(row[2]), limit=block):
-        flaws += [
+        file_faults += [
             (path.name, line, problem) for line, problem, _ in chunk if problem
         ]
         if piece := b"".join(text for _, _, text in chunk):
@@ -228,7 +229,7 @@ def _data_rows(
     *,
     at_once: int = 1,
 ) -> Iterator[tuple[int, str, bytes]]:
-    """The rows and flaws of `_sound_rows` after the header, in UTF-8, without empty lines.
+    """The rows and faults of `_sound_rows` after the header, in UTF-8, without empty lines.
 
     Raises:
         TableError: the header is not a row, for example if all lines end in a lone carriage
@@ -276,9 +277,9 @@ def _sound_rows(
     *,
     at_once: int,
 ) -> Iterator[tuple[int, str, bytes]]:
-    """Every row as (its line, "", its bytes), and every flaw as (its line, problem, what is left).
+    """Every row as (its line, "", its bytes), and every fault as (its line, problem, what is left).
 
-    Up to `at_once` rows without a flaw are yielded as one, except for the first row.
+    Up to `at_once` rows without a fault are yielded as one, except for the first row.
     """
     pattern = _row_pattern(width, separator)
     one_row = re.compile(pattern)

@@ -34,7 +34,7 @@ READ_ERRORS = (OSError, EOFError, zlib.error, csv.Error)  # of a damaged file
 Cell = Any
 # The cells of a row by column, its position, its fault and a remark on it.
 Cells = tuple[Mapping[str, Cell], str, str, str]
-Flaws = list[tuple[str, int, str]]  # file, line from 1, problem
+FileFaults = list[tuple[str, int, str]]  # file, line from 1, problem
 Wanted = Sequence[str] | None  # columns to read; None for all
 
 

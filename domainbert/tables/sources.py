@@ -15,7 +15,12 @@ import duckdb
 import pyarrow as pa
 
 from domainbert.tables.csv_files import csv_batches, csv_columns, unchanged
-from domainbert.tables.options import Flaws, ReadOptions, TableError, is_hidden
+from domainbert.tables.options import (
+    FileFaults,
+    ReadOptions,
+    TableError,
+    is_hidden,
+)
 from domainbert.tables.parquet_files import parquet_columns
 
 FILE_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
@@ -28,13 +33,13 @@ class Source(ABC):
     Attributes:
         name: for messages.
         errors: table in lower case -> why its last scan failed, where DuckDB is not the cause.
-        flaws: table in lower case -> file, line and problem of its malformed lines.
+        file_faults: table in lower case -> file, line and problem of its malformed lines.
     """
 
     def __init__(self, name: str, con: duckdb.DuckDBPyConnection) -> None:
         self.name = name
         self.errors: dict[str, Exception] = {}
-        self.flaws: dict[str, Flaws] = {}
+        self.file_faults: dict[str, FileFaults] = {}
         self._con = con
 
     @abstractmethod
@@ -53,15 +58,17 @@ class Source(ABC):
         self,
         table: str,
         columns: Sequence[str],
-        read: Callable[[Flaws], Iterable[pa.RecordBatch]],
+        read: Callable[[FileFaults], Iterable[pa.RecordBatch]],
     ) -> str:
         """Register columns of text for one scan; an error of its file is kept in `errors`."""
         key = table.lower()
-        self.flaws[key] = []  # of this scan only: a table may be read twice
+        self.file_faults[
+            key
+        ] = []  # of this scan only: a table may be read twice
 
         def batches() -> Iterator[pa.RecordBatch]:
             try:
-                yield from read(self.flaws[key])
+                yield from read(self.file_faults[key])
             except Exception as error:  # DuckDB would name another cause
                 self.errors[key] = error
                 raise

@@ -16,7 +16,7 @@ from clinical.cohort.fhir.resources import COLUMNS
 from clinical.cohort.fhir.values import address_id, first, texts, values
 from domainbert.tables import TableError
 from domainbert.tables.csv_files import NO_ROW
-from domainbert.tables.options import READ_ERRORS, Flaws, read_errors
+from domainbert.tables.options import READ_ERRORS, FileFaults, read_errors
 
 PATTERNS = ("*.ndjson", "*.ndjson.gz", "*.jsonl", "*.json", "*.json.gz")
 _TYPE = re.compile(rb'"resourceType"\s*:\s*"(\w+)"')
@@ -59,9 +59,9 @@ def has_resources(path: Path, resource_type: str) -> bool:
 def read_resources(
     paths: Sequence[Path],
     resource_type: str,
-    flaws: Flaws,
+    file_faults: FileFaults,
 ) -> Iterator[dict[str, Any]]:
-    """The resources of a type; lines that are not whole go to `flaws`.
+    """The resources of a type; lines that are not whole go to `file_faults`.
 
     Another type in a file of JSON lines is listed once.
 
@@ -70,12 +70,12 @@ def read_resources(
     """
     for path in paths:
         unread = set()
-        for number, line in _lines(path, flaws):
+        for number, line in _lines(path, file_faults):
             try:
                 resources = entries(json.loads(line))
             except (ValueError, RecursionError):
                 problem = f"{NO_ROW}: JSON that is cut or malformed"
-                flaws.append((path.name, number, problem))
+                file_faults.append((path.name, number, problem))
                 continue
             for resource in resources:
                 other = str(resource.get("resourceType"))
@@ -88,7 +88,7 @@ def read_resources(
                         problem = (
                             f"{other} in a file of other resources, not read"
                         )
-                        flaws.append((path.name, number, problem))
+                        file_faults.append((path.name, number, problem))
 
 
 def entries(value: object) -> list[dict[str, Any]]:
@@ -108,10 +108,12 @@ def entries(value: object) -> list[dict[str, Any]]:
     ]
 
 
-def read_deletions(paths: Sequence[Path], flaws: Flaws) -> Iterator[Deletion]:
+def read_deletions(
+    paths: Sequence[Path], file_faults: FileFaults
+) -> Iterator[Deletion]:
     """The deletions in Bundles: of a Bulk export with `deleted` files, or of a history.
 
-    Each is listed in `flaws`. A damaged line says so where resources are read.
+    Each is listed in `file_faults`. A damaged line says so where resources are read.
     """
     for path in paths:
         for number, line in _lines(path, []):
@@ -122,7 +124,7 @@ def read_deletions(paths: Sequence[Path], flaws: Flaws) -> Iterator[Deletion]:
                     problem = "resource that was deleted, not read"
                     if not deletion.id:
                         problem = "deletion by a search, not applied"
-                    flaws.append((path.name, number, problem))
+                    file_faults.append((path.name, number, problem))
                     yield deletion
 
 
@@ -167,7 +169,7 @@ def _check_release(resource: dict[str, Any], path: Path) -> None:
         )
 
 
-def _lines(path: Path, flaws: Flaws) -> Iterator[tuple[int, str]]:
+def _lines(path: Path, file_faults: FileFaults) -> Iterator[tuple[int, str]]:
     """The numbered lines of a file of JSON lines; a document of several lines is one."""
     with read_errors(path), _open(path) as raw:
         is_utf16 = raw.read(2) in _UTF16_MARKS
@@ -178,13 +180,13 @@ def _lines(path: Path, flaws: Flaws) -> Iterator[tuple[int, str]]:
         lines = chain([first], file)
         if ".json" in path.suffixes and not _is_json(first):
             lines = chain([first + file.read()])
-        is_flawed = False
+        is_faulty = False
         for number, line in enumerate(lines, start=1):
             text = _utf8(line)
-            if text != line and not is_flawed:
-                is_flawed = True
+            if text != line and not is_faulty:
+                is_faulty = True
                 problem = "bytes that are not UTF-8, read as windows-1252"
-                flaws.append((path.name, number, problem))
+                file_faults.append((path.name, number, problem))
             # A mark stands before each of several files that were put together.
             if text := text.lstrip("\ufeff \t\r\n"):
                 yield number, text

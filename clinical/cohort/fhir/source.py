@@ -27,7 +27,7 @@ from domainbert.tables.sources import (
 )
 
 if TYPE_CHECKING:
-    from domainbert.tables.options import Flaws
+    from domainbert.tables.options import FileFaults
 
 _BATCH_ROWS = 500  # notes among them
 # Columns with words of people, in which a word may stand for an empty cell.
@@ -59,7 +59,7 @@ class FhirSource(Source):
     ) -> None:
         super().__init__(source.name, source._con)
         self.errors = source.errors
-        self.flaws = source.flaws
+        self.file_faults = source.file_faults
         self._source = source
         self._codes = codes
         self._admissions = admissions
@@ -162,9 +162,9 @@ class FhirSource(Source):
     def _deleted_types(self) -> set[str]:
         """The types with resources that were deleted; these are read into a table once."""
         if self._deleted is None:
-            flaws = self.flaws.setdefault("deletions", [])
+            file_faults = self.file_faults.setdefault("deletions", [])
             paths = find_files(Path(self.name), "Bundle")
-            deletions = list(read_deletions(paths, flaws))
+            deletions = list(read_deletions(paths, file_faults))
             self._deleted = {deletion.resource_type for deletion in deletions}
             names = ("deleted_type", "deleted_id", "time")
             columns = zip(*deletions, strict=True) if deletions else [()] * 3
@@ -178,8 +178,8 @@ class FhirSource(Source):
 
     def _with_one_encounter(
         self,
-        read: Callable[[Flaws], Iterator[pa.RecordBatch]],
-        flaws: Flaws,
+        read: Callable[[FileFaults], Iterator[pa.RecordBatch]],
+        file_faults: FileFaults,
     ) -> Iterator[pa.RecordBatch]:
         """Notes with one encounter each; see `encounter_of_note.sql`.
 
@@ -187,7 +187,7 @@ class FhirSource(Source):
         """
         cursor = self._con.cursor()
         position = COLUMNS["DocumentReference"].index("encounters")
-        for batch in read(flaws):
+        for batch in read(file_faults):
             lists = batch["encounters"].to_pylist()
             several = [row for row, text in enumerate(lists) if " " in text]
             if several:
@@ -215,13 +215,13 @@ def _batches(
     paths: Sequence[Path],
     name: str,
     codes: Codes,
-    flaws: Flaws,
+    file_faults: FileFaults,
 ) -> Iterator[pa.RecordBatch]:
-    """The resources of a type as rows, for one pass; lines that are not whole go to `flaws`."""
+    """The resources of a type as rows, for one pass; broken lines go to `file_faults`."""
     schema = pa.schema(dict.fromkeys(COLUMNS[name], "string"))
     rows = (
         read_resource(resource, codes)
-        for resource in read_resources(paths, name, flaws)
+        for resource in read_resources(paths, name, file_faults)
     )
     while batch := list(islice(rows, _BATCH_ROWS)):
         # Column by column takes a fifth of the time of `from_pylist`.

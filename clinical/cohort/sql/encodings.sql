@@ -1,10 +1,10 @@
 -- Files with bytes that are not in the encoding that they were read by. Where most rows have such
 -- bytes, the encoding is wrong, and one issue stands for them all.
--- In:  listed_flaws (source, line, problem), admissions, patients_read, notes, rules.
--- Out: flaws; encodings (file, damaged, rows).
+-- In:  listed_faults (source, line, problem), admissions, patients_read, notes, rules.
+-- Out: file_faults; encodings (file, damaged, rows).
 
-CREATE TABLE flaws AS
-SELECT source::VARCHAR AS source, line::BIGINT AS line, problem::VARCHAR AS problem FROM listed_flaws;
+CREATE TABLE file_faults AS
+SELECT source::VARCHAR AS source, line::BIGINT AS line, problem::VARCHAR AS problem FROM listed_faults;
 
 CREATE TABLE encodings AS
 WITH sizes AS (
@@ -14,17 +14,17 @@ WITH sizes AS (
     UNION ALL
     SELECT source, count(*) FROM notes GROUP BY source
 )
-SELECT flaws.source AS file, count(*) AS damaged, any_value(sizes.rows) AS rows
-FROM flaws
-LEFT JOIN sizes ON starts_with(lower(flaws.source), concat(lower(sizes.name), '.'))
+SELECT file_faults.source AS file, count(*) AS damaged, any_value(sizes.rows) AS rows
+FROM file_faults
+LEFT JOIN sizes ON starts_with(lower(file_faults.source), concat(lower(sizes.name), '.'))
 WHERE problem = (SELECT undecodable FROM rules)
 GROUP BY file;
 
-DELETE FROM flaws
+DELETE FROM file_faults
 USING encodings
 WHERE problem = (SELECT undecodable FROM rules) AND source = file AND damaged * 2 > rows;
 
-INSERT INTO flaws
+INSERT INTO file_faults
 SELECT file, NULL, concat(undecodable, ' in ', damaged, ' of ', rows, ' rows')
 FROM encodings, rules
 WHERE damaged * 2 > rows;

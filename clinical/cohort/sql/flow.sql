@@ -1,5 +1,5 @@
 -- What each rule removed, in the order in which the rules are tried, and how many stays it left.
--- In:  cohort, flaws, rules.
+-- In:  cohort, file_faults, rules.
 -- Out: flow. `step` is a value of the column `exclusion`; steps of the same box share a box of the
 --      figure.
 
@@ -30,7 +30,7 @@ WITH rule(number, box, step, reason) AS (VALUES
 excluded AS (
     SELECT exclusion AS step, count(*) AS removed FROM cohort GROUP BY exclusion
     UNION ALL
-    SELECT 'malformed_line', count(*) FROM flaws, rules   -- such lines have no row in the cohort
+    SELECT 'malformed_line', count(*) FROM file_faults, rules   -- such lines have no row in the cohort
     WHERE starts_with(problem, no_row) AND starts_with(lower(source), lower(admissions_table) || '.')
 ),
 counted AS (

@@ -1,8 +1,8 @@
 -- Everything that was wrong with the source, row by row; rows count from 1 below the header.
 -- Notes are listed by their id, or by their row in a table without ids.
--- Flaws of a CSV file have the line of the file, from 1.
+-- Faults of a CSV file have the line of the file, from 1.
 -- In:  admissions, raw_patients, patients_read, patients, links, circles, merged, deaths_read, follow_up_read,
---      members, stays, notes, repeated_notes, flaws.
+--      members, stays, notes, repeated_notes, file_faults.
 -- Out: issues, listed_issues (for a CSV file).
 
 CREATE TABLE issues AS
@@ -150,7 +150,7 @@ UNION ALL
 SELECT source, row, coalesce(note_id, stay_id), unnest(string_split(remark, '; '))
 FROM notes WHERE remark IS NOT NULL
 UNION ALL
-SELECT source, line, NULL, problem FROM flaws
+SELECT source, line, NULL, problem FROM file_faults
 UNION ALL
 SELECT source, row, note_id, 'copy of another note of the stay, not read again'
 FROM notes SEMI JOIN repeated_notes ON note = notes.rowid;

@@ -16,14 +16,14 @@ TEXT = st.text(alphabet='x",\n é', max_size=12)
 
 
 def read(path, **options) -> tuple[list[tuple], list[tuple]]:
-    """The rows and the flaws, from blocks so small that every row meets their edges."""
-    flaws: list[tuple[str, int, str]] = []
+    """The rows and the faults, from blocks so small that every row meets their edges."""
+    file_faults: list[tuple[str, int, str]] = []
     batches = csv_batches(
-        path, ["a", "b", "c"], ReadOptions(), flaws, block=7, **options
+        path, ["a", "b", "c"], ReadOptions(), file_faults, block=7, **options
     )
     return rows_of(batches), [
         (line, problem.split(":")[0].split(",")[0])
-        for _, line, problem in flaws
+        for _, line, problem in file_faults
     ]
 
 
@@ -53,18 +53,18 @@ def test_rows_are_the_same_one_by_one_and_together(
     content = (HEADER + text).encode()
     path.write_bytes(content.replace(b"\xc3", b"") if cut else content)
     with pytest.MonkeyPatch.context() as patch:
-        rows, flaws = read(path)
+        rows, file_faults = read(path)
         patch.setattr(csv_files, "_LOOKAHEAD", 1)
-        assert read(path) == (rows, flaws)
-        assert read(path, at_once=1) == (rows, flaws)
+        assert read(path) == (rows, file_faults)
+        assert read(path, at_once=1) == (rows, file_faults)
     if '"' not in text and not cut:
-        assert len(rows) + len(flaws) == sum(
+        assert len(rows) + len(file_faults) == sum(
             1 for line in text.split("\n") if line
         )
 
 
 @pytest.mark.parametrize(
-    ("text", "rows", "flaws"),
+    ("text", "rows", "file_faults"),
     [
         pytest.param(
             "1,2,3\n4,5\n6,7,8\n", ["1", "6"], [3], id="a field too few"
@@ -103,12 +103,12 @@ def test_rows_are_the_same_one_by_one_and_together(
         ),
     ],
 )
-def test_flaws(tmp_path, text, rows, flaws):
+def test_faulty_lines(tmp_path, text, rows, file_faults):
     path = tmp_path / "table.csv"
     path.write_text(HEADER + text)
     found, listed = read(path)
     assert [row[0] for row in found] == rows
-    assert listed == [(line, "line that is not a row") for line in flaws]
+    assert listed == [(line, "line that is not a row") for line in file_faults]
 
 
 def test_bytes_that_are_no_text_cost_nothing_but_themselves(tmp_path):
