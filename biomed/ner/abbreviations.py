@@ -95,17 +95,16 @@ def _long_start(short: str, before: str) -> int | None:
         position = lowered.rfind(letter, first, position)
         if position < 0:
             return None
-    position = _word_start(before, letters[0], first, position)
-    if position is None:
+    start = _word_start(before, letters[0], first, position)
+    if start is None:
         return None
-    word = before[position:].split()[0]
-    if word in _SMALL_WORDS:
-        earlier = _word_start(before, letters[0], first, position - 1)
-        position = position if earlier is None else earlier
-    long = before[position:]
+    if before[start:].split()[0] in _SMALL_WORDS:
+        earlier = _word_start(before, letters[0], first, start - 1)
+        start = start if earlier is None else earlier
+    long = before[start:]
     # A long form is longer than its abbreviation and does not contain it.
     is_long_form = len(long) > len(short) and short not in long.split()
-    return position if is_long_form else None
+    return start if is_long_form else None
 
 
 def _word_start(
