@@ -54,6 +54,9 @@ class Entity:
         name: the concept's preferred name.
         link_score: how sure the link is, in (0, 1]; see `biomed.ner.linking.Link`.
         codes: the concept's codes in other systems, such as "MESH:D006333".
+        cue: the words that decided the assertion: `text[cue_start:cue_end]`; None if none did.
+        cue_rule: "before" or "after" for a cue on that side of the entity, "section" for the
+            heading of its section.
         medication: dose, route and so on of a drug; see `biomed.notes.medications`.
     """
 
@@ -69,6 +72,10 @@ class Entity:
     codes: tuple[str, ...] = ()
     section: str | None = None
     medication: Medication | None = None
+    cue: str | None = None
+    cue_start: int | None = None
+    cue_end: int | None = None
+    cue_rule: str | None = None
 
     @property
     def title(self) -> str:

@@ -29,7 +29,11 @@ from biomed.ner.entities import (
 from biomed.ner.manifest import EntityManifest, EntitySettings
 from biomed.ner.pieces import Pieces, WordTokenizer, best_window
 from biomed.ner.readable import clean, is_multilingual, joined, masked, name_of
-from biomed.notes.assertion import DRUGS, assert_spans, is_allergy_cue
+from biomed.notes.assertion import (
+    DRUGS,
+    decide_spans,
+    is_allergy_cue,
+)
 from biomed.notes.cues import AssertionRules, RuleSource
 from biomed.notes.labs import is_measured
 from biomed.notes.medications import read_medications
@@ -282,21 +286,21 @@ class EntityTagger(Model[EntitySettings]):
             if section.name in self._sections and not is_cue:
                 section_of[entity] = section
         spans = extents(section_of)
-        kept_sections = list(section_of.values())
-        assertions = assert_spans(
-            text, spans, rules=self._rules, sections=kept_sections
+        decisions = decide_spans(
+            text, spans, rules=self._rules, sections=[*section_of.values()]
         )
+        assertions = [decision.assertion for decision in decisions]
         medications = read_medications(text, spans, assertions)
         drugs = {drug.start: drug for drug in medications}
         return [
             replace(
                 entity,
-                assertion=assertion,
                 section=section.name or None,
                 medication=drugs.get(entity.start),
+                **decision.fields(text),
             )
-            for (entity, section), assertion in zip(
-                section_of.items(), assertions, strict=True
+            for (entity, section), decision in zip(
+                section_of.items(), decisions, strict=True
             )
         ]
 

@@ -80,6 +80,10 @@ OUTPUT = [
     "score",
     "score_kind",
     "assertion",
+    "cue",
+    "cue_start",
+    "cue_end",
+    "cue_rule",
 ]
 OUTPUT += ["section", "section_code"]
 OUTPUT += [
@@ -96,6 +100,8 @@ OUTPUT += ["drug_attributes", "drug_same_as"]
 # The columns that are not text.
 _NUMBERS = {
     "start": "int64",
+    "cue_start": "int64",
+    "cue_end": "int64",
     "end": "int64",
     "score": "double",
     "link_score": "double",
@@ -114,8 +120,9 @@ class TagTask(Task["JoinedText", "list[Entity]"]):
             positions count.
 
     Output: ids (`id`, `*_id` and common names), `row` (the text's position in the table, from 0),
-    `start, end, entity, label, score, score_kind, assertion, section, section_code, entity_id,
-    entity_name, entity_codes, link_score`; of drugs `drug_status, drug_dose, drug_unit, drug_route,
+    `start, end, entity, label, score, score_kind, assertion, cue, cue_start, cue_end,
+    cue_rule, section, section_code, entity_id, entity_name, entity_codes, link_score`; of drugs
+    `drug_status, drug_dose, drug_unit, drug_route,
     drug_frequency, drug_duration, drug_form, drug_as_needed, drug_reason, drug_reaction` and
     `drug_attributes` (JSON, with offsets), `drug_same_as` (where the drug starts that it is another
     name of); and `status, reason`. A text without entities has one
@@ -195,6 +202,9 @@ def _row(entity: Entity, *, start: int) -> dict[str, object]:
     row["start"] = entity.start - start
     row["end"] = entity.end - start
     row["entity"] = entity.text
+    if entity.cue_start is not None and entity.cue_end is not None:
+        row["cue_start"] = entity.cue_start - start
+        row["cue_end"] = entity.cue_end - start
     if entity.section:
         row["section_code"] = SECTIONS[entity.section].code
     row["entity_id"] = entity.id

@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from biomed.corpora.documents import ASSERTIONS as ASSERTIONS
 from biomed.corpora.words import split_words, starts_after_breaks
@@ -83,6 +83,19 @@ class Decision(NamedTuple):
     rule: str = ""
     start: int = 0
     end: int = 0
+
+    def fields(self, text: str) -> dict[str, Any]:
+        """The fields of an `Entity` that say what was decided, and by which words of its text."""
+        words = text[self.start : self.end].rstrip()
+        if not words:
+            return {"assertion": self.assertion}
+        return {
+            "assertion": self.assertion,
+            "cue": words,
+            "cue_start": self.start,
+            "cue_end": self.start + len(words),
+            "cue_rule": self.rule,
+        }
 
 
 class _Hit(NamedTuple):

@@ -25,6 +25,18 @@ def test_entities_of_chosen_sections(both, chosen, expected):
     assert [entity.text for entity in entities] == expected
 
 
+def test_an_entity_tells_which_words_decided_its_assertion(both):
+    text = "No pneumonia.\nSurgical history: kidney disease\n"
+    negated, other = both.tag(text)
+    assert (negated.cue, negated.cue_rule) == ("No", "before")
+    assert (other.cue, other.cue_rule) == ("Surgical history:", "section")
+    for entity in (negated, other):
+        assert text[entity.cue_start : entity.cue_end] == entity.cue
+    table = both.score_frame(pd.DataFrame({"text": [text, "pneumonia"]}))
+    assert list(table["cue"].fillna("")) == ["No", "Surgical history:", ""]
+    assert list(table["cue_start"].fillna(-1)) == [0, 14, -1]
+
+
 def test_a_wrong_section_is_refused(both):
     with pytest.raises(
         UserError, match="unknown section 'alergies'; did you mean"

@@ -18,6 +18,10 @@ COLUMNS = [
 ]
 COLUMNS += [
     "assertion",
+    "cue",
+    "cue_start",
+    "cue_end",
+    "cue_rule",
     "section",
     "section_code",
     "entity_id",
