@@ -293,7 +293,7 @@ def test_a_file_that_is_cut_short(hospital, tmp_path):
         ),
         (
             {"definition": "readmision-30d"},
-            r"readmision-30d cannot be read as .* definition: readmission-30d,",
+            r"readmision-30d cannot be read as .* definition: .*readmission-30d",
         ),
         ({"out": "cohort.csv"}, r"out must end in \.parquet, got cohort\.csv"),
         ({"out": "no/where.parquet"}, "no: no such folder; make it first"),
