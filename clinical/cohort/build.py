@@ -374,6 +374,7 @@ def _set_rules(
     """Create `rules`: the definition and the request as a table of one row for all SQL steps."""
     # Every step reads the same row, so rules that another outcome lacks have defaults.
     rules = request.definition.rules()
+    periods = request.schema.follow_up if tables.follow_up else None
     values: dict[str, Any] = {
         "planned_types": [],
         "death_after_discharge": "keep",
@@ -387,9 +388,7 @@ def _set_rules(
         "addendum_kinds": request.schema.addendum_kinds,
         "has_notes": bool(tables.notes),
         "shifted_dates": request.schema.shifted_dates,
-        "trusted_periods": bool(
-            tables.follow_up and tables.follow_up.table.trusted
-        ),
+        "trusted_periods": bool(periods and periods.trusted),
         "admissions_table": tables.admissions.name,
         "no_row": NO_ROW,
         "undecodable": UNDECODABLE,

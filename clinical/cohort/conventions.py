@@ -167,8 +167,15 @@ def note_conventions(
     for table, chosen in tables:
         if "chart_time" in chosen:
             (counts,) = con.execute(_NOTES, {"table": table}).fetchall()
+            cells, dates, midnights, offsets = counts
             convention = ColumnConvention(
-                table, chosen["chart_time"], *counts, of_notes=True
+                table,
+                chosen["chart_time"],
+                cells,
+                dates,
+                midnights,
+                offsets,
+                of_notes=True,
             )
             conventions.append(convention)
     return conventions
