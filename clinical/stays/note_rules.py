@@ -47,7 +47,7 @@ _ARROW_TYPES = {
     "BIGINT": pa.int64(),
 }
 ARROW_FACTS = pa.schema(
-    {name: _ARROW_TYPES[kind] for name, kind in FACTS.items()}
+    {name: _ARROW_TYPES[sql_type] for name, sql_type in FACTS.items()}
 )
 _DAY = pa.scalar(timedelta(days=1), pa.duration("us"))
 # Makes microseconds since 1970 positive, from the year 1 on.
