@@ -19,7 +19,6 @@ from domainbert.cli.training import TrainingOptions
 from domainbert.errors import UserError
 from domainbert.files import check_output, write_json
 from domainbert.progress import counted
-from domainbert.tables.options import DATABASES
 
 if TYPE_CHECKING:
     from biomed.corpora import Gold
@@ -151,6 +150,8 @@ def tag(
             "--format writes a file or a folder: name it with --out"
         )
     if out and (form is None or form in NEEDED):
+        from domainbert.tables.options import DATABASES
+
         needed = NEEDED.get(form or "")
         fields, columns = _fields(scoring)
         if needed and not source.startswith(DATABASES):

@@ -224,7 +224,7 @@ def test_stdin(model, tmp_path):
         input="no pneumonia\n",
     )
     assert (
-        "stdin\t3\t12\tpneumonia\tDisease\t-\t" in (tmp_path / "o").read_text()
+        "stdin\t3\t12\tpneumonia\tDisease\t-\n" in (tmp_path / "o").read_text()
     )
 
 

@@ -491,5 +491,9 @@ def test_entities_are_values():
             "codes",
             "section",
             "medication",
+            "cue",
+            "cue_start",
+            "cue_end",
+            "cue_rule",
         ),
     ]

@@ -117,7 +117,7 @@ def test_every_model_is_trained_by_the_same_call(kind):
         pkgutil.resolve_name(kind.trainer)
     ).parameters
     assert list(parameters)[1] == "recipe"
-    assert {"kind"} <= parameters.keys()
+    assert {"model_class"} <= parameters.keys()
     assert {
         "checkpoints",
         "resume",
