@@ -85,7 +85,9 @@ def write_models():
 
 
 def write_tables():
-    write_lines("sentences.txt", [f"She had {name}." for name in DISEASES])
+    sentences = [f"She had {name}." for name in DISEASES]
+    write_lines("sentences.txt", sentences)
+    write_lines("texts.csv", ["text", *sentences])
     terms = [f"{name},disease" for name in DISEASES]
     write_lines("terms.csv", ["term,category", *terms])
     names = [
