@@ -88,6 +88,9 @@ def write_tables():
     sentences = [f"She had {name}." for name in DISEASES]
     write_lines("sentences.txt", sentences)
     write_lines("texts.csv", ["text", *sentences])
+    notes = [f"Admitted with fever {n}. She lives alone." for n in range(40)]
+    write_lines("history.csv", ["text", *notes])
+    write_lines("history.toml", ["[corpus]", "held_out = 0.3"])
     terms = [f"{name},disease" for name in DISEASES]
     write_lines("terms.csv", ["term,category", *terms])
     names = [
