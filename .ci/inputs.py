@@ -45,7 +45,7 @@ from clinical.risk.task import ReadmissionTask
 from domainbert.scoring import engines
 
 task = ReadmissionTask(ReadmissionModel.from_pretrained("readmission-demo"))
-notes = pd.read_csv("notes.csv")
+notes = pd.read_csv("notes.csv").assign(category="Discharge summary")
 """
 RAY_JOB = f"""{TASK}
 import ray
