@@ -84,12 +84,7 @@ def _long_start(short: str, before: str) -> int | None:
         return None
     first = words[0].start()
     lowered = "".join(char.lower()[0] for char in before)
-    letters = [char.lower()[0] for char in short if char.isalnum()]
-    # "TNF-α" is short for "tumor necrosis factor-alpha" too.
-    letters = [
-        letter if letter in lowered else letter.translate(_GREEK)
-        for letter in letters
-    ]
+    letters = _letters(short, lowered)
     position = len(before)
     for letter in reversed(letters):
         position = lowered.rfind(letter, first, position)
@@ -100,11 +95,23 @@ def _long_start(short: str, before: str) -> int | None:
         return None
     if before[start:].split()[0] in _SMALL_WORDS:
         earlier = _word_start(before, letters[0], first, start - 1)
-        start = start if earlier is None else earlier
+        if earlier is not None:
+            start = earlier
     long = before[start:]
     # A long form is longer than its abbreviation and does not contain it.
-    is_long_form = len(long) > len(short) and short not in long.split()
-    return start if is_long_form else None
+    if len(long) <= len(short) or short in long.split():
+        return None
+    return start
+
+
+def _letters(short: str, lowered: str) -> list[str]:
+    """The letters and digits of an abbreviation, as the text before it writes them."""
+    letters = [char.lower()[0] for char in short if char.isalnum()]
+    # "TNF-α" is short for "tumor necrosis factor-alpha" too.
+    for number, letter in enumerate(letters):
+        if letter not in lowered:
+            letters[number] = letter.translate(_GREEK)
+    return letters
 
 
 def _word_start(

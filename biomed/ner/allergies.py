@@ -82,21 +82,25 @@ def _with_drug(
 ) -> list[Entity]:
     """The entities with a drug, without what overlaps it and the word for the allergy."""
     start, end, cue_end = extent
-    over = [
+    # A drug may overlap the word for the allergy, an entity of another type may not.
+    extent_ends = {drug_type: end}
+    overlapping = [
         entity
         for entity in entities
         if start < entity.end
-        and entity.start < (end if entity.label == drug_type else cue_end)
+        and entity.start < extent_ends.get(entity.label, cue_end)
     ]
-    whole = [
-        e
-        for e in over
-        if e.label == drug_type and e.start <= start and e.end == end
+    covering_drugs = [
+        entity
+        for entity in overlapping
+        if entity.label == drug_type
+        and entity.start <= start
+        and entity.end == end
     ]
-    scores = [entity.score for entity in over if entity.start < end]
+    scores = [entity.score for entity in overlapping if entity.start < end]
     drug = Entity(
         start, end, text[start:end], drug_type, max(scores, default=1.0)
     )
-    kept = [entity for entity in entities if entity not in over]
-    kept += whole or [drug]
+    kept = [entity for entity in entities if entity not in overlapping]
+    kept += covering_drugs or [drug]
     return sorted(kept, key=lambda entity: entity.start)

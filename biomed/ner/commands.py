@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -164,13 +164,7 @@ def tag(
         )
         if form:
             paths = export_entities(out, form, named=columns.named())
-            files = (f"{path} ({count:,})" for path, count in paths.items())
-            say(f"as {form}: {', '.join(files)}")
-            if form == "fhir":
-                say(
-                    "no resource: entities of other people, reactions to a drug (they are in its "
-                    "AllergyIntolerance), and drugs to which the note denies an allergy"
-                )
+            _say_exported(paths, form)
         return
     names = ("keep", "restart", "stay", "patient", "time", "query")
     scoring.refuse(*names, because="unless --out is a table of entities")
@@ -190,6 +184,17 @@ def tag(
     for _, text, entities in tagged:
         view = TaggedView(text, tuple(entities), tagger.types)
         stdout.print(view, soft_wrap=True)
+
+
+def _say_exported(paths: Mapping[Path, int], form: Format) -> None:
+    """The exported files with their numbers of rows, and what has no resource."""
+    files = (f"{path} ({count:,})" for path, count in paths.items())
+    say(f"as {form}: {', '.join(files)}")
+    if form == "fhir":
+        say(
+            "no resource: entities of other people, reactions to a drug (they are in its "
+            "AllergyIntolerance), and drugs to which the note denies an allergy"
+        )
 
 
 def _texts(source: str, scoring: ScoringOptions) -> Iterator[tuple[str, str]]:

@@ -24,7 +24,7 @@ _BESIDE_DRUGS = frozenset(_DATA["beside_drugs"].split())
 _NEGATIONS = frozenset(["", *_DATA["negations"]])
 _STARTS = list(map(frozenset, _DATA["starts"]))
 _LONGEST_START = 6
-_SHORTEST_REST = 4  # letters of a word after its start
+_SHORTEST_TAIL = 4  # letters of a word after its start
 # Of each contrast: the words with the number of their side.
 _CONTRASTS = [
     {
@@ -72,10 +72,10 @@ def differ(name: str, other: str) -> bool:
 
 def _contrast(word: str, other: str) -> bool:
     """Whether two words differ in their starts only, and these are of one contrast."""
-    starts = _starts_by_rest(word)
-    other_starts = _starts_by_rest(other)
-    for rest in starts.keys() & other_starts.keys():
-        pair = {starts[rest], other_starts[rest]}
+    starts = _starts_by_tail(word)
+    other_starts = _starts_by_tail(other)
+    for tail in starts.keys() & other_starts.keys():
+        pair = {starts[tail], other_starts[tail]}
         is_contrast = any(map(pair.issubset, _STARTS))
         is_negation = "" in pair and pair.issubset(_NEGATIONS)
         if len(pair) == 2 and (is_contrast or is_negation):
@@ -83,8 +83,8 @@ def _contrast(word: str, other: str) -> bool:
     return False
 
 
-def _starts_by_rest(word: str) -> dict[str, str]:
-    longest = min(_LONGEST_START, len(word) - _SHORTEST_REST)
+def _starts_by_tail(word: str) -> dict[str, str]:
+    longest = min(_LONGEST_START, len(word) - _SHORTEST_TAIL)
     return {word[length:]: word[:length] for length in range(longest + 1)}
 
 

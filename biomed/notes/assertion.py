@@ -107,7 +107,9 @@ class _Hit(NamedTuple):
 
     @property
     def rule(self) -> str:
-        return "after" if self.cue.row.after else "before"
+        if self.cue.row.after:
+            return "after"
+        return "before"
 
 
 class _Mention(NamedTuple):

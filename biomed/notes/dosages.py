@@ -166,11 +166,15 @@ def _ends(name: str, number: str, ends: list[float]) -> dict[str, float]:
 
     FHIR wants whole numbers as such; what is no whole number of times is left out.
     """
-    values = ends if number == "n" else [float(number)]
-    whole = [int(value) if value.is_integer() else value for value in values]
+    values = ends
+    if number != "n":
+        values = [float(number)]
     if name == "frequency" and not all(value.is_integer() for value in values):
         return {}
-    return dict(zip((name, f"{name}Max"), whole, strict=False))
+    json_numbers = [
+        int(value) if value.is_integer() else value for value in values
+    ]
+    return dict(zip((name, f"{name}Max"), json_numbers, strict=False))
 
 
 def _numbers(text: str) -> list[float]:
@@ -186,8 +190,10 @@ def _number(text: str) -> float | None:
     written = _THOUSANDS.sub("", text.lower())
     if with_magnitude := _MAGNITUDE.fullmatch(written):
         number = _number(with_magnitude[1])
-        factor = DATA["numerals"][with_magnitude[2]]
-        return None if number is None else number * factor
+        factor: float = DATA["numerals"][with_magnitude[2]]
+        if number is None:
+            return None
+        return number * factor
     if mixed := _FRACTION.fullmatch(written):
         return float(mixed[1]) + DATA["numerals"][mixed[2]]
     try:

@@ -280,7 +280,7 @@ class _Parser:
         )
         drug.attributes += self._take_reasons(drug.start)
         drug.attributes += self._take_chain(drug.start)
-        group = [] if self.sentence_end else self.group
+        group = self._sentence_group()
         self.statuses.take_drug(drug, group, self.group_end)
         before = self.text[max(0, drug.start - _AROUND) : drug.start]
         names_allergy = _NO_ALLERGY.search(
@@ -424,6 +424,12 @@ class _Parser:
         if not _VAGUE.search(reaction.text.lower()):
             drug.attributes.append(reaction)
 
+    def _sentence_group(self) -> list[Drug]:
+        """The group, or no drugs if the sentence with it has ended."""
+        if self.sentence_end:
+            return []
+        return self.group
+
     def _take_verb(
         self,
         status: str,
@@ -446,7 +452,7 @@ class _Parser:
             status,
             (start, end),
             is_passive=is_passive,
-            group=[] if self.sentence_end else self.group,
+            group=self._sentence_group(),
             group_end=self.group_end,
         )
 

@@ -140,8 +140,10 @@ class Mended:
         ]
 
     def _shifted(self, position: int) -> int:
-        edit = bisect_right(self._ends, position)
-        return position + (self._growths[edit - 1] if edit else 0)
+        edit_count = bisect_right(self._ends, position)
+        if edit_count == 0:
+            return position
+        return position + self._growths[edit_count - 1]
 
     def original(self, position: int) -> int:
         """Where a position of the mended text is in the text as it was."""
@@ -185,8 +187,9 @@ def misspellings() -> dict[str, str]:
 
 def _one_edit(word: str) -> Iterator[str]:
     """A word with a letter left out, added or changed, or two letters changed round."""
-    for place in range(1, len(word) + 1):
-        head, tail = word[:place], word[place:]
+    for split in range(1, len(word) + 1):
+        head = word[:split]
+        tail = word[split:]
         yield head + tail[1:]
         if len(tail) > 1:
             yield head + tail[1] + tail[0] + tail[2:]
@@ -217,23 +220,25 @@ def endless_repeat(pattern: str) -> str:
     It is that of a group, more than `MAX_REPEATS` times, that holds a repeat or alternatives.
     """
     open_groups: list[tuple[int, bool]] = []
-    closed: tuple[int, bool] | None = None
+    # The end of the group before the token, if it matches in several ways.
+    varied_end = -1
     is_varied = False  # whether the group that is open matches in several ways
     for token in _TOKEN.finditer(pattern):
         mark = token[0]
-        group = closed if closed and token.start() == closed[0] else None
-        closed = None
+        follows_varied = token.start() == varied_end
+        varied_end = -1
         if mark.startswith("("):
             open_groups.append((token.start(), is_varied))
             is_varied = False
         elif mark == ")" and open_groups:
             start, outer = open_groups.pop()
-            closed = (token.end(), is_varied)
+            if is_varied:
+                varied_end = token.end()
             is_varied = is_varied or outer
         elif mark == "|":
             is_varied = True
         elif mark[0] in "*+?{":
-            if group and group[1] and _most(mark) > MAX_REPEATS:
+            if follows_varied and _most(mark) > MAX_REPEATS:
                 return pattern[start : token.end()]
             is_varied = True
     return ""
@@ -241,12 +246,16 @@ def endless_repeat(pattern: str) -> str:
 
 def _most(repeat: str) -> float:
     """How often a repeat matches at most."""
-    if repeat in ("*", "+", "?"):
-        return 1 if repeat == "?" else math.inf
+    if repeat == "?":
+        return 1
+    if repeat in ("*", "+"):
+        return math.inf
     bounds = _BOUNDS.fullmatch(repeat)
     if bounds is None:
         return 1
     low, comma, high = bounds.groups()
     if not comma:
         return int(low or 1)
-    return int(high) if high else math.inf
+    if not high:
+        return math.inf
+    return int(high)

@@ -247,7 +247,9 @@ def _table_name(words: str) -> str | None:
     if len(parts) < 2:
         return None
     names = [_NAMES.get(heading_key(part)) for part in parts]
-    return names[0] if all(names) else None
+    if not all(names):
+        return None
+    return names[0]
 
 
 def _is_known_heading(

@@ -68,6 +68,9 @@ class Drug:
         drug = self.same_as or self
         parts = tuple(sorted(drug.attributes, key=lambda part: part.start))
         name = text[self.start : self.end]
+        same_as: int | None = None
+        if self.same_as:
+            same_as = self.same_as.start
         return Medication(
             self.start,
             self.end,
@@ -75,7 +78,7 @@ class Drug:
             drug.status,
             parts,
             self.assertion,
-            same_as=self.same_as.start if self.same_as else None,
+            same_as=same_as,
         )
 
 
@@ -127,7 +130,9 @@ class StatusParser:
         start, end = span
         verb = self._masked[start:end]
         is_replaced = status == "replaced"
-        passes_on = _PASSES_ON_REPLACED if is_replaced else _PASSES_ON
+        passes_on = _PASSES_ON
+        if is_replaced:
+            passes_on = _PASSES_ON_REPLACED
         is_over = is_passive
         self.end_verb()
         if group and self._is_subject(span, group_end, is_passive=is_passive):
@@ -204,9 +209,14 @@ class StatusParser:
 
     def _replace(self, drug: Drug, *, is_reversed: bool) -> None:
         """Another drug comes after "changed X to", or Y after "substituted X for"."""
+        old_status = "stopped"
+        new_status = "started"
+        if is_reversed:
+            old_status = "started"
+            new_status = "stopped"
         for other in self._replaced:
-            other.status = "started" if is_reversed else "stopped"
-        drug.status = "stopped" if is_reversed else "started"
+            other.status = old_status
+        drug.status = new_status
         self._replaced = ()
         self._status = drug.status
         self._end = drug.end

@@ -79,7 +79,9 @@ class LoraSettings(Settings):
         """
         alpha = _by_pattern(self.alpha_pattern, layer, self.lora_alpha)
         rank = self.rank_of(layer)
-        return alpha / (math.sqrt(rank) if self.use_rslora else rank)
+        if self.use_rslora:
+            return alpha / math.sqrt(rank)
+        return alpha / rank
 
     def adapts(self, layer: str) -> bool:
         """Whether a linear layer has an adapter."""

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 Precision = Literal["float32", "bfloat16"]
 Dtype: TypeAlias = "Precision | torch.dtype"
 # One window of 512 tokens in a layer of the shipped encoder.
-_ROWS, _WIDTH, _INNER = 512, 384, 1536
+_ROWS = 512
+_WIDTH = 384
+_INNER = 1536
 
 
 def precision_of(dtype: Dtype) -> Precision:
@@ -29,7 +31,9 @@ def precision_of(dtype: Dtype) -> Precision:
     """
     name = str(dtype).removeprefix("torch.")
     check_choice("dtype", name, get_args(Precision))
-    return "bfloat16" if name == "bfloat16" else "float32"
+    if name == "bfloat16":
+        return "bfloat16"
+    return "float32"
 
 
 def cast_encoder(network: PreTrainedModel) -> None:
@@ -55,10 +59,15 @@ def _inputs_in_float32(
     module: torch.nn.Module, inputs: tuple[Any, ...]
 ) -> tuple[Any, ...]:
     del module
-    return tuple(
-        value.float() if getattr(value, "is_floating_point", bool)() else value
-        for value in inputs
-    )
+    return tuple(map(_in_float32, inputs))
+
+
+def _in_float32(value: Any) -> Any:
+    """A tensor of floating-point numbers as float32; any other value as it is."""
+    is_floating_point = getattr(value, "is_floating_point", bool)
+    if is_floating_point():
+        return value.float()
+    return value
 
 
 def multiplication_rates(seconds: float = 0.25) -> dict[Precision, float]:

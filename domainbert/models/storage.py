@@ -253,7 +253,9 @@ def check_whole(folder: Path) -> None:
     if not listed and not _is_ours(folder):
         return
     hashes = file_hashes(folder)
-    names = {CONFIG_FILE, *listed, *hashes} if listed else {MANIFEST_FILE}
+    names = {MANIFEST_FILE}
+    if listed:
+        names = {CONFIG_FILE, *listed, *hashes}
     for name in sorted(names):
         if name not in hashes or hashes[name] != listed.get(name):
             raise EncoderError(

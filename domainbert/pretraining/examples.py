@@ -246,15 +246,13 @@ class Prepared:
         counts_file = folder / f"corpus-{text_name}.json"
         token_type = "uint16" if len(tokenizer) <= 2**16 else "int32"
         tokens = List(Value(token_type))
+        tokenize_sides = partial(
+            _tokenized_sides, corpus, tokenizer, counts_file
+        )
         documents = _stored(
             folder,
             text_name,
-            partial(
-                _tokenized_sides,
-                corpus,
-                tokenizer,
-                counts_file,
-            ),
+            tokenize_sides,
             {
                 "tokens": tokens,
                 "ends": List(Value("int32")),

@@ -148,11 +148,15 @@ class WindowCache:
 
 def _written(logit: np.ndarray) -> float | bytes:
     """The logit of a window as SQLite holds it; several as bytes, which a REAL column keeps."""
-    return logit.tobytes() if logit.ndim else float(logit)
+    if logit.ndim:
+        return logit.tobytes()
+    return float(logit)
 
 
-def _read(cell: float | bytes) -> Any:
-    return np.frombuffer(cell) if isinstance(cell, bytes) else cell
+def _read(cell: float | bytes) -> float | np.ndarray:
+    if isinstance(cell, bytes):
+        return np.frombuffer(cell)
+    return cell
 
 
 def open_hashed(

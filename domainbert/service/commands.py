@@ -145,7 +145,9 @@ def serve(
             _check(certificate, key)
             say(f"ready: {', '.join(settings.model)}")
             return
-        reach = ", which only this machine can reach" if is_local else ""
+        reach = ""
+        if is_local:
+            reach = ", which only this machine can reach"
         say(f"loading {', '.join(settings.model)}; then open {address}{reach}")
         # After a request to stop, uvicorn raises it once the last response is sent.
         with suppress(KeyboardInterrupt):

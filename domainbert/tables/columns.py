@@ -197,7 +197,9 @@ def require_columns(
     if not missing:
         return
     # The first row of a file without a header is data, and may be a note: it is not shown.
-    shown = available if are_names(available) else []
+    shown: list[str] = []
+    if are_names(available):
+        shown = available
     listed = shortened(available, _LISTED_COLUMNS) or "none"
     if len(shown) < len(available):
         listed = f"{len(available)}, not shown: the first line may be data, not names"
@@ -205,9 +207,9 @@ def require_columns(
         repr(name) + _advice(name, shown, argument=argument)
         for name in missing
     ]
-    others = "".join(f"; no column {fault}" for fault in tail)
+    other_columns = "".join(f"; no column {fault}" for fault in tail)
     raise TableError(
-        f"{source} has no column {head}{others}. Columns there: {listed}"
+        f"{source} has no column {head}{other_columns}. Columns there: {listed}"
     )
 
 
@@ -225,9 +227,9 @@ def _advice(missing: str, available: Sequence[str], *, argument: str) -> str:
     if meaning and same:
         near = [same[0].lower()]
     for name in map(names.get, near):
-        fix = (
-            f"Name it with {argument}" if argument else "Rename it to {ours!r}"
-        )
+        fix = "Rename it to {ours!r}"
+        if argument:
+            fix = f"Name it with {argument}"
         call = fix.format(ours=missing, theirs=name)
         return f"; did you mean {name!r}? {call}"
     if argument:

@@ -243,7 +243,9 @@ def _csv_cells(
     names = [str(name) for name in frame.columns]
     if "\r" in "".join(names):
         quoting = csv.QUOTE_NONNUMERIC
-    frame.columns = names if raw else [guard(name) for name in names]
+    if not raw:
+        names = [guard(name) for name in names]
+    frame.columns = names
     return frame, quoting
 
 

@@ -127,7 +127,9 @@ class WindowRunner:
         number = self.output
         if self._model.config.num_labels == 1:
             number = 0
-        columns = slice(None) if number is None else number
+        columns: int | slice = slice(None)
+        if number is not None:
+            columns = number
         rows = self.run(
             windows, read=lambda output, _: output.logits[:, columns]
         )
