@@ -95,8 +95,7 @@ class ReadmissionService:
             if request.hook == "patient-view":
                 return []
             raise HTTPException(
-                400,
-                "context.encounterId: required for encounter-discharge",
+                400, "context.encounterId: required for encounter-discharge"
             )
         try:
             records, receipt = self.documents(request, stay)
@@ -116,26 +115,21 @@ class ReadmissionService:
         (risk,) = self._service.score(TASK, records, card=name)
         if risk["status"] != "ok":
             raise HTTPException(
-                412,
-                f"prefetch.notes: no risk, because {risk['reason']}",
+                412, f"prefetch.notes: no risk, because {risk['reason']}"
             )
         by_id = {record["note_id"]: record for record in records}
         notes = [by_id[note] for note in passages[0]["notes_read"]]
-        receipt["that the model does not choose, not read"] = len(by_id) - len(
-            notes
-        )
-        key = self._keep(
-            {"records": notes, "risk": risk, "passages": passages}
-        )
+        n_unchosen = len(by_id) - len(notes)
+        receipt["that the model does not choose, not read"] = n_unchosen
+        evidence = {"records": notes, "risk": risk, "passages": passages}
+        key = self._keep(evidence)
         settings = self._service.settings
         report = ""
         if settings.report:
             report = f" Report: {settings.report}"
-        summary, statement = risk_statement(risk, self._outcome)
-        discharged = note_time(records[0]["discharge_time"])
-        if discharged:
-            days = (datetime.now(UTC) - discharged) / timedelta(days=1)
-            statement += remaining_statement(risk, self._groups, days)
+        summary, statement = self._statements(
+            risk, records[0]["discharge_time"]
+        )
         detail = _CARD.render(
             statement=statement,
             passages=passage_list(passages, notes),
@@ -156,6 +150,17 @@ class ReadmissionService:
             link = _TEXTS["link"] | {"url": f"{settings.address}/#card={key}"}
             card["links"] = [link]
         return [card]
+
+    def _statements(
+        self, risk: Row, discharge_time: object
+    ) -> tuple[str, str]:
+        """The summary and the statement of a risk; after discharge, with the days that remain."""
+        summary, statement = risk_statement(risk, self._outcome)
+        discharged = note_time(discharge_time)
+        if discharged:
+            days = (datetime.now(UTC) - discharged) / timedelta(days=1)
+            statement += remaining_statement(risk, self._groups, days)
+        return summary, statement
 
     def answer(self, request: HookRequest) -> AsciiResponse:
         """CDS Hooks: the card of a call."""

@@ -174,12 +174,9 @@ def read_documents(
     of_stay = [
         row for row in rows if tops & _tops(row["encounters"] or stay, by_id)
     ]
-    receipt = Counter(
-        {
-            "of another encounter, not read": len(rows) - len(of_stay),
-            remark: len(of_stay) * bool(remark),
-        }
-    )
+    n_other = len(rows) - len(of_stay)
+    receipt = Counter({"of another encounter, not read": n_other})
+    receipt[remark] = len(of_stay) * bool(remark)
     reasons = left_out(of_stay)
     records = []
     for position, row in enumerate(of_stay):
@@ -244,7 +241,9 @@ def missing_count(bundle: object) -> int:
         for entry in values(bundle, "entry")
         if values(entry, "search", "mode") in ([], ["match"])
     ]
-    total = totals[0] if totals and isinstance(totals[0], int) else 0
+    total = 0
+    if totals and isinstance(totals[0], int):
+        total = totals[0]
     return max(total - len(matches), 0)
 
 
@@ -294,11 +293,11 @@ def fetch_documents(
         ValueError,
         RecursionError,
     ) as error:
-        what = type(error).__name__
+        cause = type(error).__name__
         if str(error).isdecimal():
-            what = str(error)  # the status
+            cause = str(error)  # the status
         raise HTTPException(
-            412, f"the FHIR server gave no notes ({what})"
+            412, f"the FHIR server gave no notes ({cause})"
         ) from None
     if has_failed(resources):
         raise HTTPException(412, "the FHIR server answered with an error")

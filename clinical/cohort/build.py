@@ -123,15 +123,7 @@ def build_cohort(
         raise UserError(f"hours must be a number above 0, got {hours!r}")
     if out is not None and Path(out).suffix.lower() != ".parquet":
         raise TableError(f"out must end in .parquet, got {Path(out).name}")
-    if (
-        len(fractions) != len(FRACTIONS)
-        or min(fractions) <= 0
-        or abs(sum(fractions) - 1) > 1e-9
-    ):
-        raise UserError(
-            f"fractions must be three numbers above 0 that sum to 1, got {tuple(fractions)}"
-        )
-    shares = dict(zip(FRACTIONS, fractions, strict=True))
+    shares = _shares_by_side(fractions)
     named_schema = None
     if schema or mapping:
         named_schema = load_schema(schema, mapping=mapping)
@@ -189,6 +181,19 @@ def build_cohort(
         }
         _export_cohort(con, table, request=request, facts=facts)
     return Cohort.open(path, keep=keep)
+
+
+def _shares_by_side(fractions: Sequence[float]) -> dict[str, float]:
+    """The checked shares of train, val and test."""
+    if (
+        len(fractions) != len(FRACTIONS)
+        or min(fractions) <= 0
+        or abs(sum(fractions) - 1) > 1e-9
+    ):
+        raise UserError(
+            f"fractions must be three numbers above 0 that sum to 1, got {tuple(fractions)}"
+        )
+    return dict(zip(FRACTIONS, fractions, strict=True))
 
 
 def _moment(value: str | date | None) -> datetime | None:
@@ -374,7 +379,9 @@ def _set_rules(
     """Create `rules`: the definition and the request as a table of one row for all SQL steps."""
     # Every step reads the same row, so rules that another outcome lacks have defaults.
     rules = request.definition.rules()
-    periods = request.schema.follow_up if tables.follow_up else None
+    periods = None
+    if tables.follow_up:
+        periods = request.schema.follow_up
     values: dict[str, Any] = {
         "planned_types": [],
         "death_after_discharge": "keep",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic_core import PydanticCustomError
 
@@ -84,7 +84,9 @@ class ColumnConvention:
         share = self.offsets / self.times
         if _MIXED_FROM < share < 1 - _MIXED_FROM:
             return "mixed"
-        return "offset" if share > 1 / 2 else "local"
+        if share > 1 / 2:
+            return "offset"
+        return "local"
 
     def sentence(self) -> str:
         """What a reader of the cohort should know; "" if the column is as it seems."""
@@ -101,11 +103,14 @@ class ColumnConvention:
             )
         return ""
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, str]:
         """What the cohort's metadata keeps."""
+        contents = "times"
+        if self.holds_dates:
+            contents = "dates"
         return {
             "column": self.name,
-            "holds": "dates" if self.holds_dates else "times",
+            "holds": contents,
             "clock": self.clock,
         }
 
@@ -230,7 +235,10 @@ def check_zone(zone: str | None) -> str | None:
         raise UserError(
             f"zone {zone!r} is unknown; expected a name such as 'Europe/Berlin' or 'UTC'"
         )
-    return names[0][0] if names else None
+    if not names:
+        return None
+    spelling: str = names[0][0]
+    return spelling
 
 
 def known_zone(zone: str | None) -> str | None:

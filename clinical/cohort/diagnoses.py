@@ -126,14 +126,14 @@ def group_caveats(facts: dict[str, Any]) -> list[str]:
             f"({facts['n_icd10']:,}): groups of ICD-9 have the prefix ICD9, because the same "
             "characters mean other things. A table of groups can join them."
         )
-    for name, what in (
+    for name, caveat in (
         ("n_other", "codes of other systems than ICD are not in categories"),
         ("n_no_stay", "codes belong to no stay of the source"),
         ("n_unmapped", "codes are in no group of the table"),
         ("n_empty", "rows have no code"),
     ):
         if facts[name]:
-            lines.append(f"{facts[name]:,} {what}.")
+            lines.append(f"{facts[name]:,} {caveat}.")
     for side in ("val", "test"):
         missing = sum(not counts[side] for counts in groups.values())
         if missing:

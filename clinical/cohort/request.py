@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from clinical.cohort.definition import Definition, Schema
 from clinical.stays.choice import NoteChoice
@@ -25,8 +26,11 @@ class Request:
     @property
     def choice(self) -> NoteChoice:
         """Which notes of a stay are read."""
+        notes: Literal["early", "discharge"] = "discharge"
+        if self.notes == "early":
+            notes = "early"
         return NoteChoice(
-            notes="early" if self.notes == "early" else "discharge",
+            notes=notes,
             hours=self.hours,
             summaries=self.schema.summary_categories,
             addenda=self.schema.addendum_kinds,

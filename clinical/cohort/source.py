@@ -176,10 +176,12 @@ def find_tables(
     if codes:
         diagnoses = _find_optional(source, schema.diagnoses, schema)
         if diagnoses is None:
-            table = schema.diagnoses.table if schema.diagnoses else "none"
+            expected = "none"
+            if schema.diagnoses:
+                expected = schema.diagnoses.table
             raise TableError(
-                f"{source.name} has no table of diagnosis codes (expected: {table}); the outcome "
-                "needs one: of your own tables, describe it in [diagnoses] of the mapping"
+                f"{source.name} has no table of diagnosis codes (expected: {expected}); the "
+                "outcome needs one: of your own tables, describe it in [diagnoses] of the mapping"
             )
     return Tables(
         admissions, patients, deaths, follow_up, diagnoses, note_tables, absent

@@ -62,7 +62,8 @@ class _Ranking:
         negative = weights - positive
         true = np.cumsum(positive, axis=0)
         false = np.cumsum(negative, axis=0)
-        n_positive, n_negative = true[-1], false[-1]
+        n_positive = true[-1]
+        n_negative = false[-1]
         true_here = np.take_along_axis(true, self._last, axis=0)
         false_here = np.take_along_axis(false, self._last, axis=0)
         before = np.take_along_axis(false - negative, self._first, axis=0)
@@ -268,9 +269,11 @@ def _named(resampled: Resampled) -> dict[str, Interval]:
 def _f1(outcome: Floats, proposed: Floats, weights: Floats) -> float:
     """F1 of proposals, of all pairs together; 0 without any."""
     weights = weights.reshape(-1, *[1] * (outcome.ndim - 1))
-    both = (weights * outcome * proposed).sum()
+    true_positives = (weights * outcome * proposed).sum()
     total = (weights * (outcome + proposed)).sum()
-    return float(2 * both / total) if total else 0.0
+    if not total:
+        return 0.0
+    return float(2 * true_positives / total)
 
 
 def _checked(labels: np.ndarray, values: np.ndarray) -> tuple[Floats, Floats]:

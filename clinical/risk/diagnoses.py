@@ -168,7 +168,9 @@ class DiagnosisModel(StayModel[DiagnosisSettings, StayDiagnoses]):
     def outcome(self) -> str:
         """What the probabilities are of."""
         choice = self.settings.notes
-        return choice.event if choice else "coded with a group of diagnoses"
+        if choice:
+            return choice.event
+        return "coded with a group of diagnoses"
 
     def with_settings(self, settings: DiagnosisSettings) -> DiagnosisModel:
         """The model with other settings, such as calibrators."""
@@ -218,6 +220,9 @@ class DiagnosisModel(StayModel[DiagnosisSettings, StayDiagnoses]):
         for rank, number in enumerate(order, start=1):
             threshold = self._thresholds[number]
             probability = probability_of[number]
+            is_proposed = None
+            if threshold is not None:
+                is_proposed = probability >= threshold
             groups.append(
                 GroupRisk(
                     self.labels[number],
@@ -226,7 +231,7 @@ class DiagnosisModel(StayModel[DiagnosisSettings, StayDiagnoses]):
                     probability,
                     rule_values[number],
                     has_calibrator[number],
-                    None if threshold is None else probability >= threshold,
+                    is_proposed,
                 )
             )
         return tuple(groups)
@@ -262,7 +267,9 @@ class DiagnosisModel(StayModel[DiagnosisSettings, StayDiagnoses]):
         model.name = self.name
         model.runner.output = self._number[outcome]
         name = settings.names.get(outcome)
-        model.of_group = f"{outcome} {name}" if name else outcome
+        model.of_group = outcome
+        if name:
+            model.of_group = f"{outcome} {name}"
         return model
 
     def explain(

@@ -153,14 +153,13 @@ class StayTask(Task[StayNotes, Result]):
         cells = rows[0].cells
         if STAY.name in cells and id_key(cells[STAY.name]) is None:
             return Fault("this row has no stay_id, and the table has stay ids")
-        whole = self._whole_notes(rows)
-        if isinstance(whole, Fault):
-            return whole
-        rows = whole
+        notes = self._whole_notes(rows)
+        if isinstance(notes, Fault):
+            return notes
         if self._notes == "as-given":
-            return read_notes(rows, AS_GIVEN if self.choice else "")
+            return read_notes(notes, AS_GIVEN if self.choice else "")
         # A copied row of the admissions is excluded; the row that it copies has the notes.
-        scorable = [row for row in rows if exclusion_of(row.cells) is None]
+        scorable = [row for row in notes if exclusion_of(row.cells) is None]
         if not scorable:
             return _excluded(exclusion_of(cells))
         if self.choice is None:
@@ -170,8 +169,10 @@ class StayTask(Task[StayNotes, Result]):
     def _whole_notes(self, rows: Sequence[Row]) -> list[Row] | Fault:
         """Notes whose pieces stand in several rows as one row each."""
         if any(not is_missing(row.cells.get(LINE.name)) for row in rows):
-            whole = join_pieces(rows)
-            return Fault(whole) if isinstance(whole, str) else whole
+            notes = join_pieces(rows)
+            if isinstance(notes, str):
+                return Fault(notes)
+            return notes
         if n_rows := contradicting_ids(rows):
             return Fault(
                 f"{n_rows} rows share a note_id and have different texts; if they are pieces of a "

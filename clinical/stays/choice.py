@@ -297,7 +297,9 @@ def is_true(cell: object) -> bool:
 def _time(row: Row, column: str) -> datetime | None:
     """The time of a cell in UTC, without a zone, as Arrow has it."""
     time = note_time(row.cells.get(column))
-    return time.astimezone(UTC).replace(tzinfo=None) if time else None
+    if not time:
+        return None
+    return time.astimezone(UTC).replace(tzinfo=None)
 
 
 def _upper(cell: object) -> str:

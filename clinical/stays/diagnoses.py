@@ -69,7 +69,9 @@ def labels_of(rows: pd.DataFrame, groups: Sequence[str]) -> np.ndarray:
 
 def _listed(cell: Any) -> Any:
     """A list of Parquet, which comes as an array, as a list."""
-    return cell.tolist() if hasattr(cell, "tolist") else cell
+    if hasattr(cell, "tolist"):
+        return cell.tolist()
+    return cell
 
 
 def _notes(cell: Any) -> list[str]:

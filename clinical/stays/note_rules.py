@@ -114,18 +114,7 @@ def judge(
         _where(pc.equal(is_summary, early), "other_category"),
     ]
     if early:
-        untimed = pc.if_else(
-            pc.fill_null(notes["is_unreadable"], fill_value=False),
-            "unreadable_time",
-            "missing_time",
-        )
-        no_reason = pa.scalar(None, pa.string())
-        reasons += [
-            pc.if_else(pc.is_null(charted_by), untimed, no_reason),
-            # Without an admission it may have been written later.
-            _where(pc.is_null(notes["cutoff"]), "no_admission"),
-            _where(pc.greater(charted_by, notes["cutoff"]), "charted_later"),
-        ]
+        reasons += _early_reasons(notes, charted_by)
     else:
         reasons.append(_where(is_after_return, "after_return"))
     status = pc.coalesce(*reasons, "used")
@@ -137,6 +126,24 @@ def judge(
         [status, charted_by, position],
         names=["status", "charted_by", "position"],
     )
+
+
+def _early_reasons(
+    notes: pa.RecordBatch, charted_by: pa.Array
+) -> list[pa.Array]:
+    """Why a note was not there yet when the risk is predicted, null where it was."""
+    untimed = pc.if_else(
+        pc.fill_null(notes["is_unreadable"], fill_value=False),
+        "unreadable_time",
+        "missing_time",
+    )
+    no_reason = pa.scalar(None, pa.string())
+    return [
+        pc.if_else(pc.is_null(charted_by), untimed, no_reason),
+        # Without an admission it may have been written later.
+        _where(pc.is_null(notes["cutoff"]), "no_admission"),
+        _where(pc.greater(charted_by, notes["cutoff"]), "charted_later"),
+    ]
 
 
 def _where(condition: pa.Array, reason: str) -> pa.Array:

@@ -24,7 +24,9 @@ def separator(lengths: Sequence[Sequence[int]]) -> str:
     inner = [length for pieces in lengths for length in pieces[:-1]]
     # A space at a cut may have been lost.
     n_cut = sum(length >= longest - 1 for length in inner)
-    return "" if n_cut >= CUT_FROM * len(inner) else "\n"
+    if n_cut >= CUT_FROM * len(inner):
+        return ""
+    return "\n"
 
 
 def join_pieces(rows: Sequence[Row]) -> list[Row] | str:

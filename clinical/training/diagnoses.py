@@ -132,6 +132,12 @@ def fit(
     )
     is_here = labels_of(rows, groups).astype(bool)
     sides = rows["split"].to_numpy()
+    n_evidence = 0
+    if EVIDENCE in rows:
+        n_evidence = int(rows[EVIDENCE].notna().sum())
+    patients = None
+    if record_patients:
+        patients = patient_hashes(rows)
     manifest = trained.manifest
     manifest.card = recipe.card
     manifest.data = DiagnosisData(
@@ -141,8 +147,8 @@ def fit(
             for number, group in enumerate(groups)
         },
         unknown=unknown,
-        evidence=int(rows[EVIDENCE].notna().sum()) if EVIDENCE in rows else 0,
-        patients=patient_hashes(rows) if record_patients else None,
+        evidence=n_evidence,
+        patients=patients,
     )
     values, counts = trained.window_probabilities(objective.val_windows)
     return calibrate(trained, values, counts, objective.val_labels)
@@ -255,8 +261,8 @@ class DiagnosisObjective(Objective):
             self, batch_tokens=training.batch_tokens, seed=training.seed
         )
 
-    def _by_window(self, stay: Any, places: Sequence[Any]) -> list[Example]:
-        """The windows of a stay, each with the groups whose place it contains."""
+    def _by_window(self, stay: Any, evidence: Sequence[Any]) -> list[Example]:
+        """The windows of a stay, each with the groups whose evidence it contains."""
         numbers = {
             group: number for number, group in enumerate(self._model.labels)
         }
@@ -266,18 +272,14 @@ class DiagnosisObjective(Objective):
         ):
             target = np.zeros(len(numbers), np.float32)
             weight = np.ones(len(numbers), np.float32)
-            for place in places:
-                number = numbers.get(place["group"])
-                if number is None or place["note"] != note:
+            for span in evidence:
+                number = numbers.get(span["group"])
+                if number is None or span["note"] != note:
                     continue
-                if (
-                    place["end"] <= window.start
-                    or place["start"] >= window.end
-                ):
+                if span["end"] <= window.start or span["start"] >= window.end:
                     continue
                 is_whole = (
-                    place["start"] >= window.start
-                    and place["end"] <= window.end
+                    span["start"] >= window.start and span["end"] <= window.end
                 )
                 if is_whole:
                     target[number] = weight[number] = 1

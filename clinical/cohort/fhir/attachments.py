@@ -141,9 +141,11 @@ def _rank(attachment: Resource) -> int:
 def _rank_of(content_type: str) -> int:
     """The place of a type among those that are preferred."""
     name = content_type.partition(";")[0].strip().lower()
+    default = _UNNAMED
     # "ASCII Text" and such; text/markdown.
-    is_text = name.startswith("text/") or name.endswith("text")
-    rank: int = _RANKS.get(name, _PLAIN if is_text else _UNNAMED)
+    if name.startswith("text/") or name.endswith("text"):
+        default = _PLAIN
+    rank: int = _RANKS.get(name, default)
     return rank
 
 
@@ -158,7 +160,9 @@ def _read(attachment: Resource) -> Reading:
     if data.startswith("data:"):
         return _read_bytes(data.encode(errors="replace"), content_type)
     raw = _from_base64(data)
-    return Reading(None) if raw is None else _read_bytes(raw, content_type)
+    if raw is None:
+        return Reading(None)
+    return _read_bytes(raw, content_type)
 
 
 def _from_base64(data: str) -> bytes | None:
@@ -175,12 +179,8 @@ def _read_bytes(raw: bytes, content_type: str, depth: int = 0) -> Reading:
     if not raw or len(raw) > LONGEST or depth > _DEEPEST:
         return Reading(None)
     for name, pattern in _BYTE_FORMS:
-        if not pattern.match(raw):
-            continue
-        inner = _unpacked(raw) if name == "gzip" else None
-        if inner is None:
-            return _not_read(name)
-        return _read_bytes(inner, content_type, depth + 1)
+        if pattern.match(raw):
+            return _read_binary(raw, name, content_type, depth)
     head = raw[:_HEAD].replace(b"\0", b"").decode("latin-1")  # UTF-16 too
     form = _form_of(head.lstrip("\xef\xbb\xbf\xff\xfe"))
     if form == "RTF":
@@ -190,11 +190,26 @@ def _read_bytes(raw: bytes, content_type: str, depth: int = 0) -> Reading:
     named = _CHARSET.search(content_type)
     if form or _rank_of(content_type) != _PLAIN:
         named = named or _INNER_CHARSET.search(head[:1024])
-    reading = decode(raw, named[1] if named else None)
+    charset = None
+    if named:
+        charset = named[1]
+    reading = decode(raw, charset)
     if reading.text is None:
         return reading
     words = _words(reading.text, form, content_type, depth)
     return Reading(words.text, reading.remarks + words.remarks)
+
+
+def _read_binary(
+    raw: bytes, form: str, content_type: str, depth: int
+) -> Reading:
+    """The text of bytes in a binary form: only gzip is read."""
+    inner = None
+    if form == "gzip":
+        inner = _unpacked(raw)
+    if inner is None:
+        return _not_read(form)
+    return _read_bytes(inner, content_type, depth + 1)
 
 
 def _words(text: str, form: str, content_type: str, depth: int) -> Reading:
@@ -203,8 +218,10 @@ def _words(text: str, form: str, content_type: str, depth: int) -> Reading:
     form = form or _whole_form(text)
     if not form and rank == _MARKUP:
         form = "HTML"
-    elif not form and rank in (_XML, _UNNAMED):
-        form = "XML" if rank == _XML else "a type without text"
+    elif not form and rank == _XML:
+        form = "XML"
+    elif not form and rank == _UNNAMED:
+        form = "a type without text"
     if form in ("a data: URL", "base64"):
         inner, inner_type = _inner_content(text, content_type)
         return _read_bytes(inner, inner_type, depth + 1)
@@ -212,11 +229,14 @@ def _words(text: str, form: str, content_type: str, depth: int) -> Reading:
         words = cda_text(
             text, lambda body, name: _read_bytes(body, name, depth + 1)
         )
-        is_silent = words.text is None and not words.remarks
-        return _not_read("C-CDA without a narrative") if is_silent else words
+        if words.text is None and not words.remarks:
+            return _not_read("C-CDA without a narrative")
+        return words
     if form == "HTML":
         return html_text(text)
-    return _not_read(form) if form else Reading(text)
+    if form:
+        return _not_read(form)
+    return Reading(text)
 
 
 def _not_read(form: str) -> Reading:
@@ -293,4 +313,6 @@ def _unpacked(raw: bytes) -> bytes | None:
             inner = file.read(LONGEST + 1)
     except (OSError, EOFError, zlib.error):
         return None
-    return inner if len(inner) <= LONGEST else None
+    if len(inner) > LONGEST:
+        return None
+    return inner

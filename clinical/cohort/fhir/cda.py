@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from lxml import etree
 
-from clinical.cohort.fhir.charsets import LEFT_OUT, Reading
+from clinical.cohort.fhir.charsets import Reading
 from clinical.cohort.fhir.html import WordTarget
 
 # Elements of a narrative as those of HTML; other elements are parts of a line.
@@ -43,7 +43,7 @@ def cda_text(
                 if not element.get("nullFlavor")
             ]
     text = "\n\n".join(filter(None, parts))
-    return Reading(text or None, (LEFT_OUT,) if target.left_out else ())
+    return Reading(text or None, target.remarks)
 
 
 def is_xml(markup: str) -> bool:

@@ -41,11 +41,17 @@ def decode(raw: bytes, charset: str | None) -> Reading:
     Without a name, or in another set than they name, bytes are UTF-8, UTF-16 or windows-1252,
     the first that fits, and a remark says so unless nothing was named and they are UTF-8.
     """
-    named = find_codec(charset) if charset else "utf-8"
-    guess = "utf-16-be" if raw[:1] == b"\0" else "utf-16-le"
+    named: str | None = "utf-8"
+    if charset:
+        named = find_codec(charset)
+    guess = "utf-16-le"
+    if raw[:1] == b"\0":
+        guess = "utf-16-be"
     if named == "utf-16":
         named = guess
-    candidates = [named] if named else []
+    candidates = []
+    if named:
+        candidates.append(named)
     if b"\0" in raw[:4] and not str(named).startswith(("utf-16", "utf-32")):
         candidates = [guess]  # every other byte of Latin letters in UTF-16
     for mark, encoding in _BYTE_ORDER_MARKS.items():
@@ -56,10 +62,9 @@ def decode(raw: bytes, charset: str | None) -> Reading:
     for encoding in [*candidates, "utf-8", "cp1252"]:
         with suppress(UnicodeError):
             text = raw.decode(encoding).replace("\ufeff", "")
-            return Reading(
-                text,
-                () if encoding == named else (_guessed(charset, encoding),),
-            )
+            if encoding == named:
+                return Reading(text)
+            return Reading(text, (_guessed(charset, encoding),))
     return Reading(None)
 
 
@@ -72,7 +77,8 @@ def find_codec(charset: str) -> str | None:
     with suppress(LookupError):
         label = codecs.lookup(_SPELLINGS.get(label, label)).name
         label = _SPELLINGS.get(label, label)
-        return label if _TEXT_CODEC.match(label) else None
+        if _TEXT_CODEC.match(label):
+            return label
     return None
 
 

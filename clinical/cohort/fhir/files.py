@@ -129,7 +129,10 @@ def read_deletions(
 
 
 def _deletions(value: object) -> Iterator[Deletion]:
-    for bundle in value if isinstance(value, list) else [value]:
+    bundles = [value]
+    if isinstance(value, list):
+        bundles = value
+    for bundle in bundles:
         for entry in values(bundle, "entry"):
             if not _is_deletion(entry):
                 continue
@@ -138,17 +141,15 @@ def _deletions(value: object) -> Iterator[Deletion]:
             )
             address = (url or "").split("/_history")[0].rstrip("/")
             resource_type, _, name = address.rpartition("/")
+            if "?" in address:
+                name = ""
             time = first(
                 texts(entry, "response", "lastModified"),
                 texts(entry, "resource", "meta", "lastUpdated"),
                 texts(bundle, "timestamp"),
                 texts(bundle, "meta", "lastUpdated"),
             )
-            yield Deletion(
-                resource_type.rpartition("/")[2],
-                "" if "?" in address else name,
-                time,
-            )
+            yield Deletion(resource_type.rpartition("/")[2], name, time)
 
 
 def _is_deletion(entry: object) -> bool:
@@ -157,7 +158,9 @@ def _is_deletion(entry: object) -> bool:
 
 def _check_release(resource: dict[str, Any], path: Path) -> None:
     is_document = resource["resourceType"] == "DocumentReference"
-    name = "context" if is_document else "class"  # lists since R5
+    name = "class"  # a list since R5, as is the context
+    if is_document:
+        name = "context"
     release = ""
     if isinstance(resource.get(name), list) or "actualPeriod" in resource:
         release = "R5 (a list of classes or contexts, or actualPeriod)"
@@ -172,9 +175,10 @@ def _check_release(resource: dict[str, Any], path: Path) -> None:
 def _lines(path: Path, file_faults: FileFaults) -> Iterator[tuple[int, str]]:
     """The numbered lines of a file of JSON lines; a document of several lines is one."""
     with read_errors(path), _open(path) as raw:
-        is_utf16 = raw.read(2) in _UTF16_MARKS
+        encoding = "utf-8"
+        if raw.read(2) in _UTF16_MARKS:
+            encoding = "utf-16"
         raw.seek(0)
-        encoding = "utf-16" if is_utf16 else "utf-8"
         file = io.TextIOWrapper(raw, encoding, errors="surrogateescape")
         first = file.readline()
         lines = chain([first], file)
@@ -216,4 +220,6 @@ def _open(path: Path) -> IO[bytes]:
     file = path.open("rb")
     is_packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
-    return gzip.open(file) if is_packed else file  # type: ignore[return-value]
+    if is_packed:
+        return gzip.open(file)  # type: ignore[return-value]
+    return file

@@ -33,7 +33,8 @@ def html_text(markup: str) -> Reading:
         markup = _without_unclosed(markup, **mark)
     # After the last tag, "<" is a sign of the text: "BP < 120".
     tags, _, tail = markup.rpartition(">")
-    markup = f"{tags}>{tail.replace('<', '&lt;')}" if tags else markup
+    if tags:
+        markup = f"{tags}>{tail.replace('<', '&lt;')}"
     target = WordTarget()
     parser = etree.HTMLParser(target=target, huge_tree=True)
     position = 0
@@ -48,7 +49,7 @@ def html_text(markup: str) -> Reading:
             parser.feed("<br>")
     parser.feed(markup[position:])
     text = parser.close()
-    return Reading(text, (LEFT_OUT,) if target.left_out else ())
+    return Reading(text, target.remarks)
 
 
 def _without_unclosed(
@@ -57,7 +58,9 @@ def _without_unclosed(
     """HTML without start marks that nothing closes: they would hide the rest of the note."""
     # Letters that have more than one in lower case would move positions: no `lower` here.
     ends = [match.start() for match in _mark(end).finditer(markup)]
-    closed = ends[-1] + 1 if ends else 0
+    closed = 0
+    if ends:
+        closed = ends[-1] + 1
     return markup[:closed] + _mark(start).sub(instead, markup[closed:])
 
 
@@ -79,6 +82,13 @@ class WordTarget:
         # Whether the next word is the first of its line or cell.
         self._at_break = True
         self._space = False  # there is space before the next word
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The remark that words were left out, if any were."""
+        if self.left_out:
+            return (LEFT_OUT,)
+        return ()
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         """Open an element; what is in it may be hidden or verbatim."""
@@ -120,8 +130,9 @@ class WordTarget:
         words = " ".join(text.split())
         self._space |= text[0].isspace()
         if words:
-            between = " " if self._space and not self._at_break else ""
-            self._parts.append(between + words)
+            if self._space and not self._at_break:
+                self._parts.append(" ")
+            self._parts.append(words)
             self._at_break = False
             self._space = text[-1].isspace()
 
@@ -141,6 +152,9 @@ class WordTarget:
         """End the line before and after a block, and the cell before another."""
         is_inline = tag in _INLINE or ":" in tag
         if not is_inline and not self._at_break:
-            self._parts.append("\t" if tag in ("td", "th") else "\n")
+            separator = "\n"
+            if tag in ("td", "th"):
+                separator = "\t"
+            self._parts.append(separator)
             self._at_break = True
         self._space = self._space and is_inline

@@ -79,7 +79,9 @@ def _admission_type(encounter: Resource) -> str | None:
     if _is_birth(encounter):
         return "NEWBORN"
     code = first(texts(encounter, "priority", "coding", "code"))
-    word = _PRIORITIES.get(code, code) if code else None
+    word = None
+    if code:
+        word = _PRIORITIES.get(code, code)
     return first(texts(encounter, "priority", "text")) or word
 
 
@@ -135,8 +137,8 @@ def _discharge_location(encounter: Resource, codes: Codes) -> str | None:
         return "DIED"
     if not codes.hospice.isdisjoint(coded):
         return "HOSPICE"
-    ground = re.search(r"\d\d", grounds)
-    return name or " ".join(coded) or (ground[0] if ground else None)
+    ground_numbers: list[str] = re.findall(r"\d\d", grounds)
+    return name or " ".join(coded) or first(ground_numbers)
 
 
 def _patient(patient: Resource) -> Row:
@@ -147,11 +149,19 @@ def _patient(patient: Resource) -> Row:
         texts(patient, "_deceasedDateTime", "extension", "valueCode"),
     )
     # A death without a date is listed as one that cannot be read.
-    undated = "no date" if deceased not in (None, "false") else None
+    undated = None
+    if deceased not in (None, "false"):
+        undated = "no date"
+    sex = None
+    if gender:
+        sex = _SEXES.get(gender, gender)
+    birth_date = None
+    if birth:
+        birth_date = birth + _MIDDLES.get(len(birth), "")
     return {
         "id": first(texts(patient, "id")),
-        "sex": _SEXES.get(gender, gender) if gender else None,
-        "birth_date": birth + _MIDDLES.get(len(birth), "") if birth else None,
+        "sex": sex,
+        "birth_date": birth_date,
         "death_date": first(texts(patient, "deceasedDateTime")) or undated,
         "replaced_by": _linked_patients(patient, "replaced-by"),
         "replaces": _linked_patients(patient, "replaces"),
@@ -181,13 +191,13 @@ def _condition(condition: Resource) -> Row:
 
 def _linked_patients(patient: Resource, link_type: str) -> str | None:
     """The ids of other records of a patient, one a line."""
-    others = [
-        other
+    patient_ids = [
+        patient_id
         for link in values(patient, "link")
         if values(link, "type") == [link_type]
-        for other in ids(link, "other")
+        for patient_id in ids(link, "other")
     ]
-    return "\n".join(others) or None
+    return "\n".join(patient_ids) or None
 
 
 def _note(

@@ -39,6 +39,13 @@ def _unicode_words(letter: re.Match[str]) -> str:
     return "".join(rf"{{\uc0\u{unit} }}" for unit in units)
 
 
+def _byte_letter(code: re.Match[str]) -> str:
+    """The Latin-1 letter of a byte in hexadecimal digits; "" for a line break."""
+    if not code[1]:
+        return ""
+    return chr(int(code[1], 16))
+
+
 class _RtfGroup(NamedTuple):
     """What holds up to the end of a group of RTF; `replacements` follow a Unicode letter."""
 
@@ -106,13 +113,11 @@ class _RtfReader:
         elif word == "uc":
             self._change(replacements=max(value, 0))
         elif word in _RTF_LEFT_OUT:
-            words = self._group.left_out - {word}
-            self._change(left_out=words | {word} if value else words)
+            self._set_left_out(word, value)
         elif word == "plain":
             self._change(left_out=frozenset())
         elif word in _RTF_NO_TEXT:
-            self._change(is_text=False)
-            self._font = 0 if word == "fonttbl" else None
+            self._begin_no_text(word)
         elif word == "shptxt":
             # The text of a drawing is inside a group that is not text.
             self._change(is_text=True)
@@ -122,6 +127,20 @@ class _RtfReader:
             self._font = value
         else:
             self._set_page(word, value)
+
+    def _set_left_out(self, word: str, value: int) -> None:
+        """A control word for text that is left out, such as hidden text; 0 ends it."""
+        left_out = self._group.left_out - {word}
+        if value:
+            left_out |= {word}
+        self._change(left_out=left_out)
+
+    def _begin_no_text(self, word: str) -> None:
+        """A control word for a group without text, such as the table of fonts."""
+        self._change(is_text=False)
+        self._font = None
+        if word == "fonttbl":
+            self._font = 0
 
     def _set_page(self, word: str, value: int) -> None:
         """A control word for the code page of a font or of the document."""
@@ -141,9 +160,7 @@ class _RtfReader:
 
     def _add_letters(self, letters: str) -> None:
         """Decode a run of letters in their code page, where two bytes may be one letter."""
-        codes = _RTF_BYTE.sub(
-            lambda code: chr(int(code[1], 16)) if code[1] else "", letters
-        ).encode("latin-1")
+        codes = _RTF_BYTE.sub(_byte_letter, letters).encode("latin-1")
         page = self._group.page or self._pages[None]
         text = codes[self._skip :].decode(page, "replace")
         self._skip = max(self._skip - len(codes), 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -83,7 +83,9 @@ class FhirSource(Source):
             return None
         if name == "Condition":
             return ["stay_id", "code", "system"]
-        derived = "stay_id" if name in NOTES else "older_version"
+        derived = "older_version"
+        if name in NOTES:
+            derived = "stay_id"
         return [*COLUMNS[name], derived]
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
@@ -167,7 +169,9 @@ class FhirSource(Source):
             deletions = list(read_deletions(paths, file_faults))
             self._deleted = {deletion.resource_type for deletion in deletions}
             names = ("deleted_type", "deleted_id", "time")
-            columns = zip(*deletions, strict=True) if deletions else [()] * 3
+            columns: Iterable[Sequence[str | None]] = [()] * len(names)
+            if deletions:
+                columns = zip(*deletions, strict=True)
             arrays = [pa.array(column, pa.string()) for column in columns]
             self._con.register("deletions", pa.table(arrays, names))
             self._con.execute(
