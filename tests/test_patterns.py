@@ -50,6 +50,10 @@ TEXTS = [
 ]
 # Only ever matched from the start of a text; searched for, they would be quadratic.
 ANCHORED = {
+    "biomed.ner.differences._DRUG_ENDING",
+    "biomed.notes.medications._CLASSES",
+    "biomed.notes.statuses._NEW_TO",
+    "biomed.notes.statuses._NEW_WITH",
     "domainbert.tables.ids._ZEROS",
     "domainbert.tables.ids._FORMULA",
     "domainbert.tables.ids._GUARDED",
