@@ -36,6 +36,9 @@ _PARTIAL = re.compile(
 # Seconds without a change, for temporary files of processes on another machine.
 _ABANDONED = 24 * 3600
 
+JsonObject = dict[str, Any]
+"""An object of JSON, or a table of TOML: values by their names."""
+
 
 def whole_text(text: str) -> str:
     """A text with U+FFFD for half a surrogate pair, which files and tokenizers refuse."""
@@ -96,7 +99,7 @@ def data_text(module_file: str, name: str) -> str:
     return (Path(module_file).parent / name).read_text("utf-8")
 
 
-def read_toml(module_file: str, name: str) -> dict[str, Any]:
+def read_toml(module_file: str, name: str) -> JsonObject:
     """A TOML file as a dictionary; see `data_text`."""
     return tomllib.loads(data_text(module_file, name))
 

@@ -6,12 +6,13 @@ import itertools
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from biomed.notes.grammar import DATA, PATTERNS
 
 if TYPE_CHECKING:
     from biomed.notes.attributes import Attribute
+    from domainbert.files import JsonObject
 
 UCUM = "http://unitsofmeasure.org"
 _SNOMED = "http://snomed.info/sct"
@@ -32,10 +33,9 @@ _PART_OF = re.compile(
     r"(\d{1,2})/(7|52|12)"
 )  # of a week, or of a year in weeks or months
 # A value of FHIR, which is written as JSON.
-Json = dict[str, Any]
 _STRENGTHS = ("/mL", "/L", "/dL", "/{dose}")
 _PER_TIME = ("/h", "/min", "/(24.h)", "/(72.h)")
-_ROUTES: dict[str, Json] = {row["name"]: row for row in DATA["route"]}
+_ROUTES: dict[str, JsonObject] = {row["name"]: row for row in DATA["route"]}
 # The meanings of each kind of words, with the words.
 _WORDS = {
     "route": [(row["name"], row["words"]) for row in DATA["route"]],
@@ -63,7 +63,7 @@ def meaning(kind: str, text: str) -> str:
     return ""
 
 
-def dosages(attributes: Iterable[Attribute]) -> list[Json]:
+def dosages(attributes: Iterable[Attribute]) -> list[JsonObject]:
     """FHIR R4 Dosages of a drug; a dose after a frequency or a duration starts another one.
 
     They have a `sequence` only if they follow each other, as those of a taper, whose doses have a
@@ -94,7 +94,7 @@ def route_concept(text: str) -> int | None:
     return _ROUTES[meaning("route", text)].get("omop")
 
 
-def _dosage(parts: list[Attribute]) -> Json:
+def _dosage(parts: list[Attribute]) -> JsonObject:
     """The FHIR Dosage of the attributes of one drug."""
     texts: dict[str, list[str]] = {}
     stated = {}
@@ -102,7 +102,7 @@ def _dosage(parts: list[Attribute]) -> Json:
         texts.setdefault(part.kind, []).append(part.text)
         if part.kind not in ("reason", "reaction"):
             stated[part.start] = part.text  # a unit may be a form too
-    dosage: Json = {"text": " ".join(stated.values())}
+    dosage: JsonObject = {"text": " ".join(stated.values())}
     timing = _timing(texts)
     if timing:
         dosage["timing"] = timing
@@ -120,13 +120,13 @@ def _dosage(parts: list[Attribute]) -> Json:
     return dosage
 
 
-def _route(text: str) -> Json:
+def _route(text: str) -> JsonObject:
     row = _ROUTES[meaning("route", text)]
     coding = {"system": _SNOMED, "code": row["snomed"], "display": row["name"]}
     return {"text": text, "coding": [coding]}
 
 
-def _timing(texts: dict[str, list[str]]) -> Json:
+def _timing(texts: dict[str, list[str]]) -> JsonObject:
     """The FHIR Timing of a frequency and a duration."""
     timing = {}
     frequency = " ".join(texts.get("frequency", []))
@@ -141,9 +141,9 @@ def _timing(texts: dict[str, list[str]]) -> Json:
     return timing
 
 
-def _repeat(frequency: str) -> Json:
+def _repeat(frequency: str) -> JsonObject:
     """Timing.repeat; empty if a part of the frequency has no exact meaning."""
-    repeat: Json = {}
+    repeat: JsonObject = {}
     for match in _TIMES.finditer(frequency.lower()):
         value = meaning("frequency", match[0])
         rate = _RATE.fullmatch(value)
@@ -202,7 +202,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _bounds(duration: str) -> Json:
+def _bounds(duration: str) -> JsonObject:
     """How long, if it is in units of time."""
     if part_of := _PART_OF.fullmatch(duration):
         value = _number(part_of[1])
@@ -218,7 +218,7 @@ def _bounds(duration: str) -> Json:
     return {"boundsDuration": length}
 
 
-def _amount(parts: list[Attribute]) -> Json:
+def _amount(parts: list[Attribute]) -> JsonObject:
     """The only counted amount, as in "2 tablets", or else the only other one."""
     counted = []
     measured = []

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from domainbert.errors import UserError
 from domainbert.tables import (
@@ -25,6 +25,9 @@ from domainbert.tables import (
     match_columns,
     table_columns,
 )
+
+if TYPE_CHECKING:
+    from domainbert.files import JsonObject
 
 log = logging.getLogger(__name__)
 ID = Column("id", "id", ("question_id",))
@@ -179,7 +182,7 @@ def _article_name(*sources: Mapping[str, Any]) -> str | None:
     return next(filled, None)
 
 
-def _squad_answers(qa: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _squad_answers(qa: Mapping[str, Any]) -> list[JsonObject]:
     """The cells `answer` and `answer_start` of each answer; no cells if the answer is unknown."""
     # Version 2.0 states that there is no answer; an empty list alone does not.
     if qa.get("is_impossible") is True:

@@ -9,7 +9,7 @@ silver pairs of the domain alone.
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from domainbert.models.manifest import Card
 from domainbert.models.pooling import unit
 from domainbert.search import top_k
 from domainbert.settings import Count, NotNegative, Settings
-from domainbert.training.settings import TrainingSettings
+from domainbert.training.settings import Resuming, TrainingSettings
 
 Pair = tuple[str, str]
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ def augment(
             with `silver_only`.
     """
 
-    def resuming(name: str) -> dict[str, Any]:
+    def resuming(name: str) -> Resuming:
         folder = checkpoints and Path(checkpoints) / name
         return {"checkpoints": folder, "resume": resume}
 
@@ -131,7 +131,7 @@ def _train_cross(
     recipe: AugmentRecipe,
     rated: pd.DataFrame,
     validation: pd.DataFrame,
-    resuming: dict[str, Any],
+    resuming: Resuming,
 ) -> CrossEncoder:
     """The cross-encoder that rates the new pairs, trained on the rated ones."""
     table = recipe.model.replaced(kind="cross-encoder")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from domainbert.training.objective import (
     fingerprint,
 )
 from domainbert.training.recipes import ModelTable, Recipe
-from domainbert.training.settings import TrainingSettings
+from domainbert.training.settings import Resuming, TrainingSettings
 from domainbert.training.train import train
 
 HELD_OUT = 20  # one of this many texts is held out to choose the weights
@@ -52,7 +52,7 @@ def distill(
     *,
     translations: Sequence[str] | None = None,
     student: str | Path | None = None,
-    **resuming: Any,
+    **resuming: Unpack[Resuming],
 ) -> SentenceEncoder:
     """Train a student to give the teacher's vectors (Reimers and Gurevych, arXiv 2004.09813).
 

@@ -23,6 +23,7 @@ from biomed.sentences.data import (
 )
 from biomed.sentences.evaluation import spearman
 from domainbert.errors import UserError
+from domainbert.files import JsonObject
 from domainbert.models.embedder import Embedder
 from domainbert.models.pairs import PairModel, PairWindow
 from domainbert.models.pooling import (
@@ -238,7 +239,7 @@ class TextVectorsObjective(Objective):
         )
         return float(class_means.var() / cosine.var(ddof=1))
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonObject:
         """The name of the objective, and hashes of the training sets and of validation."""
         return self._facts
 
@@ -344,7 +345,7 @@ class PairsObjective(Objective):
             "spearman": float(np.nan_to_num(spearman(logits, self._expected)))
         }
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonObject:
         """Hashes of the training and validation pairs."""
         return self._facts
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, Unpack
 
 import pandas as pd
 from pydantic import Field
@@ -23,6 +23,7 @@ from domainbert.models.pooling import EmbeddingSettings
 from domainbert.settings import Positive
 from domainbert.training.objective import Objective
 from domainbert.training.recipes import ModelTable, Recipe
+from domainbert.training.settings import Resuming
 from domainbert.training.train import train
 
 AnyEmbedder = TypeVar("AnyEmbedder", bound=Embedder)
@@ -59,7 +60,7 @@ def fit(
     *,
     validation: pd.DataFrame,
     model_class: type[SentenceEncoder | CrossEncoder] | None = None,
-    **resuming: Any,
+    **resuming: Unpack[Resuming],
 ) -> SentenceEncoder | CrossEncoder:
     """Train a model, and keep the weights with the best score on validation.
 
@@ -106,7 +107,7 @@ def fit_encoder(
     *,
     model_class: type[AnyEmbedder] = SentenceEncoder,  # type: ignore[assignment]
     objective_class: type[TextVectorsObjective] = TextVectorsObjective,
-    **resuming: Any,
+    **resuming: Unpack[Resuming],
 ) -> AnyEmbedder:
     """Train a bi-encoder on one or several sets of pairs.
 
@@ -161,7 +162,7 @@ def _fit_cross(
     pairs: pd.DataFrame,
     validation: pd.DataFrame,
     recipe: SentenceRecipe,
-    **resuming: Any,
+    **resuming: Unpack[Resuming],
 ) -> CrossEncoder:
     """A cross-encoder trained on rated pairs."""
     table = recipe.model
@@ -192,14 +193,16 @@ def _trained(
     objective: Objective,
     recipe: SentenceRecipe,
     validation: pd.DataFrame,
-    **options: Any,
+    share: float = 1.0,
+    **resuming: Unpack[Resuming],
 ) -> AnyModel:
     """The model after training, with its scores on validation for its card."""
     trained = train(
         model,
         (objective, recipe.training),
         start=recipe.model.start,
-        **options,
+        share=share,
+        **resuming,
     )
     manifest = trained.manifest
     manifest.card = recipe.card

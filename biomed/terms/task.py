@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 import pyarrow as pa
 
 from biomed.sentences.task import EncodedText, EncodeTask
 from biomed.terms.names import TERM, meanings
 from biomed.terms.similarity import Neighbours, TermIndex
+from domainbert.files import JsonObject
 from domainbert.scoring import Fault, OutputRow, TextTask
 
 
@@ -76,7 +76,7 @@ class NearestTask(TextTask[Neighbours]):
             {"term": item, "reason": "the vocabulary has no other term"}
         ]
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonObject:
         """The model, the vocabulary and k."""
         model = self._index.embedder.fingerprint()
         return {"model": model, "vocabulary": self._index.digest, "k": self._k}

@@ -1,7 +1,7 @@
 """Training of term vectors on synonyms."""
 
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import pandas as pd
 
@@ -11,6 +11,7 @@ from biomed.terms.similarity import TermEmbedder
 from domainbert.errors import UserError
 from domainbert.tables import require_columns
 from domainbert.training.recipes import read_recipe
+from domainbert.training.settings import Resuming
 
 VALIDATION = 10  # percent of the concepts
 
@@ -76,7 +77,7 @@ def fit(
     recipe: SentenceRecipe | None = None,
     *,
     model_class: type[TermEmbedder] = TermEmbedder,
-    **resuming: Any,
+    **resuming: Unpack[Resuming],
 ) -> TermEmbedder:
     """Train on the names of concepts; a tenth of the concepts chooses the weights.
 

@@ -41,7 +41,7 @@ from clinical.cohort.fhir.values import address_id, values
 from clinical.risk.exports import risk_assessment
 from clinical.risk.reading import RiskGroup, remaining_risk
 from clinical.stays.stays import note_time
-from domainbert.files import data_text
+from domainbert.files import JsonObject, data_text
 from domainbert.service.http import (
     MAX_RECORDS,
     AsciiResponse,
@@ -258,9 +258,7 @@ class ReadmissionService:
             content, status, media_type="application/fhir+json"
         )
 
-    def _assessment(
-        self, risk: Row, passages: Sequence[Row]
-    ) -> dict[str, Any]:
+    def _assessment(self, risk: Row, passages: Sequence[Row]) -> JsonObject:
         """The risk of a stay as a FHIR RiskAssessment, or why there is none."""
         stay = risk.get("stay_id")
         if risk["status"] != "ok" or not stay or not risk.get("patient_id"):
@@ -285,7 +283,7 @@ class ReadmissionService:
             remark=receipt_text(risk, {}, n_notes=len(notes)),
         )
 
-    def _keep(self, evidence: dict[str, Any]) -> str:
+    def _keep(self, evidence: JsonObject) -> str:
         """Keep evidence for all workers, encrypted; only the link of the card has the key.
 
         Returns "" if it cannot be kept.

@@ -6,7 +6,7 @@ import asyncio
 import uuid  # noqa: TC003  (pydantic reads it)
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Literal, cast
 from urllib.parse import quote, urljoin
 
 import httpx
@@ -21,6 +21,7 @@ from clinical.cohort.fhir.schema import NOTES, Codes
 from clinical.cohort.fhir.values import values
 from clinical.cohort.source import REASONS, left_out, no_risk
 from domainbert.errors import UserError
+from domainbert.files import JsonObject
 from domainbert.service.commands import LOOPBACK
 from domainbert.service.http import (
     fetch_json,
@@ -31,9 +32,9 @@ from domainbert.service.http import (
 Origin = tuple[str, str, int | None]
 """Scheme, host and port of a server; no port for that of the scheme."""
 Hook = Literal["encounter-discharge", "patient-view"]
-Resource = dict[str, Any]
+Resource = JsonObject
 Row = Mapping[str, str | None]
-Documents = tuple[list[dict[str, Any]], Counter[str]]
+Documents = tuple[list[JsonObject], Counter[str]]
 """Records of notes, and how many documents were not read or have a remark, by the reason."""
 
 PAGES = 20  # of a search that are followed
@@ -72,7 +73,7 @@ class HookRequest(BaseModel):
     fhirServer: str | None = None  # noqa: N815
     fhirAuthorization: _Authorization | None = None  # noqa: N815
     context: _Context
-    prefetch: dict[str, Any] | None = None
+    prefetch: JsonObject | None = None
 
     @model_validator(mode="after")
     def _invariants(self) -> HookRequest:
@@ -88,10 +89,10 @@ class Feedback(BaseModel):
 
     card: uuid.UUID
     outcome: Literal["accepted", "overridden"]  # cds-fb-1
-    acceptedSuggestions: list[dict[str, Any]] | None = Field(  # noqa: N815
+    acceptedSuggestions: list[JsonObject] | None = Field(  # noqa: N815
         None, fail_fast=True
     )
-    overrideReason: dict[str, Any] | None = None  # noqa: N815
+    overrideReason: JsonObject | None = None  # noqa: N815
     outcomeTimestamp: AwareDatetime  # noqa: N815
 
     @model_validator(mode="after")
@@ -114,7 +115,7 @@ class Feedback(BaseModel):
         )
 
 
-def operation_outcome(status: int, why: str) -> dict[str, Any]:
+def operation_outcome(status: int, why: str) -> JsonObject:
     """An OperationOutcome with one error."""
     default = "exception" if status >= 500 else "processing"
     code = _CODES.get(status, default)

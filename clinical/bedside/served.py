@@ -1,9 +1,14 @@
 """What `domainbert serve` offers of readmission models: risks, passages, cards, and the page."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from domainbert.service.served import Announced, Served
+
+if TYPE_CHECKING:
+    from domainbert.service.app import Service
 
 
 def load(name: str, *, cache: Path) -> Served:
@@ -25,7 +30,7 @@ def load(name: str, *, cache: Path) -> Served:
     )
 
 
-def _routes(service: Any, served: Served) -> None:
+def _routes(service: Service, served: Served) -> None:
     """Add CDS Hooks, the form "fhir" and the page."""
     from starlette.staticfiles import StaticFiles
 

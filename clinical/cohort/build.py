@@ -51,6 +51,7 @@ from domainbert.tables.databases import open_source
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
     from clinical.cohort.conventions import ColumnConvention
     from domainbert.tables.sources import Source
@@ -327,7 +328,7 @@ def _export_cohort(
         "SELECT first_stay, last_stay FROM pieces ORDER BY first_stay"
     ).fetchall()
 
-    def read(first: int, last: int) -> Any:
+    def read(first: int, last: int) -> pa.Table:
         values = {"first_stay": first, "last_stay": last, "choice": choice}
         table = con.sql(query, params=values).to_arrow_table()
         return table.replace_schema_metadata(metadata)

@@ -6,7 +6,7 @@ Both are commented TOML files, checked key by key.
 import hashlib
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -23,6 +23,7 @@ from clinical.stays.choice import Days, GapHours, Hours, Minutes, Years
 from clinical.stays.pieces import LINE_NAMES
 from clinical.stays.stays import MISSING_WORDS
 from domainbert.errors import UserError
+from domainbert.files import JsonObject
 from domainbert.settings import Count, Settings, check_choice
 from domainbert.training.recipes import read_recipe
 
@@ -201,7 +202,7 @@ class Definition(Settings):
         ]
         return f"{title}, changed: {', '.join(changed)}" if changed else title
 
-    def rules(self) -> dict[str, Any]:
+    def rules(self) -> JsonObject:
         """The outcome and every rule, by name, as JSON."""
         outcome = getattr(self, self.outcome)
         tables = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clinical.cohort.definition import GROUPINGS
 from clinical.cohort.source import step
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from clinical.cohort.definition import Diagnoses
+    from domainbert.files import JsonObject
 
 
 def group_codes(con: duckdb.DuckDBPyConnection, rules: Diagnoses) -> None:
@@ -75,7 +76,7 @@ def read_groups(path: Path) -> pd.DataFrame:
 
 def keep_groups(
     con: duckdb.DuckDBPyConnection, rules: Diagnoses
-) -> dict[str, Any]:
+) -> JsonObject:
     """Add the column `diagnoses` to `cohort`, with the groups of enough stays; return the counts.
 
     Raises:
@@ -111,7 +112,7 @@ def keep_groups(
     }
 
 
-def group_caveats(facts: dict[str, Any]) -> list[str]:
+def group_caveats(facts: JsonObject) -> list[str]:
     """What a reader of the groups should know, as sentences."""
     groups = facts["groups"]
     lines = [f"{len(groups):,} groups of codes have enough stays."]
@@ -150,8 +151,8 @@ def group_caveats(facts: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _row(con: duckdb.DuckDBPyConnection, query: str) -> dict[str, Any]:
+def _row(con: duckdb.DuckDBPyConnection, query: str) -> JsonObject:
     """The one row of a query."""
     (row,) = con.sql(query).to_arrow_table().to_pylist()
-    result: dict[str, Any] = row
+    result: JsonObject = row
     return result

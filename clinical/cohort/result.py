@@ -14,7 +14,7 @@ from clinical.cohort.definition import SHIPPED
 from clinical.cohort.source import step
 from clinical.stays.cohorts import SUMMARY_KEY, read_stays
 from domainbert.errors import UserError
-from domainbert.files import write_json
+from domainbert.files import JsonObject, write_json
 from domainbert.tables import TableError
 from domainbert.tables.frames import read_metadata
 
@@ -54,7 +54,7 @@ class Cohort:
     n_patients: int
     n_readmitted: int
     caveats: tuple[str, ...]
-    summary: dict[str, Any]
+    summary: JsonObject
     _keep: object = None
 
     @classmethod
@@ -166,7 +166,7 @@ def summarise(
     con: duckdb.DuckDBPyConnection,
     request: Request,
     facts: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> JsonObject:
     """The request, the flow, the counts and further facts of a build, as one dictionary."""
     for name in ("flow", "followed", "incidence"):
         con.execute(step(name))

@@ -6,7 +6,6 @@ memory only: no model folder, report or file keeps a vocabulary, a weight of a w
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -14,7 +13,7 @@ import pandas as pd
 
 from clinical.stays.choice import CHOICE, choice_of
 from domainbert.errors import UserError
-from domainbert.files import read_toml
+from domainbert.files import JsonObject, read_toml
 from domainbert.statistics import Floats
 from domainbert.statistics.calibration import (
     calibrated,
@@ -148,7 +147,7 @@ def lace_and_hospital(
 
 
 def _fitted(
-    items: list[dict[str, Any]],
+    items: list[JsonObject],
     train: pd.DataFrame,
     val: pd.DataFrame,
     test: pd.DataFrame,
@@ -165,7 +164,7 @@ def _fitted(
     )
 
 
-def _points(item: dict[str, Any], stays: pd.DataFrame) -> np.ndarray:
+def _points(item: JsonObject, stays: pd.DataFrame) -> np.ndarray:
     """The points of each stay, shape (stays,); none for a missing value."""
     cells = stays[item["column"]]
     if "values" in item:

@@ -1,7 +1,7 @@
 """Verdicts: what the numbers show, what they speak against, and what they cannot show."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,18 +10,16 @@ import pandas as pd
 from clinical.evaluation.intervals import Evaluation
 from clinical.evaluation.measures import GROUP_MEASURES
 from clinical.risk.manifest import RiskMeasures
-from domainbert.files import read_toml
+from domainbert.files import JsonObject, read_toml
 from domainbert.statistics.bootstrap import Interval
 
-Row = dict[Any, Any]  # of a table of groups
+Row = dict[Hashable, Any]  # of a table of groups
 Status = Literal["shown", "against", "not shown"]
 
 FEW_EVENTS = 100
 """With fewer readmissions (or others), the report says what the sample can show."""
 
-_QUESTIONS: dict[str, list[dict[str, Any]]] = read_toml(
-    __file__, "verdicts.toml"
-)
+_QUESTIONS: dict[str, list[JsonObject]] = read_toml(__file__, "verdicts.toml")
 _UNKNOWN = Interval(None)
 
 

@@ -16,7 +16,7 @@ from clinical.report.sentences import (
 )
 from clinical.risk.manifest import RiskManifest
 from clinical.risk.model import ReadmissionModel
-from domainbert.files import read_toml
+from domainbert.files import JsonObject, read_toml
 from domainbert.settings import Settings
 
 Facts = Mapping[str, str | None]
@@ -92,7 +92,7 @@ def gather(
     return answered(facts, hospital or Hospital())
 
 
-def fill(parts: Sequence[str], facts: Facts) -> dict[str, Any]:
+def fill(parts: Sequence[str], facts: Facts) -> JsonObject:
     """The parts of an answer that are known, the names that have no value, and the status."""
     answer = []
     missing = []
@@ -116,7 +116,7 @@ def fill(parts: Sequence[str], facts: Facts) -> dict[str, Any]:
     }
 
 
-def checklist(name: str, facts: Facts) -> list[dict[str, Any]]:
+def checklist(name: str, facts: Facts) -> list[JsonObject]:
     """The items of a TOML file, in order: which is answered, by what, and which is open.
 
     "attributes.toml" has the 31 source attributes of a predictive intervention in certified health

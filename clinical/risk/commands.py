@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from clinical.risk.stay_model import StayModel
     from clinical.risk.task import StayTask, TrajectoryTask
 
+    AnyStayTask = StayTask[Any]
     AnyStayModel = TypeVar("AnyStayModel", bound=StayModel[Any, Any])
 
 Cache = Annotated[
@@ -121,17 +122,15 @@ def score(
     group.
     """
 
-    def make_task() -> StayTask[Any]:
-        if has_groups(model):
-            loaded = load_groups(model, cache, scoring)
-            return _groups_task(
-                loaded, notes, top=top, remaining=remaining, form=form
-            )
-        from clinical.risk.task import ReadmissionTask
-
-        _refuse_top(top)
-        return ReadmissionTask(
-            load_model(model, cache, scoring), notes=notes, remaining=remaining
+    def make_task() -> AnyStayTask:
+        return _scoring_task(
+            model,
+            cache,
+            scoring,
+            notes=notes,
+            remaining=remaining,
+            top=top,
+            form=form,
         )
 
     _refuse_admissions(source, scoring)
@@ -144,30 +143,37 @@ def score(
     _export(out, Path(source), form)
 
 
-def _groups_task(
-    loaded: DiagnosisModel,
-    notes: Literal["chosen", "as-given"],
+def _scoring_task(
+    name: str,
+    cache: Path | None,
+    run: options.RunOptions,
     *,
-    top: int | None,
+    notes: Literal["chosen", "as-given"] = "chosen",
     remaining: bool,
+    top: int | None,
     form: str,
-) -> StayTask[Any]:
-    """The task of a model of diagnoses; a `UserError` for options of risks alone."""
-    from clinical.risk.diagnosis_task import DiagnosisTask
+) -> AnyStayTask:
+    """The task of a model of risks or of diagnoses; a `UserError` for options of the other."""
     from domainbert.errors import UserError
 
-    if remaining or form != "table":
-        raise UserError(
-            "--remaining and --format are for risks; a model of diagnoses writes a table of groups"
+    if has_groups(name):
+        from clinical.risk.diagnosis_task import DiagnosisTask
+
+        if remaining or form != "table":
+            raise UserError(
+                "--remaining and --format are for risks; a model of diagnoses writes a table of "
+                "groups"
+            )
+        return DiagnosisTask(
+            load_groups(name, cache, run), notes=notes, top=top
         )
-    return DiagnosisTask(loaded, notes=notes, top=top)
-
-
-def _refuse_top(top: int | None) -> None:
-    from domainbert.errors import UserError
+    from clinical.risk.task import ReadmissionTask
 
     if top is not None:
         raise UserError("--top is for a model of diagnoses")
+    return ReadmissionTask(
+        load_model(name, cache, run), notes=notes, remaining=remaining
+    )
 
 
 def _refuse_admissions(source: str, run: options.RunOptions) -> None:
@@ -209,24 +215,16 @@ def discharges(
     reason.
     """
 
-    def make_task() -> StayTask[Any]:
-        if has_groups(model):
-            loaded = load_groups(model, cache, run)
-            return _groups_task(
-                loaded, "chosen", top=top, remaining=remaining, form=form
-            )
-        from clinical.risk.task import ReadmissionTask
-
-        _refuse_top(top)
-        return ReadmissionTask(
-            load_model(model, cache, run), remaining=remaining
+    def make_task() -> AnyStayTask:
+        return _scoring_task(
+            model, cache, run, remaining=remaining, top=top, form=form
         )
 
     score_discharges(make_task, hospital, out, tables, run, form=form)
 
 
 def score_discharges(
-    make_task: Callable[[], StayTask[Any]],
+    make_task: Callable[[], AnyStayTask],
     hospital: str,
     out: Path,
     tables: HospitalOptions,

@@ -11,7 +11,7 @@ import duckdb
 import pandas as pd
 
 from clinical.cohort.result import Cohort, whole_ids
-from domainbert.files import data_text
+from domainbert.files import JsonObject, data_text
 from domainbert.tables import id_key, id_text, read_table
 
 _WHOLE_IDS = {"meds": ["patient_id"], "omop": ["patient_id", "stay_id"]}
@@ -91,7 +91,7 @@ def risk_assessment(
     passages: Sequence[str] = (),
     documents: Sequence[str] = (),
     remark: str = "",
-) -> dict[str, Any]:
+) -> JsonObject:
     """The FHIR R4 RiskAssessment of a stay.
 
     `probabilityDecimal` is a percentage, 0 to 100, since decimals are percentages in R4 (ras-2);
@@ -127,7 +127,7 @@ def risk_assessment(
     return assessment
 
 
-def _reference(resource_type: str, name: Any) -> dict[str, Any]:
+def _reference(resource_type: str, name: Any) -> JsonObject:
     """A reference to a resource; by identifier if FHIR does not allow the id in an address."""
     if _ID.fullmatch(str(name)):
         return {"reference": f"{resource_type}/{name}"}

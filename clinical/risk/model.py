@@ -112,7 +112,7 @@ class ReadmissionModel(StayModel[ReadmissionSettings, StayRisk]):
         self._has_warned = False
 
     def scored(
-        self, stays: Iterable[Any]
+        self, stays: Iterable[StayInput]
     ) -> Iterator[tuple[PreparedStay, np.ndarray]]:
         """See `StayModel.scored`; a model without a calibrator says so once."""
         if self.settings.calibration is None and not self._has_warned:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -215,7 +215,7 @@ class ColumnEffect(Settings):
     median: float = 0.0
     weight: float = 1.0
 
-    def shift(self, cell: Any) -> float:
+    def shift(self, cell: object) -> float:
         """What a cell adds to the log-odds of a stay: weight × (value - median).
 
         NaN for a missing cell. Infinite for a cell that is not a number, which the callers refuse.
@@ -303,7 +303,7 @@ class StayPreparer:
     join_notes: bool
     other_languages: OtherLanguages = "remark"
 
-    def prepare(self, stay: Any) -> PreparedStay:
+    def prepare(self, stay: object) -> PreparedStay:
         """Window one note, or a list of notes in time order; a fault becomes a status."""
         notes, missing, fault = note_texts(stay)
         unread = [UnreadSpan(number, 0, 0, "missing") for number in missing]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import starmap
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -160,7 +160,7 @@ class StayModel(Model[AnySettings], Generic[AnySettings, AnyRisk]):
         """
 
     def scored(
-        self, stays: Iterable[Any]
+        self, stays: Iterable[StayInput]
     ) -> Iterator[tuple[PreparedStay, np.ndarray]]:
         """Each stay cut into windows, and their probabilities, as `risk_of` takes them.
 

@@ -29,7 +29,7 @@ from clinical.stays.choice import (
 )
 from clinical.stays.note_rules import copy_text
 from clinical.stays.pieces import LINE, contradicting_ids, join_pieces
-from clinical.stays.stays import FIRST_YEAR, LAST_YEAR, note_list
+from clinical.stays.stays import FIRST_YEAR, LAST_YEAR, StayInput, note_list
 from domainbert.errors import UserError
 from domainbert.files import whole_text
 from domainbert.scoring import Fault, Task
@@ -350,7 +350,7 @@ class TrajectoryTask(StayTask["Trajectory"]):
 
 
 def follow(
-    model: ReadmissionModel, stays: Iterable[object]
+    model: ReadmissionModel, stays: Iterable[StayInput]
 ) -> Iterator[Trajectory]:
     """The trajectories of stays (each as for `ReadmissionModel.predict`), in flat memory.
 
@@ -372,7 +372,7 @@ def follow(
         yield model.risk_of(stay, probabilities), so_far
 
 
-def _followed_anew(model: ReadmissionModel, stay: Any) -> Trajectory:
+def _followed_anew(model: ReadmissionModel, stay: StayInput) -> Trajectory:
     """The trajectory of a stay whose notes are joined: each beginning is scored by itself."""
     notes = note_list(stay)
     record = {}

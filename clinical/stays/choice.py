@@ -8,10 +8,10 @@ only with the admissions.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import pyarrow as pa
 from pydantic import Field
@@ -125,7 +125,7 @@ class NoteChoice(Settings):
         ]
         return [rows[number] for *_, number in sorted(positions)]
 
-    def judge(self, notes: Any) -> pa.StructArray:
+    def judge(self, notes: pa.Table) -> pa.StructArray:
         """Whether each note counts; see `note_rules.judge`."""
         return judge(
             notes,
@@ -247,7 +247,7 @@ def require_same_notes(cohort: NoteChoice, model: NoteChoice) -> None:
         )
 
 
-def choice_of(cells: Any) -> NoteChoice | None:
+def choice_of(cells: Iterable[object]) -> NoteChoice | None:
     """The choice that a cohort's column `note_choice` holds; None without one.
 
     Raises:

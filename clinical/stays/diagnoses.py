@@ -1,7 +1,6 @@
 """Groups of diagnosis codes of stays: which stays count, and their groups as numbers."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -67,18 +66,18 @@ def labels_of(rows: pd.DataFrame, groups: Sequence[str]) -> np.ndarray:
     return labels
 
 
-def _listed(cell: Any) -> Any:
+def _listed(cell: object) -> object:
     """A list of Parquet, which comes as an array, as a list."""
     if hasattr(cell, "tolist"):
         return cell.tolist()
     return cell
 
 
-def _notes(cell: Any) -> list[str]:
+def _notes(cell: object) -> list[str]:
     return present_notes(_listed(cell))
 
 
-def _group_list(cell: Any) -> list[str] | None:
+def _group_list(cell: object) -> list[str] | None:
     cell = _listed(cell)
     if isinstance(cell, list | tuple):
         return [str(group) for group in cell]

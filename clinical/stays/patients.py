@@ -7,11 +7,12 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from domainbert.errors import UserError
+from domainbert.files import JsonObject
 from domainbert.tables.ids import id_key, id_text, is_missing
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def check_disjoint(frame: pd.DataFrame) -> None:
 
 
 # "salt" and "rounds", and for each side its hashes in Base64; as JSON.
-PatientHashes = dict[str, Any]
+PatientHashes = JsonObject
 # PBKDF2 rounds: a fraction of a millisecond a patient. A whole cohort takes seconds.
 _ROUNDS = 500
 _BYTES = 5

@@ -100,7 +100,7 @@ def clean(note: str) -> str:
     return _MARKS.sub(lambda mark: re.sub(r"[^\n]", " ", mark.group()), note)
 
 
-def note_list(stay: Any) -> list[Any]:
+def note_list(stay: object) -> list[Any]:
     """The notes of a stay (see `StayInput`) as a list.
 
     A text, bytes, a table (which iterates over its column names) or what cannot be iterated is one
@@ -118,7 +118,7 @@ def note_list(stay: Any) -> list[Any]:
     return list(notes)
 
 
-def note_time(cell: Any) -> datetime | None:
+def note_time(cell: object) -> datetime | None:
     """When a note was written: an ISO 8601 date or datetime, in UTC where it has no offset.
 
     None where it is missing, unreadable, or in a year before 1800 or after 2300: such dates stand
@@ -136,7 +136,7 @@ def note_time(cell: Any) -> datetime | None:
     return time
 
 
-def note_texts(stay: Any) -> tuple[list[tuple[int, str]], list[int], str]:
+def note_texts(stay: object) -> tuple[list[tuple[int, str]], list[int], str]:
     """The notes that are text, with their numbers; the numbers of missing ones; a fault or ""."""
     try:
         cells = note_list(stay)
@@ -161,7 +161,7 @@ def note_texts(stay: Any) -> tuple[list[tuple[int, str]], list[int], str]:
     return notes, missing, ""
 
 
-def present_notes(stay: Any) -> list[str]:
+def present_notes(stay: object) -> list[str]:
     """The notes of a stay that have text; one string is one note.
 
     Raises:

@@ -42,6 +42,8 @@ from domainbert.training.objective import Batch, FreshBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from domainbert.training.settings import TrainingSettings
 
 log = logging.getLogger(__name__)
@@ -324,7 +326,7 @@ class DiagnosisObjective(Objective):
             **padded_inputs(windows, pad_token_id=padding),
         }
 
-    def loss(self, network: Any, batch: Batch) -> torch.Tensor:
+    def loss(self, network: PreTrainedModel, batch: Batch) -> torch.Tensor:
         """Binary cross-entropy, summed over groups; see `DiagnosisTable.positive_weight`."""
         output = network(
             input_ids=batch["input_ids"],
@@ -346,7 +348,7 @@ class DiagnosisObjective(Objective):
         )
         return losses.sum(dim=1).mean()
 
-    def evaluate(self, network: Any) -> dict[str, float]:
+    def evaluate(self, network: PreTrainedModel) -> dict[str, float]:
         """Ranking of the groups on the validation stays; see `ranking_scores`."""
         model = self._model.with_network(network)
         values, counts = model.window_probabilities(self.val_windows)

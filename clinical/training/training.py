@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,10 @@ from domainbert.errors import UserError
 from domainbert.text.runner import padded_inputs
 from domainbert.training.objective import Batch, LengthBatches, Objective
 from domainbert.training.recipes import ModelTable, Recipe
-from domainbert.training.settings import TrainingSettings
+from domainbert.training.settings import Resuming, TrainingSettings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 log = logging.getLogger(__name__)
 FOLDS = 5
@@ -176,7 +179,7 @@ def _trained(
     choice: NoteChoice | None,
     *,
     model_class: type[ReadmissionModel] = ReadmissionModel,
-    **run: Any,
+    **run: Unpack[Resuming],
 ) -> tuple[ReadmissionModel, "ReadmissionObjective"]:
     """A model trained on the train side of rows; `run` is for `domainbert.training.train`."""
     from domainbert.training.train import train
@@ -354,7 +357,7 @@ class ReadmissionObjective(Objective):
         numbers = generator.choice(len(windows), limit, replace=False)
         return [windows[number] for number in numbers]
 
-    def loss(self, network: Any, batch: Batch) -> torch.Tensor:
+    def loss(self, network: "PreTrainedModel", batch: Batch) -> torch.Tensor:
         """Binary cross-entropy, with positives weighted by negatives / positives."""
         output = network(
             input_ids=batch["input_ids"],
@@ -381,7 +384,7 @@ class ReadmissionObjective(Objective):
         negative = (1 - targets) * torch.log1p(-risk)
         return -(positive + negative).mean()
 
-    def evaluate(self, network: Any) -> dict[str, float]:
+    def evaluate(self, network: "PreTrainedModel") -> dict[str, float]:
         """AUROC of the scores of the validation stays."""
         from sklearn.metrics import roc_auc_score
 

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, ParamSpec, TypeVar
 
 import typer
 from rich.table import Column, Table
@@ -50,7 +50,7 @@ stdout = Terminal(highlight=False)
 class _Application(typer.Typer):
     """Commands that print ? for what the encoding of the terminal or file does not have."""
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
+    def __call__(self, *args: object, **options: object) -> object:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")

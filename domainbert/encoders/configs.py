@@ -18,6 +18,8 @@ from domainbert.errors import EncoderError
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
+    from domainbert.files import JsonObject
+
 _LIMITS = {
     "num_labels": 100_000,
     "vocab_size": 10**7,
@@ -102,7 +104,7 @@ def read_config(
     return config
 
 
-def read_object(file: Path) -> dict[str, Any]:
+def read_object(file: Path) -> JsonObject:
     """A JSON object with finite numbers; `EncoderError` for anything else."""
     try:
         if file.exists() and not file.is_file():  # a device may have no end

@@ -56,8 +56,8 @@ def cast_encoder(network: PreTrainedModel) -> None:
 
 
 def _inputs_in_float32(
-    module: torch.nn.Module, inputs: tuple[Any, ...]
-) -> tuple[Any, ...]:
+    module: torch.nn.Module, inputs: tuple[object, ...]
+) -> tuple[object, ...]:
     del module
     return tuple(map(_in_float32, inputs))
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,14 +21,19 @@ from domainbert.encoders.loading import (
     window_limit,
 )
 from domainbert.errors import UserError
-from domainbert.files import folder_beside, replace_folder, write_json
+from domainbert.files import (
+    JsonObject,
+    folder_beside,
+    replace_folder,
+    write_json,
+)
 from domainbert.models.card import table
 from domainbert.models.storage import CONFIG_FILE, save_network, share_files
 from domainbert.pretraining.examples import IGNORED
 from domainbert.pretraining.settings import PretrainingRecipe, TrainingPlan
 from domainbert.training.train import versions
 
-EncoderManifest = dict[str, Any]  # as JSON; see `new_manifest`
+EncoderManifest = JsonObject  # as JSON; see `new_manifest`
 MANIFEST_FILE = "pretraining.json"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,6 +26,8 @@ _TABLES = """
 PRAGMA journal_mode = WAL;
 CREATE TABLE IF NOT EXISTS windows (key BLOB PRIMARY KEY, logit REAL NOT NULL) WITHOUT ROWID;
 """
+Logit = float | np.ndarray
+"""Of a window: one number, or one for each output."""
 Argument = TypeVar("Argument")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -129,13 +131,13 @@ class WindowCache:
             self._warned = True
         return None
 
-    def _find(self, keys: list[bytes]) -> dict[bytes, Any]:
+    def _find(self, keys: list[bytes]) -> dict[bytes, Logit]:
         query = "SELECT logit FROM windows WHERE key = ?"
         with closing(self._connect()) as con, con:
             rows = {key: con.execute(query, (key,)).fetchone() for key in keys}
         return {key: _read(row[0]) for key, row in rows.items() if row}
 
-    def _add(self, logits: dict[bytes, Any]) -> None:
+    def _add(self, logits: dict[bytes, Logit]) -> None:
         with closing(self._connect()) as con, con:
             con.executemany(
                 "INSERT OR IGNORE INTO windows VALUES (?, ?)",
@@ -146,14 +148,15 @@ class WindowCache:
                 con.execute("DELETE FROM windows")
 
 
-def _written(logit: np.ndarray) -> float | bytes:
+def _written(logit: Logit) -> float | bytes:
     """The logit of a window as SQLite holds it; several as bytes, which a REAL column keeps."""
-    if logit.ndim:
-        return logit.tobytes()
-    return float(logit)
+    values = np.asarray(logit)
+    if values.ndim:
+        return values.tobytes()
+    return float(values)
 
 
-def _read(cell: float | bytes) -> float | np.ndarray:
+def _read(cell: float | bytes) -> Logit:
     if isinstance(cell, bytes):
         return np.frombuffer(cell)
     return cell

@@ -353,7 +353,7 @@ def score_items(
         yield [plan.finished(rows, row) for row in output]
 
 
-def _read(task: AnyTask, plan: Plan, rows: Sequence[Row]) -> Any | Fault:
+def _read(task: AnyTask, plan: Plan, rows: Sequence[Row]) -> object:
     first = rows[0]
     if first.fault:
         return Fault(f"{first.place}: {first.fault}")

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 from domainbert.errors import UserError
 from domainbert.files import (
     LOCK,
+    JsonObject,
     atomic_path,
     check_output,
     disk_errors,
@@ -53,7 +53,7 @@ class RunStore:
         table_format(out)
         self.out = out
         self.folder = out.with_name(f"{out.name}.parts")
-        self._manifest: dict[str, Any] = {}
+        self._manifest: JsonObject = {}
         if not str(source).startswith(DATABASES):
             _check_apart(source, out, self.folder)
 
@@ -241,7 +241,7 @@ def _check_apart(source: str | Path, out: Path, folder: Path) -> None:
         raise UserError(f"{folder} holds the input; write to another file")
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def _read_manifest(path: Path) -> JsonObject:
     """A manifest; empty if there is none or it is damaged."""
     try:
         manifest = json.loads(path.read_text("utf-8"))

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -134,7 +134,7 @@ class Service:
         self.trust = None
         if settings.trust:
             self.trust = Trust(Path(settings.trust), self.ledger)
-        self.errors: dict[str, Callable[[int, str], Any]] = {}
+        self.errors: dict[str, Callable[[int, str], object]] = {}
         self.forms: dict[tuple[str, str], Callable[..., Response]] = {}
         # Names, numbers and punctuation are not counted as characters of text.
         self.max_bytes = _BYTES_PER_CHARACTER * settings.max_characters + (
@@ -356,7 +356,7 @@ class Service:
             detail = error.errors()[0]
             name = ".".join(map(str, detail["loc"]))
             reason = f"{name}: {detail['msg'].removeprefix('Value error, ')}"
-        body = {"error": reason, "status": status}
+        body: object = {"error": reason, "status": status}
         for start, make_body in self.errors.items():
             if path.startswith(start):
                 body = make_body(status, reason)

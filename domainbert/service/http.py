@@ -9,14 +9,14 @@ import ssl
 import time
 import traceback
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 from fastapi.routing import APIRoute
@@ -27,7 +27,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from domainbert.service.commands import ServiceSettings
 
 log = logging.getLogger(__name__)
 # These libraries log addresses, which hold the ids of stays.
@@ -161,7 +164,33 @@ async def read_body(
     return b"".join(parts)
 
 
-def shell(app: ASGIApp, service: Any) -> ASGIApp:
+class TokenChecker(Protocol):
+    """What knows the clients, see `Trust`."""
+
+    async def admit(self, authorization: str, path: str) -> str:
+        """The client of a token; an HTTPException for a token that is refused."""
+
+
+class Door(Protocol):
+    """What the layers around the routes need of a `Service`."""
+
+    @property
+    def settings(self) -> ServiceSettings:
+        """The options of `domainbert serve`."""
+
+    @property
+    def trust(self) -> TokenChecker | None:
+        """The clients whose tokens are admitted; None to admit all."""
+
+    @property
+    def max_bytes(self) -> int:
+        """Of a body."""
+
+    def refusal(self, path: str, error: Exception) -> Response:
+        """The response to a request that is refused."""
+
+
+def shell(app: ASGIApp, service: Door) -> ASGIApp:
     """The outermost layer of a `Service`: request ids, deadlines, headers, log lines, metrics."""
 
     async def handle(scope: Scope, receive: Receive, send: Send) -> None:
@@ -219,7 +248,7 @@ def _as_refusal(error: Exception, request_id: str) -> HTTPException:
     )
 
 
-def admission(app: ASGIApp, service: Any) -> ASGIApp:
+def admission(app: ASGIApp, service: Door) -> ASGIApp:
     """The layer inside CORS that checks tokens and bodies, so that a page can read refusals."""
 
     async def handle(scope: Scope, receive: Receive, send: Send) -> None:
@@ -237,7 +266,7 @@ def admission(app: ASGIApp, service: Any) -> ASGIApp:
     return handle
 
 
-async def _admitted(service: Any, scope: Scope, receive: Receive) -> Receive:
+async def _admitted(service: Door, scope: Scope, receive: Receive) -> Receive:
     """Check the token and the content type, read the body, and return a `receive` that has it."""
     request = Request(scope, receive)
     headers = request.headers
@@ -272,7 +301,7 @@ async def _admitted(service: Any, scope: Scope, receive: Receive) -> Receive:
 class BodyRequest(Request):
     """A request whose JSON is read once, and not in the event loop."""
 
-    async def json(self) -> Any:
+    async def json(self) -> object:
         """The body; see `read_json`."""
         body = await self.body()
         loop = asyncio.get_running_loop()
@@ -282,17 +311,19 @@ class BodyRequest(Request):
 class BodyRoute(APIRoute):
     """A route that gives FastAPI a `BodyRequest`."""
 
-    def get_route_handler(self) -> Callable[[Request], Any]:
+    def get_route_handler(
+        self,
+    ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler of the route."""
         handle = super().get_route_handler()
 
-        async def handle_body(request: Request) -> Any:
+        async def handle_body(request: Request) -> Response:
             return await handle(BodyRequest(request.scope, request.receive))
 
         return handle_body
 
 
-def read_json(body: bytes) -> Any:
+def read_json(body: bytes) -> object:
     """The JSON of a body.
 
     Raises:

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
 from domainbert.errors import UserError
-from domainbert.files import data_text
+from domainbert.files import JsonObject, data_text
 from domainbert.scoring.cache import make_tables
 from domainbert.tables import TableError, id_key, id_text
 
@@ -205,7 +205,7 @@ def read_ledger(path: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     return served, _query(path, "SELECT * FROM feedback")
 
 
-def compare_models(path: str | Path, model: str) -> list[dict[str, Any]]:
+def compare_models(path: str | Path, model: str) -> list[JsonObject]:
     """How the risks of other models differ from those of a model on the same rows.
 
     Returns:

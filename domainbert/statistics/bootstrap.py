@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -94,7 +93,7 @@ class Resampled:
             f"{name}_high": high[()],
         }
 
-    def __getitem__(self, index: Any) -> Resampled:
+    def __getitem__(self, index: object) -> Resampled:
         """A part of the numbers, by an index as NumPy takes it."""
         if not isinstance(index, tuple):
             index = (index,)

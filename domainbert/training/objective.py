@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel
 
+    from domainbert.files import JsonObject
+
 Batch: TypeAlias = "dict[str, torch.Tensor]"
 """The tensors of a batch, by the names that a loss reads."""
 
@@ -55,7 +57,7 @@ class Objective(ABC):
         """Scores on the validation side, computed as prediction computes them."""
 
     @abstractmethod
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonObject:
         """Hashes of data and split, and the settings of the objective, as JSON.
 
         A run resumes only if all facts are the same; the manifest keeps them.

@@ -1,6 +1,7 @@
 """The training settings that all tasks share."""
 
-from typing import Literal
+from pathlib import Path
+from typing import Literal, TypedDict
 
 from domainbert.settings import Count, Positive, Seed, Settings, Share
 
@@ -51,3 +52,10 @@ class TrainingSettings(Schedule):
     patience: Count = 3
     rank: Count = 16
     full: bool = False
+
+
+class Resuming(TypedDict, total=False):
+    """Where a training keeps its checkpoints, and whether it resumes from them; see `train`."""
+
+    checkpoints: str | Path | None
+    resume: bool

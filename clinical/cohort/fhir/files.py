@@ -10,13 +10,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from clinical.cohort.fhir.resources import COLUMNS
 from clinical.cohort.fhir.values import address_id, first, texts, values
 from domainbert.tables import TableError
 from domainbert.tables.csv_files import NO_ROW
 from domainbert.tables.options import READ_ERRORS, FileFaults, read_errors
+
+if TYPE_CHECKING:
+    from domainbert.files import JsonObject
 
 PATTERNS = ("*.ndjson", "*.ndjson.gz", "*.jsonl", "*.json", "*.json.gz")
 _TYPE = re.compile(rb'"resourceType"\s*:\s*"(\w+)"')
@@ -60,7 +63,7 @@ def read_resources(
     paths: Sequence[Path],
     resource_type: str,
     file_faults: FileFaults,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[JsonObject]:
     """The resources of a type; lines that are not whole go to `file_faults`.
 
     Another type in a file of JSON lines is listed once.
@@ -91,7 +94,7 @@ def read_resources(
                         file_faults.append((path.name, number, problem))
 
 
-def entries(value: object) -> list[dict[str, Any]]:
+def entries(value: object) -> list[JsonObject]:
     """The resources of a Bundle or a list, or the one resource, with the ids of their URLs."""
     if isinstance(value, list):
         return list(chain.from_iterable(map(entries, value)))
@@ -156,7 +159,7 @@ def _is_deletion(entry: object) -> bool:
     return texts(entry, "request", "method") == ["DELETE"]
 
 
-def _check_release(resource: dict[str, Any], path: Path) -> None:
+def _check_release(resource: JsonObject, path: Path) -> None:
     is_document = resource["resourceType"] == "DocumentReference"
     name = "class"  # a list since R5, as is the context
     if is_document:

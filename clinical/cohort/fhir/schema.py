@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from domainbert.files import JsonObject
 from domainbert.settings import Settings
 
 NOTES = ("DocumentReference", "Composition", "DiagnosticReport")
@@ -27,7 +28,7 @@ class Codes(Settings):
     hospice: frozenset[str] = Field(strict=False)
 
 
-def _named(resource_type: str, *names: str) -> dict[str, Any]:
+def _named(resource_type: str, *names: str) -> JsonObject:
     """A table of a cohort whose columns have the names that a cohort gives them."""
     return {"table": resource_type, **{name: name for name in names}}
 
@@ -36,7 +37,7 @@ _NOTE_COLUMNS = (
     "patient_id", "stay_id", "category", "kind", "chart_time", "fault", "state", "doc_state",
     "names", "replaces", "codes", "studies", "version", "words", "remark", "text",
 )  # fmt: skip
-TABLES: dict[str, Any] = {
+TABLES: JsonObject = {
     # What is part of an admission is none of its own.
     "admissions": _named(
         "Encounter", "patient_id", "admit_time", "discharge_time", "admission_type",
