@@ -26,8 +26,7 @@ from clinical.cohort.diagnoses import (
     group_codes,
     keep_groups,
 )
-from clinical.cohort.reader import CohortReader
-from clinical.cohort.request import Request
+from clinical.cohort.reader import CohortReader, Request
 from clinical.cohort.result import (
     SUMMARY_KEY,
     Cohort,
@@ -73,6 +72,7 @@ def build_cohort(
     data_end: str | date | None = None,
     delimiter: str | None = None,
     encoding: str | None = None,
+    escape: str | None = None,
     split_by: str = "patient",
     fractions: Sequence[float] = tuple(FRACTIONS.values()),
     died_locations: Sequence[str] = (),
@@ -105,6 +105,8 @@ def build_cohort(
         delimiter: between the cells of CSV files, such as ";" or "tab"; by default a tab for .tsv,
             else a comma.
         encoding: the encoding of CSV files, such as "cp1252"; UTF-8 by default.
+        escape: "backslash" or "none": whether a backslash escapes in CSV files; by default found
+            out for each file.
         split_by: "patient" for sides at random; "time" for the earliest discharges to train on,
             and the latest to test on. A patient is on the side of the last stay; earlier stays that
             fall into an earlier period are excluded.
@@ -143,7 +145,7 @@ def build_cohort(
         _scratch(path) as con,
     ):
         with open_source(
-            source, con, ReadOptions(delimiter, encoding)
+            source, con, ReadOptions(delimiter, encoding, escape=escape)
         ) as tables:
             source_schema = named_schema or detect_schema(tables)
             deaths = (
@@ -294,7 +296,7 @@ def _read_source(
     if request.definition.diagnoses:
         group_codes(con, request.definition.diagnoses)
     require_contents(con, source, request.schema, tables)
-    caveats = find_caveats(con, request, tables, reader.conventions)
+    caveats = find_caveats(con, request, tables, reader.conventions, source)
     return reader.conventions, caveats
 
 

@@ -64,6 +64,7 @@ def cohort(
     zone: Zone = None,
     delimiter: options.Delimiter = None,
     encoding: options.Encoding = None,
+    escape: options.Escape = None,
     seed: Annotated[int, Option(help="Seed of the split by patient.")] = 0,
     split_by: Annotated[
         str,
@@ -100,6 +101,7 @@ def cohort(
         zone=zone,
         delimiter=delimiter,
         encoding=encoding,
+        escape=escape,
         seed=seed,
         split_by=split_by,
         fractions=fractions,

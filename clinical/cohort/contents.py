@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from clinical.cohort.conventions import ColumnConvention
     from clinical.cohort.definition import Schema
-    from clinical.cohort.request import Request
+    from clinical.cohort.reader import Request
     from domainbert.tables.sources import Source
 
 _CAVEATS: dict[str, dict[str, str]] = read_toml(__file__, "caveats.toml")
@@ -107,6 +107,7 @@ def find_caveats(
     request: Request,
     tables: Tables,
     conventions: Sequence[ColumnConvention],
+    source: Source,
 ) -> list[str]:
     """The caveats of a cohort as sentences, most general first; see `caveats.toml`."""
     schema = request.schema
@@ -126,4 +127,11 @@ def find_caveats(
     ]
     remarks = con.execute(step("remarks")).fetchall()
     written = filter(None, (column.sentence() for column in conventions))
-    return [first, *schema.caveats, *sentences, *written, *chain(*remarks)]
+    return [
+        first,
+        *schema.caveats,
+        *sentences,
+        *written,
+        *source.remarks,
+        *chain(*remarks),
+    ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from clinical.cohort.conventions import (
     ColumnConvention,
@@ -15,6 +17,7 @@ from clinical.cohort.conventions import (
 )
 from clinical.cohort.source import ROLES, MatchedTable, Tables, step
 from clinical.stays import note_rules
+from clinical.stays.choice import NoteChoice
 from clinical.stays.pieces import separator
 from domainbert.errors import UserError
 from domainbert.tables.sources import quoted
@@ -22,11 +25,42 @@ from domainbert.tables.sources import quoted
 if TYPE_CHECKING:
     import duckdb
 
-    from clinical.cohort.definition import Schema
-    from clinical.stays.choice import NoteChoice
+    from clinical.cohort.definition import Definition, Schema
     from domainbert.tables.sources import Source
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Request:
+    """The checked arguments of `build_cohort`; `hours` for early notes only."""
+
+    schema: Schema
+    notes: str
+    hours: float | None
+    definition: Definition
+    seed: int
+    data_end: datetime | None
+    derive_data_end: bool
+    split_by: str
+    fractions: Mapping[str, float]
+
+    @property
+    def choice(self) -> NoteChoice:
+        """Which notes of a stay are read."""
+        notes: Literal["early", "discharge"] = "discharge"
+        if self.notes == "early":
+            notes = "early"
+        return NoteChoice(
+            notes=notes,
+            hours=self.hours,
+            summaries=self.schema.summary_categories,
+            addenda=self.schema.addendum_kinds,
+            transfer_gap_hours=self.definition.episode.transfer_gap_hours,
+            definition=f"{self.definition.name} {self.definition.version}",
+            definition_sha256=self.definition.sha256,
+            event=self.definition.event,
+        )
 
 
 @dataclass(frozen=True)

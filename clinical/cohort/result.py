@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from clinical.cohort.request import Request
+    from clinical.cohort.reader import Request
 
 _DEFINITION = ("name", "version", "sha256", "label", "horizon_days", "event")
 

@@ -73,6 +73,7 @@ class ViewSource(Source):
         super().__init__(source.name, source._con)
         self.errors = source.errors
         self.file_faults = source.file_faults
+        self.remarks = source.remarks
         self._source = source
         self._files = schema.files
         self._views = {

@@ -99,6 +99,7 @@ class HospitalOptions:
             died_locations=tuple(self.died_locations or ()),
             delimiter=run.delimiter,
             encoding=run.encoding,
+            escape=run.escape,
         )
 
 

@@ -34,6 +34,7 @@ class SourceOptions:
     died_locations: tuple[str, ...] = ()
     delimiter: str | None = None
     encoding: str | None = None
+    escape: str | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,9 @@ def has_admissions(source: str | Path, options: SourceOptions) -> bool:
     """Whether a folder holds the admissions of a form that is recognised, not notes alone."""
     if not Path(source).is_dir():
         return False
-    reading = ReadOptions(options.delimiter, options.encoding)
+    reading = ReadOptions(
+        options.delimiter, options.encoding, escape=options.escape
+    )
     with duckdb.connect() as con, open_source(source, con, reading) as tables:
         try:
             detect_schema(tables)

@@ -99,6 +99,12 @@ Encoding = Annotated[
     _MaybeText,
     Option(help="Encoding of text files, such as cp1252; by default UTF-8."),
 ]
+Escape = Annotated[
+    _MaybeText,
+    Option(
+        help="backslash or none: whether one escapes in CSV files; by default found out."
+    ),
+]
 Device = Annotated[
     _MaybeText,
     Option(help="cpu, cuda or cuda:1; by default a GPU if there is one."),
@@ -122,6 +128,7 @@ class RunOptions:
     ] = None
     delimiter: Delimiter = None
     encoding: Encoding = None
+    escape: Escape = None
     restart: Annotated[
         bool, Option("--restart", help="Start over instead of resuming.")
     ] = False
@@ -147,7 +154,9 @@ class RunOptions:
         """How to read the source; see `ReadOptions`."""
         from domainbert.tables import ReadOptions
 
-        return ReadOptions(self.delimiter, self.encoding, lines)
+        return ReadOptions(
+            self.delimiter, self.encoding, lines, escape=self.escape
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from pyarrow import csv as arrow_csv
 
 from domainbert.streams import chunked, read_ahead
 from domainbert.tables.columns import are_names
+from domainbert.tables.csv_escapes import SAMPLE_BYTES, Dialect, recognise
 from domainbert.tables.ids import is_id_column, unguard
 from domainbert.tables.options import (
     Cells,
@@ -221,6 +222,60 @@ def _parse(
     return table.to_batches()
 
 
+def csv_dialect(path: Path, options: ReadOptions) -> Dialect:
+    """How the fields of a file are written, from its first megabytes."""
+    with open_bytes(path) as raw:
+        sample = raw.read(SAMPLE_BYTES)
+    if options.encoding:
+        sample = sample.decode(options.encoding, "replace").encode()
+    return recognise(sample, _separator(path, options), options.escape)
+
+
+def _without_cut_rows(
+    rows: Iterable[tuple[int, str, bytes]], width: int, dialect: Dialect
+) -> Iterator[tuple[int, str, bytes]]:
+    r"""Rows without escapes; one with `\"` that a broken line follows is listed as broken too.
+
+    It may have been cut at a quote that was no end.
+    """
+    kept: tuple[int, str, bytes] | None = None
+    for line, problem, text in rows:
+        is_broken = bool(problem and not text)
+        if kept:
+            yield from _kept_rows(
+                *kept, width, dialect, before_fault=is_broken
+            )
+            kept = None
+        if b'\\"' in text:
+            kept = line, problem, text
+        else:
+            yield line, problem, dialect.without_escapes(text, width)
+    if kept:
+        yield from _kept_rows(*kept, width, dialect, before_fault=False)
+
+
+def _kept_rows(
+    line: int,
+    problem: str,
+    text: bytes,
+    width: int,
+    dialect: Dialect,
+    *,
+    before_fault: bool,
+) -> Iterator[tuple[int, str, bytes]]:
+    """Rows that were read together; before a fault the last of them may have been cut."""
+    start = len(text)
+    if before_fault:
+        patterns = b"|".join(dialect.row_patterns(width))
+        *_, last_row = re.finditer(patterns, text)
+        if b'\\"' in last_row[0]:
+            start = last_row.start()
+    if sound := text[:start]:
+        yield line, problem, dialect.without_escapes(sound, width)
+    if start < len(text):
+        yield line + text.count(b"\n", 0, start), _NO_ROW, b""
+
+
 def _data_rows(
     path: Path,
     width: int,
@@ -242,8 +297,9 @@ def _data_rows(
                 raw, options.encoding, "replace", newline=""
             )
             read = lambda size: decoded.read(size).encode("utf-8", "replace")  # noqa: E731
-        rows = _sound_rows(read, width, separator, at_once=at_once)
-        for line, problem, text in rows:
+        dialect = csv_dialect(path, options)
+        rows = _sound_rows(read, width, dialect, at_once=at_once)
+        for line, problem, text in _without_cut_rows(rows, width, dialect):
             if options.encoding and "\ufffd".encode() in text:
                 problem = UNDECODABLE
             if line == 2 and b"--" in text and _RULE.fullmatch(text):
@@ -257,23 +313,10 @@ def _data_rows(
                 )
 
 
-def _row_pattern(width: int, separator: str) -> bytes:
-    """A row of so many fields, as a regular expression.
-
-    A field that does not start with a quote may hold quotes. All repetitions are possessive, so
-    that nothing is tried twice.
-    """
-    comma = re.escape(separator).encode()
-    quoted = rb'"[^"]*+(?:""[^"]*+)*+"'
-    bare = rb'[^"%b\r\n][^%b\r\n]*+' % (comma, comma)
-    field = rb"(?:" + quoted + rb"|" + bare + rb"|)"
-    return field + rb"(?:%b" % comma + field + rb"){%d}\r?\n" % (width - 1)
-
-
 def _sound_rows(
     read: _BytesOf,
     width: int,
-    separator: str,
+    dialect: Dialect,
     *,
     at_once: int,
 ) -> Iterator[tuple[int, str, bytes]]:
@@ -281,9 +324,10 @@ def _sound_rows(
 
     Up to `at_once` rows without a fault are yielded as one, except for the first row.
     """
-    pattern = _row_pattern(width, separator)
-    one_row = re.compile(pattern)
-    many_rows = re.compile(rb"(?:%b){1,%d}+" % (pattern, at_once))
+    patterns = dialect.row_patterns(width)
+    one_row = re.compile(patterns[0])
+    last_resort = re.compile(patterns[-1])
+    many_rows = re.compile(rb"(?:%b){1,%d}+" % (patterns[0], at_once))
     buffer = read(len(_MARK)).removeprefix(_MARK)
     position = 0
     line = 1
@@ -317,6 +361,7 @@ def _sound_rows(
             lookahead = min(4 * lookahead, LONGEST_ROW)
             continue
         lookahead = least_lookahead
+        match = match or last_resort.match(buffer, position)
         if not match:
             end = line_end or len(buffer)
             text = buffer[position:end]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from domainbert.errors import UserError
+from domainbert.tables.csv_escapes import ESCAPES
 
 FORMATS = (
     ".csv",
@@ -81,9 +82,33 @@ def table_format(path: str | Path, endings: tuple[str, ...] = FORMATS) -> str:
     )
 
 
+def check_parts(folder: Path) -> None:
+    """Check that the files in a folder are a whole table.
+
+    Raises:
+        TableError: a job that wrote it was stopped, or a part may hold deleted rows.
+    """
+    if any((folder / name).exists() for name in ("_delta_log", ".hoodie")):
+        raise TableError(
+            f"{folder.name} is a table of Delta Lake or Hudi, whose folder keeps deleted rows: "
+            "export it as Parquet or CSV"
+        )
+    unfinished = (folder / "_temporary").exists()
+    if unfinished and not (folder / "_SUCCESS").exists():
+        raise TableError(
+            f"{folder.name} was not written to its end (it holds _temporary and no _SUCCESS): "
+            "write it again"
+        )
+
+
 def is_hidden(path: Path) -> bool:
-    """Whether a part of a relative path starts with a dot."""
-    return any(part.startswith(".") for part in path.parts)
+    """Whether a part of a relative path starts with a dot, or a folder in it with a "_".
+
+    Spark keeps unfinished parts in a folder `_temporary`.
+    """
+    return any(part.startswith(".") for part in path.parts) or any(
+        part.startswith("_") for part in path.parts[:-1]
+    )
 
 
 @dataclass(frozen=True)
@@ -97,18 +122,25 @@ class ReadOptions:
             with a remark.
         lines: read each line of a .txt file as a text, instead of the file as one text.
         query: the SELECT statement for a database.
+        escape: "backslash" if a backslash in CSV files escapes the character after it, as Spark
+            and MySQL write it, or "none"; by default found out for each file.
     """
 
     delimiter: str | None = None
     encoding: str | None = None
     lines: bool = False
     query: str | None = None
+    escape: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(
             self, "delimiter", _checked_delimiter(self.delimiter)
         )
         object.__setattr__(self, "encoding", _checked_encoding(self.encoding))
+        if self.escape not in (None, *ESCAPES):
+            raise TableError(
+                f"escape: expected {' or '.join(ESCAPES)}, got {self.escape!r}"
+            )
 
 
 def _checked_delimiter(delimiter: str | None) -> str | None:

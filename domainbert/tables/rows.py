@@ -33,6 +33,7 @@ from domainbert.tables.options import (
     ReadOptions,
     TableError,
     Wanted,
+    check_parts,
     is_hidden,
     is_text_file,
     read_errors,
@@ -107,6 +108,8 @@ def source_files(source: str | Path) -> list[Path]:
             and file.is_file()
             and not is_hidden(file.relative_to(path))
         ]
+        for folder in {path, *(file.parent for file in files)}:
+            check_parts(folder)
     else:
         files = _matching_files(str(source), endings)
     if files:

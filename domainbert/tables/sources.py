@@ -5,26 +5,44 @@ that CSV files and databases are read by the same rules.
 """
 
 import glob
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
+from urllib.parse import unquote
 
 import duckdb
 import pyarrow as pa
 
-from domainbert.tables.csv_files import csv_batches, csv_columns, unchanged
+from domainbert.tables.csv_files import (
+    csv_batches,
+    csv_columns,
+    csv_dialect,
+    unchanged,
+)
 from domainbert.tables.options import (
     FileFaults,
     ReadOptions,
     TableError,
+    check_parts,
     is_hidden,
 )
 from domainbert.tables.parquet_files import parquet_columns
 
 FILE_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 _MAX_DEPTH = 5  # files are found up to four folders below the source
+# The parts of a table, as Spark, Dask, DuckDB, Snowflake, and what names files by UUIDs write them.
+_PART = re.compile(
+    r"part[-_.]?\d.*|(?:data|chunk|shard|file)[-_.]?\d[\d_.-]*|\d+|"
+    r".*[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}.*",
+    re.IGNORECASE,
+)
+_SHARD = re.compile(r"-\d{12}(?=\.)")  # of BigQuery
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 class Source(ABC):
@@ -34,12 +52,14 @@ class Source(ABC):
         name: for messages.
         errors: table in lower case -> why its last scan failed, where DuckDB is not the cause.
         file_faults: table in lower case -> file, line and problem of its malformed lines.
+        remarks: sentences on how its files are read.
     """
 
     def __init__(self, name: str, con: duckdb.DuckDBPyConnection) -> None:
         self.name = name
         self.errors: dict[str, Exception] = {}
         self.file_faults: dict[str, FileFaults] = {}
+        self.remarks: list[str] = []
         self._con = con
 
     @abstractmethod
@@ -83,8 +103,48 @@ class Source(ABC):
         """Raise `TableError` if a file was changed or removed since it was opened."""
 
 
+@dataclass(frozen=True)
+class _TableFiles:
+    """The files of one table.
+
+    Attributes:
+        source: the folder of the source.
+        location: the file, or the folder of its parts, in that folder.
+        values: each file, with the columns that the names of its folders give.
+    """
+
+    source: Path
+    location: Path
+    values: dict[Path, dict[str, str]]
+
+    @property
+    def depth(self) -> int:
+        """How many folders and files the location names."""
+        return len(self.location.parts)
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether its files are Parquet files."""
+        return next(iter(self.values)).suffix.lower() == ".parquet"
+
+    def check(self) -> None:
+        """Raise a `TableError` if a folder of parts is not a whole table."""
+        folder = self.source / self.location
+        if not folder.is_dir():
+            return
+        check_parts(folder)
+        if len({_ending(path) == ".parquet" for path in self.values}) > 1:
+            raise TableError(
+                f"{self.location} has parts in CSV and in Parquet: keep those of one format"
+            )
+
+
 class FolderSource(Source):
-    """A folder with one file per table; the least nested of the files of a name is used."""
+    """A folder of tables; the least nested of the tables of a name is used.
+
+    A table is a file, or a folder of its name with parts, as Spark, Dask and DuckDB write it; a
+    folder `column=value` between gives a column.
+    """
 
     def __init__(
         self,
@@ -95,61 +155,155 @@ class FolderSource(Source):
         super().__init__(str(folder), con)
         self._folder = folder
         self._options = options
-        self._files: dict[str, list[Path]] = {}
+        self._files: dict[str, list[_TableFiles]] = {}
         self._opened = ExitStack()
         self._names: dict[Path, list[str]] = {}
+        tables: dict[Path, dict[Path, dict[str, str]]] = {}
         for depth in range(1, _MAX_DEPTH + 1):
-            names_above = set(self._files)
             for path in sorted(folder.glob("/".join("*" * depth))):
-                name = _table_name(path)
-                if not name or name in names_above or not path.is_file():
-                    continue
-                if not is_hidden(path.relative_to(folder)):
-                    self._files.setdefault(name, []).append(path)
+                relative = path.relative_to(folder)
+                is_table = _table_name(path) and path.is_file()
+                if is_table and not is_hidden(relative):
+                    location, values = _location(relative)
+                    if location == relative or path.stat().st_size:
+                        tables.setdefault(location, {})[path] = values
+        for location in sorted(
+            tables, key=lambda path: (len(path.parts), path)
+        ):
+            name = _table_name(location) or location.name.lower()
+            matches = self._files.setdefault(name, [])
+            if not matches or matches[0].depth == len(location.parts):
+                matches.append(_TableFiles(folder, location, tables[location]))
 
     def tables(self) -> list[str]:
         """The files of tables, relative to the folder."""
-        paths = [path for group in self._files.values() for path in group]
-        return sorted(str(path.relative_to(self._folder)) for path in paths)
+        matches = chain.from_iterable(self._files.values())
+        return sorted(str(match.location) for match in matches)
 
     def columns(self, table: str) -> list[str] | None:
-        """Column names of the table's file."""
-        path = self._path(table)
-        if path is None:
+        """Column names of the table's files."""
+        files = self._table(table)
+        if files is None:
             return None
-        if path not in self._names:
-            self._opened.enter_context(unchanged(path))
-            if path.suffix.lower() == ".parquet":
-                self._names[path] = parquet_columns(path)
-            else:
-                self._names[path] = csv_columns(path, self._options)
-        return self._names[path]
+        files.check()
+        names: dict[str, None] = {}
+        headers = set()
+        for path, values in files.values.items():
+            header = self._file_columns(path)
+            headers.add(tuple(header))
+            names |= dict.fromkeys([*header, *values])
+        if len(headers) > 1 and not files.is_parquet:
+            raise TableError(
+                f"the parts of {files.location} begin with different names of columns; each needs "
+                'a first line with the same names (in Spark, option("header", True))'
+            )
+        return list(names)
 
     def scan(self, table: str, columns: Sequence[str]) -> str:
-        """The file; CSV is a stream."""
-        path = self._files[table.lower()][0]
-        if path.suffix.lower() == ".parquet":
-            # DuckDB would read [ ] * ? in a path as a pattern, and a=b as a column.
-            literal = quoted(glob.escape(str(path.absolute())))
-            parquet = f"read_parquet({literal}, hive_partitioning = false)"
-            return f"({select_text(columns, parquet)})"
-        read = partial(csv_batches, path, columns, self._options)
-        return self.stream(table, columns, read)
+        """The files; CSV is a stream."""
+        files = self._files[table.lower()][0]
+        if files.is_parquet:
+            return f"({self._parquet(files, columns)})"
+        for path in files.values:
+            dialect = csv_dialect(path, self._options)
+            remark = dialect.remark(files.location.name)
+            if remark and remark not in self.remarks:
+                self.remarks.append(remark)
+        return self.stream(table, columns, partial(self._csv, files, columns))
 
     def check_unchanged(self) -> None:
         """Compare every file with its state when it was opened."""
         self._opened.close()
 
-    def _path(self, table: str) -> Path | None:
-        paths = self._files.get(table.lower(), [])
-        if len(paths) > 1:
-            names = ", ".join(
-                str(path.relative_to(self._folder)) for path in paths
+    def _file_columns(self, path: Path) -> list[str]:
+        if path not in self._names:
+            self._opened.enter_context(unchanged(path))
+            if _ending(path) == ".parquet":
+                self._names[path] = parquet_columns(path)
+            else:
+                self._names[path] = csv_columns(path, self._options)
+        return self._names[path]
+
+    def _parquet(self, files: _TableFiles, columns: Sequence[str]) -> str:
+        """Columns of Parquet files; those that folders name are constants."""
+        # Files of the same values are read together.
+        paths: dict[tuple[tuple[str, str], ...], list[Path]] = {}
+        for path, values in files.values.items():
+            paths.setdefault(tuple(values.items()), []).append(path)
+        selects = []
+        for items, group in paths.items():
+            # DuckDB would read [ ] * ? in a path as a pattern, and a=b as a column.
+            literals = ", ".join(
+                quoted(glob.escape(str(path.absolute()))) for path in group
             )
+            options = "union_by_name = true, hive_partitioning = false"
+            present = set(chain(*map(self._file_columns, group)))
+            cells = {
+                name: f"CAST({identifier(name)} AS VARCHAR)"
+                for name in present
+            }
+            for name, value in items:
+                cells[name] = f"nullif({quoted(value)}, {quoted(_NO_VALUE)})"
+            listed = ", ".join(
+                f"{cells.get(name, 'NULL::VARCHAR')} AS {identifier(name)}"
+                for name in columns
+            )
+            selects.append(
+                f"SELECT {listed} FROM read_parquet([{literals}], {options})"  # noqa: S608
+            )
+        return " UNION ALL ".join(selects)
+
+    def _csv(
+        self,
+        files: _TableFiles,
+        columns: Sequence[str],
+        file_faults: FileFaults,
+    ) -> Iterator[pa.RecordBatch]:
+        """Columns of CSV files, one file after the other."""
+        for path, values in files.values.items():
+            present = [name for name in columns if name not in values]
+            for batch in csv_batches(
+                path, present, self._options, file_faults
+            ):
+                cells = dict(zip(present, batch.columns, strict=True))
+                for name, value in values.items():
+                    cell = None
+                    if value != _NO_VALUE:
+                        cell = value
+                    cells[name] = pa.array([cell] * len(batch), pa.string())
+                yield pa.RecordBatch.from_pydict(
+                    {name: cells[name] for name in columns}
+                )
+
+    def _table(self, table: str) -> _TableFiles | None:
+        matches = self._files.get(table.lower(), [])
+        if len(matches) > 1:
+            names = ", ".join(str(match.location) for match in matches)
             raise TableError(
                 f"{self.name} has more than one file for {table}: {names}. Keep only one"
             )
-        return next(iter(paths), None)
+        return next(iter(matches), None)
+
+
+def _location(path: Path) -> tuple[Path, dict[str, str]]:
+    """The table that a file in the source is a part of, and the columns that folders name."""
+    shard = _SHARD.search(path.name)
+    if shard:
+        return path.with_name(path.name.replace(shard[0], "", 1)), {}
+    values = {}
+    folder = path.parent
+    while "=" in folder.name:
+        name, _, value = folder.name.partition("=")
+        values[name] = unquote(value)
+        folder = folder.parent
+    is_part = values or _PART.fullmatch(_table_name(path))
+    if not is_part or not folder.name:
+        return path, {}
+    return folder, values
+
+
+def _ending(path: Path) -> str:
+    return path.suffix.lower()
 
 
 def _table_name(path: Path) -> str:

@@ -60,6 +60,7 @@ class FhirSource(Source):
         super().__init__(source.name, source._con)
         self.errors = source.errors
         self.file_faults = source.file_faults
+        self.remarks = source.remarks
         self._source = source
         self._codes = codes
         self._admissions = admissions

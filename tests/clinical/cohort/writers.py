@@ -371,9 +371,133 @@ def meds(stays, folder):
     return {"source": folder, "data_end": "none"}
 
 
+def _escaped(frame, path, *, quoted, bare=str, separator=","):
+    """A CSV file whose cells a program escapes in its own way; None stays empty."""
+    lines = [separator.join(frame.columns)]
+    lines += [
+        separator.join(_cell(cell, quoted, bare) for cell in row)
+        for row in frame.itertuples(index=False)
+    ]
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join([*lines, ""]))
+
+
+def _cell(cell, quoted, bare):
+    if quoted and any(letter in cell for letter in ',"\n'):
+        return f'"{quoted(cell)}"'
+    return bare(cell)
+
+
+def spark_csv(stays, folder):
+    """Spark's defaults: folders of parts, a backslash before quotes and, in quotes, itself."""
+
+    def quoted(cell):
+        return cell.replace("\\", "\\\\").replace('"', '\\"')
+
+    for name, frame in zip(
+        ("encounters", "letters"), tables(stays), strict=True
+    ):
+        for number in range(4):
+            part = frame.iloc[number::4]
+            _escaped(
+                part,
+                folder / name / f"part-0000{number}-c000.csv",
+                quoted=quoted,
+            )
+        (folder / name / "_SUCCESS").touch()
+    return _arguments(folder)
+
+
+def spark_2(stays, folder):
+    """Spark with escape alone, which leaves a backslash before the closing quote."""
+    for name, frame in zip(
+        ("encounters", "letters"), tables(stays), strict=True
+    ):
+        _escaped(
+            frame,
+            folder / f"{name}.csv",
+            quoted=lambda cell: cell.replace('"', '\\"'),
+        )
+    return _arguments(folder)
+
+
+def spark_parquet(stays, folder):
+    """Parts in folders of the admission type and of the year."""
+    encounters, letters = tables(stays)
+    for name, frame, key in (
+        ("encounters", encounters, encounters["TYPE"]),
+        ("letters", letters, letters["WRITTEN"].str[:4]),
+    ):
+        for value, part in frame.groupby(key):
+            column = "TYPE" if name == "encounters" else "year"
+            parts = folder / f"{name}.parquet" / f"{column}={value}"
+            parts.mkdir(parents=True)
+            part = part.drop(columns=column, errors="ignore")
+            part.to_parquet(
+                parts / "part-00000-1f2e.c000.snappy.parquet", index=False
+            )
+    return _arguments(folder)
+
+
+def mysql(stays, folder):
+    """SELECT ... INTO OUTFILE, with the names in a first line."""
+
+    def quoted(cell):
+        for letter in '\\"\n':
+            cell = cell.replace(letter, f"\\{letter}")
+        return cell
+
+    for name, frame in zip(
+        ("encounters", "letters"), tables(stays), strict=True
+    ):
+        _escaped(
+            frame,
+            folder / f"{name}.csv",
+            quoted=quoted,
+            bare=lambda cell: cell or "\\N",
+        )
+    return _arguments(folder)
+
+
+def mysql_batch(stays, folder):
+    """The client's --batch: tabs, escapes with letters, quotes without a meaning."""
+
+    def bare(cell):
+        for letter, name in (("\\", "\\"), ("\n", "n"), ("\t", "t")):
+            cell = cell.replace(letter, f"\\{name}")
+        return cell or "NULL"
+
+    for name, frame in zip(
+        ("encounters", "letters"), tables(stays), strict=True
+    ):
+        _escaped(
+            frame,
+            folder / f"{name}.tsv",
+            quoted=None,
+            bare=bare,
+            separator="\t",
+        )
+    return _arguments(folder)
+
+
+def bigquery(stays, folder):
+    """Numbered files, times with UTC at the end."""
+    encounters, letters = tables(
+        stays, time=lambda t: _utc(t).replace("T", " ").replace("Z", " UTC")
+    )
+    for number in range(3):
+        end = f"-{number:012}.csv"
+        encounters.iloc[number::3].to_csv(
+            folder / f"encounters{end}", index=False
+        )
+        letters.iloc[number::3].to_csv(folder / f"letters{end}", index=False)
+    return _arguments(folder, zone=ZONE)
+
+
 SAME = (
     times, dates, midnight, last_minute, pandas_timestamps, offsets, utc,
     notes_in_utc_with_zone, oracle, formats_with_offsets, cut_notes, wards, etl_synthea, meds,
+    spark_csv, spark_2, spark_parquet, mysql, mysql_batch, bigquery,
 )  # fmt: skip
 """Writers whose tables have the same labels."""
 STOPPED = {notes_in_utc: "cannot be compared: name the zone"}

@@ -168,3 +168,155 @@ def test_a_quoted_note_longer_than_csv_expects_is_read(tmp_path):
     found, listed = read(path)
     assert found == [("1", "2", note)]
     assert listed == [(3, "line that is not a row")]
+
+
+# What Spark 4.3 wrote of these texts; it does not write the backslash twice in fields without
+# quotes around them.
+TEXTS = [
+    'He said "no pain", path C:\\notes.\nEnd.',
+    "ends with \\",
+    '"q" a\\"b',
+    'told "come back",\n"or call".',
+    "\\\\server\\x",
+]
+SPARK = r"""id,text
+1,"He said \"no pain\", path C:\\notes.
+End."
+2,ends with \
+3,"\"q\" a\\\"b"
+4,"told \"come back\",
+\"or call\"."
+5,\\server\x
+"""
+SPARK_ALL_IN_QUOTES = r""""id","text"
+"1","He said \"no pain\", path C:\\notes.
+End."
+"2","ends with \\"
+"3","\"q\" a\\\"b"
+"4","told \"come back\",
+\"or call\"."
+"5","\\\\server\\x"
+"""
+MYSQL = SPARK_ALL_IN_QUOTES.replace("\n", "\\\n").replace('"\\\n', '"\n')
+CLIENT = r"""id	text
+1	He said "no pain", path C:\\notes.\nEnd.
+2	ends with \\
+3	"q" a\\"b
+4	told "come back",\n"or call".
+5	\\\\server\\x
+6	\N
+"""
+
+
+def texts_of(path, columns=("id", "text"), **options):
+    """The rows as both readers have them, and the faults."""
+    reading = ReadOptions(**options)
+    file_faults: list[tuple[str, int, str]] = []
+    batches = csv_batches(path, columns, reading, file_faults, at_once=1000)
+    rows = [(number, text or None) for number, text in rows_of(batches)]
+    one_by_one = [
+        (values["id"], values["text"])
+        for values, _, fault, _ in csv_files.csv_cells(path, reading, None)
+        if not fault
+    ]
+    assert rows == one_by_one
+    return dict(rows), [line for _, line, _ in file_faults]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        pytest.param("a.csv", SPARK, id="Spark"),
+        pytest.param("a.csv", SPARK_ALL_IN_QUOTES, id="Spark, quoteAll"),
+        pytest.param("a.csv", MYSQL, id="MySQL"),
+        pytest.param("a.tsv", CLIENT, id="mysql --batch, COPY of PostgreSQL"),
+    ],
+)
+def test_backslash_escapes_are_recognised(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    texts, file_faults = texts_of(tmp_path / name)
+    wanted = {str(n): text for n, text in enumerate(TEXTS, start=1)}
+    assert {n: text for n, text in texts.items() if text} == wanted
+    assert file_faults == []
+
+
+@given(texts=st.lists(st.text(alphabet='x"\\,\n ', max_size=9), max_size=6))
+def test_doubled_quotes_are_read_whatever_the_backslashes(
+    tmp_path_factory, texts
+):
+    path = tmp_path_factory.getbasetemp() / "doubled.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [("id", "text"), ("0", 'He said "no", then "yes".'), *enumerate(texts, 1)]
+        )  # fmt: skip
+    rows, file_faults = texts_of(path)
+    assert (list(rows.values())[1:], file_faults) == (
+        [text or None for text in texts],
+        [],
+    )
+
+
+def test_spark_can_leave_a_backslash_before_the_closing_quote(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(
+        r"""id,text
+1,"Said \"no\", C:\scans
+and back"
+2,"Path, to C:\scans\ct\"
+3,"Said \"yes\"."
+"""
+    )
+    texts, file_faults = texts_of(path)
+    assert texts == {
+        "1": 'Said "no", C:\\scans\nand back',
+        "2": "Path, to C:\\scans\\ct\\",
+        "3": 'Said "yes".',
+    }
+    assert file_faults == []
+
+
+def test_a_row_that_may_have_been_cut_at_an_escaped_quote_is_listed(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(
+        'id,text,more\n1,"said ""a""",\n2,"told \\",\nand \\"b\\".",\n3,c,\n'
+    )
+    rows, file_faults = texts_of(path)
+    assert list(rows) == ["1", "3"]
+    assert file_faults == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("content", "remark"),
+    [
+        (SPARK, "a backslash before quotes, backslashes and line ends is read as an escape"),
+        ('id,text\n1,"see C:\\\\scans, a"\n', "the backslashes in quotes come in pairs (1)"),
+        ('id,text\n1,"see C:\\scans, ""a"""\n', ""),
+    ],
+)  # fmt: skip
+def test_how_backslashes_are_read_is_said(tmp_path, content, remark):
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    sentence = csv_files.csv_dialect(path, ReadOptions()).remark("a.csv")
+    assert remark in sentence
+    assert bool(sentence) == bool(remark)
+
+
+def test_the_escape_can_be_named(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('id,text\n1,"see C:\\\\scans, a"\n')
+    assert texts_of(path)[0]["1"] == "see C:\\\\scans, a"
+    assert texts_of(path, escape="backslash")[0]["1"] == "see C:\\scans, a"
+    with pytest.raises(TableError, match="escape: expected backslash or none"):
+        ReadOptions(escape="\\")
+
+
+def test_a_row_that_ends_beyond_what_was_read_is_not_cut(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "a.csv"
+    rows = [f'{n},"told \\"a\\",\n\\"b\\" C:\\x"\n' for n in range(50)]
+    path.write_text("id,text\n" + "".join(rows))
+    monkeypatch.setattr(csv_files, "_LOOKAHEAD", 7)
+    texts, file_faults = texts_of(path)
+    assert set(texts.values()) == {'told "a",\n"b" C:\\x'}
+    assert (len(texts), file_faults) == (50, [])

@@ -3,6 +3,7 @@
 import os
 from itertools import permutations
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,6 +16,7 @@ from domainbert.tables import (
     table_columns,
     write_table,
 )
+from domainbert.tables.databases import open_source
 from domainbert.tables.options import FORMATS
 
 from .helpers import CANARY, error_of, every_format, write_text
@@ -209,3 +211,98 @@ def test_a_pipe_that_is_named_is_refused(tmp_path):
         TableError, match=r"n\.csv is a pipe or a device; save its content"
     ):
         read_table(tmp_path / "n.csv")
+
+
+# --- folders of parts
+
+
+def parts_of(folder, name="note.csv", *, count=3):
+    """A table of two columns as a program with several writers leaves it, one row a part."""
+    (folder / name).mkdir(parents=True)
+    for number in range(count):
+        frame = pd.DataFrame({"id": [str(number)], "text": [f"text {number}"]})
+        ending = ".csv" if "csv" in name else ".parquet"
+        write_table(frame, folder / name / f"part-0000{number}-c000{ending}")
+    (folder / name / "_SUCCESS").touch()
+    return folder / name
+
+
+def rows_in(folder, table="note", columns=("id", "text")):
+    with (
+        duckdb.connect() as con,
+        open_source(folder, con, ReadOptions()) as source,
+    ):
+        assert sorted(source.columns(table)) == sorted(columns)
+        return sorted(
+            con.sql(f"FROM {source.scan(table, columns)}").fetchall(), key=str
+        )
+
+
+@pytest.mark.parametrize("name", ["note.csv", "note.parquet", "Note"])
+def test_a_folder_of_parts_is_a_table(tmp_path, name):
+    folder = parts_of(tmp_path, name)
+    (folder / ".part-00000-c000.csv.crc").write_text("x")
+    (
+        folder / "part-00009-c000.csv"
+    ).touch()  # Spark's part of an empty partition
+    wanted = [(str(n), f"text {n}") for n in range(3)]
+    if name == "note.csv":
+        assert rows_in(tmp_path) == wanted
+    (folder / "part-00009-c000.csv").unlink()
+    assert rows_in(tmp_path) == wanted
+    with (
+        duckdb.connect() as con,
+        open_source(tmp_path, con, ReadOptions()) as source,
+    ):
+        assert source.tables() == [name]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_the_names_of_folders_give_columns(tmp_path, ending):
+    for value in (
+        "Radiology",
+        "Discharge%20summary",
+        "__HIVE_DEFAULT_PARTITION__",
+    ):
+        folder = tmp_path / "hospital" / "note" / f"Kind={value}"
+        folder.mkdir(parents=True)
+        write_table(pd.DataFrame({"id": [value[0]]}), folder / f"a{ending}")
+    assert rows_in(tmp_path, columns=("Kind", "id")) == [
+        ("Discharge summary", "D"),
+        ("Radiology", "R"),
+        (None, "_"),
+    ]
+
+
+def test_numbered_files_of_one_export_are_a_table(tmp_path):
+    for number in range(2):
+        path = tmp_path / f"note-{number:012}.csv"
+        path.write_text(f"id,text\n{number},text {number}\n")
+    assert rows_in(tmp_path) == [("0", "text 0"), ("1", "text 1")]
+
+
+def test_parts_that_are_not_a_whole_table_are_refused(tmp_path):
+    def error():
+        with pytest.raises(TableError) as caught:
+            rows_in(tmp_path)
+        return str(caught.value)
+
+    folder = parts_of(tmp_path)
+    (folder / "_temporary" / "0").mkdir(parents=True)
+    (folder / "_temporary" / "0" / "part-00000.csv").write_text(
+        "id,text\n0,a\n"
+    )
+    assert len(rows_in(tmp_path)) == 3  # a leftover of another attempt
+    assert len(list(iter_rows(folder))) == 3
+    (folder / "_SUCCESS").unlink()
+    assert "note.csv was not written to its end" in error()
+    with pytest.raises(TableError, match="was not written to its end"):
+        list(iter_rows(folder))
+    (folder / "_delta_log").mkdir()
+    assert "note.csv is a table of Delta Lake or Hudi" in error()
+    (folder / "_delta_log").rmdir()
+    (folder / "_SUCCESS").touch()
+    (folder / "part-1.csv").write_text("2,text 2\n3,text 3\n")
+    assert 'in Spark, option("header", True)' in error()
+    (tmp_path / "note.tsv").write_text("id\ttext\n")
+    assert "more than one file for note: note.csv, note.tsv" in error()
