@@ -248,23 +248,31 @@ def _score(
 ) -> int:
     """Score the items after the first `n_stored`, which the store has; return how many there are.
 
-    An item is the rows that are scored together. Raises `KeyboardInterrupt` after a request to
-    stop, once the part is written.
+    An item is the rows that are scored together. The chunks are those of an undisturbed run: one
+    that is stored in part is scored whole, since the last digits of a result depend on the batch.
+    Raises `KeyboardInterrupt` after a request to stop, once the part is written.
     """
-    items = iter(grouped(rows, plan))
+    chunks = chunked(
+        grouped(rows, plan), size=_size, limit=task.part_characters
+    )
     total = 0
-    for item in islice(items, n_stored):
-        counts.done += len(item)
-        total += 1
+    started_chunks: list[tuple[list[list[Row]], int]] = []
+    for chunk in chunks:
+        stored = chunk[: n_stored - total]
+        counts.done += sum(map(len, stored))
+        total += len(stored)
+        if len(stored) < len(chunk):
+            started_chunks.append((chunk, len(stored)))
+            break
     progress(counts.done, counts.rows)
 
     def scored() -> Iterator[_Scored]:
-        for chunk in read_ahead(
-            chunked(items, size=_size, limit=task.part_characters)
-        ):
-            for item, output in zip(
-                chunk, score_items(task, plan, chunk), strict=True
-            ):
+        """The items that are not stored, each with its output."""
+        new_chunks = ((chunk, 0) for chunk in chunks)
+        for chunk, n_known in read_ahead(chain(started_chunks, new_chunks)):
+            outputs = score_items(task, plan, chunk)
+            pairs = zip(chunk, outputs, strict=True)
+            for item, output in islice(pairs, n_known, None):
                 progress(len(item), counts.rows)
                 yield item, output
 

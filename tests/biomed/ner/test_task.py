@@ -1,3 +1,7 @@
+import secrets
+import subprocess
+import sys
+
 import pandas as pd
 import pytest
 
@@ -256,3 +260,68 @@ def test_several_columns_of_text_have_positions_of_their_own(tagger):
         TableError, match=r"join them with `text=\['title', 'abstract'\]`"
     ):
         tagger.score_frame(frame)
+
+
+# Runs the tagger in forks, which are killed when so many parts are on disk.
+KILLED_RUNS = """
+import os, random, signal, sys, time
+from pathlib import Path
+import torch
+from biomed import EntityTagger
+from biomed.ner.task import TagTask
+from domainbert.scoring import score_file
+
+source, whole, out, seed = sys.argv[1:]
+torch.set_num_threads(1)
+task = TagTask(EntityTagger.from_pretrained(batch_tokens=512))
+task.part_seconds = 0.0  # a part for each text
+
+
+def start(out):
+    child = os.fork()
+    if child == 0:
+        score_file(task, source, out)
+        os._exit(0)
+    return child
+
+
+os.waitpid(start(whole), 0)
+chooser = random.Random(int(seed))
+kills = 0
+while not Path(out).exists():
+    child = start(out)
+    n_parts = len(list(Path(out + ".parts").glob("*.parquet")))
+    n_parts += chooser.randrange(10, 50)
+    last_part = Path(out + ".parts") / f"part-{n_parts:06d}.parquet"
+    while os.waitpid(child, os.WNOHANG)[0] == 0:
+        if last_part.exists():
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            kills += 1
+            break
+        time.sleep(0.001)
+print(kills)
+"""
+
+
+@pytest.mark.encoder
+def test_a_killed_run_of_the_shipped_model_ends_with_the_same_bytes(tmp_path):
+    sentence = (
+        "She has {} and asthma, and took {} mg of metformin for diabetes. "
+    )
+    illnesses = ["gout", "acute renal failure", "a migraine", "sepsis"]
+    texts = [
+        sentence.format(illnesses[number % 4], number) * (1 + number % 7)
+        for number in range(100)
+    ]
+    source = tmp_path / "in.csv"
+    write_table(pd.DataFrame({"doc_id": range(100), "text": texts}), source)
+    whole = tmp_path / "whole.csv"
+    out = tmp_path / "out.csv"
+    seed = secrets.randbelow(10**9)
+    paths = [str(source), str(whole), str(out), str(seed)]
+    kills = subprocess.check_output(
+        [sys.executable, "-c", KILLED_RUNS, *paths], text=True
+    )
+    assert int(kills) >= 2, f"seed {seed}"
+    assert out.read_bytes() == whole.read_bytes(), f"seed {seed}"
