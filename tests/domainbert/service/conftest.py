@@ -40,6 +40,7 @@ class LengthTask(Task):
             0,
             {},
         )  # text -> batches while it ran
+        self.release = threading.Event()  # ends the texts "wait"
 
     @property
     def output(self):
@@ -72,6 +73,8 @@ class LengthTask(Task):
                 raise Panic
             if text == "stop":
                 raise StopIteration
+            if text == "wait":
+                self.release.wait(60)
             if text.startswith("sleep "):
                 end, most = time.monotonic() + float(text.split()[1]), 0
                 while time.monotonic() < end:
