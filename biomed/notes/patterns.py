@@ -81,13 +81,15 @@ Spans = Sequence[tuple[int, int, str]]
 """Start, end and label of entities."""
 
 _DATA = read_toml(__file__, "wording.toml")
-_ABBREVIATION = re.compile(
-    rf"(?<![\w.])(?:(?P<dotted>(?:[a-z]\.){{2,6}})(?!\w)"
-    rf"|(?P<open>{Patterns({}).source(_DATA['open'])})\."
-    rf"|(?P<short>{Patterns({}).source(_DATA['short'])})\.)"
+_OPEN = frozenset(_DATA["open"].split())
+_SHORT = frozenset(_DATA["short"].split())
+_STOP_AFTER = re.compile(
+    r"(?<![\w.])(?:(?P<dotted>(?:[a-z]\.){2,6})(?!\w)|(?P<word>[a-z][a-z/]{0,11})\.)"
 )
 # What follows an abbreviation within a sentence; a capitalised word may start the next one.
 _WITHIN = re.compile(r"[,;:)]|[ \t]{1,3}(?:[^A-Z\s]|[A-Z][A-Z0-9/+]|[A-Z]\b)")
+# After "dis.," a small letter or an abbreviation; dictated sentences are joined by ".,Next".
+_WITHIN_LIST = re.compile(r",\s?(?:[^A-Z\s]|[A-Z][A-Z0-9/+]{1,4}\b(?!:))")
 _CUE_WORD = re.compile(r"[A-Za-z]{5,14}")
 _COMMON = frozenset(_DATA["common"].split())
 
@@ -102,13 +104,20 @@ def without_stops(text: str, masked: str) -> str:
 
     def plain(match: re.Match[str]) -> str:
         written = match[0]
-        if match["open"] or _WITHIN.match(text, match.end()):
+        word = match["word"]
+        if word in _OPEN:
+            return word + " "
+        if word and _WITHIN_LIST.match(text, match.end()):
+            return word + " "
+        if word and word not in _SHORT:
+            return written
+        if _WITHIN.match(text, match.end()):
             return written.replace(".", "").ljust(len(written))
-        if match["dotted"]:
-            return written.replace(".", "").ljust(len(written) - 1) + "."
-        return written
+        if word:
+            return written
+        return written.replace(".", "").ljust(len(written) - 1) + "."
 
-    return _ABBREVIATION.sub(plain, masked)
+    return _STOP_AFTER.sub(plain, masked)
 
 
 class Mended:

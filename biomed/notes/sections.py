@@ -25,7 +25,8 @@ _HEADING = re.compile(
     (?P<name>[^\W\d_](?:[\w'’&/| \t-]|\([^()\n]{0,40}\)|\.(?![ ])){0,60}?)
     [ \t]{0,3}(?:\*\*|__|=+|\#+|-->)?[ \t]{0,3}
     (?: (?P<colon>:)(?:\*\*|__)?,? | (?:[-–—]|[-=]{1,2}>|→)(?=[ ]) | (?P<alone>$|,(?=[A-Z]))
-      | (?:(?<=[A-Z]{2})|(?<=[A-Z]{2}x))(?=[ ](?:[a-z0-9]|[A-Z][a-z])) )
+      | (?:(?<=[A-Z]{2})|(?<=[A-Z]{2}x))(?=[ ](?:[a-z0-9]|[A-Z][a-z]))
+        (?![ ](?i:history|hx|course|meds|medications|problems|diagnos[ei]s|exam|findings)[ ]?:) )
     """,
     re.MULTILINE | re.VERBOSE,
 )
@@ -41,6 +42,7 @@ _SAME = {
     "hx": "history",
     "fam": "family",
     "med": "medical",
+    "meds": "medications",
     "soc": "social",
     "surg": "surgical",
     "patient’s": "patient's",

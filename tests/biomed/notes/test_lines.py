@@ -9,6 +9,7 @@ from biomed.notes.assertion import assert_spans
 from biomed.notes.dosages import dosages
 from biomed.notes.labs import is_measured
 from biomed.notes.medications import read_medications
+from biomed.notes.sections import sections
 from tests.biomed.notes.test_medications import marked, read
 
 _ORDER = ("first", "second", "third")
@@ -19,6 +20,12 @@ def lines_of(name):
     text = Path(__file__).with_name(name).read_text("utf-8")
     rows = [line for line in text.splitlines() if not line.startswith("#")]
     return [tuple(part.strip() for part in row.split("=>")) for row in rows]
+
+
+@pytest.mark.parametrize(("line", "expected"), lines_of("section_names.txt"))
+def test_section_names(line, expected):
+    """The usual spellings of headings, with the section of the last one."""
+    assert sections(line.replace("\\n", "\n"))[-1].name == expected
 
 
 @pytest.mark.parametrize(("line", "expected"), lines_of("amounts.txt"))
