@@ -88,7 +88,8 @@ class Entity:
 class TaggedView:
     """A text with its entities highlighted, in notebooks (as HTML) and on terminals (by `print`).
 
-    Entities may overlap. The order of `labels`, all entity types, decides the colours.
+    Entities may overlap. The order of `labels`, all entity types, decides the colours. The words
+    that decided an assertion are underlined.
     """
 
     text: str
@@ -111,6 +112,9 @@ class TaggedView:
         parts = []
         for start, end, entities in self._segments():
             piece = html.escape(self.text[start:end])
+            if decided := self._decided_by(start, end):
+                title = html.escape(", ".join(decided))
+                piece = f'<u title="cue: {title}">{piece}</u>'
             if entities:
                 tip = "; ".join(f"{e.title} {e.score:.2f}" for e in entities)
                 css, _ = _STYLES[entities[0].assertion]
@@ -137,6 +141,8 @@ class TaggedView:
             if entities:
                 _, ink = _STYLES[entities[0].assertion]
                 style = f"black on {self._colour(entities[0])}{ink}"
+            if self._decided_by(start, end):
+                style += " underline"
             # Both ends are marked, because a pipe has no colours.
             opening_count = sum(entity.start == start for entity in entities)
             shown.append("[" * opening_count, style="dim")
@@ -164,12 +170,26 @@ class TaggedView:
         edges = {0, len(self.text)}
         for entity in self.entities:
             edges |= {entity.start, entity.end}
+            if entity.cue_start is not None and entity.cue_end is not None:
+                edges |= {entity.cue_start, entity.cue_end}
         for start, end in itertools.pairwise(sorted(edges)):
             yield (
                 start,
                 end,
                 [e for e in self.entities if e.start <= start < e.end],
             )
+
+    def _decided_by(self, start: int, end: int) -> list[str]:
+        """The assertions that a piece of the text decided, as part of a cue."""
+        assertions = [
+            entity.assertion
+            for entity in self.entities
+            if entity.cue_start is not None
+            and entity.cue_end is not None
+            and entity.cue_start <= start
+            and end <= entity.cue_end
+        ]
+        return list(dict.fromkeys(assertions))
 
     def _colour(self, entity: Entity) -> str:
         return _COLOURS[self.labels.index(entity.label) % len(_COLOURS)]

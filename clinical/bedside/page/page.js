@@ -10,6 +10,19 @@ const make = (name, text = "", kind = "") => {
 };
 const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
 
+const EXAMPLE = [
+  "Chief Complaint: Shortness of breath.\n\n"
+    + "Allergies: penicillin (rash).\n\n"
+    + "History: 74-year-old man with heart failure, COPD and a history of stroke. His mother had "
+    + "breast cancer. No chest pain, denies fever. He stopped his furosemide two weeks ago. "
+    + "Lives alone.\n\n"
+    + "Assessment: acute decompensated heart failure; possible pneumonia.",
+  "Hospital Course: Diuresed with intravenous furosemide, lost 4 kg. CT negative for pulmonary "
+    + "embolism.\n\n"
+    + "Discharge Medications: furosemide 40 mg daily, lisinopril 10 mg daily.\n\n"
+    + "Discharge Instructions: Return if you have chest pain or fever.",
+];
+
 let tasks = {};
 let notes = [];
 
@@ -128,21 +141,31 @@ function noteView(text, note, passages, entities) {
   const points = Array.from(text);
   const marks = passages.filter((each) => each.note === note);
   const named = entities.filter((each) => each.row === note && each.label);
+  const cues = named
+    .filter((each) => each.cue)
+    .map((each) => ({ start: each.cue_start, end: each.cue_end, assertion: each.assertion }));
   const edges = new Set([0, points.length]);
-  for (const each of [...marks, ...named]) edges.add(each.start).add(each.end);
+  for (const each of [...marks, ...named, ...cues]) edges.add(each.start).add(each.end);
   const sorted = [...edges].sort((a, b) => a - b);
   const pre = make("pre");
   for (let i = 0; i + 1 < sorted.length; i += 1) {
     const [start, end] = [sorted[i], sorted[i + 1]];
     const within = (each) => each.start <= start && end <= each.end;
-    const [mark, entity] = [marks.find(within), named.find(within)];
+    const [mark, entity, cue] = [marks, named, cues].map((all) => all.find(within));
     let part = document.createTextNode(points.slice(start, end).join(""));
+    if (cue) {
+      const underlined = make("u", "", "cue");
+      underlined.title = `cue: ${cue.assertion}`;
+      underlined.append(part);
+      part = underlined;
+    }
     if (entity) {
-      const tagged = make(mark ? "span" : "mark", "", "entity");
+      const tagged = make(mark ? "span" : "mark", "", `entity ${entity.assertion}`);
       const asserted = entity.assertion ? `, ${entity.assertion}` : "";
       tagged.title = `${entity.label} ${entity.score.toFixed(2)}${asserted}`;
       tagged.append(part);
-      if (entity.end === end) tagged.append(make("sup", entity.label));
+      const remark = entity.assertion === "present" ? "" : asserted;
+      if (entity.end === end) tagged.append(make("sup", `${entity.label}${remark}`));
       part = tagged;
     }
     if (mark) {
@@ -201,6 +224,14 @@ async function showCard(card) {
   show(body.risk, body.passages, []);
 }
 
+function fillIn() {
+  clear();
+  $("notes").replaceChildren();
+  for (const text of EXAMPLE) addNote(text);
+  say("An example is filled in: a made-up stay.");
+  $("read").focus();
+}
+
 function clear() {
   notes = [];
   $("notes").replaceChildren();
@@ -219,6 +250,7 @@ $("form").addEventListener("keydown", (event) => {
 });
 $("add").addEventListener("click", () => addNote().focus());
 $("clear").addEventListener("click", clear);
+$("example").addEventListener("click", fillIn);
 $("files").addEventListener("change", (event) => open([...event.target.files]));
 $("question-form").addEventListener("submit", ask);
 for (const kind of ["dragover", "dragleave", "drop"]) {

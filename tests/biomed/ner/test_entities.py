@@ -91,3 +91,22 @@ def test_assertions_and_ids_are_marked():
         for a in ASSERTIONS
     }
     assert len(pages) == len(ASSERTIONS)
+
+
+def test_the_words_that_decided_are_underlined():
+    text = "Denies fever."
+    decided = Entity(
+        7,
+        12,
+        "fever",
+        "Disease",
+        0.9,
+        "negated",
+        cue="Denies",
+        cue_start=0,
+        cue_end=6,
+        cue_rule="before",
+    )
+    shown = TaggedView(text, (decided,), ("Disease",))
+    assert '<u title="cue: negated">Denies</u> <mark' in shown._repr_html_()
+    assert re.match("\x1b\\[[0-9;]*4mDenies\x1b", str(shown))

@@ -223,3 +223,36 @@ def test_the_page_of_the_interface(browser, address):
         "document.getElementById('routes').textContent.includes('/v1/answers')",
     )
     assert text
+
+
+def test_the_example_shows_every_assertion_and_what_decided_it(
+    browser, address
+):
+    open_page(browser, address, 1280)
+    until(browser, "Boolean(tasks.answers)")
+    browser.execute_script("document.getElementById('example').click()")
+    browser.execute_script("document.getElementById('read').click()")
+    until(browser, "!document.getElementById('result').hidden")
+    shown = browser.execute_script(
+        "return Object.fromEntries([...document.querySelectorAll('.note .entity')].map("
+        "e => [e.firstChild.textContent.toLowerCase(), e.className.split(' ')[1]]))"
+    )
+    expected = {
+        "penicillin": "allergy",
+        "heart failure": "present",
+        "stroke": "historical",
+        "breast cancer": "other",
+        "chest pain": "possible",  # the last one, in the instructions
+        "pulmonary embolism": "negated",
+    }
+    assert {name: shown.get(name) for name in expected} == expected
+    style = browser.execute_script(
+        "const negated = document.querySelector('.note .entity.negated');"
+        "return getComputedStyle(negated).textDecorationLine"
+    )
+    assert style == "line-through"
+    cues = browser.execute_script(
+        "return [...document.querySelectorAll('.note .cue')].map(c => [c.textContent, c.title])"
+    )
+    assert ["denies", "cue: negated"] in cues
+    assert serious_faults(browser) == []
