@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -182,7 +182,7 @@ class EntityLinker:
     @cached_property
     def _vectors(self) -> np.ndarray:
         """The vectors of the forms, from the file beside the table if it is of these names."""
-        from domainbert.progress import counted
+        from domainbert.progress import progress
 
         key = f"{self.dictionary.digest} {self.facts()['model']}"
         path = self.dictionary.path
@@ -191,12 +191,9 @@ class EntityLinker:
             with np.load(file, allow_pickle=False) as saved:
                 if str(saved["key"]) == key:
                     return saved["vectors"].astype(np.float32)
-        forms = counted(
-            self._forms,
-            what="names of the dictionary",
-            total=len(self._forms),
-        )
-        vectors = self._embedded(forms).astype(np.float16)
+        total = len(self._forms)
+        with progress("names of the dictionary", total=total) as advance:
+            vectors = self._embedded(self._forms, advance).astype(np.float16)
         if file and os.access(file.parent, os.W_OK):
             with (
                 atomic_path(file) as temporary,
@@ -209,9 +206,19 @@ class EntityLinker:
                 )
         return vectors.astype(np.float32)
 
-    def _embedded(self, names: Iterable[str]) -> np.ndarray:
-        """Unit vectors, shape (names, dimension); zeros for a name without a vector."""
+    def _embedded(
+        self,
+        names: Iterable[str],
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> np.ndarray:
+        """Unit vectors, shape (names, dimension); zeros for a name without a vector.
+
+        `advance` is called with the number of vectors that were computed.
+        """
         # Names are embedded only if there is an embedder.
         embedder = cast("Embedder", self.embedder)
-        batches = [batch.vectors for batch in embedder.embed_many(names)]
+        batches = []
+        for batch in embedder.embed_many(names):
+            batches.append(batch.vectors)
+            advance(len(batch.vectors))
         return np.nan_to_num(unit(np.concatenate(batches)))

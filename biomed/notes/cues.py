@@ -13,7 +13,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from biomed.corpora.documents import Assertion
-from biomed.notes.patterns import MAX_REPEATS, Patterns, endless_repeat
+from biomed.notes.patterns import Match, Patterns, TimedPattern
 from domainbert.errors import UserError
 from domainbert.settings import Settings
 
@@ -59,13 +59,11 @@ class Cue:
     """A cue with its patterns; one that is attached stands directly after an entity."""
 
     row: CueRow
-    pattern: re.Pattern[str]
-    stops: re.Pattern[str]
+    pattern: re.Pattern[str] | TimedPattern
+    stops: re.Pattern[str] | TimedPattern
     is_attached: bool
 
-    def matches(
-        self, text: str, ends: Iterable[int]
-    ) -> Iterator[re.Match[str]]:
+    def matches(self, text: str, ends: Iterable[int]) -> Iterator[Match]:
         """Where the cue is in a text whose entities have these ends."""
         if not self.is_attached:
             yield from self.pattern.finditer(text)
@@ -96,26 +94,28 @@ class AssertionRules:
 
 @cache
 def _package_rules() -> AssertionRules:
-    return _built([])
+    return _built({})
 
 
-def _built(user_rows: Sequence[CueRow]) -> AssertionRules:
-    """The rules of the package and the user's."""
+def _built(user_rows: Mapping[str, CueRow]) -> AssertionRules:
+    """The rules of the package and the user's, which have names."""
     data = tomllib.loads(_FILE.read_text("utf-8"))
-    package_rows = [CueRow(**row) for row in data["cue"]]
-    rows = [*package_rows, *user_rows]
+    package_rows = [("", CueRow(**row)) for row in data["cue"]]
+    rows = [*package_rows, *user_rows.items()]
     cues = {}
     for label in get_args(Label):
         labels = ("any", label)
         cues[label] = [
-            _cue(row, label, data) for row in rows if row.label in labels
+            _cue(row, label, data, name=name)
+            for name, row in rows
+            if row.label in labels
         ]
-    source = tuple(row.model_dump() for row in user_rows)
+    source = tuple(row.model_dump() for row in user_rows.values())
     return AssertionRules(cues, source)
 
 
-def _user_rows(extra: RuleSource) -> list[CueRow]:
-    """The rows of a user, checked."""
+def _user_rows(extra: RuleSource) -> dict[str, CueRow]:
+    """The rows of a user by name, checked."""
     name = "assertion_rules"
     rows: object = extra
     if isinstance(extra, str | Path):
@@ -126,10 +126,11 @@ def _user_rows(extra: RuleSource) -> list[CueRow]:
             raise UserError(f"{name}: expected a TOML file: {error}") from None
     if not isinstance(rows, list | tuple) or not rows:
         raise UserError(f"{name}: expected [[cue]] tables, got none")
-    numbered = enumerate(rows, start=1)
-    return [
-        _user_row(row, f"{name}, cue {number}") for number, row in numbered
-    ]
+    names = [f"{name}, cue {number}" for number in range(1, len(rows) + 1)]
+    return {
+        name: _user_row(row, name)
+        for name, row in zip(names, rows, strict=True)
+    }
 
 
 def _user_row(values: object, name: str) -> CueRow:
@@ -145,20 +146,20 @@ def _user_row(values: object, name: str) -> CueRow:
         raise UserError(f"{name}: {error}") from None
     except re.error as error:
         raise UserError(f"{name}: regex: {error}") from None
-    for pattern in (row.patterns, row.regex, row.stops):
-        if repeat := endless_repeat(pattern):
-            raise UserError(
-                f"{name}: {repeat} may take exponential time; write it without the inner repeat "
-                f"or alternatives, or at most {{0,{MAX_REPEATS}}} times"
-            )
     forms = [row.words.strip(), row.patterns.strip(), row.regex]
     if sum(map(bool, forms)) != 1:
         raise UserError(f"{name}: expected one of words, patterns and regex")
     return row
 
 
-def _cue(row: CueRow, label: Label, data: Mapping[str, dict[str, str]]) -> Cue:
-    """A cue of a file, whose patterns may name macros."""
+def _cue(
+    row: CueRow,
+    label: Label,
+    data: Mapping[str, dict[str, str]],
+    *,
+    name: str = "",
+) -> Cue:
+    """A cue of a file, whose patterns may name macros; those of a user have a name."""
     compiler = Patterns(data["macros"])
     if row.regex:
         pattern = compiler.regex(row.regex)
@@ -171,6 +172,10 @@ def _cue(row: CueRow, label: Label, data: Mapping[str, dict[str, str]]) -> Cue:
     stops = [tables.get(name, "") for name in names]
     stop_pattern = compiler.words("\n".join([*stops, row.stops]))
     is_attached = row.regex != "" and row.after and row.reach == 0
+    if name:
+        timed_pattern = TimedPattern(pattern, name)
+        timed_stops = TimedPattern(stop_pattern, name)
+        return Cue(row, timed_pattern, timed_stops, is_attached)
     return Cue(row, pattern, stop_pattern, is_attached)
 
 

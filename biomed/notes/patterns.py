@@ -1,13 +1,20 @@
 """`Patterns`: rules written as lines with macros; `Mended`: notes in the words of rules."""
 
-import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from string import ascii_lowercase
+from typing import Protocol
 
+import regex
+
+from domainbert.errors import UserError
 from domainbert.files import read_toml
+
+# Of the processor, for a user's pattern on one text: a thousand times what a linear one takes.
+SEARCH_SECONDS = 5.0
 
 _MACRO = re.compile(r"\{([a-z_]+)\}")
 _PIECE = re.compile(
@@ -214,57 +221,57 @@ def mended_words(words: Sequence[str]) -> list[str]:
     return [spellings.get(word, word) for word in words]
 
 
-_TOKEN = re.compile(
-    r"\\.|\[\^?\]?(?:\\.|[^\]\\]){0,200}\]|\(\?[^:=!<>)|]{0,20}[:=!<>]?|[()|]"
-    r"|[*+?]|\{\d{0,9},?\d{0,9}\}",
-    re.DOTALL,
-)
-_BOUNDS = re.compile(r"\{(\d*)(,?)(\d*)\}")
-MAX_REPEATS = 10  # of a group that matches in several ways
+class Match(Protocol):
+    """Where a pattern matches, by `re` or `regex`."""
+
+    def start(self) -> int:
+        """Its first character."""
+
+    def end(self) -> int:
+        """The position after its last character."""
 
 
-def endless_repeat(pattern: str) -> str:
-    """The first repeat that may take exponential time, such as `(a+)+` or `(a|ab)*`; or "".
+class TimedPattern:
+    """A pattern of a user, each search of which may take `SEARCH_SECONDS` of processor time.
 
-    It is that of a group, more than `MAX_REPEATS` times, that holds a repeat or alternatives.
+    Args:
+        pattern: the pattern; it may take exponential time.
+        name: that of the user's rule, for the message.
+
+    Raises:
+        UserError: a search that takes longer, or a pattern that `regex` does not know.
     """
-    open_groups: list[tuple[int, bool]] = []
-    # The end of the group before the token, if it matches in several ways.
-    varied_end = -1
-    is_varied = False  # whether the group that is open matches in several ways
-    for token in _TOKEN.finditer(pattern):
-        mark = token[0]
-        follows_varied = token.start() == varied_end
-        varied_end = -1
-        if mark.startswith("("):
-            open_groups.append((token.start(), is_varied))
-            is_varied = False
-        elif mark == ")" and open_groups:
-            start, outer = open_groups.pop()
-            if is_varied:
-                varied_end = token.end()
-            is_varied = is_varied or outer
-        elif mark == "|":
-            is_varied = True
-        elif mark[0] in "*+?{":
-            if follows_varied and _most(mark) > MAX_REPEATS:
-                return pattern[start : token.end()]
-            is_varied = True
-    return ""
 
+    def __init__(self, pattern: re.Pattern[str], name: str) -> None:
+        self._name = name
+        try:
+            self._pattern = regex.compile(pattern.pattern)
+        except regex.error as error:
+            raise UserError(f"{name}: regex: {error}") from None
 
-def _most(repeat: str) -> float:
-    """How often a repeat matches at most."""
-    if repeat == "?":
-        return 1
-    if repeat in ("*", "+"):
-        return math.inf
-    bounds = _BOUNDS.fullmatch(repeat)
-    if bounds is None:
-        return 1
-    low, comma, high = bounds.groups()
-    if not comma:
-        return int(low or 1)
-    if not high:
-        return math.inf
-    return int(high)
+    def search(self, text: str, start: int, end: int) -> Match | None:
+        """The first match between two positions."""
+        with self._limited():
+            return self._pattern.search(
+                text, start, end, timeout=SEARCH_SECONDS
+            )
+
+    def match(self, text: str, start: int) -> Match | None:
+        """The match that begins at a position."""
+        with self._limited():
+            return self._pattern.match(text, start, timeout=SEARCH_SECONDS)
+
+    def finditer(self, text: str) -> Iterator[Match]:
+        """All matches of a text, which share the time."""
+        with self._limited():
+            yield from self._pattern.finditer(text, timeout=SEARCH_SECONDS)
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError:
+            raise UserError(
+                f"{self._name}: took over {SEARCH_SECONDS:g} s on one text; bound its repeats, as "
+                r"in \s{0,8} for \s*, and write no repeat within another"
+            ) from None

@@ -1,3 +1,6 @@
+import io
+import sys
+import time
 from pathlib import Path
 from threading import Event, Thread
 
@@ -14,6 +17,7 @@ from biomed.ner.differences import differ, is_drug_name
 from biomed.ner.linking import EntityLinker
 from biomed.ner.task import TagTask
 from biomed.terms.names import normalised
+from domainbert import progress
 from domainbert.errors import UserError
 from domainbert.tables import TableError, read_table
 
@@ -372,3 +376,33 @@ def test_a_drug_is_linked_by_name_only():
 @given(st.text(max_size=30))
 def test_a_name_does_not_differ_from_itself(name):
     assert not differ(name, name)
+
+
+class SlowLetters(Letters):
+    """Vectors of two names at a time, each after a fifth of a second."""
+
+    def embed_many(self, texts):
+        texts = list(texts)
+        for start in range(0, len(texts), 2):
+            time.sleep(0.2)
+            yield from super().embed_many(texts[start : start + 2])
+
+
+def test_the_vectors_of_a_dictionary_show_their_progress(monkeypatch):
+    console = progress.Terminal(
+        file=io.StringIO(), force_terminal=True, width=120, highlight=False
+    )
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(progress, "stderr", console)
+    linker = EntityLinker(Dictionary(PAIRS), SlowLetters())
+    with progress.progress("rows", total=9) as advance:  # as in `ner tag`
+        advance(1)
+        linker.link(["pneumonitis"])
+    shown = console.file.getvalue()
+    total = len({normalised(name) for name, _ in PAIRS})
+    for count in (2, 4):  # at least one of them is seen on a busy machine
+        if f"{count}/{total}" in shown:
+            break
+    else:
+        pytest.fail(f"no progress between 0 and {total}")
+    assert "names of the dictionary" in shown
