@@ -20,8 +20,7 @@ def _answers(name: str, **_: object) -> Served:
 
 
 def _similar(name: str, **_: object) -> Served:
-    from biomed.terms.similarity import TermEmbedder, TermIndex
-    from biomed.terms.task import NearestTask
+    from biomed.terms.similarity import NearestTask, TermEmbedder, TermIndex
 
     model = TermEmbedder.from_pretrained(name)
     return Served(model, {"similar": NearestTask(TermIndex(model))})

@@ -1,4 +1,7 @@
-"""FHIR dosages of what a text says about a drug: timing, route and amount, where they are exact."""
+"""FHIR dosages of what a text says about a drug: timing, route and amount, where they are exact.
+
+The words of `medications.toml` are one set of patterns, the grammar of medications.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,44 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from biomed.notes.grammar import DATA, PATTERNS
+from biomed.notes.patterns import Patterns
+from biomed.notes.statuses import status_cues
+from domainbert.files import read_toml
 
 if TYPE_CHECKING:
     from biomed.notes.attributes import Attribute
     from domainbert.files import JsonObject
+
+DATA = read_toml(__file__, "medications.toml")
+
+
+def _macros() -> dict[str, str]:
+    """The macros of the grammar."""
+    macros = {**DATA["macros"], **DATA["words"]}
+    for table in ("form", "route", "frequency"):
+        words = "\n".join(row["words"].strip() for row in DATA[table])
+        # The longer ones first.
+        macros[table] = "\n".join(
+            sorted(words.splitlines(), key=len, reverse=True)
+        )
+    for table in ("units", "per"):
+        macros[table] = "|".join(DATA[table].values())
+    macros["counted"] = DATA["units"][""]
+    macros["cues"] = status_cues()
+    return macros
+
+
+PATTERNS = Patterns(_macros())
+
+_FORM_WORDS = re.compile(
+    rf"(?!insulin)(?:(?:{PATTERNS.source('{form_words}')})(?!\w)[\s/.,-]{{0,3}}){{1,6}}"
+)
+
+
+def is_unit_or_form(text: str) -> bool:
+    """Whether words are those of units, dose forms and routes only: "mcg/actuation"."""
+    return _FORM_WORDS.fullmatch(text.lower().strip()) is not None
+
 
 UCUM = "http://unitsofmeasure.org"
 _SNOMED = "http://snomed.info/sct"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from biomed.notes.assertion import DRUGS, drug_spans
 from biomed.notes.attributes import KINDS, Attribute, Medication
-from biomed.notes.grammar import DATA, PATTERNS
+from biomed.notes.dosages import DATA, PATTERNS
 from biomed.notes.sections import Spans, mask_entities
 from biomed.notes.statuses import STATUSES, Drug, StatusParser
 

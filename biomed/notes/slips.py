@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from biomed.notes.assertion import DRUGS
-from biomed.notes.grammar import is_unit_or_form
+from biomed.notes.dosages import is_unit_or_form
 from biomed.notes.patterns import Patterns
 from domainbert.files import read_toml
 

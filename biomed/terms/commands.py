@@ -42,7 +42,7 @@ def embed(
     model: options.EncoderModel = "terms",
 ) -> None:
     """Write the vector of every term of a file; each row has a status and a reason."""
-    from biomed.terms.task import EmbedTask
+    from biomed.terms.similarity import EmbedTask
 
     options.score_source(
         lambda: EmbedTask(_load(model, **scoring.loading())),
@@ -77,8 +77,7 @@ def similar(
     read as what it stands for; if it has several meanings, each gets its own neighbours.
     """
     from biomed.terms.names import read_vocabulary
-    from biomed.terms.similarity import TermIndex
-    from biomed.terms.task import NearestTask
+    from biomed.terms.similarity import NearestTask, TermIndex
     from domainbert.files import check_output
     from domainbert.models.embedder import check_faults
 

@@ -1,17 +1,20 @@
-"""TermEmbedder (vectors of terms) and TermIndex (nearest terms by name, then by vector)."""
+"""TermEmbedder (vectors of terms), TermIndex (nearest terms by name, then by vector), and tasks."""
 
 import hashlib
 import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
+from biomed.sentences.task import EncodedText, EncodeTask
 from biomed.terms.names import (
+    TERM,
     NameTable,
     is_abbreviation,
     is_common,
@@ -20,8 +23,10 @@ from biomed.terms.names import (
     split_names,
 )
 from domainbert.errors import UserError
+from domainbert.files import JsonObject
 from domainbert.models.embedder import Embedder, check_faults, check_many
 from domainbert.models.pooling import unit
+from domainbert.scoring import Fault, OutputRow, TextTask
 from domainbert.search import top_k
 from domainbert.streams import chunked
 
@@ -36,14 +41,14 @@ _BLOCK = 1024  # terms looked up at a time
 class TermEmbedder(Embedder):
     """Medical terms as vectors; see `Embedder` for arguments and its other methods.
 
-    `score_frame` gives the vectors of a table of terms; see `biomed.terms.task.EmbedTask`.
+    `score_frame` gives the vectors of a table of terms; see `EmbedTask`.
     """
 
     package = "biomed"
     task = "terms"
     default = "terms"
     trainer = "biomed.terms.training:fit"
-    tasks: ClassVar = {"term vectors": "biomed.terms.task:EmbedTask"}
+    tasks: ClassVar = {"term vectors": "biomed.terms.similarity:EmbedTask"}
     train_command = "biomed terms train NAMES --out MODEL"
     # The vocabulary that `nearest` searched last, by its hash.
     _index: "tuple[bytes, TermIndex] | None" = None
@@ -319,3 +324,73 @@ def _concepts(table: pd.DataFrame) -> list[tuple[str, ...]]:
     for term, synonyms in zip(table["term"], table["synonyms"], strict=True):
         names_by_term.setdefault(term, [term]).extend(split_names(synonyms))
     return [tuple(names) for names in names_by_term.values()]
+
+
+class EmbedTask(EncodeTask):
+    """The vector of each term: `term, n_tokens, n_windows`, and the vector as `v0, v1, …`.
+
+    `reason` says when a term is longer than a window (its vector then pools all windows), and
+    what an abbreviation may stand for (its vector is that of its letters).
+    """
+
+    name = "term vectors"
+    columns = (TERM,)
+
+    def rows(self, item: str, result: EncodedText) -> list[OutputRow]:
+        """One row."""
+        (row,) = super().rows(item, result)
+        possible = " or ".join(meanings(item))
+        if possible and "reason" not in row:
+            row["reason"] = f"read as written; it may stand for {possible}"
+        return [row]
+
+
+class NearestTask(TextTask[Neighbours]):
+    """The nearest terms of a vocabulary, one per row: `term` and the columns of `Neighbour`.
+
+    `reason` says how an abbreviation was read.
+
+    Args:
+        index: the vocabulary.
+        k: number of neighbours of a term, or of each meaning of an ambiguous abbreviation.
+    """
+
+    name = "nearest terms"
+    columns = (TERM,)
+    output = pa.schema(
+        {
+            "term": "string",
+            "rank": "int64",
+            "neighbour": "string",
+            "similarity": "double",
+            "match": "string",
+            "meaning": "string",
+        }
+    )
+
+    def __init__(self, index: TermIndex, *, k: int = 10) -> None:
+        self._index = index
+        self._k = k
+
+    def run(self, items: Iterable[str]) -> Iterator[Neighbours | Fault]:
+        """The neighbours of each term."""
+        for neighbours in self._index.look_up(items, k=self._k):
+            if neighbours.fault:
+                yield Fault(neighbours.fault)
+            else:
+                yield neighbours
+
+    def rows(
+        self, item: str, result: Neighbours
+    ) -> Sequence[Mapping[str, object]]:
+        """A row per neighbour."""
+        shared = {"term": item, "reason": result.reason}
+        rows = [shared | asdict(neighbour) for neighbour in result.nearest]
+        return rows or [
+            {"term": item, "reason": "the vocabulary has no other term"}
+        ]
+
+    def facts(self) -> JsonObject:
+        """The model, the vocabulary and k."""
+        model = self._index.embedder.fingerprint()
+        return {"model": model, "vocabulary": self._index.digest, "k": self._k}

@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from biomed.terms.similarity import COLUMNS, TermIndex
-from biomed.terms.task import EmbedTask, NearestTask
+from biomed.terms.similarity import COLUMNS, EmbedTask, NearestTask, TermIndex
 from domainbert.scoring import score_file, score_frame
 from domainbert.tables import ReadOptions, TableError, read_table, write_table
 
