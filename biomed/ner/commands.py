@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,13 +17,13 @@ from domainbert.cli.console import one_line_errors, print_table, say, stdout
 from domainbert.cli.options import ScoringOptions
 from domainbert.cli.training import TrainingOptions
 from domainbert.errors import UserError
-from domainbert.files import check_output, write_json
+from domainbert.files import check_output
 from domainbert.progress import counted
 
 if TYPE_CHECKING:
     from biomed.corpora import Gold
-    from biomed.ner.errors import EntityError
     from biomed.ner.evaluation import Scores
+    from biomed.ner.releases import Choices
 
 _PAPER_IDS = ("id", "pmid", "pmcid", "doi", "doc_id", "document_id")
 app = Typer(
@@ -92,8 +92,8 @@ def tag(
         Option(
             "--format",
             help="Instead of a table: pubtator, or brat (a new folder, with --out). Beside the "
-            "table: omop (NOTE_NLP, DRUG_EXPOSURE, OBSERVATION) or fhir (Condition, "
-            "MedicationStatement, AllergyIntolerance).",
+            "table: omop (NOTE_NLP, CONDITION_OCCURRENCE, DRUG_EXPOSURE, OBSERVATION) or fhir "
+            "(Condition, MedicationStatement, AllergyIntolerance).",
         ),
     ] = None,
     min_score: Annotated[
@@ -103,7 +103,8 @@ def tag(
     dictionary: Annotated[
         Path | None,
         Option(
-            help="A table with the columns name and id; entities get the concept's id."
+            help="A file of `biomed ner dictionary`, or a table with the columns name and id; "
+            "entities get the concept's id."
         ),
     ] = None,
     exact: Annotated[
@@ -163,7 +164,9 @@ def tag(
             columns,
         )
         if form:
-            paths = export_entities(out, form, named=columns.named())
+            paths = export_entities(
+                out, form, named=columns.named(), dictionary=dictionary
+            )
             _say_exported(paths, form)
         return
     names = ("keep", "restart", "stay", "patient", "time", "query")
@@ -254,41 +257,142 @@ def _fields(scoring: ScoringOptions) -> tuple[list[str], ScoringOptions]:
     return fields, replace(scoring, text=None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReleaseOptions:
+    """The options of `dictionary` that say what is read of releases; see `Choices`."""
+
+    language: Annotated[
+        str,
+        Option(
+            help="Of the names: en, a release's own code (GER), or a reference set of SNOMED CT."
+        ),
+    ] = "en"
+    vocabulary: Annotated[
+        list[str] | None,
+        Option(
+            help="Read this source of UMLS (SNOMEDCT_US) or vocabulary of Athena (RxNorm) only. "
+            "May be repeated."
+        ),
+    ] = None
+    term_type: Annotated[
+        list[str] | None,
+        Option(
+            help="Read this type of terms of UMLS or RxNorm (PT) only. May be repeated."
+        ),
+    ] = None
+    types: Annotated[
+        list[str] | None,
+        Option(
+            help="What an entity type is, instead of the defaults: Disease=T047,T191 (UMLS), "
+            "Disease=Condition (Athena), Disease=disorder (SNOMED CT). May be repeated."
+        ),
+    ] = None
+    suppressed: Annotated[
+        bool, Option("--suppressed", help="Read suppressed names too.")
+    ] = False
+    encoding: options.Encoding = None
+
+    def choices(self, system: str | None) -> Choices:
+        """What is read of releases."""
+        from biomed.ner.releases import Choices
+
+        form = "LABEL=TYPE,TYPE"
+        pairs = renaming(self.types, option="--types", form=form)
+        types = {label: names.split(",") for label, names in pairs.items()}
+        return Choices(
+            language=self.language,
+            vocabularies=self.vocabulary or (),
+            term_types=self.term_type or (),
+            types=types,
+            suppressed=self.suppressed,
+            encoding=self.encoding,
+            system=system,
+        )
+
+
 @app.command()
 @one_line_errors
+@options.takes_options
 def dictionary(
-    tables: Annotated[
+    sources: Annotated[
         list[Path],
         Argument(
-            metavar="TABLE...",
-            help="Tables with id, name and synonyms (split by |), such as MONDO's or your own; "
-            "RxNorm's with rxcui, ingredient, brands.",
+            metavar="SOURCE...",
+            help="Folders of UMLS, SNOMED CT, RxNorm, Athena or ICD-10-CM as downloaded and "
+            "unpacked; tables with id, name and synonyms (split by |), such as MONDO's or your "
+            "own; RxNorm's brands with rxcui, ingredient, brands.",
         ),
     ],
     out: Annotated[
-        Path, Option(help="The dictionary to write, such as names.parquet.")
+        Path,
+        Option(
+            help="The file to write: names.sqlite, or of tables alone names.parquet."
+        ),
     ],
+    release: ReleaseOptions,
     mappings: Annotated[
         Path | None,
-        Option(help="A table of ids and their codes in other systems."),
+        Option(
+            help="A table of the tables' ids and their codes in other systems."
+        ),
     ] = None,
     system: Annotated[
         str | None,
         Option(
-            help="Link to this system: MESH, UMLS, SNOMED, ICD10CM or OMIM."
+            help="Link to this system: OMOP, SNOMED, ICD10CM, RXNORM, UMLS, MESH or OMIM."
+        ),
+    ] = None,
+    listed: Annotated[
+        list[Path] | None,
+        Option(
+            help="A table of your own names, used however short they are. May be repeated."
+        ),
+    ] = None,
+    vectors: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="Write vectors of up to this many names too, so that other names are linked.",
         ),
     ] = None,
 ) -> None:
-    """Build a dictionary for `tag --dictionary` from MONDO, DrugBank, RxNorm or your own names."""
-    from biomed.ner.dictionaries import build_dictionary
-    from domainbert.tables import write_table
+    """Write the names of vocabularies into a dictionary for `tag --dictionary`."""
+    from biomed.ner.dictionaries import ENDING, build_dictionary
 
-    check_output(out, [*tables, *filter(None, [mappings])])
-    frame = build_dictionary(tables, mappings=mappings, system=system)
-    write_table(frame, out)
-    say(
-        f"{len(frame):,} names of {frame['id'].nunique():,} concepts; written to {out}"
+    listed = listed or []
+    check_output(out, [*sources, *listed, *filter(None, [mappings])])
+    if out.suffix.lower() != ENDING:
+        from biomed.ner.releases import find_release
+        from domainbert.tables import write_table
+
+        releases = [source for source in sources if find_release(source)]
+        if releases or listed or vectors:
+            raise BadParameter(
+                f"--out {out}: releases, --listed and --vectors need a file that ends in {ENDING}"
+            )
+        frame = build_dictionary(sources, mappings=mappings, system=system)
+        write_table(frame, out)
+        say(
+            f"{len(frame):,} names of {frame['id'].nunique():,} concepts; written to {out}"
+        )
+        return
+    from biomed.ner.name_files import build_file
+
+    facts = build_file(
+        sources,
+        out,
+        listed=listed,
+        mappings=mappings,
+        choices=release.choices(system),
     )
+    say(
+        f"{facts['names']:,} names of {facts['concepts']:,} concepts; written to {out}"
+    )
+    if vectors:
+        from biomed.ner.linking import write_vectors
+
+        count = write_vectors(out, limit=vectors)
+        say(f"vectors of {count:,} names beside it")
 
 
 @app.command()
@@ -322,7 +426,7 @@ def evaluate(
     """
     from biomed.corpora import read_gold
     from biomed.ner import evaluation
-    from biomed.ner.errors import error_counts, errors_of
+    from biomed.ner.errors import error_counts, errors_of, write_errors
     from biomed.ner.linking import EntityLinker
     from biomed.ner.tagger import EntityTagger
 
@@ -358,29 +462,8 @@ def evaluate(
             "unit": unit,
         }
         facts["scores"] = scores.table.to_dict("index")
-        _write_errors(errors, facts, json)
-
-
-def _write_errors(
-    errors: list[EntityError],
-    facts: dict[str, object],
-    json: Path,
-) -> None:
-    """Write facts with the counts of errors, and their most frequent texts beside them."""
-    from biomed.ner.errors import error_counts, frequent_texts
-    from domainbert.tables import write_table
-
-    by_section: dict[str, list[EntityError]] = {}
-    for error in errors:
-        by_section.setdefault(error.section or "none", []).append(error)
-    counts = {"errors": error_counts(errors)}
-    sections = {
-        name: error_counts(group) for name, group in by_section.items()
-    }
-    write_json({**facts, **counts, "errors_by_section": sections}, json)
-    texts = json.with_suffix(".errors.csv")
-    write_table(frequent_texts(errors), texts)
-    say(f"scores in {json}, the most frequent errors in {texts}")
+        texts = write_errors(errors, facts, json)
+        say(f"scores in {json}, the most frequent errors in {texts}")
 
 
 def print_scores(title: str, scores: Scores) -> None:
@@ -393,10 +476,12 @@ def print_scores(title: str, scores: Scores) -> None:
     )
 
 
-def renaming(pairs: list[str] | None) -> dict[str, str]:
-    """The new name of each entity type, of OLD=NEW options."""
+def renaming(
+    pairs: list[str] | None, *, option: str = "--label", form: str = "OLD=NEW"
+) -> dict[str, str]:
+    """What is left and right of the sign in each value of an option."""
     if wrong := [pair for pair in pairs or [] if "=" not in pair]:
-        raise UserError(f"--label: expected OLD=NEW, got {wrong[0]!r}")
+        raise UserError(f"{option}: expected {form}, got {wrong[0]!r}")
     return dict(pair.split("=", maxsplit=1) for pair in pairs or [])
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from biomed.ner.entities import Entity, extents
 from biomed.notes.sections import sections_of
+from domainbert.files import write_json
+from domainbert.tables import write_table
 
 if TYPE_CHECKING:
     from biomed.corpora.documents import Span
@@ -148,8 +151,8 @@ def _link_error(
 def _codes(dictionary: Dictionary) -> dict[str, str]:
     """The concept of each id and of each code in another system, without its prefix too."""
     codes: dict[str, str] = {}
-    for id_ in dictionary.preferred:
-        for code in (id_, *dictionary.codes.get(id_, ())):
+    for id_, other_codes in dictionary.concepts():
+        for code in (id_, *other_codes):
             codes.setdefault(_code(code), id_)
     return codes
 
@@ -178,3 +181,24 @@ def frequent_texts(errors: Iterable[EntityError]) -> pd.DataFrame:
         kind="stable",
     )
     return rows.groupby("kind").head(LISTED).reset_index(drop=True)
+
+
+def write_errors(
+    errors: Sequence[EntityError], facts: Mapping[str, object], path: Path
+) -> Path:
+    """Write facts with the counts of errors, and their most frequent texts beside them.
+
+    Returns:
+        The table of texts.
+    """
+    by_section: dict[str, list[EntityError]] = {}
+    for error in errors:
+        by_section.setdefault(error.section or "none", []).append(error)
+    counts = {"errors": error_counts(errors)}
+    sections = {
+        name: error_counts(group) for name, group in by_section.items()
+    }
+    write_json({**facts, **counts, "errors_by_section": sections}, path)
+    texts = path.with_suffix(".errors.csv")
+    write_table(frequent_texts(errors), texts)
+    return texts

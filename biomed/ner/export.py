@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from biomed.ner.dictionaries import ENDING, DictionaryFile
 from biomed.ner.entities import NEEDED, Entity, Format
+from biomed.ner.releases import SYSTEMS
 from biomed.ner.task import OUTPUT
 from biomed.notes.assertion import DRUGS
 from biomed.notes.attributes import Attribute
@@ -40,6 +42,7 @@ _MADE = ["dosage", "route_concept"]
 Tagged = tuple[str, str, "Sequence[Entity]"]
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
 _LONGEST_NAME = 60  # letters of a file name, of up to four bytes
+_OMOP = re.compile(r"\bOMOP:(\d{1,18})(?=\||$)")
 _PART = re.compile(r"\S(?:[^\r\n]*\S)?")  # of an entity, on one line
 
 
@@ -181,6 +184,7 @@ def export_entities(
     form: str,
     *,
     named: Mapping[str, str],
+    dictionary: Path | None = None,
 ) -> dict[Path, int]:
     """Write a table from `biomed ner tag` in another form, beside it.
 
@@ -188,10 +192,12 @@ def export_entities(
         table: with its summary beside it.
         form: "omop" or "fhir"; `forms/*.sql` have the columns, and what assertions become.
         named: our name of an id -> the table's, where it is not recognised.
+        dictionary: what the entities were linked to; a file of names gives codes their versions
+            and displays.
 
     Returns:
-        The files with their numbers of rows or resources. Drug exposures and observations of OMOP
-        need persons and dates; without any, their files are not written.
+        The files with their numbers of rows or resources. Conditions, drug exposures and
+        observations of OMOP need persons and dates; without any, their files are not written.
 
     Raises:
         TableError: an entity without the id that the form needs, or one that OMOP cannot hold.
@@ -210,6 +216,8 @@ def export_entities(
         system=f"biomed {model}",
         read_at=pd.Timestamp(int(summary["finished"]), unit="s"),
         is_drug=entities["label"].str.casefold().isin(DRUGS),
+        codings=_codings(entities, dictionary),
+        **_omop_concepts(entities),
     )
     paths = {}
     with duckdb.connect() as con:
@@ -279,3 +287,60 @@ def _dosage_columns(cell: object) -> dict[str, object]:
     if route:
         columns["route_concept"] = route_concept(route)
     return columns
+
+
+def _omop_concepts(entities: pd.DataFrame) -> dict[str, list[int]]:
+    """OMOP's concepts: the one of each entity, and that of its name where it is another; or 0.
+
+    An id that is a whole number is a concept too.
+    """
+    columns: dict[str, list[int]] = {"concept_id": [], "source_concept_id": []}
+    cells = entities[["entity_id", "entity_codes"]].astype("string").fillna("")
+    for id_, codes in cells.itertuples(index=False, name=None):
+        numbers = _OMOP.findall(f"{id_}|{codes}")
+        if id_.isdecimal():
+            numbers = [id_, *numbers]
+        concept, source = [*map(int, numbers), 0, 0][:2]
+        columns["concept_id"].append(concept)
+        columns["source_concept_id"].append(source)
+    return columns
+
+
+def _codings(entities: pd.DataFrame, dictionary: Path | None) -> list[str]:
+    """The FHIR codings of each entity as JSON: of its id and its codes in known systems."""
+    names = None
+    if dictionary and dictionary.suffix.lower() == ENDING:
+        names = DictionaryFile(dictionary)
+    columns = ["entity_id", "entity_name", "entity_codes"]
+    cells = entities[columns].astype("object")
+    cells = cells.where(cells.notna(), "")
+    written: dict[tuple[str, str, str], str] = {}
+    for id_, name, codes in set(cells.itertuples(index=False, name=None)):
+        all_codes = list(filter(None, [id_, *codes.split("|")]))
+        known = {id_: (None, name)}
+        if names:
+            known = names.codings(all_codes)
+        codings = [
+            _coding(code, *known.get(code, (None, None)))
+            for code in sorted(all_codes, key=_system)
+            if _system(code) in SYSTEMS
+        ]
+        written[id_, name, codes] = json.dumps(codings)
+    return [written[row] for row in cells.itertuples(index=False, name=None)]
+
+
+def _system(code: str) -> str:
+    return code.partition(":")[0].upper()
+
+
+def _coding(
+    code: str, version: str | None, display: str | None
+) -> dict[str, str]:
+    """A code as FHIR's Coding, without what is not known."""
+    coding = {
+        "system": SYSTEMS[_system(code)]["uri"],
+        "version": version,
+        "code": code.partition(":")[2],
+        "display": display,
+    }
+    return {name: value for name, value in coding.items() if value}

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import pandas as pd
 from scipy.special import expit
 
-from biomed.ner.dictionaries import Dictionary, Link
+from biomed.ner.dictionaries import Dictionary, DictionaryFile, Link
 from biomed.ner.differences import differ
 from biomed.notes.assertion import DRUGS
 from biomed.terms.names import is_abbreviation, meanings, normalised
 from domainbert.errors import UserError
-from domainbert.files import atomic_path
+from domainbert.files import atomic_path, folder_beside, replace_folder
 from domainbert.models.pooling import unit
+from domainbert.progress import progress
 from domainbert.search import top_k
+from domainbert.search.vectors import VectorIndex
 
 if TYPE_CHECKING:
+    from biomed.terms.similarity import TermEmbedder
     from domainbert.models.embedder import Embedder
 
 MIN_SCORE = 0.6  # of a link; docs/lab/entities.md has what other values give
@@ -61,7 +66,7 @@ class EntityLinker:
         self.dictionary = dictionary
         self.embedder = embedder
         self.min_score = min_score
-        self._links: dict[tuple[str, bool], Link | None] = {}
+        self._links: dict[tuple[str, str | None], Link | None] = {}
 
     @classmethod
     def from_table(
@@ -70,15 +75,18 @@ class EntityLinker:
         *,
         model: str | Path | None = "terms",
     ) -> EntityLinker:
-        """A linker with the dictionary of a table (see `Dictionary.read`).
+        """A linker with the dictionary of a table or file (see `Dictionary.read`).
 
         `model` is a `TermEmbedder`'s name or folder, or None to link by name only. The vectors of
-        the names are computed when they are first needed, and kept beside the table.
+        a table's names are computed when they are first needed, and kept beside it. A file links
+        by vectors only if it was built with them (see `write_vectors`).
         """
         from biomed.terms.similarity import TermEmbedder
 
         dictionary = Dictionary.read(path)
-        if model is None:
+        is_file = isinstance(dictionary, DictionaryFile)
+        has_vectors = not is_file or vectors_of(Path(path)).is_dir()
+        if model is None or not has_vectors:
             return cls(dictionary)
         return cls(dictionary, TermEmbedder.from_pretrained(model))
 
@@ -100,76 +108,103 @@ class EntityLinker:
         """The concept of each name; None where no concept is similar enough.
 
         `labels` are the entity types of the names, if they are known: drugs are linked by name
-        only. Without them a drug is known by its name.
+        only, and a file of names is asked for concepts of this type. Without them a drug is known
+        by its name.
         """
         if len(self._links) > _REMEMBERED:
             self._links = {}
         # Another thread may replace `_links` meanwhile; this dictionary only grows.
         remembered = self._links
-        is_drug = [label.casefold() in DRUGS for label in labels or ()]
-        keys = list(zip(names, is_drug or [False] * len(names), strict=True))
+        keys = list(zip(names, labels or [None] * len(names), strict=True))
         links = {
-            key: self._by_name(key[0]) for key in keys if key not in remembered
+            key: self._by_name(*key) for key in keys if key not in remembered
         }
         unlinked = [
-            name
-            for (name, named_as_drug), link in links.items()
-            if link is None and not (named_as_drug or is_abbreviation(name))
+            (name, label)
+            for (name, label), link in links.items()
+            if link is None and not (_is_drug(label) or is_abbreviation(name))
         ]
         if unlinked and self.embedder:
-            nearest = zip(unlinked, self.nearest(unlinked), strict=True)
+            nearest = self.nearest(*zip(*unlinked, strict=True))
             links |= {
-                (name, False): link
-                for name, link in nearest
+                key: link
+                for key, link in zip(unlinked, nearest, strict=True)
                 if link and link.score >= self.min_score
             }
         remembered |= links
         return [remembered[key] for key in keys]
 
-    def _by_name(self, name: str) -> Link | None:
+    def _by_name(self, name: str, label: str | None) -> Link | None:
         """The concept by name; an abbreviation needs a single meaning, or its exact spelling."""
-        if not is_abbreviation(name):
-            return self.dictionary.find(name)
+        listed = self.dictionary.find_listed(name, label)
+        if listed or not is_abbreviation(name):
+            return listed or self.dictionary.find(name, label)
         expansions = meanings(name)
         if len(expansions) == 1:
-            return self.dictionary.find(expansions[0])
-        link = self.dictionary.find(name)
+            return self.dictionary.find(expansions[0], label)
+        link = self.dictionary.find(name, label)
         is_long = len(name) >= _SHORTEST and not expansions
-        return link if is_long and link and link.score == 1 else None
+        # Several concepts share the score of a name.
+        is_only = link is not None and link.score == 1
+        return link if is_long and is_only else None
 
-    def nearest(self, names: Sequence[str]) -> list[Link | None]:
+    def nearest(
+        self,
+        names: Sequence[str],
+        labels: Sequence[str | None] | None = None,
+    ) -> list[Link | None]:
         """The concept with the nearest vector that does not `differ`, whatever its score."""
-        hits = top_k(
-            self._embedded(names),
-            [self._vectors],
-            k=min(_CANDIDATES, len(self._forms)),
-        )
-        return list(map(self._nearest, names, hits.rows, hits.scores.tolist()))
+        queries = self._embedded(names)
+        if self._index is not None:
+            hits = self._index.search(queries, k=_CANDIDATES)
+            forms = [list(self._index.rows(row)["text"]) for row in hits.rows]
+        else:
+            count = min(_CANDIDATES, len(self._forms))
+            hits = top_k(queries, [self._vectors], k=count)
+            forms = [[self._forms[row] for row in rows] for rows in hits.rows]
+        labels = labels or [None] * len(names)
+        scores = hits.scores.tolist()
+        return list(map(self._nearest, names, labels, forms, scores))
 
     def _nearest(
         self,
         name: str,
-        rows: Iterable[int],
+        label: str | None,
+        forms: Iterable[str],
         cosines: Iterable[float],
     ) -> Link | None:
-        """The concept of the first of these rows, which are in order of their cosines."""
+        """The concept of the first of these names, which are in order of their cosines."""
         matches = []
-        for row, cosine in zip(rows, cosines, strict=True):
-            form = self._forms[row]
-            link = self.dictionary.find(form)
+        for form, cosine in zip(forms, cosines, strict=False):
+            link = self.dictionary.find(form, label)
             if link and not differ(name, form):
-                matches.append((link.id, cosine))
+                matches.append((link, cosine))
         if not matches:
             return None
-        nearest, first = matches[0]
+        link, first = matches[0]
         second = next(
-            (cosine for id_, cosine in matches[1:] if id_ == nearest), _FAR
+            (cosine for other, cosine in matches[1:] if other.id == link.id),
+            _FAR,
         )
         rival = next(
-            (cosine for id_, cosine in matches if id_ != nearest), _FAR
+            (cosine for other, cosine in matches if other.id != link.id), _FAR
         )
         evidence = np.dot(_WEIGHTS, [first, first - rival, second, 1.0])
-        return self.dictionary.link(nearest, float(expit(evidence)))
+        return replace(link, score=float(expit(evidence)))
+
+    @cached_property
+    def _index(self) -> VectorIndex | None:
+        """The vectors beside a file of names; None for a table."""
+        if not isinstance(self.dictionary, DictionaryFile):
+            return None
+        path = self.dictionary.path
+        index = VectorIndex.open(vectors_of(path), embedder=self.embedder)
+        if index.about != _about(self.dictionary):
+            raise UserError(
+                f"{vectors_of(path)} is of other names than {path.name}; build both again with "
+                "`biomed ner dictionary --vectors N`"
+            )
+        return index
 
     @cached_property
     def _forms(self) -> list[str]:
@@ -182,8 +217,6 @@ class EntityLinker:
     @cached_property
     def _vectors(self) -> np.ndarray:
         """The vectors of the forms, from the file beside the table if it is of these names."""
-        from domainbert.progress import progress
-
         key = f"{self.dictionary.digest} {self.facts()['model']}"
         path = self.dictionary.path
         file = path and path.with_name(f"{path.name}.vectors.npz")
@@ -222,3 +255,65 @@ class EntityLinker:
             batches.append(batch.vectors)
             advance(len(batch.vectors))
         return np.nan_to_num(unit(np.concatenate(batches)))
+
+
+def _is_drug(label: str | None) -> bool:
+    return label is not None and label.casefold() in DRUGS
+
+
+def vectors_of(path: Path) -> Path:
+    """The folder of the vectors of a file of names."""
+    return path.with_name(f"{path.name}.vectors")
+
+
+def _about(dictionary: Dictionary) -> dict[str, int]:
+    """What an index of vectors notes of the names that it is of."""
+    return {"dictionary": int(dictionary.digest[:12], 16)}
+
+
+def write_vectors(
+    path: Path, *, limit: int, model: str | Path = "terms"
+) -> int:
+    """Write the vectors of a file's names beside it, to be read through a memory map.
+
+    Args:
+        path: a file that `biomed.ner.name_files.build_file` wrote.
+        limit: the number of names; preferred names come first.
+        model: of the vectors, see `TermEmbedder`.
+
+    Returns:
+        The number of names that have vectors.
+    """
+    from biomed.terms.similarity import TermEmbedder
+
+    dictionary = DictionaryFile(path)
+    embedder = TermEmbedder.from_pretrained(model)
+    names = dictionary.names_for_vectors(limit)
+    with folder_beside(vectors_of(path)) as folder:
+        index = VectorIndex.create(
+            folder,
+            fingerprint=embedder.fingerprint(),
+            dimension=embedder.dimension,
+            about=_about(dictionary),
+        )
+        with progress("vectors of names", total=len(names)) as advance:
+            index.add(_pieces(names, embedder, advance))
+        count = len(index)
+        replace_folder(folder, vectors_of(path))
+    return count
+
+
+def _pieces(
+    names: Sequence[str],
+    embedder: TermEmbedder,
+    advance: Callable[[int], None],
+) -> Iterator[tuple[np.ndarray, pd.DataFrame]]:
+    """The vectors of names, and the names as rows of an index."""
+    first = 0
+    for batch in embedder.embed_many(names):
+        advance(len(batch.vectors))
+        texts = names[first : first + len(batch.vectors)]
+        first += len(batch.vectors)
+        has_vector = np.isfinite(batch.vectors).all(axis=1)
+        rows = pd.DataFrame({"id": "", "start": 0, "end": 0, "text": texts})
+        yield batch.vectors[has_vector], rows[has_vector]

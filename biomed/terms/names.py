@@ -158,7 +158,7 @@ class NameTable(Generic[Value]):
         self._exact: dict[str, dict[Value, None]] = {}
         self._forms: dict[str, dict[Value, None]] = {}
         for name, value in pairs:
-            self._exact.setdefault(_folded(name), {})[value] = None
+            self._exact.setdefault(folded(name), {})[value] = None
             form = normalised(name)
             if form:
                 self._forms.setdefault(form, {})[value] = None
@@ -168,14 +168,15 @@ class NameTable(Generic[Value]):
 
         If it is not, they are the values of the names that have the same normal form.
         """
-        values = self._exact.get(_folded(name))
+        values = self._exact.get(folded(name))
         if values:
             return list(values), True
         form = normalised(name)
         return [*self._forms.get(form, ())], False
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
+    """A name in small letters, with single spaces."""
     return " ".join(name.split()).casefold()
 
 
@@ -186,7 +187,7 @@ def meanings(term: str) -> tuple[str, ...]:
     """
     if is_common(term):
         return ()
-    return _meanings().get(_folded(term), ())
+    return _meanings().get(folded(term), ())
 
 
 def is_common(term: str) -> bool:
@@ -198,7 +199,7 @@ def is_common(term: str) -> bool:
 def _meanings() -> dict[str, tuple[str, ...]]:
     table = abbreviations()
     expansions = table["expansion"].str.split("|").explode()
-    keys = table["abbreviation"].map(_folded)
+    keys = table["abbreviation"].map(folded)
     return expansions.groupby(keys).agg(tuple).to_dict()
 
 

@@ -1,17 +1,10 @@
 -- Candidates: Conditions, MedicationStatements and AllergyIntolerances of FHIR R4, one per line. In:
--- FOUND, the entities of a table, with `system`, `read_at`, `is_drug`, and of drugs `dosage` as
--- JSON. Nobody has confirmed what a machine has read, so nothing is "confirmed".
+-- FOUND, the entities of a table, with `system`, `read_at`, `is_drug`, `codings` as JSON, and of drugs
+-- `dosage` as JSON. Nobody has confirmed what a machine has read, so nothing is "confirmed".
 -- No resource is made for what other people have; a drug without an allergy to it, where
 -- the note denies one; and the reaction of an allergy as a Condition of its own.
 COPY (
-    WITH SYSTEMS(prefix, uri) AS (VALUES
-        ('snomed', 'http://snomed.info/sct'), ('icd10cm', 'http://hl7.org/fhir/sid/icd-10-cm'),
-        ('rxnorm', 'http://www.nlm.nih.gov/research/umls/rxnorm'),
-        ('umls', 'http://terminology.hl7.org/CodeSystem/umls'),
-        ('mesh', 'http://terminology.hl7.org/CodeSystem/MSH'), ('omim', 'http://www.omim.org'),
-        ('mondo', 'http://purl.obolibrary.org/obo/mondo.owl'),
-        ('drugbank', 'http://www.drugbank.ca')),
-    DRUGS AS (
+    WITH DRUGS AS (
         SELECT *, from_json(drug_attributes,
             '[{"kind": "VARCHAR", "start": "BIGINT", "text": "VARCHAR"}]') AS attributes
         FROM FOUND),
@@ -27,15 +20,8 @@ COPY (
             ON STATED."row" = REACTIONS."row" AND STATED.start::DOUBLE = REACTIONS.start
         WHERE assertion <> 'other' AND drug_status IS DISTINCT FROM 'no allergy'
             AND drug_same_as IS NULL),
-    CODES AS (
-        SELECT number, unnest(string_split(concat_ws('|', entity_id, entity_codes), '|')) AS code
-        FROM NUMBERED),
-    CODINGS AS (
-        SELECT number, list(json_object('system', uri, 'code', substr(code, strpos(code, ':') + 1))
-            ORDER BY prefix) AS coding
-        FROM CODES JOIN SYSTEMS ON lower(split_part(code, ':', 1)) = prefix GROUP BY number),
     PARTS AS (
-        SELECT *, json_object('text', entity, 'coding', coding) AS code,
+        SELECT *, json_object('text', entity, 'coding', CASE WHEN codings <> '[]' THEN codings::JSON END) AS code,
             json_object('reference', 'Patient/' || patient_id) AS subject,
             CASE WHEN stay_id IS NOT NULL
                 THEN json_object('reference', 'Encounter/' || stay_id) END AS encounter,
@@ -46,7 +32,7 @@ COPY (
                     system, start::DOUBLE::BIGINT, "end"::DOUBLE::BIGINT, assertion, score::DOUBLE),
                     CASE WHEN drug_status IS NOT NULL
                         THEN ' The note says: ' || drug_status || '.' END))) AS note
-        FROM NUMBERED LEFT JOIN CODINGS USING (number))
+        FROM NUMBERED)
     SELECT json_merge_patch('{}', CASE WHEN assertion = 'allergy' THEN json_object(
         'resourceType', 'AllergyIntolerance', 'id', 'nlp-' || number,
         'clinicalStatus', json_object('coding', json_array(json_object(

@@ -20,14 +20,15 @@ COPY (
             ::INTEGER AS supply
         FROM DOSED)
     SELECT row_number() OVER () AS drug_exposure_id, person_id,
-        coalesce(TRY_CAST(regexp_replace(entity_id, '^OMOP:', '') AS BIGINT), 0) AS drug_concept_id,
+        concept_id AS drug_concept_id,
         noted_at::DATE AS drug_exposure_start_date, noted_at AS drug_exposure_start_datetime,
         noted_at::DATE + coalesce(supply, 1) - 1 AS drug_exposure_end_date,
         NULL AS drug_exposure_end_datetime, NULL AS verbatim_end_date, 32858 AS drug_type_concept_id,
         NULL AS stop_reason, NULL AS refills, NULL AS quantity, supply AS days_supply, sig,
         coalesce(TRY_CAST(route_concept AS DOUBLE)::INTEGER, 0) AS route_concept_id, NULL AS lot_number, NULL AS provider_id,
         TRY_CAST(stay_id AS BIGINT) AS visit_occurrence_id, NULL AS visit_detail_id,
-        left(entity, 50) AS drug_source_value, 0 AS drug_source_concept_id,
+        left(entity, 50) AS drug_source_value,
+        source_concept_id AS drug_source_concept_id,
         left(drug_route, 50) AS route_source_value, left(drug_unit, 50) AS dose_unit_source_value
     FROM SUPPLIED WHERE person_id IS NOT NULL AND noted_at IS NOT NULL
 ) TO '{out}' (HEADER);

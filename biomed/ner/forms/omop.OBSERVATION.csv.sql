@@ -10,7 +10,7 @@ COPY (
         noted_at::DATE AS observation_date, noted_at AS observation_datetime,
         32858 AS observation_type_concept_id, NULL AS value_as_number,
         left(drug_reaction, 60) AS value_as_string,
-        coalesce(TRY_CAST(regexp_replace(entity_id, '^OMOP:', '') AS BIGINT), 0) AS value_as_concept_id,
+        concept_id AS value_as_concept_id,
         0 AS qualifier_concept_id, 0 AS unit_concept_id, NULL AS provider_id,
         TRY_CAST(stay_id AS BIGINT) AS visit_occurrence_id, NULL AS visit_detail_id,
         left(entity, 50) AS observation_source_value, 0 AS observation_source_concept_id,
