@@ -17,6 +17,7 @@ from clinical.cohort.definition import (
     load_schema,
 )
 from clinical.cohort.views import tables_of
+from clinical.stays.stays import note_time
 from domainbert.errors import UserError
 from domainbert.files import data_text
 from domainbert.tables import TableError, require_columns
@@ -37,13 +38,14 @@ REASONS = {
     "not_current": "not current",
     "not_final": "not final or cancelled",
     "replaced": "replaced by another",
+    "replaced_by_its_own": "replaced by a newer one that it replaces",
     "older_version": "of an older version",
     "copy": "copied from another",
 }
 """Why a document is not read, by the status in `sql/documents.sql`."""
 _DOCUMENT = (
     "source", "id", "stay", "text", "state", "doc_state", "names", "replaces", "codes", "studies",
-    "version", "words",
+    "version", "written", "words",
 )  # fmt: skip
 
 
@@ -310,11 +312,17 @@ def left_out(documents: Sequence[Row]) -> dict[int, str]:
     import duckdb
     import pyarrow as pa
 
-    rows = [
-        {**row, "document": position, "stay": ""}
-        for position, row in enumerate(documents)
-    ]
-    columns = {**dict.fromkeys(_DOCUMENT, "string"), "document": "int64"}
+    rows: list[dict[str, object]] = []
+    for position, row in enumerate(documents):
+        written = note_time(row["chart_time"])
+        rows.append(
+            {**row, "document": position, "stay": "", "written": written}
+        )
+    columns = {
+        **dict.fromkeys(_DOCUMENT, "string"),
+        "document": "int64",
+        "written": pa.timestamp("us", "UTC"),
+    }
     with duckdb.connect(config={"threads": 1}) as con:
         con.execute(step("versions"))
         table = pa.Table.from_pylist(rows, pa.schema(columns))

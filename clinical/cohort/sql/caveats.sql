@@ -17,7 +17,7 @@ SELECT
     -- FHIR documents that are not read, by reason.
     (SELECT counts_text(reason, n) FROM (
         SELECT replace(status, '_', ' ') AS reason, count(*) AS n FROM notes
-        WHERE names IS NOT NULL AND status IN ('marked_error', 'not_current', 'not_final', 'replaced',
+        WHERE names IS NOT NULL AND status IN ('marked_error', 'not_current', 'not_final', 'replaced', 'replaced_by_its_own',
             'older_version', 'copy', 'unreadable_text')
         GROUP BY 1)) AS unread,
     -- Types that begin as one of a summary does, where another is one.

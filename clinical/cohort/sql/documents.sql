@@ -1,6 +1,6 @@
 -- Which FHIR documents are not read: the same rules for cohorts and for calls of CDS Hooks.
 -- In:  documents (document, source, id, stay, text, state, doc_state, names, replaces, codes, studies,
---      version, words); lists are texts with spaces, and only what would be read has a text.
+--      version, written, words); lists are texts with spaces, and only what would be read has a text.
 -- Out: (document, reason).
 WITH older AS (           -- the last version of a resource counts, even where it says that it is an error
     SELECT document FROM (SELECT * REPLACE (version_key(version) AS version) FROM documents)
@@ -19,18 +19,38 @@ latest AS (
     END AS own
     FROM documents ANTI JOIN older USING (document)
 ),
-replacing AS (       -- an error replaces nothing, and a draft not before it is signed
-    SELECT source, name, min(document) AS first_newer, max(document) AS last_newer
-    FROM (
-        SELECT document, source, unnest(string_split(replaces, ' ')) AS name
-        FROM latest
-        WHERE replaces IS NOT NULL AND coalesce(own, 'not_current') = 'not_current'
-    )
-    GROUP BY source, name  -- each name once: a document may repeat one a million times
+replacements AS (    -- an error replaces nothing, and a draft not before it is signed
+    SELECT document, source, unnest(string_split(replaces, ' ')) AS name
+    FROM latest
+    WHERE replaces IS NOT NULL AND coalesce(own, 'not_current') = 'not_current'
 ),
 called AS (
     SELECT document, source, unnest(string_split(names, ' ')) AS name
-    FROM latest SEMI JOIN (SELECT DISTINCT source FROM replacing) USING (source)
+    FROM latest SEMI JOIN (SELECT DISTINCT source FROM replacements) USING (source)
+),
+pairs AS (           -- by names of one document only, so that there is a row for each relation
+    SELECT r.document, source, name, c.document AS other
+    FROM replacements r JOIN (
+        SELECT source, name, min(document) AS document
+        FROM called GROUP BY source, name HAVING min(document) = max(document)
+    ) c USING (source, name)
+    WHERE r.document <> c.document
+),
+ages AS (
+    SELECT document, row(coalesce(written, '-infinity'), coalesce(version_key(version), ''), document) AS age
+    FROM latest
+),
+contradicting AS (   -- of two documents that replace each other, the older one
+    SELECT p.document, p.source, p.name
+    FROM pairs p SEMI JOIN pairs q ON p.document = q.other AND p.other = q.document
+    JOIN ages a ON a.document = p.document
+    JOIN ages b ON b.document = p.other
+    WHERE a.age < b.age
+),
+replacing AS (
+    SELECT source, name, min(document) AS first_newer, max(document) AS last_newer
+    FROM replacements ANTI JOIN contradicting USING (document, source, name)
+    GROUP BY source, name  -- each name once: a document may repeat one a million times
 ),
 replaced AS (        -- also the middle of a chain, and one that its server left current
     SELECT DISTINCT document FROM called JOIN replacing USING (source, name)
@@ -55,6 +75,8 @@ judged AS (
     UNION ALL
     SELECT document, CASE
         WHEN own = 'marked_error' THEN own
+        WHEN replaced.document IS NOT NULL AND document IN (SELECT document FROM contradicting)
+        THEN 'replaced_by_its_own'
         WHEN replaced.document IS NOT NULL THEN 'replaced'
         WHEN interim.document IS NOT NULL THEN 'not_final'
         ELSE own END AS reason

@@ -130,6 +130,7 @@ SELECT source, row, coalesce(note_id, stay_id), CASE status
     WHEN 'not_current' THEN 'document that is not current, not read'
     WHEN 'not_final' THEN 'document that is not final or was cancelled, not read'
     WHEN 'replaced' THEN 'document that another one replaces, not read'
+    WHEN 'replaced_by_its_own' THEN 'document that a newer one replaces, which it replaces itself, not read'
     WHEN 'older_version' THEN 'older version of a document, not read'
     WHEN 'copy' THEN 'copy of another note of the stay'
     WHEN 'unreadable_text' THEN 'note whose text cannot be read: not base64, not text, or a link'
@@ -139,7 +140,7 @@ SELECT source, row, coalesce(note_id, stay_id), CASE status
     WHEN 'missing_time' THEN 'note without a chart time' END
 FROM notes
 WHERE status IN ('no_stay_id', 'unknown_stay', 'other_patient', 'marked_error', 'not_current',
-                 'not_final', 'replaced', 'older_version', 'copy', 'unreadable_text', 'empty',
+                 'not_final', 'replaced', 'replaced_by_its_own', 'older_version', 'copy', 'unreadable_text', 'empty',
                  'missing_category', 'after_return', 'missing_time')
 UNION ALL
 SELECT source, row, note_id, 'note id with different texts: pieces or versions of one note, read as several'

@@ -22,6 +22,7 @@ CREATE TABLE notes (
     codes VARCHAR,
     studies VARCHAR,
     version VARCHAR,
+    written TIMESTAMP,
     words VARCHAR,
     remark VARCHAR
 );

@@ -64,7 +64,7 @@ SELECT
          THEN hash(copy_text(text))
          ELSE hash(text) END AS text_hash,
     CASE WHEN status = 'used' THEN text END AS text,
-    state, doc_state, names, replaces, codes, studies, version, words,
+    state, doc_state, names, replaces, codes, studies, version, charted_at AS written, words,
     CASE WHEN status <> 'used' THEN remark
          ELSE coalesce(remark, CASE
             WHEN regexp_matches(left(text, 100), '(?i)^\s*(\{\\rtf|<!doctype html|<html)')

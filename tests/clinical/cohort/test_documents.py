@@ -120,6 +120,40 @@ KINDS = {
         [document("d1", "a"), document("d3", "c", replaces="DocumentReference/d2"),
          document("d2", "b", status="superseded", replaces="DocumentReference/d1")],
         ["c"], "replace"),
+    "replacing each other": (
+        [document("d2", "b", replaces="DocumentReference/d1"),
+         document("d1", "a", replaces="DocumentReference/d2")],
+        ["b"], "it replaces"),
+    "replacing each other, by identifier, of one day": (
+        [document("d1", "a", identifier=[IDENTIFIER], date="2019-01-05",
+                  meta={"lastUpdated": "2019-01-06T00:00:00Z"},
+                  replaces="DocumentReference/d2"),
+         document("d2", "b", date="2019-01-05", meta={"lastUpdated": "2019-01-05T00:00:00Z"},
+                  replaces={"identifier": IDENTIFIER})],
+        ["a"], "it replaces"),
+    "replacing each other, by the time in UTC": (
+        [document("d1", "a", date="2019-01-05T03:00:00-05:00", replaces="DocumentReference/d2"),
+         document("d2", "b", date="2019-01-05T07:00:00Z", replaces="DocumentReference/d1")],
+        ["a"], "it replaces"),
+    "replacing each other, one without a date": (
+        [document("d2", "b", date=None, replaces="DocumentReference/d1"),
+         document("d1", "a", replaces="DocumentReference/d2")],
+        ["a"], "it replaces"),
+    "replacing each other, and replaced by a third": (
+        [document("d1", "a", replaces="DocumentReference/d2"),
+         document("d2", "b", replaces="DocumentReference/d1"),
+         document("d3", "c", replaces="DocumentReference/d2")],
+        ["c"], "replace"),
+    "replacing an error that replaces it": (
+        [document("d1", "a", replaces="DocumentReference/d2"),
+         document("d2", "b", status="entered-in-error", replaces="DocumentReference/d1")],
+        ["a"], "error"),
+    "compositions that replace each other": (
+        [composition("c1", "a", relatesTo=[
+            {"code": "replaces", "targetReference": {"reference": "Composition/c2"}}]),
+         composition("c2", "b", relatesTo=[
+            {"code": "replaces", "targetReference": {"reference": "Composition/c1"}}])],
+        ["b"], "it replaces"),
     "replaced by a version": (
         [document("d1", "a"), document("d2", "b", replaces="DocumentReference/d1/_history/2")],
         ["b"], "replace"),
