@@ -15,10 +15,22 @@ from biomed.corpora.documents import (
 )
 
 _REFERENCE = re.compile(r"^N\d+\tReference (T\S+) (\S+)", re.MULTILINE)
-_ASSERTION = re.compile(
-    rf"^A\d+\tAssertion (T\S+) ({'|'.join(ASSERTIONS)})(?!\w)",
-    re.MULTILINE,
-)
+_ATTRIBUTE = re.compile(r"^[AM]\d+\t(\w+) (T\S+)(?: (\w+))?", re.MULTILINE)
+# Attributes without a value, as in other corpora: "A1 Negated T1".
+_BINARY = {
+    "negated": "negated",
+    "negation": "negated",
+    "negative": "negated",
+    "speculated": "possible",
+    "speculation": "possible",
+    "uncertain": "possible",
+    "hypothetical": "possible",
+    "possible": "possible",
+    "historical": "historical",
+    "family": "other",
+    "other": "other",
+    "allergy": "allergy",
+}
 
 
 def is_brat(path: Path) -> bool:
@@ -30,7 +42,8 @@ def read_brat(folder: Path) -> list[Document]:
     """Read documents, `name.txt` beside `name.ann`, sorted by name.
 
     Entities (T lines) are read with the concept of their first reference (N lines) and the
-    attribute `Assertion`; other annotations are skipped. A mention that differs from the
+    attribute `Assertion`, or one without a value, such as `Negated`; other annotations are
+    skipped. A mention that differs from the
     text at its offsets, or another invalid T line, is listed in `Document.faults`.
 
     Raises:
@@ -64,12 +77,23 @@ def _read_document(file: Path) -> Document:
     annotations = "\n".join(lines)
     # The first reference of an entity counts.
     ids = dict(reversed(_REFERENCE.findall(annotations)))
-    assertions = dict(_ASSERTION.findall(annotations))
+    assertions = _assertions(annotations)
     complete_spans = [
         replace(span, id=ids.get(name, ""), assertion=assertions.get(name, ""))
         for name, span in spans
     ]
     return Document(file.stem, text, tuple(complete_spans), tuple(faults))
+
+
+def _assertions(annotations: str) -> dict[str, str]:
+    """The assertion of each entity that has one."""
+    assertions: dict[str, str] = {}
+    for name, entity, value in _ATTRIBUTE.findall(annotations):
+        if name == "Assertion" and value in ASSERTIONS:
+            assertions[entity] = value
+        elif not value and name.casefold() in _BINARY:
+            assertions.setdefault(entity, _BINARY[name.casefold()])
+    return assertions
 
 
 def _entity(columns: list[str], text: str) -> Span | str:
@@ -82,7 +106,7 @@ def _entity(columns: list[str], text: str) -> Span | str:
         pieces = [text[start:end] for start, end in fragments]
     except (IndexError, ValueError):
         return "expected an entity as T-number, tab, type start end, tab, text"
-    quoted = " ".join(columns[1:2]).split()
+    quoted = " ".join(columns[1:]).split()  # a mention may contain tabs
     # BRAT writes line breaks as spaces, and joins fragments with a space.
     if not all(pieces) or " ".join(pieces).split() != quoted:
         return "the text at its offsets differs from the mention in the file"

@@ -91,8 +91,9 @@ def tag(
         Format | None,
         Option(
             "--format",
-            help="Instead of a table: pubtator, or brat (a new folder, with --out). Beside the "
-            "table: omop (NOTE_NLP, CONDITION_OCCURRENCE, DRUG_EXPOSURE, OBSERVATION) or fhir "
+            help="Instead of a table: pubtator, bioc (XML), bioc-json, or brat (a new folder, with "
+            "--out). Beside the table: omop (NOTE_NLP, CONDITION_OCCURRENCE, DRUG_EXPOSURE, "
+            "OBSERVATION) or fhir "
             "(Condition, MedicationStatement, AllergyIntolerance).",
         ),
     ] = None,

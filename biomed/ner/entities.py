@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from biomed.corpora.documents import Span
     from biomed.notes.attributes import Medication
 
-Format = Literal["pubtator", "brat", "omop", "fhir"]
+Format = Literal["pubtator", "brat", "bioc", "bioc-json", "omop", "fhir"]
 # The id that each row of these formats needs.
 NEEDED = {"omop": "note_id", "fhir": "patient_id"}
 MIN_SCORE = 0.4

@@ -1,4 +1,4 @@
-"""Entities in the formats of other tools: BRAT standoff, PubTator, OMOP and FHIR."""
+"""Entities in the formats of other tools: BRAT standoff, PubTator, BioC, OMOP and FHIR."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 from biomed.ner.dictionaries import ENDING, DictionaryFile
 from biomed.ner.entities import NEEDED, Entity, Format
@@ -31,6 +32,8 @@ from domainbert.tables.columns import NAMED
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from domainbert.files import JsonObject
 
 # The id that each row of these formats needs: its form in words, and as a pattern.
 _ID_WORDS = {"omop": "a whole number as note_id", "fhir": "a patient_id"}
@@ -116,6 +119,116 @@ def _assertion_lines(name: str, entities: Iterable[Entity]) -> str:
     return "".join(lines)
 
 
+_BIOC_START = (
+    '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE collection SYSTEM "BioC.dtd">\n'
+    "<collection><source>biomed</source><date></date><key></key>\n"
+)
+# Characters that no XML file may contain.
+_NOT_IN_XML = re.compile(
+    "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
+
+
+def to_bioc(name: str, text: str, entities: Iterable[Entity]) -> JsonObject:
+    """A BioC document in its JSON form: one passage with the text, and an annotation an entity.
+
+    The infons of an annotation are `type`, `assertion`, `score`, and `identifier` with an id.
+    Offsets count characters.
+    """
+    text = _NOT_IN_XML.sub("\ufffd", text)
+    annotations = [
+        {
+            "id": str(number),
+            "infons": _infons(entity),
+            "text": text[entity.start : entity.end],
+            "locations": [
+                {
+                    "offset": entity.start,
+                    "length": entity.end - entity.start,
+                }
+            ],
+        }
+        for number, entity in enumerate(entities, start=1)
+    ]
+    passage = {
+        "offset": 0,
+        "infons": {},
+        "text": text,
+        "sentences": [],
+        "annotations": annotations,
+        "relations": [],
+    }
+    return {
+        "id": _NOT_IN_XML.sub("\ufffd", name),
+        "infons": {},
+        "passages": [passage],
+        "annotations": [],
+        "relations": [],
+    }
+
+
+def _infons(entity: Entity) -> dict[str, str]:
+    infons = {
+        "type": entity.label,
+        "assertion": entity.assertion,
+        "score": f"{entity.score:.4f}",
+    }
+    if entity.id is not None:
+        infons["identifier"] = entity.id
+    return infons
+
+
+def _bioc_xml(document: JsonObject) -> str:
+    """A BioC document of one passage as XML."""
+    (passage,) = document["passages"]
+    node = ElementTree.Element("document")
+    ElementTree.SubElement(node, "id").text = document["id"]
+    inner = ElementTree.SubElement(node, "passage")
+    ElementTree.SubElement(inner, "offset").text = "0"
+    ElementTree.SubElement(inner, "text").text = passage["text"]
+    for annotation in passage["annotations"]:
+        mention = ElementTree.SubElement(
+            inner, "annotation", id=annotation["id"]
+        )
+        for key, value in annotation["infons"].items():
+            ElementTree.SubElement(mention, "infon", key=key).text = value
+        (location,) = annotation["locations"]
+        numbers = {key: str(value) for key, value in location.items()}
+        ElementTree.SubElement(mention, "location", numbers)
+        ElementTree.SubElement(mention, "text").text = annotation["text"]
+    # A reader of XML makes "\r\n" one character unless it is escaped.
+    return ElementTree.tostring(node, "unicode").replace("\r", "&#13;")
+
+
+def _write_bioc(
+    documents: Iterable[Tagged], out: Path, *, is_json: bool
+) -> int:
+    """Write a BioC collection, document by document."""
+    names: set[str] = set()
+    start = _BIOC_START
+    end = "</collection>\n"
+    between = "\n"
+    if is_json:
+        start = '{"source": "biomed", "date": "", "key": "", "infons": {}, "documents": ['
+        end = "]}\n"
+        between = ",\n"
+    with (
+        atomic_path(out) as path,
+        path.open("w", encoding="utf-8", errors="replace", newline="") as file,
+    ):
+        file.write(start)
+        for name, text, entities in documents:
+            if names:
+                file.write(between)
+            document = to_bioc(_unused(name, names), text, entities)
+            if is_json:
+                file.write(json.dumps(document, ensure_ascii=False))
+            else:
+                file.write(_bioc_xml(document))
+        file.write(end)
+    return len(names)
+
+
 def write_tagged(
     documents: Iterable[Tagged], out: Path, *, kind: Format
 ) -> int:
@@ -128,6 +241,8 @@ def write_tagged(
     """
     if kind == "brat":
         return _write_brat(documents, out)
+    if kind in ("bioc", "bioc-json"):
+        return _write_bioc(documents, out, is_json=kind == "bioc-json")
     names: set[str] = set()
     beside = out.with_name(f"{out.name}.assertions.tsv")
     with (

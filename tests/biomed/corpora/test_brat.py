@@ -24,10 +24,27 @@ def test_contiguous_broken_and_discontinuous_spans(tmp_path):
     (document,) = read_brat(folder)
     assert (document.id, document.text) == ("a1", TEXT)
     assert document.spans == (
-        Span(14, 28, "Disease"),
+        Span(14, 28, "Disease", assertion="negated"),
         Span(3, 28, "Disease", discontinuous=True),
         Span(30, 39, "Sign"),
     )
+
+
+@pytest.mark.parametrize(
+    ("attributes", "expected"),
+    [
+        ("A1\tNegated T1", "negated"),
+        ("M3\tNegation T1", "negated"),
+        ("A1\tSpeculated T1", "possible"),
+        ("A1\tNegated T1\nA2\tAssertion T1 historical", "historical"),
+        ("A1\tConfidence T1 negated", ""),
+        ("A1\tNegated E1", ""),
+    ],
+)
+def test_attributes_become_assertions(tmp_path, attributes, expected):
+    lines = f"T1\tDisease 14 28\tovarian cancer\n{attributes}\n"
+    (document,) = read_brat(write(tmp_path, lines))
+    assert document.spans[0].assertion == expected
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,44 @@ def test_bioc_reads_pubtator(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("kind", ["bioc", "bioc-json"])
+def test_bioc_reads_bioc(tmp_path, kind):
+    """Also line breaks of Windows and tabs, at the same offsets."""
+    module = {"bioc": "bioc.biocxml", "bioc-json": "bioc.biocjson"}[kind]
+    reader = pytest.importorskip(module)
+    path = tmp_path / "out"
+    odd = ("c", "\x0bfever <&>", [Entity(1, 6, "fever", "Disease", 0.5)])
+    assert write_tagged([*DOCUMENTS, odd], path, kind=kind) == 3
+    with path.open(encoding="utf-8") as file:
+        documents = reader.load(file).documents
+    assert [document.id for document in documents] == ["a/1", "b", "c"]
+    (passage,) = documents[0].passages
+    assert passage.text == TEXT
+    read = [
+        (a.text, a.infons["type"], a.total_span.offset, a.total_span.length)
+        for a in passage.annotations
+    ]
+    assert read == [
+        (e.text, e.label, e.start, e.end - e.start) for e in ENTITIES
+    ]
+    infons = passage.annotations[0].infons
+    assert infons["assertion"] == "negated"
+    assert infons["identifier"] == "C1"
+    (odd_passage,) = documents[2].passages
+    assert odd_passage.text[1:] == "fever <&>"
+
+
+def test_brat_keeps_the_offsets_of_odd_characters(tmp_path):
+    """Line breaks of Windows count two characters, and a mention may contain a tab."""
+    text = "a\r\nheart\tfailure\r\nnow"
+    entities = [Entity(3, 16, text[3:16], "Disease", 0.5)]
+    write_tagged([("x", text, entities)], tmp_path / "brat", kind="brat")
+    assert (tmp_path / "brat" / "x.txt").read_bytes() == text.encode()
+    (document,) = read_gold(tmp_path / "brat").documents
+    assert (document.text, labels(document.spans)) == (text, labels(entities))
+    assert document.spans[0].discontinuous is False
+
+
 def test_brat_names_never_leave_the_folder(tmp_path):
     names = ["../../evil", "/etc/x", "..", "", "a\\b", "C:x"]
     write_tagged(
