@@ -122,17 +122,22 @@ class ReadmissionService:
         n_unchosen = len(by_id) - len(notes)
         receipt["that the model does not choose, not read"] = n_unchosen
         evidence = {"records": notes, "risk": risk, "passages": passages}
-        key = self._keep(evidence)
+        return [self._card(name, evidence, receipt)]
+
+    def _card(
+        self, name: str, evidence: JsonObject, receipt: Mapping[str, int]
+    ) -> dict[str, object]:
+        """The card of a risk; it links to the evidence if that can be kept."""
+        risk = evidence["risk"]
+        notes = evidence["records"]
         settings = self._service.settings
         report = ""
         if settings.report:
             report = f" Report: {settings.report}"
-        summary, statement = self._statements(
-            risk, records[0]["discharge_time"]
-        )
+        summary, statement = self._statements(risk, notes[0]["discharge_time"])
         detail = _CARD.render(
             statement=statement,
-            passages=passage_list(passages, notes),
+            passages=passage_list(evidence["passages"], notes),
             receipt=receipt_text(risk, receipt, n_notes=len(notes)),
             method=self._method,
             report=report,
@@ -146,10 +151,11 @@ class ReadmissionService:
             "source": {"label": self._method, "url": url},
             "overrideReasons": _TEXTS["reasons"],
         }
+        key = self._keep(evidence)
         if key:
             link = _TEXTS["link"] | {"url": f"{settings.address}/#card={key}"}
             card["links"] = [link]
-        return [card]
+        return card
 
     def _statements(
         self, risk: Row, discharge_time: object

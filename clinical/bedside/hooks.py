@@ -152,6 +152,39 @@ def read_documents(
         resource_row(encounter, "Encounter", patient)
         for encounter in by_type["Encounter"]
     ]
+    rows = _note_rows(by_type, patient)
+    by_id = {str(row["id"]): row for row in encounters}
+    times = by_id.get(stay, {})
+    reason, remark = no_risk(times)
+    if reason:
+        raise NoRiskError
+    tops = _tops(stay, by_id)
+    of_stay = [
+        row for row in rows if tops & _tops(row["encounters"] or stay, by_id)
+    ]
+    n_other = len(rows) - len(of_stay)
+    receipt = Counter({"of another encounter, not read": n_other})
+    receipt[remark] = len(of_stay) * bool(remark)
+    of_every_note = {
+        "patient_id": patient,
+        "stay_id": stay,
+        "admit_time": times.get("admit_time"),
+        "discharge_time": times.get("discharge_time"),
+    }
+    records = [
+        of_every_note | record for record in _note_records(of_stay, receipt)
+    ]
+    return records, receipt
+
+
+def _note_rows(
+    by_type: defaultdict[str, list[Resource]], patient: str
+) -> list[dict[str, str | None]]:
+    """The rows of all notes, with the type of resource that each is from as `source`.
+
+    Raises:
+        HTTPException: 413, the notes are too long; see also `resource_row`.
+    """
     binaries = {str(binary.get("id")): binary for binary in by_type["Binary"]}
     rows = []
     n_characters = 0
@@ -166,21 +199,16 @@ def read_documents(
                 raise HTTPException(
                     413, f"the notes have more than {_LARGEST:,} characters"
                 )
-    by_id = {str(row["id"]): row for row in encounters}
-    times = by_id.get(stay, {})
-    reason, remark = no_risk(times)
-    if reason:
-        raise NoRiskError
-    tops = _tops(stay, by_id)
-    of_stay = [
-        row for row in rows if tops & _tops(row["encounters"] or stay, by_id)
-    ]
-    n_other = len(rows) - len(of_stay)
-    receipt = Counter({"of another encounter, not read": n_other})
-    receipt[remark] = len(of_stay) * bool(remark)
-    reasons = left_out(of_stay)
+    return rows
+
+
+def _note_records(
+    rows: Sequence[Row], receipt: Counter[str]
+) -> list[dict[str, str | None]]:
+    """The notes that are read; `receipt` counts the others, and remarks, by the reason."""
     records = []
-    for position, row in enumerate(of_stay):
+    reasons = left_out(rows)
+    for position, row in enumerate(rows):
         reason = REASONS.get(reasons.get(position, ""), "")
         if not reason and not row["text"]:
             remarks = row["remark"] or "without text that can be read here"
@@ -190,19 +218,14 @@ def read_documents(
             continue
         for remark_text in filter(None, (row["remark"] or "").split("; ")):
             receipt[f"read with a remark ({remark_text})"] += 1
-        records.append(
-            {
-                "patient_id": patient,
-                "stay_id": stay,
-                "note_id": f"document-{position}",
-                "admit_time": times.get("admit_time"),
-                "discharge_time": times.get("discharge_time"),
-                "category": row["category"] or "Note",
-                "chart_time": row["chart_time"] or "",
-                "text": row["text"],
-            }
-        )
-    return records, receipt
+        record = {
+            "note_id": f"document-{position}",
+            "category": row["category"] or "Note",
+            "chart_time": row["chart_time"] or "",
+            "text": row["text"],
+        }
+        records.append(record)
+    return records
 
 
 def _tops(encounters: str, by_id: Mapping[str, Row]) -> set[str]:

@@ -158,17 +158,7 @@ def _measured(
     adjusted = holm(difference)
     rows = []
     for group, mask in enumerate(masks):
-        n_events = int(y[mask].sum())
-        n_stays = int(mask.sum())
-        reason = ""
-        if n_events in (0, n_stays):
-            reason = f"{n_events} of {n_stays} stays have the outcome"
-        row = {
-            "n": n_stays,
-            "prevalence": n_events / n_stays,
-            "mean_probability": float(risk[mask].mean()),
-            "reason": reason,
-        }
+        row = _counts(y[mask], risk[mask])
         for number, group_measure in enumerate(GROUP_MEASURES):
             name = group_measure.field
             row |= values[group, number].columns(name)
@@ -176,6 +166,20 @@ def _measured(
             row[f"{name}_p_adjusted"] = adjusted[group, number]
         rows.append(row)
     return rows
+
+
+def _counts(y: Floats, risk: Floats) -> dict[str, Any]:
+    """The size, prevalence and mean risk of a group, and why it has no measures, or ""."""
+    n_events = int(y.sum())
+    reason = ""
+    if n_events in (0, len(y)):
+        reason = f"{n_events} of {len(y)} stays have the outcome"
+    return {
+        "n": len(y),
+        "prevalence": n_events / len(y),
+        "mean_probability": float(risk.mean()),
+        "reason": reason,
+    }
 
 
 def holm(difference: Resampled) -> Floats:

@@ -164,6 +164,49 @@ class DiagnosisModel(StayModel[DiagnosisSettings, StayDiagnoses]):
         pairs = [fits.get(group, (1.0, 0.0)) for group in self.labels]
         self._slopes, self._intercepts = np.array(pairs).T
 
+    def card_facts(self) -> dict[str, object]:
+        """The stays of each side, the scores on validation, and a table of the groups."""
+        manifest = self.manifest
+        sides = [
+            f"{number} stays on the side {side}"
+            for side, number in manifest.data.stays.items()
+        ]
+        validation = [
+            f"{name} {score:.3f}"
+            for name, score in manifest.training.validation.items()
+        ]
+        return {
+            "sides": ", ".join(sides),
+            "validation": ", ".join(validation),
+            "groups": self._group_table(),
+        }
+
+    def _group_table(self) -> list[list[str]]:
+        """Each group as the card shows it, with its measures if they were taken."""
+        measured = {row["group"]: row for row in self.manifest.by_group}
+        head = ["group", "name", "stays trained on", "calibrated", "threshold"]
+        if measured:
+            head += ["AUROC", "AUPRC"]
+        rows = [head]
+        for group, name in zip(self.labels, self._names, strict=True):
+            stays = self.manifest.data.positive.get(group, {})
+            is_calibrated = group in self.settings.calibration
+            row = [
+                group,
+                name,
+                str(sum(stays.values())),
+                "yes" if is_calibrated else "no",
+                _shown(self.settings.thresholds.get(group)),
+            ]
+            if measured:
+                scores = measured.get(group, {})
+                row += [
+                    str(scores.get("auroc_text", "–")),
+                    str(scores.get("auprc_text", "–")),
+                ]
+            rows.append(row)
+        return rows
+
     @property
     def outcome(self) -> str:
         """What the probabilities are of."""
@@ -295,3 +338,10 @@ class _OneGroup(ReadmissionModel):
     def outcome(self) -> str:
         """The group and its name."""
         return self.of_group
+
+
+def _shown(threshold: float | None) -> str:
+    """A threshold as the card shows it."""
+    if threshold is None:
+        return "–"
+    return f"{threshold:.3f}"

@@ -24,7 +24,7 @@ from clinical.stays.choice import NoteChoice, outcome_of
 from domainbert.statistics.calibration import calibrated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import ArrayLike
 
@@ -111,6 +111,23 @@ class ReadmissionModel(StayModel[ReadmissionSettings, StayRisk]):
         super().prepare()
         self._has_warned = False
 
+    def card_facts(self) -> dict[str, object]:
+        """The outcome, the stays of each side, and the risk that remained after discharge."""
+        data = self.manifest.data
+        sides = [["side", "stays", "with the outcome"]]
+        sides += [
+            [side, str(data.stays[side]), f"{data.prevalence[side]:.1%}"]
+            for side in ("train", "val", "test")
+            if side in data.stays
+        ]
+        remaining = [["risk at discharge", "day", "stays", "remaining risk"]]
+        remaining += map(_remaining_cells, self.manifest.calibration.remaining)
+        return {
+            "outcome": self.outcome,
+            "sides": sides,
+            "remaining": remaining,
+        }
+
     def scored(
         self, stays: Iterable[StayInput]
     ) -> Iterator[tuple[PreparedStay, np.ndarray]]:
@@ -176,3 +193,15 @@ class ReadmissionModel(StayModel[ReadmissionSettings, StayRisk]):
             alert=alert,
             after_discharge=self.settings.after_discharge,
         )
+
+
+def _remaining_cells(row: Mapping[str, Any]) -> list[str]:
+    """The risk that remained on a day, with its interval, as the card shows it."""
+    low = row["observed_low"]
+    high = row["observed_high"]
+    return [
+        row["risk"],
+        f"{row['day']:g}",
+        f"{row['n']}",
+        f"{row['observed']:.3f} [{low:.3f}, {high:.3f}]",
+    ]

@@ -309,12 +309,9 @@ class StayPreparer:
         unread = [UnreadSpan(number, 0, 0, "missing") for number in missing]
         if self.join_notes and notes:
             notes = [(0, NOTE_JOINT.join(text for _, text in notes))]
-        for number, text in notes:
-            reason = too_long(text)
-            if reason:
-                fault = f"note {number} has {reason}"
-                notes = []
-                break
+        if length_fault := _length_fault(notes):
+            fault = length_fault
+            notes = []
         text_of = dict(notes)
         texts = list(text_of.values())
         if self.clean_notes:
@@ -364,3 +361,11 @@ class StayPreparer:
         if self.other_languages == "error":
             return "error", OTHER_LANGUAGE
         return "ok", OTHER_LANGUAGE
+
+
+def _length_fault(notes: Sequence[tuple[int, str]]) -> str:
+    """What is wrong with the first note that is too long to read, or ""."""
+    for number, text in notes:
+        if reason := too_long(text):
+            return f"note {number} has {reason}"
+    return ""

@@ -381,6 +381,28 @@ def _cells(rows: pd.DataFrame) -> Iterator[str]:
         yield "\x1f".join(map(str, cells))
 
 
+def _group_calibrators(
+    groups: Sequence[str], scores: np.ndarray, labels: np.ndarray
+) -> tuple[dict[str, tuple[float, float]], float]:
+    """Platt's calibrator of each group that has enough stays, and the sum of their log losses."""
+    fits = {}
+    loss = 0.0
+    for number, group in enumerate(groups):
+        outcome = labels[:, number]
+        try:
+            check_events(outcome)
+            fit_of_group = fit_platt(logit(scores[:, number]), outcome)
+        except UserError:
+            continue
+        fits[group] = fit_of_group
+        risk = calibrated(scores[:, number], *fit_of_group)
+        risk = np.clip(risk, EPSILON, 1 - EPSILON)
+        loss -= float(
+            np.mean(outcome * np.log(risk) + (1 - outcome) * np.log1p(-risk))
+        )
+    return fits, loss
+
+
 def calibrate(
     model: DiagnosisModel,
     values: np.ndarray,
@@ -408,23 +430,7 @@ def calibrate(
     best: tuple[float, float, dict[str, tuple[float, float]]] | None = None
     for c in grid:
         scores = aggregate_stays(values, counts, c=c)
-        fits = {}
-        loss = 0.0
-        for number, group in enumerate(model.labels):
-            outcome = labels[:, number]
-            try:
-                check_events(outcome)
-                fit_of_group = fit_platt(logit(scores[:, number]), outcome)
-            except UserError:
-                continue
-            risk = calibrated(scores[:, number], *fit_of_group)
-            fits[group] = fit_of_group
-            risk = np.clip(risk, EPSILON, 1 - EPSILON)
-            loss -= float(
-                np.mean(
-                    outcome * np.log(risk) + (1 - outcome) * np.log1p(-risk)
-                )
-            )
+        fits, loss = _group_calibrators(model.labels, scores, labels)
         # A c that calibrates more groups wins; then the likelihood decides.
         rank = (-len(fits), loss)
         if best is None or rank < (-len(best[2]), best[0]):

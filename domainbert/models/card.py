@@ -1,11 +1,12 @@
 """The card of a model folder: Markdown from the package's template, written at every save."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.utils import htmlsafe_json_dumps
 
 from domainbert.encoders.adapters import Adapter
-from domainbert.models.manifest import Manifest
+from domainbert.models.manifest import Card, Example, Manifest, Training
 from domainbert.models.storage import TaskConfig
 from domainbert.settings import Settings
 
@@ -18,8 +19,12 @@ def model_card(
     adapter: Adapter | None = None,
     *,
     template: str = "model_card.md.j2",
+    facts: Mapping[str, object],
 ) -> str:
-    """Markdown for a model folder's README, from a template of the package."""
+    """Markdown for a model folder's README, from a template of the package.
+
+    `facts` are texts and tables that the template has beside those of every card.
+    """
     environment = Environment(
         loader=PackageLoader(package, "models"),
         undefined=StrictUndefined,
@@ -33,8 +38,55 @@ def model_card(
         manifest=manifest,
         card=manifest.card,
         training=manifest.training,
-        adapter=adapter,
+        weights=_weights(config, adapter),
+        example=_example(manifest.example),
+        stages=_stages(manifest.training),
+        rebuild=_rebuild(manifest.card),
+        **facts,
     )
+
+
+def _weights(config: TaskConfig, adapter: Adapter | None) -> str:
+    """What the folder has of the network."""
+    if adapter is None:
+        return f"All weights, started from `{config.encoder}`."
+    return (
+        f"A LoRA adapter of rank {adapter.rank} on the encoder `{config.encoder}`, merged when it "
+        "is loaded."
+    )
+
+
+def _example(example: Example | None) -> str:
+    """The paragraph on the example for self-tests; "" if there is none."""
+    if example is None:
+        return ""
+    record = htmlsafe_json_dumps(example.record, sort_keys=True)
+    numbers = "".join(f"{name} {x:.6f}" for name, x in example.row.items())
+    return f"Its example: `{record}` has {numbers}.\n\n"
+
+
+def _stages(training: Training) -> str:
+    """How the stages of a training were set, and the versions of the libraries."""
+
+    def each(name: str) -> str:
+        values = [str(getattr(stage, name)) for stage in training.stages]
+        return ", then ".join(dict.fromkeys(values))
+
+    start = ""
+    if training.start:
+        start = f", from the model `{training.start}` on"
+    versions = ", ".join(map(" ".join, training.versions.items()))
+    return (
+        f"{each('epochs')} epochs, learning rate {each('learning_rate')}, at most "
+        f"{each('batch_tokens')} tokens per step, seed {each('seed')}{start}\n({versions})."
+    )
+
+
+def _rebuild(card: Card) -> str:
+    """The paragraph on how to train the model again; "" where that is not known."""
+    if not card.rebuild:
+        return ""
+    return f"\nTo train it again:\n\n```\n{card.rebuild.strip()}\n```\n"
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:

@@ -124,6 +124,13 @@ class Calibration(Record):
     errors: dict[str, dict[str, int | float]] = {}
     bins: list[tuple[float, float, int]] = []
 
+    def rows(self) -> list[list[str]]:
+        """The bins as text."""
+        return [
+            [f"{mean:.2f}", f"{share:.2f}", str(number)]
+            for mean, share, number in self.bins
+        ]
+
 
 class Example(Record):
     """An input and the numbers that the model gives for it, for self-tests."""

@@ -171,8 +171,13 @@ class Model(TaskClass, Generic[AnySettings]):
                 self.manifest,
                 adapter,
                 template=self.card_template,
+                facts=self.card_facts(),
             )
         return f"# A model for {config.task}\n\nTrained from the encoder `{config.encoder}`.\n"
+
+    def card_facts(self) -> dict[str, object]:
+        """Texts and tables that the card of this class has beside those of every card."""
+        return {}
 
     @classmethod
     def read_settings(cls, stored: Mapping[str, Any]) -> AnySettings:

@@ -360,11 +360,7 @@ def load_task_model(
         config = read_task_config(path)
         manifest = read_manifest(path, model_class.manifest_class)
     if config:
-        if config.task not in {model_class.task, *model_class.also}:
-            raise EncoderError(
-                f"{path} is a model for {config.task}, not for {model_class.task}"
-            )
-        _check_labels(str(path), len(config.labels), model_class)
+        _check_task(str(path), config, model_class)
         outputs = named_outputs(config.labels)
     adapter = None
     if (path / ADAPTER_CONFIG).is_file():
@@ -439,6 +435,17 @@ def _check_head(
                     f"{encoder.name} is a {name}, and this needs a {expected_class}"
                 )
     _check_labels(encoder.name, network.config.num_labels, model_class)
+
+
+def _check_task(
+    name: str, config: TaskConfig, model_class: type[TaskClass]
+) -> None:
+    """Raise an `EncoderError` for a model of another task or number of labels."""
+    if config.task not in {model_class.task, *model_class.also}:
+        raise EncoderError(
+            f"{name} is a model for {config.task}, not for {model_class.task}"
+        )
+    _check_labels(name, len(config.labels), model_class)
 
 
 def _check_labels(
