@@ -30,15 +30,18 @@ from biomed.ner.manifest import EntityManifest, EntitySettings
 from biomed.ner.pieces import Pieces, WordTokenizer, best_window
 from biomed.ner.readable import clean, is_multilingual, joined, masked, name_of
 from biomed.notes.assertion import (
-    DRUGS,
     decide_spans,
     is_allergy_cue,
 )
 from biomed.notes.cues import AssertionRules, RuleSource
-from biomed.notes.labs import is_measured
 from biomed.notes.medications import read_medications
 from biomed.notes.sections import ALL_SECTIONS, chosen_sections, sections_of
-from biomed.notes.slips import framed_words, is_never_entity, phrases
+from biomed.notes.slips import (
+    framed_words,
+    is_measured,
+    is_never_entity,
+    phrases,
+)
 from domainbert.errors import UserError
 from domainbert.models.model import Model
 from domainbert.statistics.calibration import calibrated
@@ -269,7 +272,9 @@ class EntityTagger(Model[EntitySettings]):
             entity
             for entity in _kept(read, spans)
             if entity.score >= self.min_score
-            and not _is_measured(read.text, entity)
+            and not is_measured(
+                read.text, entity.start, entity.end, entity.label
+            )
         ]
         entities = with_short_forms(read.text, entities, read.abbreviations)
         entities = with_allergens(read.text, entities, self.types)
@@ -463,11 +468,6 @@ def _with_phrases(text: str, entities: list[Entity]) -> list[Entity]:
         disease = Entity(start, end, text[start:end], _FRAMED_TYPE, 1.0)
         entities = sorted([*apart, disease], key=lambda e: e.start)
     return entities
-
-
-def _is_measured(text: str, entity: Entity) -> bool:
-    is_drug = entity.label.casefold() in DRUGS
-    return is_drug and is_measured(text, entity.start, entity.end)
 
 
 def _linked_to(entity: Entity, link: Link | None) -> Entity:

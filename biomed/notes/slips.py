@@ -1,4 +1,4 @@
-"""What words alone tell about entities: those that never are one, and shorthand in a frame."""
+"""What words alone tell about entities: what never is one, levels of labs, and shorthand."""
 
 import re
 
@@ -21,6 +21,14 @@ _LONGEST_SHORT_FORM = 3  # capitals, such as NO or MEN, that may be a name
 _FRAMES = Patterns(_DATA["macros"]).regex(_DATA["frames"]["regex"])
 
 _PHRASES = re.compile(_DATA["phrases"])
+
+_LABS = read_toml(__file__, "labs.toml")
+_LARGEST: dict[str, float] = _LABS["largest"]
+_VALUE, _LEVEL, _BEFORE = (
+    re.compile(_LABS["patterns"][name], re.IGNORECASE | re.VERBOSE)
+    for name in ("value", "level", "before")
+)
+_FARTHEST = 12  # characters before a substance that are read
 
 
 def phrases(text: str) -> list[tuple[int, int]]:
@@ -56,3 +64,24 @@ def _is_common_word(part: str) -> bool:
     return part in _ANSWERS or (
         not is_short_form and part.casefold() in _NEVER
     )
+
+
+def is_measured(text: str, start: int, end: int, label: str) -> bool:
+    """Whether a text tells the level of a substance rather than a dose of it, as no drug does.
+
+    In "magnesium 1.8, phosphorus 3.0" neither is a drug.
+    A number is a level if it has a unit of a laboratory, or none and is no larger than levels are.
+    """
+    if label.casefold() not in DRUGS:
+        return False
+    largest = _LARGEST.get(text[start:end].casefold())
+    if largest is None:
+        return False
+    if _LEVEL.match(text, end):
+        return True
+    if _BEFORE.search(text[max(0, start - _FARTHEST) : start]):
+        return True
+    value = _VALUE.match(text, end)
+    if value is None:
+        return False
+    return value["unit"] is not None or float(value["number"]) <= largest

@@ -7,9 +7,9 @@ import pytest
 
 from biomed.notes.assertion import assert_spans
 from biomed.notes.dosages import dosages
-from biomed.notes.labs import is_measured
 from biomed.notes.medications import read_medications
 from biomed.notes.sections import sections
+from biomed.notes.slips import is_measured
 from tests.biomed.notes.test_medications import marked, read
 
 _ORDER = ("first", "second", "third")
@@ -51,7 +51,7 @@ def test_lab_lines(line, expected):
     for before, name in zip(pieces[::2], pieces[1::2], strict=False):
         start += len(before)
         end = start + len(name)
-        assert is_measured(text, start, end) == (expected == "yes")
+        assert is_measured(text, start, end, "Chemical") == (expected == "yes")
         start = end
 
 
