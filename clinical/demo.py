@@ -101,6 +101,7 @@ def expected_ranking(
     n_self_pairs = risks @ (1 - risks)
 
     def expected(risks: np.ndarray) -> float:
+        """The share of pairs of a readmitted and another stay in which the first has more risk."""
         area = roc_auc_score(
             outcomes, np.r_[risks, risks], sample_weight=weights
         )

@@ -260,7 +260,7 @@ def write_tagged(
 
 
 def _unused(name: str, names: set[str]) -> str:
-    """A name that no document has: of a second one NAME_2; added to `names`."""
+    """The name, or NAME_2 and so on if `names` has it; the result is added to `names`."""
     free = name
     numbers = itertools.count(2)
     while free in names:

@@ -223,6 +223,7 @@ def _numbers(text: str) -> list[float]:
 
 
 def _number(text: str) -> float | None:
+    """The number that a text writes, such as "1,000", "2 million", "1 1/2" or "two"."""
     written = _THOUSANDS.sub("", text.lower())
     if with_magnitude := _MAGNITUDE.fullmatch(written):
         number = _number(with_magnitude[1])

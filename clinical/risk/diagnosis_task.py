@@ -66,7 +66,7 @@ class DiagnosisTask(StayTask[StayDiagnoses]):
         return self._diagnoses.predict_many(stay.notes for stay in items)
 
     def rows(self, item: StayNotes, result: StayDiagnoses) -> list[Record]:
-        """A row for each group."""
+        """A row for each group that is asked for, and one for a stay without a group."""
         shared: Record = {
             "n_windows": result.coverage.windows,
             "n_tokens": result.coverage.tokens,
@@ -75,6 +75,7 @@ class DiagnosisTask(StayTask[StayDiagnoses]):
         }
         groups = result.groups
         if self._proposed:
+            # Every stay has a row.
             groups = result.proposed or groups[:1]
         rows = [shared | vars(group) for group in groups[: self._top]]
         return rows or [shared]

@@ -202,7 +202,7 @@ class StayRisk:
         """A small table, for a notebook."""
         import pandas as pd
 
-        # `windows` is their number.
+        # Of `windows`, which both have, the table shows the number and not the list.
         facts = pd.Series(vars(self) | vars(self.coverage))
         hidden = ["coverage", "after_discharge", "placeholders"]
         return facts.drop(hidden).to_frame("stay").to_html()

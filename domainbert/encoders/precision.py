@@ -58,6 +58,7 @@ def cast_encoder(network: PreTrainedModel) -> None:
 def _inputs_in_float32(
     module: torch.nn.Module, inputs: tuple[object, ...]
 ) -> tuple[object, ...]:
+    """The inputs of a head as float32; a forward pre-hook of PyTorch."""
     del module
     return tuple(map(_in_float32, inputs))
 

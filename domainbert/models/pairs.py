@@ -70,6 +70,7 @@ class PairWindower:
         self, tokenizer: PreTrainedTokenizerBase, *, window: int
     ) -> None:
         self.window = window
+        # The second text has at least one token in each window.
         self.longest_first = (
             window - tokenizer.num_special_tokens_to_add(pair=True) - 1
         )

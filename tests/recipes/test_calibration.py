@@ -36,7 +36,7 @@ def overconfident():
     )
 
 
-def test_maps_are_found_and_help(overconfident):
+def test_fitted_maps_reduce_the_calibration_error(overconfident):
     maps = calibration.fit_maps(overconfident)
     assert set(maps) == {"a", "b"}
     for slope, intercept in maps.values():
@@ -54,7 +54,7 @@ def test_maps_are_found_and_help(overconfident):
     assert (np.diff(mapped[:1000][order]) >= 0).all()
 
 
-def test_too_few():
+def test_too_few_or_misordered_entities_have_no_calibration():
     few = pd.DataFrame({"label": ["a"], "score": [0.5], "right": [True]})
     with pytest.raises(UserError, match="a: 1 entities found; expected 50"):
         calibration.fit_maps(few)
@@ -85,13 +85,13 @@ def gold(times=60):
     return Gold("g", tuple(texts))
 
 
-def test_found_entities_are_right_or_wrong(disease):
-    found = calibration.scored_entities(disease, [gold()])
-    assert len(found) == 90
-    assert found["right"].mean() == pytest.approx(2 / 3)
+def test_the_entities_that_a_model_finds_are_right_or_wrong(disease):
+    entities = calibration.scored_entities(disease, [gold()])
+    assert len(entities) == 90
+    assert entities["right"].mean() == pytest.approx(2 / 3)
 
 
-def test_a_calibrated_model(disease, tmp_path):
+def test_the_command_writes_a_calibrated_model(disease, tmp_path):
     disease.save_pretrained(tmp_path / "model")
     lines = (
         "heart\tB-Disease\nfailure\tI-Disease\n\n" * 60

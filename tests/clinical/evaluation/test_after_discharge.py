@@ -31,16 +31,15 @@ def test_the_estimator_gives_the_values_of_a_worked_example():
     # follow-up ends: 5/6 × 1/5. One of the three left comes back on day 3: 4/6 × 1/3.
     days = [1, 2, 2, 3, 5, 5]
     event = [1, 2, 0, 1, 0, 0]
-    found = cumulative_incidence(days, event, [0.5, 1, 2, 3, 30])
-    assert found[0] == pytest.approx([0, 1 / 6, 1 / 6, 7 / 18, 7 / 18])
-    assert found[1] == pytest.approx([0, 0, 1 / 6, 1 / 6, 1 / 6])
+    readmitted, died = cumulative_incidence(days, event, [0.5, 1, 2, 3, 30])
+    assert readmitted == pytest.approx([0, 1 / 6, 1 / 6, 7 / 18, 7 / 18])
+    assert died == pytest.approx([0, 0, 1 / 6, 1 / 6, 1 / 6])
 
 
 def test_the_estimator_agrees_with_lifelines():
     random = np.random.default_rng(0)
-    days = random.exponential(
-        12, 400
-    )  # without ties, which lifelines moves apart at random
+    # Without ties, which lifelines moves apart at random.
+    days = random.exponential(12, 400)
     event = random.integers(0, 3, 400)
     at = [0.1, 3, 7.5, 30, days.max()]
     incidence = cumulative_incidence(days, event, at)

@@ -53,9 +53,8 @@ def test_weights_count_as_copies(rows):
     y, p, weights = columns(rows)
     copies = np.repeat(np.arange(len(y)), weights.astype(int))
     for measure in MEASURES:
-        if (
-            measure.field == "ece"
-        ):  # its bins are those of the unweighted stays
+        # The bins of the calibration error are those of the unweighted stays.
+        if measure.field == "ece":
             continue
         weighted = measured(measure.field, y, p, weights)
         copied = measured(measure.field, y[copies], p[copies], None)

@@ -1,3 +1,5 @@
+"""Model folders: what is saved is loaded, and what is not whole or does not fit is refused."""
+
 import json
 import os
 import re
@@ -69,18 +71,18 @@ def save(
 ):
     """Save a model as it stands after training; returns what was saved."""
     wrapped = wrapped_model(encoder, rank=rank, labels=labels, seed=seed)
-    found = find_encoder(encoder)
-    adapter = trained_adapter(wrapped, encoder=found.name)
+    origin = find_encoder(encoder)
+    adapter = trained_adapter(wrapped, encoder=origin.name)
     model = merge_adapter(wrapped, adapter)
     config = TaskConfig(
         task="readmission",
         labels=tuple(f"label{n}" for n in range(labels)),
-        encoder=found.name,
-        encoder_sha256=found.sha256,
+        encoder=origin.name,
+        encoder_sha256=origin.sha256,
         lower_case=True,
         settings={"window": 64, "calibration": [1.5, -0.25]},
     )
-    tokenizer = load_tokenizer(found)
+    tokenizer = load_tokenizer(origin)
     adapter = None if full else adapter
     saved = TaskModel(model, tokenizer, config, adapter, Manifest())
     save_task_model(folder, saved, files={"README.md": card})
@@ -98,7 +100,7 @@ def load(
     """Load a folder, after the hashes of its files are written anew unless `as_written`."""
     if not as_written and (Path(folder) / "evaluation.json").is_file():
         write_manifest(Path(folder), Manifest())
-    kind = SimpleNamespace(
+    task_class = SimpleNamespace(
         also=(),
         task=task,
         labels=("label",) * labels,
@@ -106,7 +108,7 @@ def load(
         train_command=COMMAND,
         manifest_class=Manifest,
     )
-    return load_task_model(folder, kind)
+    return load_task_model(folder, task_class)
 
 
 def test_a_model_that_is_not_there_costs_no_import_of_torch(tmp_path):

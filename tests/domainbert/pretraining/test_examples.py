@@ -1,3 +1,5 @@
+"""Pairs of segments for pretraining: complete, within the length, and the same for a seed."""
+
 import itertools
 from types import SimpleNamespace
 
@@ -21,8 +23,8 @@ CLS, SEP = 1, 2
 TOKENIZER = SimpleNamespace(cls_token_id=CLS, sep_token_id=SEP)
 
 
-class Listed:
-    """Documents in memory: every token of every one is another number."""
+class DocumentList:
+    """Documents in memory, in which every token is a number of its own."""
 
     def __init__(self, documents):
         self.all_ends = [np.cumsum(sentences) for sentences in documents]
@@ -80,7 +82,7 @@ collections = st.lists(
 def test_every_token_is_read_once_and_nothing_is_too_long(
     documents, length, seed
 ):
-    documents = Listed(documents)
+    documents = DocumentList(documents)
     read = {number: [] for number in range(len(documents))}
     for example in make(documents, length=length, seed=seed):
         first, second = segments(example)
@@ -103,9 +105,9 @@ def test_every_token_is_read_once_and_nothing_is_too_long(
         assert (np.concatenate(parts) == documents[number]["tokens"]).all()
 
 
-def some(count=200, *, seed=0, most=12):
+def random_documents(count=200, *, seed=0, most=12):
     generator = np.random.default_rng(seed)
-    return Listed(
+    return DocumentList(
         [
             generator.integers(4, 20, generator.integers(1, most))
             for _ in range(count)
@@ -114,22 +116,25 @@ def some(count=200, *, seed=0, most=12):
 
 
 def test_half_of_the_pairs_are_true_where_text_follows():
-    labels = [e["label"] for e in make(some(100, most=150), length=64)]
+    labels = [
+        e["label"] for e in make(random_documents(100, most=150), length=64)
+    ]
     assert 0.4 < np.mean(labels) < 0.6
-    assert {e["label"] for e in make(some(60, most=2), length=64)} == {
-        1
-    }  # one sentence: nothing follows
+    assert {
+        e["label"] for e in make(random_documents(60, most=2), length=64)
+    } == {1}  # one sentence: nothing follows
 
 
 def test_examples_are_packed():
     lengths = [
-        len(each["tokens"]) for each in make(some(60, most=150), length=64)
+        len(each["tokens"])
+        for each in make(random_documents(60, most=150), length=64)
     ]
     assert np.mean(lengths) > 0.85 * 64
 
 
 def test_the_first_segment_ends_where_a_sentence_does():
-    documents = some(most=40)
+    documents = random_documents(most=40)
     examples = make(documents, length=64)
     cuts = 0
     for example in examples:
@@ -141,7 +146,7 @@ def test_the_first_segment_ends_where_a_sentence_does():
 
 
 def test_the_seed_decides():
-    documents = some()
+    documents = random_documents()
 
     def key(examples):
         return [(tuple(e["tokens"]), e["label"]) for e in examples]
@@ -156,7 +161,7 @@ def test_pairs_need_two_documents():
         TextCorpusError,
         match=r"^pairs need two documents on each side .*, got 1$",
     ):
-        make(Listed([[3, 4]]))
+        make(DocumentList([[3, 4]]))
 
 
 # --- in the work folder

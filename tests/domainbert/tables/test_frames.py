@@ -95,7 +95,7 @@ def test_lists_do_not_go_into_csv(tmp_path, ending):
 
 
 @every_format
-def test_text_that_is_not_unicode_is_refused_unsaid(tmp_path, ending):
+def test_text_that_is_not_unicode_is_refused_and_not_quoted(tmp_path, ending):
     frame = pd.DataFrame(
         {"text": pd.Series([f"{CANARY} \ud800"], dtype=object)}
     )
