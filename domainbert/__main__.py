@@ -177,7 +177,7 @@ def _precision_advice() -> str:
 
 def _encoders() -> Iterator[tuple[object, ...]]:
     """The rows of the table of shipped encoders."""
-    from domainbert.encoders import loading
+    from domainbert.encoders import configs, loading
 
     for name in loading.SHIPPED:
         encoder = loading.find_encoder(name)
@@ -186,7 +186,7 @@ def _encoders() -> Iterator[tuple[object, ...]]:
             name,
             config.num_hidden_layers,
             config.hidden_size,
-            loading.window_limit(config),
+            configs.window_limit(config),
             f"{encoder.sha256} (of its weights, as published)",
         )
 

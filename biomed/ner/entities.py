@@ -6,13 +6,14 @@ import html
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from biomed.corpora.documents import Span
+    from biomed.ner.dictionaries import Link
     from biomed.notes.attributes import Medication
 
 Format = Literal["pubtator", "brat", "bioc", "bioc-json", "omop", "fhir"]
@@ -82,6 +83,18 @@ class Entity:
         """The label, with the assertion unless it is "present", and the concept's id."""
         assertion = self.assertion.replace("present", "")
         return ", ".join(filter(None, [self.label, assertion, self.id]))
+
+    def linked_to(self, link: Link | None) -> Entity:
+        """The entity with the concept of a link; without a link, as it is."""
+        if link is None:
+            return self
+        return replace(
+            self,
+            id=link.id,
+            name=link.name,
+            link_score=link.score,
+            codes=link.codes,
+        )
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,6 @@ from domainbert.text.windows import SPECIAL_TOKENS, plan_windows
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from biomed.ner.dictionaries import Link
     from biomed.ner.linking import EntityLinker
     from biomed.notes.attributes import Medication
     from domainbert.text.runner import Device
@@ -326,7 +325,9 @@ class EntityTagger(Model[EntitySettings]):
         labels = [entity.label for entities in tagged for entity in entities]
         links = iter(self.linker.link(names, labels=labels))
         # Each text takes as many links as it has entities.
-        return [list(map(_linked_to, entities, links)) for entities in tagged]
+        return [
+            list(map(Entity.linked_to, entities, links)) for entities in tagged
+        ]
 
     def _read(self, text: object, number: int) -> _PreparedText:
         """A text with its words and pieces."""
@@ -468,18 +469,6 @@ def _with_phrases(text: str, entities: list[Entity]) -> list[Entity]:
         disease = Entity(start, end, text[start:end], _FRAMED_TYPE, 1.0)
         entities = sorted([*apart, disease], key=lambda e: e.start)
     return entities
-
-
-def _linked_to(entity: Entity, link: Link | None) -> Entity:
-    if link is None:
-        return entity
-    return replace(
-        entity,
-        id=link.id,
-        name=link.name,
-        link_score=link.score,
-        codes=link.codes,
-    )
 
 
 @cache

@@ -16,7 +16,7 @@ from clinical.risk.reading import (
     Status,
     StayPreparer,
 )
-from domainbert.encoders.loading import window_limit
+from domainbert.encoders.configs import window_limit
 from domainbert.errors import UserError
 from domainbert.models.model import Model, WindowSettings
 from domainbert.settings import Positive

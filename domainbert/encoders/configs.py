@@ -215,3 +215,27 @@ def dropouts(config: PretrainedConfig, rate: float) -> dict[str, float]:
     return {
         name: value for name, value in rates.items() if hasattr(config, name)
     }
+
+
+def window_limit(config: PretrainedConfig) -> int:
+    """The longest window, in tokens including special ones, that the encoder has positions for.
+
+    It is read from the configuration, because a tokenizer's `model_max_length` is often wrong;
+    `EncoderError` if it is not there.
+    """
+    limit = getattr(config, "max_position_embeddings", None)
+    if not isinstance(limit, int) or limit < 3:
+        raise EncoderError(
+            f"the encoder's config.json gives no usable max_position_embeddings (got {limit!r})"
+        )
+    # RoBERTa numbers positions from pad_token_id + 1, and MPNet from 2 whatever its padding.
+    if config.model_type in {
+        "roberta",
+        "xlm-roberta",
+        "camembert",
+        "longformer",
+    }:
+        return limit - config.pad_token_id - 1
+    if config.model_type == "mpnet":
+        return limit - 2
+    return limit

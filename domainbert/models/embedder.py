@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from domainbert.encoders.configs import window_limit
 from domainbert.encoders.loading import (
     DEFAULT_ENCODER,
     find_encoder,
-    window_limit,
 )
 from domainbert.errors import UserError
 from domainbert.models.model import Model

@@ -23,14 +23,13 @@ from typing import (
     TypeVar,
 )
 
-from domainbert.encoders.configs import dropouts, named_outputs
+from domainbert.encoders.configs import dropouts, named_outputs, window_limit
 from domainbert.encoders.loading import (
     Encoder,
     find_encoder,
     load_config,
     load_model,
     load_tokenizer,
-    window_limit,
 )
 from domainbert.encoders.lora import merge_adapter, trained_adapter
 from domainbert.encoders.precision import (

@@ -12,13 +12,13 @@ from torch.nn.functional import cross_entropy
 from transformers import BertForPreTraining, PreTrainedTokenizerBase
 from transformers.models.bert.modeling_bert import BertForPreTrainingOutput
 
+from domainbert.encoders.configs import window_limit
 from domainbert.encoders.loading import (
     EncoderError,
     find_encoder,
     load_config,
     load_model,
     load_tokenizer,
-    window_limit,
 )
 from domainbert.errors import UserError
 from domainbert.files import (

@@ -83,8 +83,8 @@ class Dialect:
         if b"\\" not in rows and self.escapes != "letters":
             return rows
         field = self._field
-        first, *others = self.row_patterns(width)
-        if others and not re.match(first, rows):
+        first, *other_patterns = self.row_patterns(width)
+        if other_patterns and not re.match(first, rows):
             field = self._last_resort
         written = rb"(%b)(%b|\r?\n)" % (field, self._comma)
         return re.sub(written, self._field_without_escapes, rows)

@@ -158,7 +158,7 @@ class Windower:
         tokenizer: a fast tokenizer, from `encoders.load_tokenizer`; copied.
         window: largest number of tokens, including [CLS] and [SEP]; 3 <= window <= limit.
         overlap: tokens that consecutive windows share; 0 <= overlap < window - 2.
-        limit: the encoder's own limit, from `encoders.window_limit`.
+        limit: the encoder's own limit, from `encoders.configs.window_limit`.
     """
 
     def __init__(

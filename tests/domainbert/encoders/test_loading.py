@@ -18,6 +18,7 @@ from transformers import (
 
 from domainbert.encoders import loading as encoders
 from domainbert.encoders.classifier import CLSClassifier
+from domainbert.encoders.configs import window_limit
 from domainbert.encoders.loading import (
     DEFAULT_ENCODER,
     SHIPPED,
@@ -26,7 +27,6 @@ from domainbert.encoders.loading import (
     find_encoder,
     load_model,
     load_tokenizer,
-    window_limit,
 )
 
 TRAIN = "clinical train COHORT --encoder {encoder}"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domainbert.encoders.loading import window_limit
+from domainbert.encoders.configs import window_limit
 from domainbert.errors import UserError
 from domainbert.text.windows import (
     INVISIBLE,
