@@ -82,9 +82,11 @@ class ReadmissionService:
             "/cds-services", description="CDS Hooks: discovery."
         )
         discovery(lambda: offered)
-        service.app.get("/evidence")(self._evidence)
+        service.app.get("/evidence")(self._kept_evidence)
         service.app.post("/cds-services/readmission")(self.answer)
-        service.app.post("/cds-services/readmission/feedback")(self.keep)
+        service.app.post("/cds-services/readmission/feedback")(
+            self.keep_feedback
+        )
         service.errors["/cds-services"] = operation_outcome
         service.forms[TASK, "fhir"] = self.assessments
 
@@ -151,7 +153,7 @@ class ReadmissionService:
             "source": {"label": self._method, "url": url},
             "overrideReasons": _TEXTS["reasons"],
         }
-        key = self._keep(evidence)
+        key = self._keep_evidence(evidence)
         if key:
             link = _TEXTS["link"] | {"url": f"{settings.address}/#card={key}"}
             card["links"] = [link]
@@ -172,7 +174,7 @@ class ReadmissionService:
         """CDS Hooks: the card of a call."""
         return AsciiResponse({"cards": self.cards(request)})
 
-    def keep(
+    def keep_feedback(
         self,
         feedback: Annotated[
             list[Feedback],
@@ -289,7 +291,7 @@ class ReadmissionService:
             remark=receipt_text(risk, {}, n_notes=len(notes)),
         )
 
-    def _keep(self, evidence: JsonObject) -> str:
+    def _keep_evidence(self, evidence: JsonObject) -> str:
         """Keep evidence for all workers, encrypted; only the link of the card has the key.
 
         Returns "" if it cannot be kept.
@@ -311,7 +313,7 @@ class ReadmissionService:
             return ""
         return key.decode()
 
-    def _evidence(
+    def _kept_evidence(
         self, key: Annotated[str, Header(alias="x-card-key")]
     ) -> AsciiResponse:
         """The evidence that is kept under the hash of a card's key, decrypted with the key."""
