@@ -25,6 +25,7 @@ def _between(name: str) -> re.Pattern[str]:
 # What may stand between a verb and the drugs that it governs, and between drugs and their verb.
 _OBJECT = _between("object")
 _SUBJECT = _between("subject")
+_DIRECT = _between("direct")
 # Between a drug and the one that takes its place.
 _NEW_TO = _between("new_to")
 _NEW_WITH = _between("new_with")
@@ -159,8 +160,7 @@ class StatusParser:
         gap = self._masked[group_end:start]
         if is_passive:
             return _SUBJECT.fullmatch(gap) is not None
-        is_direct = 0 < len(gap) < 4 and not gap.strip(" (:-\u2013")
-        return is_direct and (
+        return _DIRECT.fullmatch(gap) is not None and (
             _ENDS_STATEMENT.match(self._masked, end) is not None
         )
 
