@@ -29,6 +29,9 @@ _VALUE, _LEVEL, _BEFORE = (
     for name in ("value", "level", "before")
 )
 _FARTHEST = 12  # characters before a substance that are read
+# Fields of dates: of evaluation, of delivery.
+_DATE_FIELD = re.compile(r"DO[A-Z]|ED[CD]|LN?MP|DT|LOV|NOV")
+_DATE = re.compile(r"\s?:?\s{0,3}\d{1,4}[-/.]\d{1,2}[-/.]\d{2,4}(?!\d)")
 
 
 def phrases(text: str) -> list[tuple[int, int]]:
@@ -67,14 +70,17 @@ def _is_common_word(part: str) -> bool:
 
 
 def is_measured(text: str, start: int, end: int, label: str) -> bool:
-    """Whether a text tells the level of a substance rather than a dose of it, as no drug does.
+    """Whether a text tells the level of a substance rather than a dose of it, or a date.
 
-    In "magnesium 1.8, phosphorus 3.0" neither is a drug.
+    In "magnesium 1.8, phosphorus 3.0" neither is a drug, in "DOE: 1/2/1980" there is no dyspnea.
     A number is a level if it has a unit of a laboratory, or none and is no larger than levels are.
     """
+    name = text[start:end]
+    if _DATE_FIELD.fullmatch(name) and _DATE.match(text, end):
+        return True
     if label.casefold() not in DRUGS:
         return False
-    largest = _LARGEST.get(text[start:end].casefold())
+    largest = _LARGEST.get(name.casefold())
     if largest is None:
         return False
     if _LEVEL.match(text, end):

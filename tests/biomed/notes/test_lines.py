@@ -63,6 +63,21 @@ def test_drug_lines(line, expected):
     assert drugs == names
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("DOE: 1/2/1980.", True),
+        ("EDD 12/06/2024", True),
+        ("DOI: 2019-10-10", True),
+        ("DOE for two weeks.", False),
+        ("DOE: 2 flights", False),
+        ("CVA 12/06/2024", False),
+    ],
+)
+def test_a_field_with_a_date_is_no_disease(text, expected):
+    assert is_measured(text, 0, 3, "Disease") == expected
+
+
 def test_another_name_is_no_other_drug():
     text, spans = marked("{Prinivil} ({lisinopril}), {NSAIDs} ({ibuprofen})")
     drugs = read_medications(text, spans)
