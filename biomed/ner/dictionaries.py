@@ -115,8 +115,7 @@ class Dictionary:
         pairs = zip(table["name"].str.strip(), table["id"], strict=True)
         listed = table.reindex(columns=["id", "codes"]).dropna()
         codes = {
-            id_: cell.split("|")
-            for id_, cell in listed.itertuples(index=False)
+            id_: _split(cell) for id_, cell in listed.itertuples(index=False)
         }
         return cls(pairs, codes=codes, path=path)
 

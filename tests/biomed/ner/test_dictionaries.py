@@ -2,7 +2,7 @@ import pytest
 from typer.testing import CliRunner
 
 from biomed.ner.commands import app
-from biomed.ner.dictionaries import build_dictionary
+from biomed.ner.dictionaries import Dictionary, build_dictionary
 from domainbert.errors import UserError
 from domainbert.tables import read_table
 
@@ -68,3 +68,12 @@ def test_the_command(sources):
     assert result.exit_code == 0, result.output
     assert "8 names of 5 concepts" in " ".join(result.output.split())
     assert list(read_table(out).columns) == ["name", "id", "codes"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "sqlite"])
+def test_a_concept_without_codes_has_none(sources, ending):
+    out = sources / f"names.{ending}"
+    words = ["dictionary", str(sources / "mondo.csv"), "--out", str(out)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert Dictionary.read(out).find("gout").codes == ()
