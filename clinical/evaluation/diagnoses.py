@@ -6,8 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from clinical.stays.patients import patient_codes
+from clinical.risk.diagnoses import DiagnosisModel
+from clinical.stays.choice import check_notes
+from clinical.stays.cohorts import coded_stays, labels_of
+from clinical.stays.patients import check_unseen, patient_codes
 from domainbert.errors import UserError
+from domainbert.progress import counted
 from domainbert.statistics import Floats
 from domainbert.statistics.bootstrap import Interval, Resampled, resample
 from domainbert.statistics.calibration import calibration_error
@@ -16,6 +20,10 @@ MIN_POSITIVE = 20
 """Fewest stays with a group (and without it) for anything to be claimed of it."""
 RANKED = 5
 """Groups of a stay that recall@5 looks at."""
+MODEL = "model"
+TFIDF = "TF-IDF"
+SHARES = "prevalence"
+_MANY_PHRASES = 200_000  # bounds the memory of word counts
 MEASURES = (
     "macro AUROC",
     "micro AUROC",
@@ -257,6 +265,195 @@ def evaluate_diagnoses(
         pd.DataFrame(rows).reindex(columns=names),
         resampled[: len(MEASURES)],
     )
+
+
+@dataclass(frozen=True, repr=False)
+class DiagnosisComparison:
+    """A model of diagnoses and the baselines on one side of a cohort.
+
+    Attributes:
+        evaluations: by name, that of the model first.
+        names: what the groups are called.
+        caveats: what a reader of the numbers should know.
+    """
+
+    evaluations: dict[str, DiagnosisEvaluation]
+    names: Mapping[str, str]
+    caveats: list[str]
+
+    @property
+    def model(self) -> DiagnosisEvaluation:
+        """The evaluation of the model."""
+        return next(iter(self.evaluations.values()))
+
+    def rows(self) -> list[list[str]]:
+        """The measures over all groups as text, a head and then a row for each."""
+        head = ["", *self.evaluations]
+        rows = []
+        for measure in self.model.overall:
+            cells = [
+                str(evaluation.overall.get(measure, ""))
+                for evaluation in self.evaluations.values()
+            ]
+            rows.append([measure, *cells])
+        return [head, *rows]
+
+
+def compare_diagnoses(
+    model: DiagnosisModel,
+    cohort: pd.DataFrame,
+    *,
+    split: str = "test",
+    bootstrap: int = 1000,
+) -> DiagnosisComparison:
+    """Measure a model on one side of a cohort, beside word counts and the shares of the groups.
+
+    The baselines are fitted on the cohort's own train side.
+
+    Args:
+        model: its groups are measured.
+        cohort: see `clinical.stays.cohorts.coded_stays`.
+        split: the side to measure.
+        bootstrap: resamples of patients for intervals.
+
+    Raises:
+        TableError: a column is missing.
+        UserError: the side has no stay with codes, or none with a group of the model; no stay can
+            be scored; or the model was trained on patients of this side.
+    """
+    rows, unknown = coded_stays(cohort)
+    side = side_with_groups(rows, model.labels, split)
+    hashes = model.manifest.data.patients
+    caveats = check_unseen(side["patient_id"], hashes, side=split)
+    caveats += check_notes(model.settings.notes, side)
+    if unknown:
+        caveats.append(
+            f"{unknown:,} stays of the cohort have no code: their groups are not known, and they "
+            "are left out."
+        )
+    stays = list(
+        counted(
+            model.predict_many(side["text"]), what="scoring", total=len(side)
+        )
+    )
+    is_scored = np.array([stay.status == "ok" for stay in stays])
+    if not is_scored.any():
+        raise UserError(
+            f"none of the {len(side)} stays can be scored: {stays[0].reason}"
+        )
+    if not is_scored.all():
+        caveats.append(
+            f"{int((~is_scored).sum())} of {len(side)} stays could not be scored and are not "
+            "measured."
+        )
+    side = side[is_scored].reset_index(drop=True)
+    values = {
+        MODEL: np.array(
+            [
+                [stay[group].probability for group in model.labels]
+                for stay in stays
+                if stay.status == "ok"
+            ]
+        )
+    }
+    train = rows[rows["split"] == "train"]
+    if split == "train" or train.empty:
+        caveats.append("No baseline was fitted: there is no other train side.")
+    else:
+        values |= _baselines(train, side, model.labels)
+    settings = model.settings
+    labels = labels_of(side, model.labels)
+    evaluations = {}
+    for name, numbers in values.items():
+        of_model = name == MODEL
+        evaluations[name] = evaluate_diagnoses(
+            labels,
+            numbers,
+            groups=model.labels,
+            patients=side["patient_id"],
+            thresholds=settings.thresholds if of_model else {},
+            calibrated=settings.calibration if of_model else (),
+            bootstrap=bootstrap,
+        )
+    unmeasured = int(evaluations[MODEL].by_group["auroc"].isna().sum())
+    if unmeasured:
+        caveats.append(
+            f"{unmeasured} of {len(model.labels)} groups have fewer than {MIN_POSITIVE} stays "
+            "with or without them here: nothing is said of each of these."
+        )
+    without = len(model.labels) - len(settings.calibration)
+    if without:
+        caveats.append(
+            f"{without} groups have no calibrator: their probability is the rule's score."
+        )
+    return DiagnosisComparison(evaluations, settings.names, caveats)
+
+
+def side_with_groups(
+    rows: pd.DataFrame, groups: Sequence[str], split: str
+) -> pd.DataFrame:
+    """The coded stays of a side, of which some have one of these groups.
+
+    Raises:
+        UserError: there is no stay on that side, or none has one of the groups.
+    """
+    side = rows[rows["split"] == split].reset_index(drop=True)
+    if side.empty:
+        sides = ", ".join(sorted(rows["split"].unique()))
+        raise UserError(
+            f"the cohort has no stays with codes on the side {split!r}; its sides: {sides}"
+        )
+    if not labels_of(side, groups).any():
+        present = sorted({g for cell in side["diagnoses"] for g in cell})
+        example = ""
+        if present:
+            example = f", such as {present[0]}"
+        raise UserError(
+            f"no stay of the side {split!r} has a group of the model, such as {groups[0]}: it has "
+            f"{len(present)} others{example}; group its codes as the model's cohort did"
+        )
+    return side
+
+
+def _baselines(
+    train: pd.DataFrame, side: pd.DataFrame, groups: Sequence[str]
+) -> dict[str, Floats]:
+    """The values of word counts and of the shares, each of shape (stays, groups)."""
+    labels = labels_of(train, groups)
+    texts = ["\n".join(notes) for notes in train["text"]]
+    new_texts = ["\n".join(notes) for notes in side["text"]]
+    shares = np.tile(labels.mean(axis=0), (len(side), 1))
+    return {TFIDF: word_values(texts, labels, new_texts), SHARES: shares}
+
+
+def word_values(
+    texts: Sequence[str], labels: np.ndarray, new_texts: Sequence[str]
+) -> Floats:
+    """Values of the groups by logistic regression on words and pairs, shape (new texts, groups).
+
+    A group without a stay, or that every stay has, has its share. The vocabulary exists in memory
+    only, because it may hold names.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+
+    vectorizer = TfidfVectorizer(
+        ngram_range=(1, 2),
+        min_df=2,
+        sublinear_tf=True,
+        max_features=_MANY_PHRASES,
+    )
+    design = vectorizer.fit_transform(texts)
+    new_design = vectorizer.transform(new_texts)
+    values = np.tile(labels.mean(axis=0), (len(new_texts), 1)).astype(float)
+    for number, outcome in enumerate(labels.T):
+        if 0 < outcome.sum() < len(outcome):
+            regression = LogisticRegression(
+                C=10, class_weight="balanced", max_iter=1000
+            )
+            regression.fit(design, outcome)
+            values[:, number] = regression.predict_proba(new_design)[:, 1]
+    return values
 
 
 def _named(resampled: Resampled) -> dict[str, Interval]:

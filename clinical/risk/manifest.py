@@ -157,7 +157,9 @@ class DiagnosisManifest(Manifest):
 
     Attributes:
         by_group: how each group scored on stays not trained on, a row for each.
+        recalibrated: the stays of a later calibration; None if there was none.
     """
 
     data: DiagnosisData = DiagnosisData()
     by_group: list[dict[str, JsonValue]] = []
+    recalibrated: int | None = None

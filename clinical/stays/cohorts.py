@@ -4,7 +4,9 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from clinical.stays.patients import check_disjoint, with_patient_keys
@@ -24,6 +26,10 @@ IDS = ("patient_id", "stay_id", "readmission_stay_id", "episode_stay_id")
 LABELS = ("patient_id", "readmitted", "split")
 NEEDED = (*LABELS, "text")
 log = logging.getLogger(__name__)
+DIAGNOSES = "diagnoses"
+"""The groups of a stay, a list; null for a stay without any code, whose groups are not known."""
+EVIDENCE = "evidence"
+"""Where groups were found: dicts of `group`, `note` (its number), `start`, `end`; or null."""
 
 
 def read_stays(
@@ -70,6 +76,7 @@ def read_cohort(
     *,
     also: Sequence[Path] = (),
     notes: bool = True,
+    outcome: str = "readmitted",
 ) -> pd.DataFrame:
     """Read a cohort; see `usable_stays`.
 
@@ -78,19 +85,37 @@ def read_cohort(
         also: further cohorts, of which the train side is added. Ids of patients must differ between
             hospitals, since the same id is the same patient.
         notes: False leaves out the notes.
+        outcome: the column that it must have: "readmitted", or "diagnoses" (see
+            `clinical.stays.cohorts.coded_stays`).
 
     Raises:
         TableError: a file cannot be read, or a column is missing.
         UserError: a patient of another cohort's train side is on another side here.
     """
-    needed = NEEDED if notes else LABELS
+    needed = ["patient_id", outcome, "split"]
+    if notes:
+        needed.append("text")
     rows = read_stays(path, needed=needed, notes=notes)
-    cohorts = [read_stays(other, needed=NEEDED) for other in also]
+    cohorts = [read_stays(other, needed=needed) for other in also]
     train_sides = [cohort[cohort["split"] == "train"] for cohort in cohorts]
     rows = pd.concat([rows, *train_sides])
     if also:
         check_disjoint(rows)
     return rows.reset_index(drop=True)
+
+
+def is_of_diagnoses(path: Path) -> bool:
+    """Whether the outcome of a cohort is groups of diagnosis codes."""
+    return DIAGNOSES in table_columns(path)
+
+
+def groups_summary(path: Path) -> dict[str, Any]:
+    """What `clinical cohort` says of the groups of a file: their counts and names; or nothing."""
+    if path.suffix != ".parquet" or not path.is_file():
+        return {}
+    summary = json.loads(read_metadata(path).get(SUMMARY_KEY, "{}"))
+    facts: dict[str, Any] = summary.get(DIAGNOSES, {})
+    return facts
 
 
 def usable_stays(cohort: pd.DataFrame, *, notes: bool = True) -> pd.DataFrame:
@@ -169,3 +194,76 @@ def _lacks(cohort: pd.DataFrame) -> str:
     counts = cohort["exclusion"].value_counts().items()
     reasons = ", ".join(f"{reason} ({count:,})" for reason, count in counts)
     return f"all {len(cohort):,} are excluded, as {reasons}"
+
+
+def coded_stays(cohort: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """The stays to train and measure on: not excluded, with a side, codes, and at least one note.
+
+    Args:
+        cohort: `patient_id, split, text` (a note or a list of notes), `diagnoses` (see
+            `DIAGNOSES`), and what else it has, such as `exclusion` and `evidence`.
+
+    Returns:
+        The rows, with `text` as a list of notes, and the number of stays without any code.
+
+    Raises:
+        TableError: a column is missing.
+        UserError: no row is left, a patient is on two sides, or `diagnoses` holds no lists.
+    """
+    needed = ("patient_id", "split", "text", DIAGNOSES)
+    require_columns(cohort.columns, needed, source="cohort")
+    rows = cohort[cohort["split"].notna()]
+    if "exclusion" in rows:
+        rows = rows[rows["exclusion"].map(is_missing).astype(bool)]
+    lists = [_group_list(cell) for cell in rows[DIAGNOSES]]
+    is_known = np.array([groups is not None for groups in lists], dtype=bool)
+    unknown = int((~is_known).sum())
+    rows = rows.assign(
+        **{DIAGNOSES: pd.Series(lists, index=rows.index, dtype=object)},
+        text=rows["text"].map(_notes),
+    )
+    rows = rows[is_known]
+    rows = rows[rows["text"].map(len) > 0].reset_index(drop=True)
+    if rows.empty:
+        raise UserError(
+            f"the cohort has no stay with codes, a side and notes; {unknown} of {len(cohort)} "
+            "stays have no code"
+        )
+    check_disjoint(rows)
+    if EVIDENCE in rows:
+        places = [_listed(cell) for cell in rows[EVIDENCE]]
+        rows[EVIDENCE] = pd.Series(places, index=rows.index, dtype=object)
+    return rows, unknown
+
+
+def labels_of(rows: pd.DataFrame, groups: Sequence[str]) -> np.ndarray:
+    """1 for each group that a stay has, shape (stays, groups), float32."""
+    numbers = {group: number for number, group in enumerate(groups)}
+    labels = np.zeros((len(rows), len(groups)), np.float32)
+    for row, stay_groups in enumerate(rows[DIAGNOSES]):
+        columns = [numbers[g] for g in stay_groups if g in numbers]
+        labels[row, columns] = 1
+    return labels
+
+
+def _listed(cell: object) -> object:
+    """A list of Parquet, which comes as an array, as a list."""
+    if hasattr(cell, "tolist"):
+        return cell.tolist()
+    return cell
+
+
+def _notes(cell: object) -> list[str]:
+    return present_notes(_listed(cell))
+
+
+def _group_list(cell: object) -> list[str] | None:
+    cell = _listed(cell)
+    if isinstance(cell, list | tuple):
+        return [str(group) for group in cell]
+    if is_missing(cell):
+        return None
+    raise UserError(
+        f"{DIAGNOSES} holds a {type(cell).__name__}; expected a list of groups for each stay, "
+        "such as ['I50', 'E11']"
+    )

@@ -1,70 +1,64 @@
-"""Training of diagnosis models: recipe, objective, and calibration of each group."""
+"""Training of diagnosis models: recipe, calibration of each group, later calibration."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
-from pydantic import Field
-from torch.nn.functional import binary_cross_entropy
 
-from clinical.evaluation.diagnoses import best_f1_threshold, ranking_scores
-from clinical.risk.aggregation import aggregate_stays, aggregate_tensor
+from clinical.evaluation.diagnoses import (
+    TFIDF,
+    best_f1_threshold,
+    side_with_groups,
+)
+from clinical.risk.aggregation import aggregate_stays
 from clinical.risk.diagnoses import DiagnosisModel, DiagnosisSettings
 from clinical.risk.manifest import DiagnosisData
 from clinical.risk.stay_model import PreparationSettings
 from clinical.stays.choice import CHOICE, choice_of
-from clinical.stays.diagnoses import (
+from clinical.stays.cohorts import (
     DIAGNOSES,
     EVIDENCE,
     coded_stays,
     labels_of,
 )
-from clinical.stays.patients import patient_hashes
+from clinical.stays.patients import (
+    check_unseen,
+    patient_hashes,
+    with_patients,
+)
+from clinical.training.diagnosis_objective import (
+    DiagnosisObjective,
+    DiagnosisTable,
+)
 from clinical.training.recalibration import (
     C_GRID,
     EPSILON,
+    MIN_EVENTS,
     check_events,
 )
+from domainbert.encoders.adapters import OUTPUT_LAYERS, Adapter
+from domainbert.encoders.configs import named_outputs
 from domainbert.errors import UserError
-from domainbert.settings import Count, Positive
 from domainbert.statistics.calibration import calibrated, fit_platt, logit
-from domainbert.text.runner import padded_inputs
-from domainbert.training.objective import Batch, FreshBatches, Objective
-from domainbert.training.recipes import ModelTable, Recipe
+from domainbert.training.recipes import Recipe
 
 if TYPE_CHECKING:
+    import pandas as pd
     from transformers import PreTrainedModel
 
-    from domainbert.training.settings import TrainingSettings
+    from clinical.evaluation.diagnoses import (
+        DiagnosisComparison,
+        DiagnosisEvaluation,
+    )
 
 log = logging.getLogger(__name__)
-
-
-class DiagnosisTable(ModelTable, PreparationSettings):
-    """The `[model]` table of a diagnosis recipe; see also `PreparationSettings`.
-
-    Attributes:
-        min_stays: stays that a group needs on the train side; rarer groups are left out.
-        positive_weight: how much more a group that is there counts in the loss than one that is
-            not. 1 keeps the probabilities near the shares; more helps rare groups.
-        negatives: share of the windows without any group that an epoch draws, where it is known
-            in which windows the groups are; see `DiagnosisObjective`.
-        window: tokens, from 16 to the encoder's limit, which is the default.
-    """
-
-    min_stays: Count = 20
-    positive_weight: Positive = 5.0
-    negatives: Annotated[float, Field(gt=0, le=1)] = 0.4
-    window: Annotated[int, Field(ge=16)] | None = None
+_HEAD_SCALE = 0.1  # of a new head's weights, so that it begins near the shares
 
 
 class DiagnosisRecipe(Recipe):
@@ -81,6 +75,7 @@ def fit(
     checkpoints: str | Path | None = None,
     resume: bool = False,
     record_patients: bool = True,
+    model_class: type[DiagnosisModel] = DiagnosisModel,
 ) -> DiagnosisModel:
     """Train a model on the rows with split "train", and choose weights on those with "val".
 
@@ -89,49 +84,148 @@ def fit(
     and the thresholds are fitted there.
 
     Args:
-        cohort: see `clinical.stays.diagnoses.coded_stays`; the test side is not used.
+        cohort: see `clinical.stays.cohorts.coded_stays`; the test side is not used.
         recipe: the recipe; by default one with default values.
         names: what the groups are called.
         checkpoints: folder for checkpoints; by default a temporary one.
         resume: continue from the last checkpoint; refused if anything differs.
         record_patients: keep hashes of the patients in the manifest; see
             `clinical.stays.patients.patient_hashes`.
+        model_class: the class of the model.
 
     Raises:
         TableError: a column is missing.
         UserError: the cohort cannot be trained on, or a resumed run differs.
     """
-    from domainbert.training.train import train
-
     recipe = recipe or DiagnosisRecipe()
-    table = recipe.model
     usable, unknown = coded_stays(cohort)
     rows = usable[usable["split"].isin(["train", "val"])].reset_index(
         drop=True
     )
-    groups = frequent_groups(rows, table.min_stays)
+    sides = Counter(rows["split"])
+    if not sides["train"] or not sides["val"]:
+        raise UserError(
+            f"{sides['train']} stays to train on and {sides['val']} to choose weights on; expected "
+            "some of each side, train and val"
+        )
+    trained, objective = _train(
+        rows,
+        recipe,
+        names=names,
+        checkpoints=checkpoints,
+        resume=resume,
+        model_class=model_class,
+    )
+    trained.manifest.data = _data(
+        rows, trained.labels, unknown=unknown, record_patients=record_patients
+    )
+    values, counts = trained.window_probabilities(objective.val_windows)
+    labels = objective.val_labels[:, : len(trained.labels)]
+    return calibrate(trained, values, counts, labels)
+
+
+def refit(
+    model: DiagnosisModel,
+    cohort: pd.DataFrame,
+    recipe: DiagnosisRecipe,
+    *,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
+    record_patients: bool = True,
+) -> DiagnosisModel:
+    """Train anew on the sides train and val together, after a model has been measured.
+
+    Groups, c, calibrators, thresholds and scores are those of `model`, which `fit` trained by the
+    same recipe on the train side alone: nothing is left that could choose or measure them anew.
+
+    Args:
+        model: from `fit`.
+        cohort: see `fit`.
+        recipe: the recipe of `model`.
+        checkpoints: see `fit`; another folder than that of `model`.
+        resume: see `fit`.
+        record_patients: see `fit`.
+    """
+    usable, unknown = coded_stays(cohort)
+    is_known = usable["split"].isin(["train", "val"])
+    rows = usable[is_known].assign(split="train").reset_index(drop=True)
+    trained, _ = _train(
+        rows,
+        recipe,
+        groups=list(model.labels),
+        checkpoints=checkpoints,
+        resume=resume,
+    )
+    settings = model.settings
+    refitted = trained.with_settings(settings)
+    refitted.manifest.data = _data(
+        rows, trained.labels, unknown=unknown, record_patients=record_patients
+    )
+    refitted.manifest.training.validation = {}  # there was none
+    refitted.manifest.scores = model.manifest.scores
+    refitted.manifest.by_group = model.manifest.by_group
+    return refitted
+
+
+def _train(
+    rows: pd.DataFrame,
+    recipe: DiagnosisRecipe,
+    *,
+    groups: list[str] | None = None,
+    names: Mapping[str, str] | None = None,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
+    model_class: type[DiagnosisModel] = DiagnosisModel,
+) -> tuple[DiagnosisModel, DiagnosisObjective]:
+    """A model of `groups`, by default the frequent ones, and what it was trained on."""
+    from domainbert.training.train import train
+
+    table = recipe.model
+    training = recipe.training
+    if groups is None:
+        groups = frequent_groups(rows, table.min_stays)
+    auxiliary: list[str] = []
+    if table.auxiliary_stays:
+        frequent = frequent_groups(rows, table.auxiliary_stays)
+        auxiliary = [group for group in frequent if group not in groups]
     reading = table.model_dump(include=set(PreparationSettings.model_fields))
     settings = DiagnosisSettings(
         **reading,
         names={group: (names or {}).get(group, "") for group in groups},
         notes=choice_of(rows.get(CHOICE, ())),
     )
-    model = DiagnosisModel.untrained(
+    model = model_class.untrained(
         table.encoder,
-        training=recipe.training,
+        training=training,
         settings=settings,
-        labels=groups,
+        labels=[*groups, *auxiliary],
     )
-    objective = DiagnosisObjective(
-        model, rows, table=table, training=recipe.training
-    )
+    objective = DiagnosisObjective(model, rows, table=table, training=training)
+    start_at_shares(model.network, objective.shares())
+    if not len(objective.val_labels):
+        # There is nothing to choose weights by: the last ones count.
+        once = 1 / (training.epochs + 1)
+        training = training.replaced(evaluations=once)
     trained = train(
         model,
-        (objective, recipe.training),
+        (objective, training),
         start=table.start,
         checkpoints=checkpoints,
         resume=resume,
     )
+    trained = first_outputs(trained, groups)
+    trained.manifest.card = recipe.card
+    return trained, objective
+
+
+def _data(
+    rows: pd.DataFrame,
+    groups: Sequence[str],
+    *,
+    unknown: int,
+    record_patients: bool,
+) -> DiagnosisData:
+    """What the manifest says of the stays that were trained on."""
     is_here = labels_of(rows, groups).astype(bool)
     sides = rows["split"].to_numpy()
     n_evidence = 0
@@ -140,9 +234,7 @@ def fit(
     patients = None
     if record_patients:
         patients = patient_hashes(rows)
-    manifest = trained.manifest
-    manifest.card = recipe.card
-    manifest.data = DiagnosisData(
+    return DiagnosisData(
         stays=dict(Counter(sides.tolist())),
         positive={
             group: dict(Counter(sides[is_here[:, number]].tolist()))
@@ -152,8 +244,47 @@ def fit(
         evidence=n_evidence,
         patients=patients,
     )
-    values, counts = trained.window_probabilities(objective.val_windows)
-    return calibrate(trained, values, counts, objective.val_labels)
+
+
+def start_at_shares(network: PreTrainedModel, shares: np.ndarray) -> None:
+    """Let a new head begin at the share of each output, in (0, 1), whatever the text is."""
+    head = _head(network)
+    with torch.no_grad():
+        head.weight.mul_(_HEAD_SCALE)
+        head.bias.copy_(torch.from_numpy(logit(shares)))
+
+
+def first_outputs(
+    model: DiagnosisModel, labels: Sequence[str]
+) -> DiagnosisModel:
+    """The model without its outputs after these first ones."""
+    number = len(labels)
+    if number == len(model.labels):
+        return model
+    head = _head(model.network)
+    head.weight = torch.nn.Parameter(head.weight[:number].detach().clone())
+    head.bias = torch.nn.Parameter(head.bias[:number].detach().clone())
+    head.out_features = number
+    model.network.config.update(named_outputs(labels))
+    model.network.num_labels = number
+    if model.adapter:
+        heads = tuple(f".{layer}." for layer in OUTPUT_LAYERS)
+        tensors = {}
+        for name, tensor in model.adapter.tensors.items():
+            tensors[name] = tensor
+            if any(layer in name for layer in heads):
+                tensors[name] = tensor[:number].contiguous()
+        model.adapter = Adapter(model.adapter.settings, tensors)
+    if model.config:
+        model.config = model.config.replaced(labels=tuple(labels))
+    model.prepare()
+    return model
+
+
+def _head(network: PreTrainedModel) -> torch.nn.Linear:
+    """The last layer of a classifier."""
+    head: torch.nn.Linear = network.classifier
+    return head
 
 
 def frequent_groups(rows: pd.DataFrame, min_stays: int) -> list[str]:
@@ -178,207 +309,6 @@ def frequent_groups(rows: pd.DataFrame, min_stays: int) -> list[str]:
             "it: use smaller groups"
         )
     return frequent
-
-
-@dataclass(frozen=True)
-class Example:
-    """Windows that are trained on together: a stay, or one window whose groups are known.
-
-    Attributes:
-        windows: token ids.
-        target: 1 for each group that is there, shape (groups,).
-        weight: 0 for a group that is not known in this window, else 1.
-    """
-
-    windows: list[np.ndarray] = field(repr=False)
-    target: np.ndarray
-    weight: np.ndarray
-
-    @property
-    def ids(self) -> np.ndarray:
-        """All tokens; batches are planned by their number."""
-        return np.concatenate(self.windows)
-
-
-class DiagnosisObjective(Objective):
-    """Binary cross-entropy of the groups of stays through the readmission rule.
-
-    Where the column `evidence` says at which characters of the notes a group was found, each
-    window is an example by itself: its groups are those whose place it contains, and a group whose
-    place it cuts does not count. Of windows without any group, each epoch draws a new share. A
-    stay without evidence is one example with all groups of the stay.
-
-    Args:
-        model: an untrained model, which gives windows and c.
-        rows: from `coded_stays`, of the sides train and val.
-        table: the recipe's table.
-        training: limits of a batch, and the seed.
-    """
-
-    metric = "auprc"
-
-    def __init__(
-        self,
-        model: DiagnosisModel,
-        rows: pd.DataFrame,
-        *,
-        table: DiagnosisTable,
-        training: TrainingSettings,
-    ) -> None:
-        self._model = model
-        self._table = table
-        self._training = training
-        self._rows = rows
-        read = [model.prepared(text) for text in rows["text"]]
-        has_windows = np.array([bool(stay.windows) for stay in read])
-        if not has_windows.all():
-            log.warning(
-                "%d stays have no readable text and are left out",
-                int((~has_windows).sum()),
-            )
-        labels = labels_of(rows, model.labels)
-        is_train = (rows["split"] == "train").to_numpy() & has_windows
-        is_val = (rows["split"] == "val").to_numpy() & has_windows
-        if not is_train.any() or not is_val.any():
-            raise UserError(
-                f"{int(is_train.sum())} stays to train on and {int(is_val.sum())} to choose "
-                "weights on; expected some of each side, train and val"
-            )
-        self.val_labels = labels[is_val]
-        self.val_windows = [
-            read[row].input_ids for row in np.flatnonzero(is_val)
-        ]
-        places = rows.get(EVIDENCE, pd.Series([None] * len(rows)))
-        self._stays: list[list[Example]] = []
-        for row in np.flatnonzero(is_train).tolist():
-            if isinstance(places[row], Sequence):
-                examples = self._by_window(read[row], places[row])
-            else:
-                every_group = np.ones_like(labels[row])
-                examples = [
-                    Example(read[row].input_ids, labels[row], every_group)
-                ]
-            self._stays.append(examples)
-        self.batches = FreshBatches(
-            self, batch_tokens=training.batch_tokens, seed=training.seed
-        )
-
-    def _by_window(self, stay: Any, evidence: Sequence[Any]) -> list[Example]:
-        """The windows of a stay, each with the groups whose evidence it contains."""
-        numbers = {
-            group: number for number, group in enumerate(self._model.labels)
-        }
-        examples = []
-        for (note, window), ids in zip(
-            stay.windows, stay.input_ids, strict=True
-        ):
-            target = np.zeros(len(numbers), np.float32)
-            weight = np.ones(len(numbers), np.float32)
-            for span in evidence:
-                number = numbers.get(span["group"])
-                if number is None or span["note"] != note:
-                    continue
-                if span["end"] <= window.start or span["start"] >= window.end:
-                    continue
-                is_whole = (
-                    span["start"] >= window.start and span["end"] <= window.end
-                )
-                if is_whole:
-                    target[number] = weight[number] = 1
-                elif not target[number]:
-                    weight[number] = 0
-            examples.append(Example([ids], target, weight))
-        return examples
-
-    def make(self, epoch: int) -> list[Example]:
-        """The examples of an epoch."""
-        generator = np.random.default_rng((self._training.seed, epoch, 2))
-        limit = self._training.max_windows
-        chosen = []
-        for stay in self._stays:
-            for example in stay:
-                is_drawn = (
-                    len(stay) == 1
-                    or example.target.any()
-                    or generator.random() < self._table.negatives
-                )
-                if not is_drawn:
-                    continue
-                windows = example.windows
-                if len(windows) > limit:
-                    rows = generator.choice(len(windows), limit, replace=False)
-                    windows = [windows[row] for row in rows]
-                chosen.append(Example(windows, example.target, example.weight))
-        return chosen
-
-    def collate(self, batch: Sequence[Example], *, epoch: int) -> Batch:
-        """The windows of a batch, padded, with the number of each window's example."""
-        del epoch
-        windows = [ids for example in batch for ids in example.windows]
-        numbers = np.repeat(
-            np.arange(len(batch)), [len(e.windows) for e in batch]
-        )
-        padding = self._model.tokenizer.pad_token_id
-        return {
-            "group": torch.from_numpy(numbers),
-            "targets": torch.from_numpy(np.stack([e.target for e in batch])),
-            "weights": torch.from_numpy(np.stack([e.weight for e in batch])),
-            **padded_inputs(windows, pad_token_id=padding),
-        }
-
-    def loss(self, network: PreTrainedModel, batch: Batch) -> torch.Tensor:
-        """Binary cross-entropy, summed over groups; see `DiagnosisTable.positive_weight`."""
-        output = network(
-            input_ids=batch["input_ids"],
-            attention_mask=batch.get("attention_mask"),
-        )
-        targets = batch["targets"]
-        risk = aggregate_tensor(
-            torch.sigmoid(output.logits.float()),
-            batch["group"],
-            stays=len(targets),
-            c=self._model.c,
-        )
-        factor = 1 + (self._table.positive_weight - 1) * targets
-        losses = binary_cross_entropy(
-            risk.clamp(EPSILON, 1 - EPSILON),
-            targets,
-            weight=factor * batch["weights"],
-            reduction="none",
-        )
-        return losses.sum(dim=1).mean()
-
-    def evaluate(self, network: PreTrainedModel) -> dict[str, float]:
-        """Ranking of the groups on the validation stays; see `ranking_scores`."""
-        model = self._model.with_network(network)
-        values, counts = model.window_probabilities(self.val_windows)
-        risks = aggregate_stays(values, counts, c=self._model.c)
-        scores = ranking_scores(self.val_labels, risks)
-        return {
-            "auprc": scores["macro AUPRC"],
-            "auroc": scores["macro AUROC"],
-            "micro_auprc": scores["micro AUPRC"],
-        }
-
-    def facts(self) -> dict[str, object]:
-        """A hash of patients, groups, sides, texts and evidence, and the settings of the loss."""
-        digest = hashlib.sha256()
-        for cells in _cells(self._rows):
-            digest.update(cells.encode(errors="replace"))
-        return {
-            "data_sha256": digest.hexdigest(),
-            "positive_weight": self._table.positive_weight,
-            "negatives": self._table.negatives,
-        }
-
-
-def _cells(rows: pd.DataFrame) -> Iterator[str]:
-    """What identifies each stay."""
-    columns = ["patient_id", "split", DIAGNOSES, "text"]
-    if EVIDENCE in rows:
-        columns.append(EVIDENCE)
-    for cells in rows[columns].itertuples(index=False):
-        yield "\x1f".join(map(str, cells))
 
 
 def _group_calibrators(
@@ -452,3 +382,104 @@ def calibrate(
         if group in fits
     }
     return fitted.with_settings(settings.replaced(thresholds=thresholds))
+
+
+def recalibrate(
+    model: DiagnosisModel,
+    cohort: pd.DataFrame,
+    *,
+    split: str = "val",
+    keep_c: bool = False,
+) -> DiagnosisModel:
+    """Fit c, the calibrators and the thresholds of a model on a hospital's own stays.
+
+    A group with too few stays there keeps no calibrator, because that of other stays, and perhaps
+    of another c, does not hold here.
+
+    Args:
+        model: not changed.
+        cohort: see `clinical.stays.cohorts.coded_stays`.
+        split: the side to fit on; measure on another one.
+        keep_c: keep c, if shorter or longer stays will be scored too.
+
+    Raises:
+        TableError: a column is missing.
+        UserError: no stay of that side has a group of the model or can be scored, no group has
+            enough stays, or the model was trained on some of the patients.
+    """
+    rows, _ = coded_stays(cohort)
+    side = side_with_groups(rows, model.labels, split)
+    hashes = model.manifest.data.patients
+    check_unseen(side["patient_id"], hashes, side="val")
+    windows = model.token_ids(side["text"])
+    side = side[list(map(bool, windows))]
+    if side.empty:
+        raise UserError(
+            f"no stay of the side {split!r} can be scored; expected some hundred stays"
+        )
+    values, counts = model.window_probabilities(list(filter(None, windows)))
+    grid = C_GRID
+    if keep_c:
+        grid = (model.c,)
+    blank = model.settings.replaced(
+        calibration={},
+        thresholds={},
+        notes=choice_of(side.get(CHOICE, ())) or model.settings.notes,
+    )
+    labels = labels_of(side, model.labels)
+    fitted = calibrate(
+        model.with_settings(blank), values, counts, labels, grid=grid
+    )
+    if not fitted.settings.calibration:
+        raise UserError(
+            f"no group has {2 * MIN_EVENTS} of the {len(side)} stays of the side {split!r} and is "
+            f"missing from as many: too few to calibrate on; take more stays"
+        )
+    manifest = model.manifest.model_copy(deep=True)
+    fitted.manifest = manifest
+    manifest.example = None  # its probability is no longer right
+    manifest.recalibrated = len(side)
+    if hashes:
+        manifest.data.patients = with_patients(
+            hashes, side["patient_id"], side="val"
+        )
+    return fitted
+
+
+def record(comparison: DiagnosisComparison, model: DiagnosisModel) -> None:
+    """Put the measures into the model's manifest, for its card."""
+    evaluation = comparison.model
+    scores = model.manifest.scores
+    scores.note = (
+        f"On {evaluation.n_stays:,} stays of {evaluation.n_patients:,} patients of the side test. "
+        "95% intervals by bootstrapping patients."
+    )
+    scores.table = {
+        name: dict(measured.overall)
+        for name, measured in comparison.evaluations.items()
+    }
+    if TFIDF in comparison.evaluations:
+        difference = evaluation.minus(comparison.evaluations[TFIDF])
+        scores.table[f"difference to {TFIDF}"] = dict(difference)
+    model.manifest.by_group = group_rows(evaluation)
+
+
+def group_rows(evaluation: DiagnosisEvaluation) -> list[dict[str, Any]]:
+    """The groups that were measured, with their intervals as text."""
+    rows = []
+    for row in evaluation.by_group.to_dict("records"):
+        if np.isnan(row["auroc"]):
+            continue
+        texts = {
+            f"{name}_text": (
+                f"{row[name]:.3f} [{row[f'{name}_low']:.3f}, {row[f'{name}_high']:.3f}]"
+            )
+            for name in ("auroc", "auprc")
+        }
+        numbers = {}
+        for name, value in row.items():
+            numbers[name] = value
+            if value != value:
+                numbers[name] = None
+        rows.append(numbers | texts)
+    return rows

@@ -11,7 +11,8 @@ class Schedule(Settings):
 
     Attributes:
         learning_rate: peak, after the warm-up; decays linearly to zero.
-        evaluations: evaluations on the validation side per epoch, each with a checkpoint.
+        evaluations: evaluations on the validation side per epoch, each with a checkpoint; 0.5 is
+            one in two epochs. The last step is evaluated in any case.
         warmup: share of the steps during which the learning rate rises.
         weight_decay: the weight decay of AdamW.
         dropout: the dropout of hidden states. Attention has no dropout in training, because that
@@ -23,7 +24,7 @@ class Schedule(Settings):
     """
 
     learning_rate: Positive = 5e-4
-    evaluations: Count = 2
+    evaluations: Positive = 2
     warmup: Share = 0.06
     weight_decay: Share = 0.01
     dropout: Share = 0.1

@@ -300,7 +300,7 @@ def training_arguments(
     The best (by `metric`) and the last checkpoint are kept in `folder`; `steps` is per epoch.
     """
     first_epoch = int(steps * min(1.0, settings.epochs))
-    interval = max(1, first_epoch // settings.evaluations)
+    interval = max(1, int(first_epoch / settings.evaluations))
     arguments = {
         "output_dir": str(folder),
         "num_train_epochs": settings.epochs,

@@ -7,27 +7,37 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import typer
 
 from clinical.evaluation.diagnoses import (
     MEASURES,
-    DiagnosisEvaluation,
+    SHARES,
     evaluate_diagnoses,
+    word_values,
 )
-from clinical.stays.diagnoses import labels_of
-from clinical.training.diagnoses import DiagnosisRecipe, fit
-from recipes.codiesp.baselines import TFIDF, baseline_values
+from clinical.stays.cohorts import EVIDENCE, labels_of
+from clinical.training.diagnoses import (
+    DiagnosisRecipe,
+    fit,
+    group_rows,
+    refit,
+)
+from recipes.codiesp.alignment import english_lines
 from recipes.codiesp.cases import build_cohort
 from recipes.commands import training_command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
     from clinical.risk.diagnoses import DiagnosisModel
 
+TFIDF: Final = "TF-IDF of the case"
+TFIDF_LINES: Final = "TF-IDF of its lines"
 _NOTE: Final = (
     "On CodiEsp's 250 dev cases, which were not trained on; the calibrators and thresholds were "
     "fitted on them, so F1 is a little optimistic. 95% intervals by bootstrapping cases."
@@ -48,18 +58,29 @@ def make_model(
     checkpoints: Path | None = None,
     resume: bool = False,
 ) -> DiagnosisModel:
-    """Train on train, then choose, calibrate and measure on dev."""
+    """Train on train, choose, calibrate and measure on dev, then train anew on both."""
     cohort = build_cohort(folder)
-    model = fit(
+    names = titles()
+    steps = dict.fromkeys(("measured", "both"), checkpoints)
+    if checkpoints:
+        steps = {name: checkpoints / name for name in steps}
+    measured = fit(
         cohort,
         recipe,
-        names=titles(),
-        checkpoints=checkpoints,
+        names=names,
+        checkpoints=steps["measured"],
         resume=resume,
         record_patients=False,
     )
-    record(model, cohort, model_values(model, cohort))
-    return model
+    record(measured, cohort, model_values(measured, cohort))
+    return refit(
+        measured,
+        cohort,
+        recipe,
+        checkpoints=steps["both"],
+        resume=resume,
+        record_patients=False,
+    )
 
 
 def record(
@@ -97,26 +118,6 @@ def record(
     manifest.by_group = group_rows(evaluations["model"])
 
 
-def group_rows(evaluation: DiagnosisEvaluation) -> list[dict[str, Any]]:
-    """The groups that were measured, with their intervals as text."""
-    rows = []
-    for row in evaluation.by_group.to_dict("records"):
-        if np.isnan(row["auroc"]):
-            continue
-        texts = {
-            f"{name}_text": (
-                f"{row[name]:.3f} [{row[f'{name}_low']:.3f}, {row[f'{name}_high']:.3f}]"
-            )
-            for name in ("auroc", "auprc")
-        }
-        numbers = {
-            name: None if value != value else value
-            for name, value in row.items()
-        }
-        rows.append(numbers | texts)
-    return rows
-
-
 def model_values(model: DiagnosisModel, cohort: pd.DataFrame) -> np.ndarray:
     """The probabilities of the side "val", shape (cases, groups)."""
     rows = cohort[cohort["split"] == "val"]
@@ -124,6 +125,58 @@ def model_values(model: DiagnosisModel, cohort: pd.DataFrame) -> np.ndarray:
     return np.array(
         [[stay[group].probability for group in model.labels] for stay in stays]
     )
+
+
+def baseline_values(
+    train: pd.DataFrame, new: pd.DataFrame, groups: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """Values of each baseline for new cases, each of shape (cases, groups).
+
+    `TFIDF_LINES` learns from the places of the codes, as the model does: a line has the groups
+    whose place it contains, and the highest value of a line is that of the case.
+    """
+    labels = labels_of(train, groups)
+    texts = ["\n".join(notes) for notes in train["text"]]
+    new_texts = ["\n".join(notes) for notes in new["text"]]
+    values = {
+        TFIDF: word_values(texts, labels, new_texts),
+        SHARES: np.tile(labels.mean(axis=0), (len(new), 1)),
+    }
+    lines, line_labels = _labelled_lines(train, groups)
+    new_lines = [_lines(text) for text in new_texts]
+    of_lines = word_values(
+        lines, line_labels, [line for case in new_lines for line in case]
+    )
+    starts = np.cumsum([0, *map(len, new_lines)])[:-1]
+    values[TFIDF_LINES] = np.maximum.reduceat(of_lines, starts)
+    return values
+
+
+def _lines(text: str) -> list[str]:
+    return [
+        text[start:end] for start, end in english_lines(text) if end > start
+    ]
+
+
+def _labelled_lines(
+    rows: pd.DataFrame, groups: Sequence[str]
+) -> tuple[list[str], np.ndarray]:
+    """The lines of all cases, and the groups whose middle they contain."""
+    numbers = {group: number for number, group in enumerate(groups)}
+    texts: list[str] = []
+    labels = []
+    for notes, places in zip(rows["text"], rows[EVIDENCE], strict=True):
+        for start, end in english_lines(notes[0]):
+            if end == start:
+                continue
+            row = np.zeros(len(groups))
+            for place in places:
+                middle = (place["start"] + place["end"]) / 2
+                if place["group"] in numbers and start <= middle <= end:
+                    row[numbers[place["group"]]] = 1
+            texts.append(notes[0][start:end])
+            labels.append(row)
+    return texts, np.stack(labels)
 
 
 main = training_command("diagnoses-codiesp", DiagnosisRecipe, make_model)

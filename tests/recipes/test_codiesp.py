@@ -6,19 +6,19 @@ import json
 import numpy as np
 import pytest
 
+from clinical.evaluation.diagnoses import SHARES
 from domainbert.tables import TableError
-from recipes.codiesp.__main__ import titles
+from recipes.codiesp.__main__ import (
+    TFIDF,
+    TFIDF_LINES,
+    baseline_values,
+    titles,
+)
 from recipes.codiesp.alignment import (
     align,
     english_lines,
     english_place,
     spanish_sentences,
-)
-from recipes.codiesp.baselines import (
-    SHARES,
-    TFIDF,
-    TFIDF_LINES,
-    baseline_values,
 )
 from recipes.codiesp.cases import build_cohort, category
 

@@ -7,13 +7,18 @@ import pytest
 import clinical
 from clinical.risk.aggregation import aggregate, aggregate_stays
 from clinical.risk.diagnoses import DiagnosisModel
-from clinical.stays.diagnoses import coded_stays, labels_of
+from clinical.stays.cohorts import coded_stays, labels_of
 from clinical.training.diagnoses import (
-    DiagnosisObjective,
     DiagnosisRecipe,
-    DiagnosisTable,
     calibrate,
     fit,
+    recalibrate,
+    refit,
+    start_at_shares,
+)
+from clinical.training.diagnosis_objective import (
+    DiagnosisObjective,
+    DiagnosisTable,
 )
 from domainbert.errors import UserError
 from domainbert.scoring.cache import WindowCache
@@ -122,7 +127,10 @@ def test_folder_has_the_same_groups_numbers_and_settings(
     assert loaded.fingerprint() == model.fingerprint()
     assert loaded.settings == model.settings
     before, after = (m.predict(cohort["text"][1]) for m in (model, loaded))
-    assert before.groups == after.groups
+    for group in model.labels:
+        assert before[group].probability == pytest.approx(
+            after[group].probability, abs=1e-6
+        )
     card = (tmp_path / "m" / "README.md").read_text()
     assert "| I50 | heart failure |" in card
 
@@ -248,3 +256,101 @@ def test_groups_with_few_stays_have_no_calibrator(model):
     assert fitted.is_calibrated.tolist() == [True, False, True]
     scores = np.full((1, 3), 0.3)
     assert fitted.calibrated(scores)[0, 1] == 0.3
+
+
+@pytest.fixture(scope="module")
+def short(recipe):
+    """The recipe with less training and with auxiliary groups."""
+    training = recipe.training.replaced(epochs=1)
+    table = recipe.model.replaced(auxiliary_stays=3)
+    return DiagnosisRecipe(model=table, training=training)
+
+
+def test_rare_groups_are_learned_beside_and_left_out(cohort, short, tmp_path):
+    """They are outputs in training, and the folder has none of them."""
+    groups = [
+        [*groups, "A00"] if number < 9 else groups
+        for number, groups in enumerate(cohort["diagnoses"])
+    ]
+    trained = clinical.DiagnosisModel.fit(
+        cohort.assign(diagnoses=groups), short
+    )
+    assert trained.labels == ("I50", "R50", "R52")
+    assert trained.network.classifier.out_features == 3
+    assert set(trained.settings.names) == set(trained.labels)
+    trained.save_pretrained(tmp_path / "m")
+    loaded = clinical.DiagnosisModel.from_pretrained(tmp_path / "m")
+    assert loaded.fingerprint() == trained.fingerprint()
+    stay = cohort["text"][1]
+    for group in trained.labels:
+        assert trained.predict(stay)[group].probability == pytest.approx(
+            loaded.predict(stay)[group].probability, abs=1e-6
+        )
+
+
+def test_refitted_model_reads_both_sides_and_keeps_what_was_measured(
+    model, cohort, short
+):
+    again = refit(model, cohort, short)
+    sides = cohort["split"].isin(["train", "val"]).sum()
+    assert again.manifest.data.stays == {"train": sides}
+    assert again.settings == model.settings
+    assert again.labels == model.labels
+    assert again.manifest.scores == model.manifest.scores
+    assert again.fingerprint() != model.fingerprint()
+
+
+def test_a_new_head_begins_at_the_shares(cohort, recipe):
+    rows, _ = coded_stays(cohort)
+    plain = DiagnosisModel.untrained(
+        recipe.model.encoder,
+        training=QUICK,
+        settings=fit_settings(recipe),
+        labels=list(WORDS),
+    )
+    objective = DiagnosisObjective(
+        plain, rows, table=recipe.model, training=QUICK
+    )
+    shares = objective.shares()
+    start_at_shares(plain.network, shares)
+    values = plain.predict_windows([e.windows[0] for e in objective.make(1)])
+    assert values.mean(axis=0) == pytest.approx(shares, abs=0.05)
+
+
+def test_each_epoch_cuts_the_notes_at_other_places(cohort, recipe):
+    rows, _ = coded_stays(cohort)
+    plain = DiagnosisModel.untrained(
+        recipe.model.encoder,
+        training=QUICK,
+        settings=fit_settings(recipe),
+        labels=list(WORDS),
+    )
+    table = recipe.model.replaced(negatives=1.0)
+    objective = DiagnosisObjective(plain, rows, table=table, training=QUICK)
+    epochs = [objective.make(number) for number in (0, 1)]
+    tokens = [
+        sum(len(e.windows[0]) - 2 for e in examples) for examples in epochs
+    ]
+    assert tokens[0] == tokens[1]  # no token is lost
+    firsts = [epoch[0].windows[0].tolist() for epoch in epochs]
+    assert firsts[0] != firsts[1]
+    again = objective.make(1)[0].windows[0]
+    assert again.tolist() == firsts[1]
+
+
+def test_recalibrating_needs_enough_stays_and_says_what_it_fitted(
+    model, cohort
+):
+    forgetful = model.with_settings(model.settings)
+    forgetful.manifest = model.manifest.model_copy(deep=True)
+    forgetful.manifest.data.patients = None
+    fitted = recalibrate(forgetful, cohort, split="train", keep_c=True)
+    assert fitted.c == model.c
+    assert set(fitted.settings.calibration) == set(WORDS)
+    assert fitted.manifest.recalibrated == (cohort["split"] == "train").sum()
+    assert model.manifest.recalibrated is None
+    few = cohort[cohort["split"] == "train"].head(30)
+    with pytest.raises(UserError, match="too few to calibrate on"):
+        recalibrate(forgetful, few, split="train")
+    with pytest.raises(UserError, match="was trained on patients"):
+        recalibrate(model, cohort, split="train")
