@@ -20,6 +20,7 @@ from clinical.datasets.patients import (
     draw_facts,
     draw_patients,
 )
+from clinical.datasets.sentences import FACTS
 from clinical.stays.patients import assign_splits
 from domainbert.errors import UserError
 from domainbert.files import data_text, read_toml
@@ -68,7 +69,8 @@ def synthesize(
     PATIENTS.csv, ADMISSIONS.csv and NOTEEVENTS.csv have the columns of MIMIC-III. TRUE_RISK.csv
     holds the probability with which the 30-day readmission of each index stay was drawn (the
     logistic function of the weights of its facts in `phrases.toml`); newborns, deaths in hospital
-    and stays that end in a transfer have none.
+    and stays that end in a transfer have none. DIAGNOSES_ICD.csv has the codes of the facts that
+    are true of a stay; the notes tell these in words, among others that are denied or of relatives.
 
     Args:
         folder: the folder to write to; tables of these names are replaced.
@@ -111,6 +113,8 @@ def synthesize(
         rows = pd.DataFrame(writer.stays(), columns=_TABLES["stays"])
         rows["number"] = rows.index + 1
         con.register("stays", rows.convert_dtypes())  # missing is NULL
+        codes = pd.DataFrame(writer.codes(), columns=_TABLES["codes"])
+        con.register("codes", codes.astype(str))
         con.execute(data_text(__file__, "forms/tables.sql"))
         n_notes = _write_notes(work / NOTES_FILE, writer.notes())
         copied = ["TRUE_RISK"]
@@ -118,7 +122,7 @@ def synthesize(
             _translate(con, work / NOTES_FILE, folder, form)
         else:
             (work / NOTES_FILE).replace(folder / NOTES_FILE)
-            copied += ["PATIENTS", "ADMISSIONS"]
+            copied += ["PATIENTS", "ADMISSIONS", "DIAGNOSES_ICD"]
         for name in copied:
             con.table(name).write_csv(str(work / f"{name}.csv"))
             (work / f"{name}.csv").replace(folder / f"{name}.csv")
@@ -227,6 +231,14 @@ class _Writer:
                     *minutes,
                 ]
                 course_before = stay.course
+
+    def codes(self) -> Iterator[Cells]:
+        """The columns of `codes` in `tables.toml`."""
+        for subject, _, stays in self.numbered:
+            for hadm, stay in stays:
+                coded = [f for f in FACTS if f.icd10 and f.name in stay.facts]
+                for number, fact in enumerate(coded, start=1):
+                    yield [subject, hadm, number, fact.icd10, fact.icd9]
 
     def notes(self) -> Iterator[Cells]:
         """The rows of the table of notes."""

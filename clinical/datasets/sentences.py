@@ -27,7 +27,7 @@ class Fact(NamedTuple):
     """Something that a note can say about a stay; `phrases.toml` explains the fields.
 
     `weight` is what it adds to the logit of the risk when true (0 for a neutral condition), and
-    `rate` the share of stays, 0 to 1, of which it is true.
+    `rate` the share of stays, 0 to 1, of which it is true. `icd10` and `icd9` are its codes.
     """
 
     name: str
@@ -35,6 +35,8 @@ class Fact(NamedTuple):
     nouns: list[str]
     weight: float = 0.0
     rate: float = 0.5
+    icd10: str = ""
+    icd9: str = ""
 
 
 class Frame(NamedTuple):

@@ -1,4 +1,4 @@
--- The made-up hospital as FHIR R4 Bulk Data. In: ADMISSIONS, PATIENTS, NOTEEVENTS as text.
+-- The made-up hospital as FHIR R4 Bulk Data. In: ADMISSIONS, PATIENTS, NOTEEVENTS, codes as text.
 -- Lost: insurance, languages, ethnicity. A merge patch leaves out what is NULL. Encounters and documents
 -- have what US Core asks of them. The summaries of one stay in five are links to Binary/.
 COPY (
@@ -92,3 +92,20 @@ COPY (
     ORDER BY ROW_ID::BIGINT, id   -- the same seed, the same bytes
 ) TO '{folder}/DocumentReference.ndjson'
     (FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER E'\t');
+
+-- The codes of a stay, with dots, as FHIR has them.
+COPY (
+    SELECT json_object('resourceType', 'Condition', 'id', concat('dx-', hadm, '-', seq),
+        'verificationStatus', json_object('coding', json_array(json_object('system',
+            'http://terminology.hl7.org/CodeSystem/condition-ver-status', 'code', 'confirmed'))),
+        'category', json_array(json_object('coding', json_array(json_object('system',
+            'http://terminology.hl7.org/CodeSystem/condition-category',
+            'code', 'encounter-diagnosis')))),
+        'code', json_object('coding', json_array(json_object('system',
+            'http://hl7.org/fhir/sid/icd-10-cm',
+            'code', concat_ws('.', left(icd10, 3), nullif(substr(icd10, 4), ''))))),
+        'subject', json_object('reference', 'Patient/' || subject),
+        'encounter', json_object('reference', 'Encounter/' || hadm)) AS json
+    FROM codes
+    ORDER BY hadm::BIGINT, seq::INTEGER
+) TO '{folder}/Condition.ndjson' (FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER E'\t');

@@ -1,4 +1,4 @@
--- The made-up hospital as MEDS 0.4. In: ADMISSIONS, PATIENTS, NOTEEVENTS as text.
+-- The made-up hospital as MEDS 0.4. In: ADMISSIONS, PATIENTS, NOTEEVENTS, codes as text.
 -- Lost: insurance, languages, and the notes that were marked as errors.
 CREATE TABLE data AS
 WITH events AS (
@@ -20,6 +20,8 @@ WITH events AS (
     UNION ALL SELECT SUBJECT_ID, coalesce(nullif(CHARTTIME, ''), CHARTDATE),
         concat_ws('//', 'NOTE', trim(CATEGORY), DESCRIPTION), HADM_ID, ROW_ID, TEXT
     FROM NOTEEVENTS WHERE coalesce(ISERROR, '') <> '1'
+    UNION ALL SELECT subject, DISCHTIME, 'DIAGNOSIS//ICD//10//' || icd10, hadm, NULL, NULL
+    FROM codes JOIN ADMISSIONS ON HADM_ID = hadm
 )
 SELECT subject_id::BIGINT AS subject_id, time::TIMESTAMP AS time, code,
     NULL::FLOAT AS numeric_value, text_value, hadm_id::BIGINT AS hadm_id,

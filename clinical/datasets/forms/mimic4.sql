@@ -1,4 +1,4 @@
--- The made-up hospital as MIMIC-IV. In: ADMISSIONS, PATIENTS, NOTEEVENTS as text.
+-- The made-up hospital as MIMIC-IV. In: ADMISSIONS, PATIENTS, NOTEEVENTS, codes as text.
 -- MIMIC-IV has no nursing or physician notes: the short notes become radiology reports.
 COPY (
     SELECT SUBJECT_ID AS subject_id, HADM_ID AS hadm_id, ADMITTIME AS admittime,
@@ -35,3 +35,8 @@ COPY (
         STORETIME AS storetime, TEXT AS text
     FROM NOTEEVENTS WHERE CATEGORY <> 'Discharge summary'
 ) TO '{folder}/radiology.csv' (HEADER);
+
+COPY (
+    SELECT subject AS subject_id, hadm AS hadm_id, seq AS seq_num, icd10 AS icd_code, 10 AS icd_version
+    FROM codes
+) TO '{folder}/diagnoses_icd.csv' (HEADER);

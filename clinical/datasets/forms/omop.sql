@@ -1,4 +1,4 @@
--- The made-up hospital as OMOP CDM 5.4. In: ADMISSIONS, PATIENTS, NOTEEVENTS as text.
+-- The made-up hospital as OMOP CDM 5.4. In: ADMISSIONS, PATIENTS, NOTEEVENTS, codes as text.
 -- Lost: insurance, languages, and the notes that were marked as errors.
 COPY (
     SELECT SUBJECT_ID AS person_id, if(GENDER = 'M', 8507, 8532) AS gender_concept_id,
@@ -67,3 +67,17 @@ COPY (
         NULL AS note_event_id, NULL AS note_event_field_concept_id
     FROM NOTEEVENTS WHERE coalesce(ISERROR, '') <> '1'
 ) TO '{folder}/NOTE.csv' (HEADER);
+
+-- The source's own codes, without standard concepts; 32902 is the primary diagnosis, 32908 another one.
+COPY (
+    SELECT row_number() OVER () AS condition_occurrence_id, subject AS person_id,
+        0 AS condition_concept_id, left(DISCHTIME, 10) AS condition_start_date,
+        DISCHTIME AS condition_start_datetime, NULL AS condition_end_date,
+        NULL AS condition_end_datetime, 32821 AS condition_type_concept_id,
+        if(seq = '1', 32902, 32908) AS condition_status_concept_id, NULL AS stop_reason,
+        NULL AS provider_id, hadm AS visit_occurrence_id, NULL AS visit_detail_id,
+        icd10 AS condition_source_value, 0 AS condition_source_concept_id,
+        NULL AS condition_status_source_value
+    FROM codes JOIN ADMISSIONS ON HADM_ID = hadm
+    ORDER BY hadm::BIGINT, seq::INTEGER
+) TO '{folder}/CONDITION_OCCURRENCE.csv' (HEADER);

@@ -1,5 +1,6 @@
 -- The tables of MIMIC-III but for its notes, as text.
--- In:  stays, in the order of `number`, which begins at 1.  Out: PATIENTS, ADMISSIONS, TRUE_RISK.
+-- In:  stays, in the order of `number`, which begins at 1; codes.
+-- Out: PATIENTS, ADMISSIONS, DIAGNOSES_ICD, TRUE_RISK.
 CREATE MACRO moment(x) AS strftime(x, '%Y-%m-%d %H:%M:%S');
 
 CREATE TABLE PATIENTS AS
@@ -48,3 +49,8 @@ SELECT subject::VARCHAR AS SUBJECT_ID, hadm::VARCHAR AS HADM_ID, format('{:.6f}'
 FROM stays
 WHERE risk IS NOT NULL
 ORDER BY number;
+
+CREATE TABLE DIAGNOSES_ICD AS
+SELECT row_number() OVER ()::VARCHAR AS ROW_ID, subject AS SUBJECT_ID, hadm AS HADM_ID,
+    seq AS SEQ_NUM, icd9 AS ICD9_CODE
+FROM codes;

@@ -4,8 +4,10 @@ import json
 
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from clinical import build_cohort
+from clinical import build_cohort, synthesize
 from domainbert.errors import UserError
 from domainbert.tables import TableError
 from tests.clinical.cohort import small
@@ -32,7 +34,7 @@ version = "1"
 transfer_gap_hours = 0
 [index]
 newborn_types = ["NEWBORN"]
-died_locations = ["DIED"]
+died_locations = ["DIED", "DEAD/EXPIRED"]
 {outcome}
 """
 
@@ -95,9 +97,9 @@ def condition(number, stay, code, system, status="confirmed"):
     }
 
 
-def write(folder, form, codes=CODES):
+def write(folder, form, codes=CODES, hospital=None):
     """Write the hospital; returns the arguments of `build_cohort`."""
-    arguments = small.write(folder, form, with_codes(form, codes))
+    arguments = small.write(folder, form, hospital or with_codes(form, codes))
     if form == "fhir":
         lines = [
             condition(number, stay, code, system)
@@ -301,3 +303,65 @@ def test_shipped_definitions_are_read():
     codes = load_definition("diagnoses")
     assert codes.diagnoses.minimum_stays == 20
     assert codes.hours is None
+
+
+@given(
+    hours=st.integers(1, 72),
+    minutes=st.lists(st.integers(-600, 6000), min_size=1, max_size=6),
+    form=st.sampled_from(["mimic3", "generic", "omop", "meds", "fhir"]),
+)
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_early_notes_contain_nothing_charted_later(
+    hours, minutes, form, tmp_path_factory, define
+):
+    """Whatever the times are, and in every form; a summary is never read."""
+    limit = 60 * hours
+    notes = list(small.NOTES)
+    # The minute of the limit itself, and the one after it, are always tried.
+    for number, minute in enumerate([*minutes, limit, limit + 1]):
+        for stay, _, start, *_ in small.STAYS:
+            moment = pd.Timestamp(start) + pd.Timedelta(minutes=minute)
+            text = f"Minute {minute} of {stay}."
+            name = f"{stay}{number:03}"
+            notes.append((name, stay, "Nursing", str(moment), text))
+    folder = tmp_path_factory.mktemp("early")
+    hospital = with_codes(form) | small.tables(form, notes=notes)
+    if form == "meds":
+        codes = with_codes(form)["data"]
+        is_code = codes["code"].str.startswith("DIAGNOSIS")
+        hospital["data"] = pd.concat([hospital["data"], codes[is_code]])
+    arguments = write(folder, form, hospital=hospital)
+    outcome = f"[diagnoses]\nminimum_stays = 1\nhours = {hours}"
+    cohort = build_cohort(
+        arguments.pop("source"),
+        definition=define(outcome),
+        fractions=(0.98, 0.01, 0.01),
+        **arguments,
+    )
+    for row in cohort.to_frame().itertuples():
+        read = [int(text.split()[1]) for text in row.text]
+        allowed = {*minutes, limit, limit + 1}
+        assert all(minute <= limit for minute in read)
+        # And nothing that was charted in time is lost.
+        expected = {minute for minute in allowed if 0 <= minute <= limit}
+        assert set(read) >= expected
+
+
+@pytest.mark.parametrize("form", ["omop", "meds", "fhir"])
+def test_the_made_up_hospital_has_the_same_groups_in_every_form(
+    form, tmp_path, define
+):
+    definition = define("[diagnoses]\nminimum_stays = 3")
+    frames = []
+    for name in ("mimic4", form):
+        folder = tmp_path / name
+        synthesize(folder, stays=60, seed=9, form=name)
+        cohort = build_cohort(folder, definition=definition)
+        frames.append(groups_of(cohort))
+    assert frames[0] == frames[1]
+    groups = {group for cell in frames[0].values() if cell for group in cell}
+    assert groups >= {"I50", "F10", "R29"}
