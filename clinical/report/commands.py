@@ -53,6 +53,7 @@ def evaluate(
     from clinical.evaluation.comparison import compare
     from clinical.report.facts import Hospital, gather
     from clinical.report.page import write_report
+    from clinical.risk.commands import has_groups
     from clinical.risk.model import ReadmissionModel
     from clinical.stays.cohorts import read_cohort
     from domainbert.tables import TableError, read_table
@@ -60,6 +61,15 @@ def evaluate(
 
     if model is None and scores is None:
         raise UserError("nothing to evaluate: pass --model, --scores, or both")
+    if model and has_groups(model):
+        if scores or hospital:
+            raise UserError(
+                "--scores and --hospital are for models of one outcome; this one is of diagnoses"
+            )
+        _evaluate_groups(
+            cohort_file, out, model, split=split, bootstrap=bootstrap
+        )
+        return
     answers = read_recipe(Hospital, hospital)
     table = read_cohort(cohort_file, notes=scores is None)
     facts = {"model": model or "", "cohort": cohort_file.name, "side": split}
@@ -96,6 +106,42 @@ def evaluate(
         hospital=answers,
     )
     print_comparison(comparison)
+    say(f"report in {report}")
+
+
+def _evaluate_groups(
+    cohort_file: Path, out: Path, model: str, *, split: str, bootstrap: int
+) -> None:
+    """Evaluate a model of diagnoses on one side of a cohort; write the report."""
+    from clinical.cohort.result import Cohort
+    from clinical.evaluation.diagnoses import compare_diagnoses
+    from clinical.report.page import write_diagnoses
+    from clinical.risk.diagnoses import DiagnosisModel
+    from clinical.stays.cohorts import read_cohort
+    from domainbert.tables import TableError
+
+    table = read_cohort(cohort_file, outcome="diagnoses")
+    loaded = DiagnosisModel.from_pretrained(model)
+    facts = {
+        "model": model,
+        "cohort": cohort_file.name,
+        "side": split,
+        "c": f"{loaded.c:g}",
+    }
+    with suppress(TableError):  # a table that clinical cohort did not write
+        built = Cohort.open(cohort_file)
+        facts["definition"] = built.summary["definition"]["label"]
+        facts["definition_sha256"] = built.summary["definition"]["sha256"]
+    comparison = compare_diagnoses(
+        loaded, table, split=split, bootstrap=bootstrap
+    )
+    report = write_diagnoses(
+        comparison, out, title=f"{model} on {cohort_file.name}", facts=facts
+    )
+    head, *rows = comparison.rows()
+    print_table(rows, head)
+    for line in comparison.caveats:
+        stdout.print(line, soft_wrap=True)
     say(f"report in {report}")
 
 

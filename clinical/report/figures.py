@@ -1,5 +1,6 @@
 """Figures of risks and outcomes; each function returns a new `matplotlib.figure.Figure`."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -202,6 +203,49 @@ def plot_remaining(table: pd.DataFrame) -> "Figure":
         ylabel="Remaining risk",
     )
     axes.legend(title="Risk at discharge")
+    return figure
+
+
+@drawing()
+def plot_groups(
+    table: pd.DataFrame, names: Mapping[str, str] | None = None
+) -> "Figure":
+    """A forest plot: AUROC and average precision of groups of codes, each with its interval.
+
+    Args:
+        table: `group, positive`, and `auroc` and `auprc` with `_low` and `_high`, as in
+            `DiagnosisEvaluation.by_group`; a row is a line, the first one on top.
+        names: what the groups are called.
+    """
+    height = 0.9 + 0.2 * len(table)
+    figure, (axes,) = new_axes((7.6, height))
+    rows = np.arange(len(table))[::-1]
+    for name, label, colour, marker in (
+        ("auroc", "AUROC", COLOURS[0], "o"),
+        ("auprc", "Average precision", COLOURS[1], "s"),
+    ):
+        ends = table[[f"{name}_low", f"{name}_high"]]
+        error = ends.sub(table[name], axis=0).abs().T.to_numpy()
+        axes.errorbar(
+            table[name],
+            rows,
+            xerr=np.nan_to_num(error),
+            fmt=marker,
+            markersize=4,
+            linestyle="none",
+            color=colour,
+            label=label,
+        )
+    labels = []
+    for group, positive in zip(table["group"], table["positive"], strict=True):
+        title = textwrap.shorten(
+            (names or {}).get(group, ""), 34, placeholder=" …"
+        )
+        labels.append(f"{group} {title} ({positive})".replace("  ", " "))
+    axes.axvline(0.5, **_DOTTED)
+    axes.set(xlim=(0, 1), ylim=(-0.7, len(table) - 0.3))
+    axes.set_yticks(rows, labels)
+    axes.legend(loc="lower left")
     return figure
 
 

@@ -1,10 +1,12 @@
 """The evaluation as one self-contained HTML page with its documents, and as JSON."""
 
 import base64
+import hashlib
 import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from jinja2 import (
@@ -16,6 +18,7 @@ from jinja2 import (
 from matplotlib.figure import Figure
 
 from clinical.evaluation.comparison import Comparison
+from clinical.evaluation.diagnoses import DiagnosisComparison
 from clinical.evaluation.drift import QUANTITIES, number_text
 from clinical.evaluation.groups import SMALLEST_GROUP
 from clinical.evaluation.measures import GROUP_MEASURES, MEASURES
@@ -27,7 +30,7 @@ from clinical.report.facts import (
     Hospital,
     checklist,
 )
-from domainbert.files import write_json, write_text
+from domainbert.files import data_text, write_json, write_text
 from domainbert.settings import Settings
 from domainbert.statistics.figures import save_figure
 from domainbert.tables import write_table
@@ -81,10 +84,7 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     images = {}
     for name, figure in _draw(comparison).items():
-        png = save_figure(figure, folder / f"{name}.png").read_bytes()
-        images[name] = (
-            f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
-        )
+        images[name] = _embedded(save_figure(figure, folder / f"{name}.png"))
     write_metrics(folder, comparison, facts=facts)
     hospital = hospital or Hospital()
     if about:
@@ -113,6 +113,106 @@ def write_report(
     page = folder / "report.html"
     write_text(html, page)
     return page
+
+
+def write_diagnoses(
+    comparison: DiagnosisComparison,
+    folder: str | Path,
+    *,
+    title: str,
+    facts: Mapping[str, object] = {},
+) -> Path:
+    """Write the report of a model of diagnoses and `metrics.json`; returns the path of the report.
+
+    Args:
+        comparison: what was measured.
+        folder: made if it does not exist.
+        title: heading of the page.
+        facts: about the model, by name.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    evaluation = comparison.model
+    table = evaluation.by_group.sort_values("positive", ascending=False)
+    drawn = table[table["auroc"].notna()]
+    image = ""
+    if len(drawn):
+        figure = figures.plot_groups(drawn, comparison.names)
+        image = _embedded(save_figure(figure, folder / "groups.png"))
+    head, *rows = comparison.rows()
+    script = data_text(__file__, "templates/sort.js")
+    digest = hashlib.sha256(script.encode()).digest()
+    html = _filled(
+        "diagnoses.html.j2",
+        title=title,
+        evaluation=evaluation,
+        head=head,
+        rows=rows,
+        groups=[_group_cells(row, comparison.names) for row in records(table)],
+        labels=list(_GROUP_COLUMNS),
+        image=image,
+        facts=facts,
+        caveats=comparison.caveats,
+        script=script,
+        script_hash=base64.b64encode(digest).decode(),
+    )
+    page = folder / "report.html"
+    write_text(html, page)
+    content = {
+        "version": 1,
+        "stays": evaluation.n_stays,
+        "patients": evaluation.n_patients,
+        "overall": {
+            name: measured.overall
+            for name, measured in comparison.evaluations.items()
+        },
+        "differences": {
+            name: evaluation.minus(other)
+            for name, other in comparison.evaluations.items()
+            if other is not evaluation
+        },
+        "groups": records(evaluation.by_group),
+        "facts": dict(facts),
+        "caveats": comparison.caveats,
+    }
+    write_json(content, folder / "metrics.json")
+    return page
+
+
+_GROUP_COLUMNS = {
+    "group": "Group",
+    "name": "Name",
+    "positive": "Stays",
+    "auroc": "AUROC",
+    "auprc": "Average precision",
+    "f1": "F1",
+    "ece": "Calibration error",
+}
+
+
+def _group_cells(
+    row: Mapping[str, Any], names: Mapping[str, str]
+) -> list[str]:
+    """The cells of a group, a dash where nothing may be said."""
+    cells = []
+    for column in _GROUP_COLUMNS:
+        value = {**row, "name": names.get(row["group"], "")}[column]
+        low = row.get(f"{column}_low")
+        if isinstance(value, float):
+            value = _number(value)
+        if low is not None:
+            high = row[f"{column}_high"]
+            value = f"{value} ({_number(low)} to {_number(high)})"
+        if value is None:
+            value = "–"
+        cells.append(str(value))
+    return cells
+
+
+def _embedded(png: Path) -> str:
+    """A figure as an address that a page holds."""
+    content = base64.b64encode(png.read_bytes()).decode("ascii")
+    return f"data:image/png;base64,{content}"
 
 
 def _filled(name: str, **values: object) -> str:

@@ -1,10 +1,14 @@
 """The commands on a model of diagnoses: a long table, passages of a group, and what is refused."""
 
+import json
+
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from clinical import synthesize
 from clinical.cli import app
+from clinical.cohort.definition import SHIPPED
 from clinical.risk.diagnoses import DiagnosisModel, DiagnosisSettings
 from domainbert.training.settings import TrainingSettings
 
@@ -71,3 +75,115 @@ def test_options_of_risks_are_refused(option, folder, notes, tmp_path):
     result = command("score", notes, "--model", folder, "--out", out, *option)
     assert result.exit_code == 1
     assert not out.exists()
+
+
+RECIPE = """
+[model]
+encoder = "{encoder}"
+window = 64
+min_stays = 1
+[training]
+epochs = 1
+batch_tokens = 2048
+evaluations = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def hospital(tmp_path_factory):
+    """A folder shaped as MIMIC-IV, and a definition for so few stays."""
+    folder = tmp_path_factory.mktemp("hospital")
+    synthesize(folder / "mimic4", stays=160, seed=4, brief=True, form="mimic4")
+    text = (SHIPPED / "definitions" / "diagnoses.toml").read_text()
+    text = text.replace("minimum_stays = 20", "minimum_stays = 5")
+    (folder / "groups.toml").write_text(text)
+    return folder
+
+
+def done(*words):
+    result = command(*words)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_from_tables_to_explained_codes(hospital, tiny_encoder, monkeypatch):
+    """The commands of docs/codes.md, one after the other."""
+    monkeypatch.chdir(hospital)
+    recipe = hospital / "recipe.toml"
+    recipe.write_text(RECIPE.format(encoder=tiny_encoder))
+    done(
+        "cohort", "mimic4", "--definition", "groups.toml",  "--out", "codes.parquet",
+    )  # fmt: skip
+    said = done(
+        "train",
+        "codes.parquet",
+        "--recipe",
+        recipe,
+        "--out",
+        "ours",
+        "--forget-patients",
+    )
+    assert "7 groups" in said
+    card = (hospital / "ours" / "README.md").read_text()
+    assert "macro AUROC" in card
+    assert "TF-IDF" in card
+    said = done(
+        "evaluate", "codes.parquet", "--model", "ours", "--out", "report",
+        "--bootstrap", 30,
+    )  # fmt: skip
+    assert "micro AUPRC" in said
+    metrics = json.loads((hospital / "report" / "metrics.json").read_text())
+    assert len(metrics["groups"]) == 7
+    assert {"model", "TF-IDF", "prevalence"} == set(metrics["overall"])
+    page = (hospital / "report" / "report.html").read_text()
+    assert "<script>" in page
+    assert "I50" in page
+    said = done(
+        "recalibrate", "codes.parquet", "--model", "ours", "--split", "train",
+        "--out", "again",
+    )  # fmt: skip
+    assert "calibrators for" in said
+    done(
+        "discharges", "mimic4", "--model", "again", "--definition",
+        "groups.toml", "--top", 2, "--out", "groups.csv",
+    )  # fmt: skip
+    table = pd.read_csv(hospital / "groups.csv")
+    assert set(table[table["status"] == "ok"].groupby("stay_id").size()) == {2}
+    done(
+        "explain", "codes.parquet", "--model", "again", "--outcome", "I50",
+        "--with-text", "--out", "passages.csv",
+    )  # fmt: skip
+    passages = pd.read_csv(hospital / "passages.csv")
+    assert set(passages["group"].dropna()) == {"I50"}
+    assert passages["text"].notna().any()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("train", "--objective", "stay"), "--objective: for models of one"),
+        (("recalibrate", "--columns", "age"), "--columns: for models of one"),
+    ],
+)
+def test_options_of_one_outcome_are_refused(words, message, folder, tmp_path):
+    path = tmp_path / "cohort.jsonl"
+    rows = {"patient_id": "1", "text": ["fever"], "diagnoses": ["R50"]}
+    path.write_text(json.dumps(rows | {"split": "train"}))
+    name, *options = words
+    if name == "recalibrate":
+        options += ["--model", folder]
+    result = command(name, path, "--out", tmp_path / "m", *options)
+    assert result.exit_code == 1
+    assert message in result.output
+
+
+def test_a_side_without_the_groups_of_the_model_is_told(folder, tmp_path):
+    path = tmp_path / "cohort.jsonl"
+    row = {"patient_id": "1", "text": ["fever"], "diagnoses": ["R50.9"]}
+    path.write_text(json.dumps(row | {"split": "test"}))
+    result = command(
+        "evaluate", path, "--model", folder, "--out", tmp_path / "report"
+    )
+    assert result.exit_code == 1
+    assert "has a group of the model, such as I50" in result.output
+    assert "1 others, such as R50.9" in result.output
