@@ -141,7 +141,7 @@ def score(
         # Only a cohort has the times that other forms need.
         Cohort.open(source)
     options.score_source(make_task, source, out, scoring)
-    _export(out, Path(source), form)
+    _export(out, Path(source), form, top=top)
 
 
 def _scoring_task(
@@ -158,15 +158,12 @@ def _scoring_task(
     from domainbert.errors import UserError
 
     if has_groups(name):
-        from clinical.risk.diagnosis_task import DiagnosisTask
-
-        if remaining or form != "table":
-            raise UserError(
-                "--remaining and --format are for risks; a model of diagnoses writes a table of "
-                "groups"
-            )
-        return DiagnosisTask(
-            load_groups(name, cache, run), notes=notes, top=top
+        return _groups_task(
+            load_groups(name, cache, run),
+            notes,
+            top=top,
+            remaining=remaining,
+            form=form,
         )
     from clinical.risk.task import ReadmissionTask
 
@@ -175,6 +172,33 @@ def _scoring_task(
     return ReadmissionTask(
         load_model(name, cache, run), notes=notes, remaining=remaining
     )
+
+
+def _groups_task(
+    model: DiagnosisModel,
+    notes: Literal["chosen", "as-given"],
+    *,
+    top: int | None,
+    remaining: bool,
+    form: str,
+) -> AnyStayTask:
+    """The task of a model of diagnoses; a `UserError` for options of risks alone."""
+    from clinical.risk.diagnosis_task import DiagnosisTask
+    from domainbert.errors import UserError
+
+    if remaining:
+        raise UserError(
+            "--remaining is for risks; a model of diagnoses writes a table of groups"
+        )
+    if form == "meds":
+        raise UserError(
+            "MEDS predictions are of one outcome; write groups of codes with --format omop or fhir"
+        )
+    if form != "table" and top is None and not model.settings.thresholds:
+        raise UserError(
+            "this model has no thresholds, so nothing is proposed: add --top 5"
+        )
+    return DiagnosisTask(model, notes=notes, top=top)
 
 
 def _refuse_admissions(source: str, run: options.RunOptions) -> None:
@@ -221,7 +245,7 @@ def discharges(
             model, cache, run, remaining=remaining, top=top, form=form
         )
 
-    score_discharges(make_task, hospital, out, tables, run, form=form)
+    score_discharges(make_task, hospital, out, tables, run, form=form, top=top)
 
 
 def score_discharges(
@@ -232,6 +256,7 @@ def score_discharges(
     run: options.RunOptions,
     *,
     form: str = "table",
+    top: int | None = None,
 ) -> None:
     """Run a task over the stays of a hospital that were discharged since a time."""
     from clinical.risk.discharges import new_discharges, parse_since
@@ -267,15 +292,17 @@ def score_discharges(
         options.score_source(
             lambda: task, stays.path, out, replace(run, keep=keep)
         )
-        _export(out, stays.path, form)
+        _export(out, stays.path, form, top=top)
 
 
-def _export(out: Path, cohort: Path, form: str) -> None:
+def _export(
+    out: Path, cohort: Path, form: str, *, top: int | None = None
+) -> None:
     if form == "table":
         return
     from clinical.risk.exports import export_scores
 
-    paths = export_scores(out, cohort, form)
+    paths = export_scores(out, cohort, form, top=top is not None)
     say(f"as {form}: {', '.join(map(str, paths))}")
 
 

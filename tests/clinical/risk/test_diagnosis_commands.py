@@ -69,7 +69,7 @@ def test_explain_needs_a_group_and_names_it(folder, notes, tmp_path):
     assert "R50" in result.output
 
 
-@pytest.mark.parametrize("option", [["--remaining"], ["--format", "fhir"]])
+@pytest.mark.parametrize("option", [["--remaining"], ["--format", "meds"]])
 def test_options_of_risks_are_refused(option, folder, notes, tmp_path):
     out = tmp_path / "groups.csv"
     result = command("score", notes, "--model", folder, "--out", out, *option)
@@ -104,6 +104,10 @@ def done(*words):
     result = command(*words)
     assert result.exit_code == 0, result.output
     return result.output
+
+
+def metrics_groups(metrics):
+    return {row["group"] for row in metrics["groups"]}
 
 
 def test_from_tables_to_explained_codes(hospital, tiny_encoder, monkeypatch):
@@ -149,6 +153,22 @@ def test_from_tables_to_explained_codes(hospital, tiny_encoder, monkeypatch):
     )  # fmt: skip
     table = pd.read_csv(hospital / "groups.csv")
     assert set(table[table["status"] == "ok"].groupby("stay_id").size()) == {2}
+    done(
+        "score", "codes.parquet", "--model", "again", "--top", 2, "--format",
+        "fhir", "--out", "proposed.csv",
+    )  # fmt: skip
+    lines = (hospital / "proposed.fhir.ndjson").read_text().splitlines()
+    first = json.loads(lines[0])
+    assert first["verificationStatus"]["coding"][0]["code"] == "unconfirmed"
+    assert first["code"]["coding"][0]["code"] in metrics_groups(metrics)
+    assert "percent" in first["note"][0]["text"]
+    done(
+        "score", "codes.parquet", "--model", "again", "--top", 2, "--format",
+        "omop", "--out", "other.csv",
+    )  # fmt: skip
+    omop = pd.read_csv(hospital / "other.omop.CONDITION_OCCURRENCE.csv")
+    assert len(omop) == len(lines)
+    assert set(omop["condition_status_concept_id"]) == {32899}
     done(
         "explain", "codes.parquet", "--model", "again", "--outcome", "I50",
         "--with-text", "--out", "passages.csv",
