@@ -2,13 +2,19 @@
 
 import base64
 import io
+import json
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from clinical.evaluation.diagnoses import (
+    DiagnosisComparison,
+    evaluate_diagnoses,
+)
 from clinical.report.facts import Hospital, answered
-from clinical.report.page import write_report
+from clinical.report.page import write_diagnoses, write_report
 from tests.clinical.conftest import serious_faults, set_scheme
 
 
@@ -134,3 +140,70 @@ def test_the_page_stands_alone_and_its_headings_are_in_order(browser, report):
         "return [...document.images].map(i => i.alt)"
     )
     assert all(len(text) > 30 and re.search(r"\d", text) for text in texts)
+
+
+@pytest.fixture(scope="module")
+def diagnoses(tmp_path_factory):
+    """The report of a model of 30 groups, some of them too rare to be measured."""
+    random = np.random.default_rng(2)
+    shares = np.linspace(0.02, 0.4, 30)
+    labels = (random.random((200, 30)) < shares).astype(float)
+    values = np.clip(0.5 * labels + random.random(labels.shape) / 2, 0, 1)
+    groups = [f"I{number}" for number in range(10, 40)]
+    evaluations = {
+        name: evaluate_diagnoses(
+            labels,
+            numbers,
+            groups=groups,
+            patients=range(200),
+            thresholds={groups[-1]: 0.5},
+            bootstrap=30,
+        )
+        for name, numbers in (("model", values), ("TF-IDF", values[::-1]))
+    }
+    names = {groups[-1]: "A <b>long</b> name of a group of codes"}
+    comparison = DiagnosisComparison(evaluations, names, ["A caveat."])
+    folder = tmp_path_factory.mktemp("diagnoses")
+    return write_diagnoses(
+        comparison, folder, title="Codes", facts={"model": "tiny"}
+    )
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_page_of_diagnoses_is_whole(browser, diagnoses, width):
+    open_page(browser, diagnoses, width)
+    needed, shown = browser.execute_script(
+        "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    assert needed <= shown
+    assert serious_faults(browser) == []
+    assert "<b>long</b>" not in diagnoses.read_text("utf-8")
+    metrics = json.loads(diagnoses.with_name("metrics.json").read_text())
+    rare = [row for row in metrics["groups"] if row["positive"] < 20]
+    assert rare
+    assert all(row["auroc"] is None for row in rare)
+
+
+def test_table_of_groups_sorts_by_each_column(browser, diagnoses):
+    open_page(browser, diagnoses, 1280)
+    read = (
+        "return [...document.querySelectorAll('#groups tbody tr')]"
+        ".map(row => row.children[arguments[0]].textContent)"
+    )
+    click = "document.querySelectorAll('#groups button')[arguments[0]].click()"
+    for column in (2, 3):
+        browser.execute_script(click, column)
+        cells = browser.execute_script(read, column)
+        numbers = [
+            float(cell.split()[0]) for cell in cells if cell[0].isdigit()
+        ]
+        assert numbers == sorted(numbers, reverse=True)
+        # What is not known comes last.
+        assert all(cell == "–" for cell in cells[len(numbers) :])
+        browser.execute_script(click, column)
+        again = browser.execute_script(read, column)
+        assert next(cell for cell in again if cell[0].isdigit()) == min(
+            cells[: len(numbers)], key=lambda cell: float(cell.split()[0])
+        )
+    logs = browser.get_log("browser")
+    assert not [entry for entry in logs if "Content Security" in str(entry)]
