@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 TFIDF: Final = "TF-IDF of the case"
 TFIDF_LINES: Final = "TF-IDF of its lines"
 _NOTE: Final = (
-    "On CodiEsp's 250 dev cases, which were not trained on; the calibrators and thresholds were "
-    "fitted on them, so F1 is a little optimistic. 95% intervals by bootstrapping cases."
+    "On CodiEsp's 250 dev cases, by a model that was trained on the 500 training cases alone; the "
+    "calibrators and thresholds were fitted on these 250, so F1 is a little optimistic. 95% "
+    "intervals by bootstrapping cases."
 )
 
 
