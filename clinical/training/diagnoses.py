@@ -418,7 +418,7 @@ def recalibrate(
             f"no stay of the side {split!r} can be scored; expected some hundred stays"
         )
     values, counts = model.window_probabilities(list(filter(None, windows)))
-    grid = C_GRID
+    grid: Sequence[float] = C_GRID
     if keep_c:
         grid = (model.c,)
     blank = model.settings.replaced(
