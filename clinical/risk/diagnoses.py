@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -21,6 +21,7 @@ from domainbert.statistics.calibration import calibrated
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import ArrayLike
 
     from clinical.evidence.view import Explanation, StayView
     from clinical.risk.reading import Coverage, PreparedStay, Status
@@ -221,6 +222,20 @@ class DiagnosisModel(StayModel[DiagnosisSettings, StayDiagnoses]):
         model.settings = settings
         model.prepare()
         return model
+
+    def predict_windows(self, windows: Sequence[ArrayLike]) -> np.ndarray:
+        """See `StayModel.predict_windows`: shape (windows, groups), also with one group."""
+        return self._by_group(super().predict_windows(windows))
+
+    def window_probabilities(
+        self, windows: Sequence[Sequence[np.ndarray]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """See `StayModel.window_probabilities`: shape (windows, groups), also with one group."""
+        values, counts = super().window_probabilities(windows)
+        return self._by_group(values), counts
+
+    def _by_group(self, values: np.ndarray) -> np.ndarray:
+        return values.reshape(-1, len(self.labels))
 
     def calibrated(self, scores: np.ndarray) -> np.ndarray:
         """The probabilities of scores, shape (..., groups)."""

@@ -355,3 +355,29 @@ def test_recalibrating_needs_enough_stays_and_says_what_it_fitted(
         recalibrate(forgetful, few, split="train")
     with pytest.raises(UserError, match="was trained on patients"):
         recalibrate(model, cohort, split="train")
+
+
+@pytest.mark.parametrize("number", [1, 2000])
+def test_one_group_and_very_many(number, cohort, recipe):
+    plain = DiagnosisModel.untrained(
+        recipe.model.encoder,
+        training=QUICK,
+        settings=fit_settings(recipe),
+        labels=[f"G{n}" for n in range(number)],
+    )
+    stay = plain.predict(cohort["text"][0])
+    assert len(stay.groups) == number
+    assert stay.window_probabilities.shape == (len(stay.windows), number)
+    explanation = plain.explain(cohort["text"][0], outcome="G0")
+    assert explanation.risk.probability == pytest.approx(
+        stay["G0"].probability, abs=1e-6
+    )
+
+
+def test_a_single_group_is_trained(cohort, short):
+    groups = [[g for g in row if g == "I50"] for row in cohort["diagnoses"]]
+    table = short.model.replaced(auxiliary_stays=None)
+    single = DiagnosisRecipe(model=table, training=short.training)
+    model = fit(cohort.assign(diagnoses=groups), single)
+    assert model.labels == ("I50",)
+    assert model.predict(cohort["text"][0]).groups[0].group == "I50"
