@@ -221,6 +221,8 @@ class DictionaryFile(Dictionary):
         TableError: no such file, or one that `biomed ner dictionary` did not write.
     """
 
+    path: Path
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = Lock()
@@ -244,12 +246,16 @@ class DictionaryFile(Dictionary):
         }
         self._labels = {label.casefold() for label in self.facts["labels"]}
 
+    def __reduce__(self) -> tuple[type[DictionaryFile], tuple[Path]]:
+        """Another process opens the file again."""
+        return DictionaryFile, (self.path.absolute(),)
+
     def _rows(self, query: str, *values: object) -> list[tuple]:
         with self._lock:
             return self._con.execute(query, values).fetchall()
 
     @property
-    def digest(self) -> str:  # type: ignore[override]
+    def digest(self) -> str:
         """A hash of all names and ids."""
         return self.facts["digest"]
 

@@ -432,7 +432,7 @@ def _codings(entities: pd.DataFrame, dictionary: Path | None) -> list[str]:
     written: dict[tuple[str, str, str], str] = {}
     for id_, name, codes in set(cells.itertuples(index=False, name=None)):
         all_codes = list(filter(None, [id_, *codes.split("|")]))
-        known = {id_: (None, name)}
+        known: dict[str, tuple[str | None, str | None]] = {id_: (None, name)}
         if names:
             known = names.codings(all_codes)
         codings = [

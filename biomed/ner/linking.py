@@ -115,7 +115,8 @@ class EntityLinker:
             self._links = {}
         # Another thread may replace `_links` meanwhile; this dictionary only grows.
         remembered = self._links
-        keys = list(zip(names, labels or [None] * len(names), strict=True))
+        types: Sequence[str | None] = labels or [None] * len(names)
+        keys = list(zip(names, types, strict=True))
         links = {
             key: self._by_name(*key) for key in keys if key not in remembered
         }

@@ -91,8 +91,10 @@ def find_release(source: Path) -> Release | None:
     if source.is_dir():
         paths = sorted(path for path in source.rglob("*") if path.is_file())
         paths = paths[:_MAX_FILES]
-    else:
+    elif source.is_file():
         paths = sorted(source.parent.glob("*"))
+    else:
+        return None
     candidates = [_release(name, source, paths) for name in _DATA]
     releases = [release for release in candidates if release is not None]
     if source.is_file():

@@ -1,5 +1,6 @@
 import importlib.util
 import json
+import pickle
 import re
 import shlex
 import sqlite3
@@ -317,6 +318,7 @@ def test_two_concepts_with_one_id(tmp_path):
             ["two", "--out", "n.sqlite"],
             "has releases of UMLS and Athena; name the folder of each",
         ),
+        (["absent", "--out", "n.sqlite"], "absent: no such file"),
         (["x.zip", "--out", "n.sqlite"], "x.zip is a zip file: unpack it"),
         (
             ["umls", "--types", "T047", "--out", "n.sqlite"],
@@ -478,3 +480,10 @@ def test_the_source_of_a_name_is_in_the_tables(guide, monkeypatch):
     (row,) = pd.read_csv("b.omop.DRUG_EXPOSURE.csv").to_dict("records")
     assert row["drug_concept_id"] == 1500001
     assert row["drug_source_concept_id"] == 1500002
+
+
+def test_another_process_opens_the_file_again(tmp_path):
+    linker = EntityLinker(built(tmp_path, "umls"))
+    copied = pickle.loads(pickle.dumps(linker))
+    assert copied.link(["gout"]) == linker.link(["gout"])
+    assert copied.facts() == linker.facts()
