@@ -19,6 +19,9 @@ def values(parent: object, *names: str) -> list[Any]:
 
     Lists are opened on the way. What is no object, and what has no such property, has no values.
     """
+    # Most resources lack most properties.
+    if names and isinstance(parent, dict) and names[0] not in parent:
+        return []
     parents = [parent]
     for name in names:
         children = []
