@@ -1,9 +1,21 @@
 """The training settings that all tasks share."""
 
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
+
+from pydantic import AfterValidator
 
 from domainbert.settings import Count, Positive, Seed, Settings, Share
+
+
+def _whole_as_int(number: float) -> float:
+    """A whole number as manifests have it: 2, not 2.0."""
+    if number.is_integer():
+        return int(number)
+    return number
+
+
+_PerEpoch = Annotated[Positive, AfterValidator(_whole_as_int)]
 
 
 class Schedule(Settings):
@@ -24,7 +36,7 @@ class Schedule(Settings):
     """
 
     learning_rate: Positive = 5e-4
-    evaluations: Positive = 2
+    evaluations: _PerEpoch = 2
     warmup: Share = 0.06
     weight_decay: Share = 0.01
     dropout: Share = 0.1

@@ -1,3 +1,4 @@
+import json
 import math
 import subprocess
 import sys
@@ -33,7 +34,7 @@ ROOT = Path(__file__).parents[3]
         ("batch_size", "a whole number above 0", [0, -2, 2.5, "16", True]),
         ("batch_tokens", "a whole number above 0", [0, 4096.0]),
         ("max_windows", "a whole number above 0", [0, None]),
-        ("evaluations", "a whole number above 0", [0, 0.5]),
+        ("evaluations", "a number above 0", [0, -0.5, "2", True]),
         ("patience", "a whole number above 0", [0, -1]),
         ("rank", "a whole number above 0", [0, 1.5]),
         ("warmup", "a number from 0 to below 1", [-0.1, 1.0, 100, math.nan]),
@@ -50,6 +51,13 @@ def test_settings_out_of_range_are_refused(name, expected, wrong):
             UserError, match=f"^{name}: expected {expected}, got {value!r}$"
         ):
             TrainingSettings(**{name: value})
+
+
+def test_evaluations_may_be_fewer_than_epochs():
+    assert TrainingSettings(evaluations=0.5).evaluations == 0.5
+    # A manifest keeps a whole number as it always did.
+    written = json.dumps(TrainingSettings(evaluations=2).model_dump())
+    assert '"evaluations": 2,' in written
 
 
 def test_settings_at_the_edge_of_their_range_are_taken():
