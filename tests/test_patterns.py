@@ -10,6 +10,7 @@ import pytest
 import biomed
 import clinical
 import domainbert
+from biomed.notes.cues import AssertionRules
 from domainbert.text.sentences import split_sentences
 
 LENGTH = 20_000
@@ -106,6 +107,42 @@ def test_a_pattern_takes_less_than_half_a_second(pattern, request):
             pattern.sub(text[:0], text)
 
     assert slowest(read) < (0.5, "")
+
+
+# An entity is a row of this mark where cues are looked for.
+CUE_UNITS = [
+    " ",
+    "\n",
+    "\t",
+    "a ",
+    "no ",
+    "if ",
+    "¤",
+    "¤, ",
+    ", ",
+    "1 ",
+    "and ",
+]
+CUE_LENGTH = 4_000
+
+
+def cues():
+    """The cues of assertions, which are compiled from lines when they are first needed."""
+    for label, rows in AssertionRules.read().cues.items():
+        for number, cue in enumerate(rows):
+            if cue.row.label in (label, "any"):
+                yield pytest.param(cue, id=f"{label}-{number}")
+
+
+@pytest.mark.parametrize("cue", list(cues()))
+def test_a_cue_takes_less_than_half_a_second(cue):
+    """An attached cue is matched where an entity ends, here after the first of the text."""
+    for unit in CUE_UNITS:
+        text = f"{unit * (CUE_LENGTH // len(unit))}x"
+        start = time.process_time()
+        assert all(cue.matches(text, [0]))
+        cue.stops.search(text)
+        assert time.process_time() - start < 0.5, unit
 
 
 def test_sentences_are_found_in_less_than_half_a_second():
