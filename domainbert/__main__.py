@@ -38,9 +38,6 @@ PACKAGES = (
     "duckdb",
 )
 SHOWN = 20  # places of identifiers, without --out
-WORTHWHILE = (
-    1.5  # bfloat16 is advised from this ratio of its speed to that of float32
-)
 EXTRAS = {
     "databases": "adbc_driver_postgresql",
     "ray": "ray",
@@ -92,11 +89,15 @@ def doctor(
             for path in remove_abandoned(folder, deep=True):
                 say(f"removed {path}")
         return
+    from domainbert.encoders.precision import (
+        multiplication_rates,
+        precision_advice,
+    )
     from domainbert.models.storage import shipped_models
     from domainbert.service.served import announced
 
     print_table(_installation(), ["what", "here"], title="Installation")
-    say(_precision_advice())
+    say(precision_advice(multiplication_rates()))
     print_table(
         _encoders(),
         ["encoder", "layers", "hidden", "longest window", "SHA-256"],
@@ -160,21 +161,6 @@ def _installation() -> Iterator[tuple[str, object]]:
     yield "CUDA devices", torch.cuda.device_count()
 
 
-def _precision_advice() -> str:
-    """Which precision this processor is faster in, by a measurement of half a second."""
-    from domainbert.encoders.precision import multiplication_rates
-
-    rates = multiplication_rates()
-    ratio = rates["bfloat16"] / rates["float32"]
-    measured = (
-        f"bfloat16 multiplies {ratio:.2g} times as fast as float32 on this processor "
-        f"({rates['bfloat16']:,.0f} and {rates['float32']:,.0f} billion operations a second)"
-    )
-    if ratio >= WORTHWHILE:
-        return f"{measured}: score faster with --precision bfloat16"
-    return f"{measured}: leave the precision at float32"
-
-
 def _encoders() -> Iterator[tuple[object, ...]]:
     """The rows of the table of shipped encoders."""
     from domainbert.encoders import configs, loading
@@ -204,7 +190,7 @@ def _self_test(task: Announced, name: str) -> tuple[str, str, str]:
         return score_frame(task, pd.DataFrame(records)).to_dict("records")
 
     with TemporaryDirectory() as folder:
-        served = task.load(name, cache=Path(folder) / "cache")
+        served = task.load(name, cache=Path(folder) / "cache", dtype="float32")
         numbers = SAME
         if not served.model.manifest.example:
             numbers = "no example"

@@ -148,7 +148,9 @@ class Service:
         announced_tasks = announced_tasks or announced()
         for entry in settings.model:
             task, name = find_task(entry, announced_tasks)
-            model = task.load(name, cache=work / "windows.sqlite")
+            model = task.load(
+                name, cache=work / "windows.sqlite", dtype=settings.precision
+            )
             is_named = entry not in (name, f"{task.task}={name}")
             self._add_model(model, is_named=is_named)
         self._add_routes()
@@ -384,7 +386,11 @@ class Service:
         for model in self._models:
             for name, task in model.tasks.items():
                 columns = [column.name for column in task.columns]
-                tasks[name] = {"model": model.name, "reads": columns}
+                tasks[name] = {
+                    "model": model.name,
+                    "precision": model.model.precision,
+                    "reads": columns,
+                }
         limits = {
             "max_characters": self.settings.max_characters,
             "seconds": self.settings.seconds,

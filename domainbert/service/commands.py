@@ -12,7 +12,7 @@ from typing import Annotated
 from typer import Option
 
 from domainbert.cli.console import one_line_errors, say
-from domainbert.cli.options import takes_options
+from domainbert.cli.options import PrecisionName, takes_options
 from domainbert.errors import UserError, missing_extra
 from domainbert.files import folder_beside
 
@@ -73,6 +73,7 @@ class ServiceSettings:
         float, Option(min=0.1, max=86_400, help="Time limit of a request.")
     ] = 60.0
     log_level: Annotated[str, Option(help="debug, info or warning.")] = "info"
+    precision: PrecisionName = "float32"
 
 
 @one_line_errors

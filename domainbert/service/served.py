@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from domainbert.scoring.driver import AnyTask
 
 TOLERANCE = 1e-5
+# Of a model in bfloat16, which the card's numbers are not from.
+BFLOAT16_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,13 @@ class Served:
         example = self.model.manifest.example
         if not example:
             return ""
+        tolerance = TOLERANCE
+        if self.model.precision == "bfloat16":
+            tolerance = BFLOAT16_TOLERANCE
         row = score([example.record])[0]
         for column, expected in example.row.items():
             difference = abs((row.get(column) or 0) - expected)
-            if not difference <= TOLERANCE:  # also for NaN
+            if not difference <= tolerance:  # also for NaN
                 return f"{self.name}: {column} of its card's example differs"
         return ""
 
@@ -67,7 +72,8 @@ class Announced:
     Attributes:
         task: the task in the models' `config.json`.
         package: the package that ships such models.
-        load: called with the name and `cache`, a file for window scores.
+        load: called with the name, `cache`, a file for window scores, and `dtype`, the precision;
+            see `domainbert.models.model.Model.from_pretrained`.
     """
 
     task: str

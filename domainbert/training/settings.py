@@ -32,6 +32,8 @@ class Schedule(Settings):
         attention: implementation while training. On a CPU the backward pass of "sdpa" is slow:
             "eager" trains a quarter faster on windows of up to 256 tokens, for memory that grows
             with the square of the window.
+        precision: of matrix products; weights and optimizer are in float32 in any case. "auto" is
+            bfloat16 on GPUs and processors with instructions for it, and float32 on others.
         seed: seed of everything random: new heads, the order, masks and dropout.
     """
 
@@ -41,6 +43,7 @@ class Schedule(Settings):
     weight_decay: Share = 0.01
     dropout: Share = 0.1
     attention: Literal["sdpa", "eager"] = "sdpa"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
     seed: Seed = 0
 
 

@@ -308,7 +308,7 @@ def training_arguments(
         "warmup_steps": int(settings.warmup * settings.epochs * steps),
         "weight_decay": settings.weight_decay,
         "seed": settings.seed,
-        "bf16": has_fast_bf16(),
+        "bf16": uses_bf16(settings.precision),
         "eval_strategy": "steps",
         "eval_steps": interval,
         "save_steps": interval,
@@ -324,6 +324,13 @@ def training_arguments(
         "dataloader_pin_memory": torch.cuda.is_available(),
     }
     return TrainingArguments(**arguments | changes)
+
+
+def uses_bf16(precision: str) -> bool:
+    """Whether training with this setting multiplies in bfloat16."""
+    if precision == "auto":
+        return has_fast_bf16()
+    return precision == "bfloat16"
 
 
 def has_fast_bf16() -> bool:

@@ -91,9 +91,10 @@ class LengthTask(Task):
 
 
 def announce(task, *, known=5.0):
-    def load(name, *, cache):
+    def load(name, *, cache, dtype="float32"):
         model = SimpleNamespace(
             name=name,
+            precision=dtype,
             manifest=Manifest(
                 example={"record": {"text": "hello"}, "row": {"length": known}}
             ),

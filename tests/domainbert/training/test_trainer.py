@@ -613,8 +613,8 @@ def test_the_bar_goes_away_when_training_is_interrupted(run, monkeypatch):
     assert "training" in terminal.getvalue()
 
 
-def test_a_second_stage_multiplies_as_the_first_did(run, monkeypatch):
-    monkeypatch.setattr(trainer_module, "has_fast_bf16", lambda: True)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_both_stages_multiply_in_the_precision_of_the_recipe(run, precision):
     seen = []
 
     class Watched(Toy):
@@ -625,11 +625,13 @@ def test_a_second_stage_multiplies_as_the_first_did(run, monkeypatch):
             )
             value = super().loss(network, batch)
             hook.remove()
+            weights = {p.dtype for p in network.parameters()}
+            assert weights == {torch.float32}
             return value
 
-    run(Watched(), Watched(), epochs=1, folder=None)
+    run(Watched(), Watched(), epochs=1, folder=None, precision=precision)
     assert len(seen) == 12
-    assert set(seen) == {torch.bfloat16}
+    assert set(seen) == {getattr(torch, precision)}
 
 
 # --- around a run
