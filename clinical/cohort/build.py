@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -40,6 +39,7 @@ from clinical.cohort.source import (
     step,
 )
 from clinical.cohort.views import tables_of
+from clinical.stays.choice import CENTURY_DAYS
 from clinical.stays.patients import FRACTIONS, assign_splits
 from domainbert.errors import UserError
 from domainbert.files import FULL, atomic_path, disk_errors, folder_beside
@@ -122,8 +122,11 @@ def build_cohort(
     """
     check_choice("notes", notes, ("discharge", "early"))
     check_choice("split_by", split_by, ("patient", "time"))
-    if not (math.isfinite(hours) and hours > 0):
-        raise UserError(f"hours must be a number above 0, got {hours!r}")
+    if not 0 < hours <= 24 * CENTURY_DAYS:  # also of NaN
+        raise UserError(
+            f"hours must be a number above 0 and at most {24 * CENTURY_DAYS:,} (a century), "
+            f"got {hours!r}"
+        )
     if out is not None and Path(out).suffix.lower() != ".parquet":
         raise TableError(f"out must end in .parquet, got {Path(out).name}")
     shares = _shares_by_side(fractions)

@@ -9,7 +9,7 @@ cohort's metadata; times of two clocks cannot be compared, and stop the build.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic_core import PydanticCustomError
@@ -27,7 +27,12 @@ DATES_FROM = 0.95
 midnight in one of 1,440 cells, or in one of 24 where a hospital writes full hours."""
 FEWEST_TIMES = 20
 """Of fewer times each is taken as it is."""
-_MIXED_FROM = 0.05
+_SAID_FROM = 0.05
+_NUMBERS = {
+    "seconds or milliseconds since 1970": r"\d{9,10}(\.\d+)?|\d{13}",
+    "days of a spreadsheet": r"[2-6]\d{4}(\.\d+)?",
+}
+"""Numbers that stand for times, and how they look."""
 _COMPARED = {
     "admissions": ("admit_time", "discharge_time", "death_time", "death_date"),
     "patients": ("death_date", "hospital_death_date", "registered_death_date"),
@@ -47,6 +52,7 @@ class ColumnConvention:
         dates: how many of them are dates without a time.
         midnights: how many are a date written as a time.
         offsets: how many of the times have an offset from UTC.
+        full_hours: how many of the times are a full hour, by the hour.
         of_notes: whether it is the time of notes; at midnight they count to the end of the day.
     """
 
@@ -56,6 +62,7 @@ class ColumnConvention:
     dates: int
     midnights: int
     offsets: int
+    full_hours: Mapping[int, int] = field(default_factory=dict)
     of_notes: bool = False
 
     @property
@@ -73,29 +80,55 @@ class ColumnConvention:
         """Whether the times of the column are dates."""
         return (
             self.times >= FEWEST_TIMES
-            and self.midnights >= DATES_FROM * self.times
+            and max(self.midnights, self.noons) >= DATES_FROM * self.times
         )
+
+    @property
+    def noons(self) -> int:
+        """Times at 12:00:00, which some programs write to keep the day in every zone."""
+        return self.full_hours.get(12, 0)
+
+    @property
+    def shifted_midnights(self) -> list[int]:
+        """The hour, or in summer and winter the hours, of almost all times; empty if others are.
+
+        They are midnights of a zone that were converted to UTC.
+        """
+        if self.holds_dates or self.times < FEWEST_TIMES:
+            return []
+        for hour in range(24):
+            hours = [hour, (hour + 1) % 24]
+            counts = [self.full_hours.get(hour, 0) for hour in hours]
+            if sum(counts) >= DATES_FROM * self.times and (
+                all(counts) or self.offsets
+            ):
+                return [h for h, n in zip(hours, counts, strict=True) if n]
+        return []
 
     @property
     def clock(self) -> str:
         """Either "offset", "local", "mixed", or "" where there are no times of day."""
         if not self.times or self.holds_dates:
             return ""
-        share = self.offsets / self.times
-        if _MIXED_FROM < share < 1 - _MIXED_FROM:
-            return "mixed"
-        if share > 1 / 2:
+        if not self.offsets:
+            return "local"
+        if self.offsets == self.times:
             return "offset"
-        return "local"
+        return "mixed"
 
     def sentence(self) -> str:
         """What a reader of the cohort should know; "" if the column is as it seems."""
         if self.holds_dates:
+            count = self.midnights
+            words = "midnight or the last minute of a day"
+            if self.noons > count:
+                count = self.noons
+                words = "noon"
             return (
-                f"{self.name} holds dates: {self.midnights:,} of {self.times:,} times are "
-                "midnight or the last minute of a day. The rules for dates apply."
+                f"{self.name} holds dates: {count:,} of {self.times:,} times are {words}. "
+                "The rules for dates apply."
             )
-        fewest = max(FEWEST_TIMES, (1 - DATES_FROM) * self.times)
+        fewest = max(FEWEST_TIMES, _SAID_FROM * self.times)
         if self.midnights >= fewest and not self.of_notes:
             return (
                 f"{self.name} may hold dates and times: {self.midnights:,} of {self.times:,} "
@@ -141,17 +174,68 @@ def apply_conventions(
             (counts,) = con.execute(query.format(column=ours)).fetchall()
             convention = ColumnConvention(table, chosen[ours], *counts)
             conventions.append(convention)
+            if not convention.cells:
+                _refuse_numbers(con, role, ours, convention.name)
             if convention.holds_dates:
                 _rewrite(con, role, ours, f"date_of_midnight({ours})")
+            hours = convention.shifted_midnights
+            if hours and not zone and _are_seasonal(con, role, ours):
+                _refuse_shifted(convention)
     require_one_clock(conventions)
     return conventions
+
+
+def _refuse_numbers(
+    con: duckdb.DuckDBPyConnection, role: str, column: str, name: str
+) -> None:
+    """Raise if a column without a time that can be read holds numbers instead."""
+    for meaning, pattern in _NUMBERS.items():
+        query = (
+            f"SELECT count_if(regexp_full_match(trim({column}), $pattern)), "  # noqa: S608
+            f"count(clean({column})) FROM raw_{role}"
+        )
+        ((matching, cells),) = con.execute(
+            query, {"pattern": pattern}
+        ).fetchall()
+        if matching and matching >= DATES_FROM * cells:
+            raise UserError(
+                f"{name} holds numbers ({cells:,}), perhaps {meaning}; write times as ISO 8601, "
+                "such as 2019-12-31 10:00, when the table is exported"
+            )
+
+
+def _are_seasonal(
+    con: duckdb.DuckDBPyConnection, role: str, column: str
+) -> bool:
+    """Whether most months have times of one hour only, as summer and winter time give."""
+    query = (
+        "SELECT avg((hours = 1)::INT) FROM (SELECT count(DISTINCT full_hour("  # noqa: S608
+        f"{column})) AS hours FROM raw_{role} WHERE contains({column}, ':') "
+        f"GROUP BY date_trunc('month', moment({column})))"
+    )
+    ((share,),) = con.execute(query).fetchall()
+    return bool(share >= 1 / 2)
+
+
+def _refuse_shifted(convention: ColumnConvention) -> None:
+    """Raise because the days of a column are not known."""
+    hours = " or ".join(
+        f"{hour:02}:00" for hour in convention.shifted_midnights
+    )
+    raise UserError(
+        f"almost all times of {convention.name} are {hours}, as dates of another zone become when "
+        "they are written in UTC: name that zone, as `zone='Europe/Berlin'` (--zone "
+        'Europe/Berlin) or `zone = "Europe/Berlin"` in the mapping; if the times have no offset '
+        "from UTC, write them with one, or as dates"
+    )
 
 
 _PROFILE = """
     count(*) FILTER (moment({column}) IS NOT NULL),
     count(*) FILTER (moment({column}) IS NOT NULL AND NOT contains({column}, ':')),
     count(*) FILTER (is_midnight({column})),
-    count(*) FILTER (contains({column}, ':') AND has_offset({column}))
+    count(*) FILTER (contains({column}, ':') AND has_offset({column})),
+    coalesce(histogram(full_hour({column})) FILTER (full_hour({column}) IS NOT NULL), MAP {{}})
 """
 
 

@@ -115,10 +115,12 @@ class MatchedTable:
         column = f"CAST({identifier(self.chosen[ours])} AS VARCHAR)"
         is_time = ours.endswith(("_time", "_date"))
         formats = self.table.time_format if is_time else ()
-        as_iso = [
-            f"iso_text({column}, {quoted(time_format)})"
-            for time_format in formats
-        ]
+        as_iso = []
+        for time_format in formats:
+            text = f"iso_text({column}, {quoted(time_format)})"
+            if ours == "birth_date" and "%y" in time_format:
+                text = f"({text} || '~')"  # a year of two digits may be of two centuries
+            as_iso.append(text)
         return f"coalesce({', '.join([*as_iso, column])})"
 
 

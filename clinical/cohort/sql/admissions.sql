@@ -16,7 +16,8 @@ WITH timed AS (
             clock(discharge_time) AS discharge_time,
             clock(death_time) AS death_time,
             clock(death_date) AS death_date,
-            clock(birth_date) AS birth_date),
+            clock(rtrim(birth_date, '~')) AS birth_date),
+        ends_with(birth_date, '~') AS has_short_year,
         coalesce(current_id, id_key(patient_id)) AS patient_key,
         coalesce(current_text, id_text(patient_id)) AS patient_text
     FROM raw_admissions
@@ -42,10 +43,12 @@ read AS (
         coalesce(day_of(death_time), day_of(death_date)) AS death_day,
         birth_date.instant AS birth_date,
         day_of(birth_date) AS birth_day,
+        has_short_year,
         is_unreadable(admit_time) AS admit_unreadable,
         is_unreadable(discharge_time) AS discharge_unreadable,
         is_unreadable(death_time) AS death_unreadable,
-        is_unreadable(birth_date) OR is_unreadable(death_date) AS date_unreadable,
+        is_unreadable(death_date) AS death_date_unreadable,
+        is_unreadable(birth_date) OR death_date_unreadable AS date_unreadable,
         is_no_number(age) AS age_unreadable,
         is_neither(died) AS died_unclear,
         upper_clean(admission_type) AS admission_type,

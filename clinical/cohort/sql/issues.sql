@@ -28,6 +28,9 @@ FROM rules, (
     SELECT row, stay_text, 'birth after the admission, or age over 120: age counted as unknown'
     FROM stays WHERE age_is_wrong
     UNION ALL
+    SELECT row, stay_text, 'two-digit year of birth that may be of two centuries: age counted as unknown'
+    FROM stays WHERE age_is_unclear
+    UNION ALL
     SELECT row, stay_text, 'died is neither yes nor no, counted as no'
     FROM admissions WHERE died_unclear
     UNION ALL

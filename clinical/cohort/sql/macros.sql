@@ -90,7 +90,10 @@ CREATE MACRO offset_of(t) AS CASE WHEN NOT is_date_only(t) THEN t.wall - t.insta
 CREATE MACRO has_offset(x) AS regexp_matches(x, ':.*(UTC|Z|[+-]\d\d(:?\d\d)?)\s*$');
 CREATE MACRO is_midnight(x) AS contains(x, ':') AND coalesce(list_contains(
     ['00:00:00', '23:59:00', '23:59:59'], strftime(wall_time(x), '%H:%M:%S')), false);
-CREATE MACRO date_of_midnight(x) AS CASE WHEN is_midnight(x) THEN strftime(wall_time(x), '%Y-%m-%d') ELSE x END;
+CREATE MACRO full_hour(x) AS CASE
+    WHEN contains(x, ':') AND strftime(wall_time(x), '%M:%S') = '00:00' THEN hour(wall_time(x)) END;
+-- Of a column that holds dates, where 12:00:00 can be one too.
+CREATE MACRO date_of_midnight(x) AS CASE WHEN is_midnight(x) OR coalesce(full_hour(x) = 12, false) THEN strftime(wall_time(x), '%Y-%m-%d') ELSE x END;
 -- A time on the clock of a zone, with its offset. Of times that are skipped or come twice when clocks
 -- change, the zone's own rule counts.
 CREATE MACRO zoned_text(instant, wall) AS concat(strftime(wall, '%Y-%m-%d %H:%M:%S.%f'),

@@ -4,7 +4,8 @@
 
 CREATE TABLE patients_read AS
 WITH timed AS (
-    SELECT * REPLACE (clock(birth_date) AS birth_date),
+    SELECT * REPLACE (clock(rtrim(birth_date, '~')) AS birth_date),
+        ends_with(birth_date, '~') AS has_short_year,
         [clock(death_date), clock(hospital_death_date), clock(registered_death_date)] AS deaths
     FROM raw_patients
     WHERE other IS NULL
@@ -18,6 +19,7 @@ read AS (
         clean(sex) AS sex,
         birth_date.instant AS birth_date,
         CASE WHEN clean(birth_is_guessed) IS NULL THEN day_of(birth_date) END AS birth_day,
+        has_short_year,
         deaths,
         number(anchor_age) AS anchor_age,
         number(anchor_year) AS anchor_year,
@@ -57,6 +59,7 @@ WITH said AS (   -- copies agree; contradicting rows say nothing; what the curre
         arg_min(sex, rank) AS sex,
         arg_min(birth_date, rank) AS birth_date,
         arg_min(birth_day, rank) AS birth_day,
+        arg_min(has_short_year, rank) AS has_short_year,
         arg_min(anchor_age, rank) AS anchor_age,
         arg_min(anchor_year, rank) AS anchor_year,
         arg_min(ethnicity, rank) AS ethnicity,
@@ -98,10 +101,17 @@ deaths AS (      -- the day is always known, the time only sometimes
     FROM ordered
     GROUP BY patient_id
 ),
-unclear AS (
-    SELECT patient_id FROM patients_read WHERE is_contradicted OR death_unreadable
+undated AS (     -- a death without a day that can be read
+    SELECT patient_id FROM patients_read WHERE death_unreadable
     UNION
     SELECT patient_id FROM deaths_read WHERE is_undated
+    UNION
+    SELECT patient_id FROM admissions WHERE death_date_unreadable AND NOT coalesce(is_contradicted, false)
+),
+unclear AS (
+    SELECT patient_id FROM patients_read WHERE is_contradicted
+    UNION
+    FROM undated
 ),
 listed AS (
     SELECT DISTINCT patient_id FROM patients_read
@@ -114,6 +124,7 @@ SELECT
     said.sex,
     said.birth_date,
     said.birth_day,
+    said.has_short_year,
     said.anchor_age,
     said.anchor_year,
     said.ethnicity,
@@ -121,6 +132,7 @@ SELECT
     deaths.death_day,
     deaths.death_time,
     deaths.is_disputed,
+    deaths.patient_id IS NULL AND everyone.patient_id IN (SELECT patient_id FROM undated) AS died_undated,
     listed.patient_id IS NOT NULL AS is_listed,
     deaths.patient_id IS NOT NULL
         OR unclear.patient_id IS NULL AND (is_listed OR NOT rules.has_patients) AS death_known

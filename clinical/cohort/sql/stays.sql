@@ -40,11 +40,17 @@ WITH joined AS (
         p.death_time,
         coalesce((p.death_time + a.clock_offset)::DATE, p.death_day) AS death_day,
         rules.deaths_known AND p.death_known AS death_known,
+        -- The patient died some time after the last admission, perhaps in it.
+        coalesce(p.died_undated, false) AND e.next_start IS NULL AS died_undated,
         f.last_day,
         rules.has_follow_up AND f.patient_id IS NULL AS not_followed,
+        -- The year 19 is 1919 or 2019.
+        coalesce(a.age IS NULL AND age_then BETWEEN 0 AND 20 AND a.admit_day <> coalesce(a.birth_day, p.birth_day)
+            AND if(a.birth_date IS NULL, p.has_short_year, a.has_short_year), false) AS age_is_unclear,
         -- De-identification shifts births of people over 89 by centuries: all of them become 90.
         CASE
             WHEN coalesce(a.age, age_then) > 120 THEN if(rules.shifted_births, 90, NULL)
+            WHEN age_is_unclear THEN NULL
             WHEN coalesce(a.age, age_then) >= 0 THEN floor(coalesce(a.age, age_then))
         END AS age,
         coalesce(coalesce(a.age, age_then) < 0 OR coalesce(a.age, age_then) > 120 AND NOT rules.shifted_births, false)
@@ -86,7 +92,7 @@ judged AS (
     SELECT
         dated.* REPLACE (
             died_in_hospital OR coalesce(died_before_discharge, false) AS died_in_hospital),
-        died_same_day AND CASE rules.same_day_death
+        (died_same_day OR died_undated) AND CASE rules.same_day_death
             WHEN 'by_place' THEN NOT place_is_alive
             ELSE rules.same_day_death = 'in_hospital' END AS died_on_day,
         CASE WHEN death_known THEN
@@ -144,5 +150,6 @@ SELECT
     -- prediction time nobody knows the outcome.
     coalesce(exclusion, 'none') IN ('none', 'not_followed', 'censored',
             'died_after_discharge', 'unknown_outcome')
+        AND NOT (died_undated AND exclusion IS NOT NULL)
         AND NOT (rules.early AND coalesce(left_early, false)) AS scorable
 FROM judged, rules;

@@ -1,6 +1,7 @@
 """How a source writes a thing is found out for a whole column, not for a cell."""
 
 from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pandas as pd
 import pytest
@@ -290,3 +291,164 @@ def test_pieces_are_put_together_and_versions_are_not_read_twice(tmp_path):
     listed = problems(cohort)
     assert sum("note id with different texts" in text for text in listed) == 2
     assert "older version of a document, not read" in listed
+
+
+def test_dates_at_noon_are_dates(tmp_path):
+    cohort = build(tmp_path, visits(form="%Y-%m-%dT12:00:00Z"))
+    assert cohort.n_readmitted == N
+    assert len(said(cohort, "times are noon")) == 2
+
+
+def in_utc(time, zone):
+    """Midnight of a day in a zone, as the instant."""
+    day = datetime.fromisoformat(time[:10]).replace(tzinfo=ZoneInfo(zone))
+    return day.astimezone(ZoneInfo("UTC"))
+
+
+@pytest.mark.parametrize(
+    "zone", ["Europe/Berlin", "America/New_York", "Asia/Tokyo"]
+)
+def test_midnights_of_a_zone_in_utc_need_the_zone(tmp_path, zone):
+    rows = visits(form="%Y-%m-%d", gap=90) + visits(form="%Y-%m-%d")
+    for number, row in enumerate(rows):
+        row |= {"s": f"s{number}", "p": f"{row['p']} {number // (2 * N)}"}
+        row |= {
+            name: in_utc(row[name], zone).strftime("%Y-%m-%dT%H:%M:%SZ")
+            for name in "ad"
+        }
+    with pytest.raises(
+        UserError, match=r"visits\.a are \d\d:00.*as dates of another zone"
+    ):
+        build(tmp_path / "z", rows)
+    assert build(tmp_path / "zone", rows, zone=zone).n_readmitted == N
+    for row in rows:
+        row |= {
+            name: row[name].replace("T", " ").removesuffix("Z")
+            for name in "ad"
+        }
+    if (
+        zone != "Asia/Tokyo"
+    ):  # which has no summer time: the hour alone tells nothing
+        with pytest.raises(
+            UserError, match="write them with one, or as dates"
+        ):
+            build(tmp_path / "naive", rows)
+
+
+def test_admissions_at_seven_and_eight_are_times(tmp_path):
+    rows = visits(gap=40)
+    for number, row in enumerate(rows):
+        row |= {
+            name: f"{row[name][:10]} {7 + number % 3 % 2:02}:00:00"
+            for name in "ad"
+        }
+    assert build(tmp_path, rows).n_stays == 2 * N
+
+
+@pytest.mark.parametrize("own", ["+01:00", ""])
+def test_one_cell_of_another_clock_is_not_compared(tmp_path, own):
+    rows = visits(gap=10)
+    for row in rows:
+        row |= {name: row[name] + own for name in "ad"}
+    rows[5]["a"] = rows[5]["a"].removesuffix(own) + ("" if own else "+00:00")
+    with pytest.raises(
+        UserError, match=r"visits\.a has .* cannot be compared: name the zone"
+    ):
+        build(tmp_path / "one", rows)
+    assert (
+        build(tmp_path / "zone", rows, zone="Europe/Berlin").n_readmitted == N
+    )
+
+
+@pytest.mark.parametrize(
+    ("write", "meaning"),
+    [
+        (lambda t: f"{t.timestamp():.0f}", "since 1970"),
+        (lambda t: f"{t.timestamp() * 1000:.0f}", "since 1970"),
+        (lambda t: f"{(t - datetime(1899, 12, 30)) / timedelta(days=1):.5f}", "spreadsheet"),
+        (lambda t: str((t - datetime(1899, 12, 30)).days), "spreadsheet"),
+    ],
+)  # fmt: skip
+def test_numbers_instead_of_times_are_named(tmp_path, write, meaning):
+    rows = visits()
+    for row in rows:
+        row |= {
+            name: write(datetime.fromisoformat(row[name])) for name in "ad"
+        }
+    with pytest.raises(
+        UserError, match=rf"visits\.a holds numbers .*{meaning}.*ISO 8601"
+    ):
+        build(tmp_path, rows)
+
+
+def test_a_year_of_two_digits_may_be_of_two_centuries(tmp_path):
+    rows = visits(4)
+    for row, born in zip(
+        rows, ["01.02.19", "01.02.20", "01.02.99", "05.01.21"] * 2, strict=True
+    ):
+        row["born"] = born
+    formats = 'time_format = ["%Y-%m-%d %H:%M:%S", "%d.%m.%y"]'
+    cohort = build(
+        tmp_path, rows, admissions='birth_date = "born"\n' + formats
+    )
+    ages = cohort.to_frame().set_index("stay_id")["age"].fillna(-1).astype(int)
+    assert ages.to_dict() == {
+        "s0-0": -1, "s0-1": -1, "s1-0": 21, "s1-1": -1,
+        "s2-0": -1, "s2-1": -1, "s3-0": 21, "s3-1": -1,
+    }  # fmt: skip
+    unclear = "two-digit year of birth that may be of two centuries"
+    assert sum(unclear in problem for problem in problems(cohort)) == 6
+    newborn = [
+        {**row, "born": row["a"][8:10] + ".01.21"}
+        for row in visits(2, gap=60)[::2]
+    ]
+    four = build(
+        tmp_path / "n", newborn, admissions='birth_date = "born"\n' + formats
+    )
+    assert set(exclusions(four)) == {"newborn"}
+
+
+@pytest.mark.parametrize(
+    ("place", "wanted"),
+    [("HOME", ""), ("Q7", "same_day_death"), ("", "same_day_death")],
+)
+def test_a_death_without_a_date_may_have_ended_the_last_stay(
+    tmp_path, place, wanted
+):
+    rows = visits(3, gap=10)
+    for row in rows:
+        row |= {"place": place or "HOME", "died": ""}
+    for row in rows[:2]:
+        row |= {"died": "unknown day", "place": place}
+    columns = 'discharge_location = "place"\ndeath_date = "died"'
+    cohort = build(tmp_path, rows, admissions=columns)
+    reasons = exclusions(cohort)
+    assert reasons["s0-0"] == ""  # the patient came back
+    assert reasons["s0-1"] == wanted
+    assert reasons["s1-1"] == ""
+
+
+def test_a_patient_who_died_on_an_unknown_day_gets_no_risk_where_the_outcome_is_unknown(
+    tmp_path,
+):
+    rows = visits(2, gap=10)
+    for row in rows:
+        row |= {"place": "HOME", "died": ""}
+    rows[1]["died"] = "unknown day"
+    columns = 'discharge_location = "place"\ndeath_date = "died"'
+    table = build(
+        tmp_path, rows, admissions=columns, data_end="2021-01-20"
+    ).to_frame()
+    table = table.set_index("stay_id")
+    assert (
+        table.loc[["s0-1", "s1-1"], "exclusion"].tolist() == ["censored"] * 2
+    )
+    assert table.loc[["s0-1", "s1-1"], "scorable"].tolist() == [False, True]
+
+
+@pytest.mark.parametrize("hours", [1e18, float("nan"), -1, float("inf")])
+def test_hours_beyond_a_century_are_refused(tmp_path, hours):
+    with pytest.raises(
+        UserError, match=r"hours must be .* at most 876,600 \(a century\)"
+    ):
+        build(tmp_path, visits(2), hours=hours)

@@ -9,6 +9,10 @@ from tests.clinical.cohort import writers
 N_STAYS = 500
 
 
+def words_of(texts):
+    return [" ".join(text.split()) for text in texts]
+
+
 @pytest.fixture(scope="module")
 def hospital():
     return writers.hospital(N_STAYS)
@@ -21,6 +25,9 @@ def test_labels_do_not_depend_on_the_program_that_wrote_the_tables(
     stays, labels = hospital
     rows = build_cohort(**write(stays, tmp_path)).to_frame()
     rows = rows.set_index("stay_id")
+    if write is writers.synthea:
+        ids = {writers.own_id(stay.stay): stay.stay for stay in stays}
+        rows = rows.rename(index=ids)
     is_kept = rows["exclusion"].isna()
     found = {
         stay: int(rows.loc[stay, "readmitted"]) if is_kept[stay] else ""
@@ -33,8 +40,12 @@ def test_labels_do_not_depend_on_the_program_that_wrote_the_tables(
         if found.get(stay) != label
     } == {}
     texts = {stay.stay: stay.text for stay in stays}
+    is_rendered = write in (writers.epic_with_its_classes, writers.cerner)
     for stay in rows.index[is_kept]:
-        assert texts[stay] in list(rows.loc[stay, "text"])
+        wanted, written = [texts[stay]], list(rows.loc[stay, "text"])
+        if is_rendered:  # HTML has no line ends of its own
+            wanted, written = map(words_of, (wanted, written))
+        assert wanted[0] in written
 
 
 @pytest.mark.parametrize("write", writers.STOPPED, ids=lambda f: f.__name__)

@@ -4,12 +4,19 @@ Every writer gets the hospital and a folder, and returns the arguments of `build
 are in the morning and discharges in the afternoon, so that labels by dates and by times agree.
 """
 
+import base64
+import html
+import json
 import random
+import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pandas as pd
+
+import clinical
 
 ZONE = "America/New_York"
 _START = datetime(2021, 1, 4)
@@ -494,11 +501,232 @@ def bigquery(stays, folder):
     return _arguments(folder, zone=ZONE)
 
 
+_PRIORITIES = {"EMERGENCY": "EM", "URGENT": "UR", "ELECTIVE": "EL"}
+_HL7 = "http://terminology.hl7.org/CodeSystem"
+
+
+def _encounter(stay, time, *, code, place):
+    """An Encounter; its class and disposition are coded as the program does."""
+    system = (
+        f"{_HL7}/v3-ActCode"
+        if code == "IMP"
+        else "urn:oid:1.2.840.114350.1.13"
+    )
+    return {
+        "resourceType": "Encounter",
+        "id": stay.stay,
+        "status": "finished",
+        "class": {"system": system, "code": code, "display": "Inpatient"},
+        "priority": {
+            "coding": [{"system": f"{_HL7}/v3-ActPriority", "code": _PRIORITIES[stay.kind]}]
+        },
+        "subject": {"reference": f"Patient/{stay.patient}"},
+        "period": {"start": time(stay.admit), "end": time(stay.discharge)},
+        "hospitalization": {"dischargeDisposition": place},
+    }  # fmt: skip
+
+
+def _patient(stay, time):
+    patient = {
+        "resourceType": "Patient",
+        "id": stay.patient,
+        "gender": "female",
+        "birthDate": _day(stay.born),
+    }
+    if stay.died:
+        patient["deceasedDateTime"] = time(stay.died)
+    return patient
+
+
+def _document(stay, time, attachments):
+    return {
+        "resourceType": "DocumentReference",
+        "id": f"9{stay.stay}",
+        "status": "current",
+        "docStatus": "final",
+        "type": {
+            "coding": [
+                {"system": "urn:oid:1.2.840.114350.1.13.1", "code": "5"},
+                {"system": "http://loinc.org", "code": "18842-5"},
+            ],
+            "text": "Discharge Summary Note",
+        },
+        "subject": {"reference": f"Patient/{stay.patient}"},
+        "date": time(stay.discharge),
+        "content": [{"attachment": attachment} for attachment in attachments],
+        "context": {"encounter": [{"reference": f"Encounter/{stay.stay}"}]},
+    }
+
+
+def _base64(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+def _ndjson(folder, resources):
+    """Bulk Data: a file for each type of resource."""
+    by_type = {}
+    for resource in resources:
+        by_type.setdefault(resource["resourceType"], []).append(resource)
+    for name, group in by_type.items():
+        lines = "".join(json.dumps(resource) + "\n" for resource in group)
+        (folder / f"{name}.000.ndjson").write_text(lines)
+
+
+def _html(text):
+    lines = "".join(
+        f"<div>{html.escape(line)}</div>" for line in text.split("\n")
+    )
+    return f"<html><body><style>p {{ margin: 0 }}</style>{lines}</body></html>"
+
+
+def _rtf(text):
+    for letter in "\\{}":
+        text = text.replace(letter, f"\\{letter}")
+    return (
+        r"{\rtf1\ansi\deff0{\fonttbl{\f0 Arial;}}"
+        + text.replace("\n", r"\par ")
+        + "}"
+    )
+
+
+def _bulk(stays, folder, *, time, code, places, forms):
+    """Bulk Data with documents whose contents are Binary resources, in several forms."""
+    resources = [
+        _patient(stay, time)
+        for stay in {stay.patient: stay for stay in stays}.values()
+    ]
+    for stay in stays:
+        resources.append(
+            _encounter(stay, time, code=code, place=places[stay.place])
+        )
+        attachments = []
+        for number, (content_type, render) in enumerate(forms.items()):
+            name = f"{stay.stay}.{number}"
+            attachments.append(
+                {"contentType": content_type, "url": f"Binary/{name}"}
+            )
+            data = _base64(render(stay.text))
+            resources.append(
+                {
+                    "resourceType": "Binary",
+                    "id": name,
+                    "contentType": content_type,
+                    "data": data,
+                }
+            )
+        resources.append(_document(stay, time, attachments))
+    _ndjson(folder, resources)
+    return {"source": folder, "data_end": "none", "zone": ZONE}
+
+
+def epic(stays, folder):
+    """Times in UTC, classes of its own, a word for each disposition, HTML beside RTF."""
+    places = {
+        "HOME": {"text": "Home or Self Care"},
+        "EXPIRED": {"text": "Expired"},
+    }
+    forms = {"text/html": _html, "text/rtf": _rtf}
+    return _bulk(
+        stays, folder, time=_utc, code="4", places=places, forms=forms
+    )
+
+
+def epic_with_its_classes(stays, folder):
+    shipped = (
+        Path(clinical.__file__).parent / "cohort/schemas/fhir.toml"
+    ).read_text()
+    mapping = folder / "epic.toml"
+    mapping.write_text(
+        shipped.replace('class = ["IMP", "ACUTE"]', 'class = ["4"]')
+    )
+    return {**epic(stays, folder), "mapping": mapping}
+
+
+def cerner(stays, folder):
+    """Times in UTC with milliseconds, codes of its own beside those of HL7, PDF beside HTML."""
+
+    def time(moment):
+        return _utc(moment).replace("Z", ".000Z")
+
+    codes = {
+        "HOME": [{"system": "https://fhir.cerner.com/1/codeSet/19", "code": "638671",
+                  "display": "Home or Self Care", "userSelected": True},
+                 {"system": f"{_HL7}/discharge-disposition", "code": "home"}],
+        "EXPIRED": [{"system": "https://fhir.cerner.com/1/codeSet/19", "code": "638666",
+                     "display": "Expired", "userSelected": True},
+                    {"system": f"{_HL7}/discharge-disposition", "code": "exp"}],
+    }  # fmt: skip
+    places = {place: {"coding": coding, "text": coding[0]["display"]}
+              for place, coding in codes.items()}  # fmt: skip
+    forms = {
+        "application/pdf": lambda text: "%PDF-1.4\n%" + text,
+        "text/html;charset=utf-8": _html,
+    }
+    return _bulk(
+        stays, folder, time=time, code="IMP", places=places, forms=forms
+    )
+
+
+def synthea(stays, folder):
+    """A transaction for each patient: references by urn:uuid, times with an offset, plain text."""
+
+    def named(resource):
+        kind, number = resource["resourceType"], resource.pop("id")
+        full_url = (
+            f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{kind}/{number}')}"
+        )
+        return {"fullUrl": full_url, "resource": resource,
+                "request": {"method": "POST", "url": kind}}  # fmt: skip
+
+    places = {
+        "HOME": {"coding": [{"system": "http://www.nubc.org/patient-discharge", "code": "01",
+                             "display": "Discharged to home (routine discharge)"}]},
+        "EXPIRED": {"coding": [{"system": "http://www.nubc.org/patient-discharge", "code": "20",
+                                "display": "Expired"}]},
+    }  # fmt: skip
+    by_patient = {}
+    for stay in stays:
+        by_patient.setdefault(stay.patient, []).append(stay)
+    for patient, group in by_patient.items():
+        entries = [named(_patient(group[0], _offset))]
+        for stay in group:
+            attachment = {
+                "contentType": "text/plain; charset=utf-8",
+                "data": _base64(stay.text),
+            }
+            entries.append(
+                named(
+                    _encounter(
+                        stay, _offset, code="IMP", place=places[stay.place]
+                    )
+                )
+            )
+            entries.append(named(_document(stay, _offset, [attachment])))
+        text = json.dumps(
+            {"resourceType": "Bundle", "type": "transaction", "entry": entries}
+        )
+        for kind in ("Patient", "Encounter"):
+            for number in [patient, *(stay.stay for stay in group)]:
+                name = uuid.uuid5(uuid.NAMESPACE_URL, f"{kind}/{number}")
+                text = text.replace(f'"{kind}/{number}"', f'"urn:uuid:{name}"')
+        (folder / f"patient_{patient}.json").write_text(text)
+    return {"source": folder, "data_end": "none"}
+
+
+def own_id(stay):
+    """The id that `synthea` gives a stay."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"Encounter/{stay}"))
+
+
 SAME = (
     times, dates, midnight, last_minute, pandas_timestamps, offsets, utc,
     notes_in_utc_with_zone, oracle, formats_with_offsets, cut_notes, wards, etl_synthea, meds,
-    spark_csv, spark_2, spark_parquet, mysql, mysql_batch, bigquery,
+    spark_csv, spark_2, spark_parquet, mysql, mysql_batch, bigquery, epic_with_its_classes, cerner,
+    synthea,
 )  # fmt: skip
 """Writers whose tables have the same labels."""
-STOPPED = {notes_in_utc: "cannot be compared: name the zone"}
+STOPPED = {
+    notes_in_utc: "cannot be compared: name the zone",
+    epic: r"has no admission.*whose class is IMP or ACUTE.*class 4 \(500\)",
+}
 """Writers whose tables cannot be read without a further word, and the line that says so."""
