@@ -31,6 +31,42 @@ FROM (
 )"""
 
 
+# Tables whose notes, each of which is long, are all of letters and digits without a space.
+_ENCODED = """
+SELECT source, count(*) AS notes
+FROM notes
+WHERE text IS NOT NULL
+GROUP BY source
+HAVING notes >= 20 AND count_if(length(text) > 40 AND NOT contains(text[:200], ' ')
+    AND regexp_full_match(text[:200], '[A-Za-z0-9+/=\r\n]+')) >= 0.95 * notes"""
+_UNMATCHED_NOTES = (
+    "SELECT count(*) >= 20 AND bool_and(status = 'unknown_stay') FROM notes"
+)
+_UNMATCHED_PATIENTS = """
+SELECT (SELECT count(*) FROM patients_read) >= 20 AND count(*) >= 20
+    AND NOT coalesce(bool_or(is_listed), true)
+FROM patients"""
+
+
+def _require_matching_ids(
+    con: duckdb.DuckDBPyConnection, source: Source, tables: Tables
+) -> None:
+    """Raise if no note is of a stay, or no patient of a table has one."""
+    names = [table.name for table in tables.notes]
+    unmatched = [(_UNMATCHED_NOTES, " and ".join(names), "stay")]
+    if tables.patients:
+        unmatched.append(
+            (_UNMATCHED_PATIENTS, tables.patients.name, "patient")
+        )
+    for query, name, owner in unmatched:
+        ((is_unmatched,),) = con.execute(query).fetchall()
+        if is_unmatched:
+            raise UserError(
+                f"no {owner} id of {name} is one of {tables.admissions.name} in {source.name}: is "
+                "it the same id, and did a program remove zeros in front or add a sign?"
+            )
+
+
 def require_contents(
     con: duckdb.DuckDBPyConnection,
     source: Source,
@@ -44,6 +80,12 @@ def require_contents(
     """
     if not con.execute("SELECT 1 FROM admissions LIMIT 1").fetchone():
         raise UserError(_no_admission(con, source, schema, tables.admissions))
+    _require_matching_ids(con, source, tables)
+    for table, notes in con.execute(_ENCODED).fetchall():
+        raise UserError(
+            f"the texts of {table} are no words but base64 or hexadecimal digits ({notes:,} "
+            "notes): decode them when the table is exported"
+        )
     query = "SELECT count_if(status = 'used'), count_if(status = 'other_category') FROM notes"
     ((used, other),) = con.execute(query).fetchall()
     if used or not other:

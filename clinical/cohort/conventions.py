@@ -153,16 +153,18 @@ def apply_conventions(
     tables: Mapping[str, Columns],
     *,
     zone: str | None,
-) -> list[ColumnConvention]:
+) -> tuple[list[ColumnConvention], list[str]]:
     """Find out how the columns of times are written, and write each of them in one way.
 
-    Midnights of columns that hold dates become dates. With a `zone`, every time gets the clock of
-    that zone. The tables are `raw_admissions`, `raw_patients` and `raw_deaths`.
+    Returns them, and sentences on what was changed. Midnights of columns that hold dates become
+    dates. With a `zone`, every time gets the clock of that zone. The tables are `raw_admissions`,
+    `raw_patients` and `raw_deaths`.
 
     Raises:
         UserError: columns that are compared have times of two clocks, and no zone is named.
     """
     conventions = []
+    remarks: list[str] = []
     for role, columns in _COMPARED.items():
         table, chosen = tables.get(role, ("", {}))
         for ours in columns:
@@ -170,38 +172,80 @@ def apply_conventions(
                 continue
             if zone:
                 _rewrite(con, role, ours, f"in_zone({ours}, {quoted(zone)})")
+            name = f"{table}.{chosen[ours]}"
+            remarks += _empty_stand_ins(con, role, ours, name)
             query = f"SELECT {_PROFILE} FROM raw_{role}"  # noqa: S608
             (counts,) = con.execute(query.format(column=ours)).fetchall()
             convention = ColumnConvention(table, chosen[ours], *counts)
             conventions.append(convention)
             if not convention.cells:
-                _refuse_numbers(con, role, ours, convention.name)
+                _refuse_unreadable(con, role, ours, name)
             if convention.holds_dates:
                 _rewrite(con, role, ours, f"date_of_midnight({ours})")
             hours = convention.shifted_midnights
             if hours and not zone and _are_seasonal(con, role, ours):
                 _refuse_shifted(convention)
     require_one_clock(conventions)
-    return conventions
+    return conventions, remarks
 
 
-def _refuse_numbers(
+def _empty_stand_ins(
+    con: duckdb.DuckDBPyConnection, role: str, column: str, name: str
+) -> list[str]:
+    """Empty the cells of a time that stands for none, and say so.
+
+    It is a day of death before all admissions that most cells have, such as 1900-01-01, or a
+    discharge more than two years after the last admission, such as 2099-12-31.
+    """
+    if column == "admit_time":
+        return []
+    condition = (
+        f"moment({column}) > (SELECT max(known_instant(clock(admit_time))) "  # noqa: S608
+        "+ INTERVAL 2 YEAR FROM raw_admissions)"
+    )
+    if column != "discharge_time":
+        query = (
+            f"SELECT day FROM (SELECT moment({column})::DATE AS day, count(*) AS n, "  # noqa: S608
+            f"sum(n) OVER () AS total FROM raw_{role} WHERE moment({column}) IS NOT NULL "
+            "GROUP BY day), (SELECT min(moment(admit_time)) AS first FROM raw_admissions) "
+            "WHERE n > total / 2 AND n > 1 AND day < first"
+        )
+        days = con.execute(query).fetchall()
+        if not days:
+            return []
+        condition = f"moment({column})::DATE = DATE {quoted(str(days[0][0]))}"
+    query = f"SELECT count(*), min(left({column}, 10)) FROM raw_{role} WHERE {condition}"  # noqa: S608
+    ((cells, example),) = con.execute(query).fetchall()
+    if not cells:
+        return []
+    con.execute(f"UPDATE raw_{role} SET {column} = NULL WHERE {condition}")  # noqa: S608
+    return [
+        f"{name} has {cells:,} times such as {example}, which stand for none."
+    ]
+
+
+def _refuse_unreadable(
     con: duckdb.DuckDBPyConnection, role: str, column: str, name: str
 ) -> None:
-    """Raise if a column without a time that can be read holds numbers instead."""
+    """Raise if no time of a column can be read, and it has many or they are numbers."""
+    query = f"SELECT count(clean({column})) FROM raw_{role}"  # noqa: S608
+    ((cells,),) = con.execute(query).fetchall()
     for meaning, pattern in _NUMBERS.items():
         query = (
-            f"SELECT count_if(regexp_full_match(trim({column}), $pattern)), "  # noqa: S608
-            f"count(clean({column})) FROM raw_{role}"
+            f"SELECT count_if(regexp_full_match(trim({column}), $pattern)) "  # noqa: S608
+            f"FROM raw_{role}"
         )
-        ((matching, cells),) = con.execute(
-            query, {"pattern": pattern}
-        ).fetchall()
+        ((matching,),) = con.execute(query, {"pattern": pattern}).fetchall()
         if matching and matching >= DATES_FROM * cells:
             raise UserError(
                 f"{name} holds numbers ({cells:,}), perhaps {meaning}; write times as ISO 8601, "
                 "such as 2019-12-31 10:00, when the table is exported"
             )
+    if cells >= FEWEST_TIMES:
+        raise UserError(
+            f"none of {cells:,} times of {name} is ISO 8601 (2019-12-31 10:00): day and month are "
+            "never guessed; give time_format in a mapping (schema='generic')"
+        )
 
 
 def _are_seasonal(

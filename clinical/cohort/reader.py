@@ -84,11 +84,11 @@ class CohortReader:
                 self._scan(f"CREATE TABLE raw_{role} AS", table, numbered=True)
         run(step("absent") + step("moves") + step("places"))
         self._check_places(tables.admissions.name)
-        self.conventions.extend(
-            apply_conventions(
-                self.con, tables.columns_by_role, zone=self.schema.zone
-            )
+        conventions, remarks = apply_conventions(
+            self.con, tables.columns_by_role, zone=self.schema.zone
         )
+        self.conventions.extend(conventions)
+        self.source.remarks.extend(remarks)
         for name in (
             "merged",
             "follow_up",

@@ -121,6 +121,8 @@ class MatchedTable:
             if ours == "birth_date" and "%y" in time_format:
                 text = f"({text} || '~')"  # a year of two digits may be of two centuries
             as_iso.append(text)
+        if is_time:
+            column = f"extended_iso({column})"
         return f"coalesce({', '.join([*as_iso, column])})"
 
 

@@ -118,6 +118,16 @@ CREATE MACRO date_if_before(x, other) AS
     CASE WHEN wall_time(x) = date_trunc('day', wall_time(other)) AND moment(x) < moment(other)
          THEN left(trim(x), 10) ELSE x END;
 
+-- ISO 8601 in its basic form, which HL7 v2 writes (20210104142200-0500), and an offset after a space, as SQL
+-- Server writes it, in the form that the macros above read.
+CREATE MACRO extended_iso(x) AS CASE
+    WHEN x[5] BETWEEN '0' AND '9' AND regexp_full_match(x,
+        '(19|2[01])\d\d[01]\d[0-3]\d([T ]?[0-2]\d[0-5]\d([0-5]\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?')
+    THEN concat(x[1:4], '-', x[5:6], '-', x[7:8],
+        regexp_replace(regexp_replace(x[9:], '^[T ]?(\d\d)(\d\d)', ' \1:\2'), '^( ..:..)(\d\d)', '\1:\2'))
+    WHEN x[-7] = ' ' AND regexp_full_match(x[-6:], '[+-]\d\d:\d\d') THEN concat(x[:-8], x[-6:])
+    ELSE x END;
+
 -- Text in a format of a mapping as ISO 8601, as a date if the format has no clock; NULL where it does
 -- not fit. "%Y" reads 23 as the year 23, which nobody means. The offset that "%z" reads is kept.
 CREATE MACRO offset_text(x) AS regexp_extract(trim(x), '(UTC|GMT|Z|[+-]\d\d(:?\d\d)?)$', 1);

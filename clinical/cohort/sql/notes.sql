@@ -68,6 +68,8 @@ SELECT
     CASE WHEN status <> 'used' THEN remark
          ELSE coalesce(remark, CASE
             WHEN regexp_matches(left(text, 100), '(?i)^\s*(\{\\rtf|<!doctype html|<html)')
+              OR (contains(text[:400], '<') OR contains(text[:400], '&'))
+                AND regexp_matches(text[:400], '(?i)<br ?/?>|</?(p|div|span|b|i)>|&(nbsp|lt|gt|amp|quot|#\d+);')
             THEN 'note in RTF or HTML, read with its markup as words'
             WHEN NOT early AND charted_by < cutoff - to_microseconds(hours_us)
             THEN 'summary charted before the admission' END)

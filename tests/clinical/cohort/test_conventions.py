@@ -452,3 +452,18 @@ def test_hours_beyond_a_century_are_refused(tmp_path, hours):
         UserError, match=r"hours must be .* at most 876,600 \(a century\)"
     ):
         build(tmp_path, visits(2), hours=hours)
+
+
+def test_a_discharge_long_after_all_admissions_stands_for_none(tmp_path):
+    rows = visits(4, gap=10)
+    rows[1]["d"] = rows[4]["d"] = "2099-12-31 00:00:00"
+    cohort = build(tmp_path, rows)
+    reasons = exclusions(cohort)
+    assert reasons["s0-1"] == reasons["s2-0"] == "missing_time"
+    assert set(reasons.drop(["s0-1", "s2-0"])) == {""}
+    assert (
+        cohort.n_readmitted == 3
+    )  # of patients 0, 1 and 3; nobody knows of patient 2
+    assert said(
+        cohort, "visits.d has 2 times such as 2099-12-31, which stand for none"
+    )

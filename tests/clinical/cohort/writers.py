@@ -501,6 +501,90 @@ def bigquery(stays, folder):
     return _arguments(folder, zone=ZONE)
 
 
+def sql_server(stays, folder):
+    """Columns of datetimeoffset: seven decimals, and a space before the offset."""
+
+    def time(moment):
+        offset = moment.replace(tzinfo=ZoneInfo(ZONE)).isoformat()[-6:]
+        return f"{_text(moment)}.0000000 {offset}"
+
+    _csv(folder, *tables(stays, time=time))
+    return _arguments(folder)
+
+
+def hl7(stays, folder):
+    """Timestamps of HL7 v2, and the minutes alone for notes."""
+    _csv(
+        folder,
+        *tables(
+            stays,
+            time=lambda t: t.replace(tzinfo=ZoneInfo(ZONE)).strftime(
+                "%Y%m%d%H%M%S%z"
+            ),
+            note_time=lambda t: t.replace(tzinfo=ZoneInfo(ZONE)).strftime(
+                "%Y%m%d%H%M%z"
+            ),
+            day=lambda t: t.strftime("%Y%m%d") if t else "",
+        ),
+    )
+    return _arguments(folder)
+
+
+def no_death_is_1900(stays, folder):
+    """A database whose column of deaths must not be empty."""
+    _csv(
+        folder,
+        *tables(stays, died=lambda t: _text(t) or "1900-01-01 00:00:00"),
+    )
+    return _arguments(folder)
+
+
+def parts_in_one_file(stays, folder):
+    """The parts of an export, put together with the line of names of each."""
+    for name, frame in zip(
+        ("encounters", "letters"), tables(stays), strict=True
+    ):
+        parts = [
+            frame.iloc[number::3].to_csv(index=False) for number in range(3)
+        ]
+        (folder / f"{name}.csv").write_text("".join(parts))
+    return _arguments(folder)
+
+
+def sas(stays, folder):
+    """DATETIME20., which no format names."""
+    _csv(
+        folder,
+        *tables(stays, time=lambda t: t.strftime("%d%b%Y:%H:%M:%S").upper()),
+    )
+    return _arguments(folder)
+
+
+def zeros_lost(stays, folder):
+    """A spreadsheet took the zeros in front of the ids of one table."""
+    encounters, letters = tables(stays)
+    encounters["CSN"] = "00" + encounters["CSN"]
+    _csv(folder, encounters, letters)
+    return _arguments(folder)
+
+
+def base64_texts(stays, folder):
+    encounters, letters = tables(stays)
+    letters["LETTER"] = letters["LETTER"].map(_base64)
+    _csv(folder, encounters, letters)
+    return _arguments(folder)
+
+
+def hexadecimal_texts(stays, folder):
+    """A binary column of SQL Server."""
+    encounters, letters = tables(stays)
+    letters["LETTER"] = [
+        "0x" + text.encode().hex().upper() for text in letters["LETTER"]
+    ]
+    _csv(folder, encounters, letters)
+    return _arguments(folder)
+
+
 _PRIORITIES = {"EMERGENCY": "EM", "URGENT": "UR", "ELECTIVE": "EL"}
 _HL7 = "http://terminology.hl7.org/CodeSystem"
 
@@ -722,10 +806,14 @@ SAME = (
     times, dates, midnight, last_minute, pandas_timestamps, offsets, utc,
     notes_in_utc_with_zone, oracle, formats_with_offsets, cut_notes, wards, etl_synthea, meds,
     spark_csv, spark_2, spark_parquet, mysql, mysql_batch, bigquery, epic_with_its_classes, cerner,
-    synthea,
+    synthea, sql_server, hl7, no_death_is_1900, parts_in_one_file,
 )  # fmt: skip
 """Writers whose tables have the same labels."""
 STOPPED = {
+    sas: r"none of 500 times of encounters.ADM is ISO 8601.*give time_format",
+    zeros_lost: "no stay id of letters is one of encounters",
+    base64_texts: r"the texts of letters are no words but base64",
+    hexadecimal_texts: r"the texts of letters are no words but base64 or hexadecimal",
     notes_in_utc: "cannot be compared: name the zone",
     epic: r"has no admission.*whose class is IMP or ACUTE.*class 4 \(500\)",
 }
