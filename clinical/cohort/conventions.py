@@ -8,7 +8,7 @@ cohort's metadata; times of two clocks cannot be compared, and stop the build.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -90,18 +90,16 @@ class ColumnConvention:
 
     @property
     def shifted_midnights(self) -> list[int]:
-        """The hour, or in summer and winter the hours, of almost all times; empty if others are.
+        """The hour, or two hours that follow each other, of almost all times; [] for others.
 
-        They are midnights of a zone that were converted to UTC.
+        Midnights of a zone become so in UTC, by summer and winter time.
         """
         if self.holds_dates or self.times < FEWEST_TIMES:
             return []
         for hour in range(24):
             hours = [hour, (hour + 1) % 24]
             counts = [self.full_hours.get(hour, 0) for hour in hours]
-            if sum(counts) >= DATES_FROM * self.times and (
-                all(counts) or self.offsets
-            ):
+            if sum(counts) >= DATES_FROM * self.times:
                 return [h for h, n in zip(hours, counts, strict=True) if n]
         return []
 
@@ -127,6 +125,12 @@ class ColumnConvention:
             return (
                 f"{self.name} holds dates: {count:,} of {self.times:,} times are {words}. "
                 "The rules for dates apply."
+            )
+        hours = self.shifted_midnights
+        if len(hours) == 1:
+            return (
+                f"Almost all times of {self.name} are {hours[0]:02}:00. If they are dates of "
+                "another zone that were converted to UTC, name the zone (--zone Asia/Tokyo)."
             )
         fewest = max(FEWEST_TIMES, _SAID_FROM * self.times)
         if self.midnights >= fewest and not self.of_notes:
@@ -182,9 +186,8 @@ def apply_conventions(
                 _refuse_unreadable(con, role, ours, name)
             if convention.holds_dates:
                 _rewrite(con, role, ours, f"date_of_midnight({ours})")
-            hours = convention.shifted_midnights
-            if hours and not zone and _are_seasonal(con, role, ours):
-                _refuse_shifted(convention)
+    if not zone:
+        _refuse_shifted(con, conventions)
     require_one_clock(conventions)
     return conventions, remarks
 
@@ -261,13 +264,22 @@ def _are_seasonal(
     return bool(share >= 1 / 2)
 
 
-def _refuse_shifted(convention: ColumnConvention) -> None:
-    """Raise because the days of a column are not known."""
-    hours = " or ".join(
-        f"{hour:02}:00" for hour in convention.shifted_midnights
+def _refuse_shifted(
+    con: duckdb.DuckDBPyConnection, conventions: Sequence[ColumnConvention]
+) -> None:
+    """Raise if admissions and discharges are midnights of a zone that were converted to UTC."""
+    first, *_ = conventions
+    ends = [column for column in conventions if column.table == first.table]
+    hours = [set(column.shifted_midnights) for column in ends[:2]]
+    if not all(hours) or len(set.union(*hours)) != 2:
+        return
+    if not _are_seasonal(con, "admissions", "admit_time"):
+        return
+    written = " or ".join(
+        f"{hour:02}:00" for hour in sorted(set.union(*hours))
     )
     raise UserError(
-        f"almost all times of {convention.name} are {hours}, as dates of another zone become when "
+        f"almost all times of {first.name} are {written}, as dates of another zone become when "
         "they are written in UTC: name that zone, as `zone='Europe/Berlin'` (--zone "
         'Europe/Berlin) or `zone = "Europe/Berlin"` in the mapping; if the times have no offset '
         "from UTC, write them with one, or as dates"

@@ -100,6 +100,7 @@ class CohortReader:
             "note_table",
         ):
             run(step(name))
+        self._check_days(tables.admissions.name)
         self._create_note_functions()
         for note_table in tables.notes:
             _log.info("reading %s", note_table.name)
@@ -133,6 +134,22 @@ class CohortReader:
             f"If so, add `died_locations={places}`, or died_locations to the mapping; if not, "
             "add alive_locations to the mapping"
         )
+
+    def _check_days(self, table: str) -> None:
+        """Raise if times in UTC are compared with days of a clock that nobody named."""
+        clocks = {convention.clock for convention in self.conventions}
+        if self.schema.zone or "offset" not in clocks:
+            return
+        ((stays, is_utc),) = self.con.execute(
+            step("undecided_days")
+        ).fetchall()
+        if stays and is_utc:
+            raise UserError(
+                f"the times of {table} are in UTC, and dates of death or birth are days of the "
+                f"hospital's clock, which may differ for {stays:,} stays: name the zone, as "
+                "`zone='America/New_York'` (--zone America/New_York) or in the mapping; `UTC` if "
+                "it is that"
+            )
 
     def _check_notes(self, tables: Tables) -> None:
         """Check the clock of the notes; early ones with dates count to the end of their day."""
