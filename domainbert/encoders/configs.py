@@ -37,6 +37,19 @@ _NOT_READ = {
     "return_dict",
     "chunk_size_feed_forward",
 }
+# What the code of an architecture reads, although its configuration does not declare it.
+_UNDECLARED = {
+    "deberta": ("talking_head",),
+    "deberta-v2": (
+        "attention_head_size",
+        "conv_act",
+        "conv_groups",
+        "conv_kernel_size",
+        "norm_rel_ebd",
+        "position_buckets",
+        "share_att_key",
+    ),
+}
 # A model with one of these is not a plain encoder.
 _REFUSED = (
     "is_decoder",
@@ -80,7 +93,8 @@ def read_config(
                 f"{name}: config.json has {key}; expected a plain encoder"
             )
     config_class = CONFIG_MAPPING[family]
-    defaults = {"num_labels": None, **config_class().to_dict()}
+    undeclared = dict.fromkeys(_UNDECLARED.get(family, ()))
+    defaults = {"num_labels": None, **undeclared, **config_class().to_dict()}
     entries = {
         key: value
         for key, value in document.items()

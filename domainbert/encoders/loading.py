@@ -390,6 +390,11 @@ def _check_vocabulary(
         raise EncoderError(
             f"{name} has no fast tokenizer; offsets into the text need one"
         )
+    if tokenizer.pad_token_id is None:
+        raise EncoderError(
+            f"{name} has a tokenizer without a padding token, which batches need: an encoder such "
+            'as BERT has one; write {"pad_token": "its name"} into its tokenizer_config.json'
+        )
     words = len(tokenizer)
     rows = getattr(config, "vocab_size", None)
     # Without its files the library makes up a tokenizer of special tokens.

@@ -207,3 +207,59 @@ def test_a_device_in_place_of_a_file_is_refused(tmp_path):
         EncoderError, match=r"config\.json is not a regular file"
     ):
         read_object(tmp_path / "config.json")
+
+
+# As microsoft/deberta-v3-small and deberta-v2-xlarge have it, but for the sizes.
+DEBERTA_V3 = {
+    "model_type": "deberta-v2",
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 64,
+    "relative_attention": True,
+    "position_buckets": 16,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+    "pos_att_type": "p2c|c2p",
+    "layer_norm_eps": 1e-7,
+    "max_relative_positions": -1,
+    "position_biased_input": False,
+    "type_vocab_size": 0,
+}
+DEBERTA_V2 = {
+    **DEBERTA_V3,
+    "conv_kernel_size": 3,
+    "conv_act": "gelu",
+    "attention_head_size": 8,
+}
+
+
+@pytest.mark.parametrize("release", [DEBERTA_V3, DEBERTA_V2], ids=["v3", "v2"])
+def test_what_a_family_reads_and_does_not_declare_is_kept(folder, release):
+    import torch
+    from transformers import AutoModel, DebertaV2Config, DebertaV2Model
+
+    words = json.loads((folder / "config.json").read_text())["vocab_size"]
+    torch.manual_seed(0)
+    config = {**release, "vocab_size": words}
+    DebertaV2Model(DebertaV2Config(**config)).save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(config))
+    ids = torch.randint(5, words, (2, 40))
+    with torch.inference_mode():
+        wanted = (
+            AutoModel.from_pretrained(folder).eval()(ids).last_hidden_state
+        )
+        model = load_model(find_encoder(folder), AutoModel)
+        torch.testing.assert_close(model(ids).last_hidden_state, wanted)
+
+
+def test_a_tokenizer_without_a_padding_token_is_refused(folder):
+    file = folder / "tokenizer_config.json"
+    change(file, pad_token=None)
+    for other in ("special_tokens_map.json",):
+        (folder / other).unlink(missing_ok=True)
+    with pytest.raises(
+        EncoderError, match="a tokenizer without a padding token"
+    ):
+        load_tokenizer(find_encoder(folder))
