@@ -140,10 +140,9 @@ class CohortReader:
         clocks = {convention.clock for convention in self.conventions}
         if self.schema.zone or "offset" not in clocks:
             return
-        ((stays, is_utc),) = self.con.execute(
-            step("undecided_days")
-        ).fetchall()
-        if stays and is_utc:
+        query = step("undecided_days")
+        ((stays, is_undecided),) = self.con.execute(query).fetchall()
+        if is_undecided:
             raise UserError(
                 f"the times of {table} are in UTC, and dates of death or birth are days of the "
                 f"hospital's clock, which may differ for {stays:,} stays: name the zone, as "
