@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -122,10 +123,11 @@ def build_cohort(
     """
     check_choice("notes", notes, ("discharge", "early"))
     check_choice("split_by", split_by, ("patient", "time"))
-    if not 0 < hours <= 24 * CENTURY_DAYS:  # also of NaN
+    if not 0 < hours < math.inf:  # also of NaN
+        raise UserError(f"hours must be a number above 0, got {hours!r}")
+    if hours > 24 * CENTURY_DAYS:
         raise UserError(
-            f"hours must be a number above 0 and at most {24 * CENTURY_DAYS:,} (a century), "
-            f"got {hours!r}"
+            f"hours must be at most {24 * CENTURY_DAYS:,} (a century), got {hours!r}"
         )
     if out is not None and Path(out).suffix.lower() != ".parquet":
         raise TableError(f"out must end in .parquet, got {Path(out).name}")

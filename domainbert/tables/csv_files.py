@@ -224,7 +224,7 @@ def _parse(
 
 def csv_dialect(path: Path, options: ReadOptions) -> Dialect:
     """How the fields of a file are written, from its first megabytes."""
-    with open_bytes(path) as raw:
+    with read_errors(path), open_bytes(path) as raw:
         sample = raw.read(SAMPLE_BYTES)
     if options.encoding:
         sample = sample.decode(options.encoding, "replace").encode()

