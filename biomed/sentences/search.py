@@ -14,7 +14,7 @@ from domainbert.errors import UserError
 from domainbert.files import folder_beside
 from domainbert.models.embedder import Embedder, check_many
 from domainbert.models.pairs import PairModel
-from domainbert.search import Hits, WordIndex, fuse
+from domainbert.search import Hits, WordIndex, check_k, fuse
 from domainbert.search.vectors import (
     COLUMNS,
     Piece,
@@ -213,8 +213,13 @@ class SentenceIndex:
             A list for each query, best first.
 
         Raises:
-            UserError: k < 1, or see `faults`.
+            UserError: k < 1, `words` that are no index, or see `faults`.
         """
+        check_k(k)
+        if words is not None and not isinstance(words, WordIndex):
+            raise UserError(
+                f"words: expected a WordIndex, such as index.words(), got {words!r}"
+            )
         if isinstance(queries, str):
             queries = [queries]
         queries = list(queries)

@@ -27,7 +27,7 @@ from domainbert.files import JsonObject
 from domainbert.models.embedder import Embedder, check_faults, check_many
 from domainbert.models.pooling import unit
 from domainbert.scoring import Fault, OutputRow, TextTask
-from domainbert.search import top_k
+from domainbert.search import check_k, top_k
 from domainbert.streams import chunked
 
 NAME = "name"
@@ -206,8 +206,7 @@ class TermIndex:
 
     def look_up(self, terms: Iterable[str], *, k: int) -> Iterator[Neighbours]:
         """The k nearest neighbours of each term, in order; k for each meaning of a term."""
-        if k < 1:
-            raise UserError(f"k must be at least 1, got {k}")
+        check_k(k)
         for part in chunked(terms, size=lambda _: 1, limit=_BLOCK):
             yield from self._look_up_batch(part, k)
 

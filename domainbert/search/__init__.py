@@ -26,6 +26,18 @@ class Hits:
     scores: np.ndarray
 
 
+def check_k(k: object) -> None:
+    """Check a number of results, also one from code that is not checked for its types.
+
+    Raises:
+        UserError: k < 1, or no whole number.
+    """
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise UserError(f"k: expected a whole number, such as 10, got {k!r}")
+    if k < 1:
+        raise UserError(f"k must be at least 1, got {k}")
+
+
 def top_k(
     queries: np.ndarray,
     blocks: Iterable[np.ndarray],
@@ -42,10 +54,9 @@ def top_k(
         k: rows of each query.
 
     Raises:
-        UserError: k < 1.
+        UserError: k < 1, or no whole number.
     """
-    if k < 1:
-        raise UserError(f"k must be at least 1, got {k}")
+    check_k(k)
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     rows = np.full((len(queries), k), -1, dtype=np.int64)
     first_row = 0  # of the block

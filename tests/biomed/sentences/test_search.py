@@ -447,3 +447,19 @@ def test_texts_that_are_indexed_already_are_refused(encoder, ids):
     assert len(built) == size
     built.add(["Pneumonia and fever.", "A text that is new."])
     assert len(built) == size + 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": 2.5}, "k: expected a whole number, such as 10, got 2.5"),
+        ({"k": True}, "k: expected a whole number"),
+        (
+            {"words": True},
+            r"words: expected a WordIndex, such as index.words\(\)",
+        ),
+    ],
+)
+def test_options_of_another_type_get_a_sentence(index, options, message):
+    with pytest.raises(UserError, match=message):
+        index.search("fever", **options)
