@@ -216,10 +216,7 @@ class SentenceIndex:
             UserError: k < 1, `words` that are no index, or see `faults`.
         """
         check_k(k)
-        if words is not None and not isinstance(words, WordIndex):
-            raise UserError(
-                f"words: expected a WordIndex, such as index.words(), got {words!r}"
-            )
+        _check_words(words)
         if isinstance(queries, str):
             queries = [queries]
         queries = list(queries)
@@ -310,6 +307,14 @@ def _all_new(
                 "into a new folder"
             )
         yield vectors, rows
+
+
+def _check_words(words: object) -> None:
+    """Check an index of words, also one from code that is not checked for its types."""
+    if words is not None and not isinstance(words, WordIndex):
+        raise UserError(
+            f"words: expected a WordIndex, such as index.words(), got {words!r}"
+        )
 
 
 def _reranked(
