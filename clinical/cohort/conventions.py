@@ -271,7 +271,8 @@ def _refuse_shifted(
     first, *_ = conventions
     ends = [column for column in conventions if column.table == first.table]
     hours = [set(column.shifted_midnights) for column in ends[:2]]
-    if not all(hours) or len(set.union(*hours)) != 2:
+    both_hours, *others = hours
+    if len(both_hours) != 2 or not all(h and h <= both_hours for h in others):
         return
     if not _are_seasonal(con, "admissions", "admit_time"):
         return
