@@ -59,6 +59,7 @@ ANCHORED = {
     "domainbert.tables.ids._FORMULA",
     "domainbert.tables.ids._GUARDED",
     "domainbert.tables.columns._SPELLED",
+    "domainbert.tables.sources._PART",
     "biomed.corpora.pubtator._TEXT_LINE",
     "biomed.corpora.words._LIST_MARK",
     "clinical.cohort.fhir.attachments._FRAGMENT",
