@@ -432,11 +432,13 @@ def _codings(entities: pd.DataFrame, dictionary: Path | None) -> list[str]:
     written: dict[tuple[str, str, str], str] = {}
     for id_, name, codes in set(cells.itertuples(index=False, name=None)):
         all_codes = list(filter(None, [id_, *codes.split("|")]))
-        known: dict[str, tuple[str | None, str | None]] = {id_: (None, name)}
+        versions: dict[str, tuple[str | None, str | None]] = {
+            id_: (None, name)
+        }
         if names:
-            known = names.codings(all_codes)
+            versions = names.codings(all_codes)
         codings = [
-            _coding(code, *known.get(code, (None, None)))
+            _coding(code, *versions.get(code, (None, None)))
             for code in sorted(all_codes, key=_system)
             if _system(code) in SYSTEMS
         ]

@@ -162,7 +162,9 @@ class EntityLinker:
         else:
             count = min(_CANDIDATES, len(self._forms))
             hits = top_k(queries, [self._vectors], k=count)
-            forms = [[self._forms[row] for row in rows] for rows in hits.rows]
+            forms = [
+                list(map(self._forms.__getitem__, rows)) for rows in hits.rows
+            ]
         labels = labels or [None] * len(names)
         scores = hits.scores.tolist()
         return list(map(self._nearest, names, labels, forms, scores))

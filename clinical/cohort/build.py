@@ -58,6 +58,10 @@ if TYPE_CHECKING:
 
 _OWN = Diagnoses.model_fields  # rules that other steps read
 MEMORY_LIMIT = "1GB"  # for DuckDB; the rest is on disk, beside the result
+_SETTINGS = {
+    "memory_limit": MEMORY_LIMIT,
+    "autoinstall_known_extensions": "false",  # nothing is downloaded
+}
 
 
 def build_cohort(
@@ -123,12 +127,7 @@ def build_cohort(
     """
     check_choice("notes", notes, ("discharge", "early"))
     check_choice("split_by", split_by, ("patient", "time"))
-    if not 0 < hours < math.inf:  # also of NaN
-        raise UserError(f"hours must be a number above 0, got {hours!r}")
-    if hours > 24 * CENTURY_DAYS:
-        raise UserError(
-            f"hours must be at most {24 * CENTURY_DAYS:,} (a century), got {hours!r}"
-        )
+    _check_hours(hours)
     if out is not None and Path(out).suffix.lower() != ".parquet":
         raise TableError(f"out must end in .parquet, got {Path(out).name}")
     shares = _shares_by_side(fractions)
@@ -216,6 +215,16 @@ def _moment(value: str | date | None) -> datetime | None:
         ) from None
 
 
+def _check_hours(hours: float) -> None:
+    """Raise a `UserError` unless there are some hours, and less than a century."""
+    if not 0 < hours < math.inf:  # also of NaN
+        raise UserError(f"hours must be a number above 0, got {hours!r}")
+    if hours > 24 * CENTURY_DAYS:
+        raise UserError(
+            f"hours must be at most {24 * CENTURY_DAYS:,} (a century), got {hours!r}"
+        )
+
+
 @contextmanager
 def _scratch(out: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database that spills to disk in `folder`, removed when the block ends.
@@ -224,15 +233,10 @@ def _scratch(out: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """
     import duckdb
 
-    # Nothing may be downloaded at run time.
-    settings = {
-        "memory_limit": MEMORY_LIMIT,
-        "autoinstall_known_extensions": "false",
-    }
     with (
         folder_beside(out.with_name("cohort"), private=True) as private,
         duckdb.connect(
-            config={**settings, "temp_directory": str(private)}
+            config={**_SETTINGS, "temp_directory": str(private)}
         ) as con,
     ):
         con.execute("SET TimeZone = 'UTC'")

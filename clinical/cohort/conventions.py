@@ -271,8 +271,9 @@ def _refuse_shifted(
     first, *_ = conventions
     ends = [column for column in conventions if column.table == first.table]
     hours = [set(column.shifted_midnights) for column in ends[:2]]
-    both_hours, *others = hours
-    if len(both_hours) != 2 or not all(h and h <= both_hours for h in others):
+    two_hours, *other_hours = hours
+    are_subsets = all(h and h <= two_hours for h in other_hours)
+    if len(two_hours) != 2 or not are_subsets:
         return
     if not _are_seasonal(con, "admissions", "admit_time"):
         return

@@ -143,30 +143,20 @@ def condition(row: Mapping[str, Any], method: str, *, time: str) -> JsonObject:
         "id": re.sub(
             "[^A-Za-z0-9.-]", "-", f"proposed-{row['stay_id']}-{group}"
         )[:64],
-        "verificationStatus": {
-            "coding": [
-                {
-                    "system": "http://terminology.hl7.org/CodeSystem/condition-ver-status",
-                    "code": "unconfirmed",
-                }
-            ]
-        },
-        "category": [
-            {
-                "coding": [
-                    {
-                        "system": "http://terminology.hl7.org/CodeSystem/condition-category",
-                        "code": "encounter-diagnosis",
-                    }
-                ]
-            }
-        ],
+        "verificationStatus": _concept("condition-ver-status", "unconfirmed"),
+        "category": [_concept("condition-category", "encounter-diagnosis")],
         "code": code,
         "subject": _reference("Patient", row["patient_id"]),
         "encounter": _reference("Encounter", row["stay_id"]),
         "recordedDate": time,
         "note": [{"text": remark}],
     }
+
+
+def _concept(code_system: str, code: str) -> JsonObject:
+    """A CodeableConcept with a code of one of HL7's code systems."""
+    system = f"http://terminology.hl7.org/CodeSystem/{code_system}"
+    return {"coding": [{"system": system, "code": code}]}
 
 
 def _scored_stays(source: Cohort, risks: pd.DataFrame) -> pd.DataFrame:
