@@ -363,9 +363,13 @@ def test_generic_tables(generic, define):
         data_end="none",
     )
     frame = cohort.to_frame().set_index("stay_id")
+    # The death of A-3 is not written in the format of times, and no place of discharge is known.
     assert frame["exclusion"].fillna("").to_dict() == {
-        "A-1": "", "A-2": "no_text", "A-3": "", "A-4": "unreadable_time",
-    }  # fmt: skip
+        "A-1": "",
+        "A-2": "no_text",
+        "A-3": "same_day_death",
+        "A-4": "unreadable_time",
+    }
     assert frame.loc["A-1", "days_to_readmission"] == pytest.approx(
         24 + 0.5 / 24
     )
