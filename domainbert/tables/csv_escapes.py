@@ -182,11 +182,16 @@ _OF_CLIENTS = {
 }
 
 
+_FEWEST_LINE_ENDS = 3  # fewer may have a backslash by chance
+
+
 def _escape_line_ends(fields: list[bytes]) -> bool:
-    """Whether there are line ends in quotes, and each has a backslash."""
+    """Whether there are line ends in quotes, not only one or two, and each has a backslash."""
     texts = [re.sub(rb"\\(\r\n|[^\r\n])", b"", field) for field in fields]
     line_ends = sum(text.count(b"\n") for text in texts)
-    return 0 < line_ends == sum(text.count(b"\\\n") for text in texts)
+    if line_ends < _FEWEST_LINE_ENDS:
+        return False
+    return line_ends == sum(text.count(b"\\\n") for text in texts)
 
 
 def _are_letters(sample: bytes, *, sure: bool) -> bool:

@@ -63,6 +63,9 @@ def test_any_text_survives(tmp_path_factory, ending, texts):
     assert read_table(path)["text"].tolist() == texts
 
 
+@hypothesis.example(
+    texts=["\\\n"]
+)  # one line end after a backslash, by chance
 @hypothesis.given(texts=texts_of("ab ,\"'\n\r\t;\\#\0é☃"))
 def test_any_text_survives_csv(tmp_path_factory, texts):
     path = tmp_path_factory.getbasetemp() / "any.csv"
