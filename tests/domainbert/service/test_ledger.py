@@ -104,7 +104,9 @@ def test_a_file_system_without_links_gets_one_key(
         monkeypatch.delattr("os.link")
     path = tmp_path / "l.sqlite"
     with ThreadPoolExecutor(8) as pool:
-        ledgers = list(pool.map(lambda _: open_ledger(path), range(8)))
+        ledgers = list(
+            pool.map(lambda _: open_ledger(path, wait_seconds=60), range(8))
+        )
     assert len({ledger._key for ledger in ledgers}) == 1
     assert len(path.with_name("key").read_text()) == 64
 
