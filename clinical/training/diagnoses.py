@@ -28,7 +28,6 @@ from clinical.stays.cohorts import (
     labels_of,
 )
 from clinical.stays.patients import (
-    check_unseen,
     patient_hashes,
     with_patients,
 )
@@ -41,6 +40,7 @@ from clinical.training.recalibration import (
     EPSILON,
     MIN_EVENTS,
     check_events,
+    unseen_stays,
 )
 from domainbert.encoders.adapters import OUTPUT_LAYERS, Adapter
 from domainbert.encoders.configs import named_outputs
@@ -410,14 +410,8 @@ def recalibrate(
     rows, _ = coded_stays(cohort)
     side = side_with_groups(rows, model.labels, split)
     hashes = model.manifest.data.patients
-    check_unseen(side["patient_id"], hashes, side="val")
-    windows = model.token_ids(side["text"])
-    side = side[list(map(bool, windows))]
-    if side.empty:
-        raise UserError(
-            f"no stay of the side {split!r} can be scored; expected some hundred stays"
-        )
-    values, counts = model.window_probabilities(list(filter(None, windows)))
+    side, windows = unseen_stays(model, side, split)
+    values, counts = model.window_probabilities(windows)
     grid: Sequence[float] = C_GRID
     if keep_c:
         grid = (model.c,)

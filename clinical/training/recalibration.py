@@ -11,6 +11,7 @@ from clinical.evaluation.after_discharge import record_after_discharge
 from clinical.evaluation.drift import describe_notes, profile
 from clinical.evaluation.measures import precise_threshold
 from clinical.risk.aggregation import aggregate_stays
+from clinical.risk.diagnoses import DiagnosisModel
 from clinical.risk.manifest import RiskCalibration, StayCounts
 from clinical.risk.model import ReadmissionModel
 from clinical.risk.reading import ColumnEffect, shifts
@@ -37,6 +38,25 @@ REFUSED = {
     "score",
     "probability",
 }
+
+
+def unseen_stays(
+    model: ReadmissionModel | DiagnosisModel, stays: pd.DataFrame, split: str
+) -> tuple[pd.DataFrame, list[list[np.ndarray]]]:
+    """The stays of a side that can be scored, with their windows.
+
+    Raises:
+        UserError: no stay can be scored, or the model was trained on some of the patients.
+    """
+    hashes = model.manifest.data.patients
+    check_unseen(stays["patient_id"], hashes, side="val")
+    windows = model.token_ids(stays["text"])
+    stays = stays[list(map(bool, windows))]
+    if stays.empty:
+        raise UserError(
+            f"no stay of the side {split!r} can be scored; expected some hundred stays"
+        )
+    return stays, list(filter(None, windows))
 
 
 def check_events(
@@ -212,16 +232,10 @@ def recalibrate(
     rows = usable_stays(cohort)
     rows = rows[rows["split"] == split]
     hashes = model.manifest.data.patients
-    check_unseen(rows["patient_id"], hashes, side="val")
-    windows = model.token_ids(rows["text"])
-    rows = rows[list(map(bool, windows))]
-    if rows.empty:
-        raise UserError(
-            f"no stay of the side {split!r} can be scored; expected some hundred stays"
-        )
+    rows, windows = unseen_stays(model, rows, split)
     outcome = rows["readmitted"].to_numpy()
     check_events(outcome, parameters=2 + len(names))
-    values, counts = model.window_probabilities(list(filter(None, windows)))
+    values, counts = model.window_probabilities(windows)
     grid = (model.c,) if keep_c else C_GRID
     probability = choose(model, values, counts, outcome, grid=grid)
     manifest = model.manifest

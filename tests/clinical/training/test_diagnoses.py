@@ -6,7 +6,7 @@ import pytest
 
 import clinical
 from clinical.risk.aggregation import aggregate, aggregate_stays
-from clinical.risk.diagnoses import DiagnosisModel
+from clinical.risk.diagnoses import DiagnosisModel, DiagnosisSettings
 from clinical.stays.cohorts import coded_stays, labels_of
 from clinical.training.diagnoses import (
     DiagnosisRecipe,
@@ -181,12 +181,7 @@ def test_cached_windows_give_the_same_numbers(model, cohort, tmp_path):
 def test_windows_with_evidence_have_their_own_groups(cohort, recipe):
     rows, _ = coded_stays(cohort)
     rows = rows[rows["split"] != "test"].reset_index(drop=True)
-    plain = DiagnosisModel.untrained(
-        recipe.model.encoder,
-        training=QUICK,
-        settings=fit_settings(recipe),
-        labels=list(WORDS),
-    )
+    plain = untrained(recipe)
     objective = DiagnosisObjective(
         plain, rows, table=recipe.model, training=QUICK
     )
@@ -212,10 +207,14 @@ def test_windows_with_evidence_have_their_own_groups(cohort, recipe):
     assert max(len(example.windows) for example in stays) > 1
 
 
-def fit_settings(recipe):
-    from clinical.risk.diagnoses import DiagnosisSettings
-
-    return DiagnosisSettings(window=recipe.model.window)
+def untrained(recipe, labels=tuple(WORDS)):
+    """A model of the recipe as it is before training."""
+    return DiagnosisModel.untrained(
+        recipe.model.encoder,
+        training=QUICK,
+        settings=DiagnosisSettings(window=recipe.model.window),
+        labels=list(labels),
+    )
 
 
 def test_a_stay_without_codes_is_unknown_and_counted(cohort):
@@ -302,12 +301,7 @@ def test_refitted_model_reads_both_sides_and_keeps_what_was_measured(
 
 def test_a_new_head_begins_at_the_shares(cohort, recipe):
     rows, _ = coded_stays(cohort)
-    plain = DiagnosisModel.untrained(
-        recipe.model.encoder,
-        training=QUICK,
-        settings=fit_settings(recipe),
-        labels=list(WORDS),
-    )
+    plain = untrained(recipe)
     objective = DiagnosisObjective(
         plain, rows, table=recipe.model, training=QUICK
     )
@@ -319,12 +313,7 @@ def test_a_new_head_begins_at_the_shares(cohort, recipe):
 
 def test_each_epoch_cuts_the_notes_at_other_places(cohort, recipe):
     rows, _ = coded_stays(cohort)
-    plain = DiagnosisModel.untrained(
-        recipe.model.encoder,
-        training=QUICK,
-        settings=fit_settings(recipe),
-        labels=list(WORDS),
-    )
+    plain = untrained(recipe)
     table = recipe.model.replaced(negatives=1.0)
     objective = DiagnosisObjective(plain, rows, table=table, training=QUICK)
     epochs = [objective.make(number) for number in (0, 1)]
@@ -359,12 +348,7 @@ def test_recalibrating_needs_enough_stays_and_says_what_it_fitted(
 
 @pytest.mark.parametrize("number", [1, 2000])
 def test_one_group_and_very_many(number, cohort, recipe):
-    plain = DiagnosisModel.untrained(
-        recipe.model.encoder,
-        training=QUICK,
-        settings=fit_settings(recipe),
-        labels=[f"G{n}" for n in range(number)],
-    )
+    plain = untrained(recipe, [f"G{n}" for n in range(number)])
     stay = plain.predict(cohort["text"][0])
     assert len(stay.groups) == number
     assert stay.window_probabilities.shape == (len(stay.windows), number)
