@@ -14,10 +14,13 @@ class EncoderError(UserError):
 
 
 def missing_extra(error: ImportError, extra: str) -> UserError:
-    """The error for a module that only an extra of the package installs."""
+    """The error for a module that only an extra of the package installs, or for one too old."""
     package = (error.name or extra).partition(".")[0]
+    fault = f"{package} is too old"
+    if isinstance(error, ModuleNotFoundError):
+        fault = f"no {package}"
     return UserError(
-        f"no {package}: run {extra_command(extra)} in a checkout of domainbert"
+        f"{fault}: run {extra_command(extra)} in a checkout of domainbert"
     )
 
 

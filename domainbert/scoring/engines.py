@@ -67,7 +67,7 @@ def score_ray(
         from ray.cloudpickle import dumps
         from ray.data import ActorPoolStrategy, Dataset
         from ray.data.expressions import monotonically_increasing_id
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise missing_extra(error, "ray") from None
     if not isinstance(dataset, Dataset):
         raise UserError(
@@ -131,7 +131,7 @@ def score_spark(
         from pyspark.cloudpickle import dumps
         from pyspark.sql import functions
         from pyspark.sql.pandas.types import from_arrow_schema
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise missing_extra(error, "spark") from None
     if not hasattr(frame, "mapInArrow"):
         raise UserError(

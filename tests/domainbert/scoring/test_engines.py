@@ -240,3 +240,13 @@ def test_a_missing_engine_is_a_line_with_its_extra(engine, monkeypatch):
         match=rf"no {package}: run pip install '\.\[{engine}\]'",
     ):
         getattr(engines, f"score_{engine}")(notes(), WordCount())
+
+
+def test_an_old_ray_is_a_line_with_its_extra(monkeypatch):
+    """A Ray before 2.55 has no `monotonically_increasing_id`."""
+    expressions = pytest.importorskip("ray.data.expressions")
+    monkeypatch.delattr(expressions, "monotonically_increasing_id")
+    with pytest.raises(
+        UserError, match=r"ray is too old: run pip install '\.\[ray\]'"
+    ):
+        engines.score_ray(notes(), WordCount())
