@@ -61,7 +61,7 @@ def decode(raw: bytes, charset: str | None) -> Reading:
             break
     for encoding in [*candidates, "utf-8", "cp1252"]:
         with suppress(UnicodeError):
-            text = raw.decode(encoding).replace("\ufeff", "")
+            text = raw.decode(encoding).removeprefix("\ufeff")
             if encoding == named:
                 return Reading(text)
             return Reading(text, (_guessed(charset, encoding),))

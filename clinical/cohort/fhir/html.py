@@ -15,8 +15,13 @@ _NO_TEXT = frozenset(_HTML["no_text"].split())
 _STRUCK = frozenset(_HTML["struck"].split())
 _HIDDEN_STYLE = re.compile(r"display:none|visibility:hidden|line-through")
 _TAG = re.compile(r"<[a-zA-Z/!?]")
-# Characters by a number that no character has: Python refuses numbers of 4,301 digits.
-_BEYOND_UNICODE = re.compile(r"&#(?:0*+[0-9]{8,}+|[xX]0*+[0-9a-fA-F]{7,}+);?")
+# Signs that begin no mark are words: no ">" ends "<half a tablet</p>", nor has "</ 3" a name.
+_NO_MARK = re.compile(
+    r"<(?=(?:[/?]?+|!(?!(?i:doctype)))[a-zA-Z](?:[^<>\"']|(?<!=)(?<!=\s)[\"'])*+<"
+    r"|[/?](?![a-zA-Z>])|!(?![a-zA-Z>\[]|--))"
+)
+_NUMBERED = re.compile(r"&#(?:0*+([0-9]++)|[xX]0*+([0-9a-fA-F]++));?")
+_MOST_DIGITS = 7  # of the number of a character; Python refuses to read 4,301
 _END_TAG = re.compile(r"</([a-zA-Z][^\s/<>]{0,40}+)[^<>]{0,200}+>")
 
 
@@ -26,15 +31,14 @@ def html_text(markup: str) -> Reading:
 
     markup = whole_text(markup.replace("\0", ""))
     # Without tags it is plain text, whose line breaks count.
-    if not _TAG.search(markup):
-        markup = _BEYOND_UNICODE.sub("\ufffd", markup)
+    if not _TAG.search(markup, 0, markup.rfind(">") + 1):
+        markup = _NUMBERED.sub(_known_character, markup)
         return Reading(html.unescape(markup).strip())
     for mark in _HTML["unclosed"]:
         markup = _without_unclosed(markup, **mark)
     # After the last tag, "<" is a sign of the text: "BP < 120".
-    tags, _, tail = markup.rpartition(">")
-    if tags:
-        markup = f"{tags}>{tail.replace('<', '&lt;')}"
+    tags, end, tail = markup.rpartition(">")
+    markup = _NO_MARK.sub("&lt;", tags) + end + tail.replace("<", "&lt;")
     target = WordTarget()
     parser = etree.HTMLParser(target=target, huge_tree=True)
     position = 0
@@ -50,6 +54,14 @@ def html_text(markup: str) -> Reading:
     parser.feed(markup[position:])
     text = parser.close()
     return Reading(text, target.remarks)
+
+
+def _known_character(number: re.Match[str]) -> str:
+    """A character by its number as it is, or U+FFFD where `html.unescape` would drop it."""
+    digits = number[1] or number[2]
+    if len(digits) > _MOST_DIGITS or not html.unescape(number[0]):
+        return "\ufffd"
+    return number[0]
 
 
 def _without_unclosed(

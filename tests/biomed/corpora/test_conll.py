@@ -153,3 +153,25 @@ def test_not_utf8(tmp_path):
     path.write_bytes(b"caf\xe9\tO\n")
     with pytest.raises(CorpusError, match=r"train\.tsv is not UTF-8"):
         read_conll(path)
+
+
+@pytest.mark.parametrize("separator", ["\t", " "])
+def test_every_character_of_a_word_is_kept(tmp_path, separator):
+    """Within a word, and alone unless it is white space; of the planes with words."""
+    path = tmp_path / "words.tsv"
+    for first in range(0, 0x20000, 4096):
+        letters = [
+            letter
+            for letter in map(chr, range(first, first + 4096))
+            if not "\ud800" <= letter <= "\udfff"
+            if letter not in ("\t", "\r", "\n", separator)
+        ]
+        words = [f"a{letter}b" for letter in letters]
+        words += [letter for letter in letters if not letter.isspace()]
+        if separator == " " and not first:
+            words.remove("#")  # begins a comment
+        lines = [f"{word}{separator}O\n" for word in words]
+        path.write_text("".join(lines), encoding="utf-8", newline="")
+        sentences, _ = read_conll(path)
+        read = [word for sentence in sentences for word in sentence.words]
+        assert read == words

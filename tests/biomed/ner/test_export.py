@@ -1,5 +1,6 @@
 import gzip
 import json
+from itertools import count
 from pathlib import Path
 
 import pandas as pd
@@ -7,6 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from biomed.corpora import read_gold
+from biomed.corpora.brat import read_brat
+from biomed.corpora.pubtator import read_pubtator
 from biomed.ner.commands import app
 from biomed.ner.entities import Entity
 from biomed.ner.export import (
@@ -16,6 +19,7 @@ from biomed.ner.export import (
     write_tagged,
 )
 from domainbert.errors import UserError
+from domainbert.files import whole_text
 from domainbert.tables import TableError
 
 STANDARDS = Path(__file__).parents[4] / "shared" / "data" / "standards"
@@ -132,6 +136,58 @@ def test_bioc_reads_bioc(tmp_path, kind):
     assert infons["identifier"] == "C1"
     (odd_passage,) = documents[2].passages
     assert odd_passage.text[1:] == "fever <&>"
+
+
+def written_and_read(documents, path, kind):
+    """The texts, and the spans of each, after the way through a file."""
+    write_tagged(documents, path, kind=kind)
+    if not kind.startswith("bioc"):
+        read = {"brat": read_brat, "pubtator": read_pubtator}[kind]
+        return {d.id: (d.text, labels(d.spans)) for d in read(path)}
+    module = {"bioc": "bioc.biocxml", "bioc-json": "bioc.biocjson"}[kind]
+    reader = pytest.importorskip(module)
+    with path.open(encoding="utf-8", newline="") as file:
+        documents = reader.load(file).documents
+    passages = {d.id: d.passages[0] for d in documents}
+    return {
+        name: (
+            passage.text,
+            [
+                (a.total_span.offset, a.total_span.end, a.infons["type"])
+                for a in passage.annotations
+            ],
+        )
+        for name, passage in passages.items()
+    }
+
+
+@pytest.mark.parametrize("kind", ["brat", "pubtator", "bioc", "bioc-json"])
+def test_every_character_comes_back_in_its_place(tmp_path, kind):
+    """Those of Unicode but halves of pairs, in the text and in mentions of 64 of them."""
+    documents = []
+    for first in range(0, 0x110000, 4096):
+        mentions = [
+            f"x{whole_text(''.join(map(chr, range(start, start + 64))))}x"
+            for start in range(first, first + 4096, 64)
+        ]
+        entities = [
+            Entity(start, start + 66, mention, "X", 0.5)
+            for start, mention in zip(count(6, 67), mentions, strict=False)
+        ]
+        documents.append(
+            (str(first), f"Title\n{' '.join(mentions)}", entities)
+        )
+    read = written_and_read(documents, tmp_path / kind, kind)
+    not_written = {}
+    if kind == "pubtator":  # a line for the abstract
+        not_written = dict.fromkeys(map(ord, "\t\r\n"), " ")
+    elif kind != "brat":
+        no_xml = {*range(32), 0xFFFE, 0xFFFF} - set(map(ord, "\t\r\n"))
+        not_written = dict.fromkeys(no_xml, "\ufffd")
+    for name, text, entities in documents:
+        read_text, spans = read[name]
+        assert read_text == text[:6] + text[6:].translate(not_written), name
+        assert spans == labels(entities), name
 
 
 def test_brat_keeps_the_offsets_of_odd_characters(tmp_path):

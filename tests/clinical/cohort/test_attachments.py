@@ -3,6 +3,7 @@
 import base64
 import gzip
 import time
+from itertools import zip_longest
 
 import pytest
 
@@ -382,38 +383,115 @@ def test_letters_whose_case_has_another_length_hide_nothing(mark):
     assert words == [letters, "a", "b", "c"]
 
 
-def test_every_letter_of_html_is_kept():
-    """But for white space, control characters and halves of pairs, letter by letter."""
-    for first in range(0, 0x110000, 4096):
+def block(first, count):
+    """Characters in the order of Unicode, without halves of pairs."""
+    numbers = range(first, first + count)
+    return "".join(
+        chr(number) for number in numbers if not 0xD800 <= number < 0xE000
+    )
+
+
+# All that differ in case, form or width; of planes without such letters, both ends.
+BLOCKS = [block(first, 4096) for first in range(0, 0x20000, 4096)] + [
+    block(first, 512) + block(first + 0xF800, 2048)
+    for first in range(0x20000, 0x110000, 0x10000)
+]
+
+
+def first_difference(kept, expected):
+    """Where two texts first differ, with the characters there; None if they are equal."""
+    if kept == expected:
+        return None
+    pairs = zip_longest(kept or "", expected)
+    return next(
+        (number, *map(ascii, pair))
+        for number, pair in enumerate(pairs)
+        if pair[0] != pair[1]
+    )
+
+
+def test_every_letter_of_html_is_kept_in_order():
+    """As a line, verbatim, without tags, by its number, and after signs that begin no mark."""
+    for block in BLOCKS:
         letters = [
             letter
-            for letter in map(chr, range(first, first + 4096))
-            if letter.isprintable() and letter not in "<>& "
+            for letter in block
+            if not letter.isspace() and letter not in "<&\0"
         ]
-        for markup in (
-            "<p>" + "<br>".join(letters) + "<title>",
-            "<pre>" + "".join(letters) + "<!-- a",
-        ):
-            kept = html_text(markup).text
-            missing = set(letters) - set(kept)
-            assert not missing, [hex(ord(letter)) for letter in missing][:9]
-
-
-def test_every_letter_of_rtf_and_c_cda_is_kept():
-    """RTF as bytes and as numbers of UTF-16 units; C-CDA between tags."""
-    for first in range(0, 0x110000, 4096):
-        letters = "".join(
-            letter
-            for letter in map(chr, range(first, first + 4096))
-            if letter.isprintable() and letter not in "<>& \\{}"
+        words = "".join(letters)
+        # HTML reads the numbers of these as those of windows-1252.
+        unnumbered = dict.fromkeys(range(0x80, 0xA0))
+        numbers = "".join(
+            f"&#{ord(letter)};" for letter in words.translate(unnumbered)
         )
-        units = memoryview(letters.encode("utf-16-le")).cast("H")
+        readings = [
+            ("<p>" + "<br>".join(letters) + "<title>", "\n".join(letters)),
+            (f"<pre>{words}<!-- a", f"{words} a"),
+            (words, words),
+            (f"<pre>{numbers}</pre>", words.translate(unnumbered)),
+            (f"<p><{'<'.join(letters)}</p>", f"<{'<'.join(letters)}"),
+            (f"<p>&{' &'.join(letters)}</p>", f"&{' &'.join(letters)}"),
+        ]
+        for markup, expected in readings:
+            reading = html_text(markup)
+            assert reading.remarks == ()
+            assert first_difference(reading.text, expected) is None
+
+
+def test_every_letter_of_rtf_and_c_cda_is_kept_in_order():
+    """RTF as bytes and as numbers of UTF-16 units; C-CDA between tags."""
+    not_in_xml = dict.fromkeys([*range(32), 0xFFFE, 0xFFFF, *map(ord, "<&")])
+    for block in BLOCKS:
+        units = memoryview(block.encode("utf-16-le")).cast("H")
         numbers = "".join(rf"\u{unit}?" for unit in units)
-        assert rtf_text(rf"{{\rtf1 {letters}}}".encode()).text == letters
-        assert rtf_text(rf"{{\rtf1 {numbers}}}".encode()).text == letters
+        reading = rtf_text(rf"{{\rtf1 x{numbers}x}}".encode())
+        assert first_difference(reading.text, f"x{block}x") is None
+        letters = block.translate(dict.fromkeys(map(ord, "\r\n\\{}")))
+        reading = rtf_text(rf"{{\rtf1 x{letters}x}}".encode())
+        assert first_difference(reading.text, f"x{letters}x") is None
+        letters = "".join(block.translate(not_in_xml).split())
         markup = CDA.replace("apixaban", letters)
         kept = read_attachments([attachment(markup, "text/xml")]).text
-        assert f"Given {letters}." in kept
+        kept = kept.partition("Given ")[2].partition(".\none")[0]
+        assert first_difference(kept, letters) is None
+
+
+def test_every_letter_of_a_plain_text_is_kept_in_order():
+    """In each form of Unicode; only a first U+FEFF is the mark of the form."""
+    text = "Text: " + "".join(BLOCKS)
+    for form in ("utf-8", "utf-8-sig", "utf-16", "utf-32"):
+        reading = decode(text.encode(form), form.removesuffix("-sig"))
+        assert reading.remarks == ()
+        assert first_difference(reading.text, text) is None
+
+
+def test_characters_that_no_xml_may_have_are_told():
+    for number in [*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF]:
+        markup = CDA.replace("apixaban", f"api{chr(number)}xaban")
+        reading = read_attachments([attachment(markup, "text/xml")])
+        assert reading.text is None
+        assert len(reading.remarks) == 1
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("weight <kg", "weight <kg"),
+        ("line 1, <half\nline 2", "line 1, <half\nline 2"),
+        ("K > 3, then <half", "K > 3, then <half"),
+        ("<p>takes <half a tablet daily</p>", "takes <half a tablet daily"),
+        ("<p>takes <half of \"his\" wife's</p>", "takes <half of \"his\" wife's"),
+        ("<p>pain </ 3 of 10</p>", "pain </ 3 of 10"),
+        ("<p>pain <!half of it<br>no", "pain <!half of it\nno"),
+        ("<p>pain <?half of it<br>no", "pain <?half of it\nno"),
+        ("<p title='a <b' class=\"c < d\">e</p>", "e"),
+        ("<p title = 'a <b'>c</p>", "c"),
+        ("<!DOCTYPE html><!-- a <b> -->c<![CDATA[ <d> ]]>", "c ]]>"),
+        ("tab&#9;&#1;&#xfdd0;&#X7F;&#38;lt;", "tab\t\ufffd\ufffd\ufffd&lt;"),
+    ],
+)  # fmt: skip
+def test_signs_that_begin_no_mark_are_words(markup, text):
+    assert html_text(markup).text == text
 
 
 def test_characters_by_a_number_that_no_character_has():
