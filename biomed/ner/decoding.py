@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from biomed.corpora.conll import begins, read_tags
 from biomed.corpora.documents import OUTSIDE
-from biomed.corpora.schemes import begins, read_tags
 from domainbert.errors import UserError
 from domainbert.files import read_toml
 
@@ -34,7 +34,7 @@ class Outputs:
     """How a network's outputs become the tags of `tags_for(types)`; `types` are sorted.
 
     Types that are never begun with B are begun with I, as in IOB1 and plain types. For the
-    spellings of labels see `biomed.corpora.schemes.read_tags`.
+    spellings of labels see `biomed.corpora.conll.read_tags`.
 
     Raises:
         UserError: names that say nothing (`LABEL_0`), or no O.

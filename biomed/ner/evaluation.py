@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from biomed.corpora.conll import UNTYPED
 from biomed.corpora.documents import (
     Span,
     TaggedText,
@@ -20,7 +21,6 @@ from biomed.corpora.documents import (
     spans_of,
     tags_of,
 )
-from biomed.corpora.schemes import UNTYPED
 from biomed.ner.entities import Entity, extents
 from biomed.notes.assertion import DRUGS
 from domainbert.errors import UserError
