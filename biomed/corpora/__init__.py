@@ -1,13 +1,20 @@
-"""Entity corpora in CoNLL, PubTator or BRAT formats, read as words with tags."""
+"""Entity corpora in CoNLL, PubTator, BioC or BRAT formats, read as words with tags."""
 
 from biomed.corpora.corpus import Corpus, Gold, gold_of, read_corpus, read_gold
-from biomed.corpora.documents import CorpusError, Document, Span, TaggedText
+from biomed.corpora.documents import (
+    CorpusError,
+    Document,
+    Relation,
+    Span,
+    TaggedText,
+)
 
 __all__ = [
     "Corpus",
     "CorpusError",
     "Document",
     "Gold",
+    "Relation",
     "Span",
     "TaggedText",
     "gold_of",

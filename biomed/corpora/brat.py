@@ -8,12 +8,15 @@ from biomed.corpora.documents import (
     ASSERTIONS,
     CorpusError,
     Document,
+    Relation,
     Span,
     count_mentions,
     decoded,
     lines_of,
 )
 
+OWN_REFERENCE = "Dictionary:"
+"""What we write before an id that names no source; it is left out when it is read."""
 _REFERENCE = re.compile(r"^N\d+\tReference (T\S+) (\S+)", re.MULTILINE)
 _ATTRIBUTE = re.compile(r"^[AM]\d+\t(\w+) (T\S+)(?: (\w+))?", re.MULTILINE)
 # Attributes without a value, as in other corpora: "A1 Negated T1".
@@ -42,9 +45,10 @@ def read_brat(folder: Path) -> list[Document]:
     """Read documents, `name.txt` beside `name.ann`, sorted by name.
 
     Entities (T lines) are read with the concept of their first reference (N lines) and the
-    attribute `Assertion`, or one without a value, such as `Negated`; other annotations are
-    skipped. A mention that differs from the
-    text at its offsets, or another invalid T line, is listed in `Document.faults`.
+    attribute `Assertion`, or one without a value, such as `Negated`. Relations (R lines) join
+    two entities; those with an event, and other annotations, are skipped. A mention that differs
+    from the text at its offsets, or another invalid T or R line, is listed in
+    `Document.faults`.
 
     Raises:
         CorpusError: an annotation file has no text, or most T lines are invalid.
@@ -79,10 +83,50 @@ def _read_document(file: Path) -> Document:
     ids = dict(reversed(_REFERENCE.findall(annotations)))
     assertions = _assertions(annotations)
     complete_spans = [
-        replace(span, id=ids.get(name, ""), assertion=assertions.get(name, ""))
+        replace(
+            span,
+            id=ids.get(name, "").removeprefix(OWN_REFERENCE),
+            assertion=assertions.get(name, ""),
+        )
         for name, span in spans
     ]
-    return Document(file.stem, text, tuple(complete_spans), tuple(faults))
+    names = (name for name, _ in spans)
+    entities = dict(zip(names, complete_spans, strict=True))
+    relations = []
+    for number, line in enumerate(lines, start=1):
+        relation = _relation(line, entities)
+        if isinstance(relation, Relation):
+            relations.append(relation)
+        elif relation:
+            faults.append(f"{file.name}, line {number}: {relation}")
+    return Document(
+        file.stem,
+        text,
+        tuple(complete_spans),
+        tuple(faults),
+        tuple(relations),
+    )
+
+
+def _relation(line: str, entities: dict[str, Span]) -> Relation | str:
+    """The relation of an R line, or what is wrong with it; "" for another line."""
+    if not line.startswith("R"):
+        return ""
+    label, *arguments = line.partition("\t")[2].split()
+    ends = [argument.rpartition(":")[2] for argument in arguments]
+    if len(ends) != 2:
+        return "expected a relation as R-number, tab, type Arg1:T1 Arg2:T2"
+    if any(end.startswith("E") for end in ends):
+        return ""  # of an event
+    if not set(ends) <= set(entities):
+        return "a relation to an entity that was not read"
+    first, second = [entities[end] for end in ends]
+    return Relation(
+        label,
+        first.id,
+        second.id,
+        mentions=((first.start, first.end), (second.start, second.end)),
+    )
 
 
 def _assertions(annotations: str) -> dict[str, str]:

@@ -1,23 +1,31 @@
 """A corpus: a folder with train, devel and test sides in any of the formats."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from biomed.corpora.bioc import is_bioc, read_bioc
 from biomed.corpora.brat import is_brat, read_brat
 from biomed.corpora.conll import read_conll
 from biomed.corpora.documents import (
     OUTSIDE,
     CorpusError,
     Document,
+    Relation,
+    Span,
     TaggedText,
+    concepts_of,
     tagged,
 )
 from biomed.corpora.pubtator import is_pubtator, read_pubtator
 from domainbert.training.objective import fingerprint
 
 # Formats of documents with spans: whether a path has it, and its reader. Other files are CoNLL.
-_FORMATS = ((is_brat, read_brat), (is_pubtator, read_pubtator))
+_FORMATS = (
+    (is_brat, read_brat),
+    (is_pubtator, read_pubtator),
+    (is_bioc, read_bioc),
+)
 # The names that the files of each side may have.
 SIDES = {
     "train": ("train",),
@@ -73,13 +81,13 @@ class Corpus:
 def read_gold(
     path: str | Path, *, labels: dict[str, str] | None = None
 ) -> Gold:
-    """Read a CoNLL or PubTator file or a BRAT folder; the format is detected.
+    """Read a CoNLL, PubTator or BioC file or a BRAT folder; the format is detected.
 
     `labels` are new names for entity types; a type mapped to "" is dropped.
 
     Raises:
         CorpusError: no such file, no sentences, or a format error; see
-            `biomed.corpora.conll`, `biomed.corpora.pubtator` and `biomed.corpora.brat`.
+            `biomed.corpora.conll`, `pubtator`, `bioc` and `brat` there.
     """
     path = Path(path)
     for has_format, read_documents in _FORMATS:
@@ -117,7 +125,11 @@ def gold_of(
             for span in document.spans
         ]
         labelled = tuple(span for span in spans if span.label)
-        renamed = replace(document, spans=labelled)
+        renamed = replace(
+            document,
+            spans=labelled,
+            relations=tuple(_between(document, labelled)),
+        )
         text, span_remarks = tagged(renamed)
         renamed_documents.append(renamed)
         if text.words:
@@ -125,6 +137,22 @@ def gold_of(
         remarks += [f"{fault}; left out" for fault in document.faults]
         remarks += span_remarks
     return Gold(name, tuple(texts), tuple(renamed_documents), tuple(remarks))
+
+
+def _between(document: Document, spans: Iterable[Span]) -> Iterator[Relation]:
+    """The relations of a document without those that only left-out spans had."""
+    ids = {concept for span in spans for concept in concepts_of(span.id)}
+    left_out_ids = {
+        concept for span in document.spans for concept in concepts_of(span.id)
+    } - ids
+    extents = {(span.start, span.end) for span in spans}
+    for relation in document.relations:
+        concepts = {relation.first, relation.second}
+        is_kept = not concepts & left_out_ids
+        if relation.mentions:
+            is_kept = set(relation.mentions) <= extents
+        if is_kept:
+            yield relation
 
 
 def _renamed(text: TaggedText, labels: dict[str, str]) -> TaggedText:

@@ -25,8 +25,14 @@ Assertion = Literal[
 # In this order: of several that apply, the first counts.
 ASSERTIONS: tuple[str, ...] = get_args(Assertion)
 
+NO_CONCEPT = frozenset({"", "-", "-1"})
+"""What files write for a mention without a concept."""
+
 WordSpan = tuple[int, int, str]
 """First word, one past the last, and type of an entity."""
+
+Extent = tuple[int, int]
+"""First character of a mention, and one past its last."""
 
 
 class CorpusError(UserError):
@@ -98,8 +104,29 @@ class Span:
 
 
 @dataclass(frozen=True)
+class Relation:
+    """A relation of type `label` between two concepts, or two mentions, of a document.
+
+    Attributes:
+        label: its type, such as "CID" (a chemical that induces a disease).
+        first: the id of the first concept; "" for a mention without one.
+        second: the id of the second concept.
+        mentions: start and end of the two mentions, where the corpus relates mentions; None
+            where it relates concepts.
+        novelty: whether the document is the first to report it, as BioRED writes it: "Novel" or
+            "No"; "" in other corpora.
+    """
+
+    label: str
+    first: str
+    second: str
+    mentions: tuple[Extent, Extent] | None = None
+    novelty: str = ""
+
+
+@dataclass(frozen=True)
 class Document:
-    """A document with its gold spans, as read from its file.
+    """A document with its gold spans and relations, as read from its file.
 
     `faults` say which lines of the file were left out and why; they contain no text.
     """
@@ -108,6 +135,12 @@ class Document:
     text: str = field(repr=False)
     spans: tuple[Span, ...]
     faults: tuple[str, ...] = field(default=(), repr=False)
+    relations: tuple[Relation, ...] = field(default=(), repr=False)
+
+
+def concepts_of(span_id: str) -> set[str]:
+    """The id of a mention, and its parts where it names several, as "D000544|D003072" does."""
+    return {span_id, *re.split(r"[|,;]", span_id)} - NO_CONCEPT
 
 
 def flat_spans(document: Document) -> list[Span]:

@@ -1,4 +1,4 @@
-"""PubTator files: a title, an abstract and mentions with character offsets."""
+"""PubTator files: a title, an abstract, mentions with character offsets, and relations."""
 
 import re
 from dataclasses import dataclass, field
@@ -7,8 +7,10 @@ from pathlib import Path
 
 from biomed.corpora.documents import (
     ASSERTIONS,
+    NO_CONCEPT,
     CorpusError,
     Document,
+    Relation,
     Span,
     count_mentions,
     lines_of,
@@ -18,7 +20,6 @@ _TEXT_LINE = re.compile(r"([^|\t]+)\|([a-z])\|(.*)")
 _MENTION_ID = re.compile(r"[A-Za-z]{0,2}\d+")  # T1
 # The words of a mention: some files lost its quotation marks.
 _WORDS = re.compile(r"\w+")
-_NO_CONCEPT = frozenset({"", "-", "-1"})
 
 
 @dataclass
@@ -45,31 +46,43 @@ def read_pubtator(path: Path) -> list[Document]:
     A text is its title and its further parts, joined by line breaks. A mention is `id,
     start, end, text, type` and perhaps the id of a concept, or has a column with its own id
     before the offsets (`id, T1, start, end, text, type` or `id, T1, type, start, end,
-    text`). Relations are skipped. A mention that differs from the text at its offsets, or
-    another invalid line, is left out and listed in `Document.faults`.
+    text`). A relation is `id, type, concept, concept`, in BioRED with a column `Novel` or
+    `No`. A mention that differs from the text at its offsets, or another invalid line, is
+    left out and listed in `Document.faults`.
 
     Raises:
         CorpusError: no title comes first, most mentions are invalid, or none can be read.
     """
     documents = []
-    unread = []  # line numbers of relations, or of mentions in another form
+    other_rows = []  # line numbers of relations, or of mentions in another form
     for draft in _drafts(path):
         text = "\n".join(draft.parts)
         spans = []
         faults = []
+        relations = []
         for number, cells in draft.rows:
-            mention = _mention(cells, draft.id, text)
-            if isinstance(mention, Span):
-                spans.append(mention)
-            elif mention:
-                faults.append(f"{path.name}, line {number}: {mention}")
-            else:
-                unread.append(number)
-        documents.append(Document(draft.id, text, tuple(spans), tuple(faults)))
-    if not count_mentions(documents) and unread:
+            content = _content(cells, draft.id, text)
+            if isinstance(content, Span):
+                spans.append(content)
+                continue
+            if isinstance(content, Relation):
+                relations.append(content)
+                other_rows.append(number)
+                continue
+            faults.append(f"{path.name}, line {number}: {content}")
+        documents.append(
+            Document(
+                draft.id,
+                text,
+                tuple(spans),
+                tuple(faults),
+                tuple(relations),
+            )
+        )
+    if not count_mentions(documents) and other_rows:
         raise CorpusError(
-            f"{path.name} has no mentions, but {len(unread)} lines in another form, the "
-            f"first of them line {unread[0]}; expected id, start, end, text, type, "
+            f"{path.name} has no mentions, but {len(other_rows)} lines in another form, "
+            f"the first of them line {other_rows[0]}; expected id, start, end, text, type, "
             "separated by tabs"
         )
     return documents
@@ -93,8 +106,10 @@ def _drafts(path: Path) -> list[_Draft]:
     return drafts
 
 
-def _mention(cells: list[str], document_id: str, text: str) -> Span | str:
-    """The mention of a line, or what is wrong with it; "" for a relation."""
+def _content(
+    cells: list[str], document_id: str, text: str
+) -> Span | Relation | str:
+    """The mention or relation of a line, or what is wrong with it."""
     if len(cells) < 2:
         return "expected an abstract (id|a|…) or a mention, separated by tabs"
     if cells[0] != document_id:
@@ -111,7 +126,7 @@ def _mention(cells: list[str], document_id: str, text: str) -> Span | str:
     # A relation has a word in place of the offsets or of the id of a mention.
     has_id = positions and _MENTION_ID.fullmatch(cells[1])
     if cells[1][:1].isalpha() and not has_id:
-        return ""
+        return _relation(cells)
     if not positions or len(cells) < 5:
         return "expected a mention as id, start, end, text, type, separated by tabs"
     start, end = cells[positions[0] :][:2]
@@ -119,6 +134,16 @@ def _mention(cells: list[str], document_id: str, text: str) -> Span | str:
         f"characters {start} to {end} differ from the mention in the file; offsets count "
         "the title, one character, then the abstract"
     )
+
+
+def _relation(cells: list[str]) -> Relation | str:
+    """The relation of a line without offsets, or what is wrong with it."""
+    label, first, second, novelty, *_ = [
+        cell.strip() for cell in [*cells[1:], "", "", ""]
+    ]
+    if not first or not second:
+        return "expected a relation as id, type, concept, concept, separated by tabs"
+    return Relation(label, first, second, novelty=novelty)
 
 
 def _span(cells: list[str], position: int, text: str) -> Span | None:
@@ -135,7 +160,7 @@ def _span(cells: list[str], position: int, text: str) -> Span | None:
     )
     if not is_there or not label:
         return None
-    if concept in _NO_CONCEPT:
+    if concept in NO_CONCEPT:
         concept = ""
     assertion = next((cell for cell in after[1:] if cell in ASSERTIONS), "")
     return Span(start, end, label, id=concept, assertion=assertion)

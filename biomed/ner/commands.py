@@ -127,8 +127,9 @@ def tag(
 
     With - as SOURCE, one text is read from stdin. A database needs --out with a table.
     """
-    from biomed.ner.export import export_entities, write_tagged
+    from biomed.ner.export import export_entities
     from biomed.ner.linking import EntityLinker
+    from biomed.ner.standoff import TaggedDocument, write_tagged
     from biomed.ner.tagger import EntityTagger
     from biomed.ner.task import TagTask
 
@@ -182,7 +183,8 @@ def tag(
         for entities, pair in zip(results, pairs, strict=True)
     )
     if form and out:
-        number = write_tagged(counted(tagged, what="texts"), out, kind=form)
+        documents = itertools.starmap(TaggedDocument.of_tags, tagged)
+        number = write_tagged(counted(documents, what="texts"), out, form=form)
         say(f"{number:,} texts; written to {out}")
         return
     for _, text, entities in tagged:
@@ -402,7 +404,8 @@ def evaluate(
     gold: Annotated[
         Path,
         Argument(
-            metavar="GOLD", help="A CoNLL or PubTator file, or a BRAT folder."
+            metavar="GOLD",
+            help="A CoNLL, PubTator or BioC file, or a BRAT folder.",
         ),
     ],
     model: options.ModelName,

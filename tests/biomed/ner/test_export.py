@@ -12,8 +12,9 @@ from biomed.corpora.brat import read_brat
 from biomed.corpora.pubtator import read_pubtator
 from biomed.ner.commands import app
 from biomed.ner.entities import Entity
-from biomed.ner.export import (
-    export_entities,
+from biomed.ner.export import export_entities
+from biomed.ner.standoff import (
+    TaggedDocument,
     to_brat,
     to_pubtator,
     write_tagged,
@@ -46,7 +47,10 @@ ENTITIES = [
     entity("Sjögren", id="umls:C2", name="Sjögren"),
     entity("insulin", "Drug or so"),
 ]
-DOCUMENTS = [("a/1", TEXT, ENTITIES), ("b", "stable", [])]
+DOCUMENTS = [
+    TaggedDocument("a/1", TEXT, ENTITIES),
+    TaggedDocument("b", "stable", []),
+]
 
 
 def labels(spans, kind=lambda name: name):
@@ -54,23 +58,25 @@ def labels(spans, kind=lambda name: name):
 
 
 def test_brat_comes_back(tmp_path):
-    assert write_tagged(DOCUMENTS, tmp_path / "brat", kind="brat") == 2
+    assert write_tagged(DOCUMENTS, tmp_path / "brat", form="brat") == 2
     gold = read_gold(tmp_path / "brat")
     assert [d.id for d in gold.documents] == ["a_1", "b"]
     assert gold.documents[0].text == TEXT
     wanted = labels(ENTITIES, lambda name: name.replace(" ", "_"))
     assert labels(gold.documents[0].spans) == wanted
     assert not any(span.discontinuous for span in gold.documents[0].spans)
-    lines = to_brat(TEXT, ENTITIES).splitlines()
+    lines = to_brat(DOCUMENTS[0]).splitlines()
     assert lines[0] == "T1\tDisease 3 8;10 17\theart failure"
     assert lines[1] == "A1\tAssertion T1 negated"
     assert lines[2] == "A2\tScore T1 0.50"
     assert lines[3] == "N1\tReference T1 Dictionary:C1\tHeart failure"
     assert "umls:C2" in lines[7]
     with pytest.raises(UserError, match="exists already"):
-        write_tagged(DOCUMENTS, tmp_path / "brat", kind="brat")
+        write_tagged(DOCUMENTS, tmp_path / "brat", form="brat")
     write_tagged(
-        [*DOCUMENTS, ("a:1", "x", [])], tmp_path / "twice", kind="brat"
+        [*DOCUMENTS, TaggedDocument("a:1", "x", [])],
+        tmp_path / "twice",
+        form="brat",
     )
     assert [d.id for d in read_gold(tmp_path / "twice").documents] == [
         "a_1",
@@ -80,12 +86,12 @@ def test_brat_comes_back(tmp_path):
 
 
 def test_pubtator_comes_back(tmp_path):
-    write_tagged(DOCUMENTS, tmp_path / "out.txt", kind="pubtator")
+    write_tagged(DOCUMENTS, tmp_path / "out.txt", form="pubtator")
     gold = read_gold(tmp_path / "out.txt")
     assert [d.id for d in gold.documents] == ["a/1", "b"]
     assert len(gold.documents[0].text) == len(TEXT)
     assert labels(gold.documents[0].spans) == labels(ENTITIES)
-    assert to_pubtator(*DOCUMENTS[0]).splitlines()[2].endswith("Disease\tC1")
+    assert to_pubtator(DOCUMENTS[0]).splitlines()[2].endswith("Disease\tC1")
     details = pd.read_csv(tmp_path / "out.txt.assertions.tsv", sep="\t")
     assert details["document"].tolist()[0] == "a/1"
     assert (details["score"][0], details["assertion"][0]) == (0.5, "negated")
@@ -101,7 +107,7 @@ def test_bioc_reads_pubtator(tmp_path):
         for start, (name, label) in zip(starts, spans, strict=True)
     ]
     path = tmp_path / "out.txt"
-    write_tagged([("12", text, entities)], path, kind="pubtator")
+    write_tagged([TaggedDocument("12", text, entities)], path, form="pubtator")
     with path.open(encoding="utf-8") as file:
         (document,) = pubtator.load(file)
     read = [(a.text, a.type, a.start) for a in document.annotations]
@@ -117,8 +123,9 @@ def test_bioc_reads_bioc(tmp_path, kind):
     module = {"bioc": "bioc.biocxml", "bioc-json": "bioc.biocjson"}[kind]
     reader = pytest.importorskip(module)
     path = tmp_path / "out"
-    odd = ("c", "\x0bfever <&>", [Entity(1, 6, "fever", "Disease", 0.5)])
-    assert write_tagged([*DOCUMENTS, odd], path, kind=kind) == 3
+    fever = Entity(1, 6, "fever", "Disease", 0.5)
+    odd = TaggedDocument("c", "\x0bfever <&>", [fever])
+    assert write_tagged([*DOCUMENTS, odd], path, form=kind) == 3
     with path.open(encoding="utf-8") as file:
         documents = reader.load(file).documents
     assert [document.id for document in documents] == ["a/1", "b", "c"]
@@ -140,7 +147,7 @@ def test_bioc_reads_bioc(tmp_path, kind):
 
 def written_and_read(documents, path, kind):
     """The texts, and the spans of each, after the way through a file."""
-    write_tagged(documents, path, kind=kind)
+    write_tagged(documents, path, form=kind)
     if not kind.startswith("bioc"):
         read = {"brat": read_brat, "pubtator": read_pubtator}[kind]
         return {d.id: (d.text, labels(d.spans)) for d in read(path)}
@@ -194,7 +201,9 @@ def test_brat_keeps_the_offsets_of_odd_characters(tmp_path):
     """Line breaks of Windows count two characters, and a mention may contain a tab."""
     text = "a\r\nheart\tfailure\r\nnow"
     entities = [Entity(3, 16, text[3:16], "Disease", 0.5)]
-    write_tagged([("x", text, entities)], tmp_path / "brat", kind="brat")
+    write_tagged(
+        [TaggedDocument("x", text, entities)], tmp_path / "brat", form="brat"
+    )
     assert (tmp_path / "brat" / "x.txt").read_bytes() == text.encode()
     (document,) = read_gold(tmp_path / "brat").documents
     assert (document.text, labels(document.spans)) == (text, labels(entities))
@@ -204,7 +213,9 @@ def test_brat_keeps_the_offsets_of_odd_characters(tmp_path):
 def test_brat_names_never_leave_the_folder(tmp_path):
     names = ["../../evil", "/etc/x", "..", "", "a\\b", "C:x"]
     write_tagged(
-        [(name, "x", []) for name in names], tmp_path / "brat", kind="brat"
+        [TaggedDocument(name, "x", []) for name in names],
+        tmp_path / "brat",
+        form="brat",
     )
     assert [path.name for path in tmp_path.iterdir()] == ["brat"]
     files = list((tmp_path / "brat").iterdir())
@@ -213,7 +224,7 @@ def test_brat_names_never_leave_the_folder(tmp_path):
 
 
 def test_brat_has_its_configuration(tmp_path):
-    write_tagged(DOCUMENTS, tmp_path / "brat", kind="brat")
+    write_tagged(DOCUMENTS, tmp_path / "brat", form="brat")
     lines = (tmp_path / "brat" / "annotation.conf").read_text().splitlines()
     assert lines[:3] == ["[entities]", "Disease", "Drug_or_so"]
     assert (
@@ -286,14 +297,14 @@ def test_long_repeated_and_hostile_ids(tmp_path):
     """One id of 300 letters ended the export; a line break forged a document."""
     forged = "1\n2|t|forged"
     documents = [
-        (name, "heart failure", ENTITIES[:0])
+        TaggedDocument(name, "heart failure", [])
         for name in ("x" * 300, "é" * 300, "1", "1")
     ]
-    documents.append((forged, "pneumonia", []))
-    assert write_tagged(iter(documents), tmp_path / "brat", kind="brat") == 5
+    documents.append(TaggedDocument(forged, "pneumonia", []))
+    assert write_tagged(iter(documents), tmp_path / "brat", form="brat") == 5
     assert len(list((tmp_path / "brat").glob("*.ann"))) == 5
     assert (
-        write_tagged(iter(documents), tmp_path / "o.txt", kind="pubtator") == 5
+        write_tagged(iter(documents), tmp_path / "o.txt", form="pubtator") == 5
     )
     titles = [
         line.split("|t|")[0]

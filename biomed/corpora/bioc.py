@@ -1,0 +1,212 @@
+"""BioC collections, as XML or JSON: passages with mentions, and relations."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+from biomed.corpora.documents import (
+    ASSERTIONS,
+    NO_CONCEPT,
+    CorpusError,
+    Document,
+    Extent,
+    Relation,
+    Span,
+    count_mentions,
+    decoded,
+)
+from domainbert.files import JsonObject
+
+_START = 2_000  # bytes in which a collection shows what it is
+# Infons that have the id of a concept: of BioRED and PubTator, and of BC5CDR.
+_IDS = ("identifier", "MESH", "OMIM")
+_LABELS = ("type", "relation")  # of a relation, in BioRED and in BC5CDR
+
+
+def is_bioc(path: Path) -> bool:
+    """Whether a file is a BioC collection."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as handle:
+        start = handle.read(_START).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start.startswith(b"<"):
+        return b"<collection" in start
+    return start.startswith(b"{") and b'"documents"' in start
+
+
+def read_bioc(path: Path) -> list[Document]:
+    """Read documents: their passages with annotations, and relations.
+
+    A text is its passages at their offsets, with a line break in a gap of one character and
+    spaces in a longer one; offsets count characters. A mention has the infon `type`, its
+    concept in `identifier` (or `MESH`), and perhaps `assertion`. A relation has two
+    annotations as nodes, or two concepts in infons (`entity1` and `entity2`, or one named
+    after each type, as in BC5CDR). A mention that differs from the text at its offsets, or
+    another invalid one, is left out and listed in `Document.faults`.
+
+    Raises:
+        CorpusError: not XML or JSON, or most mentions are invalid.
+    """
+    documents = [_document(content) for content in _contents(path)]
+    count_mentions(documents)
+    return documents
+
+
+def _contents(path: Path) -> Iterator[JsonObject]:
+    """The documents of a collection, in the form of BioC's JSON."""
+    try:
+        if path.read_bytes().lstrip()[:1] == b"{":
+            yield from json.loads(decoded(path))["documents"]
+            return
+        root = ElementTree.parse(path).getroot()  # noqa: S314  (expat limits entities)
+    except (ElementTree.ParseError, json.JSONDecodeError, KeyError) as error:
+        raise CorpusError(
+            f"{path.name} is no whole BioC collection: {type(error).__name__}; expected "
+            "<collection> with <document> in it, or JSON with documents"
+        ) from None
+    for node in root.iter("document"):
+        content = _inner(node)
+        content["passages"] = [_inner(part) for part in node.iter("passage")]
+        for passage, part in zip(
+            content["passages"], node.iter("passage"), strict=True
+        ):
+            passage["sentences"] = list(map(_inner, part.iter("sentence")))
+        yield content
+
+
+def _inner(node: ElementTree.Element) -> JsonObject:
+    """What a document, passage or sentence in XML has of its own, as in JSON."""
+    return {
+        "id": node.findtext("id", ""),
+        "offset": node.findtext("offset", "0"),
+        "text": node.findtext("text", ""),
+        "annotations": [
+            {
+                "id": mention.get("id", ""),
+                "infons": _infons(mention),
+                "text": mention.findtext("text", ""),
+                "locations": [
+                    dict(x.items()) for x in mention.iter("location")
+                ],
+            }
+            for mention in node.findall("annotation")
+        ],
+        "relations": [
+            {
+                "infons": _infons(relation),
+                "nodes": [dict(end.items()) for end in relation.iter("node")],
+            }
+            for relation in node.findall("relation")
+        ],
+    }
+
+
+def _infons(node: ElementTree.Element) -> dict[str, str]:
+    return {x.get("key", ""): x.text or "" for x in node.findall("infon")}
+
+
+def _document(content: JsonObject) -> Document:
+    """The text, spans and relations of a document."""
+    name = str(content.get("id", ""))
+    parts = [content]
+    for passage in content.get("passages", ()):
+        parts += [passage, *passage.get("sentences", ())]
+    text = _text(parts)
+    spans: dict[str, Span] = {}
+    faults = []
+    mentions = [x for part in parts for x in part.get("annotations") or ()]
+    for number, mention in enumerate(mentions, start=1):
+        span = _span(mention, text)
+        if isinstance(span, Span):
+            # Some files number the annotations of each passage anew, some not at all.
+            key = str(mention.get("id") or number)
+            spans[_unused(key, spans)] = span
+        else:
+            faults.append(f"document {name}, annotation {number}: {span}")
+    relations = []
+    rows = [x for part in parts for x in part.get("relations") or ()]
+    for number, row in enumerate(rows, start=1):
+        relation = _relation(row, spans)
+        if isinstance(relation, Relation):
+            relations.append(relation)
+        else:
+            faults.append(f"document {name}, relation {number}: {relation}")
+    return Document(
+        name, text, tuple(spans.values()), tuple(faults), tuple(relations)
+    )
+
+
+def _unused(key: str, spans: dict[str, Span]) -> str:
+    """A key for a span; the first annotation of an id is the one that relations mean."""
+    while key in spans:
+        key = f"{key}'"
+    return key
+
+
+def _text(parts: list[JsonObject]) -> str:
+    """The texts of passages, or of their sentences, at their offsets."""
+    text = ""
+    for part in parts:
+        content = part.get("text") or ""
+        gap = int(part.get("offset") or 0) - len(text)
+        if not content or gap < 0:  # a sentence whose passage has the text
+            continue
+        text += "\n" if gap == 1 else " " * gap
+        text += content
+    return text
+
+
+def _span(mention: JsonObject, text: str) -> Span | str:
+    """The span of an annotation, or what is wrong with it."""
+    infons = mention.get("infons") or {}
+    label = infons.get("type", "")
+    try:
+        extents = [
+            (int(x["offset"]), int(x["offset"]) + int(x["length"]))
+            for x in mention["locations"]
+        ]
+        start = min(extents)[0]
+        end = max(end for _, end in extents)
+    except (KeyError, ValueError, TypeError):
+        return "expected locations with offset and length"
+    if not label:
+        return "expected the infon type"
+    pieces = [text[first:last] for first, last in extents]
+    words = str(mention.get("text") or "").split()
+    if not all(pieces) or start < 0 or " ".join(pieces).split() != words:
+        return (
+            f"characters {start} to {end} differ from the mention in the file; offsets "
+            "count characters, not bytes"
+        )
+    concept = next((infons[key] for key in _IDS if infons.get(key)), "")
+    if concept in NO_CONCEPT:
+        concept = ""
+    assertion = infons.get("assertion", "")
+    if assertion not in ASSERTIONS:
+        assertion = ""
+    is_discontinuous = text[start:end].split() != words
+    return Span(start, end, label, is_discontinuous, assertion, concept)
+
+
+def _relation(row: JsonObject, spans: dict[str, Span]) -> Relation | str:
+    """The relation of two annotations or two concepts, or what is wrong with it."""
+    infons = dict(row.get("infons") or {})
+    label = next((infons.pop(key) for key in _LABELS if key in infons), "")
+    novelty = infons.pop("novel", "")
+    nodes = [str(node.get("refid")) for node in row.get("nodes") or ()]
+    mentions: tuple[Extent, Extent] | None = None
+    first_id = infons.get("entity1", "")
+    second_id = infons.get("entity2", "")
+    if len(nodes) == 2:
+        if not set(nodes) <= set(spans):
+            return "a node that is no annotation which was read"
+        first, second = [spans[name] for name in nodes]
+        mentions = ((first.start, first.end), (second.start, second.end))
+        first_id = first_id or first.id
+        second_id = second_id or second.id
+    elif not (first_id or second_id) and len(infons) == 2:
+        first_id, second_id = infons.values()
+    if not label or not (mentions or (first_id and second_id)):
+        return "expected the infon type, and two nodes, or entity1 and entity2"
+    return Relation(label, first_id, second_id, mentions, novelty)
