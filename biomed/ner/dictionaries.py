@@ -20,6 +20,7 @@ import pandas as pd
 from biomed.notes.assertion import DRUGS
 from biomed.terms.names import NameTable, folded, normalised, split_names
 from domainbert.errors import UserError
+from domainbert.progress import progress
 from domainbert.tables import TableError, read_table, require_cells
 from domainbert.training.objective import fingerprint
 
@@ -71,6 +72,17 @@ class _Concept:
     source: tuple[str, ...] = ()
 
 
+def _with_progress(
+    pairs: Sequence[tuple[str, str]],
+) -> Iterator[tuple[str, str]]:
+    """The same names, with a progress bar that moves once for a thousand of them."""
+    with progress("names that are read", total=len(pairs)) as advance:
+        for start in range(0, len(pairs), 1000):
+            names = pairs[start : start + 1000]
+            yield from names
+            advance(len(names))
+
+
 class Dictionary:
     """Names and the ids of their concepts.
 
@@ -95,7 +107,7 @@ class Dictionary:
                 "the dictionary is empty; expected at least one name and id"
             )
         self.preferred = {id_: name for name, id_ in reversed(self.pairs)}
-        self._names = NameTable(self.pairs)
+        self._names = NameTable(_with_progress(self.pairs))
         self._sizes = Counter(id_ for _, id_ in self.pairs)
 
     @classmethod

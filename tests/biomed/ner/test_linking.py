@@ -388,17 +388,29 @@ class SlowLetters(Letters):
             yield from super().embed_many(texts[start : start + 2])
 
 
-def test_the_vectors_of_a_dictionary_show_their_progress(monkeypatch):
+@pytest.fixture
+def terminal(monkeypatch):
+    """What progress bars write to a terminal."""
     console = progress.Terminal(
         file=io.StringIO(), force_terminal=True, width=120, highlight=False
     )
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(progress, "stderr", console)
+    return console.file
+
+
+def test_the_names_of_a_dictionary_show_their_progress(terminal):
+    Dictionary((f"disease {number}", f"C{number}") for number in range(2500))
+    assert "names that are read" in terminal.getvalue()
+    assert "2500/2500" in terminal.getvalue()
+
+
+def test_the_vectors_of_a_dictionary_show_their_progress(terminal):
     linker = EntityLinker(Dictionary(PAIRS), SlowLetters())
     with progress.progress("rows", total=9) as advance:  # as in `ner tag`
         advance(1)
         linker.link(["pneumonitis"])
-    shown = console.file.getvalue()
+    shown = terminal.getvalue()
     total = len({normalised(name) for name, _ in PAIRS})
     for count in (2, 4):  # at least one of them is seen on a busy machine
         if f"{count}/{total}" in shown:

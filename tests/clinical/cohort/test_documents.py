@@ -144,6 +144,11 @@ KINDS = {
          document("d2", "b", replaces="DocumentReference/d1"),
          document("d3", "c", replaces="DocumentReference/d2")],
         ["c"], "replace"),
+    "three that replace each other": (
+        [document("d1", "a", replaces="DocumentReference/d2"),
+         document("d2", "b", replaces="DocumentReference/d3"),
+         document("d3", "c", replaces="DocumentReference/d1")],
+        [], "replace"),
     "replacing an error that replaces it": (
         [document("d1", "a", replaces="DocumentReference/d2"),
          document("d2", "b", status="entered-in-error", replaces="DocumentReference/d1")],
