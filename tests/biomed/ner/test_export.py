@@ -181,9 +181,8 @@ def test_every_character_comes_back_in_its_place(tmp_path, kind):
             Entity(start, start + 66, mention, "X", 0.5)
             for start, mention in zip(count(6, 67), mentions, strict=False)
         ]
-        documents.append(
-            (str(first), f"Title\n{' '.join(mentions)}", entities)
-        )
+        text = f"Title\n{' '.join(mentions)}"
+        documents.append(TaggedDocument(str(first), text, entities))
     read = written_and_read(documents, tmp_path / kind, kind)
     not_written = {}
     if kind == "pubtator":  # a line for the abstract
@@ -191,10 +190,11 @@ def test_every_character_comes_back_in_its_place(tmp_path, kind):
     elif kind != "brat":
         no_xml = {*range(32), 0xFFFE, 0xFFFF} - set(map(ord, "\t\r\n"))
         not_written = dict.fromkeys(no_xml, "\ufffd")
-    for name, text, entities in documents:
-        read_text, spans = read[name]
-        assert read_text == text[:6] + text[6:].translate(not_written), name
-        assert spans == labels(entities), name
+    for document in documents:
+        read_text, spans = read[document.id]
+        written = document.text[:6] + document.text[6:].translate(not_written)
+        assert read_text == written, document.id
+        assert spans == labels(document.entities), document.id
 
 
 def test_brat_keeps_the_offsets_of_odd_characters(tmp_path):
