@@ -35,6 +35,7 @@ from biomed.notes.assertion import (
 )
 from biomed.notes.cues import AssertionRules, RuleSource
 from biomed.notes.medications import read_medications
+from biomed.notes.patterns import mended_word
 from biomed.notes.sections import ALL_SECTIONS, chosen_sections, sections_of
 from biomed.notes.slips import (
     framed_words,
@@ -340,7 +341,10 @@ class EntityTagger(Model[EntitySettings]):
         shown = joined(plain, self.word_tokenizer.pieces_saved)
         shown = masked(shown, reads_foreign=self._reads_foreign)
         words = split_words(shown)
-        strings = [name_of(shown[start:end]) for start, end in words.tolist()]
+        strings = [
+            mended_word(name_of(shown[start:end]))
+            for start, end in words.tolist()
+        ]
         starts = words[:, 0].tolist()
         spaced = [start > 0 and shown[start - 1].isspace() for start in starts]
         breaks = starts_after_breaks(plain, words)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -161,7 +161,9 @@ def decide_spans(
     if sections is None:
         sections = sections_of(text, spans, heading=heading)
     mended = Mended(text, [_without_modifier(text, *span) for span in spans])
-    note = _Note(mended.text, mended.spans, rules)
+    headings = {mended.shifted(section.start) for section in sections}
+    ends = {mended.shifted(section.end) for section in sections}
+    note = _Note(mended.text, mended.spans, rules, headings | ends)
     decisions = []
     for span, section in zip(mended.spans, sections, strict=True):
         decision = note.decision(*span, section)
@@ -187,12 +189,18 @@ def _without_modifier(
 class _Note:
     """A text with its entities masked and split into clauses."""
 
-    def __init__(self, text: str, spans: Spans, rules: AssertionRules) -> None:
+    def __init__(
+        self,
+        text: str,
+        spans: Spans,
+        rules: AssertionRules,
+        section_edges: Iterable[int],
+    ) -> None:
         # For a drug, diseases are not masked: what it does ("rash to penicillin") is a cue.
         masked = without_stops(text, mask_entities(text, spans))
         drugs = without_stops(text, mask_entities(text, drug_spans(spans)))
         self._masked: dict[Label, str] = {"disease": masked, "drug": drugs}
-        self._edges = _clause_edges(text, masked)
+        self._edges = _clause_edges(text, masked, section_edges)
         self._ends = sorted({end for _, end, _ in spans})
         self._rules = rules
         self._parsers: dict[Label, _Parser] = {}
@@ -234,8 +242,10 @@ def is_allergy_cue(text: str, start: int, end: int, section: Section) -> bool:
     return start < section.body or _GOVERNS.match(text, end) is not None
 
 
-def _clause_edges(text: str, masked: str) -> list[int]:
-    """Where clauses start: after sentence ends and semicolons, and at list items; and the end."""
+def _clause_edges(
+    text: str, masked: str, section_edges: Iterable[int]
+) -> list[int]:
+    """Where clauses start: after sentence ends and semicolons, at list items and sections."""
     words = split_words(text)
     items = words[starts_after_breaks(text, words), 0].tolist()
     ends = [
@@ -243,7 +253,7 @@ def _clause_edges(text: str, masked: str) -> list[int]:
         for match in _END.finditer(masked)
         if match["end"] is not None
     ]
-    return sorted({0, len(text), *items, *ends})
+    return sorted({0, len(text), *items, *ends, *section_edges})
 
 
 class _Parser:

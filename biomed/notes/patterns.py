@@ -90,9 +90,18 @@ Spans = Sequence[tuple[int, int, str]]
 _DATA = read_toml(__file__, "wording.toml")
 _OPEN = frozenset(_DATA["open"].split())
 _SHORT = frozenset(_DATA["short"].split())
+_SHORTEST_CUT = 3  # letters
+_CUT = frozenset(
+    word[:length]
+    for word in _DATA["cut"].split()
+    for length in range(_SHORTEST_CUT, len(word))
+).difference(_DATA["cut"].split(), _DATA["whole"].split())
+# An entity may be an abbreviation too: "fev., chills".
 _STOP_AFTER = re.compile(
-    r"(?<![\w.])(?:(?P<dotted>(?:[a-z]\.){2,6})(?!\w)|(?P<word>[a-z][a-z/]{0,11})\.)"
+    r"(?<![\w.\u00a4])(?:(?P<dotted>(?:[a-z]\.){2,6})(?!\w)"
+    r"|(?P<word>[a-z\u00a4][a-z/\u00a4]{0,13})\.)"
 )
+_LEADS_ON = re.compile(r"[ \t]{1,3}(?:and|or|nor|of|vs)\b")
 # What follows an abbreviation within a sentence; a capitalised word may start the next one.
 _WITHIN = re.compile(r"[,;:)]|[ \t]{1,3}(?:[^A-Z\s]|[A-Z][A-Z0-9/+]|[A-Z]\b)")
 # After "dis.," a small letter or an abbreviation; dictated sentences are joined by ".,Next".
@@ -111,12 +120,15 @@ def without_stops(text: str, masked: str) -> str:
 
     def plain(match: re.Match[str]) -> str:
         written = match[0]
-        word = match["word"]
-        if word in _OPEN:
-            return word + " "
-        if word and _WITHIN_LIST.match(text, match.end()):
-            return word + " "
-        if word and word not in _SHORT:
+        word = text[match.start() : match.end() - 1].lower()
+        if match["dotted"]:
+            word = ""
+        is_within = _WITHIN_LIST.match(text, match.end()) or _LEADS_ON.match(
+            text, match.end()
+        )
+        if word in _OPEN or (word and is_within):
+            return match["word"] + " "
+        if word and word not in _SHORT and word not in _CUT:
             return written
         if _WITHIN.match(text, match.end()):
             return written.replace(".", "").ljust(len(written))
@@ -151,11 +163,12 @@ class Mended:
             self._growths.append(growth)
         self.text = "".join([*pieces, self.text[position:]])
         self.spans = [
-            (self._shifted(start), self._shifted(end), label)
+            (self.shifted(start), self.shifted(end), label)
             for start, end, label in self.spans
         ]
 
-    def _shifted(self, position: int) -> int:
+    def shifted(self, position: int) -> int:
+        """Where a position of the text as it was is in the mended text."""
         edit_count = bisect_right(self._ends, position)
         if edit_count == 0:
             return position
@@ -215,10 +228,9 @@ def _one_edit(word: str) -> Iterator[str]:
                 yield head + letter + tail[1:]
 
 
-def mended_words(words: Sequence[str]) -> list[str]:
-    """Words in small letters, those that are misspelt mended."""
-    spellings = misspellings()
-    return [spellings.get(word, word) for word in words]
+def mended_word(word: str) -> str:
+    """A word, or the word of cues or headings that it misspells, in small letters."""
+    return misspellings().get(word.lower(), word)
 
 
 class Match(Protocol):

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from biomed.notes.patterns import Spans as Spans
-from biomed.notes.patterns import mended_words
+from biomed.notes.patterns import mended_word
 from domainbert.files import read_toml
 from domainbert.settings import check_choice
 
@@ -97,9 +97,8 @@ class _Heading(NamedTuple):
 def heading_key(heading: str) -> str:
     """A heading in the form of the table: its words without small ones and brackets."""
     plain = _BRACKETS.sub(" ", heading.casefold()).replace("h/o", "history")
-    words = (
-        _SAME.get(word, word) for word in mended_words(_WORD.findall(plain))
-    )
+    mended = map(mended_word, _WORD.findall(plain))
+    words = (_SAME.get(word, word) for word in mended)
     return " ".join(word for word in words if word not in _SMALL)
 
 

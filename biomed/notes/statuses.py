@@ -38,6 +38,9 @@ _TAKES_WITH = ("replac", "substitut", "swap", "exchang", "chang", "switch")
 _LEADS_ON = re.compile(
     r"\b(?:on|from|off|of|using|taking|with|prescribed|advised|recommended)$"
 )
+# "Foley discontinued, aspirin daily": the verb has told of what is before it.
+_PARTICIPLE = re.compile(r"(?:ed|held|['’]d|cut|kept|begun)$")
+_SUBJECT_BEFORE = re.compile(r"[^\s:;.,(]\s{1,3}$")
 _LEAVES = re.compile(r"\b(?:from|off)\b")  # "switched from", "weaned off"
 # "Bleeding stopped with" a drug: the drug is no object of these verbs.
 _ADVERBIAL = (["with"], ["on"], ["at"])
@@ -143,6 +146,7 @@ class StatusParser:
             for drug in group:
                 drug.status = status
             is_over = True
+        is_over = is_over or self._is_told(start, end)
         leads_on = _LEADS_ON.search(verb) or passes_on.match(self._masked, end)
         if is_over and not leads_on:
             self._replaced = ()
@@ -151,6 +155,15 @@ class StatusParser:
         self._status = status
         self._verb_end = end
         self._end = end
+
+    def _is_told(self, start: int, end: int) -> bool:
+        """Whether a participle ends what is said of a noun before it."""
+        before = self._masked[max(0, start - 4) : start]
+        return (
+            self._masked.startswith(",", end)
+            and _PARTICIPLE.search(self._masked, start, end) is not None
+            and _SUBJECT_BEFORE.search(before) is not None
+        )
 
     def _is_subject(
         self, span: tuple[int, int], group_end: int, *, is_passive: bool
