@@ -5,6 +5,7 @@ memory only: no model folder, report or file keeps a vocabulary, a weight of a w
 """
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -203,3 +204,32 @@ def with_history(cohort: pd.DataFrame) -> pd.DataFrame:
         n_earlier = con.sql(_EARLIER).fetchnumpy()["n"]
     days = (end - start) / np.timedelta64(1, "D")
     return cohort.assign(length_of_stay=days, admissions_12_months=n_earlier)
+
+
+def word_values(
+    texts: Sequence[str], labels: np.ndarray, new_texts: Sequence[str]
+) -> Floats:
+    """Values of the groups by logistic regression on words and pairs, shape (new texts, groups).
+
+    A group without a stay, or that every stay has, has its share.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+
+    vectorizer = TfidfVectorizer(
+        ngram_range=(1, 2),
+        min_df=2,
+        sublinear_tf=True,
+        max_features=_MANY_PHRASES,
+    )
+    design = vectorizer.fit_transform(texts)
+    new_design = vectorizer.transform(new_texts)
+    values = np.tile(labels.mean(axis=0), (len(new_texts), 1)).astype(float)
+    for number, outcome in enumerate(labels.T):
+        if 0 < outcome.sum() < len(outcome):
+            regression = LogisticRegression(
+                C=10, class_weight="balanced", max_iter=1000
+            )
+            regression.fit(design, outcome)
+            values[:, number] = regression.predict_proba(new_design)[:, 1]
+    return values

@@ -41,7 +41,7 @@ from clinical.stays.stays import present_notes
 from domainbert.errors import UserError
 from domainbert.progress import counted
 from domainbert.statistics import Floats
-from domainbert.tables import ExactId, id_key, id_text, require_columns
+from domainbert.tables import key_like, require_columns
 
 MODEL = "domainbert"
 _WORKING_POINTS = (OWN, "10 alerts per 100")
@@ -349,9 +349,7 @@ def risks_of(scores: pd.DataFrame, stays: pd.DataFrame) -> list[float]:
         source="the score table",
     )
     require_columns(stays.columns, ("stay_id",), source="the cohort")
-    key = id_key
-    if any(isinstance(stay, ExactId) for stay in stays["stay_id"]):
-        key = id_text
+    key = key_like(stays["stay_id"])
     keys = scores["stay_id"].map(key)
     n_repeated = int(keys.duplicated().sum())
     if n_repeated:

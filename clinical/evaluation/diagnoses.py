@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from clinical.evaluation.baselines import word_values
+from clinical.evaluation.measures import RANKING_MEASURES, AllGroups
 from clinical.risk.diagnoses import DiagnosisModel
 from clinical.stays.choice import check_notes
 from clinical.stays.cohorts import coded_stays, labels_of
@@ -15,127 +17,17 @@ from domainbert.progress import counted
 from domainbert.statistics import Floats
 from domainbert.statistics.bootstrap import Interval, Resampled, resample
 from domainbert.statistics.calibration import calibration_error
+from domainbert.tables import is_missing, key_like, require_columns
 
 MIN_POSITIVE = 20
 """Fewest stays with a group (and without it) for anything to be claimed of it."""
-RANKED = 5
-"""Groups of a stay that recall@5 looks at."""
 MODEL = "model"
 TFIDF = "TF-IDF"
 SHARES = "prevalence"
-_MANY_PHRASES = 200_000  # bounds the memory of word counts
-MEASURES = (
-    "macro AUROC",
-    "micro AUROC",
-    "macro AUPRC",
-    "micro AUPRC",
-    "MAP a stay",
-    f"recall@{RANKED}",
-)
-
-
-class _Ranking:
-    """Outcomes and values of columns, sorted once, and measured with any weights.
-
-    Args:
-        labels: 0 or 1, shape (rows, columns).
-        values: the higher, the more probable; same shape.
-    """
-
-    def __init__(self, labels: Floats, values: Floats) -> None:
-        self._order = np.argsort(-values, axis=0, kind="stable")
-        ordered = np.take_along_axis(values, self._order, axis=0)
-        self._labels = np.take_along_axis(labels, self._order, axis=0)
-        rows, columns = values.shape
-        # Equal values count together: first and last row of each one's block.
-        position = np.broadcast_to(np.arange(rows)[:, None], values.shape)
-        is_new = np.ones((rows, columns), dtype=bool)
-        is_new[1:] = ordered[1:] != ordered[:-1]
-        self._first = np.maximum.accumulate(np.where(is_new, position, 0))
-        is_last = np.ones((rows, columns), dtype=bool)
-        is_last[:-1] = is_new[1:]
-        ends = np.where(is_last, position, rows - 1)
-        self._last = np.minimum.accumulate(ends[::-1])[::-1]
-
-    def measured(self, weights: Floats) -> tuple[Floats, Floats]:
-        """AUROC and average precision of each column; NaN where an outcome is absent.
-
-        `weights` have the shape (rows,) or (rows, columns).
-        """
-        if weights.ndim == 1:
-            weights = weights[:, None]
-        weights = np.broadcast_to(weights, self._order.shape)
-        weights = np.take_along_axis(weights, self._order, axis=0)
-        positive = weights * self._labels
-        negative = weights - positive
-        true = np.cumsum(positive, axis=0)
-        false = np.cumsum(negative, axis=0)
-        n_positive = true[-1]
-        n_negative = false[-1]
-        true_here = np.take_along_axis(true, self._last, axis=0)
-        false_here = np.take_along_axis(false, self._last, axis=0)
-        before = np.take_along_axis(false - negative, self._first, axis=0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            precision = true_here / (true_here + false_here)
-            precision = np.where(positive > 0, precision, 0)
-            average = (positive * precision).sum(axis=0) / n_positive
-            above = n_negative - (before + false_here) / 2
-            area = (positive * above).sum(axis=0) / (n_positive * n_negative)
-        average = np.where(n_negative > 0, average, np.nan)
-        return area, average
-
-
-class _AllGroups:
-    """The measures over all groups, for weights of stays."""
-
-    def __init__(self, labels: Floats, values: Floats) -> None:
-        self._shape = labels.shape
-        self._groups = _Ranking(labels, values)
-        self._pairs = _Ranking(labels.reshape(-1, 1), values.reshape(-1, 1))
-        # A stay's own groups, ranked: the rows are groups and the columns stays.
-        _, self._of_stay = _Ranking(labels.T, values.T).measured(
-            np.ones(labels.shape[1])
-        )
-        has_all = labels.all(axis=1)
-        self._of_stay = np.where(has_all, 1.0, self._of_stay)
-        top = np.argsort(-values, axis=1, kind="stable")[:, :RANKED]
-        hits = np.take_along_axis(labels, top, axis=1).sum(axis=1)
-        with np.errstate(invalid="ignore"):
-            self._recall = hits / labels.sum(axis=1)
-
-    def measured(self, weights: Floats) -> Floats:
-        """The numbers of `MEASURES`."""
-        return self.with_groups(weights)[: len(MEASURES)]
-
-    def with_groups(self, weights: Floats) -> Floats:
-        """The numbers of `MEASURES`, then AUROC and average precision of each group."""
-        area, average = self._groups.measured(weights)
-        pair_weights = np.repeat(weights, self._shape[1])
-        micro_area, micro_average = self._pairs.measured(pair_weights)
-        overall = [
-            _mean(area),
-            micro_area[0],
-            _mean(average),
-            micro_average[0],
-            _mean(self._of_stay, weights),
-            _mean(self._recall, weights),
-        ]
-        return np.concatenate([overall, area, average])
-
-
-def _mean(values: Floats, weights: Floats | None = None) -> float:
-    """The mean of the numbers that are defined; NaN if there is none."""
-    is_defined = ~np.isnan(values)
-    if weights is None:
-        weights = np.ones_like(values)
-    total = weights[is_defined].sum()
-    if not total:
-        return float("nan")
-    return float((values * weights)[is_defined].sum() / total)
 
 
 def ranking_scores(labels: np.ndarray, values: np.ndarray) -> dict[str, float]:
-    """The numbers of `MEASURES`, without intervals.
+    """The numbers of `RANKING_MEASURES`, without intervals.
 
     Macro numbers are means over the groups of which some stays have it and some do not; a stay
     without any group does not count for its own ranking.
@@ -145,8 +37,8 @@ def ranking_scores(labels: np.ndarray, values: np.ndarray) -> dict[str, float]:
         values: probabilities or scores, same shape.
     """
     checked = _checked(labels, values)
-    numbers = _AllGroups(*checked).measured(np.ones(len(labels)))
-    return dict(zip(MEASURES, numbers.tolist(), strict=True))
+    numbers = AllGroups(*checked).measured(np.ones(len(labels)))
+    return dict(zip(RANKING_MEASURES, numbers.tolist(), strict=True))
 
 
 def best_f1_threshold(outcome: np.ndarray, risk: np.ndarray) -> float:
@@ -171,12 +63,12 @@ class DiagnosisEvaluation:
     Attributes:
         n_stays: number of stays.
         n_patients: number of patients.
-        overall: the numbers of `MEASURES` with 95% intervals by patient, and "F1" at the
+        overall: the numbers of `RANKING_MEASURES` with 95% intervals by patient, and "F1" at the
             thresholds (of all pairs of a stay and a group with a threshold), if there are any.
         by_group: one row a group: `group, positive`, and where at least `MIN_POSITIVE` stays have
             it and as many do not, `auroc, auprc` with `_low` and `_high`; `f1` at its threshold
             and `ece`, the calibration error, where it has these.
-        resampled: the numbers of `MEASURES` in each resample.
+        resampled: the numbers of `RANKING_MEASURES` in each resample.
     """
 
     n_stays: int
@@ -222,7 +114,7 @@ def evaluate_diagnoses(
             f"{len(groups)} groups and {outcome.shape[1]} columns; pass a name for each column"
         )
     codes = patient_codes(patients, n=len(outcome))
-    every_group = _AllGroups(outcome, risk)
+    every_group = AllGroups(outcome, risk)
     resampled = resample(
         every_group.with_groups, codes, bootstrap=bootstrap, seed=seed
     )
@@ -246,7 +138,7 @@ def evaluate_diagnoses(
         positive = int(of_group.sum())
         row: dict[str, object] = {"group": group, "positive": positive}
         if min(positive, len(of_group) - positive) >= MIN_POSITIVE:
-            at = len(MEASURES) + number
+            at = len(RANKING_MEASURES) + number
             row |= resampled[at].columns("auroc")
             row |= resampled[at + len(groups)].columns("auprc")
             if group in limits:
@@ -263,7 +155,7 @@ def evaluate_diagnoses(
         int(codes.max()) + 1,
         overall,
         pd.DataFrame(rows).reindex(columns=names),
-        resampled[: len(MEASURES)],
+        resampled[: len(RANKING_MEASURES)],
     )
 
 
@@ -300,19 +192,23 @@ class DiagnosisComparison:
 
 
 def compare_diagnoses(
-    model: DiagnosisModel,
+    model: DiagnosisModel | None,
     cohort: pd.DataFrame,
     *,
+    scores: pd.DataFrame | None = None,
     split: str = "test",
     bootstrap: int = 1000,
 ) -> DiagnosisComparison:
     """Measure a model on one side of a cohort, beside word counts and the shares of the groups.
 
-    The baselines are fitted on the cohort's own train side.
+    The baselines are fitted on the cohort's own train side; with `scores` the cohort's notes are
+    not needed, and there is no baseline on words.
 
     Args:
-        model: its groups are measured.
+        model: its groups are measured; may be None with `scores`, whose groups are measured then.
         cohort: see `clinical.stays.cohorts.coded_stays`.
+        scores: a table of groups whose probabilities are measured instead of scoring, see
+            `probabilities_of`.
         split: the side to measure.
         bootstrap: resamples of patients for intervals.
 
@@ -321,25 +217,41 @@ def compare_diagnoses(
         UserError: the side has no stay with codes, or none with a group of the model; no stay can
             be scored; or the model was trained on patients of this side.
     """
-    rows, unknown = coded_stays(cohort)
-    side = side_with_groups(rows, model.labels, split)
-    hashes = model.manifest.data.patients
+    rows, unknown = coded_stays(cohort, notes=scores is None)
+    if model is None:
+        measured = _groups_of(scores)
+    else:
+        settings = model.settings
+        measured = _Groups(
+            list(model.labels),
+            settings.names,
+            settings.thresholds,
+            frozenset(settings.calibration),
+        )
+    groups = measured.groups
+    side = side_with_groups(rows, groups, split)
+    hashes = None
+    if model is not None:
+        hashes = model.manifest.data.patients
     caveats = check_unseen(side["patient_id"], hashes, side=split)
-    caveats += check_notes(model.settings.notes, side)
     if unknown:
         caveats.append(
             f"{unknown:,} stays of the cohort have no code: their groups are not known, and they "
             "are left out."
         )
-    stays = list(
-        counted(
-            model.predict_many(side["text"]), what="scoring", total=len(side)
+    if scores is not None:
+        probabilities = probabilities_of(scores, side["stay_id"], groups)
+        reason = "their stay_id is not in the score table, or has no probability of these groups"
+        caveats.append(
+            "The notes of the cohort were not read: no baseline on words was fitted."
         )
-    )
-    is_scored = np.array([stay.status == "ok" for stay in stays])
+    else:
+        probabilities, reason = _predicted(model, side)
+        caveats += check_notes(model.settings.notes, side)
+    is_scored = ~np.isnan(probabilities).any(axis=1)
     if not is_scored.any():
         raise UserError(
-            f"none of the {len(side)} stays can be scored: {stays[0].reason}"
+            f"none of the {len(side)} stays can be scored: {reason}"
         )
     if not is_scored.all():
         caveats.append(
@@ -347,46 +259,146 @@ def compare_diagnoses(
             "measured."
         )
     side = side[is_scored].reset_index(drop=True)
-    values = {
-        MODEL: np.array(
-            [
-                [stay[group].probability for group in model.labels]
-                for stay in stays
-                if stay.status == "ok"
-            ]
-        )
-    }
+    values = {MODEL: probabilities[is_scored]}
     train = rows[rows["split"] == "train"]
     if split == "train" or train.empty:
         caveats.append("No baseline was fitted: there is no other train side.")
     else:
-        values |= _baselines(train, side, model.labels)
-    settings = model.settings
-    labels = labels_of(side, model.labels)
+        values |= _baselines(train, side, groups)
+    return _measured(side, values, measured, caveats, bootstrap)
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """The groups that are measured, with their names, thresholds and calibrators."""
+
+    groups: list[str]
+    names: Mapping[str, str]
+    thresholds: Mapping[str, float]
+    calibrated: frozenset[str]
+
+
+def _groups_of(scores: pd.DataFrame | None) -> _Groups:
+    """The groups of a score table; without its model their thresholds are not known."""
+    if scores is None:
+        raise UserError(
+            "neither a model nor scores were given; pass one of them"
+        )
+    require_columns(scores.columns, ("group",), source="the score table")
+    rows = scores[~scores["group"].map(is_missing).astype(bool)]
+    firsts = rows.drop_duplicates("group").set_index("group").sort_index()
+    names = {}
+    if "name" in rows:
+        names = firsts["name"].dropna().to_dict()
+    calibrated: frozenset[str] = frozenset()
+    if "calibrated" in rows:
+        is_calibrated = firsts["calibrated"].astype(str).str.lower() == "true"
+        calibrated = frozenset(firsts.index[is_calibrated])
+    return _Groups(list(firsts.index), names, {}, calibrated)
+
+
+def probabilities_of(
+    scores: pd.DataFrame, stay_ids: pd.Series, groups: Sequence[str]
+) -> Floats:
+    """The probabilities of each stay from a score table, as `clinical score` writes it.
+
+    Args:
+        scores: `stay_id, group, probability`, a row for each stay and group, and perhaps `status`.
+        stay_ids: the stays.
+        groups: the groups, of which the table may have others too.
+
+    Returns:
+        Shape (stays, groups); NaN for a stay that the table lacks, or whose `status` is not "ok".
+
+    Raises:
+        TableError: a column is missing.
+        UserError: the table has a group of a stay twice, or some groups of a stay only.
+    """
+    needed = ("stay_id", "group", "probability")
+    require_columns(scores.columns, needed, source="the score table")
+    key = key_like(stay_ids)
+    rows = scores[scores["group"].isin(groups)]
+    if "status" in rows:
+        rows = rows[rows["status"] == "ok"]
+    rows = rows.assign(stay_id=rows["stay_id"].map(key))
+    rows = rows.dropna(subset=["stay_id"]).set_index(["stay_id", "group"])
+    n_repeated = int(rows.index.duplicated().sum())
+    if n_repeated:
+        raise UserError(
+            f"the score table has {n_repeated} repeated groups of a stay; expected one row for "
+            "each stay and group, as clinical score writes"
+        )
+    keys = stay_ids.map(key)
+    pairs = pd.MultiIndex.from_product([keys, groups])
+    values = rows["probability"].reindex(pairs).to_numpy(dtype=np.float64)
+    values = values.reshape(len(keys), len(groups))
+    is_missing_one = np.isnan(values)
+    n_partial = int(
+        (is_missing_one.any(axis=1) & ~is_missing_one.all(axis=1)).sum()
+    )
+    if n_partial:
+        raise UserError(
+            f"the score table lacks groups of {n_partial} stays; expected all {len(groups)} groups "
+            "of each: score without --top and --proposed"
+        )
+    return values
+
+
+def _predicted(
+    model: DiagnosisModel, side: pd.DataFrame
+) -> tuple[Floats, str]:
+    """The probabilities of stays, NaN for one that cannot be scored, and why the first is not."""
+    stays = counted(
+        model.predict_many(side["text"]), what="scoring", total=len(side)
+    )
+    values = np.full((len(side), len(model.labels)), np.nan)
+    reason = ""
+    for number, stay in enumerate(stays):
+        if stay.status == "ok":
+            values[number] = [stay[g].probability for g in model.labels]
+        else:
+            reason = reason or stay.reason
+    return values, reason
+
+
+def _measured(
+    side: pd.DataFrame,
+    values: Mapping[str, Floats],
+    measured: _Groups,
+    caveats: list[str],
+    bootstrap: int,
+) -> DiagnosisComparison:
+    """The comparison of probabilities of the stays of a side."""
+    labels = labels_of(side, measured.groups)
     evaluations = {}
     for name, numbers in values.items():
-        of_model = name == MODEL
+        thresholds: Mapping[str, float] = {}
+        calibrated: frozenset[str] = frozenset()
+        if name == MODEL:
+            thresholds = measured.thresholds
+            calibrated = measured.calibrated
         evaluations[name] = evaluate_diagnoses(
             labels,
             numbers,
-            groups=model.labels,
+            groups=measured.groups,
             patients=side["patient_id"],
-            thresholds=settings.thresholds if of_model else {},
-            calibrated=settings.calibration if of_model else (),
+            thresholds=thresholds,
+            calibrated=calibrated,
             bootstrap=bootstrap,
         )
+    n_groups = len(measured.groups)
     unmeasured = int(evaluations[MODEL].by_group["auroc"].isna().sum())
     if unmeasured:
         caveats.append(
-            f"{unmeasured} of {len(model.labels)} groups have fewer than {MIN_POSITIVE} stays "
+            f"{unmeasured} of {n_groups} groups have fewer than {MIN_POSITIVE} stays "
             "with or without them here: nothing is said of each of these."
         )
-    without = len(model.labels) - len(settings.calibration)
+    without = n_groups - len(measured.calibrated)
     if without:
         caveats.append(
             f"{without} groups have no calibrator: their probability is the rule's score."
         )
-    return DiagnosisComparison(evaluations, settings.names, caveats)
+    return DiagnosisComparison(evaluations, measured.names, caveats)
 
 
 def side_with_groups(
@@ -418,48 +430,20 @@ def side_with_groups(
 def _baselines(
     train: pd.DataFrame, side: pd.DataFrame, groups: Sequence[str]
 ) -> dict[str, Floats]:
-    """The values of word counts and of the shares, each of shape (stays, groups)."""
+    """The values of word counts, where there are notes, and of the shares: (stays, groups)."""
     labels = labels_of(train, groups)
-    texts = ["\n".join(notes) for notes in train["text"]]
-    new_texts = ["\n".join(notes) for notes in side["text"]]
-    shares = np.tile(labels.mean(axis=0), (len(side), 1))
-    return {TFIDF: word_values(texts, labels, new_texts), SHARES: shares}
-
-
-def word_values(
-    texts: Sequence[str], labels: np.ndarray, new_texts: Sequence[str]
-) -> Floats:
-    """Values of the groups by logistic regression on words and pairs, shape (new texts, groups).
-
-    A group without a stay, or that every stay has, has its share. The vocabulary exists in memory
-    only, because it may hold names.
-    """
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression
-
-    vectorizer = TfidfVectorizer(
-        ngram_range=(1, 2),
-        min_df=2,
-        sublinear_tf=True,
-        max_features=_MANY_PHRASES,
-    )
-    design = vectorizer.fit_transform(texts)
-    new_design = vectorizer.transform(new_texts)
-    values = np.tile(labels.mean(axis=0), (len(new_texts), 1)).astype(float)
-    for number, outcome in enumerate(labels.T):
-        if 0 < outcome.sum() < len(outcome):
-            regression = LogisticRegression(
-                C=10, class_weight="balanced", max_iter=1000
-            )
-            regression.fit(design, outcome)
-            values[:, number] = regression.predict_proba(new_design)[:, 1]
-    return values
+    values = {}
+    if "text" in train:
+        texts = ["\n".join(notes) for notes in train["text"]]
+        new_texts = ["\n".join(notes) for notes in side["text"]]
+        values[TFIDF] = word_values(texts, labels, new_texts)
+    return values | {SHARES: np.tile(labels.mean(axis=0), (len(side), 1))}
 
 
 def _named(resampled: Resampled) -> dict[str, Interval]:
     return {
         name: resampled[number].interval()
-        for number, name in enumerate(MEASURES)
+        for number, name in enumerate(RANKING_MEASURES)
     }
 
 

@@ -287,3 +287,117 @@ def precise_threshold(y: ArrayLike, probability: ArrayLike) -> float | None:
         return None
     thresholds = np.unique(stays.risk)[::-1]
     return float(thresholds[np.argmax(right)])
+
+
+# --- many groups at once
+
+RANKED = 5
+"""Groups of a stay that recall@5 looks at."""
+RANKING_MEASURES = (
+    "macro AUROC",
+    "micro AUROC",
+    "macro AUPRC",
+    "micro AUPRC",
+    "MAP a stay",
+    f"recall@{RANKED}",
+)
+
+
+class Ranking:
+    """Outcomes and values of columns, sorted once, and measured with any weights.
+
+    Args:
+        labels: 0 or 1, shape (rows, columns).
+        values: the higher, the more probable; same shape.
+    """
+
+    def __init__(self, labels: Floats, values: Floats) -> None:
+        self._order = np.argsort(-values, axis=0, kind="stable")
+        ordered = np.take_along_axis(values, self._order, axis=0)
+        self._labels = np.take_along_axis(labels, self._order, axis=0)
+        rows, columns = values.shape
+        # Equal values count together: first and last row of each one's block.
+        position = np.broadcast_to(np.arange(rows)[:, None], values.shape)
+        is_new = np.ones((rows, columns), dtype=bool)
+        is_new[1:] = ordered[1:] != ordered[:-1]
+        self._first = np.maximum.accumulate(np.where(is_new, position, 0))
+        is_last = np.ones((rows, columns), dtype=bool)
+        is_last[:-1] = is_new[1:]
+        ends = np.where(is_last, position, rows - 1)
+        self._last = np.minimum.accumulate(ends[::-1])[::-1]
+
+    def measured(self, weights: Floats) -> tuple[Floats, Floats]:
+        """AUROC and average precision of each column; NaN where an outcome is absent.
+
+        `weights` have the shape (rows,) or (rows, columns).
+        """
+        if weights.ndim == 1:
+            weights = weights[:, None]
+        weights = np.broadcast_to(weights, self._order.shape)
+        weights = np.take_along_axis(weights, self._order, axis=0)
+        positive = weights * self._labels
+        negative = weights - positive
+        true = np.cumsum(positive, axis=0)
+        false = np.cumsum(negative, axis=0)
+        n_positive = true[-1]
+        n_negative = false[-1]
+        true_here = np.take_along_axis(true, self._last, axis=0)
+        false_here = np.take_along_axis(false, self._last, axis=0)
+        before = np.take_along_axis(false - negative, self._first, axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            precision = true_here / (true_here + false_here)
+            precision = np.where(positive > 0, precision, 0)
+            average = (positive * precision).sum(axis=0) / n_positive
+            above = n_negative - (before + false_here) / 2
+            area = (positive * above).sum(axis=0) / (n_positive * n_negative)
+        average = np.where(n_negative > 0, average, np.nan)
+        return area, average
+
+
+class AllGroups:
+    """The measures over all groups, for weights of stays."""
+
+    def __init__(self, labels: Floats, values: Floats) -> None:
+        self._shape = labels.shape
+        self._groups = Ranking(labels, values)
+        self._pairs = Ranking(labels.reshape(-1, 1), values.reshape(-1, 1))
+        # A stay's own groups, ranked: the rows are groups and the columns stays.
+        _, self._of_stay = Ranking(labels.T, values.T).measured(
+            np.ones(labels.shape[1])
+        )
+        has_all = labels.all(axis=1)
+        self._of_stay = np.where(has_all, 1.0, self._of_stay)
+        top = np.argsort(-values, axis=1, kind="stable")[:, :RANKED]
+        hits = np.take_along_axis(labels, top, axis=1).sum(axis=1)
+        with np.errstate(invalid="ignore"):
+            self._recall = hits / labels.sum(axis=1)
+
+    def measured(self, weights: Floats) -> Floats:
+        """The numbers of `RANKING_MEASURES`."""
+        return self.with_groups(weights)[: len(RANKING_MEASURES)]
+
+    def with_groups(self, weights: Floats) -> Floats:
+        """The numbers of `RANKING_MEASURES`, then AUROC and average precision of each group."""
+        area, average = self._groups.measured(weights)
+        pair_weights = np.repeat(weights, self._shape[1])
+        micro_area, micro_average = self._pairs.measured(pair_weights)
+        overall = [
+            _mean(area),
+            micro_area[0],
+            _mean(average),
+            micro_average[0],
+            _mean(self._of_stay, weights),
+            _mean(self._recall, weights),
+        ]
+        return np.concatenate([overall, area, average])
+
+
+def _mean(values: Floats, weights: Floats | None = None) -> float:
+    """The mean of the numbers that are defined; NaN if there is none."""
+    is_defined = ~np.isnan(values)
+    if weights is None:
+        weights = np.ones_like(values)
+    total = weights[is_defined].sum()
+    if not total:
+        return float("nan")
+    return float((values * weights)[is_defined].sum() / total)

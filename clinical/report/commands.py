@@ -53,7 +53,6 @@ def evaluate(
     from clinical.evaluation.comparison import compare
     from clinical.report.facts import Hospital, gather
     from clinical.report.page import write_report
-    from clinical.risk.commands import has_groups
     from clinical.risk.model import ReadmissionModel
     from clinical.stays.cohorts import read_cohort
     from domainbert.tables import TableError, read_table
@@ -61,13 +60,13 @@ def evaluate(
 
     if model is None and scores is None:
         raise UserError("nothing to evaluate: pass --model, --scores, or both")
-    if model and has_groups(model):
-        if scores or hospital:
+    if _is_of_groups(model, scores):
+        if hospital:
             raise UserError(
-                "--scores and --hospital are for models of one outcome; this one is of diagnoses"
+                "--hospital is for models of one outcome; this one is of diagnoses"
             )
         _evaluate_groups(
-            cohort_file, out, model, split=split, bootstrap=bootstrap
+            cohort_file, out, model, scores, split=split, bootstrap=bootstrap
         )
         return
     answers = read_recipe(Hospital, hospital)
@@ -109,34 +108,54 @@ def evaluate(
     say(f"report in {report}")
 
 
+def _is_of_groups(model: str | None, scores: Path | None) -> bool:
+    """Whether a model, or else a table of scores, is of groups of diagnoses."""
+    from clinical.risk.commands import has_groups
+    from domainbert.tables import table_columns
+
+    if model:
+        return has_groups(model)
+    return scores is not None and "group" in table_columns(scores)
+
+
 def _evaluate_groups(
-    cohort_file: Path, out: Path, model: str, *, split: str, bootstrap: int
+    cohort_file: Path,
+    out: Path,
+    model: str | None,
+    scores: Path | None,
+    *,
+    split: str,
+    bootstrap: int,
 ) -> None:
-    """Evaluate a model of diagnoses on one side of a cohort; write the report."""
+    """Evaluate a model of diagnoses, or a table of its scores; write the report."""
     from clinical.cohort.result import Cohort
     from clinical.evaluation.diagnoses import compare_diagnoses
     from clinical.report.page import write_diagnoses
     from clinical.risk.diagnoses import DiagnosisModel
     from clinical.stays.cohorts import read_cohort
-    from domainbert.tables import TableError
+    from domainbert.tables import TableError, read_table
 
-    table = read_cohort(cohort_file, outcome="diagnoses")
-    loaded = DiagnosisModel.from_pretrained(model)
-    facts = {
-        "model": model,
-        "cohort": cohort_file.name,
-        "side": split,
-        "c": f"{loaded.c:g}",
-    }
+    table = read_cohort(cohort_file, outcome="diagnoses", notes=scores is None)
+    facts = {"model": model or "", "cohort": cohort_file.name, "side": split}
+    probabilities = None
+    if scores:
+        probabilities = read_table(scores, schema={"probability": "float"})
+        facts["scores"] = scores.name
+    loaded = None
+    if model:
+        loaded = DiagnosisModel.from_pretrained(model)
+        facts["c"] = f"{loaded.c:g}"
+    name = model or facts["scores"]
+    facts["model"] = name
     with suppress(TableError):  # a table that clinical cohort did not write
         built = Cohort.open(cohort_file)
         facts["definition"] = built.summary["definition"]["label"]
         facts["definition_sha256"] = built.summary["definition"]["sha256"]
     comparison = compare_diagnoses(
-        loaded, table, split=split, bootstrap=bootstrap
+        loaded, table, scores=probabilities, split=split, bootstrap=bootstrap
     )
     report = write_diagnoses(
-        comparison, out, title=f"{model} on {cohort_file.name}", facts=facts
+        comparison, out, title=f"{name} on {cohort_file.name}", facts=facts
     )
     head, *rows = comparison.rows()
     print_table(rows, head)

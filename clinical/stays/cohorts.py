@@ -196,12 +196,15 @@ def _lacks(cohort: pd.DataFrame) -> str:
     return f"all {len(cohort):,} are excluded, as {reasons}"
 
 
-def coded_stays(cohort: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+def coded_stays(
+    cohort: pd.DataFrame, *, notes: bool = True
+) -> tuple[pd.DataFrame, int]:
     """The stays to train and measure on: not excluded, with a side, codes, and at least one note.
 
     Args:
         cohort: `patient_id, split, text` (a note or a list of notes), `diagnoses` (see
             `DIAGNOSES`), and what else it has, such as `exclusion` and `evidence`.
+        notes: False leaves out the notes, and keeps stays without any.
 
     Returns:
         The rows, with `text` as a list of notes, and the number of stays without any code.
@@ -210,7 +213,9 @@ def coded_stays(cohort: pd.DataFrame) -> tuple[pd.DataFrame, int]:
         TableError: a column is missing.
         UserError: no row is left, a patient is on two sides, or `diagnoses` holds no lists.
     """
-    needed = ("patient_id", "split", "text", DIAGNOSES)
+    needed = ["patient_id", "split", DIAGNOSES]
+    if notes:
+        needed.append("text")
     require_columns(cohort.columns, needed, source="cohort")
     rows = cohort[cohort["split"].notna()]
     if "exclusion" in rows:
@@ -219,11 +224,14 @@ def coded_stays(cohort: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     is_known = np.array([groups is not None for groups in lists], dtype=bool)
     unknown = int((~is_known).sum())
     rows = rows.assign(
-        **{DIAGNOSES: pd.Series(lists, index=rows.index, dtype=object)},
-        text=rows["text"].map(_notes),
-    )
-    rows = rows[is_known]
-    rows = rows[rows["text"].map(len) > 0].reset_index(drop=True)
+        **{DIAGNOSES: pd.Series(lists, index=rows.index, dtype=object)}
+    )[is_known]
+    if notes:
+        rows = rows.assign(text=rows["text"].map(_notes))
+        rows = rows[rows["text"].map(len) > 0]
+    else:
+        rows = rows.drop(columns="text", errors="ignore")
+    rows = rows.reset_index(drop=True)
     if rows.empty:
         raise UserError(
             f"the cohort has no stay with codes, a side and notes; {unknown} of {len(cohort)} "

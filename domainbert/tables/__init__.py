@@ -16,7 +16,13 @@ from domainbert.tables.frames import (
     to_frame,
     write_table,
 )
-from domainbert.tables.ids import ExactId, id_key, id_text, is_missing
+from domainbert.tables.ids import (
+    ExactId,
+    id_key,
+    id_text,
+    is_missing,
+    key_like,
+)
 from domainbert.tables.options import ReadOptions, TableError, is_text_file
 from domainbert.tables.rows import (
     Row,

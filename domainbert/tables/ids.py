@@ -3,6 +3,7 @@
 import math
 import re
 import unicodedata
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from numbers import Integral, Real
 
@@ -86,6 +87,13 @@ def id_key(value: object) -> str | None:
         return ExactId(text)
     text = unicodedata.normalize("NFKC", text).strip().casefold()
     return _ZEROS.sub(r"\1", text)
+
+
+def key_like(ids: Iterable[object]) -> Callable[[object], str | None]:
+    """How to compare others with these ids: as written where they are `ExactId`, else `id_key`."""
+    if any(isinstance(id_, ExactId) for id_ in ids):
+        return id_text
+    return id_key
 
 
 def is_id_column(name: object) -> bool:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import typer
 
+from clinical.evaluation.baselines import word_values
 from clinical.evaluation.diagnoses import (
-    MEASURES,
     SHARES,
     evaluate_diagnoses,
-    word_values,
 )
+from clinical.evaluation.measures import RANKING_MEASURES
 from clinical.stays.cohorts import EVIDENCE, labels_of
 from clinical.training.diagnoses import (
     DiagnosisRecipe,
@@ -113,7 +113,7 @@ def record(
         for measure, interval in evaluation.overall.items():
             manifest.scores.table.setdefault(name, {})[measure] = interval
     difference = evaluations["model"].minus(evaluations[TFIDF])
-    for measure in MEASURES:
+    for measure in RANKING_MEASURES:
         column = manifest.scores.table.setdefault("model - TF-IDF", {})
         column[measure] = difference[measure]
     manifest.by_group = group_rows(evaluations["model"])

@@ -1,17 +1,21 @@
 """Measures of many groups: equal to scikit-learn's, with ties and weights."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from clinical.evaluation.diagnoses import (
     MIN_POSITIVE,
-    _Ranking,
     best_f1_threshold,
+    compare_diagnoses,
     evaluate_diagnoses,
+    probabilities_of,
     ranking_scores,
 )
+from clinical.evaluation.measures import Ranking
 from domainbert.errors import UserError
+from domainbert.tables import TableError
 
 
 def made(stays=120, groups=6, seed=0, levels=None):
@@ -27,7 +31,7 @@ def made(stays=120, groups=6, seed=0, levels=None):
 def test_ranking_is_that_of_scikit_learn_with_ties_and_weights(levels):
     labels, values = made(levels=levels)
     weights = np.random.default_rng(3).integers(0, 4, len(labels)) * 1.0
-    area, average = _Ranking(labels, values).measured(weights)
+    area, average = Ranking(labels, values).measured(weights)
     for column in range(labels.shape[1]):
         pair = labels[:, column], values[:, column]
         assert area[column] == pytest.approx(
@@ -135,3 +139,63 @@ def test_one_group_and_two_thousand(groups):
     labels, values = made(stays=30, groups=groups)
     scores = ranking_scores(labels, values)
     assert 0.5 < scores["macro AUROC"] <= 1
+
+
+def scored(stays=("1", "2", "3"), groups=("I50", "R50"), **columns):
+    """A score table as `clinical score` writes it, and the probabilities by stay and group."""
+    pairs = [(stay, group) for stay in stays for group in groups]
+    table = pd.DataFrame(pairs, columns=["stay_id", "group"])
+    table["probability"] = np.linspace(0.1, 0.9, len(pairs))
+    return table.assign(status="ok", **columns)
+
+
+def test_probabilities_of_a_score_table_follow_the_stays_and_groups():
+    table = scored(groups=("R50", "Z00", "I50"))
+    table.loc[table["stay_id"] == "2", "status"] = "error"
+    values = probabilities_of(
+        table.sample(frac=1, random_state=0),
+        pd.Series(["3", "2", "1.0", "4", "3"]),
+        ["I50", "R50"],
+    )
+    assert values[:, 1] == pytest.approx(
+        [0.7, np.nan, 0.1, np.nan, 0.7], nan_ok=True
+    )
+    assert values[[0, 2], 0] == pytest.approx([0.9, 0.3])
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (scored().iloc[:5], "lacks groups of 1 stays; expected all 2 groups"),
+        (pd.concat([scored(), scored().head(2)]), "2 repeated groups of a"),
+        (scored().drop(columns="group"), "group"),
+    ],
+)
+def test_a_score_table_without_all_groups_of_a_stay_is_refused(table, message):
+    with pytest.raises((UserError, TableError), match=message):
+        probabilities_of(table, pd.Series(["1", "2", "3"]), ["I50", "R50"])
+
+
+def test_scores_are_compared_without_notes_and_without_a_model():
+    cohort = pd.DataFrame(
+        {
+            "patient_id": list("abcdef"),
+            "stay_id": list("123456"),
+            "split": ["train", "test", "test", "test", "test", "val"],
+            "diagnoses": [["I50"], ["I50"], ["R50"], [], None, ["R50"]],
+        }
+    )
+    table = scored(stays=list("2345"), name="Heart", calibrated="True")
+    table.loc[table["group"] == "R50", "calibrated"] = "False"
+    comparison = compare_diagnoses(None, cohort, scores=table, bootstrap=0)
+    assert set(comparison.evaluations) == {"model", "prevalence"}
+    assert comparison.model.n_stays == 3
+    assert comparison.names == {"I50": "Heart", "R50": "Heart"}
+    said = " ".join(comparison.caveats)
+    assert "no baseline on words" in said
+    assert "1 stays of the cohort have no code" in said
+    assert "1 groups have no calibrator" in said
+    with pytest.raises(UserError, match="their stay_id is not in the score"):
+        compare_diagnoses(None, cohort, scores=scored(stays=["9"]))
+    with pytest.raises(UserError, match="neither a model nor scores"):
+        compare_diagnoses(None, cohort.assign(text=[["a"]] * 6))

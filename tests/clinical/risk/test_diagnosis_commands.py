@@ -142,6 +142,17 @@ def test_from_tables_to_explained_codes(hospital, tiny_encoder, monkeypatch):
     page = (hospital / "report" / "report.html").read_text()
     assert "<script>" in page
     assert "I50" in page
+    done("score", "codes.parquet", "--model", "ours", "--out", "all.csv")
+    done(
+        "evaluate", "codes.parquet", "--scores", "all.csv", "--out", "nightly",
+        "--bootstrap", 30,
+    )  # fmt: skip
+    of_scores = json.loads((hospital / "nightly" / "metrics.json").read_text())
+    for name in ("macro AUROC", "micro AUPRC", "recall@5"):
+        assert of_scores["overall"]["model"][name] == pytest.approx(
+            metrics["overall"]["model"][name]
+        )
+    assert set(of_scores["overall"]) == {"model", "prevalence"}
     said = done(
         "recalibrate", "codes.parquet", "--model", "ours", "--split", "train",
         "--out", "again",
