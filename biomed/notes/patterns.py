@@ -128,7 +128,8 @@ def without_stops(text: str, masked: str) -> str:
         )
         if word in _OPEN or (word and is_within):
             return match["word"] + " "
-        if word and word not in _SHORT and word not in _CUT:
+        # One letter is that of a genus: "H. pylori".
+        if len(word) > 1 and word not in _SHORT and word not in _CUT:
             return written
         if _WITHIN.match(text, match.end()):
             return written.replace(".", "").ljust(len(written))
