@@ -37,6 +37,7 @@ LACKING = {
     "PATIENTS": "'' AS DOD",
     "NOTEEVENTS": "NULL AS unused",
 }
+NO_CODES = "CREATE TABLE codes (subject TEXT, hadm TEXT, seq TEXT, icd10 TEXT, icd9 TEXT)"
 
 Runs = dict[str, list[dict[str, float]]]  # seconds and peak bytes of each form
 
@@ -63,6 +64,7 @@ def translate(
                 f"CREATE VIEW {name} AS SELECT *, {columns} "  # noqa: S608
                 f"FROM read_csv('{path}', all_varchar = true, parallel = false)"
             )
+        con.execute(NO_CODES)
         con.execute(statements)
 
 

@@ -169,14 +169,19 @@ class CohortReader:
         def judge_note(facts: Any) -> Any:
             return self.choice.judge(facts)
 
-        for function, parameter, result in (
-            (judge_note, note_rules.FACTS_TYPE, note_rules.VERDICT_TYPE),
-            (note_rules.copy_text, "VARCHAR", "VARCHAR"),
-        ):
+        def note_position(charted_by: Any, kind: Any, note_id: Any) -> Any:
+            return self.choice.positions(charted_by, kind, note_id)
+
+        functions = (
+            (judge_note, [note_rules.FACTS_TYPE], note_rules.VERDICT_TYPE),
+            (note_position, ["TIMESTAMP", "VARCHAR", "VARCHAR"], "VARCHAR"),
+            (note_rules.copy_text, ["VARCHAR"], "VARCHAR"),
+        )
+        for function, parameters, result in functions:
             self.con.create_function(
                 function.__name__,
                 function,
-                [parameter],
+                parameters,
                 result,
                 type="arrow",
                 null_handling="special",

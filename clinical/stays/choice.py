@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from clinical.stays.note_rules import ARROW_FACTS, judge
+from clinical.stays import note_rules
 from clinical.stays.stays import MISSING_WORDS, note_time
 from domainbert.errors import UserError
 from domainbert.files import whole_text
@@ -117,21 +117,38 @@ class NoteChoice(Settings):
             TableError: the table has no column that decides.
         """
         self._require_columns(rows[0].cells)
-        verdicts = self.judge(self._facts(rows)).to_pylist()
-        positions = [
-            (verdict["position"], str(rows[number].cells.get("text")), number)
-            for number, verdict in enumerate(verdicts)
-            if verdict["status"] == "used"
+        facts = self._facts(rows)
+        verdicts = self.judge(facts)
+        positions = self.positions(
+            verdicts.field("charted_by"), facts["kind"], facts["note_id"]
+        )
+        columns = zip(
+            verdicts.field("status").to_pylist(),
+            positions.to_pylist(),
+            rows,
+            strict=True,
+        )
+        order = [
+            (position, str(row.cells.get("text")), number)
+            for number, (status, position, row) in enumerate(columns)
+            if status == "used"
         ]
-        return [rows[number] for *_, number in sorted(positions)]
+        return [rows[number] for *_, number in sorted(order)]
 
-    def judge(self, notes: pa.Table) -> pa.StructArray:
+    def judge(self, notes: pa.RecordBatch | pa.StructArray) -> pa.StructArray:
         """Whether each note counts; see `note_rules.judge`."""
-        return judge(
+        return note_rules.judge(
             notes,
             early=self.notes == "early",
             summaries=self.summaries,
-            addenda=self.addenda,
+        )
+
+    def positions(
+        self, charted_by: pa.Array, kinds: pa.Array, note_ids: pa.Array
+    ) -> pa.Array:
+        """Texts that sort notes as they are read; see `note_rules.positions`."""
+        return note_rules.positions(
+            charted_by, kinds, note_ids, addenda=self.addenda
         )
 
     def _require_columns(self, cells: Mapping[str, object]) -> None:
@@ -172,7 +189,7 @@ class NoteChoice(Settings):
             }
             for row in rows
         ]
-        return pa.RecordBatch.from_pylist(facts, schema=ARROW_FACTS)
+        return pa.RecordBatch.from_pylist(facts, schema=note_rules.ARROW_FACTS)
 
 
 def exclusion_of(cells: Mapping[str, object]) -> str | None:

@@ -38,7 +38,7 @@ FACTS = {
 """What is known of each note, with types of DuckDB; what a table does not know is missing."""
 FACTS_TYPE = f"STRUCT({', '.join(map(' '.join, FACTS.items()))})"
 """The type of the facts of a note in DuckDB."""
-VERDICT_TYPE = "STRUCT(status VARCHAR, charted_by TIMESTAMP, position VARCHAR)"
+VERDICT_TYPE = "STRUCT(status VARCHAR, charted_by TIMESTAMP)"
 """The type of `judge` in DuckDB."""
 _ARROW_TYPES = {
     "VARCHAR": pa.string(),
@@ -60,7 +60,6 @@ def judge(
     *,
     early: bool,
     summaries: Sequence[str],
-    addenda: Sequence[str],
 ) -> pa.StructArray:
     """Whether each note counts.
 
@@ -68,14 +67,40 @@ def judge(
         notes: the columns `FACTS`, a row for each note.
         early: whether to predict from early notes, or at discharge.
         summaries: categories of discharge summaries, upper case.
-        addenda: kinds of notes that are addenda, upper case.
 
     Returns:
-        `status`, "used" or why not; `charted_by`, the time at which a note counts as charted;
-        `position`, a text that sorts the notes of a stay in the order in which they are read.
+        `status`, "used" or why not; `charted_by`, the time at which a note counts as charted, of
+        the notes that no other rule leaves out.
     """
     if not isinstance(notes, pa.RecordBatch):
         notes = pa.RecordBatch.from_struct_array(_whole(notes))
+    is_summary = pc.is_in(
+        notes["category"], value_set=pa.array(summaries, pa.string())
+    )
+    status = _first_reason(
+        notes["place"],
+        _where(notes["is_error"], "marked_error"),
+        notes["content"],
+        _where(pc.is_null(notes["category"]), "missing_category"),
+        _where(pc.equal(is_summary, early), "other_category"),
+    )
+    # Of most tables few notes are left, and rules of times are slow.
+    is_left = pc.is_null(status)
+    time_status, charted_by = _judge_times(notes.filter(is_left), early=early)
+    no_times = pa.nulls(len(notes), charted_by.type)
+    return pa.StructArray.from_arrays(
+        [
+            pc.replace_with_mask(status, is_left, time_status),
+            pc.replace_with_mask(no_times, is_left, charted_by),
+        ],
+        names=["status", "charted_by"],
+    )
+
+
+def _judge_times(
+    notes: pa.RecordBatch, *, early: bool
+) -> tuple[pa.Array, pa.Array]:
+    """Whether each note counts by its time, and the time at which it counts as charted."""
     is_day = notes["is_date"]
     midnight = pc.floor_temporal(notes["charted_at"], unit="day")
     if not early:
@@ -93,6 +118,9 @@ def judge(
     )
     end_of_day = pc.subtract(pc.add(chart_day, _DAY), offset)
     charted_by = pc.coalesce(chart_time, end_of_day)
+    if early:
+        reason = _first_reason(*_early_reasons(notes, charted_by))
+        return pc.fill_null(reason, "used"), charted_by
     # On the day of discharge the date cannot separate before from after.
     is_later_day = pc.and_kleene(
         pc.greater_equal(chart_day, notes["next_day"]),
@@ -103,43 +131,19 @@ def judge(
         pc.greater_equal(chart_time, notes["next_start"]),
         is_later_day,
     )
-    is_summary = pc.is_in(
-        notes["category"], value_set=pa.array(summaries, pa.string())
-    )
-    reasons = [
-        notes["place"],
-        _where(notes["is_error"], "marked_error"),
-        notes["content"],
-        _where(pc.is_null(notes["category"]), "missing_category"),
-        _where(pc.equal(is_summary, early), "other_category"),
-    ]
-    if early:
-        reasons += _early_reasons(notes, charted_by)
-    else:
-        reasons.append(_where(is_after_return, "after_return"))
-    status = pc.coalesce(*reasons, "used")
-    is_addendum = pc.is_in(
-        notes["kind"], value_set=pa.array(addenda, pa.string())
-    )
-    position = _positions(charted_by, is_addendum, notes["note_id"])
-    return pa.StructArray.from_arrays(
-        [status, charted_by, position],
-        names=["status", "charted_by", "position"],
-    )
+    reason = _where(is_after_return, "after_return")
+    return pc.fill_null(reason, "used"), charted_by
 
 
 def _early_reasons(
     notes: pa.RecordBatch, charted_by: pa.Array
 ) -> list[pa.Array]:
     """Why a note was not there yet when the risk is predicted, null where it was."""
-    untimed = pc.if_else(
-        pc.fill_null(notes["is_unreadable"], fill_value=False),
-        "unreadable_time",
-        "missing_time",
-    )
-    no_reason = pa.scalar(None, pa.string())
+    is_untimed = pc.is_null(charted_by)
+    is_unreadable = pc.and_kleene(is_untimed, notes["is_unreadable"])
     return [
-        pc.if_else(pc.is_null(charted_by), untimed, no_reason),
+        _where(is_unreadable, "unreadable_time"),
+        _where(is_untimed, "missing_time"),
         # Without an admission it may have been written later.
         _where(pc.is_null(notes["cutoff"]), "no_admission"),
         _where(pc.greater(charted_by, notes["cutoff"]), "charted_later"),
@@ -148,18 +152,42 @@ def _early_reasons(
 
 def _where(condition: pa.Array, reason: str) -> pa.Array:
     """The reason where the condition holds, else null."""
+    no_reason = pa.nulls(len(condition), pa.string())
+    if not condition.true_count:
+        return no_reason
     is_so = pc.fill_null(condition, fill_value=False)
-    return pc.if_else(is_so, reason, pa.scalar(None, pa.string()))
+    return pc.if_else(is_so, reason, no_reason)
 
 
-def _positions(
-    charted_by: pa.Array, is_addendum: pa.Array, note_ids: pa.Array
+def _first_reason(*reasons: pa.Array) -> pa.Array:
+    """The first reason of each note, null where there is none."""
+    no_reason, *_ = reasons
+    # Most reasons apply to no note of a batch.
+    held = [reason for reason in reasons if reason.null_count < len(reason)]
+    if not held:
+        return no_reason
+    return pc.coalesce(*held)
+
+
+def positions(
+    charted_by: pa.Array | pa.ChunkedArray,
+    kinds: pa.Array | pa.ChunkedArray,
+    note_ids: pa.Array | pa.ChunkedArray,
+    *,
+    addenda: Sequence[str],
 ) -> pa.Array:
     """Texts that sort notes by time, a summary before its addenda, then by number and id.
 
     The number at the end of an id orders notes of the same time: 7, "10000032-DS-7". It may have
     more digits than an integer takes.
+
+    Args:
+        charted_by: the time at which each note counts as charted, see `judge`.
+        kinds: of each note, upper case.
+        note_ids: of each note.
+        addenda: kinds of notes that are addenda, upper case.
     """
+    is_addendum = pc.is_in(kinds, value_set=pa.array(addenda, pa.string()))
     microseconds = pc.add(pc.cast(charted_by, pa.int64()), _ALL_POSITIVE)
     time = pc.utf8_lpad(pc.cast(microseconds, pa.string()), 19, "0")
     ending = pc.extract_regex(note_ids, r"(?P<digits>[0-9]+)$")

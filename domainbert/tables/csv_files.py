@@ -238,23 +238,21 @@ def _without_cut_rows(
 
     It may have been cut at a quote that was no end.
     """
-    kept: tuple[int, str, bytes] | None = None
-    for line, problem, text in rows:
-        is_broken = bool(problem and not text)
-        if kept:
-            yield from _kept_rows(
-                *kept, width, dialect, before_fault=is_broken
+    # Each piece waits for the next: looking for `\"` in every one is slow.
+    previous: tuple[int, str, bytes] | None = None
+    for row in rows:
+        _, problem, text = row
+        if previous:
+            is_broken = bool(problem and not text)
+            yield from _sound_part(
+                *previous, width, dialect, before_fault=is_broken
             )
-            kept = None
-        if b'\\"' in text:
-            kept = line, problem, text
-        else:
-            yield line, problem, dialect.without_escapes(text, width)
-    if kept:
-        yield from _kept_rows(*kept, width, dialect, before_fault=False)
+        previous = row
+    if previous:
+        yield from _sound_part(*previous, width, dialect, before_fault=False)
 
 
-def _kept_rows(
+def _sound_part(
     line: int,
     problem: str,
     text: bytes,
@@ -265,15 +263,18 @@ def _kept_rows(
 ) -> Iterator[tuple[int, str, bytes]]:
     """Rows that were read together; before a fault the last of them may have been cut."""
     start = len(text)
-    if before_fault:
+    if before_fault and b'\\"' in text:
         patterns = b"|".join(dialect.row_patterns(width))
         *_, last_row = re.finditer(patterns, text)
         if b'\\"' in last_row[0]:
             start = last_row.start()
-    if sound := text[:start]:
-        yield line, problem, dialect.without_escapes(sound, width)
-    if start < len(text):
-        yield line + text.count(b"\n", 0, start), _NO_ROW, b""
+    if start == len(text):
+        yield line, problem, dialect.without_escapes(text, width)
+        return
+    if start:
+        sound = dialect.without_escapes(text[:start], width)
+        yield line, problem, sound
+    yield line + text.count(b"\n", 0, start), _NO_ROW, b""
 
 
 def _data_rows(
@@ -369,7 +370,7 @@ def _sound_rows(
         else:
             end = match.end()
             text = buffer[position:end]
-            decoded = text.decode("utf-8", "replace").encode()
+            decoded = _decodable(text)
             if decoded != text and line > last_single:
                 # The rows are matched once more, one by one, to find the undecodable one.
                 last_single = line + text.count(b"\n")
@@ -380,6 +381,13 @@ def _sound_rows(
         line += text.count(b"\n")
         position = end
         in_long_line = not text.endswith(b"\n")
+
+
+def _decodable(text: bytes) -> bytes:
+    """Bytes in UTF-8, with U+FFFD for those that cannot be decoded."""
+    if text.isascii():  # fast, and true of most pieces
+        return text
+    return text.decode("utf-8", "replace").encode()
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 UPDATE notes SET
     status = verdict.status,
     charted_by = verdict.charted_by,
-    position = verdict.position,
     text = CASE WHEN verdict.status = 'used' THEN text END,
     text_hash = CASE WHEN verdict.status = 'used' THEN text_hash END
 FROM (

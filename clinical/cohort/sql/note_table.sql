@@ -10,7 +10,6 @@ CREATE TABLE notes (
     has_offset BOOLEAN,  -- of a time of day
     is_midnight BOOLEAN,
     charted_by TIMESTAMP,
-    position VARCHAR,  -- sorts the notes of a stay that are used
     category VARCHAR,
     kind VARCHAR,
     text_hash UBIGINT,

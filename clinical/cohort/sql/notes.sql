@@ -5,7 +5,8 @@
 
 INSERT INTO notes
 WITH dated AS (      -- each macro once: binding it costs a millisecond
-    SELECT *, moment(chart_time) AS charted_at, moment(chart_date) AS charted_on
+    SELECT *, moment(chart_time) AS charted_at, moment(chart_date) AS charted_on,
+        CASE WHEN contains(chart_time, ':') AND charted_at IS NOT NULL THEN has_offset(chart_time) END AS has_offset
     FROM raw_notes
     WHERE other IS NULL
 ),
@@ -31,9 +32,10 @@ read AS (
         charted_at IS NULL AND clean(n.chart_time) IS NOT NULL
             OR charted_on IS NULL AND clean(n.chart_date) IS NOT NULL AS is_unreadable,
         charted_at,
-        CASE WHEN contains(n.chart_time, ':') AND charted_at IS NOT NULL THEN has_offset(n.chart_time) END
-            AS has_offset,
-        is_midnight(n.chart_time) AS is_midnight,
+        has_offset,
+        CASE WHEN has_offset THEN is_midnight(n.chart_time)
+             WHEN has_offset IS NOT NULL THEN is_time_of_date(charted_at)
+             ELSE false END AS is_midnight,
         length(trim(n.chart_time)) <= 10 AS is_date,
         charted_on,
         s.cutoff, s.clock_offset_us, s.next_start, s.next_day, s.discharge_day,
@@ -49,13 +51,12 @@ judged AS (
     FROM read
 ),
 used AS (
-    SELECT * EXCLUDE verdict, verdict.status AS status, verdict.charted_by AS charted_by,
-        CASE WHEN verdict.status = 'used' THEN verdict.position END AS position
+    SELECT * EXCLUDE verdict, verdict.status AS status, verdict.charted_by AS charted_by
     FROM judged
 )
 SELECT
     getvariable('note_table') AS source, row, stay_no, note_id, stay_id, status,
-    is_unreadable, has_offset, is_midnight, charted_by, position,
+    is_unreadable, has_offset, is_midnight, charted_by,
     category, kind,
     CASE WHEN status <> 'used' THEN NULL
          -- Other texts are as they are compared; looking for white space is slow.
@@ -68,8 +69,8 @@ SELECT
     CASE WHEN status <> 'used' THEN remark
          ELSE coalesce(remark, CASE
             WHEN regexp_matches(left(text, 100), '(?i)^\s*(\{\\rtf|<!doctype html|<html)')
-              OR (contains(text[:400], '<') OR contains(text[:400], '&'))
-                AND regexp_matches(text[:400], '(?i)<br ?/?>|</?(p|div|span|b|i)>|&(nbsp|lt|gt|amp|quot|#\d+);')
+              OR (contains(left(text, 400), '<') OR contains(left(text, 400), '&'))
+                AND regexp_matches(left(text, 400), '(?i)<br ?/?>|</?(p|div|span|b|i)>|&(nbsp|lt|gt|amp|quot|#\d+);')
             THEN 'note in RTF or HTML, read with its markup as words'
             WHEN NOT early AND charted_by < cutoff - to_microseconds(hours_us)
             THEN 'summary charted before the admission' END)

@@ -5,21 +5,18 @@ from datetime import datetime
 import pyarrow as pa
 import pytest
 
-from clinical.stays.note_rules import ARROW_FACTS, copy_text, judge
+from clinical.stays.note_rules import ARROW_FACTS, copy_text, judge, positions
 
 SUMMARY = "DISCHARGE SUMMARY"
 
 
 def verdicts(*notes, early=False):
     facts = pa.RecordBatch.from_pylist(list(notes), schema=ARROW_FACTS)
-    judged = judge(
-        facts, early=early, summaries=[SUMMARY], addenda=["ADDENDUM"]
-    )
-    return judged.to_pylist()
+    return judge(facts, early=early, summaries=[SUMMARY])
 
 
 def statuses(*notes, early=False):
-    return [verdict["status"] for verdict in verdicts(*notes, early=early)]
+    return verdicts(*notes, early=early).field("status").to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -128,9 +125,13 @@ def test_notes_are_read_by_time_then_addenda_then_numbers_then_ids():
         {"charted_at": datetime(2020, 1, 1, 13), "note_id": "0"},
         {"note_id": "0"},
     ]
-    positions = [verdict["position"] for verdict in verdicts(*in_order)]
-    assert positions == sorted(positions)
-    assert len(set(positions)) == len(positions)
+    summaries = [{"category": SUMMARY, **note} for note in in_order]
+    charted_by = verdicts(*summaries).field("charted_by")
+    kinds = pa.array([note.get("kind") for note in in_order], pa.string())
+    note_ids = pa.array([note.get("note_id") for note in in_order])
+    order = positions(charted_by, kinds, note_ids, addenda=["ADDENDUM"])
+    assert order.to_pylist() == sorted(order.to_pylist())
+    assert len(order.unique()) == len(order)
 
 
 def test_copies_differ_in_line_ends_and_white_space_at_their_ends():
