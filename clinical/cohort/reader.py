@@ -121,7 +121,16 @@ class CohortReader:
         self.source.check_unchanged()
 
     def _check_places(self, table: str) -> None:
-        """Raise if stays that may have ended in death would count as discharged alive."""
+        """Raise if stays that may have ended in death would count as discharged alive.
+
+        That places are read as codes is said.
+        """
+        query = "SELECT 1 FROM places WHERE is_read_as_code LIMIT 1"
+        if self.con.execute(query).fetchone():
+            self.source.remarks.append(
+                f"The places of discharge of {table} are codes of the US claim form (UB-04): 20 "
+                "and 40 to 42 are deaths, 30 is a patient who is still in hospital."
+            )
         query = (
             "FROM places SELECT list(place ORDER BY place), counts_text(place, not_marked) "
             "WHERE looks_dead AND not_marked > 0"

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,8 +22,16 @@ from pyarrow import csv as arrow_csv
 
 from domainbert.streams import chunked, read_ahead
 from domainbert.tables.columns import are_names
-from domainbert.tables.csv_escapes import SAMPLE_BYTES, Dialect, recognise
-from domainbert.tables.ids import is_id_column, unguard
+from domainbert.tables.csv_dialects import (
+    SAMPLE_BYTES,
+    START_BYTES,
+    Dialect,
+    Header,
+    encoding_of,
+    find_header,
+    recognise,
+)
+from domainbert.tables.ids import is_id_column, unguard, unguarded_id
 from domainbert.tables.options import (
     Cells,
     FileFaults,
@@ -57,17 +66,33 @@ def csv_columns(path: Path, options: ReadOptions) -> list[str]:
     Raises:
         TableError: no names, a name twice, or a file that cannot be read.
     """
-    separator = _separator(path, options)
+    header = csv_header(path, options)
     with (
         read_errors(path, "as CSV"),
         open_text(path, options.encoding, newline="") as text,
     ):
-        rows = csv.reader(_header_lines(path, text), delimiter=separator)
-        header = [unguard(name.strip()) for name in next(rows, [])]
-    fault = _wrong_header(header, separator)
+        lines = islice(_header_lines(path, text), header.lines, None)
+        rows = csv.reader(lines, delimiter=header.separator)
+        names = [unguard(name.strip()) for name in next(rows, [])]
+    fault = _wrong_header(names, header.separator)
     if fault:
         raise TableError(f"{path.name} {fault}")
-    return header
+    return names
+
+
+def csv_header(path: Path, options: ReadOptions) -> Header:
+    """How a file begins."""
+    with read_errors(path), open_bytes(path) as raw:
+        start = raw.read(START_BYTES)
+    usual_separator = ","
+    if path.name.lower().removesuffix(".gz").endswith(".tsv"):
+        usual_separator = "\t"
+    return find_header(
+        start,
+        options.delimiter,
+        options.encoding,
+        usual_separator=usual_separator,
+    )
 
 
 def _header_lines(path: Path, text: io.TextIOBase) -> Iterator[str]:
@@ -79,19 +104,10 @@ def _header_lines(path: Path, text: io.TextIOBase) -> Iterator[str]:
         yield line
 
 
-def _separator(path: Path, options: ReadOptions) -> str:
-    if options.delimiter:
-        return options.delimiter
-    if path.name.lower().removesuffix(".gz").endswith(".tsv"):
-        return "\t"
-    return ","
-
-
 def _wrong_encoding(start: bytes, encoding: str | None) -> str:
     """What is wrong with a file that starts with these bytes, or ""."""
-    is_utf16 = start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start
-    if is_utf16 and encoding is None:
-        return "is in UTF-16: name the encoding (`encoding='utf-16'`), or save it as UTF-8"
+    if b"\0" in start and encoding is None:
+        return "is in UTF-16: name the encoding (`encoding='utf-16-le'`), or save it as UTF-8"
     if start[:4] == _ZIP:
         return "is a spreadsheet or a zip file: save the sheet as CSV"
     return ""
@@ -127,7 +143,8 @@ def csv_cells(
 ) -> Iterator[Cells]:
     """The rows of a file."""
     names = csv_columns(path, options)
-    separator = _separator(path, options)
+    header = csv_header(path, options)
+    separator = header.separator
     numbers = {
         name: number
         for number, name in enumerate(names)
@@ -135,9 +152,7 @@ def csv_cells(
     }
     ids = list(filter(is_id_column, numbers))
     csv.field_size_limit(LONGEST_ROW)
-    for line, problem, text in _data_rows(
-        path, len(names), separator, options
-    ):
+    for line, problem, text in _data_rows(path, len(names), header, options):
         position = f"{path.name} line {line}"
         if not text:
             yield {}, position, problem, ""
@@ -150,7 +165,7 @@ def csv_cells(
             name: fields[number] or None for name, number in numbers.items()
         }
         for name in ids:
-            values[name] = unguard(values[name] or "") or None
+            values[name] = unguarded_id(values[name] or "") or None
         yield values, position, "", problem
 
 
@@ -171,12 +186,14 @@ def csv_batches(
     Up to `at_once` rows are matched together.
     """
     names = csv_columns(path, options)
-    separator = _separator(path, options)
-    if options.encoding:  # undecodable bytes are found row by row
+    header = csv_header(path, options)
+    if header.encoding:  # undecodable bytes are found row by row
         at_once = 1
-    rows = _data_rows(path, len(names), separator, options, at_once=at_once)
+    rows = _data_rows(path, len(names), header, options, at_once=at_once)
     pieces = _sound_pieces(path, rows, file_faults, block=block)
-    parsed = (_parse(piece, columns, names, separator) for piece in pieces)
+    parsed = (
+        _parse(piece, columns, names, header.separator) for piece in pieces
+    )
     with read_errors(path, exceptions=pa.ArrowException):
         for batches in read_ahead(parsed):
             yield from batches
@@ -224,11 +241,12 @@ def _parse(
 
 def csv_dialect(path: Path, options: ReadOptions) -> Dialect:
     """How the fields of a file are written, from its first megabytes."""
+    header = csv_header(path, options)
     with read_errors(path), open_bytes(path) as raw:
         sample = raw.read(SAMPLE_BYTES)
-    if options.encoding:
-        sample = sample.decode(options.encoding, "replace").encode()
-    return recognise(sample, _separator(path, options), options.escape)
+    if header.encoding:
+        sample = sample.decode(header.encoding, "replace").encode()
+    return recognise(sample, header.separator, options.escape)
 
 
 def _without_cut_rows(
@@ -280,7 +298,7 @@ def _sound_part(
 def _data_rows(
     path: Path,
     width: int,
-    separator: str,
+    header: Header,
     options: ReadOptions,
     *,
     at_once: int = 1,
@@ -292,20 +310,27 @@ def _data_rows(
             return.
     """
     with open_bytes(path) as raw:
+        file: io.TextIOWrapper | io.BufferedIOBase = raw
         read: _BytesOf = raw.read
-        if options.encoding:
+        if header.encoding:
             decoded = io.TextIOWrapper(
-                raw, options.encoding, "replace", newline=""
+                raw, header.encoding, "replace", newline=""
             )
+            file = decoded
             read = lambda size: decoded.read(size).encode("utf-8", "replace")  # noqa: E731
+        for _ in range(header.lines):
+            file.readline()
         dialect = csv_dialect(path, options)
-        rows = _sound_rows(read, width, dialect, at_once=at_once)
+        rows = _sound_rows(
+            read, width, dialect, at_once=at_once, first_line=header.lines + 1
+        )
         for line, problem, text in _without_cut_rows(rows, width, dialect):
-            if options.encoding and "\ufffd".encode() in text:
+            n_above = line - header.lines - 1  # from the names on
+            if header.encoding and "\ufffd".encode() in text:
                 problem = UNDECODABLE
-            if line == 2 and b"--" in text and _RULE.fullmatch(text):
+            if n_above == 1 and b"--" in text and _RULE.fullmatch(text):
                 yield line, _RULE_LINE, b""
-            elif line > 1 and (problem or text):
+            elif n_above and (problem or text):
                 yield line, problem, text
             elif problem and not text:
                 raise TableError(
@@ -320,6 +345,7 @@ def _sound_rows(
     dialect: Dialect,
     *,
     at_once: int,
+    first_line: int,
 ) -> Iterator[tuple[int, str, bytes]]:
     """Every row as (its line, "", its bytes), and every fault as (its line, problem, what is left).
 
@@ -331,13 +357,13 @@ def _sound_rows(
     many_rows = re.compile(rb"(?:%b){1,%d}+" % (patterns[0], at_once))
     buffer = read(len(_MARK)).removeprefix(_MARK)
     position = 0
-    line = 1
+    line = first_line
     at_end = False
     # A line that is longer than the longest row is skipped to its end.
     in_long_line = False
     least_lookahead = min(_LOOKAHEAD, LONGEST_ROW)
     lookahead = least_lookahead
-    last_single = 2  # up to this line, rows are matched one by one
+    last_single = line + 1  # up to this line, rows are matched one by one
     while True:
         if len(buffer) - position < lookahead and not at_end:
             chunk = read(2 * lookahead)
@@ -414,6 +440,7 @@ def open_text(
     with open_bytes(path) as raw:
         start = raw.read(4)
         raw.seek(0)
+        encoding = encoding or encoding_of(start)
         fault = _wrong_encoding(start, encoding)
         if fault:
             raise TableError(f"{path.name} {fault}")

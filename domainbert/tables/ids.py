@@ -14,6 +14,7 @@ _ZEROS = re.compile(r"^([+-]?\d+)\.0+\Z")
 _START = r"'*[\ufeff\0]*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
 _FORMULA = re.compile(rf"\A{_START}")
 _GUARDED = re.compile(rf"\A'(?={_START})")
+_TEXT_FORMULA = re.compile(r'\A="([^"]*)"\Z')
 _ID_COLUMNS = (
     "id",
     "mrn",
@@ -110,3 +111,11 @@ def guard(text: str) -> str:
 def unguard(text: str) -> str:
     """A text from CSV, without the `'` that `guard` put in front."""
     return _GUARDED.sub("", text)
+
+
+def unguarded_id(text: str) -> str:
+    """An id from CSV, without `'` or the formula that keeps its zeros: `="00123"`."""
+    formula = _TEXT_FORMULA.fullmatch(text)
+    if formula:
+        return formula[1]
+    return unguard(text)

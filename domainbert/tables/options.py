@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from domainbert.errors import UserError
-from domainbert.tables.csv_escapes import ESCAPES
+from domainbert.tables.csv_dialects import ESCAPES
 
 FORMATS = (
     ".csv",

@@ -22,6 +22,7 @@ from domainbert.tables.csv_files import (
     csv_batches,
     csv_columns,
     csv_dialect,
+    csv_header,
     unchanged,
 )
 from domainbert.tables.options import (
@@ -204,11 +205,15 @@ class FolderSource(Source):
         files = self._files[table.lower()][0]
         if files.is_parquet:
             return f"({self._parquet(files, columns)})"
+        name = files.location.name
         for path in files.values:
-            dialect = csv_dialect(path, self._options)
-            remark = dialect.remark(files.location.name)
-            if remark and remark not in self.remarks:
-                self.remarks.append(remark)
+            for written in (
+                csv_header(path, self._options),
+                csv_dialect(path, self._options),
+            ):
+                remark = written.remark(name)
+                if remark and remark not in self.remarks:
+                    self.remarks.append(remark)
         return self.stream(table, columns, partial(self._csv, files, columns))
 
     def check_unchanged(self) -> None:

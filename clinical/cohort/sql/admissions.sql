@@ -57,7 +57,7 @@ read AS (
         clean(died) IS NOT NULL AND NOT says_died(died) AND NOT died_unclear AS said_alive,
         says_died(died)
             OR is_unreadable(death_time)
-            OR coalesce(list_contains(rules.died_locations, upper_clean(discharge_location)), false)
+            OR coalesce(place_is_death, false)
             AS died_in_hospital,
         coalesce(list_contains(rules.newborn_types, upper_clean(admission_type)), false)
             AS newborn,
@@ -74,7 +74,7 @@ read AS (
          birth_date.text, death_date.text, clean(ethnicity), clean(insurance)] AS content
     FROM timed
     CROSS JOIN rules
-    LEFT JOIN (SELECT place, still FROM places) places ON place = upper_clean(timed.discharge_location)
+    LEFT JOIN (SELECT place, still, died AS place_is_death FROM places) places ON place = upper_clean(timed.discharge_location)
 ),
 repeats AS (
     SELECT stay_id, count(DISTINCT content) AS versions, min(row) AS first_row,

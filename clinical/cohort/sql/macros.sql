@@ -17,7 +17,9 @@ CREATE MACRO present(x, words, missing) AS CASE
     THEN if(nextval(missing) IS NULL, x, NULL)
     ELSE x END;
 CREATE MACRO counted(x, counter) AS if(nextval(counter) IS NULL, NULL, x);
+-- Spreadsheets keep the zeros of "00123" as a formula: ="00123".
 CREATE MACRO cell(x, words, missing, decimals) AS CASE
+    WHEN x >= '="' AND x < '=#' AND suffix(x, '"') THEN nullif(trim(x[3:-2]), '')
     WHEN NOT is_number_like(x) OR NOT contains(x, '.') OR regexp_matches(words, '[(|]\d')
         AND regexp_full_match(x, words) THEN present(x, words, missing)
     WHEN regexp_full_match(x, '(\d{1,15}|[0-8]\d{15})\.0+')

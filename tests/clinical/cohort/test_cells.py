@@ -200,6 +200,18 @@ def test_whole_numbers_that_became_floats_are_read(tmp_path, form):
     )
 
 
+def test_ids_as_formulas_of_a_spreadsheet_are_read(tmp_path):
+    spoiled = tables("mimic3")
+    for name in ("ADMISSIONS", "NOTEEVENTS"):
+        ids = spoiled[name]["HADM_ID"]
+        spoiled[name]["HADM_ID"] = '="' + ids + '"'
+    spoiled["ADMISSIONS"]["ADMITTIME"] = (
+        '="' + spoiled["ADMISSIONS"]["ADMITTIME"] + '"'
+    )
+    found, _ = read(tmp_path / "mimic3", "mimic3", spoiled)
+    assert found == expected()
+
+
 def test_every_way_of_writing_a_concept_is_read(tmp_path):
     """A copy of the small hospital for each way."""
     numbers = ("9201.0", " 9201 ", " 9201.0 ", "9.201E3", "9201.000")

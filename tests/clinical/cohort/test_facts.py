@@ -297,6 +297,34 @@ def test_the_codes_of_the_us_claim_form_are_known_where_they_are_usual(
     assert cases.fates(cohort) == {place: [DEAD] for place in places}
 
 
+STILL = ("still_patient", None)
+
+
+def test_a_column_of_codes_of_the_us_claim_form_is_known_in_own_tables(
+    tmp_path,
+):
+    fates = {
+        **dict.fromkeys(["01", "02", "06", "07", "63"], ALIVE),
+        **dict.fromkeys(["20", "41"], DEAD),
+        "30": STILL,
+    }
+    cases = Cases({place: [(IN, OUT, place)] for place in fates})
+    cohort = cases.build(tmp_path, "generic")
+    expected = {place: [fate] for place, fate in fates.items()}
+    assert cases.fates(cohort) == expected
+    assert any("codes of the US claim form" in line for line in cohort.caveats)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [["01", "02", "07"], ["01", "63", "99", "A1"]],  # 07 is a death in Germany
+)
+def test_codes_that_other_systems_have_too_are_asked_about(tmp_path, others):
+    cases = Cases({place: [(IN, OUT, place)] for place in ["20", *others]})
+    with pytest.raises(UserError, match=r"may mean death: 20 \(1\)"):
+        cases.build(tmp_path, "generic")
+
+
 def test_a_place_is_no_question_where_the_source_marks_the_deaths(hospital):
     stay = hospital.stay(
         0, 3, DISCHARGE_LOCATION="EXPIRED", HOSPITAL_EXPIRE_FLAG="1"

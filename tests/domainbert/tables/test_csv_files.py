@@ -148,7 +148,7 @@ def test_gzip_and_the_mark_of_spreadsheets(tmp_path):
             b"a;b;c\n1;2;3\n",
             r"separates its fields by ';', not ',': name the delimiter",
         ),
-        ("a,b,c\n".encode("utf-16"), r"is in UTF-16: name the encoding"),
+        ("a,b,c\n".encode("utf-16-le"), r"is in UTF-16: name the encoding"),
     ],
 )
 def test_a_header_that_is_none(tmp_path, content, message):
@@ -156,6 +156,70 @@ def test_a_header_that_is_none(tmp_path, content, message):
     path.write_bytes(content)
     with pytest.raises(TableError, match=message):
         csv_columns(path, ReadOptions())
+
+
+ROWS = [("1", "2", "3"), ("4", "5", "6")]
+
+
+@pytest.mark.parametrize(
+    ("before", "n_titles"),
+    [
+        ("sep=;\n", 0),
+        ('"sep=;"\r\n', 0),
+        ("\n\n", 0),
+        (";;\r\n", 0),
+        ("Ward list, May 2024\n\n", 1),
+        ("Ward list\nmade by A. Nurse\n\n\n", 2),
+        ("Ward list;;\n", 1),
+        ("Ward list;;\n;;\n", 1),
+        ('sep=;\n"Ward; list"\n\n', 1),
+    ],
+)
+def test_lines_before_the_names_are_left_out(tmp_path, before, n_titles):
+    path = tmp_path / "table.csv"
+    path.write_text(f"{before}a;b;c\n1;2;3\n4;5\n4;5;6\n")
+    delimiter = None
+    if "sep" not in before:
+        delimiter = ";"
+    options = ReadOptions(delimiter=delimiter)
+    file_faults: list[tuple[str, int, str]] = []
+    batches = csv_batches(path, ["a", "b", "c"], options, file_faults)
+    assert rows_of(batches) == ROWS
+    n_lines = before.count("\n")
+    assert [line for _, line, _ in file_faults] == [n_lines + 3]
+    cells = [
+        tuple(values.values())
+        for values, _, fault, _ in csv_files.csv_cells(path, options, None)
+        if not fault
+    ]
+    assert cells == ROWS
+    remark = csv_files.csv_header(path, options).remark("table.csv")
+    assert remark.startswith(f"table.csv: {n_lines} lines") == bool(n_titles)
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        ("text\nWell, well.\nHome\n", ["text"]),
+        ("text\n\nWell, well.\nHome\n", ["text"]),
+        (",text\n0,Home\n1,Home\n", ["", "text"]),
+        ("\ntext\nHome\n", ["text"]),
+        ("sep=,\na,b\n1,2\n", ["a", "b"]),
+        ("note,\nHome,1\nHome,2\n", ["note", ""]),
+    ],
+)
+def test_names_are_not_taken_for_a_title(tmp_path, content, names):
+    path = tmp_path / "table.csv"
+    path.write_text(content)
+    assert csv_columns(path, ReadOptions()) == names
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_a_byte_order_mark_names_the_encoding(tmp_path, encoding):
+    path = tmp_path / "table.csv"
+    path.write_bytes("a,b,c\n1,2,Größe\n".encode(encoding))
+    assert csv_columns(path, ReadOptions()) == ["a", "b", "c"]
+    assert read(path) == ([("1", "2", "Größe")], [])
 
 
 def test_a_quoted_note_longer_than_csv_expects_is_read(tmp_path):

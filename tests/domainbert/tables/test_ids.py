@@ -53,6 +53,14 @@ def test_ids_kept_as_numbers_become_the_same_strings(tmp_path, numbers):
     assert not isinstance(read_table(path)["n"][0], str)
 
 
+def test_ids_as_formulas_of_a_spreadsheet_keep_their_zeros(tmp_path):
+    path = tmp_path / "ids.csv"
+    path.write_text('stay_id,text\n="007",="a"\n"=""08""",b\n9,c\n')
+    frame = read_table(path)
+    assert frame["stay_id"].tolist() == ["007", "08", "9"]
+    assert frame["text"].tolist() == ['="a"', "b", "c"]
+
+
 FORMULAS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20\ufeff"
 
 

@@ -1,14 +1,28 @@
-r"""Backslash escapes in CSV files: how they are recognised, and rows without them.
+r"""How a CSV file is written: the lines before its names, its separator and its backslashes.
 
 RFC 4180 doubles the quotes in a field. Spark writes `\"` instead, MySQL `\"`, `\\`, and a
 backslash before each line end, and the clients of databases write `\n` and `\t` in files of tabs
 that quote nothing. Which of these a file is, is decided once, from its first megabytes.
 """
 
+import codecs
+import csv
 import re
 from dataclasses import dataclass
 from functools import cached_property
 
+START_BYTES = 1 << 16
+_MOST_LINES = 50  # before the names of the columns
+_SEP = re.compile(r'"?sep=([^"\r\n])"?')
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_FEWEST_CELLS = (
+    2  # of a title with empty cells; one name of a column may be missing
+)
 SAMPLE_BYTES = 4 << 20
 ESCAPES = ("backslash", "none")
 """Values of the option `escape`; without one, escapes are recognised."""
@@ -17,6 +31,102 @@ _LETTERS = {
     b"Z": b"",
 }  # fmt: skip
 _QUOTED = rb'"[^"\\]*+(?:(?:\\[\s\S]|"")[^"\\]*+)*+"'
+
+
+@dataclass(frozen=True)
+class Header:
+    """How a CSV file begins.
+
+    Attributes:
+        separator: between the fields, one ASCII character.
+        encoding: of the file, if it is not UTF-8.
+        lines: how many lines stand before the names of the columns.
+        titles: how many of these have words.
+    """
+
+    separator: str
+    encoding: str | None = None
+    lines: int = 0
+    titles: int = 0
+
+    def remark(self, name: str) -> str:
+        """What a reader of the file should know of its beginning, or ""."""
+        if not self.titles:
+            return ""
+        return (
+            f"{name}: {self.lines:,} lines before the names of its columns, a title, are left "
+            "out."
+        )
+
+
+def encoding_of(start: bytes) -> str | None:
+    """The encoding that a byte-order mark names; None for UTF-8, or without a mark."""
+    for mark, encoding in _MARKS.items():
+        if start.startswith(mark):
+            return encoding
+    return None
+
+
+def find_header(
+    start: bytes,
+    separator: str | None,
+    encoding: str | None,
+    *,
+    usual_separator: str,
+) -> Header:
+    """How a file begins: with names, or with `sep=;`, empty lines or a title, as of spreadsheets.
+
+    A title is one cell, with an empty line or empty cells after it. It is left out if the names
+    below are different, and as many as the cells of the row below them.
+
+    Args:
+        start: the first bytes of the file.
+        separator: between the fields, if it is named.
+        encoding: of the file, if it is named.
+        usual_separator: of files that do not say.
+    """
+    encoding = encoding or encoding_of(start)
+    text = start.decode(encoding or "utf-8", "replace").lstrip("\ufeff")
+    lines = text.split("\n")
+    match = _SEP.fullmatch(lines[0].rstrip("\r"))
+    n_lines = 0
+    if match and match[1].isascii():
+        n_lines = 1
+        separator = separator or match[1]
+    separator = separator or usual_separator
+    n_titles = 0
+    rows = [_cells(line, separator) for line in lines[n_lines:][:_MOST_LINES]]
+    words = [sum(map(bool, row)) for row in rows]
+    n_empty = next((n for n, count in enumerate(words) if count), 0)
+    n_before = next((n for n, count in enumerate(words) if count > 1), 0)
+    if n_before > n_empty:
+        below = lines[n_lines + n_before :]
+        if _are_titles(rows[:n_before]) and _is_header(below, separator):
+            n_titles = sum(words[:n_before])
+            n_empty = n_before
+    return Header(separator, encoding, n_lines + n_empty, n_titles)
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    cells = next(csv.reader([line.strip("\r")], delimiter=separator), [])
+    return [cell.strip() for cell in cells]
+
+
+def _are_titles(rows: list[list[str]]) -> bool:
+    """Whether rows of at most one word are no names: an empty row, or empty cells, follow."""
+    is_apart = not any(rows[-1])
+    are_padded = all(
+        len(row) > _FEWEST_CELLS and row[0] for row in rows if any(row)
+    )
+    return is_apart or are_padded
+
+
+def _is_header(lines: list[str], separator: str) -> bool:
+    """Whether lines begin with different names, as many as the next row has cells."""
+    rows = csv.reader(lines, delimiter=separator)
+    names = next(rows)
+    row = next(filter(None, rows), names)
+    return len(set(names)) == len(row) == len(names) and all(names)
 
 
 @dataclass(frozen=True)
