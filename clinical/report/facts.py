@@ -1,12 +1,16 @@
 """What the report knows: facts from manifest, cohort and evaluation, and the hospital's answers."""
 
+import json
 import string
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
+from xml.etree import ElementTree
 
 from pydantic import Field, create_model
 
 from clinical.evaluation.comparison import Comparison
+from clinical.evaluation.intervals import Evaluation
+from clinical.evaluation.measures import MEASURES
 from clinical.report.sentences import (
     cohort_sentences,
     evaluation_sentences,
@@ -127,3 +131,63 @@ def checklist(name: str, facts: Facts) -> list[JsonObject]:
         {"key": key, **item} | fill(item["answer"], facts)
         for key, item in items
     ]
+
+
+_CHAI = "https://mc.chai.org/v0.2/schema.xsd"
+# The schema's last element; the other elements come in the order of the file.
+_LAST = "Bibliography"
+
+
+def model_card_xml(facts: Facts, evaluation: Evaluation) -> str:
+    """CHAI's Applied Model Card as XML; an element without a known answer says that it is open.
+
+    Source: "chai.toml"; the schema is version 0.2, a draft.
+    """
+    root = ElementTree.Element("AppliedModelCard", xmlns=_CHAI)
+    content = read_toml(__file__, "chai.toml")
+    last = content.pop(_LAST)
+    _add_elements(root, {**content, _LAST: last}, facts, evaluation)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, "unicode", xml_declaration=True)
+
+
+def _add_elements(
+    parent: ElementTree.Element,
+    content: JsonObject,
+    facts: Facts,
+    evaluation: Evaluation,
+) -> None:
+    """Elements with their answers, in order."""
+    for name, parts in content.items():
+        element = ElementTree.SubElement(parent, name)
+        if isinstance(parts, dict):
+            _add_elements(element, parts, facts, evaluation)
+        elif name == "Results":
+            _add_results(element, parts, evaluation)
+        else:
+            element.text = _answer(parts, facts)
+
+
+def _answer(parts: Sequence[str], facts: Facts) -> str:
+    """What is known, and what is asked for the rest."""
+    filled = fill(parts, facts)
+    sentences = list(filled["answer"])
+    if filled["missing"] or not parts:
+        asked = [QUESTIONS.get(name, "") for name in filled["missing"]]
+        sentences.append(" ".join(filter(None, ["Open.", *asked])))
+    text = " ".join(sentences)
+    return "".join(x for x in text if x.isprintable() or x.isspace())
+
+
+def _add_results(
+    parent: ElementTree.Element,
+    names: Sequence[str],
+    evaluation: Evaluation,
+) -> None:
+    """The value and the interval of each measure, as JSON."""
+    labels = {measure.field: measure.name for measure in MEASURES}
+    for name in names:
+        result = ElementTree.SubElement(parent, "MetricResult")
+        ElementTree.SubElement(result, "Label").text = labels[name]
+        value = json.dumps(vars(evaluation.intervals[name]))
+        ElementTree.SubElement(result, "ValueJson").text = value

@@ -29,6 +29,7 @@ from clinical.report.facts import (
     QUESTIONS,
     Hospital,
     checklist,
+    model_card_xml,
 )
 from domainbert.files import data_text, write_json, write_text
 from domainbert.settings import Settings
@@ -69,7 +70,8 @@ def write_report(
     """Write `report.html`, its figures and `metrics.json`; returns the path of the report.
 
     The page is one file that loads nothing. With `about`, it also has the source attributes,
-    TRIPOD+AI and the open questions, which `hospital-template.toml`, beside it, asks.
+    TRIPOD+AI and the open questions, which `hospital-template.toml`, beside it, asks;
+    `chai-model-card.xml` has the same answers in the form of the Coalition for Health AI.
 
     Args:
         comparison: what was measured.
@@ -90,6 +92,8 @@ def write_report(
     if about:
         template = hospital_template(hospital)
         write_text(template, folder / "hospital-template.toml")
+        card = model_card_xml(about, comparison.model)
+        write_text(card, folder / "chai-model-card.xml")
     html = _filled(
         "page.html.j2",
         title=title,

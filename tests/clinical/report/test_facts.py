@@ -6,6 +6,7 @@ import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -18,6 +19,7 @@ from clinical.report.facts import (
     checklist,
     fill,
     gather,
+    model_card_xml,
 )
 from clinical.report.page import hospital_template, write_report
 from clinical.risk.manifest import Evidence, StayCounts
@@ -160,7 +162,8 @@ def test_every_name_in_the_documents_is_a_fact_or_a_question(about):
     )
     known = set(answered(about, filled_in())) | set(texts["stage"])
     folder = Path(documents.__file__).parent
-    texts = [folder / "attributes.toml", folder / "tripod.toml"]
+    names = ("attributes.toml", "tripod.toml", "chai.toml")
+    texts = [folder / name for name in names]
     named = {
         n
         for text in texts
@@ -170,6 +173,44 @@ def test_every_name_in_the_documents_is_a_fact_or_a_question(about):
         named - {"name"} <= known
     )  # {name} is explained at the top of the file
     assert set(QUESTIONS) <= named  # and no question is asked for nothing
+
+
+XSD = "{http://www.w3.org/2001/XMLSchema}"
+
+
+def test_the_card_of_chai_has_the_form_of_its_schema(
+    about, comparison, data_folder, tmp_path
+):
+    """The draft's schema, without signatures, which it fetches from the network."""
+    etree = pytest.importorskip("lxml.etree")
+    schema = etree.parse(data_folder / "chai" / "schema.xsd").getroot()
+    for name in (f"{XSD}import", f"{XSD}element[@ref]"):
+        for node in schema.findall(f".//{name}"):
+            node.getparent().remove(node)
+    is_valid = etree.XMLSchema(schema)
+    for facts in (about, answered(about, filled_in()), {}):
+        card = etree.fromstring(
+            model_card_xml(facts, comparison.model).encode()
+        )
+        is_valid.assertValid(card)
+
+
+def test_the_card_of_chai_says_what_is_open(about, comparison):
+    card = ElementTree.fromstring(model_card_xml(about, comparison.model))
+
+    def text(name):
+        return card.find(f".//{{*}}{name}").text
+
+    assert text("FundingSource") == f"Open. {QUESTIONS['funding']}"
+    assert text("ClinicalRiskLevel") == "Open."
+    assert text("Summary").startswith("The probability, 0 to 1, of unplan")
+    labels = [node.text for node in card.findall(".//{*}Label")]
+    assert labels[0] == "AUROC"
+    value = json.loads(text("ValueJson"))
+    assert value["value"] == comparison.model.auroc.value
+    answers = {**about, "funding": "Us & <them>\x01"}
+    card = ElementTree.fromstring(model_card_xml(answers, comparison.model))
+    assert text("FundingSource") == "Us & <them>"
 
 
 def test_a_part_with_a_gap_is_not_shown():
