@@ -218,15 +218,19 @@ def compare_diagnoses(
             be scored; or the model was trained on patients of this side.
     """
     rows, unknown = coded_stays(cohort, notes=scores is None)
-    if model is None:
-        measured = _groups_of(scores)
-    else:
+    if model is not None:
         settings = model.settings
         measured = _Groups(
             list(model.labels),
             settings.names,
             settings.thresholds,
             frozenset(settings.calibration),
+        )
+    elif scores is not None:
+        measured = _groups_of(scores)
+    else:
+        raise UserError(
+            "neither a model nor scores were given; pass one of them"
         )
     groups = measured.groups
     side = side_with_groups(rows, groups, split)
@@ -245,7 +249,7 @@ def compare_diagnoses(
         caveats.append(
             "The notes of the cohort were not read: no baseline on words was fitted."
         )
-    else:
+    elif model is not None:
         probabilities, reason = _predicted(model, side)
         caveats += check_notes(model.settings.notes, side)
     is_scored = ~np.isnan(probabilities).any(axis=1)
@@ -278,12 +282,8 @@ class _Groups:
     calibrated: frozenset[str]
 
 
-def _groups_of(scores: pd.DataFrame | None) -> _Groups:
+def _groups_of(scores: pd.DataFrame) -> _Groups:
     """The groups of a score table; without its model their thresholds are not known."""
-    if scores is None:
-        raise UserError(
-            "neither a model nor scores were given; pass one of them"
-        )
     require_columns(scores.columns, ("group",), source="the score table")
     rows = scores[~scores["group"].map(is_missing).astype(bool)]
     firsts = rows.drop_duplicates("group").set_index("group").sort_index()

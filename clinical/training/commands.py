@@ -1,8 +1,9 @@
 """The commands that make models of stays: train and recalibrate."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -10,6 +11,17 @@ from clinical.cohort.commands import CohortFile
 from domainbert.cli import options
 from domainbert.cli.console import one_line_errors, say
 from domainbert.cli.training import TrainingOptions, training_run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from clinical.risk.diagnoses import DiagnosisModel
+    from clinical.risk.model import ReadmissionModel
+
+    AnyModel = ReadmissionModel | DiagnosisModel
+
+# The column of a cohort that is learned, by whether the model is one of diagnoses.
+_OUTCOMES = {False: "readmitted", True: "diagnoses"}
 
 
 @one_line_errors
@@ -49,51 +61,52 @@ def train(
 
     A cohort with groups of diagnosis codes gives a model of diagnoses.
     """
-    from clinical.evaluation.comparison import compare, record
     from clinical.stays.cohorts import is_of_diagnoses, read_cohort
-    from clinical.training.training import ReadmissionRecipe, fit
 
-    chosen = {"model.objective": objective, "model.calibration": calibration}
-    if is_of_diagnoses(cohort_file):
+    of_groups = is_of_diagnoses(cohort_file)
+    if of_groups:
         _refuse(objective=objective, calibration=calibration)
-        _train_groups(
-            cohort_file, out, training, also or (), forget=forget_patients
-        )
-        return
-    plan = training.plan(ReadmissionRecipe, chosen)
+        fit = _groups_trainer(cohort_file, training)
+    else:
+        chosen = {
+            "model.objective": objective,
+            "model.calibration": calibration,
+        }
+        fit = _readmission_trainer(training, chosen)
     with training.run(out) as run:
-        table = read_cohort(cohort_file, also=also or ())
+        table = read_cohort(
+            cohort_file, also=also or (), outcome=_OUTCOMES[of_groups]
+        )
         model = fit(
             table,
-            plan,
             checkpoints=run.checkpoints,
             resume=run.resume,
             record_patients=not forget_patients,
         )
-        if (table["split"] == "test").any():
-            comparison = compare(model, table)
-            record(comparison, model)
-            not_shown = [
-                v.text for v in comparison.verdicts() if v.status != "shown"
-            ]
-            for line in (*not_shown, *comparison.caveats):
-                say(f"note: {line}")
+        for line in _measured_on_test(model, table):
+            say(f"note: {line}")
         run.save(model)
-    say(f"model in {out}; its card says how it was made and how good it is")
+    what = "model"
+    if of_groups:
+        what = f"model of {len(model.labels)} groups"
+    say(f"{what} in {out}; its card says how it was made and how good it is")
 
 
-def _train_groups(
-    cohort_file: Path,
-    out: Path,
-    training: TrainingOptions,
-    also: Sequence[Path],
-    *,
-    forget: bool,
-) -> None:
-    """Train a model of the groups of diagnosis codes of a cohort."""
-    from clinical.evaluation.diagnoses import compare_diagnoses
-    from clinical.stays.cohorts import groups_summary, read_cohort
-    from clinical.training.diagnoses import DiagnosisRecipe, fit, record
+def _readmission_trainer(
+    training: TrainingOptions, changes: Mapping[str, object]
+) -> "Callable[..., AnyModel]":
+    """Training of a model of one outcome by the recipe of the options."""
+    from clinical.training.training import ReadmissionRecipe, fit
+
+    return partial(fit, recipe=training.plan(ReadmissionRecipe, changes))
+
+
+def _groups_trainer(
+    cohort_file: Path, training: TrainingOptions
+) -> "Callable[..., AnyModel]":
+    """Training of a model of the groups of diagnosis codes of a cohort."""
+    from clinical.stays.cohorts import groups_summary
+    from clinical.training.diagnoses import DiagnosisRecipe, fit
 
     facts = groups_summary(cohort_file)
     changes = {}
@@ -101,27 +114,27 @@ def _train_groups(
         # The definition has already left out the groups with too few stays.
         counts = [row["train"] for row in facts["groups"].values()]
         changes["model.min_stays"] = min(counts)
-    plan = training.plan(DiagnosisRecipe, changes)
-    with training.run(out) as run:
-        table = read_cohort(cohort_file, also=also, outcome="diagnoses")
-        model = fit(
-            table,
-            plan,
-            names=facts.get("names"),
-            checkpoints=run.checkpoints,
-            resume=run.resume,
-            record_patients=not forget,
-        )
-        if (table["split"] == "test").any():
-            comparison = compare_diagnoses(model, table)
-            record(comparison, model)
-            for line in comparison.caveats:
-                say(f"note: {line}")
-        run.save(model)
-    say(
-        f"model of {len(model.labels)} groups in {out}; its card says how it was made and how "
-        "good it is"
-    )
+    recipe = training.plan(DiagnosisRecipe, changes)
+    return partial(fit, recipe=recipe, names=facts.get("names"))
+
+
+def _measured_on_test(model: "AnyModel", table: "pd.DataFrame") -> list[str]:
+    """Put the numbers of the test side on the card, if there is one; what to say of them."""
+    from clinical.evaluation.comparison import compare, record
+    from clinical.evaluation.diagnoses import compare_diagnoses
+    from clinical.risk.diagnoses import DiagnosisModel
+    from clinical.training.diagnoses import record as record_groups
+
+    if not (table["split"] == "test").any():
+        return []
+    if isinstance(model, DiagnosisModel):
+        of_groups = compare_diagnoses(model, table)
+        record_groups(of_groups, model)
+        return of_groups.caveats
+    comparison = compare(model, table)
+    record(comparison, model)
+    not_shown = [v.text for v in comparison.verdicts() if v.status != "shown"]
+    return [*not_shown, *comparison.caveats]
 
 
 def _refuse(**used: object) -> None:
@@ -158,50 +171,59 @@ def recalibrate(
     ] = False,
 ) -> None:
     """Fit c, the calibrator and the alert threshold on your own stays; the weights are kept."""
-    from clinical.evaluation.comparison import compare, record
     from clinical.risk.commands import has_groups
-    from clinical.risk.model import ReadmissionModel
     from clinical.stays.cohorts import read_cohort
+
+    of_groups = has_groups(model)
+    if of_groups:
+        _refuse(columns=columns)
+    with training_run(out) as run:
+        table = read_cohort(cohort_file, outcome=_OUTCOMES[of_groups])
+        if of_groups:
+            fitted, counts = _recalibrated_groups(
+                model, table, split=split, keep_c=keep_c
+            )
+        else:
+            names = [name.strip() for name in columns.split(",")]
+            fitted, counts = _recalibrated(
+                model, table, split=split, columns=names, keep_c=keep_c
+            )
+        if split != "test":
+            _measured_on_test(fitted, table)
+        run.save(fitted)
+    say(
+        f"model in {out}, with c = {fitted.c:g}{counts}; its card says how good it is on the test "
+        "side"
+    )
+
+
+def _recalibrated(
+    name: str,
+    table: "pd.DataFrame",
+    *,
+    split: str,
+    columns: Sequence[str],
+    keep_c: bool,
+) -> "tuple[AnyModel, str]":
+    """A model of one outcome, fitted to the stays of a side."""
+    from clinical.risk.model import ReadmissionModel
     from clinical.training.recalibration import recalibrate as fit_again
 
-    if has_groups(model):
-        _refuse(columns=columns)
-        _recalibrate_groups(
-            cohort_file, model, out, split=split, keep_c=keep_c
-        )
-        return
-    with training_run(out) as run:
-        table = read_cohort(cohort_file)
-        loaded = ReadmissionModel.from_pretrained(model)
-        names = [name.strip() for name in columns.split(",") if name.strip()]
-        fit_again(loaded, table, split=split, columns=names, keep_c=keep_c)
-        if split != "test" and (table["split"] == "test").any():
-            record(compare(loaded, table), loaded)
-        run.save(loaded)
-    say(
-        f"model in {out}, with c = {loaded.c:g}; its card says how good it is on the test side"
-    )
+    model = ReadmissionModel.from_pretrained(name)
+    columns = list(filter(None, columns))
+    fit_again(model, table, split=split, columns=columns, keep_c=keep_c)
+    return model, ""
 
 
-def _recalibrate_groups(
-    cohort_file: Path, model: str, out: Path, *, split: str, keep_c: bool
-) -> None:
-    """The same of a model of diagnoses."""
-    from clinical.evaluation.diagnoses import compare_diagnoses
+def _recalibrated_groups(
+    name: str, table: "pd.DataFrame", *, split: str, keep_c: bool
+) -> "tuple[AnyModel, str]":
+    """A model of diagnoses, fitted to the stays of a side, and how many calibrators it has."""
     from clinical.risk.diagnoses import DiagnosisModel
-    from clinical.stays.cohorts import read_cohort
     from clinical.training.diagnoses import recalibrate as fit_again
-    from clinical.training.diagnoses import record
 
-    with training_run(out) as run:
-        table = read_cohort(cohort_file, outcome="diagnoses")
-        loaded = DiagnosisModel.from_pretrained(model)
-        fitted = fit_again(loaded, table, split=split, keep_c=keep_c)
-        if split != "test" and (table["split"] == "test").any():
-            record(compare_diagnoses(fitted, table), fitted)
-        run.save(fitted)
-    calibrated = len(fitted.settings.calibration)
-    say(
-        f"model in {out}, with c = {fitted.c:g} and calibrators for {calibrated} of "
-        f"{len(fitted.labels)} groups; its card says how good it is on the test side"
-    )
+    model = DiagnosisModel.from_pretrained(name)
+    fitted = fit_again(model, table, split=split, keep_c=keep_c)
+    n_calibrated = len(fitted.settings.calibration)
+    n_groups = len(fitted.labels)
+    return fitted, f" and calibrators for {n_calibrated} of {n_groups} groups"
