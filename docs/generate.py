@@ -17,6 +17,8 @@ TUTORIALS = (  # in the order a newcomer reads them
     "question_answering",
     "term_embeddings",
     "sentence_embeddings",
+    "text_vectors",
+    "codes_from_notes",
     "pretraining",
 )
 PROGRAMS = {
