@@ -1,5 +1,6 @@
 # make demo       the whole job on a made-up hospital, from a bare machine with Python 3.11+
-# make test       lint, types, tests
+# make test       lint, types, and all tests but the slow ones
+# make test-all   the slow tests too, as `.ci/run` does
 # make numeric    only the tests whose numbers depend on the processor
 # make dist       the wheel and the source archive, in dist
 # make docs       the documentation site, in build/site
@@ -19,12 +20,15 @@ TOOLS := $(VENV)/.tools
 ENGINES := $(VENV)/.engines
 SOURCES := $(shell find domainbert clinical biomed -type f -not -name '*.pyc')
 
-.PHONY: demo test numeric lint dist docs notebooks peers clean environment
+.PHONY: demo test test-all numeric lint dist docs notebooks peers clean environment
 
 demo: $(INSTALLED)
 	$(BIN)/clinical demo --out demo
 
 test: lint $(ENGINES)
+	$(BIN)/pytest -m "not slow" -n auto --dist worksteal --durations 25
+
+test-all: lint $(ENGINES)
 	$(BIN)/pytest -n auto --dist worksteal --durations 25
 
 numeric: $(TOOLS)

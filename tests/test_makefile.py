@@ -82,3 +82,12 @@ def test_the_demo_installs_the_required_dependencies_only(checkout):
     assert len(installs) == 1
     assert installs[0].endswith("install . -c constraints.txt")
     assert "clinical demo" in output
+
+
+def test_slow_tests_are_left_out_of_make_test_alone():
+    """A commit is judged by all tests."""
+    _, quick = make(ROOT, "--dry-run", "test")
+    _, whole = make(ROOT, "--dry-run", "test-all")
+    assert 'pytest -m "not slow"' in quick
+    assert "not slow" not in whole
+    assert "make test-all" in (ROOT / ".ci" / "run").read_text("utf-8")

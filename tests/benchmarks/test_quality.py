@@ -39,8 +39,8 @@ def test_without_the_data_it_says_what_is_left_out_and_changes_no_page(
     quality, tmp_path, monkeypatch, capsys
 ):
     module = quality["main"].__globals__
-    monkeypatch.setitem(module, "TRAINING", (("hospital", 200, 1, True),))
-    monkeypatch.setitem(module, "FRESH_STAYS", 120)
+    monkeypatch.setitem(module, "TRAINING", (("hospital", 100, 1, True),))
+    monkeypatch.setitem(module, "FRESH_STAYS", 40)
     monkeypatch.setenv("DOMAINBERT_DATA", str(tmp_path / "no-data"))
     readme = tmp_path / "README.md"
     page = tmp_path / "benchmarks.md"

@@ -22,6 +22,8 @@ from domainbert.tables import write_table
 sys.path.insert(0, str(Path(__file__).parent))
 from test_fuzz import random_answerer, random_tagger
 
+pytestmark = pytest.mark.slow
+
 CANARY = "zebrafinch"
 NOTE = (
     f"Patient {CANARY} admitted with chest pain. Heart failure [**{CANARY}**], {CANARY}. "

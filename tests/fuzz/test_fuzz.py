@@ -29,6 +29,8 @@ from domainbert.text.windows import Windower
 sys.path.insert(0, str(Path(__file__).parent))
 from hostile import MARK, damaged_csv, damaged_jsonl, stay, text
 
+pytestmark = pytest.mark.slow
+
 STATUSES = {"ok", "empty", "error"}
 
 

@@ -25,6 +25,8 @@ from domainbert.tables import read_table
 sys.path.insert(0, str(Path(__file__).parent))
 from test_fuzz import random_answerer, random_tagger
 
+pytestmark = pytest.mark.slow
+
 DATES = [
     "0001-01-01",
     "1600-01-01",

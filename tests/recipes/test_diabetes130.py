@@ -374,6 +374,7 @@ def test_a_mapping_file_with_something_else_in_it(
         build_diabetes130(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.skipif(
     not DATA.is_dir(),

@@ -226,6 +226,7 @@ def test_no_text_without_tags_is_measured_on(data_folder):
     assert len(texts) == 300
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_sentences_of_craft_are_not_learned_from(data_folder):
     count = 20_000

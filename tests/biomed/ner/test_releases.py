@@ -386,6 +386,7 @@ def codings(folder, name):
     return codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [

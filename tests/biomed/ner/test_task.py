@@ -304,6 +304,7 @@ print(kills)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.encoder
 def test_a_killed_run_of_the_shipped_model_ends_with_the_same_bytes(tmp_path):
     sentence = (

@@ -186,6 +186,7 @@ def test_full_weights_train(tiny_encoder):
     assert model.manifest.scores.devel["made-up"]["all"]["f1"] > 0.9
 
 
+@pytest.mark.slow
 def test_corpora_that_annotate_other_types_teach_each_their_own(tiny_encoder):
     """A corpus has O for the types that it does not annotate; that must not be learnt."""
     corpora = [corpus("a", only="Disease"), corpus("b", seed=7, only="Drug")]

@@ -51,6 +51,7 @@ def fit(train, encoder, **changes):
     )
 
 
+@pytest.mark.slow
 def test_training_learns_and_the_model_comes_back_from_its_folder(
     tiny_encoder, tmp_path
 ):

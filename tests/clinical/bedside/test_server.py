@@ -16,7 +16,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from domainbert.__main__ import app
 from tests.clinical.bedside.conftest import NOTES, hook_request
 
 SECRET = "Zanzibar-4711"  # in every text and id that is sent, and in no log
@@ -299,6 +301,7 @@ def test_no_text_and_no_id_is_in_the_log(server):
         assert re.search(rf"\b{text}\b", log) is None, text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_stop_under_load_answers_all_that_was_begun(
     model_folder, tmp_path, workers
@@ -334,13 +337,10 @@ def test_a_stop_under_load_answers_all_that_was_begun(
 
 def test_bad_options_are_one_line(model_folder):
     def refused(*options):
-        command = [COMMAND, "serve", *options]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 1
-        assert len(done.stderr.splitlines()) == 1
-        return done.stderr
+        result = CliRunner().invoke(app, ["serve", *options])
+        assert result.exit_code == 1
+        assert len(result.stderr.splitlines()) == 1
+        return result.stderr
 
     assert "through a proxy (--behind-proxy)" in refused(
         "--model", str(model_folder), "--host", "::"

@@ -305,6 +305,7 @@ def test_shipped_definitions_are_read():
     assert codes.hours is None
 
 
+@pytest.mark.slow
 @given(
     hours=st.integers(1, 72),
     minutes=st.lists(st.integers(-600, 6000), min_size=1, max_size=6),

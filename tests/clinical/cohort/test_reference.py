@@ -305,6 +305,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=5,
     deadline=None,
@@ -338,6 +339,7 @@ NOTES = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(
     max_examples=5,
     deadline=None,

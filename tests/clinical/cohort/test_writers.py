@@ -18,6 +18,7 @@ def hospital():
     return writers.hospital(N_STAYS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", writers.SAME, ids=lambda f: f.__name__)
 def test_labels_do_not_depend_on_the_program_that_wrote_the_tables(
     hospital, tmp_path, write

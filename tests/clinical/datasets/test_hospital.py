@@ -581,6 +581,7 @@ def test_words_of_absent_facts_are_common(tables, stays, summaries):
     assert mentioned / absent > 0.4
 
 
+@pytest.mark.slow
 def test_a_bag_of_words_falls_well_short_of_the_best(tmp_path):
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression

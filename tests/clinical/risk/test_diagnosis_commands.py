@@ -110,6 +110,7 @@ def metrics_groups(metrics):
     return {row["group"] for row in metrics["groups"]}
 
 
+@pytest.mark.slow
 def test_from_tables_to_explained_codes(hospital, tiny_encoder, monkeypatch):
     """The commands of docs/codes.md, one after the other."""
     monkeypatch.chdir(hospital)

@@ -127,6 +127,7 @@ def own(folder, model, *words):
     return risks(out).set_index("stay_id"), said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_the_nightly_job_of_the_guide(form, save_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

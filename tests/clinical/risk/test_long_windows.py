@@ -93,6 +93,7 @@ def checkpoint(request, byte_tokenizer, tmp_path_factory):
     return folder_of(network, byte_tokenizer, folder), request.param
 
 
+@pytest.mark.slow
 def test_the_same_windows_rule_and_coverage(checkpoint, byte_tokenizer):
     folder, limit = checkpoint
     model = ReadmissionModel.from_pretrained(folder)

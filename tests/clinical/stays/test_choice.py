@@ -50,6 +50,7 @@ def raw_notes(folder):
     return read_table(folder / "NOTEEVENTS.csv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("early", [False, True])
 def test_raw_notes_have_the_tokens_of_the_cohort(
     hospital, network, tokenizer, early

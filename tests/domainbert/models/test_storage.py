@@ -248,6 +248,7 @@ def test_a_folder_may_have_another_card_and_other_files(folder):
     load(folder, as_written=True)
 
 
+@pytest.mark.slow
 def test_a_model_from_the_hub_has_its_settings(full_folder, tmp_path):
     revision = "0" * 40
     model = tmp_path / "cache" / "models--someone--model"

@@ -53,6 +53,7 @@ def runs():
         process.stdin.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "kind", "ending"),
     [("stays", ".csv", ".parquet"), ("words", ".parquet", ".csv")],

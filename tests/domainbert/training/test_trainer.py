@@ -696,6 +696,7 @@ def content(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+@pytest.mark.slow
 def test_a_death_at_any_moment_leaves_a_whole_model_and_whole_checkpoints(
     model, tmp_path, deaths
 ):

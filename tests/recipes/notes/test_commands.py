@@ -22,6 +22,7 @@ def test_generated_notes_are_a_corpus(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_abstracts_and_tagged_notes_are_corpora(data_folder, tmp_path):
     run(real.main, tmp_path, "--data", data_folder)
     for name in (*real.CORPORA, "tagged"):

@@ -21,6 +21,7 @@ def test_missing_lists_of_abbreviations_are_named(tmp_path):
         abbreviations(tmp_path)
 
 
+@pytest.mark.slow
 def test_names_of_real_notes_are_medical(data_folder):
     from recipes.notes.open_names import in_real_notes
 
