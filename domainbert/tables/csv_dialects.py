@@ -87,8 +87,9 @@ def find_header(
     """
     encoding = encoding or encoding_of(start)
     text = start.decode(encoding or "utf-8", "replace").lstrip("\ufeff")
-    lines = text.split("\n")
-    match = _SEP.fullmatch(lines[0].rstrip("\r"))
+    # The module csv refuses a carriage return within a line.
+    lines = text.replace("\r\n", "\n").replace("\r", " ").split("\n")
+    match = _SEP.fullmatch(lines[0])
     n_lines = 0
     if match and match[1].isascii():
         n_lines = 1
@@ -108,7 +109,7 @@ def find_header(
 
 
 def _cells(line: str, separator: str) -> list[str]:
-    cells = next(csv.reader([line.strip("\r")], delimiter=separator), [])
+    cells = next(csv.reader([line], delimiter=separator), [])
     return [cell.strip() for cell in cells]
 
 

@@ -107,7 +107,10 @@ def _header_lines(path: Path, text: io.TextIOBase) -> Iterator[str]:
 def _wrong_encoding(start: bytes, encoding: str | None) -> str:
     """What is wrong with a file that starts with these bytes, or ""."""
     if b"\0" in start and encoding is None:
-        return "is in UTF-16: name the encoding (`encoding='utf-16-le'`), or save it as UTF-8"
+        name = "utf-16-le"
+        if start[:1] == b"\0":
+            name = "utf-16-be"
+        return f"is in UTF-16: name the encoding (`encoding={name!r}`), or save it as UTF-8"
     if start[:4] == _ZIP:
         return "is a spreadsheet or a zip file: save the sheet as CSV"
     return ""

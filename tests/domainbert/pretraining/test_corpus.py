@@ -461,13 +461,14 @@ def test_bytes_that_are_no_text(tmp_path):
         TextCorpusError, match=r"no document to read: .*that are not UTF-8"
     ):
         list(TextCorpus([tmp_path / "notes.txt"]))
-    (tmp_path / "wide.txt").write_bytes(
-        "\n".join(numbered(50)).encode("utf-16")
-    )
-    with pytest.raises(
-        TableError, match=r"^wide\.txt is in UTF-16: .*save it as UTF-8$"
-    ):
-        list(TextCorpus([tmp_path / "wide.txt"]))
+
+
+def test_a_byte_order_mark_names_the_encoding(tmp_path):
+    text = "\n\n".join(numbered(500))
+    (tmp_path / "wide.txt").write_bytes(text.encode("utf-16"))
+    (tmp_path / "usual.txt").write_text(text)
+    wide = list(TextCorpus([tmp_path / "wide.txt"]))
+    assert wide == list(TextCorpus([tmp_path / "usual.txt"]))
 
 
 def test_a_broken_gzip_file(tmp_path):

@@ -59,22 +59,14 @@ def test_an_ending_in_capitals_and_one_in_the_middle(tmp_path):
         ),
         ("text\tn\na\t1\n", "x.csv", "(`delimiter='tab'`)"),
         ("text,n\na,1\n", "x.tsv", "(`delimiter=','`)"),
+        ("text,n\na,1\n".encode("utf-16-le"), "x.csv", "encoding='utf-16-le'"),
+        ("text,n\na,1\n".encode("utf-16-be"), "x.csv", "encoding='utf-16-be'"),
         (
-            "text,n\na,1\n".encode("utf-16"),
-            "x.csv",
-            "is in UTF-16: name the encoding (`encoding='utf",
-        ),
-        ("text,n\na,1\n".encode("utf-16-le"), "x.csv", "encoding='utf-16'"),
-        (
-            '{"text": "a"}\n'.encode("utf-16"),
+            '{"text": "a"}\n'.encode("utf-16-le"),
             "x.jsonl",
             "is in UTF-16: name the encoding (`encoding=",
         ),
-        (
-            "some text".encode("utf-16"),
-            "x.txt",
-            "is in UTF-16: name the encoding (`encoding='utf-16'`)",
-        ),
+        ("some text".encode("utf-16-le"), "x.txt", "encoding='utf-16-le'"),
         (
             "n\xe9,text\na,1\n".encode("latin-1"),
             "x.csv",
@@ -109,6 +101,8 @@ def test_a_file_of_another_kind_names_the_argument_that_reads_it(
         ("text^n\na;b^1\n", "x.csv", {"delimiter": "^"}),
         ("text n\na;b 1\n", "x.csv", {"delimiter": " "}),
         ("text,n\na;b,1\n".encode("utf-16"), "x.csv", {"encoding": "utf-16"}),
+        ("text,n\na;b,1\n".encode("utf-16"), "x.csv", {}),
+        ('{"text": "a;b", "n": 1}'.encode("utf-16"), "x.jsonl", {}),
         (
             "text,n\na;b,1\n".encode("utf-16-be"),
             "x.csv.gz",
