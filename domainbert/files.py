@@ -45,6 +45,22 @@ def whole_text(text: str) -> str:
     return _HALF_PAIR.sub("\ufffd", text)
 
 
+def json_text(document: object) -> str:
+    """Indented JSON with each list of numbers or texts on one line."""
+    text = json.dumps(
+        document,
+        indent=2,
+        ensure_ascii=False,
+    )
+    return re.sub(r"\[([^][{}]*)\]", _on_one_line, text) + "\n"
+
+
+def _on_one_line(json_list: re.Match[str]) -> str:
+    # A JSON text holds no raw line break, so only those between entries are removed.
+    lines = [line.strip() for line in json_list[1].splitlines()]
+    return f"[{' '.join(lines).strip()}]"
+
+
 def expanded(path: str | Path) -> Path:
     """A path with `~` replaced by the home folder, unless no user has that name (`~.csv`)."""
     with suppress(RuntimeError):

@@ -25,7 +25,7 @@ from biomed.sentences.encoder import CrossEncoder, SentenceEncoder
 from biomed.sentences.evaluation import evaluate_retrieval
 from biomed.sentences.search import SentenceIndex
 from biomed.sentences.training import SentenceRecipe, fit
-from domainbert.encoders.lora import add_lora, set_adapter, trained_adapter
+from domainbert.encoders.adapters import add_lora, set_adapter, trained_adapter
 from domainbert.errors import UserError
 from domainbert.models.manifest import Scores
 from domainbert.models.pooling import unit

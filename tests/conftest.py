@@ -217,7 +217,7 @@ def write_adapter(tiny_encoder):
     def write(model_class, folder):
         import torch
 
-        from domainbert.encoders.lora import add_lora
+        from domainbert.encoders.adapters import add_lora
         from domainbert.training.settings import TrainingSettings
 
         model = model_class.untrained(

@@ -127,17 +127,15 @@ def tag(
 
     With - as SOURCE, one text is read from stdin. A database needs --out with a table.
     """
-    from biomed.ner.export import export_entities
-    from biomed.ner.linking import EntityLinker
-    from biomed.ner.standoff import TaggedDocument, write_tagged
     from biomed.ner.tagger import EntityTagger
-    from biomed.ner.task import TagTask
 
     def load() -> EntityTagger:
         """The tagger that the options describe."""
-        vectors = None if exact else "terms"
         linker = None
         if dictionary:
+            from biomed.ner.linking import EntityLinker
+
+            vectors = None if exact else "terms"
             linker = EntityLinker.from_table(dictionary, model=vectors)
         return EntityTagger.from_pretrained(
             model,
@@ -153,6 +151,8 @@ def tag(
             "--format writes a file or a folder: name it with --out"
         )
     if out and (form is None or form in NEEDED):
+        from biomed.ner.export import export_entities
+        from biomed.ner.task import TagTask
         from domainbert.tables.options import DATABASES
 
         needed = NEEDED.get(form or "")
@@ -183,6 +183,8 @@ def tag(
         for entities, pair in zip(results, pairs, strict=True)
     )
     if form and out:
+        from biomed.ner.standoff import TaggedDocument, write_tagged
+
         documents = itertools.starmap(TaggedDocument.of_tags, tagged)
         number = write_tagged(counted(documents, what="texts"), out, form=form)
         say(f"{number:,} texts; written to {out}")

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from biomed.notes.assertion import DRUGS
 from biomed.terms.names import NameTable, folded, normalised, split_names
@@ -23,6 +22,10 @@ from domainbert.errors import UserError
 from domainbert.progress import progress
 from domainbert.tables import TableError, read_table, require_cells
 from domainbert.training.objective import fingerprint
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 NORMALISED = 0.95  # the score of a name that differs in form only
 # Systems of codes, as tables of mappings spell them, and their names in dictionaries.
@@ -416,6 +419,8 @@ def build_dictionary(
             f"no concept with a code in {system or 'these tables'}; name its codes with "
             "`mappings='FILE'`"
         )
+    import pandas as pd
+
     frame = pd.DataFrame(pairs, columns=["name", "id"]).drop_duplicates()
     cells = {
         id_: "|".join(filter(id_.__ne__, id_codes))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit
 
 from biomed.ner.dictionaries import Dictionary, DictionaryFile, Link
 from biomed.ner.differences import differ
@@ -23,6 +22,7 @@ from domainbert.models.pooling import unit
 from domainbert.progress import progress
 from domainbert.search import top_k
 from domainbert.search.vectors import VectorIndex
+from domainbert.statistics.calibration import sigmoid
 
 if TYPE_CHECKING:
     from biomed.terms.similarity import TermEmbedder
@@ -193,7 +193,7 @@ class EntityLinker:
             (cosine for other, cosine in matches if other.id != link.id), _FAR
         )
         evidence = np.dot(_WEIGHTS, [first, first - rival, second, 1.0])
-        return replace(link, score=float(expit(evidence)))
+        return replace(link, score=float(sigmoid(evidence)))
 
     @cached_property
     def _index(self) -> VectorIndex | None:

@@ -104,6 +104,7 @@ class EntityTagger(Model[EntitySettings]):
     package = "biomed"
     task = "entities"
     default = "disease-drug"
+    head = "tokens"
     trainer = "biomed.ner.training:fit"
     tasks: ClassVar = {"entities": "biomed.ner.task:TagTask"}
     settings_class = EntitySettings
@@ -113,7 +114,7 @@ class EntityTagger(Model[EntitySettings]):
 
     def prepare(self) -> None:
         """The labels, the tokenizer of words, and the default options."""
-        names = self.network.config.id2label
+        names = self._network.config.id2label
         self._outputs = Outputs([names[number] for number in sorted(names)])
         self.types = self._outputs.types
         self.labels = self._outputs.names
@@ -131,10 +132,10 @@ class EntityTagger(Model[EntitySettings]):
             listed |= dict.fromkeys(words, tags[label])
         framed_tag = tags.get(_FRAMED_TYPE, 0)
         self.word_tokenizer = WordTokenizer(
-            self.tokenizer, listed, framed_tag=framed_tag
+            self._tokenizer, listed, framed_tag=framed_tag
         )
         self.window = self.window_tokens()
-        self._reads_foreign = is_multilingual(self.tokenizer.get_vocab())
+        self._reads_foreign = is_multilingual(self._tokenizer.get_vocab())
         self.min_score = MIN_SCORE
         self.linker: EntityLinker | None = None
         self._rules = AssertionRules.read(None)

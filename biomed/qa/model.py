@@ -124,6 +124,7 @@ class QuestionAnswerer(Model[QuestionSettings]):
     package = "biomed"
     task = "qa"
     default = "qa"
+    head = "span"
     labels = ("answer start", "answer end")
     train_command = "biomed qa train QUESTIONS --encoder {encoder} --out MODEL"
     trainer = "biomed.qa.training:fit"
@@ -139,7 +140,7 @@ class QuestionAnswerer(Model[QuestionSettings]):
         # The other half of the window is for the question.
         check_overlap(overlap, capacity=window // 2)
         self.pair_tokenizer = PairTokenizer(
-            self.tokenizer, window=window, overlap=overlap
+            self._tokenizer, window=window, overlap=overlap
         )
         self.max_answer = self.settings.max_answer or overlap
         if not 1 <= self.max_answer <= overlap:
@@ -158,7 +159,7 @@ class QuestionAnswerer(Model[QuestionSettings]):
     @property
     def reads_segments(self) -> bool:
         """Whether the encoder tells question and context apart by segments, as BERT does."""
-        return getattr(self.network.config, "type_vocab_size", 0) > 1
+        return getattr(self._network.config, "type_vocab_size", 0) > 1
 
     def answer(
         self, question: str, context: str | Sequence[str], **options: Any

@@ -1,15 +1,16 @@
 """Names of terms: vocabularies, normal forms and abbreviations."""
 
+from __future__ import annotations
+
 import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from domainbert.files import read_toml
 from domainbert.tables import (
@@ -19,6 +20,10 @@ from domainbert.tables import (
     match_columns,
     read_table,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 DATA = Path(__file__).parents[1] / "data"
 _WORD = re.compile(r"[^\W_]+")

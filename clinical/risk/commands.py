@@ -203,6 +203,8 @@ def _groups_task(
 
 def _refuse_admissions(source: str, run: options.RunOptions) -> None:
     """Raise a `UserError` for a folder with admissions, whose rules a table of notes lacks."""
+    if not Path(source).is_dir():
+        return
     from clinical.risk.discharges import has_admissions
     from domainbert.errors import UserError
 

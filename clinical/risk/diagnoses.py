@@ -150,7 +150,7 @@ class DiagnosisModel(StayModel[DiagnosisSettings, StayDiagnoses]):
     def prepare(self) -> None:
         """The reader of stays, and the calibrators as arrays."""
         super().prepare()
-        by_number: Mapping[int, str] = self.network.config.id2label
+        by_number: Mapping[int, str] = self._network.config.id2label
         self.labels = tuple(by_number[n] for n in range(len(by_number)))
         self._number = {group: n for n, group in enumerate(self.labels)}
         self._names = [
@@ -309,8 +309,8 @@ class DiagnosisModel(StayModel[DiagnosisSettings, StayDiagnoses]):
         check_choice("outcome", outcome, self.labels)
         settings = self.settings
         model = _OneGroup(
-            self.network,
-            self.tokenizer,
+            self._network,
+            self._tokenizer,
             settings=ReadmissionSettings(
                 **settings.model_dump(
                     include=set(PreparationSettings.model_fields)

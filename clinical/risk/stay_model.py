@@ -88,15 +88,16 @@ class StayModel(Model[AnySettings], Generic[AnySettings, AnyRisk]):
     """
 
     package = "clinical"
+    head = "window"
 
     def prepare(self) -> None:
         """What prepares stays, and no cache."""
         from domainbert.text.windows import Windower
 
         settings = self.settings
-        limit = window_limit(self.network.config)
+        limit = window_limit(self._network.config)
         windower = Windower(
-            self.tokenizer,
+            self._tokenizer,
             window=settings.window or limit,
             overlap=settings.overlap,
             limit=limit,

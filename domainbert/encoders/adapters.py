@@ -1,7 +1,7 @@
-"""Adapters as PEFT stores them in a folder: reading, checking, merging and writing them.
+"""Adapters: reading, checking, merging and writing what PEFT stores, and training them by PEFT.
 
 Merging is two matrix products a layer, so it needs no PEFT, whose import takes longer than the
-scoring of a note. Training does; see `domainbert.encoders.lora`.
+scoring of a note.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from domainbert.encoders.configs import check_bounds, read_object
 from domainbert.encoders.loading import (
     ADAPTER_CONFIG,
     ADAPTER_FILE,
+    HUB,
     loading_errors,
 )
 from domainbert.errors import EncoderError, UserError
@@ -27,9 +29,15 @@ from domainbert.settings import Settings
 
 if TYPE_CHECKING:
     import torch
+    from peft import PeftModel
     from transformers import PreTrainedModel
 
+    from domainbert.encoders.bert import FastBert
+
 OUTPUT_LAYERS = ("classifier", "qa_outputs")
+HEAD_MODULES = {*OUTPUT_LAYERS, "pooler", "head"}
+# Every linear layer of the encoder, by the names of BERT, ModernBERT and MPNet.
+LINEAR = r"(.*\.)?(encoder\.layer|layers)\.\d+\..*(query|key|value|dense|Wqkv|Wi|Wo|attn\.[qkvo])"
 MAX_RANK = 1024
 Rank = Annotated[
     int,
@@ -42,6 +50,7 @@ Rank = Annotated[
 # The part of a name before that of the network's own layer.
 _PREFIX = "base_model.model."
 Value = TypeVar("Value")
+Network = TypeVar("Network", "PreTrainedModel", "FastBert")
 
 
 class LoraSettings(Settings):
@@ -195,11 +204,11 @@ def read_adapter(folder: Path) -> Adapter:
 
 
 def apply_adapter(
-    network: PreTrainedModel,
+    network: Network,
     adapter: Adapter,
     *,
     name: str,
-) -> PreTrainedModel:
+) -> Network:
     """Merge an adapter into its encoder, in place; `EncoderError` if the two do not fit.
 
     Each adapted weight W becomes W + alpha / rank · B A, as PEFT's `merge_and_unload` computes it.
@@ -230,11 +239,13 @@ def apply_adapter(
             down = adapter.tensors[f"{_PREFIX}{layer}.lora_A.weight"].float()
             up = adapter.tensors[f"{_PREFIX}{layer}.lora_B.weight"].float()
             linear.weight += (up @ down) * settings.scaling_of(layer)
-    return network.eval()
+    # As PEFT leaves them. Weights with gradients are multiplied by another routine, which gives
+    # other last digits.
+    return network.requires_grad_(requires_grad=False).eval()
 
 
 def _adapted_layers(
-    network: PreTrainedModel, settings: LoraSettings
+    network: PreTrainedModel | FastBert, settings: LoraSettings
 ) -> Iterator[tuple[str, torch.nn.Linear]]:
     """The linear layers that have an adapter, by their names."""
     from torch.nn import Linear
@@ -245,7 +256,7 @@ def _adapted_layers(
 
 
 def _saved_tensors(
-    network: PreTrainedModel, settings: LoraSettings
+    network: PreTrainedModel | FastBert, settings: LoraSettings
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """The network's own tensors that an adapter stores as a whole, by their names there."""
     for name, tensor in network.state_dict().items():
@@ -269,3 +280,64 @@ def _by_pattern(
         if re.match(rf"(.*\.)?({pattern})$", layer):
             return value
     return default
+
+
+def add_lora(model: PreTrainedModel, rank: int) -> PeftModel:
+    """A `PeftModel` in which only low-rank adapters (on every linear layer) and the head train.
+
+    See Hu et al., arXiv 2106.09685; alpha is twice the rank.
+    """
+    from peft import LoraConfig, get_peft_model
+
+    modules = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=2 * rank,
+        target_modules=LINEAR,
+        modules_to_save=sorted(HEAD_MODULES & modules) or None,
+    )
+    with warnings.catch_warnings():
+        # peft reads an attribute of transformers by its old name.
+        warnings.filterwarnings(
+            "ignore", "`is_gradient_checkpointing`", FutureWarning
+        )
+        return get_peft_model(model, config)
+
+
+def trained_adapter(wrapped: PeftModel, *, encoder: str) -> Adapter:
+    """The adapter and head of a model from `add_lora`, in half precision.
+
+    `encoder` names what it was trained on; PEFT's `base_model_name_or_path`.
+    """
+    from peft import get_peft_model_state_dict
+
+    tensors = get_peft_model_state_dict(wrapped, save_embedding_layers=False)
+    config = wrapped.peft_config["default"]
+    settings = LoraSettings(
+        r=config.r,
+        lora_alpha=config.lora_alpha,
+        target_modules=config.target_modules,
+        modules_to_save=config.modules_to_save,
+        base_model_name_or_path=encoder.removeprefix(HUB),
+    )
+    halves = {
+        name: tensor.detach().cpu().half().contiguous()
+        for name, tensor in tensors.items()
+    }
+    return Adapter(settings, halves)
+
+
+def set_adapter(
+    wrapped: PeftModel, tensors: Mapping[str, torch.Tensor]
+) -> None:
+    """Put the tensors of an `Adapter` into a model from `add_lora`."""
+    from peft import set_peft_model_state_dict
+
+    floats = {name: tensor.float() for name, tensor in tensors.items()}
+    set_peft_model_state_dict(wrapped, floats)
+
+
+def merge_adapter(wrapped: PeftModel, adapter: Adapter) -> PreTrainedModel:
+    """Merge an adapter into a model from `add_lora`, and return it plain."""
+    set_adapter(wrapped, adapter.tensors)
+    return wrapped.merge_and_unload().eval()

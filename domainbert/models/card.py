@@ -2,9 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from jinja2.utils import htmlsafe_json_dumps
-
 from domainbert.encoders.adapters import Adapter
 from domainbert.models.manifest import Card, Example, Manifest, Training
 from domainbert.models.storage import TaskConfig
@@ -25,6 +22,8 @@ def model_card(
 
     `facts` are texts and tables that the template has beside those of every card.
     """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader(package, "models"),
         undefined=StrictUndefined,
@@ -60,6 +59,8 @@ def _example(example: Example | None) -> str:
     """The paragraph on the example for self-tests; "" if there is none."""
     if example is None:
         return ""
+    from jinja2.utils import htmlsafe_json_dumps
+
     record = htmlsafe_json_dumps(example.record, sort_keys=True)
     numbers = "".join(f"{name} {x:.6f}" for name, x in example.row.items())
     return f"Its example: `{record}` has {numbers}.\n\n"

@@ -75,6 +75,7 @@ class Embedder(Model[EmbeddingSettings]):
     task = "embedding"
     also = ("embedding", "sentences", "terms")
     default = DEFAULT_ENCODER
+    head = "none"
     trains_further = True
     settings_class = EmbeddingSettings
     train_command = "biomed sentences train PAIRS --out MODEL"
@@ -86,7 +87,7 @@ class Embedder(Model[EmbeddingSettings]):
     @property
     def dimension(self) -> int:
         """Length of a vector."""
-        return int(self.network.config.hidden_size)
+        return int(self._network.config.hidden_size)
 
     def __repr__(self) -> str:
         """Name the encoder and how it is pooled."""
@@ -241,9 +242,9 @@ class Embedder(Model[EmbeddingSettings]):
         )
 
     def _windower(self, window: int) -> Windower:
-        limit = window_limit(self.network.config)
+        limit = window_limit(self._network.config)
         return Windower(
-            self.tokenizer,
+            self._tokenizer,
             window=window,
             limit=limit,
         )

@@ -1,12 +1,21 @@
 """The manifest of a model: what it was trained on, how, and how it scored."""
 
+from __future__ import annotations
+
+import hashlib
 from collections.abc import Mapping
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from domainbert.settings import Settings
 from domainbert.statistics.bootstrap import Interval
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from domainbert.encoders.bert import FastBert
 
 Value = int | float | Interval
 # A column of a table of scores, then a row, as the card shows them.
@@ -162,3 +171,27 @@ def score_text(value: Value | None) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
     return str(value)
+
+
+def network_sha256(network: PreTrainedModel | FastBert, tokenizer: str) -> str:
+    """SHA-256 of what turns text into numbers: weights, architecture and tokenizer.
+
+    `tokenizer` is its JSON. A shipped model has the same one in both of its classes.
+    """
+    import torch
+
+    names = (
+        "model_type",
+        "hidden_act",
+        "layer_norm_eps",
+        "num_attention_heads",
+    )
+    architecture = [getattr(network.config, name, None) for name in names]
+    digest = hashlib.sha256(repr(architecture).encode())
+    digest.update(tokenizer.encode())
+    for name, tensor in sorted(network.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        numbers = tensor.detach().cpu().contiguous().flatten()
+        if len(numbers):  # an empty tensor has no view as bytes
+            digest.update(numbers.view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -23,6 +23,7 @@ from typing import (
     TypeVar,
 )
 
+from domainbert.encoders.adapters import merge_adapter, trained_adapter
 from domainbert.encoders.configs import dropouts, named_outputs, window_limit
 from domainbert.encoders.loading import (
     Encoder,
@@ -31,7 +32,6 @@ from domainbert.encoders.loading import (
     load_model,
     load_tokenizer,
 )
-from domainbert.encoders.lora import merge_adapter, trained_adapter
 from domainbert.encoders.precision import (
     Precision,
     cast_encoder,
@@ -39,6 +39,7 @@ from domainbert.encoders.precision import (
 )
 from domainbert.errors import EncoderError, UserError
 from domainbert.models.card import model_card
+from domainbert.models.manifest import network_sha256
 from domainbert.models.storage import (
     TaskClass,
     TaskConfig,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from domainbert.encoders.adapters import Adapter
+    from domainbert.encoders.bert import FastBert, FastTokenizer
     from domainbert.encoders.precision import Dtype
     from domainbert.text.runner import Device
 
@@ -120,8 +122,8 @@ class Model(TaskClass, Generic[AnySettings]):
 
     def __init__(
         self,
-        network: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
+        network: PreTrainedModel | FastBert,
+        tokenizer: PreTrainedTokenizerBase | FastTokenizer,
         *,
         settings: AnySettings | None = None,
         device: Device = None,
@@ -129,8 +131,8 @@ class Model(TaskClass, Generic[AnySettings]):
     ) -> None:
         from domainbert.text.runner import WindowRunner
 
-        self.network = network
-        self.tokenizer = tokenizer
+        self._network = network
+        self._tokenizer = tokenizer
         self.settings = settings or self.settings_class()
         self.runner = WindowRunner(
             network,
@@ -149,10 +151,30 @@ class Model(TaskClass, Generic[AnySettings]):
         """The class and the name."""
         return f"{type(self).__name__}({self.name!r})"
 
+    @property
+    def network(self) -> PreTrainedModel:
+        """Hugging Face's network, as which a shipped model is loaded only when this is read."""
+        from domainbert.encoders.bert import FastBert
+
+        if isinstance(self._network, FastBert):
+            self._network = self._network.as_published()
+            if self.precision == "bfloat16":
+                cast_encoder(self._network)
+        return self._network
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """Hugging Face's fast tokenizer, loaded as `network` is."""
+        from domainbert.encoders.bert import FastTokenizer
+
+        if isinstance(self._tokenizer, FastTokenizer):
+            self._tokenizer = self._tokenizer.as_published()
+        return self._tokenizer
+
     def with_network(self, network: PreTrainedModel) -> Self:
         """The model with another network, such as one that is being trained."""
         model = copy(self)
-        model.network = network
+        model._network = network
         model.runner = self.runner.with_model(network)
         return model
 
@@ -387,7 +409,7 @@ class Model(TaskClass, Generic[AnySettings]):
         else:
             adapter = trained_adapter(network, encoder=origin.name)
             plain = merge_adapter(network, adapter)
-        model = type(self)(plain, self.tokenizer, settings=self.settings)
+        model = type(self)(plain, self._tokenizer, settings=self.settings)
         model.config = self._new_config(origin.name, sha256=origin.sha256)
         if not origin.is_adapter:
             model.adapter = adapter
@@ -415,30 +437,12 @@ class Model(TaskClass, Generic[AnySettings]):
     @cached_property
     def _weights_hash(self) -> str:
         """SHA-256 of what turns text into numbers: weights, architecture and tokenizer."""
-        import torch
-
-        config = self.network.config
-        names = (
-            "model_type",
-            "hidden_act",
-            "layer_norm_eps",
-            "num_attention_heads",
-        )
-        architecture = [getattr(config, name, None) for name in names]
-        digest = hashlib.sha256(repr(architecture).encode())
-        digest.update(own_tokenizer(self.tokenizer).to_str().encode())
-        for name, tensor in sorted(self.network.state_dict().items()):
-            digest.update(
-                f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode()
-            )
-            numbers = tensor.detach().cpu().contiguous().flatten()
-            if len(numbers):  # an empty tensor has no view as bytes
-                digest.update(numbers.view(torch.uint8).numpy().data)
-        return digest.hexdigest()
+        written = own_tokenizer(self._tokenizer).to_str()
+        return network_sha256(self._network, written)
 
     def window_tokens(self) -> int:
         """Maximum tokens of a window: the setting, by default the encoder's limit."""
-        limit = window_limit(self.network.config)
+        limit = window_limit(self._network.config)
         window = self.settings.window or limit
         if window > limit:
             raise UserError(
@@ -463,7 +467,7 @@ class Model(TaskClass, Generic[AnySettings]):
                 f"the weights of this model were cast to {self.precision}; load it with "
                 'dtype="float32" to save them'
             )
-        encoder = self.network.config.name_or_path or "unnamed"
+        encoder = self._network.config.name_or_path or "unnamed"
         config = self.config or self._new_config(encoder)
         config = config.replaced(settings=self.settings.model_dump())
         files = {"README.md": self.card(config, adapter)}
@@ -491,6 +495,6 @@ class Model(TaskClass, Generic[AnySettings]):
             labels=self.labels,
             encoder=encoder,
             encoder_sha256=sha256,
-            lower_case=bool(getattr(self.tokenizer, "do_lower_case", True)),
+            lower_case=bool(getattr(self._tokenizer, "do_lower_case", True)),
             settings=self.settings.model_dump(),
         )

@@ -165,6 +165,7 @@ class PairModel(Model[PairSettings]):
     """
 
     task = "pairs"
+    head = "window"
     settings_class = PairSettings
     train_command = (
         "biomed sentences train PAIRS --kind cross-encoder --out MODEL"
@@ -172,13 +173,13 @@ class PairModel(Model[PairSettings]):
 
     def prepare(self) -> None:
         """The windows of pairs."""
-        outputs = self.network.config.num_labels
+        outputs = self._network.config.num_labels
         if outputs != 1:
             raise UserError(
                 f"a model of pairs has one output, a score; this one has {outputs}"
             )
         self.windower = PairWindower(
-            self.tokenizer, window=self.window_tokens()
+            self._tokenizer, window=self.window_tokens()
         )
 
     @classmethod

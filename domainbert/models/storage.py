@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import ValidationError
 
@@ -24,6 +24,7 @@ from domainbert.encoders.adapters import (
 from domainbert.encoders.configs import dropouts, named_outputs, read_object
 from domainbert.encoders.loading import (
     ADAPTER_CONFIG,
+    DEFAULT_ENCODER,
     HUB,
     SHIPPED,
     Encoder,
@@ -36,6 +37,7 @@ from domainbert.files import (
     expanded,
     file_sha256,
     folder_beside,
+    json_text,
     replace_folder,
 )
 from domainbert.models.manifest import Manifest
@@ -43,6 +45,8 @@ from domainbert.settings import Names, Settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from domainbert.encoders.bert import FastBert, FastTokenizer, Head
 
 CONFIG_FILE = "config.json"
 CONFIG_KEY = "domainbert"
@@ -111,8 +115,8 @@ class TaskModel:
         manifest: empty for folders without one.
     """
 
-    network: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
+    network: PreTrainedModel | FastBert
+    tokenizer: PreTrainedTokenizerBase | FastTokenizer
     config: TaskConfig | None
     adapter: Adapter | None
     manifest: Manifest
@@ -129,6 +133,8 @@ class TaskClass(ABC):
     labels: tuple[str, ...] = ()
     train_command: ClassVar[str]
     manifest_class: ClassVar[type[Manifest]] = Manifest
+    # Of `network_class`, if the shipped encoder may compute it without transformers.
+    head: ClassVar[Head | None] = None
 
     @classmethod
     @abstractmethod
@@ -278,22 +284,6 @@ def manifest_text(manifest: Manifest) -> str:
     return json_text(manifest.model_dump(mode="json", exclude_defaults=True))
 
 
-def json_text(document: object) -> str:
-    """Indented JSON with each list of numbers or texts on one line."""
-    text = json.dumps(
-        document,
-        indent=2,
-        ensure_ascii=False,
-    )
-    return re.sub(r"\[([^][{}]*)\]", _on_one_line, text) + "\n"
-
-
-def _on_one_line(json_list: re.Match[str]) -> str:
-    # A JSON text holds no raw line break, so only those between entries are removed.
-    lines = [line.strip() for line in json_list[1].splitlines()]
-    return f"[{' '.join(lines).strip()}]"
-
-
 def share_files(folder: Path) -> None:
     """Give weights, which only their owner may read at first, the permissions of config.json."""
     for path in folder.glob("*.safetensors"):
@@ -354,7 +344,7 @@ def load_task_model(
         path = Path(find_encoder(folder).location)
     config = None
     manifest = model_class.manifest_class()
-    outputs = {}
+    outputs: dict[str, Any] = {}
     if path.is_dir():
         check_whole(path)
         config = read_task_config(path)
@@ -373,20 +363,35 @@ def load_task_model(
     else:
         encoder = find_encoder(folder)
         outputs["train_command"] = model_class.train_command
-    network = encoders.load_model(
-        encoder, model_class.network_class(), **outputs
-    )
+    network: PreTrainedModel | FastBert
+    tokenizer: PreTrainedTokenizerBase | FastTokenizer
+    published = partial(_published, encoder, model_class, outputs)
+    head = model_class.head
+    if config is None and head != "none":
+        head = None  # it is not ours, and is checked below
+    if encoder.name == DEFAULT_ENCODER and head and dropout is None:
+        from domainbert.encoders.bert import load_fast
+
+        unnamed = range(outputs.get("num_labels", 0))
+        labels = outputs.get("id2label") or {n: f"LABEL_{n}" for n in unnamed}
+        network, tokenizer = load_fast(encoder, head, labels, published)
+    else:
+        network = published()
+        tokenizer = load_tokenizer(encoder)
+        if config is None:
+            _check_head(encoder, network, model_class)
     if adapter:
-        network = apply_adapter(network, adapter, name=str(path))
-    if config is None:
-        _check_head(encoder, network, model_class)
-    return TaskModel(
-        network,
-        load_tokenizer(encoder),
-        config,
-        adapter,
-        manifest,
-    )
+        apply_adapter(network, adapter, name=str(path))
+    return TaskModel(network, tokenizer, config, adapter, manifest)
+
+
+def _published(
+    encoder: Encoder,
+    model_class: type[TaskClass],
+    outputs: Mapping[str, Any],
+) -> PreTrainedModel:
+    """Hugging Face's network with the weights of an encoder."""
+    return encoders.load_model(encoder, model_class.network_class(), **outputs)
 
 
 def read_task_config(folder: Path) -> TaskConfig | None:

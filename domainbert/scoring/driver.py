@@ -1,5 +1,7 @@
 """The driver: scores tables with any task, with a status and a reason for every row."""
 
+from __future__ import annotations
+
 import signal
 import threading
 import time
@@ -10,9 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 
 from domainbert import __version__
@@ -41,6 +42,10 @@ from domainbert.tables import (
     to_frame,
 )
 from domainbert.tables.rows import FIRST_LINES, frame_rows, spooled
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 AnyTask = Task[Any, Any]
 # The rows of an item, and its output.

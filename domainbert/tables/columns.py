@@ -1,14 +1,17 @@
 """Columns: those that a task reads, and how they are found in a table."""
 
+from __future__ import annotations
+
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-import pandas as pd
+from typing import TYPE_CHECKING, Literal
 
 from domainbert.tables.options import TableError, shortened
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)

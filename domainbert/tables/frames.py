@@ -1,14 +1,15 @@
 """Tables as DataFrames: read whole, and written in three formats."""
 
+from __future__ import annotations
+
 import csv
 import gzip
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -24,6 +25,10 @@ from domainbert.tables.options import (
 )
 from domainbert.tables.parquet_files import open_parquet
 from domainbert.tables.rows import iter_rows, table_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 Type = Literal["int", "float"]
 _LISTED_FAULTS = 5
@@ -80,6 +85,8 @@ def _text_frame(
     options: ReadOptions,
 ) -> pd.DataFrame:
     """A table of text (CSV, JSON lines) as a DataFrame; a row that cannot be read is an error."""
+    import pandas as pd
+
     available = dict.fromkeys(table_columns(source, options, lines=1))
     rows = []
     faults = []
@@ -116,6 +123,8 @@ def _cast(
     column: pd.Series, column_type: Type, source: str | Path
 ) -> pd.Series:
     """A column as numbers or truth values; empty cells stay empty."""
+    import pandas as pd
+
     dtype, expected = _TYPES[column_type]
     # Empty cells would turn whole numbers into floats.
     present = column.dropna()
@@ -188,6 +197,8 @@ def _write_text(
     raw: bool,
 ) -> None:
     """Write a table as CSV or TSV."""
+    import pandas as pd
+
     open_file = gzip.open if ending.endswith(".gz") else open
     separator = "\t" if ending.startswith(".tsv") else ","
     frames: Iterable[pd.DataFrame] = [table]
@@ -253,6 +264,8 @@ def _write_parquet(
     table: pd.DataFrame | Iterable[pa.Table], path: Path
 ) -> None:
     """Write a table, or tables one after the other, as Parquet."""
+    import pandas as pd
+
     if isinstance(table, pd.DataFrame):
         table = [
             _without_null_types(
@@ -277,6 +290,8 @@ def _without_null_types(table: pa.Table) -> pa.Table:
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
     """A DataFrame with nullable whole numbers and booleans in columns with missing cells."""
+    import pandas as pd
+
     nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
     frame = table.to_pandas()
     for name, column in zip(table.column_names, table.columns, strict=True):

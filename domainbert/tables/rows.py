@@ -3,6 +3,8 @@
 A new format needs a `Reader` and a line in `READERS`.
 """
 
+from __future__ import annotations
+
 import glob
 import json
 import os
@@ -11,9 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import pandas as pd
 import pyarrow.parquet as pq
 
 from domainbert.files import whole_text
@@ -45,6 +46,10 @@ from domainbert.tables.parquet_files import (
     parquet_columns,
     plain,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 TEXT_ENDING = re.compile(r"\.txt(\.gz)?\Z", re.IGNORECASE)
 FILE_ID = "note_id"  # the column of a .txt file's name

@@ -1,13 +1,17 @@
 """Text that looks like an identifier: its kind and where it is, never the text itself."""
 
+from __future__ import annotations
+
 import re
 from collections import Counter
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from domainbert.files import read_toml
 from domainbert.tables import TEXT, iter_rows, match_columns, table_columns
 from domainbert.tables.columns import KEYWORD
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PLACEHOLDER = "placeholder"
 COLUMNS = ["row", "place", "note", "kind", "start", "end"]
@@ -64,6 +68,8 @@ def find_identifiers(
         counts["rows"] += 1
         counts["unreadable"] += bool(row.fault)
         counts["without text"] += not (row.fault or cell)
+    import pandas as pd
+
     frame = pd.DataFrame(places, columns=COLUMNS)
     counts.update(frame["kind"])
     counts.update(frame.drop_duplicates(["row", "kind"])["kind"] + " rows")

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 import torch
 
 from domainbert import __version__
-from domainbert.encoders.adapters import Adapter
-from domainbert.encoders.lora import add_lora, set_adapter
+from domainbert.encoders.adapters import Adapter, add_lora, set_adapter
 from domainbert.errors import UserError
 from domainbert.models.manifest import Stage, Training
 from domainbert.models.model import Model

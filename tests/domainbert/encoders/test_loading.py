@@ -313,7 +313,7 @@ print(find_encoder("hub:someone/model").sha256)
 
 def test_the_foundation_starts_without_torch():
     names = (
-        "tables text.windows text.runner encoders.loading encoders.lora models.storage "
+        "tables text.windows text.runner encoders.loading encoders.adapters models.storage "
         "models.model cli.console"
     )
     lines = python(

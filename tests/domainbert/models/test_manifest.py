@@ -5,6 +5,7 @@ import pytest
 from biomed.ner.tagger import EntityManifest
 from clinical.risk.manifest import DiagnosisManifest, RiskManifest
 from domainbert.errors import EncoderError
+from domainbert.files import json_text
 from domainbert.models.manifest import (
     Manifest,
     Scores,
@@ -14,7 +15,6 @@ from domainbert.models.manifest import (
 )
 from domainbert.models.storage import (
     MANIFEST_FILE,
-    json_text,
     manifest_text,
     read_manifest,
     shipped_models,

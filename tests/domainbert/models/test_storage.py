@@ -17,6 +17,11 @@ from transformers import (
     BertForTokenClassification,
 )
 
+from domainbert.encoders.adapters import (
+    add_lora,
+    merge_adapter,
+    trained_adapter,
+)
 from domainbert.encoders.classifier import CLSClassifier
 from domainbert.encoders.loading import (
     ADAPTER_CONFIG,
@@ -25,11 +30,6 @@ from domainbert.encoders.loading import (
     find_encoder,
     load_model,
     load_tokenizer,
-)
-from domainbert.encoders.lora import (
-    add_lora,
-    merge_adapter,
-    trained_adapter,
 )
 from domainbert.models.manifest import Manifest
 from domainbert.models.storage import (
@@ -104,6 +104,7 @@ def load(
         also=(),
         task=task,
         labels=("label",) * labels,
+        head=None,
         network_class=lambda: model_class,
         train_command=COMMAND,
         manifest_class=Manifest,
@@ -261,7 +262,7 @@ from domainbert.models.manifest import Manifest
 from domainbert.models.storage import load_task_model
 class Kind:
     also, task, labels = (), "readmission", ("readmitted",)
-    train_command, manifest_class = "", Manifest
+    train_command, manifest_class, head = "", Manifest, None
     network_class = staticmethod(lambda: CLSClassifier)
 print(load_task_model("hub:someone/model", Kind).config.settings)
 """
