@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 from domainbert.progress import stderr
 
 Result = TypeVar("Result")
+QUIET = 1.1  # times the fastest calibration, up to which a machine is quiet
+ATTEMPTS = 3
 
 
 def say(message: str) -> None:
@@ -55,6 +57,50 @@ def take_turns(
             results[name] = action()
             seconds[name].append(time.perf_counter() - start)
     return results, seconds
+
+
+def calibrate() -> float:
+    """Seconds of a fixed number of multiplications on all cores."""
+    import torch
+
+    square = torch.ones(1024, 1024)
+    return seconds_of(lambda: [square @ square for _ in range(20)])
+
+
+class QuietMachine:
+    """Measures again what other work on the machine has disturbed.
+
+    A calibration before and after each measurement shows it: one of them takes longer than
+    `QUIET` times the fastest of the run.
+
+    Attributes:
+        disturbed: the measurements that were disturbed in every attempt.
+    """
+
+    def __init__(self, calibration: Callable[[], float] = calibrate) -> None:
+        self._calibration = calibration
+        self._fastest = min(calibration() for _ in range(5))
+        self.disturbed: list[str] = []
+
+    def measure(self, name: str, action: Callable[[], Result]) -> Result:
+        """The result of the first attempt that was not disturbed, or of the last one."""
+        for _ in range(ATTEMPTS):
+            before = self._calibration()
+            result = action()
+            after = self._calibration()
+            self._fastest = min(self._fastest, before, after)
+            slowest = max(before, after) / self._fastest
+            if slowest <= QUIET:
+                return result
+            say(f"{name}: the machine was not quiet ({slowest:.2f} times)")
+        self.disturbed.append(name)
+        return result
+
+    def verdict(self) -> str:
+        """One line for the table."""
+        if not self.disturbed:
+            return "yes"
+        return f"not in {', '.join(self.disturbed)}, after {ATTEMPTS} attempts"
 
 
 def resident_bytes(process: int | str = "self", *, peak: bool = False) -> int:

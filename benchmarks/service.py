@@ -15,7 +15,8 @@ Takes 25 minutes on two cores. It measures:
 How to read the table: "share of predict_many" is 1 where the service costs nothing; the clients
 share the cores with the service, and the library does not pay for them. A cell with brackets is
 the median of the rounds with the smallest and the largest. Memory should not grow from one quarter
-of the requests to the next.
+of the requests to the next. A calibration before and after each round shows whether other work
+slowed the machine; then the round is measured again, at most three times.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, islice
+from itertools import count, cycle, islice
 
 import numpy as np
 import torch
@@ -38,7 +39,7 @@ from clients import (
     with_mark,
 )
 from made_up_notes import discharge_summaries
-from measuring import say, seconds_of
+from measuring import QuietMachine, say, seconds_of
 from reporting import options, rates, ratios, report, spread
 
 from clinical import ReadmissionModel
@@ -48,6 +49,7 @@ MODEL = "readmission-demo"
 LOAD = 0.7
 INTERVAL = 2.0  # seconds between two discharge summaries
 QUARTERS = 4  # of the requests, after each of which the memory is read
+_MARKS = count()  # no cache has a text that was measured before
 
 
 @dataclass
@@ -90,6 +92,14 @@ class Throughput:
         self.processor["clients"].append(time.process_time() - before)
         self.processor["service"].append(served)
 
+    def add(self, other: Throughput) -> None:
+        """Add the rounds of another measurement of as many stays."""
+        self.library += other.library
+        self.service += other.service
+        self.waits += other.waits
+        for name, seconds in other.processor.items():
+            self.processor[name] += seconds
+
     def stays_a_second(self) -> float:
         """Of the service, the median of the rounds."""
         return float(np.median(rates(self.stays, self.service)))
@@ -120,20 +130,29 @@ def measure_throughput(
     notes: list[str],
     *,
     rounds: int,
+    machine: QuietMachine,
 ) -> Throughput:
     """The library and the service in turn; no round repeats the texts of another."""
-    measured = Throughput(len(notes))
-    for number in range(rounds):
-        say(f"throughput, round {number + 1} of {rounds}")
-        measured.add_library(model, with_mark(notes, f"l{number}x"))
-        measured.add_service(service, request_bodies(notes, f"s{number}x"))
-    return measured
+
+    def one_round() -> Throughput:
+        mark = next(_MARKS)
+        measured = Throughput(len(notes))
+        measured.add_library(model, with_mark(notes, f"l{mark}x"))
+        measured.add_service(service, request_bodies(notes, f"s{mark}x"))
+        return measured
+
+    throughput = Throughput(len(notes))
+    for number in range(1, rounds + 1):
+        name = f"throughput, round {number} of {rounds}"
+        say(name)
+        throughput.add(machine.measure(name, one_round))
+    return throughput
 
 
 def measure_alone(service: Service, summaries: list[str]) -> list[float]:
     """Seconds of each discharge summary while the service does nothing else."""
     client = Client(service.port)
-    bodies = request_bodies(summaries, "alone")
+    bodies = request_bodies(summaries, f"alone{next(_MARKS)}x")
     requests = counted(
         bodies,
         what="summaries alone",
@@ -163,14 +182,15 @@ def measure_loaded(
     """Seconds of each discharge summary while short stays come at a rate."""
     client = Client(service.port)
     n_background = int(rate * INTERVAL * (len(summaries) + 1))
-    background = request_bodies(repeated(notes, n_background), "b")
+    mark = next(_MARKS)
+    background = request_bodies(repeated(notes, n_background), f"b{mark}x")
     sender = threading.Thread(
         target=send_all,
         args=(service.port, background),
         kwargs={"rate": rate},
     )
     sender.start()
-    bodies = request_bodies(summaries, "loaded")
+    bodies = request_bodies(summaries, f"loaded{mark}x")
     waits: list[float] = []
     for body in counted(
         bodies,
@@ -279,16 +299,23 @@ def main() -> None:
         seed=5,
     )
     model = ReadmissionModel.from_pretrained(MODEL)
+    machine = QuietMachine()
     with Service(MODEL) as service:
         throughput = measure_throughput(
             model,
             service,
             notes,
             rounds=asked.rounds,
+            machine=machine,
         )
-        alone = measure_alone(service, summaries)
+        alone = machine.measure(
+            "summaries alone", lambda: measure_alone(service, summaries)
+        )
         rate = background_rate(alone, throughput.stays_a_second())
-        loaded = measure_loaded(service, summaries, notes, rate=rate)
+        loaded = machine.measure(
+            "summaries at load",
+            lambda: measure_loaded(service, summaries, notes, rate=rate),
+        )
         memory = measure_memory(service, notes, requests=asked.requests)
     rows = table_rows(
         throughput,
@@ -296,6 +323,9 @@ def main() -> None:
         loaded=loaded,
         memory=memory,
         requests=asked.requests,
+    )
+    rows.append(
+        {"what": "the machine was quiet", "measured": machine.verdict()}
     )
     numbers = {
         "alone": alone,

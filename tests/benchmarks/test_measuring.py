@@ -6,7 +6,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from benchmarks.measuring import (
+    ATTEMPTS,
+    QuietMachine,
     fastest_size,
     in_new_process,
     print_cost,
@@ -69,6 +73,36 @@ def test_a_process_that_has_ended_has_no_memory():
 
 def _state(process):
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2]
+
+
+def rounds_of(calibrations):
+    """What a machine with these calibrations keeps of the attempts 1, 2, …, and its verdict."""
+    seconds = iter([1.0] * 5 + calibrations)
+    machine = QuietMachine(lambda: next(seconds))
+    attempts = iter(range(1, ATTEMPTS + 1))
+    kept = machine.measure("round 1", lambda: next(attempts))
+    assert not list(seconds)
+    return kept, machine.verdict()
+
+
+@pytest.mark.parametrize(
+    ("calibrations", "attempt"),
+    [
+        ([1.05, 1.0], 1),
+        ([1.2, 1.0, 1.0, 1.0], 2),  # other work at its start
+        ([1.0, 3.0, 1.0, 1.2, 1.1, 1.0], 3),  # and at its end, twice
+        ([0.8, 0.8], 1),  # faster than ever before
+        ([0.8, 1.0, 0.8, 0.85], 2),  # so the first five were not quiet
+    ],
+)
+def test_a_disturbed_round_is_measured_again(calibrations, attempt):
+    assert rounds_of(calibrations) == (attempt, "yes")
+
+
+def test_what_is_disturbed_in_every_attempt_is_named():
+    kept, verdict = rounds_of([1.0, 2.0] * ATTEMPTS)
+    assert kept == ATTEMPTS
+    assert verdict == "not in round 1, after 3 attempts"
 
 
 def test_the_cost_of_a_call_is_one_line_of_json(capsys):
