@@ -22,11 +22,6 @@ raw articles, and both steps must be right. Articles whose sentences are in the 
 trained on without their tags; they have a row of their own. --page replaces the section `articles`
 of a page.
 
-    python benchmarks/linking.py --made-up 10000000
-
-A made-up release of UMLS with that many names: processor time, time and peak memory of `biomed ner
-dictionary`, the size of its file, and how long it takes to open it and to look names up.
-
 How to read the tables: for mentions, "right" is the share of names with the right concept, and
 "precision" the share of links that are right; a higher least score of vectors trades one for the
 other. For articles, brackets are 95% intervals from resampling articles, and each group has a row
@@ -37,21 +32,15 @@ from __future__ import annotations
 
 import gzip
 import json
-import resource
-import subprocess
-import sys
-import tempfile
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import compress, islice
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from measuring import resident_bytes, say, seconds_of
+from measuring import say
 from reporting import command_line, write_section
 
 from biomed import EntityTagger
@@ -366,131 +355,11 @@ def _mentions(predictions: Iterable[Prediction]) -> int:
     return sum(len(prediction.gold) for prediction in predictions)
 
 
-# --- many names
-
-_SYLLABLES = [
-    "ar",
-    "be",
-    "ci",
-    "do",
-    "ema",
-    "fil",
-    "gra",
-    "hy",
-    "io",
-    "ju",
-    "ka",
-    "le",
-    "mo",
-]
-_BLOCK = 100_000
-
-
-def write_made_up(folder: Path, count: int) -> None:
-    """A release of UMLS with made-up names of two to six words, five for two concepts."""
-    rng = np.random.default_rng(0)
-    words = ["".join(rng.choice(_SYLLABLES, 2 + n % 3)) for n in range(20_000)]
-    with (
-        (folder / "MRCONSO.RRF").open("w") as atoms,
-        (folder / "MRSTY.RRF").open("w") as types,
-    ):
-        last = -1
-        for start in range(0, count, _BLOCK):
-            numbers = rng.integers(0, len(words), (_BLOCK, 6)).tolist()
-            lengths = rng.integers(2, 7, _BLOCK).tolist()
-            for row in range(min(_BLOCK, count - start)):
-                concept = (start + row) * 2 // 5
-                name = " ".join(words[n] for n in numbers[row][: lengths[row]])
-                status = "S|L|VO|S|N"
-                if concept != last:
-                    status = "P|L|PF|S|Y"
-                    types.write(f"C{concept:07d}|T047|B2|Disease|AT||\n")
-                    last = concept
-                source = f"SNOMEDCT_US|PT|{concept}"
-                atoms.write(
-                    f"C{concept:07d}|ENG|{status}|A||||{source}|{name}|0|N||\n"
-                )
-
-
-def many_names(count: int) -> str:
-    """The table of a made-up release: what building costs, and look-ups."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_made_up(folder, count)
-        out = folder / "names.sqlite"
-        command = [
-            sys.executable,
-            "-c",
-            "from biomed.cli import app; app()",
-            "ner",
-            "dictionary",
-            name,
-            "--out",
-            str(out),
-        ]
-        start = time.perf_counter()
-        child = subprocess.Popen(command)  # noqa: S603
-        peak = 0
-        while child.poll() is None:
-            peak = max(peak, resident_bytes(child.pid, peak=True))
-            time.sleep(0.1)
-        seconds = time.perf_counter() - start
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if child.returncode:
-            raise SystemExit(child.returncode)
-        opening = seconds_of(lambda: Dictionary.read(out))
-        times = _look_up_times(out, folder / "MRCONSO.RRF")
-        rows = [
-            ["names", f"{count:,}"],
-            [
-                "release, MB",
-                f"{(folder / 'MRCONSO.RRF').stat().st_size / 1e6:,.0f}",
-            ],
-            ["file, MB", f"{out.stat().st_size / 1e6:,.0f}"],
-            ["processor seconds", f"{usage.ru_utime + usage.ru_stime:,.0f}"],
-            ["seconds", f"{seconds:,.0f}"],
-            ["peak memory, MB", f"{peak / 1e6:,.0f}"],
-            ["opening, milliseconds", f"{1000 * opening:.1f}"],
-        ]
-        for title, values in times.items():
-            middle, high = np.percentile(values, [50, 99]) * 1e6
-            rows.append([title, f"{middle:.0f}; {high:.0f}"])
-    return table(["what", "value"], rows)
-
-
-def _look_up_times(out: Path, atoms: Path) -> dict[str, list[float]]:
-    """The seconds of each look-up of 10,000 names: exact, in another form, and unknown."""
-    with atoms.open() as lines:
-        every = max(1, sum(1 for _ in lines) // 10_000)
-        lines.seek(0)
-        names = [line.split("|")[14] for line in islice(lines, 0, None, every)]
-    dictionary = Dictionary.read(out)
-    queries = {
-        "exact name, microseconds (median; 99th percentile)": names,
-        "name in another form": [f"{name}s of the" for name in names],
-        "unknown name": [f"{name} zzz" for name in names],
-    }
-    times: dict[str, list[float]] = {}
-    for title, texts in queries.items():
-        times[title] = [
-            seconds_of(partial(dictionary.find, text)) for text in texts
-        ]
-    if not all(map(dictionary.find, names)):
-        raise SystemExit("a name was not found")
-    return times
-
-
 def main() -> None:
     """Print the table of a file of gold mentions or of articles."""
     parser = command_line(__doc__)
-    parser.add_argument("dictionary", type=Path, nargs="?")
-    parser.add_argument(
-        "gold",
-        type=Path,
-        nargs="?",
-        help="mentions or articles",
-    )
-    parser.add_argument("--made-up", type=int, metavar="NAMES")
+    parser.add_argument("dictionary", type=Path)
+    parser.add_argument("gold", type=Path, help="mentions or articles")
     parser.add_argument("--names", type=Path)
     parser.add_argument(
         "--corpus",
@@ -502,11 +371,6 @@ def main() -> None:
     parser.add_argument("--page", type=Path)
     parser.add_argument("--model", default="terms")
     asked = parser.parse_args()
-    if asked.made_up:
-        print(many_names(asked.made_up))
-        return
-    if not asked.gold:
-        parser.error("expected a dictionary and a gold file, or --made-up")
     if ".jsonl" in asked.gold.suffixes:
         linker = EntityLinker.from_table(asked.dictionary, model=asked.model)
         documents = read_articles(asked.gold)

@@ -7,6 +7,7 @@ Or it is a file that `biomed.ner.name_files` wrote, which is never whole in memo
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+log = logging.getLogger(__name__)
 NORMALISED = 0.95  # the score of a name that differs in form only
 # Systems of codes, as tables of mappings spell them, and their names in dictionaries.
 SYSTEMS = {
@@ -391,6 +393,9 @@ def build_dictionary(
     Returns:
         `name`, `id` and `codes` (separated by "|"); the first name of an id is its preferred one.
 
+    Rows that repeat an id are names of one concept; a warning says so where each row has its
+    synonyms.
+
     Raises:
         UserError: no concept, or none with a code in the system.
     """
@@ -402,6 +407,9 @@ def build_dictionary(
         table = read_table(path).rename(columns=_RXNORM)
         require_cells(table, ["id", "name"], source=path.name)
         columns = table.reindex(columns=["id", "name", "synonyms"])
+        # A table without synonyms may have a row for each name of a concept.
+        if "synonyms" in table:
+            _warn_of_repeated(columns["id"], source=path.name)
         for concept, name, synonyms in columns.itertuples(index=False):
             if ":" not in concept:
                 concept = f"{path.name.split('.')[0]}:{concept}"
@@ -439,3 +447,16 @@ def _read_codes(path: Path | None) -> dict[str, list[str]]:
         if system.upper() in SYSTEMS:
             codes[concept].append(f"{SYSTEMS[system.upper()]}:{number}")
     return codes
+
+
+def _warn_of_repeated(ids: pd.Series[str], *, source: str) -> None:
+    """Warn of ids that stand in several rows, each of which should be a concept."""
+    repeated = ids[ids.duplicated()]
+    if len(repeated):
+        log.warning(
+            "%s: rows with the id of an earlier row: %d, the first with %s; their names go to "
+            "the earlier concept",
+            source,
+            len(repeated),
+            repeated.iloc[0],
+        )

@@ -57,6 +57,23 @@ def test_concepts_of_one_system(sources):
         )
 
 
+def test_two_concepts_of_a_table_with_one_id_are_named(tmp_path, caplog):
+    path = tmp_path / "ours.csv"
+    path.write_text("id,name,synonyms\nX:1,gout,podagra\nX:1,asthma,\n")
+    assert list(build_dictionary([path])["name"]) == [
+        "gout",
+        "podagra",
+        "asthma",
+    ]
+    (message,) = caplog.messages
+    assert message.startswith("ours.csv: rows with the id of an earlier row: 1")
+    assert message.endswith("X:1; their names go to the earlier concept")
+    caplog.clear()
+    path.write_text("name,id\ngout,X:1\npodagra,X:1\n")
+    build_dictionary([path])
+    assert not caplog.messages
+
+
 def test_the_command(sources):
     out = sources / "names.parquet"
     command = [
