@@ -66,7 +66,9 @@ def test_two_concepts_of_a_table_with_one_id_are_named(tmp_path, caplog):
         "asthma",
     ]
     (message,) = caplog.messages
-    assert message.startswith("ours.csv: rows with the id of an earlier row: 1")
+    assert message.startswith(
+        "ours.csv: rows with the id of an earlier row: 1"
+    )
     assert message.endswith("X:1; their names go to the earlier concept")
     caplog.clear()
     path.write_text("name,id\ngout,X:1\npodagra,X:1\n")

@@ -1,0 +1,1 @@
+"""Relations between drugs and diseases, measured and not shipped."""
