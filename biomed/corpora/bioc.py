@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -55,24 +56,71 @@ def read_bioc(path: Path) -> list[Document]:
 
 def _contents(path: Path) -> Iterator[JsonObject]:
     """The documents of a collection, in the form of BioC's JSON."""
+    text = ""
+    if path.read_bytes().lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
+        text = decoded(path)
     try:
-        if path.read_bytes().lstrip()[:1] == b"{":
-            yield from json.loads(decoded(path))["documents"]
-            return
-        root = ElementTree.parse(path).getroot()  # noqa: S314  (expat limits entities)
-    except (ElementTree.ParseError, json.JSONDecodeError, KeyError) as error:
+        if text:
+            documents = json.loads(text)["documents"]
+        else:
+            root = ElementTree.parse(path).getroot()  # noqa: S314  (expat limits entities)
+            documents = list(map(_of_xml, root.iter("document")))
+    # An encoding that is not known, or that readers of XML lack, is one of the last two.
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
         raise CorpusError(
             f"{path.name} is no whole BioC collection: {type(error).__name__}; expected "
             "<collection> with <document> in it, or JSON with documents"
         ) from None
-    for node in root.iter("document"):
-        content = _inner(node)
-        content["passages"] = [_inner(part) for part in node.iter("passage")]
-        for passage, part in zip(
-            content["passages"], node.iter("passage"), strict=True
-        ):
-            passage["sentences"] = list(map(_inner, part.iter("sentence")))
+    if not isinstance(documents, list):
+        raise CorpusError(f"{path.name}: expected a list of documents")
+    for number, content in enumerate(documents, start=1):
+        if not _has_form(content):
+            raise CorpusError(
+                f"{path.name}, document {number}: expected passages with a whole number as "
+                "offset, annotations and relations"
+            )
         yield content
+
+
+def _has_form(content: object) -> bool:
+    """Whether a document has what is read of it where BioC has it."""
+    if not isinstance(content, dict):
+        return False
+    passages = content.get("passages") or []
+    if not _are_objects(passages):
+        return False
+    sentences = [passage.get("sentences") or [] for passage in passages]
+    if not all(map(_are_objects, sentences)):
+        return False
+    for part in [content, *passages, *chain.from_iterable(sentences)]:
+        lists = [part.get("annotations") or [], part.get("relations") or []]
+        is_number = str(part.get("offset") or 0).isdecimal()
+        is_text = isinstance(part.get("text") or "", str)
+        if not (is_number and is_text and all(map(_are_objects, lists))):
+            return False
+        rows = [*lists[0], *lists[1]]
+        infons = [row.get("infons") or {} for row in rows]
+        nodes = [row.get("nodes") or [] for row in rows]
+        if not (_are_objects(infons) and all(map(_are_objects, nodes))):
+            return False
+    return True
+
+
+def _are_objects(values: object) -> bool:
+    return isinstance(values, list) and all(
+        isinstance(value, dict) for value in values
+    )
+
+
+def _of_xml(node: ElementTree.Element) -> JsonObject:
+    """A document in XML, in the form of BioC's JSON."""
+    content = _inner(node)
+    content["passages"] = []
+    for part in node.iter("passage"):
+        passage = _inner(part)
+        passage["sentences"] = list(map(_inner, part.iter("sentence")))
+        content["passages"].append(passage)
+    return content
 
 
 def _inner(node: ElementTree.Element) -> JsonObject:
@@ -157,9 +205,15 @@ def _text(parts: list[JsonObject]) -> str:
     return text
 
 
+def _texts(row: JsonObject) -> dict[str, str]:
+    """The infons of an annotation or relation, as text."""
+    infons = row.get("infons") or {}
+    return {key: str(x) for key, x in infons.items() if x is not None}
+
+
 def _span(mention: JsonObject, text: str) -> Span | str:
     """The span of an annotation, or what is wrong with it."""
-    infons = mention.get("infons") or {}
+    infons = _texts(mention)
     label = infons.get("type", "")
     try:
         extents = [
@@ -191,7 +245,7 @@ def _span(mention: JsonObject, text: str) -> Span | str:
 
 def _relation(row: JsonObject, spans: dict[str, Span]) -> Relation | str:
     """The relation of two annotations or two concepts, or what is wrong with it."""
-    infons = dict(row.get("infons") or {})
+    infons = _texts(row)
     label = next((infons.pop(key) for key in _LABELS if key in infons), "")
     novelty = infons.pop("novel", "")
     nodes = [str(node.get("refid")) for node in row.get("nodes") or ()]

@@ -4,7 +4,14 @@ import json
 
 import pytest
 
-from biomed.corpora import Document, Relation, Span, gold_of, read_gold
+from biomed.corpora import (
+    CorpusError,
+    Document,
+    Relation,
+    Span,
+    gold_of,
+    read_gold,
+)
 from biomed.ner.entities import Entity
 from biomed.ner.standoff import TaggedDocument, write_tagged
 from biomed.notes.attributes import Attribute, Medication
@@ -244,14 +251,60 @@ def test_faults_of_bioc_are_named_without_text(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [BIOC[:300], json.dumps({"documents": [{}]})[:-1]],
+    [
+        BIOC[:300],
+        BIOC.replace("utf-8", "no-such-encoding"),
+        BIOC.replace("utf-8", "gb2312"),
+        json.dumps({"documents": [{}]})[:-1],
+        json.dumps([{"documents": [{}]}])[1:],
+    ],
 )
 def test_a_cut_bioc_file(tmp_path, content):
-    from biomed.corpora import CorpusError
-
     path = tmp_path / "corpus"
     path.write_text(content)
     with pytest.raises(
         CorpusError, match="corpus is no whole BioC collection"
     ):
         read_gold(path)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "text",
+        {"passages": ["text"]},
+        {"passages": [{"offset": "ten", "text": "x"}]},
+        {"passages": [{"offset": 0, "text": ["x"]}]},
+        {"passages": [{"offset": 0, "annotations": "x"}]},
+        {"passages": [{"offset": 0, "annotations": [{"infons": "x"}]}]},
+        {"relations": [{"nodes": ["x"]}]},
+    ],
+)
+def test_a_bioc_document_of_another_form_is_named(tmp_path, document):
+    path = tmp_path / "corpus.json"
+    path.write_text(json.dumps({"documents": [{"id": "1"}, document]}))
+    with pytest.raises(
+        CorpusError, match=r"corpus.json, document 2: expected"
+    ):
+        read_gold(path)
+
+
+def test_bioc_with_a_number_as_identifier(tmp_path):
+    mention = {
+        "infons": {"type": "Gene", "identifier": 7157, "assertion": None},
+        "text": "TP53",
+        "locations": [{"offset": 0, "length": 4}],
+    }
+    passage = {"offset": 0, "text": "TP53", "annotations": [mention]}
+    path = tmp_path / "corpus.json"
+    path.write_text(json.dumps({"documents": [{"passages": [passage]}]}))
+    (document,) = read_gold(path).documents
+    assert document.spans == (Span(0, 4, "Gene", id="7157"),)
+
+
+def test_bioc_with_empty_lists_left_out(tmp_path):
+    path = tmp_path / "corpus.json"
+    passage = {"offset": 0, "text": "Gout.", "annotations": None}
+    path.write_text(json.dumps({"documents": [{"passages": [passage]}]}))
+    (document,) = read_gold(path).documents
+    assert (document.text, document.spans) == ("Gout.", ())
