@@ -244,6 +244,7 @@ def compare_diagnoses(
             "are left out."
         )
     if scores is not None:
+        require_columns(side.columns, ("stay_id",), source="the cohort")
         probabilities = probabilities_of(scores, side["stay_id"], groups)
         reason = "their stay_id is not in the score table, or has no probability of these groups"
         caveats.append(

@@ -197,5 +197,9 @@ def test_scores_are_compared_without_notes_and_without_a_model():
     assert "1 groups have no calibrator" in said
     with pytest.raises(UserError, match="their stay_id is not in the score"):
         compare_diagnoses(None, cohort, scores=scored(stays=["9"]))
+    with pytest.raises(TableError, match="stay_id"):
+        compare_diagnoses(
+            None, cohort.drop(columns="stay_id"), scores=table, bootstrap=0
+        )
     with pytest.raises(UserError, match="neither a model nor scores"):
         compare_diagnoses(None, cohort.assign(text=[["a"]] * 6))
