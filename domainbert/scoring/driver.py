@@ -123,9 +123,13 @@ def score_frame(
         TableError: a required column is missing.
         UserError: not a DataFrame.
     """
-    if not hasattr(frame, "columns"):
+    if not hasattr(frame, "iloc"):
+        module = type(frame).__module__.partition(".")[0]
+        fix = ""
+        if hasattr(frame, "to_pandas"):  # of polars, Arrow, or Spark on pandas
+            fix = "; give frame.to_pandas()"
         raise UserError(
-            f"expected a pandas DataFrame, got {type(frame).__name__}"
+            f"expected a pandas DataFrame, got {module}.{type(frame).__name__}{fix}"
         )
     names = [str(name) for name in frame.columns]
     plan = make_plan(task, names, named=named, keep=keep, source="the table")

@@ -782,3 +782,12 @@ def test_ctrl_c_tells_the_command_that_resumes(tmp_path, capsys, monkeypatch):
         sys, "argv", ["words", "score", "postgresql://me:secret@host/db"]
     )
     assert "secret" not in cli._command()
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_a_table_of_another_library_is_told_how_to_convert(library):
+    module = pytest.importorskip(library)
+    build = {"polars": "DataFrame", "pyarrow": "table"}[library]
+    table = getattr(module, build)({"text": ["no fever"]})
+    with pytest.raises(UserError, match=rf"got {library}.*to_pandas\(\)"):
+        score_frame(WordCount(), table)
