@@ -63,7 +63,8 @@ def _require_matching_ids(
         if is_unmatched:
             raise UserError(
                 f"no {owner} id of {name} is one of {tables.admissions.name} in {source.name}: is "
-                "it the same id, and did a program remove zeros in front or add a sign?"
+                "it the same id, and did a program remove zeros in front, add a sign, or write "
+                "16 digits or more as a decimal?"
             )
 
 

@@ -26,6 +26,7 @@ _BIRTH = re.compile(
     re.IGNORECASE,
 )
 _GROUND_OF_DEATH = re.compile("(^| )07")
+_STILL_BY_CLAIM = "30"  # in UB-04; code 30 of other systems is a discharge
 _PRIORITIES = {"EL": "ELECTIVE", "EM": "EMERGENCY", "UR": "URGENT"}
 _SEXES = {"male": "M", "female": "F"}
 # Of a date with a year or a month alone, the middle.
@@ -137,6 +138,9 @@ def _discharge_location(encounter: Resource, codes: Codes) -> str | None:
         return "DIED"
     if not codes.hospice.isdisjoint(coded):
         return "HOSPICE"
+    is_claim = not systems or "nubc" in " ".join(systems).lower()
+    if is_claim and name is None and coded == [_STILL_BY_CLAIM]:
+        return "STILL PATIENT"
     ground_numbers: list[str] = re.findall(r"\d\d", grounds)
     return name or " ".join(coded) or first(ground_numbers)
 

@@ -10,6 +10,7 @@ from clinical import build_cohort
 from clinical.cohort.conventions import ColumnConvention
 from domainbert.errors import UserError
 from tests.clinical.cohort.conftest import list_issues
+from tests.clinical.cohort.sources import FORMS, HOME, Cases
 
 MAPPING = """
 died_locations = "EXPIRED"
@@ -471,3 +472,39 @@ def test_a_discharge_long_after_all_admissions_stands_for_none(tmp_path):
     assert said(
         cohort, "visits.d has 2 times such as 2099-12-31, which stand for none"
     )
+
+
+STILL_THERE = dict(
+    zip(
+        FORMS,
+        ("STILL IN HOSPITAL", "STILL PATIENT", "Still a patient", "30", "30", "STILL PATIENT"),
+        strict=True,
+    )
+)  # fmt: skip
+MIDNIGHT = " 00:00:00"
+FIRST = ("2020-03-01" + MIDNIGHT, "2020-03-05" + MIDNIGHT)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_kinds_of_times_and_places_are_the_same_in_every_form(tmp_path, form):
+    home = (*FIRST, HOME[form])
+
+    def back_on(day):
+        return [home, (day + MIDNIGHT, "2020-04-09" + MIDNIGHT, HOME[form])]
+
+    alive = (None, 0)
+    cases = {
+        "back on day 30": (back_on("2020-04-04"), "", [(None, 1), alive]),
+        "back on day 31": (back_on("2020-04-05"), "", [alive, alive]),
+        "died that day, home": ([home], "2020-03-05", [alive]),
+        "died that day": ([FIRST], "2020-03-05", [("same_day_death", None)]),
+        "still there": ([(*FIRST, STILL_THERE[form])], "", [("still_patient", None)]),
+        "end in 2099": ([(FIRST[0], "2099-12-31" + MIDNIGHT)], "", [("missing_time", None)]),
+        **{f"other {n}": ([home], "", [alive]) for n in range(20)},
+    }  # fmt: skip
+    written = Cases(
+        {case: stays for case, (stays, *_) in cases.items()},
+        {case: death for case, (_, death, _) in cases.items()},
+    )
+    fates = written.fates(written.build(tmp_path, form))
+    assert fates == {case: fate for case, (*_, fate) in cases.items()}
