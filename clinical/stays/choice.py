@@ -144,11 +144,11 @@ class NoteChoice(Settings):
         )
 
     def positions(
-        self, charted_by: pa.Array, kinds: pa.Array, note_ids: pa.Array
+        self, charted_by: pa.Array, categories: pa.Array, note_ids: pa.Array
     ) -> pa.Array:
         """Texts that sort notes as they are read; see `note_rules.positions`."""
         return note_rules.positions(
-            charted_by, kinds, note_ids, addenda=self.addenda
+            charted_by, categories, note_ids, addenda=self.addenda
         )
 
     def _require_columns(self, cells: Mapping[str, object]) -> None:

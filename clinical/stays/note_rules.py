@@ -171,7 +171,7 @@ def _first_reason(*reasons: pa.Array) -> pa.Array:
 
 def positions(
     charted_by: pa.Array | pa.ChunkedArray,
-    kinds: pa.Array | pa.ChunkedArray,
+    categories: pa.Array | pa.ChunkedArray,
     note_ids: pa.Array | pa.ChunkedArray,
     *,
     addenda: Sequence[str],
@@ -183,11 +183,13 @@ def positions(
 
     Args:
         charted_by: the time at which each note counts as charted, see `judge`.
-        kinds: of each note, upper case.
+        categories: of each note, upper case.
         note_ids: of each note.
         addenda: kinds of notes that are addenda, upper case.
     """
-    is_addendum = pc.is_in(kinds, value_set=pa.array(addenda, pa.string()))
+    is_addendum = pc.is_in(
+        categories, value_set=pa.array(addenda, pa.string())
+    )
     microseconds = pc.add(pc.cast(charted_by, pa.int64()), _ALL_POSITIVE)
     time = pc.utf8_lpad(pc.cast(microseconds, pa.string()), 19, "0")
     ending = pc.extract_regex(note_ids, r"(?P<digits>[0-9]+)$")
