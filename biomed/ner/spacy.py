@@ -1,9 +1,8 @@
 """The spaCy component "biomed": entities with assertions and ids in `doc.ents`.
 
-`nlp.add_pipe("biomed")` finds it where the package is installed with the extra `spacy`.
+`nlp.add_pipe("biomed")` finds it where the package is installed with the extra `spacy`. spaCy
+checks the options by their annotations, which older versions read only if they are no strings.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import tee
@@ -43,7 +42,7 @@ def make_component(
     model: str,
     min_score: float,
     dictionary: str | None,
-) -> BiomedComponent:
+) -> "BiomedComponent":
     """The component with an entity model and perhaps the table of a dictionary."""
     del nlp, name  # spaCy passes them by name
     linker = dictionary and EntityLinker.from_table(dictionary)

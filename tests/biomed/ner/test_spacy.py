@@ -1,4 +1,5 @@
 import importlib
+import inspect
 import tomllib
 from pathlib import Path
 
@@ -6,7 +7,7 @@ import pytest
 
 spacy = pytest.importorskip("spacy")
 
-from biomed.ner.spacy import BiomedComponent  # noqa: E402
+from biomed.ner.spacy import BiomedComponent, make_component  # noqa: E402
 
 TEXT = "No heart failure today. On insulin."
 
@@ -94,3 +95,9 @@ def test_the_factory_is_announced():
         "biomed"
     ].partition(":")
     assert callable(getattr(importlib.import_module(module), name))
+
+
+def test_options_are_annotated_by_types():
+    """spaCy 3.8.2 cannot read annotations that are strings, as future annotations are."""
+    parameters = inspect.signature(make_component).parameters
+    assert not any(isinstance(p.annotation, str) for p in parameters.values())
