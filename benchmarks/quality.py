@@ -2,6 +2,7 @@
 
     python benchmarks/quality.py --page docs/lab/benchmarks.md --readme README.md
     python benchmarks/quality.py --biomed --page docs/lab/benchmarks.md --readme README.md
+    python benchmarks/quality.py --precision 1000 --page docs/lab/benchmarks.md
 
 Takes 10 minutes on two cores; with --biomed, seconds. The readmission models are measured here; the
 baselines are fitted on the very stays that the model was trained on. Needs the public data sets
@@ -12,6 +13,10 @@ models`); their tables are copied from their folders, and that is all that --bio
 How to read the tables: a column is a model, a row a measure with its 95% interval from resampling
 patients. readmission-demo is also placed against the best AUROC to expect when outcomes are drawn
 from the true risks; the gap to that should be at most 0.012.
+
+--precision compares bfloat16 with float32 instead, on so many stays, a fifth as many sentences of
+NCBI-disease, a twentieth as many questions, and as many pairs of terms. A thousand take 20 minutes
+where bfloat16 is fast; where it is not, it is many times as slow, so take fewer.
 """
 
 from __future__ import annotations
@@ -19,22 +24,44 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
 import pandas as pd
 from measuring import say
-from reporting import command_line, write_section
+from reporting import command_line, rates, write_section
+from scipy.stats import spearmanr
+from sklearn.metrics import roc_auc_score
 
+from biomed import EntityTagger, QuestionAnswerer, TermEmbedder
+from biomed.corpora import read_gold
+from biomed.ner.evaluation import compare_words, predicted_words
+from biomed.qa.evaluation import token_f1
+from biomed.qa.questions import evenly, read_questions
+from biomed.sentences.data import read_pairs
 from clinical import ReadmissionModel, build_cohort, synthesize
 from clinical.demo import expected_ranking
 from clinical.evaluation.comparison import MODEL, Comparison, compare
 from clinical.evaluation.intervals import measure_rows
 from domainbert.models.card import table
 from domainbert.models.manifest import Manifest, Scores, score_text
+from domainbert.models.model import Model
+from domainbert.models.pooling import unit
 from domainbert.models.storage import read_manifest, shipped_models
+from domainbert.statistics.calibration import calibration_error
 from domainbert.tables import read_table
 from recipes.diabetes130.encounters import build_diabetes130
 
+if TYPE_CHECKING:
+    from biomed.corpora.corpus import Gold
+
+AnyModel = TypeVar("AnyModel", bound=Model)
+Result = TypeVar("Result")
 FRESH_SEED = 2027
 FRESH_STAYS = 1000
 DEMO = "readmission-demo"
@@ -221,6 +248,178 @@ def measure_readmission(page: Path | None, readme: Path | None) -> None:
         write_section(readme, "headline", headline(rows))
 
 
+PRECISIONS = ("float32", "bfloat16")
+
+
+def processor() -> str:
+    """The name of this machine's processor, and which instructions for bfloat16 it has."""
+    text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    name = re.search(r"model name\s*: (.*)", text)
+    flags = [flag for flag in ("amx_bf16", "avx512_bf16") if flag in text]
+    shown = "an unknown processor"
+    if name:
+        shown = name[1]
+    return (
+        f"{shown} ({', '.join(flags) or 'without instructions for bfloat16'})"
+    )
+
+
+def in_both(model_class: type[AnyModel], name: str) -> list[AnyModel]:
+    """A shipped model in both precisions."""
+    say(name)
+    return [
+        model_class.from_pretrained(name, dtype=dtype) for dtype in PRECISIONS
+    ]
+
+
+def in_turn(
+    ways: Sequence[Callable[[], Result]],
+) -> tuple[list[Result], list[float]]:
+    """The results of both precisions, and their seconds of processor time."""
+    results = []
+    seconds = []
+    for way in ways:
+        start = time.process_time()
+        results.append(way())
+        seconds.append(time.process_time() - start)
+    return results, seconds
+
+
+def pair_of(values: Iterable[float], digits: str) -> list[str]:
+    """The cells of a row with a number for each precision."""
+    return [format(value, digits) for value in values]
+
+
+def risks_by_precision(work: Path, stays: int) -> Iterator[list[str]]:
+    """Rows of readmission-demo on short notes of a made-up hospital."""
+    synthesize(work / "brief", stays=stays, seed=FRESH_SEED, brief=True)
+    cohort = build_cohort(work / "brief", out=work / "brief.parquet")
+    stay_rows = cohort.to_frame()
+    stay_rows = stay_rows[stay_rows["exclusion"].isna()]
+    readmitted = stay_rows["readmitted"].astype(int).to_numpy()
+    notes = [list(texts) for texts in stay_rows["text"]]
+
+    def score(model: ReadmissionModel) -> np.ndarray:
+        results = model.predict_many(notes)
+        return np.array([result.probability for result in results])
+
+    models = in_both(ReadmissionModel, DEMO)
+    risks, seconds = in_turn([partial(score, model) for model in models])
+    what = f"`{DEMO}`, {len(notes)} stays with short notes"
+    speeds = rates(len(notes), seconds)
+    yield [what, "stays a second of processor time", *pair_of(speeds, ".1f")]
+    changes = np.abs(risks[1] - risks[0])
+    shown = f"{changes.max():.4f}, {changes.mean():.4f}"
+    yield [what, "change of the probability, largest and mean", "", shown]
+    aurocs = [roc_auc_score(readmitted, risk) for risk in risks]
+    yield [what, "AUROC", *pair_of(aurocs, ".4f")]
+    errors = [calibration_error(readmitted, risk) for risk in risks]
+    yield [what, "calibration error", *pair_of(errors, ".4f")]
+    threshold = models[0].settings.alert_threshold or 1.0
+    alerts = [risk >= threshold for risk in risks]
+    changed = 1000 * np.mean(alerts[0] != alerts[1])
+    yield [what, "decisions that change, of 1,000", "", f"{changed:.0f}"]
+
+
+def entities_by_precision(gold: Gold) -> Iterator[list[str]]:
+    """Rows of disease-drug on sentences of NCBI-disease."""
+    taggers = in_both(EntityTagger, "disease-drug")
+    ways = [partial(predicted_words, tagger, gold) for tagger in taggers]
+    predicted, seconds = in_turn(ways)
+    number = len(gold.texts)
+    what = f"`disease-drug`, {number} sentences of NCBI-disease (devel)"
+    yield [
+        what,
+        "sentences a second of processor time",
+        *pair_of(rates(number, seconds), ".1f"),
+    ]
+    types = set(gold.types) & set(taggers[0].types)
+    f1s = [
+        compare_words(gold.texts, spans, types=types).overall["f1"]
+        for spans in predicted
+    ]
+    yield [what, "F1", *pair_of(f1s, ".4f")]
+    exact, fast = (
+        {
+            (number, span)
+            for number, spans in enumerate(texts)
+            for span in spans
+        }
+        for texts in predicted
+    )
+    same = f"{len(exact & fast)} of {len(exact)}"
+    yield [what, "the same entities", "", same]
+
+
+def answers_by_precision(file: Path, number: int) -> Iterator[list[str]]:
+    """Rows of qa on paragraphs of SQuAD."""
+    questions = list(evenly(read_questions(file), number))
+
+    def ask(model: QuestionAnswerer) -> list[str]:
+        ranked = [model.answer(q.text, q.context) for q in questions]
+        return [answers[0].text if answers else "" for answers in ranked]
+
+    models = in_both(QuestionAnswerer, "qa")
+    texts, seconds = in_turn([partial(ask, model) for model in models])
+    number = len(questions)
+    what = f"`qa`, {number} questions on paragraphs of SQuAD"
+    yield [
+        what,
+        "answers a second of processor time",
+        *pair_of(rates(number, seconds), ".1f"),
+    ]
+    gold = [question.answers for question in questions]
+    f1s = [np.mean(list(map(token_f1, answers, gold))) for answers in texts]
+    yield [what, "F1", *pair_of(f1s, ".4f")]
+    same = sum(map(str.__eq__, *texts))
+    yield [what, "the same answers", "", f"{same} of {number}"]
+
+
+def terms_by_precision(pairs: pd.DataFrame) -> Iterator[list[str]]:
+    """Rows of terms on pairs that physicians rated."""
+
+    def similarities(model: TermEmbedder) -> np.ndarray:
+        sides = [
+            model.embed(list(pairs[name])) for name in ("first", "second")
+        ]
+        return np.einsum("ij,ij->i", *map(unit, sides))
+
+    models = in_both(TermEmbedder, "terms")
+    cosines, seconds = in_turn([partial(similarities, m) for m in models])
+    number = len(pairs)
+    what = f"`terms`, {number} pairs of UMNSRS"
+    yield [
+        what,
+        "pairs a second of processor time",
+        *pair_of(rates(number, seconds), ".1f"),
+    ]
+    ratings = pairs["label"].astype(float)
+    correlations = [spearmanr(ratings, values).statistic for values in cosines]
+    yield [what, "Spearman", *pair_of(correlations, ".4f")]
+    change = np.abs(cosines[1] - cosines[0]).max()
+    yield [what, "largest change of a similarity", "", f"{change:.4f}"]
+
+
+def precision_text(stays: int) -> str:
+    """Markdown: what bfloat16 costs and gains on this machine."""
+    data = Path(os.environ.get("DOMAINBERT_DATA", "../shared/data"))
+    gold = read_gold(data / "ner" / "ncbi-disease" / "devel.tsv")
+    gold = replace(gold, texts=gold.texts[: max(2, stays // 5)])
+    pairs = read_pairs(data / "terms" / "umnsrs_similarity_half.csv")
+    with tempfile.TemporaryDirectory() as work:
+        rows = list(risks_by_precision(Path(work), stays))
+    rows += entities_by_precision(gold)
+    squad = data / "qa" / "squad_v1.1_dev.json"
+    rows += answers_by_precision(squad, max(2, stays // 20))
+    rows += terms_by_precision(pairs.head(stays))
+    return (
+        f"Written by `python benchmarks/quality.py --precision {stays} --page "
+        f"docs/lab/benchmarks.md` on {processor()}. The numbers are of these texts only: "
+        "with so few, F1 and AUROC say only whether the two precisions agree.\n\n"
+        + table(["model and texts", "measure", *PRECISIONS], rows)
+    )
+
+
 def main() -> None:
     """Measure the models of readmission and copy the measures of the others."""
     parser = command_line(__doc__)
@@ -239,7 +438,19 @@ def main() -> None:
         action="store_true",
         help="only take over biomed's tables; the rows of readmission stay",
     )
+    parser.add_argument(
+        "--precision",
+        type=int,
+        metavar="STAYS",
+        help="compare bfloat16 with float32, and replace the section `precision`",
+    )
     asked = parser.parse_args()
+    if asked.precision:
+        text = precision_text(asked.precision)
+        print(text)
+        if asked.page:
+            write_section(asked.page, "precision", text)
+        return
     if not asked.biomed:
         measure_readmission(asked.page, asked.readme)
         return

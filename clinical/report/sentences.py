@@ -61,9 +61,11 @@ def name_sentences(model: ReadmissionModel | None, name: str) -> Sentences:
 def model_sentences(model: ReadmissionModel) -> Sentences:
     """What the model is: its network, how windows make a score, its calibration, its alerts."""
     settings = model.settings
-    encoder = model.network.config.name_or_path or ""
+    encoder = ""
     if model.config:
         encoder = model.config.encoder
+    elif name := model.network.config.name_or_path:
+        encoder = name
     adapter = ""
     if model.adapter:
         adapter = f", with a LoRA adapter of rank {model.adapter.rank}"
