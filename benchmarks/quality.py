@@ -29,7 +29,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from statistics import fmean
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 import numpy as np
 import pandas as pd
@@ -48,6 +49,7 @@ from clinical import ReadmissionModel, build_cohort, synthesize
 from clinical.demo import expected_ranking
 from clinical.evaluation.comparison import MODEL, Comparison, compare
 from clinical.evaluation.intervals import measure_rows
+from domainbert.encoders.precision import Precision
 from domainbert.models.card import table
 from domainbert.models.manifest import Manifest, Scores, score_text
 from domainbert.models.model import Model
@@ -248,7 +250,7 @@ def measure_readmission(page: Path | None, readme: Path | None) -> None:
         write_section(readme, "headline", headline(rows))
 
 
-PRECISIONS = ("float32", "bfloat16")
+PRECISIONS = get_args(Precision)
 
 
 def processor() -> str:
@@ -369,7 +371,7 @@ def answers_by_precision(file: Path, number: int) -> Iterator[list[str]]:
         *pair_of(rates(number, seconds), ".1f"),
     ]
     gold = [question.answers for question in questions]
-    f1s = [np.mean(list(map(token_f1, answers, gold))) for answers in texts]
+    f1s = [fmean(map(token_f1, answers, gold)) for answers in texts]
     yield [what, "F1", *pair_of(f1s, ".4f")]
     same = sum(map(str.__eq__, *texts))
     yield [what, "the same answers", "", f"{same} of {number}"]
