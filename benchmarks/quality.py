@@ -15,8 +15,8 @@ patients. readmission-demo is also placed against the best AUROC to expect when 
 from the true risks; the gap to that should be at most 0.012.
 
 --precision compares bfloat16 with float32 instead, on so many stays, a fifth as many sentences of
-NCBI-disease, a twentieth as many questions, and as many pairs of terms. A thousand take 20 minutes
-where bfloat16 is fast; where it is not, it is many times as slow, so take fewer.
+NCBI-disease, a twentieth as many questions, and as many pairs of terms. Where the processor has no
+instructions for bfloat16, it is many times as slow: take 60.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -89,27 +88,37 @@ def _has_form(content: object) -> bool:
     passages = content.get("passages") or []
     if not _are_objects(passages):
         return False
-    sentences = [passage.get("sentences") or [] for passage in passages]
-    if not all(map(_are_objects, sentences)):
-        return False
-    for part in [content, *passages, *chain.from_iterable(sentences)]:
-        lists = [part.get("annotations") or [], part.get("relations") or []]
-        is_number = str(part.get("offset") or 0).isdecimal()
-        is_text = isinstance(part.get("text") or "", str)
-        if not (is_number and is_text and all(map(_are_objects, lists))):
+    parts = [content, *passages]
+    for passage in passages:
+        sentences = passage.get("sentences") or []
+        if not _are_objects(sentences):
             return False
-        rows = [*lists[0], *lists[1]]
-        infons = [row.get("infons") or {} for row in rows]
-        nodes = [row.get("nodes") or [] for row in rows]
-        if not (_are_objects(infons) and all(map(_are_objects, nodes))):
+        parts += sentences
+    return all(map(_is_part, parts))
+
+
+def _is_part(part: JsonObject) -> bool:
+    """Whether a document, passage or sentence has its own parts where BioC has them."""
+    if not str(part.get("offset") or 0).isdecimal():
+        return False
+    if not isinstance(part.get("text") or "", str):
+        return False
+    annotations = part.get("annotations") or []
+    relations = part.get("relations") or []
+    if not _are_objects(annotations) or not _are_objects(relations):
+        return False
+    for row in annotations + relations:
+        if not isinstance(row.get("infons") or {}, dict):
+            return False
+        if not _are_objects(row.get("nodes") or []):
             return False
     return True
 
 
 def _are_objects(values: object) -> bool:
-    return isinstance(values, list) and all(
-        isinstance(value, dict) for value in values
-    )
+    if not isinstance(values, list):
+        return False
+    return all(isinstance(value, dict) for value in values)
 
 
 def _of_xml(node: ElementTree.Element) -> JsonObject:
@@ -129,25 +138,31 @@ def _inner(node: ElementTree.Element) -> JsonObject:
         "id": node.findtext("id", ""),
         "offset": node.findtext("offset", "0"),
         "text": node.findtext("text", ""),
-        "annotations": [
-            {
-                "id": mention.get("id", ""),
-                "infons": _infons(mention),
-                "text": mention.findtext("text", ""),
-                "locations": [
-                    dict(x.items()) for x in mention.iter("location")
-                ],
-            }
-            for mention in node.findall("annotation")
-        ],
-        "relations": [
-            {
-                "infons": _infons(relation),
-                "nodes": [dict(end.items()) for end in relation.iter("node")],
-            }
-            for relation in node.findall("relation")
-        ],
+        "annotations": list(map(_annotation, node.findall("annotation"))),
+        "relations": list(map(_nodes, node.findall("relation"))),
     }
+
+
+def _annotation(node: ElementTree.Element) -> JsonObject:
+    """An annotation as in JSON."""
+    return {
+        "id": node.get("id", ""),
+        "infons": _infons(node),
+        "text": node.findtext("text", ""),
+        "locations": _attributes(node, "location"),
+    }
+
+
+def _nodes(node: ElementTree.Element) -> JsonObject:
+    """A relation as in JSON."""
+    return {
+        "infons": _infons(node),
+        "nodes": _attributes(node, "node"),
+    }
+
+
+def _attributes(node: ElementTree.Element, tag: str) -> list[dict[str, str]]:
+    return [dict(inner.items()) for inner in node.iter(tag)]
 
 
 def _infons(node: ElementTree.Element) -> dict[str, str]:
@@ -163,7 +178,11 @@ def _document(content: JsonObject) -> Document:
     text = _text(parts)
     spans: dict[str, Span] = {}
     faults = []
-    mentions = [x for part in parts for x in part.get("annotations") or ()]
+    mentions: list[JsonObject] = []
+    rows: list[JsonObject] = []
+    for part in parts:
+        mentions += part.get("annotations") or []
+        rows += part.get("relations") or []
     for number, mention in enumerate(mentions, start=1):
         span = _span(mention, text)
         if isinstance(span, Span):
@@ -173,7 +192,6 @@ def _document(content: JsonObject) -> Document:
         else:
             faults.append(f"document {name}, annotation {number}: {span}")
     relations = []
-    rows = [x for part in parts for x in part.get("relations") or ()]
     for number, row in enumerate(rows, start=1):
         relation = _relation(row, spans)
         if isinstance(relation, Relation):
@@ -181,7 +199,11 @@ def _document(content: JsonObject) -> Document:
         else:
             faults.append(f"document {name}, relation {number}: {relation}")
     return Document(
-        name, text, tuple(spans.values()), tuple(faults), tuple(relations)
+        name,
+        text,
+        tuple(spans.values()),
+        tuple(faults),
+        tuple(relations),
     )
 
 
@@ -200,7 +222,10 @@ def _text(parts: list[JsonObject]) -> str:
         gap = int(part.get("offset") or 0) - len(text)
         if not content or gap < 0:  # a sentence whose passage has the text
             continue
-        text += "\n" if gap == 1 else " " * gap
+        space = " " * gap
+        if gap == 1:
+            space = "\n"
+        text += space
         text += content
     return text
 
@@ -208,45 +233,61 @@ def _text(parts: list[JsonObject]) -> str:
 def _texts(row: JsonObject) -> dict[str, str]:
     """The infons of an annotation or relation, as text."""
     infons = row.get("infons") or {}
-    return {key: str(x) for key, x in infons.items() if x is not None}
+    texts = {}
+    for key, value in infons.items():
+        if value is not None:
+            texts[key] = str(value)
+    return texts
 
 
 def _span(mention: JsonObject, text: str) -> Span | str:
     """The span of an annotation, or what is wrong with it."""
     infons = _texts(mention)
     label = infons.get("type", "")
+    extents: list[Extent] = []
     try:
-        extents = [
-            (int(x["offset"]), int(x["offset"]) + int(x["length"]))
-            for x in mention["locations"]
-        ]
+        for location in mention["locations"]:
+            first = int(location["offset"])
+            extents.append((first, first + int(location["length"])))
         start = min(extents)[0]
-        end = max(end for _, end in extents)
+        end = max(last for _, last in extents)
     except (KeyError, ValueError, TypeError):
         return "expected locations with offset and length"
     if not label:
         return "expected the infon type"
     pieces = [text[first:last] for first, last in extents]
     words = str(mention.get("text") or "").split()
-    if not all(pieces) or start < 0 or " ".join(pieces).split() != words:
+    is_same = " ".join(pieces).split() == words
+    if not (all(pieces) and start >= 0 and is_same):
         return (
             f"characters {start} to {end} differ from the mention in the file; offsets "
             "count characters, not bytes"
         )
-    concept = next((infons[key] for key in _IDS if infons.get(key)), "")
+    concept = ""
+    for key in _IDS:
+        concept = concept or infons.get(key, "")
     if concept in NO_CONCEPT:
         concept = ""
     assertion = infons.get("assertion", "")
     if assertion not in ASSERTIONS:
         assertion = ""
     is_discontinuous = text[start:end].split() != words
-    return Span(start, end, label, is_discontinuous, assertion, concept)
+    return Span(
+        start,
+        end,
+        label,
+        discontinuous=is_discontinuous,
+        assertion=assertion,
+        id=concept,
+    )
 
 
 def _relation(row: JsonObject, spans: dict[str, Span]) -> Relation | str:
     """The relation of two annotations or two concepts, or what is wrong with it."""
     infons = _texts(row)
-    label = next((infons.pop(key) for key in _LABELS if key in infons), "")
+    label = ""
+    for key in _LABELS:
+        label = label or infons.pop(key, "")
     novelty = infons.pop("novel", "")
     nodes = [str(node.get("refid")) for node in row.get("nodes") or ()]
     mentions: tuple[Extent, Extent] | None = None
@@ -255,7 +296,8 @@ def _relation(row: JsonObject, spans: dict[str, Span]) -> Relation | str:
     if len(nodes) == 2:
         if not set(nodes) <= set(spans):
             return "a node that is no annotation which was read"
-        first, second = [spans[name] for name in nodes]
+        first = spans[nodes[0]]
+        second = spans[nodes[1]]
         mentions = ((first.start, first.end), (second.start, second.end))
         first_id = first_id or first.id
         second_id = second_id or second.id

@@ -92,13 +92,8 @@ def _read_document(file: Path) -> Document:
     ]
     names = (name for name, _ in spans)
     entities = dict(zip(names, complete_spans, strict=True))
-    relations = []
-    for number, line in enumerate(lines, start=1):
-        relation = _relation(line, entities)
-        if isinstance(relation, Relation):
-            relations.append(relation)
-        elif relation:
-            faults.append(f"{file.name}, line {number}: {relation}")
+    relations, invalid = _relations(lines, entities)
+    faults += [f"{file.name}, {fault}" for fault in invalid]
     return Document(
         file.stem,
         text,
@@ -106,6 +101,21 @@ def _read_document(file: Path) -> Document:
         tuple(faults),
         tuple(relations),
     )
+
+
+def _relations(
+    lines: list[str], entities: dict[str, Span]
+) -> tuple[list[Relation], list[str]]:
+    """The relations of R lines, and what is wrong with the others."""
+    relations = []
+    faults = []
+    for number, line in enumerate(lines, start=1):
+        relation = _relation(line, entities)
+        if isinstance(relation, Relation):
+            relations.append(relation)
+        elif relation:
+            faults.append(f"line {number}: {relation}")
+    return relations, faults
 
 
 def _relation(line: str, entities: dict[str, Span]) -> Relation | str:

@@ -91,11 +91,12 @@ _DATA = read_toml(__file__, "wording.toml")
 _OPEN = frozenset(_DATA["open"].split())
 _SHORT = frozenset(_DATA["short"].split())
 _SHORTEST_CUT = 3  # letters
+_LONG = _DATA["cut"].split()
 _CUT = frozenset(
     word[:length]
-    for word in _DATA["cut"].split()
+    for word in _LONG
     for length in range(_SHORTEST_CUT, len(word))
-).difference(_DATA["cut"].split(), _DATA["whole"].split())
+).difference(_LONG, _DATA["whole"].split())
 # An entity may be an abbreviation too: "fev., chills".
 _STOP_AFTER = re.compile(
     r"(?<![\w.\u00a4])(?:(?P<dotted>(?:[a-z]\.){2,6})(?!\w)"
@@ -120,18 +121,19 @@ def without_stops(text: str, masked: str) -> str:
 
     def plain(match: re.Match[str]) -> str:
         written = match[0]
-        word = text[match.start() : match.end() - 1].lower()
+        end = match.end()
+        word = text[match.start() : end - 1].lower()
         if match["dotted"]:
             word = ""
-        is_within = _WITHIN_LIST.match(text, match.end()) or _LEADS_ON.match(
-            text, match.end()
+        is_within = word and (
+            _WITHIN_LIST.match(text, end) or _LEADS_ON.match(text, end)
         )
-        if word in _OPEN or (word and is_within):
+        if word in _OPEN or is_within:
             return match["word"] + " "
         # One letter is that of a genus: "H. pylori".
         if len(word) > 1 and word not in _SHORT and word not in _CUT:
             return written
-        if _WITHIN.match(text, match.end()):
+        if _WITHIN.match(text, end):
             return written.replace(".", "").ljust(len(written))
         if word:
             return written

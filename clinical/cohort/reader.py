@@ -6,8 +6,9 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from clinical.cohort.conventions import (
     ColumnConvention,
@@ -174,27 +175,22 @@ class CohortReader:
 
     def _create_note_functions(self) -> None:
         """Give SQL the rules of `clinical/stays/note_rules.py`."""
-
-        def judge_note(facts: Any) -> Any:
-            return self.choice.judge(facts)
-
-        def note_position(charted_by: Any, kind: Any, note_id: Any) -> Any:
-            return self.choice.positions(charted_by, kind, note_id)
-
-        functions = (
-            (judge_note, [note_rules.FACTS_TYPE], note_rules.VERDICT_TYPE),
-            (note_position, ["TIMESTAMP", "VARCHAR", "VARCHAR"], "VARCHAR"),
-            (note_rules.copy_text, ["VARCHAR"], "VARCHAR"),
+        create = partial(
+            self.con.create_function, type="arrow", null_handling="special"
         )
-        for function, parameters, result in functions:
-            self.con.create_function(
-                function.__name__,
-                function,
-                parameters,
-                result,
-                type="arrow",
-                null_handling="special",
-            )
+        create(
+            "judge_note",
+            self.choice.judge,
+            [note_rules.FACTS_TYPE],
+            note_rules.VERDICT_TYPE,
+        )
+        create(
+            "note_position",
+            self.choice.positions,
+            ["TIMESTAMP", "VARCHAR", "VARCHAR"],
+            "VARCHAR",
+        )
+        create("copy_text", note_rules.copy_text, ["VARCHAR"], "VARCHAR")
 
     def _read_notes(self, table: MatchedTable) -> None:
         """Read a table of notes into `notes`, in memory that does not grow with their number."""

@@ -86,10 +86,12 @@ def train(
         for line in _measured_on_test(model, table):
             say(f"note: {line}")
         run.save(model)
-    what = "model"
+    description = "model"
     if of_groups:
-        what = f"model of {len(model.labels)} groups"
-    say(f"{what} in {out}; its card says how it was made and how good it is")
+        description = f"model of {len(model.labels)} groups"
+    say(
+        f"{description} in {out}; its card says how it was made and how good it is"
+    )
 
 
 def _readmission_trainer(

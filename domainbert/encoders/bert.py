@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 from safetensors.torch import load_file
@@ -328,21 +328,30 @@ class FastTokenizer:
 def load_fast(
     encoder: Encoder,
     head: Head,
-    id2label: Mapping[int, str],
+    outputs: Mapping[str, Any],
     original: Callable[[], PreTrainedModel],
 ) -> tuple[FastBert, FastTokenizer]:
     """The shipped encoder, in evaluation mode, and its tokenizer; a head is zero at first.
 
-    Its files are the published ones, which `find_encoder` has checked. `id2label` names the
-    outputs of the head, and `original` loads Hugging Face's network.
+    Its files are the published ones, which `find_encoder` has checked.
+
+    Args:
+        encoder: the shipped one.
+        head: what is computed from its hidden states.
+        outputs: entries of Hugging Face's configuration that name or count the head's outputs.
+        original: loads Hugging Face's network.
     """
+    id2label = outputs.get("id2label")
+    if id2label is None:
+        number = outputs.get("num_labels", 0)
+        id2label = {n: f"LABEL_{n}" for n in range(number)}
     folder = Path(encoder.location)
     entries = json.loads((folder / "config.json").read_text("utf-8"))
-    known = {field.name for field in fields(BertConfig)}
+    names = {field.name for field in fields(BertConfig)}
     config = BertConfig(
         name_or_path=encoder.location,
         id2label=id2label,
-        **{name: entries[name] for name in known & entries.keys()},
+        **{name: entries[name] for name in names & entries.keys()},
     )
     with torch.device("meta"):
         network = FastBert(config, head, original)
@@ -350,11 +359,12 @@ def load_fast(
     if head != "none":
         prefix = "bert."
     stored = load_file(folder / "model.safetensors")
-    tensors = {prefix + name: tensor for name, tensor in stored.items()}
-    weights = {
-        name: tensors.get(name, torch.zeros(parameter.shape))
-        for name, parameter in network.state_dict().items()
-    }
+    weights = {}
+    for name, parameter in network.state_dict().items():
+        tensor = stored.get(name.removeprefix(prefix))
+        if tensor is None:  # of the head
+            tensor = torch.zeros(parameter.shape)
+        weights[name] = tensor
     network.load_state_dict(weights, assign=True)
     tokenizer = FastTokenizer(folder, partial(load_tokenizer, encoder))
     return network.eval(), tokenizer

@@ -32,11 +32,7 @@ from domainbert.encoders.loading import (
     load_model,
     load_tokenizer,
 )
-from domainbert.encoders.precision import (
-    Precision,
-    cast_encoder,
-    precision_of,
-)
+from domainbert.encoders.precision import Precision, cast_encoder, precision_of
 from domainbert.errors import EncoderError, UserError
 from domainbert.models.card import model_card
 from domainbert.models.manifest import network_sha256

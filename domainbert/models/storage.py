@@ -363,34 +363,44 @@ def load_task_model(
     else:
         encoder = find_encoder(folder)
         outputs["train_command"] = model_class.train_command
-    network: PreTrainedModel | FastBert
-    tokenizer: PreTrainedTokenizerBase | FastTokenizer
-    published = partial(_published, encoder, model_class, outputs)
     head = model_class.head
-    if config is None and head != "none":
-        head = None  # it is not ours, and is checked below
-    if encoder.name == DEFAULT_ENCODER and head and dropout is None:
-        from domainbert.encoders.bert import load_fast
-
-        unnamed = range(outputs.get("num_labels", 0))
-        labels = outputs.get("id2label") or {n: f"LABEL_{n}" for n in unnamed}
-        network, tokenizer = load_fast(encoder, head, labels, published)
-    else:
-        network = published()
-        tokenizer = load_tokenizer(encoder)
-        if config is None:
-            _check_head(encoder, network, model_class)
+    is_shipped = encoder.name == DEFAULT_ENCODER and dropout is None
+    if not is_shipped or (config is None and head != "none"):
+        head = None
+    network, tokenizer = _load_network(
+        encoder, model_class, outputs, head, is_ours=config is not None
+    )
     if adapter:
         apply_adapter(network, adapter, name=str(path))
     return TaskModel(network, tokenizer, config, adapter, manifest)
 
 
-def _published(
+def _load_network(
     encoder: Encoder,
     model_class: type[TaskClass],
     outputs: Mapping[str, Any],
+    head: Head | None,
+    *,
+    is_ours: bool,
+) -> tuple[
+    PreTrainedModel | FastBert, PreTrainedTokenizerBase | FastTokenizer
+]:
+    """A network with the weights of an encoder; without `head` it is Hugging Face's."""
+    load_published = partial(_load_published, encoder, model_class, outputs)
+    if head is None:
+        network = load_published()
+        if not is_ours:
+            _check_head(encoder, network, model_class)
+        return network, load_tokenizer(encoder)
+    from domainbert.encoders.bert import load_fast
+
+    return load_fast(encoder, head, outputs, load_published)
+
+
+def _load_published(
+    encoder: Encoder, model_class: type[TaskClass], outputs: Mapping[str, Any]
 ) -> PreTrainedModel:
-    """Hugging Face's network with the weights of an encoder."""
+    """Hugging Face's network; a function of the module, so that models can be pickled."""
     return encoders.load_model(encoder, model_class.network_class(), **outputs)
 
 
@@ -426,9 +436,7 @@ def read_manifest(folder: Path, model_class: type[AnyManifest]) -> AnyManifest:
 
 
 def _check_head(
-    encoder: Encoder,
-    network: PreTrainedModel,
-    model_class: type[TaskClass],
+    encoder: Encoder, network: PreTrainedModel, model_class: type[TaskClass]
 ) -> None:
     """Refuse a published model for another task whose head happens to fit this one's."""
     expected_class = _published_class(network)

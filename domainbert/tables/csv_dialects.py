@@ -98,14 +98,22 @@ def find_header(
     n_titles = 0
     rows = [_cells(line, separator) for line in lines[n_lines:][:_MOST_LINES]]
     words = [sum(map(bool, row)) for row in rows]
-    n_empty = next((n for n, count in enumerate(words) if count), 0)
-    n_before = next((n for n, count in enumerate(words) if count > 1), 0)
+    n_empty = _first_row(words, 1)
+    n_before = _first_row(words, 2)
     if n_before > n_empty:
         below = lines[n_lines + n_before :]
         if _are_titles(rows[:n_before]) and _is_header(below, separator):
             n_titles = sum(words[:n_before])
             n_empty = n_before
     return Header(separator, encoding, n_lines + n_empty, n_titles)
+
+
+def _first_row(words: list[int], least: int) -> int:
+    """The number of the first row with at least so many words; 0 if no row has."""
+    for number, count in enumerate(words):
+        if count >= least:
+            return number
+    return 0
 
 
 def _cells(line: str, separator: str) -> list[str]:
@@ -115,11 +123,13 @@ def _cells(line: str, separator: str) -> list[str]:
 
 def _are_titles(rows: list[list[str]]) -> bool:
     """Whether rows of at most one word are no names: an empty row, or empty cells, follow."""
-    is_apart = not any(rows[-1])
-    are_padded = all(
-        len(row) > _FEWEST_CELLS and row[0] for row in rows if any(row)
-    )
-    return is_apart or are_padded
+    if not any(rows[-1]):
+        return True
+    for row in rows:
+        is_padded = len(row) > _FEWEST_CELLS and row[0]
+        if any(row) and not is_padded:
+            return False
+    return True
 
 
 def _is_header(lines: list[str], separator: str) -> bool:
