@@ -1,11 +1,17 @@
-"""Every rule of the definition, with a case on each side of its edge."""
+"""Every rule of the definition, with a case on each side of its edge.
+
+`hospital.stay(0, 3)` is a stay from 1 to 4 January 2100: its admission and discharge in days since
+that first day. `hospital.cases` gives the rows of each case to a patient of its own, and `define`
+writes the shipped definition with some lines changed. Both are in conftest.py.
+"""
 
 import pytest
 
-SECOND = 1 / 86400
+SECOND = 1 / 86400  # in days
 
 
-# When a patient comes back and how, the label, and the days to the return that gives it.
+# The returns (days after the discharge, type of admission), the label, and the days to the return
+# that gives it.
 LABELS = {
     "last stay is a negative": ([], 0, None),
     "29.99 days": ([(29.99, "EMERGENCY")], 1, 29.99),
@@ -54,6 +60,7 @@ def test_label(hospital):
 
 
 def test_stays_that_touch_are_one_episode(hospital):
+    # Days between the first stay and the second.
     gaps = {"overlap of a day": -1, "touching": 0, "a second apart": SECOND}
     stays = {
         case: (hospital.stay(0, 3), hospital.stay(3 + gap, 6))
@@ -75,7 +82,7 @@ def test_stays_that_touch_are_one_episode(hospital):
 )
 def test_transfer_gap(hospital, define, hours, expected):
     first = hospital.stay(0, 3)
-    hospital.stay(4, 6)
+    hospital.stay(4, 6)  # 24 hours later
     rows = hospital.rows(definition=define(transfer_gap_hours=hours))
     assert rows[first]["exclusion"] == expected
 
@@ -134,7 +141,7 @@ def test_death_in_hospital(hospital):
 
 def test_death_before_the_day_of_discharge_is_no_index(hospital):
     donor, alive = hospital.stay(0, 3.5), hospital.stay(0, 3.5, patient="8")
-    hospital.patient("7", died=2)
+    hospital.patient("7", died=2)  # an organ donor, discharged after death
     hospital.patient("8", died=3)  # at home, in the evening of the discharge
     rows = hospital.rows()
     assert rows[donor]["exclusion"] == "died_in_hospital"
@@ -217,27 +224,24 @@ def test_newborn_moved_to_intensive_care_is_still_a_newborn(hospital):
 
 
 def test_discharge_before_admission(hospital):
-    hours = {
-        -SECOND * 24: "negative_stay",
-        -24: "negative_stay",
-        0: None,
-    }
+    # The length of the stay in days, and the exclusion.
+    lengths = {-SECOND: "negative_stay", -1: "negative_stay", 0: None}
     stays = {
-        case: hospital.stay(3, 3 + case / 24)
-        for case, _ in hospital.cases(hours)
+        length: hospital.stay(3, 3 + length)
+        for length, _ in hospital.cases(lengths)
     }
     rows = hospital.rows()
     exclusions = {
-        case: rows[stay]["exclusion"] for case, stay in stays.items()
+        length: rows[stay]["exclusion"] for length, stay in stays.items()
     }
-    assert exclusions == hours
+    assert exclusions == lengths
 
 
 def test_stay_with_contradicting_times_is_a_readmission_but_no_index(hospital):
-    index, clerical = hospital.stay(0, 3), hospital.stay(10, 9)
+    index, reversed_stay = hospital.stay(0, 3), hospital.stay(10, 9)
     rows = hospital.rows()
     assert (rows[index]["exclusion"], rows[index]["readmitted"]) == (None, 1)
-    assert rows[clerical]["exclusion"] == "negative_stay"
+    assert rows[reversed_stay]["exclusion"] == "negative_stay"
 
 
 def test_stay_without_an_end_is_a_readmission_but_no_index(hospital):
@@ -263,7 +267,7 @@ def test_episode_that_may_go_on_is_no_index(hospital):
     ],
 )
 def test_censoring(hospital, data_end, exclusion):
-    stay = hospital.stay(0, 3)
+    stay = hospital.stay(0, 3)  # discharged on 4 January
     row = hospital.rows(data_end=data_end)[stay]
     assert row["exclusion"] == exclusion
     assert row["censored"] == (exclusion == "censored")
@@ -280,13 +284,14 @@ def test_censoring_takes_positives_and_negatives_alike(hospital):
 @pytest.mark.parametrize(
     ("limits", "births"),
     [
-        # Birth, age, and the exclusion.
+        # Birth, age at admission on 1 January 2100, and the exclusion.
         (
             {"minimum_age": 18},
             {
                 "18th birthday": ("2082-01-01", 18, None),
                 "the day before": ("2082-01-02", 17, "age"),
                 "unknown": ("", None, "age"),
+                # MIMIC moves the births of patients over 89 by centuries.
                 "shifted: 90 or older": ("1800-01-01", 90, None),
             },
         ),
@@ -335,7 +340,7 @@ def test_patients_do_not_mix(hospital):
 
 def test_subgroups_come_along(hospital):
     stay = hospital.stay(0, 3, INSURANCE="Private", ETHNICITY="ASIAN")
-    hospital.patient(sex="M")
+    hospital.patient(sex="M", born="2050-06-15 00:00:00")
     row = hospital.rows()[stay]
     assert (row["age"], row["sex"]) == (49, "M")
     assert (row["insurance"], row["ethnicity"]) == ("Private", "ASIAN")
@@ -348,6 +353,7 @@ def test_subgroups_come_along(hospital):
         ({}, {"data_end": "2100-01-20"}, "censored", True),
         ({"HOSPITAL_EXPIRE_FLAG": "1"}, {}, "died_in_hospital", False),
         ({"ADMISSION_TYPE": "NEWBORN"}, {}, "newborn", False),
+        # Early notes are of stays that last longer than these hours; this one has 72.
         ({}, {"notes": "early", "hours": 48, "data_end": "2100-01-20"}, "censored", True),
         ({}, {"notes": "early", "hours": 96, "data_end": "2100-01-20"}, "censored", False),
     ],
