@@ -44,7 +44,7 @@ from domainbert.models.storage import (
     write_manifest,
 )
 
-COMMAND = "clinical train COHORT --encoder {encoder}"
+COMMAND = "clinical train COHORT --encoder {encoder}"  # an error shows it
 MISSING_ENCODER = "models/encoder"  # looks like owner/name on the Hub
 
 
@@ -69,7 +69,10 @@ def save(
     seed=1,
     card="# A card – ok\n",
 ):
-    """Save a model as it stands after training; returns what was saved."""
+    """Save a model as it stands after training; returns its network and its config.
+
+    It is saved as an adapter, or with `full` as all weights. The dash of the card is no ASCII.
+    """
     wrapped = wrapped_model(encoder, rank=rank, labels=labels, seed=seed)
     origin = find_encoder(encoder)
     adapter = trained_adapter(wrapped, encoder=origin.name)
@@ -94,40 +97,32 @@ def load(
     *,
     task="readmission",
     labels=1,
-    model_class=CLSClassifier,
+    network_class=CLSClassifier,
     as_written=False,
 ):
-    """Load a folder, after the hashes of its files are written anew unless `as_written`."""
+    """Load a folder as a model of a task with so many labels; 0 allows any number.
+
+    Unless `as_written`, the hashes of its files are written anew before, so that what a test
+    changed is not refused for its hash.
+    """
     if not as_written and (Path(folder) / "evaluation.json").is_file():
         write_manifest(Path(folder), Manifest())
-    task_class = SimpleNamespace(
+    model_class = SimpleNamespace(  # what storage reads of a class such as ReadmissionModel
         also=(),
         task=task,
         labels=("label",) * labels,
         head=None,
-        network_class=lambda: model_class,
+        network_class=lambda: network_class,
         train_command=COMMAND,
         manifest_class=Manifest,
     )
-    return load_task_model(folder, task_class)
-
-
-def test_a_model_that_is_not_there_costs_no_import_of_torch(tmp_path):
-    code = (
-        "import sys\nfrom clinical import ReadmissionModel\n"
-        "from domainbert.errors import UserError\n"
-        "try:\n    ReadmissionModel.from_pretrained(sys.argv[1])\n"
-        "except UserError:\n    sys.exit('torch' in sys.modules)\n"
-    )
-    for name in ("hub:owner/name", tmp_path / "nowhere"):
-        subprocess.run(
-            [sys.executable, "-c", code, name], check=True, timeout=60
-        )
+    return load_task_model(folder, model_class)
 
 
 def logits(model):
     """Of three rows, two of them padded."""
     generator = torch.Generator().manual_seed(5)
+    # Any words of the tiny vocabulary: the first five tokens are special.
     ids = torch.randint(5, 60, (3, 20), generator=generator)
     mask = torch.ones_like(ids)
     mask[1, 12:] = mask[2, 3:] = 0
@@ -143,7 +138,7 @@ def edit_config(folder, change):
     """Let `change` alter what config.json says under our key."""
     file = folder / "config.json"
     document = json.loads(file.read_text())
-    change(document["domainbert"])
+    change(document[CONFIG_KEY])
     file.write_text(json.dumps(document))
 
 
@@ -162,6 +157,19 @@ def full_folder(tmp_path, tiny_encoder):
 
 
 # --- whole or refused
+
+
+def test_a_model_that_is_not_there_costs_no_import_of_torch(tmp_path):
+    code = (
+        "import sys\nfrom clinical import ReadmissionModel\n"
+        "from domainbert.errors import UserError\n"
+        "try:\n    ReadmissionModel.from_pretrained(sys.argv[1])\n"
+        "except UserError:\n    sys.exit('torch' in sys.modules)\n"
+    )
+    for name in ("hub:owner/name", tmp_path / "nowhere"):
+        subprocess.run(
+            [sys.executable, "-c", code, name], check=True, timeout=60
+        )
 
 
 def remove(file):
@@ -184,6 +192,7 @@ def make_pipe(file):
 
 
 def change(file):
+    # Another number where there is a 64, such as the window, and a byte more in every file.
     file.write_bytes(file.read_bytes().replace(b"64", b"32") + b" ")
 
 
@@ -198,6 +207,7 @@ def empty(file):
 def test_a_folder_is_whole_or_refused(tmp_path, tiny_encoder, full, damage):
     whole = tmp_path / "whole"
     save(whole, tiny_encoder, full=full)
+    # The card may be edited, and evaluation.json has the hashes.
     files = file_hashes(whole)
     assert set(files) == set(names_in(whole)) - {
         "README.md",
@@ -251,7 +261,7 @@ def test_a_folder_may_have_another_card_and_other_files(folder):
 
 @pytest.mark.slow
 def test_a_model_from_the_hub_has_its_settings(full_folder, tmp_path):
-    revision = "0" * 40
+    revision = "0" * 40  # the hash of a commit
     model = tmp_path / "cache" / "models--someone--model"
     shutil.copytree(full_folder, model / "snapshots" / revision)
     (model / "refs").mkdir()
@@ -260,11 +270,11 @@ def test_a_model_from_the_hub_has_its_settings(full_folder, tmp_path):
 from domainbert.encoders.classifier import CLSClassifier
 from domainbert.models.manifest import Manifest
 from domainbert.models.storage import load_task_model
-class Kind:
+class Readmission:
     also, task, labels = (), "readmission", ("readmitted",)
     train_command, manifest_class, head = "", Manifest, None
     network_class = staticmethod(lambda: CLSClassifier)
-print(load_task_model("hub:someone/model", Kind).config.settings)
+print(load_task_model("hub:someone/model", Readmission).config.settings)
 """
     settings = subprocess.run(
         [sys.executable, "-c", code],
@@ -297,6 +307,7 @@ def test_what_is_loaded_is_what_was_saved(
     torch.testing.assert_close(
         logits(loaded.network), logits(model), atol=1e-6, rtol=0
     )
+    # Rows differ, so that equality says something.
     assert logits(model).std() > 0.02
     text = "Patient left without medication."
     tokenizer = load_tokenizer(find_encoder(tiny_encoder))
@@ -388,9 +399,8 @@ def test_nothing_but_adapters_and_head_trains(tiny_encoder):
         name: tensor.clone() for name, tensor in wrapped.state_dict().items()
     }
     optimizer = torch.optim.AdamW(wrapped.parameters(), lr=0.1)
-    for _ in range(
-        2
-    ):  # at the first step one factor of each adapter is zero, the other's gradient
+    # At the first step one factor of each adapter is zero, and so is the other's gradient.
+    for _ in range(2):
         wrapped(
             input_ids=torch.randint(5, 60, (4, 12))
         ).logits.square().sum().backward()
@@ -403,7 +413,7 @@ def test_nothing_but_adapters_and_head_trains(tiny_encoder):
     assert changed == {
         n for n in before if "lora_" in n or "modules_to_save" in n
     }
-    linear = (
+    linear_layers = (
         "query",
         "key",
         "value",
@@ -411,7 +421,7 @@ def test_nothing_but_adapters_and_head_trains(tiny_encoder):
         "intermediate.dense",
     )
     for layer in range(2):
-        for name in (*linear, f"{layer}.output.dense"):
+        for name in (*linear_layers, f"{layer}.output.dense"):
             assert any(
                 f"layer.{layer}." in n and f"{name}.lora_A" in n
                 for n in changed
@@ -425,12 +435,13 @@ def test_nothing_but_adapters_and_head_trains(tiny_encoder):
 
 def test_merging_computes_what_the_wrapped_model_computes(tiny_encoder):
     wrapped = wrapped_model(tiny_encoder)
+    # Rounded, because an adapter is kept in half precision.
     with torch.no_grad():
         for parameter in wrapped.parameters():
             if parameter.requires_grad:
                 parameter.copy_(parameter.half())
     again = wrapped_model(tiny_encoder, seed=2)
-    assert (logits(again) - logits(wrapped)).abs().max() > 0.1
+    assert (logits(again) - logits(wrapped)).abs().max() > 0.1  # not yet equal
     merged = merge_adapter(again, trained_adapter(wrapped, encoder="tiny"))
     assert type(merged) is CLSClassifier
     assert not any("lora" in name for name, _ in merged.named_parameters())
@@ -555,6 +566,10 @@ def test_an_adapter_without_finite_numbers_is_refused(folder, number):
         load(folder)
 
 
+# --- names of shipped models
+
+
+# Package -> shipped model -> its task.
 SHELVES = {
     "clinical": {"readmission-demo": "readmission", "risk": "readmission"},
     "biomed": {"disease-drug": "entities", "qa": "qa"},
@@ -588,6 +603,7 @@ def shelves(tmp_path, monkeypatch):
     return tmp_path
 
 
+# Two classes of models, as far as a name needs them.
 RISKS = SimpleNamespace(package="clinical", task="readmission", also=())
 ENTITIES = SimpleNamespace(package="biomed", task="entities", also=())
 
@@ -600,7 +616,7 @@ def test_a_name_is_that_of_a_shipped_model_or_left_as_it_is(shelves):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "message"),
+    ("name", "model_class", "message"),
     [
         (
             "readmision-demo",
@@ -637,11 +653,14 @@ def test_a_name_is_that_of_a_shipped_model_or_left_as_it_is(shelves):
     ],
 )
 def test_a_wrong_name_lists_the_shipped_models_of_the_task(
-    shelves, monkeypatch, name, kind, message
+    shelves, monkeypatch, name, model_class, message
 ):
     monkeypatch.chdir(shelves.parent)
     with pytest.raises(EncoderError, match=f"^{re.escape(message)}$"):
-        resolve_model(name, kind)
+        resolve_model(name, model_class)
+
+
+# --- which adapters and configurations are refused on loading
 
 
 def test_a_missing_adapter_is_refused(folder):
@@ -652,10 +671,11 @@ def test_a_missing_adapter_is_refused(folder):
         load(folder)
 
 
-@pytest.mark.parametrize("kept", [0, 4, 100, -10])
-def test_a_truncated_adapter_is_refused(folder, kept):
+# -10: all but the last ten bytes.
+@pytest.mark.parametrize("n_bytes", [0, 4, 100, -10])
+def test_a_truncated_adapter_is_refused(folder, n_bytes):
     file = folder / ADAPTER_FILE
-    file.write_bytes(file.read_bytes()[:kept])
+    file.write_bytes(file.read_bytes()[:n_bytes])
     with pytest.raises(
         EncoderError,
         match=r"adapter_model\.safetensors is broken .*; copy it again$",
@@ -666,6 +686,7 @@ def test_a_truncated_adapter_is_refused(folder, kept):
 def test_an_adapter_of_another_rank_is_refused(folder, tmp_path, tiny_encoder):
     save(tmp_path / "other", tiny_encoder, rank=2)
     shutil.copy(tmp_path / "other" / ADAPTER_FILE, folder)
+    # Two layers, six matrices in each, two factors of each matrix.
     with pytest.raises(
         EncoderError, match=r"does not fit its encoder: 24 tensors differ$"
     ):
@@ -688,7 +709,7 @@ def test_an_adapter_that_lacks_a_tensor_or_has_one_too_many_is_refused(folder):
         (lambda ours: ours.pop("task"), "task: this setting is required"),
         (
             lambda ours: ours.update(nonsense=1),
-            "nonsense: no such setting; expected one of enc",
+            "nonsense: no such setting; expected one of encoder, ",
         ),
         (
             lambda ours: ours.update(labels="readmitted"),
@@ -741,16 +762,19 @@ def publish(
     new_network,
     new_tokenizer,
     *,
-    model_class,
+    network_class,
     labels=1,
     architectures=...,
 ):
-    """A Hugging Face folder as others leave it; returns its model."""
+    """A Hugging Face folder as others leave it; returns its network.
+
+    `architectures` replaces the entry of config.json; `...` leaves what transformers wrote.
+    """
     torch.manual_seed(7)
     config = new_network(labels=labels).config
-    model = model_class(config).eval()
+    model = network_class(config).eval()
     for parameter in model.parameters():
-        if parameter.dim() == 2:
+        if parameter.dim() == 2:  # so that the logits of two texts differ
             torch.nn.init.normal_(parameter, std=0.2)
     model.save_pretrained(folder)
     new_tokenizer().save_pretrained(folder)
@@ -771,7 +795,7 @@ def test_a_published_classifier_loads_unchanged(
         tmp_path,
         new_network,
         new_tokenizer,
-        model_class=BertForSequenceClassification,
+        network_class=BertForSequenceClassification,
         architectures=architectures,
     )
     before = names_in(tmp_path)
@@ -792,7 +816,7 @@ def test_a_published_classifier_with_other_labels_is_refused(
         tmp_path,
         new_network,
         new_tokenizer,
-        model_class=BertForSequenceClassification,
+        network_class=BertForSequenceClassification,
         labels=3,
     )
     with pytest.raises(
@@ -809,14 +833,14 @@ def test_a_published_model_for_another_task_is_refused(
         tmp_path,
         new_network,
         new_tokenizer,
-        model_class=BertForSequenceClassification,
+        network_class=BertForSequenceClassification,
         labels=3,
     )
     with pytest.raises(
         EncoderError,
         match=r"is a BertForSequenceClassification, and this needs a BertForTokenClassification$",
     ):
-        load(tmp_path, labels=0, model_class=BertForTokenClassification)
+        load(tmp_path, labels=0, network_class=BertForTokenClassification)
 
 
 def test_an_encoder_without_a_head_names_the_training_command(tiny_encoder):
@@ -831,6 +855,7 @@ def test_an_encoder_without_a_head_names_the_training_command(tiny_encoder):
 
 
 def contents(folder):
+    """The bytes of each file, by its path."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
@@ -934,6 +959,8 @@ def test_an_interrupted_save_leaves_the_old_model(
         raise error
 
     def fail_at(source, target):
+        # A save moves the old folder to a name in -old and the new one into its place; if that
+        # fails, it moves the old one back.
         is_first = source == folder
         is_second = target == folder and not source.name.endswith("-old")
         if (is_first and where == "first rename") or (
