@@ -82,6 +82,9 @@ def csv_columns(path: Path, options: ReadOptions) -> list[str]:
 
 def csv_header(path: Path, options: ReadOptions) -> Header:
     """How a file begins."""
+    csv.field_size_limit(
+        LONGEST_ROW
+    )  # also of the rows that are read afterwards
     with read_errors(path), open_bytes(path) as raw:
         start = raw.read(START_BYTES)
     usual_separator = ","
@@ -154,7 +157,6 @@ def csv_cells(
         if columns is None or name in columns
     }
     ids = list(filter(is_id_column, numbers))
-    csv.field_size_limit(LONGEST_ROW)
     for line, problem, text in _data_rows(path, len(names), header, options):
         position = f"{path.name} line {line}"
         if not text:

@@ -1,5 +1,6 @@
 """Every row is accounted for: faults by line, odd cells, very large rows."""
 
+import csv
 import gzip
 import time
 import tracemalloc
@@ -298,6 +299,7 @@ def test_lines_are_bounded_after_they_are_unpacked(tmp_path, ending):
     with gzip.open(path, "wt", compresslevel=1) as file:
         file.write(f'{long}\n{{"text": "b"}}\n')
     if ending == ".csv.gz":
+        csv.field_size_limit(1000)  # another program may have set it
         with pytest.raises(
             TableError,
             match="expected a first line of names, got a line of more",
