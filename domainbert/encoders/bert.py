@@ -1,8 +1,8 @@
 """The shipped encoder without transformers, whose import takes longer than scoring a note.
 
-`FastBert` computes what Hugging Face's classes compute, in the same order, so that the results
-are the same bytes; its weights have the same names. Training, other encoders and whoever reads a
-model's `network` get Hugging Face's own.
+`FastBert` computes what Hugging Face's classes compute, in the same order, and its weights have
+the same names. Training, other encoders and whoever reads a model's `network` get Hugging Face's
+own.
 """
 
 from __future__ import annotations

