@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from typer import Argument, Option
 
@@ -14,9 +14,13 @@ from domainbert.cli.console import one_line_errors, print_table, say, stdout
 from domainbert.errors import UserError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from clinical.evaluation.comparison import Comparison
+    from clinical.risk.diagnoses import DiagnosisModel
     from clinical.risk.model import ReadmissionModel
 
+AnyModel = TypeVar("AnyModel", "ReadmissionModel", "DiagnosisModel")
 Resamples = Annotated[int, Option(min=0, help="Resamples for intervals.")]
 
 
@@ -55,7 +59,7 @@ def evaluate(
     from clinical.report.page import write_report
     from clinical.risk.model import ReadmissionModel
     from clinical.stays.cohorts import read_cohort
-    from domainbert.tables import TableError, read_table
+    from domainbert.tables import TableError
     from domainbert.training.recipes import read_recipe
 
     if model is None and scores is None:
@@ -72,14 +76,7 @@ def evaluate(
     answers = read_recipe(Hospital, hospital)
     table = read_cohort(cohort_file, notes=scores is None)
     facts = {"model": model or "", "cohort": cohort_file.name, "side": split}
-    risks = None
-    if scores:
-        risks = read_table(scores, schema={"probability": "float"})
-        facts["scores"] = scores.name
-    loaded = None
-    if model:
-        loaded = ReadmissionModel.from_pretrained(model)
-        facts["c"] = f"{loaded.c:g}"
+    loaded, risks = _load_measured(ReadmissionModel, model, scores, facts)
     comparison = compare(
         loaded, table, scores=risks, split=split, bootstrap=bootstrap
     )
@@ -118,6 +115,26 @@ def _is_of_groups(model: str | None, scores: Path | None) -> bool:
     return scores is not None and "group" in table_columns(scores)
 
 
+def _load_measured(
+    model_class: type[AnyModel],
+    model: str | None,
+    scores: Path | None,
+    facts: dict[str, str],
+) -> tuple[AnyModel | None, pd.DataFrame | None]:
+    """The model and the table of scores that are named, and what the report says of them."""
+    from domainbert.tables import read_table
+
+    table = None
+    if scores:
+        table = read_table(scores, schema={"probability": "float"})
+        facts["scores"] = scores.name
+    loaded = None
+    if model:
+        loaded = model_class.from_pretrained(model)
+        facts["c"] = f"{loaded.c:g}"
+    return loaded, table
+
+
 def _evaluate_groups(
     cohort_file: Path,
     out: Path,
@@ -133,18 +150,13 @@ def _evaluate_groups(
     from clinical.report.page import write_diagnoses
     from clinical.risk.diagnoses import DiagnosisModel
     from clinical.stays.cohorts import read_cohort
-    from domainbert.tables import TableError, read_table
+    from domainbert.tables import TableError
 
     table = read_cohort(cohort_file, outcome="diagnoses", notes=scores is None)
     facts = {"model": model or "", "cohort": cohort_file.name, "side": split}
-    probabilities = None
-    if scores:
-        probabilities = read_table(scores, schema={"probability": "float"})
-        facts["scores"] = scores.name
-    loaded = None
-    if model:
-        loaded = DiagnosisModel.from_pretrained(model)
-        facts["c"] = f"{loaded.c:g}"
+    loaded, probabilities = _load_measured(
+        DiagnosisModel, model, scores, facts
+    )
     name = model or facts["scores"]
     facts["model"] = name
     with suppress(TableError):  # a table that clinical cohort did not write
