@@ -292,6 +292,14 @@ def pair_of(values: Iterable[float], digits: str) -> list[str]:
     return [format(value, digits) for value in values]
 
 
+def speed_row(
+    what: str, unit: str, number: int, seconds: Sequence[float]
+) -> list[str]:
+    """The row with how many of a unit each precision reads in a second."""
+    speeds = pair_of(rates(number, seconds), ".1f")
+    return [what, f"{unit} a second of processor time", *speeds]
+
+
 def risks_by_precision(work: Path, stays: int) -> Iterator[list[str]]:
     """Rows of readmission-demo on short notes of a made-up hospital."""
     synthesize(work / "brief", stays=stays, seed=FRESH_SEED, brief=True)
@@ -308,8 +316,7 @@ def risks_by_precision(work: Path, stays: int) -> Iterator[list[str]]:
     models = in_both(ReadmissionModel, DEMO)
     risks, seconds = in_turn([partial(score, model) for model in models])
     what = f"`{DEMO}`, {len(notes)} stays with short notes"
-    speeds = rates(len(notes), seconds)
-    yield [what, "stays a second of processor time", *pair_of(speeds, ".1f")]
+    yield speed_row(what, "stays", len(notes), seconds)
     changes = np.abs(risks[1] - risks[0])
     shown = f"{changes.max():.4f}, {changes.mean():.4f}"
     yield [what, "change of the probability, largest and mean", "", shown]
@@ -330,11 +337,7 @@ def entities_by_precision(gold: Gold) -> Iterator[list[str]]:
     predicted, seconds = in_turn(ways)
     number = len(gold.texts)
     what = f"`disease-drug`, {number} sentences of NCBI-disease (devel)"
-    yield [
-        what,
-        "sentences a second of processor time",
-        *pair_of(rates(number, seconds), ".1f"),
-    ]
+    yield speed_row(what, "sentences", number, seconds)
     types = set(gold.types) & set(taggers[0].types)
     f1s = [
         compare_words(gold.texts, spans, types=types).overall["f1"]
@@ -365,11 +368,7 @@ def answers_by_precision(file: Path, number: int) -> Iterator[list[str]]:
     texts, seconds = in_turn([partial(ask, model) for model in models])
     number = len(questions)
     what = f"`qa`, {number} questions on paragraphs of SQuAD"
-    yield [
-        what,
-        "answers a second of processor time",
-        *pair_of(rates(number, seconds), ".1f"),
-    ]
+    yield speed_row(what, "answers", number, seconds)
     gold = [question.answers for question in questions]
     f1s = [fmean(map(token_f1, answers, gold)) for answers in texts]
     yield [what, "F1", *pair_of(f1s, ".4f")]
@@ -390,11 +389,7 @@ def terms_by_precision(pairs: pd.DataFrame) -> Iterator[list[str]]:
     cosines, seconds = in_turn([partial(similarities, m) for m in models])
     number = len(pairs)
     what = f"`terms`, {number} pairs of UMNSRS"
-    yield [
-        what,
-        "pairs a second of processor time",
-        *pair_of(rates(number, seconds), ".1f"),
-    ]
+    yield speed_row(what, "pairs", number, seconds)
     ratings = pairs["label"].astype(float)
     correlations = [spearmanr(ratings, values).statistic for values in cosines]
     yield [what, "Spearman", *pair_of(correlations, ".4f")]
