@@ -28,11 +28,16 @@ def is_bioc(path: Path) -> bool:
     """Whether a file is a BioC collection."""
     if not path.is_file():
         return False
-    with path.open("rb") as handle:
-        start = handle.read(_START).removeprefix(b"\xef\xbb\xbf").lstrip()
+    start = _start_of(path)
     if start.startswith(b"<"):
         return b"<collection" in start
     return start.startswith(b"{") and b'"documents"' in start
+
+
+def _start_of(path: Path) -> bytes:
+    """The first bytes of a file, without a byte-order mark and blanks before them."""
+    with path.open("rb") as handle:
+        return handle.read(_START).removeprefix(b"\xef\xbb\xbf").lstrip()
 
 
 def read_bioc(path: Path) -> list[Document]:
@@ -56,7 +61,7 @@ def read_bioc(path: Path) -> list[Document]:
 def _contents(path: Path) -> Iterator[JsonObject]:
     """The documents of a collection, in the form of BioC's JSON."""
     text = ""
-    if path.read_bytes().lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
+    if _start_of(path).startswith(b"{"):
         text = decoded(path)
     try:
         if text:
