@@ -186,7 +186,7 @@ def recalibrate(
                 model, table, split=split, keep_c=keep_c
             )
         else:
-            names = [name.strip() for name in columns.split(",")]
+            names = [n.strip() for n in columns.split(",") if n.strip()]
             fitted, counts = _recalibrated(
                 model, table, split=split, columns=names, keep_c=keep_c
             )
@@ -212,7 +212,6 @@ def _recalibrated(
     from clinical.training.recalibration import recalibrate as fit_again
 
     model = ReadmissionModel.from_pretrained(name)
-    columns = list(filter(None, columns))
     fit_again(model, table, split=split, columns=columns, keep_c=keep_c)
     return model, ""
 
